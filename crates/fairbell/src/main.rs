@@ -1,0 +1,2 @@
+//! fairbell
+fn main() {}

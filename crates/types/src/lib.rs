@@ -1,0 +1,39 @@
+//! Words every other room shares: prices, quantities, identifiers, instruments, time, the engine's
+//! commands and events, and the contract of a sans-I/O node.
+//!
+//! Nothing here knows any other crate. All structs that travel between processes have a fixed
+//! little-endian layout, checked at compile time; every limit of the system has its name in
+//! [`limits`].
+
+mod command;
+mod digest;
+mod event;
+mod ids;
+mod instrument;
+pub mod limits;
+mod node;
+mod rng;
+mod seq_window;
+mod time;
+mod value;
+
+pub use command::{
+    Command, CommandKind, INPUT_LATE, Input, ORDER_POST_ONLY, OrderType, Side, Source, TimeInForce,
+};
+pub use digest::{Digest, displayed_book};
+pub use event::{
+    CancelReason, ExecutionKind, ExecutionReport, Liquidity, MarketEvent, RejectReason,
+    SystemEventCode, TradingState,
+};
+pub use ids::{
+    AccountId, ClOrdId, FeedSeq, GatewayId, Incarnation, InstrumentId, MatchNumber, NodeId,
+    OrderRef, Seq, ShardId, UserRefNum,
+};
+pub use instrument::{Instrument, Symbol};
+pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, Trace, TracePoint};
+pub use rng::SplitMix64;
+pub use seq_window::{Seen, SeqWindow};
+pub use time::{ClockReading, Nanos};
+pub use value::{Price, Qty};
+
+const _: () = assert!(cfg!(target_endian = "little"), "fixed layouts assume little endian");

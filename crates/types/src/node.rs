@@ -1,0 +1,225 @@
+//! The contract of a sans-I/O node, and the outbox its caller owns.
+//!
+//! A node is a plain state machine. Inputs are a datagram, bytes of a stream, or a timer, each with
+//! the reading of the node's own clock; outputs are pushed into an [`Outbox`]. A node owns no
+//! socket, thread, clock or random source. The UDP/TCP driver (`net`) and the simulator (`sim`)
+//! run the very same objects.
+//!
+//! Contract of the caller: one call at a time per node; `now` never runs backwards; after every
+//! call the outbox is drained in order, then [`Node::next_timeout`] is asked again. Datagrams may
+//! be lost, repeated and reordered; streams may not, but may be closed at any time.
+//! Contract of the node: no input panics, blocks or grows memory without bound.
+
+use crate::{ClockReading, Nanos, NodeId};
+
+/// Somebody a node talks to by datagram or asks to connect to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Peer {
+    /// A node of the deployment.
+    Node(NodeId),
+    /// Somebody else, opaque to nodes: a driver packs IPv4 address and port
+    /// (`address << 16 | port`), the simulator an index of its own.
+    Addr(u64),
+}
+
+/// Which of a node's sockets: meanings are the node's own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Channel(pub u8);
+
+impl Channel {
+    /// Datagrams between nodes of the exchange.
+    pub const OVERLAY: Channel = Channel(0);
+    /// MoldUDP64 packets for the public: the released feed, retransmission requests and replies.
+    pub const FEED: Channel = Channel(1);
+}
+
+/// A stream connection; chosen by whoever opened it, unique for the life of the node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnId(pub u32);
+
+/// A range of the outbox's bytes, so that one payload can go to many peers without copying.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// One thing the caller must do for the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Send a datagram.
+    Datagram {
+        /// From which socket.
+        channel: Channel,
+        /// To whom.
+        to: Peer,
+        /// The bytes.
+        bytes: Span,
+    },
+    /// Write to a stream, in order, after all earlier writes.
+    Stream {
+        /// Which.
+        conn: ConnId,
+        /// The bytes.
+        bytes: Span,
+    },
+    /// Open a stream; answered by `handle_connect` or `handle_close`.
+    Connect {
+        /// The node's name for it, not in use.
+        conn: ConnId,
+        /// To whom.
+        to: Peer,
+    },
+    /// Write what is pending, then close; no `handle_close` follows.
+    Close {
+        /// Which.
+        conn: ConnId,
+    },
+}
+
+/// Where on its way a message was seen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TracePoint {
+    /// The publisher stamped datagram `id`: `at` = t_sent, `value` = deadline (0: none).
+    Published,
+    /// First copy of datagram `id` reached a receiver.
+    Arrived,
+    /// The receiver handed datagram `id` on; `value` = deadline (0: none).
+    Released,
+    /// As `Released`, but after its deadline because it came late itself.
+    ReleasedLate,
+    /// As `Released`, but after its deadline because an earlier one was missing (corner 13).
+    ReleasedBlocked,
+}
+
+/// One observation for the telemetry collector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trace {
+    /// What was seen.
+    pub point: TracePoint,
+    /// By whom.
+    pub node: NodeId,
+    /// Overlay message id.
+    pub id: u64,
+    /// On the observer's clock.
+    pub at: Nanos,
+    /// See the point.
+    pub value: u64,
+}
+
+/// What a node wants done, in order. The caller clears and reuses it: no allocation once warm.
+#[derive(Default, Debug)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    ops: Vec<Op>,
+    traces: Vec<Trace>,
+}
+
+impl Outbox {
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ops.clear();
+        self.traces.clear();
+    }
+
+    /// Nothing to do and nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.traces.is_empty()
+    }
+
+    /// Stores bytes to be named by later ops.
+    pub fn store(&mut self, bytes: &[u8]) -> Span {
+        self.write(|buffer| buffer.extend_from_slice(bytes))
+    }
+
+    /// Stores what `fill` appends, without an intermediate copy.
+    pub fn write(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Span {
+        let start = self.bytes.len() as u32;
+        fill(&mut self.bytes);
+        Span { start, end: self.bytes.len() as u32 }
+    }
+
+    /// Queues stored bytes as a datagram.
+    pub fn datagram(&mut self, channel: Channel, to: Peer, bytes: Span) {
+        self.ops.push(Op::Datagram { channel, to, bytes });
+    }
+
+    /// Queues stored bytes on a stream.
+    pub fn stream(&mut self, conn: ConnId, bytes: Span) {
+        self.ops.push(Op::Stream { conn, bytes });
+    }
+
+    /// Asks for a stream to be opened.
+    pub fn connect(&mut self, conn: ConnId, to: Peer) {
+        self.ops.push(Op::Connect { conn, to });
+    }
+
+    /// Asks for a stream to be closed after what is pending.
+    pub fn close(&mut self, conn: ConnId) {
+        self.ops.push(Op::Close { conn });
+    }
+
+    /// Records an observation.
+    pub fn trace(&mut self, trace: Trace) {
+        self.traces.push(trace);
+    }
+
+    /// The ops so far, in order.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The observations so far, in order.
+    pub fn traces(&self) -> &[Trace] {
+        &self.traces
+    }
+
+    /// The bytes of a span of this outbox (empty for a span of another).
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        self.bytes.get(span.start as usize..span.end as usize).unwrap_or(&[])
+    }
+}
+
+/// A sans-I/O node; see the module's contract. Methods a node has no use for do nothing.
+pub trait Node {
+    /// A datagram came in on one of the node's sockets. `from` is the sender as the transport knows
+    /// it: never proof of who it is.
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    );
+
+    /// The timer asked for is due (or the caller is early: then nothing is done).
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox);
+
+    /// When the node next wants [`Node::handle_timeout`], on its own clock; [`Nanos::NEVER`] for
+    /// not at all. Cheap: asked after every call.
+    fn next_timeout(&self) -> Nanos;
+
+    /// A stream is open: accepted by the caller's listener, or asked for by [`Op::Connect`].
+    fn handle_connect(&mut self, _now: ClockReading, _conn: ConnId, _out: &mut Outbox) {}
+
+    /// Bytes of a stream, any cut. All are taken.
+    fn handle_stream(
+        &mut self,
+        _now: ClockReading,
+        _conn: ConnId,
+        _bytes: &[u8],
+        _out: &mut Outbox,
+    ) {
+    }
+
+    /// A stream was closed by the other side, or could not be opened.
+    fn handle_close(&mut self, _now: ClockReading, _conn: ConnId, _out: &mut Outbox) {}
+
+    /// Whether the node takes bytes of this stream now; when false the caller leaves them in its
+    /// own bounded buffers (back-pressure) and asks again after the next call.
+    fn wants_stream(&self, _conn: ConnId) -> bool {
+        true
+    }
+}
