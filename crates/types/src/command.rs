@@ -170,6 +170,9 @@ pub struct Source {
 
 /// [`Input::flags`]: reached the sequencer after an input with a later `t_in` had been released.
 pub const INPUT_LATE: u64 = 1;
+/// [`Input::flags`]: `t_in` was further from the root's clock than the cap; it was ordered by the
+/// nearest time within the cap (corner 5). `Input::t_in` is what the gateway claimed.
+pub const INPUT_T_IN_CAPPED: u64 = 2;
 
 /// One record of the input log, the only truth of a shard (112 bytes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
@@ -183,7 +186,7 @@ pub struct Input {
     pub t_seq: Nanos,
     /// Transport key.
     pub source: Source,
-    /// [`INPUT_LATE`].
+    /// [`INPUT_LATE`], [`INPUT_T_IN_CAPPED`].
     pub flags: u64,
     /// The request.
     pub command: Command,

@@ -18,7 +18,8 @@ mod time;
 mod value;
 
 pub use command::{
-    Command, CommandKind, INPUT_LATE, Input, ORDER_POST_ONLY, OrderType, Side, Source, TimeInForce,
+    Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, ORDER_POST_ONLY, OrderType, Side,
+    Source, TimeInForce,
 };
 pub use digest::{Digest, displayed_book};
 pub use event::{

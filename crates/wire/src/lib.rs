@@ -1,1 +1,20 @@
-//! wire
+//! The published formats at the exchange's edges: ITCH 5.0 in MoldUDP64 out, OUCH 5.0 over
+//! SoupBinTCP in and out.
+//!
+//! Per format: views that lie on the bytes and are checked when they are made, a typed message
+//! over them, and an encoder. Sessions ([`soupbin`]) are sans-I/O state machines. Nothing here
+//! knows a socket, the engine or the overlay.
+//!
+//! Contract: no input bytes panic; a refusal says why; parsing borrows and encoding appends to a
+//! caller's buffer, so neither allocates once that buffer is warm. An encoder that refuses has
+//! appended nothing.
+
+mod error;
+pub mod itch;
+pub mod moldudp;
+pub mod ouch;
+pub mod soupbin;
+mod symbols;
+
+pub use error::EncodeError;
+pub use symbols::SymbolTable;

@@ -1,0 +1,44 @@
+//! Why a value does not fit its wire format.
+
+use types::{InstrumentId, Nanos, Price, Qty};
+
+/// An encoder's refusal. The engine's own limits ([`types::limits`]) keep every event it emits
+/// within the formats, so for engine output each of these means a fault in the exchange, to be
+/// counted and reported, never to be hidden by wrapping or saturating.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EncodeError {
+    /// No such instrument was given to the encoder.
+    UnknownInstrument(InstrumentId),
+    /// The price is negative or wider than the field.
+    Price(Price),
+    /// The quantity is wider than 32 bits.
+    Quantity(Qty),
+    /// The time lies before the encoder's midnight, or too far after it for the field.
+    Time(Nanos),
+    /// A code that the message must carry is the type's `None`.
+    MissingCode,
+}
+
+impl std::fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            EncodeError::UnknownInstrument(id) => write!(f, "no instrument {id} on this wire"),
+            EncodeError::Price(price) => write!(f, "price {price} does not fit the field"),
+            EncodeError::Quantity(qty) => write!(f, "quantity {qty} does not fit 32 bits"),
+            EncodeError::Time(at) => write!(f, "time {} ns is not in the trading day", at.0),
+            EncodeError::MissingCode => f.write_str("a reason or liquidity code is missing"),
+        }
+    }
+}
+
+impl std::error::Error for EncodeError {}
+
+/// A quantity as the 32 bits that ITCH and OUCH give it.
+pub(crate) fn qty_u32(qty: Qty) -> Result<u32, EncodeError> {
+    u32::try_from(qty.0).map_err(|_| EncodeError::Quantity(qty))
+}
+
+/// Nanoseconds from `midnight` to `at`, at most `max`.
+pub(crate) fn since_midnight(at: Nanos, midnight: Nanos, max: u64) -> Result<u64, EncodeError> {
+    at.0.checked_sub(midnight.0).filter(|&ns| ns <= max).ok_or(EncodeError::Time(at))
+}

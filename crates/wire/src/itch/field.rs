@@ -1,0 +1,162 @@
+//! The field types of ITCH 5.0 that are more than a big-endian integer.
+//!
+//! Each enum lists every value its field may have; a byte outside it makes the message invalid.
+
+use types::{SystemEventCode, TradingState};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
+
+/// Nanoseconds since midnight in six bytes, big-endian.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(transparent)]
+pub struct Time([u8; 6]);
+
+impl Time {
+    /// Largest value: about 78 hours.
+    pub const MAX: u64 = (1 << 48) - 1;
+
+    /// `ns` as six bytes; `None` above [`Time::MAX`].
+    pub fn new(ns: u64) -> Option<Time> {
+        let [0, 0, bytes @ ..] = ns.to_be_bytes() else { return None };
+        Some(Time(bytes))
+    }
+
+    /// Nanoseconds since midnight.
+    pub fn get(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+}
+
+/// Defines one-byte codes: name, meaning, byte.
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, PartialEq, Eq, Debug, TryFromBytes, IntoBytes, KnownLayout, Immutable,
+            Unaligned,
+        )]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
+    };
+}
+
+codes! {
+    /// Side of a displayed order.
+    Side {
+        /// Bid.
+        Buy = b'B',
+        /// Ask.
+        Sell = b'S',
+    }
+}
+
+codes! {
+    /// Step of the day (§1.1).
+    EventCode {
+        /// Start of messages.
+        StartOfMessages = b'O',
+        /// Start of system hours.
+        StartOfSystemHours = b'S',
+        /// Start of market hours.
+        StartOfMarketHours = b'Q',
+        /// End of market hours.
+        EndOfMarketHours = b'M',
+        /// End of system hours.
+        EndOfSystemHours = b'E',
+        /// End of messages.
+        EndOfMessages = b'C',
+    }
+}
+
+codes! {
+    /// Trading state of an instrument (§1.2.2).
+    State {
+        /// Halted everywhere.
+        Halted = b'H',
+        /// Paused everywhere.
+        Paused = b'P',
+        /// Quotation only.
+        QuotationOnly = b'Q',
+        /// Trading.
+        Trading = b'T',
+    }
+}
+
+codes! {
+    /// Whether an execution counts in time-and-sales (§1.4.2).
+    Printable {
+        /// It does.
+        Yes = b'Y',
+        /// It does not: a later bulk print covers it.
+        No = b'N',
+    }
+}
+
+impl From<types::Side> for Side {
+    fn from(side: types::Side) -> Side {
+        match side {
+            types::Side::Buy => Side::Buy,
+            types::Side::Sell => Side::Sell,
+        }
+    }
+}
+
+impl From<Side> for types::Side {
+    fn from(side: Side) -> types::Side {
+        match side {
+            Side::Buy => types::Side::Buy,
+            Side::Sell => types::Side::Sell,
+        }
+    }
+}
+
+impl From<SystemEventCode> for EventCode {
+    fn from(code: SystemEventCode) -> EventCode {
+        match code {
+            SystemEventCode::StartOfMessages => EventCode::StartOfMessages,
+            SystemEventCode::StartOfSystemHours => EventCode::StartOfSystemHours,
+            SystemEventCode::StartOfMarketHours => EventCode::StartOfMarketHours,
+            SystemEventCode::EndOfMarketHours => EventCode::EndOfMarketHours,
+            SystemEventCode::EndOfSystemHours => EventCode::EndOfSystemHours,
+            SystemEventCode::EndOfMessages => EventCode::EndOfMessages,
+        }
+    }
+}
+
+impl From<EventCode> for SystemEventCode {
+    fn from(code: EventCode) -> SystemEventCode {
+        match code {
+            EventCode::StartOfMessages => SystemEventCode::StartOfMessages,
+            EventCode::StartOfSystemHours => SystemEventCode::StartOfSystemHours,
+            EventCode::StartOfMarketHours => SystemEventCode::StartOfMarketHours,
+            EventCode::EndOfMarketHours => SystemEventCode::EndOfMarketHours,
+            EventCode::EndOfSystemHours => SystemEventCode::EndOfSystemHours,
+            EventCode::EndOfMessages => SystemEventCode::EndOfMessages,
+        }
+    }
+}
+
+impl From<TradingState> for State {
+    fn from(state: TradingState) -> State {
+        match state {
+            TradingState::Halted => State::Halted,
+            TradingState::QuotationOnly => State::QuotationOnly,
+            TradingState::Trading => State::Trading,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn time_is_48_bits() {
+        for ns in [0, 1, 0x0102_0304_0506, Time::MAX] {
+            assert_eq!(Time::new(ns).map(Time::get), Some(ns));
+        }
+        assert_eq!(Time::new(Time::MAX + 1), None);
+    }
+}

@@ -1,0 +1,459 @@
+//! Every message of ITCH 5.0 as a view, and the enum over them.
+//!
+//! Section numbers are those of the TotalView-ITCH 5.0 specification. Integers are big-endian
+//! (`.get()`), `Price(4)` is an unsigned count of 1/10000, text is ASCII padded with spaces.
+
+use types::{InstrumentId, MarketEvent, MatchNumber, OrderRef, Price, Qty, Symbol, TradingState};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
+
+use super::ItchError;
+use super::field::{EventCode, Printable, Side, State, Time};
+
+/// The eleven bytes every message begins with.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, TryFromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Header {
+    /// Message type.
+    pub kind: u8,
+    /// Which instrument, 0 for messages about none.
+    pub locate: U16,
+    /// Internal to the sender.
+    pub tracking: U16,
+    /// Nanoseconds since midnight.
+    pub time: Time,
+}
+
+/// Defines the views, the enum over them, its parser and the table of lengths.
+macro_rules! messages {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $kind:literal, $len:literal {
+            $($(#[$fdoc:meta])* $field:ident: $ty:ty,)*
+        }
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(
+                Clone, Copy, PartialEq, Eq, Debug, TryFromBytes, IntoBytes, KnownLayout, Immutable,
+                Unaligned,
+            )]
+            #[repr(C)]
+            pub struct $name {
+                /// Type, instrument and time.
+                pub header: Header,
+                $($(#[$fdoc])* pub $field: $ty,)*
+            }
+
+            impl $name {
+                /// The message type byte.
+                pub const KIND: u8 = $kind;
+            }
+
+            const _: () = assert!(size_of::<$name>() == $len);
+        )*
+
+        /// One checked message, borrowed from the bytes it was parsed from.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Message<'a> {
+            $(
+                #[doc = concat!("Type ", stringify!($kind), ".")]
+                $name(&'a $name),
+            )*
+        }
+
+        impl<'a> Message<'a> {
+            /// Type byte and length in bytes of every message of ITCH 5.0.
+            pub const LENGTHS: &'static [(u8, usize)] = &[$(($kind, $len)),*];
+
+            /// The whole message as it came.
+            pub fn as_bytes(&self) -> &'a [u8] {
+                match *self { $(Message::$name(view) => view.as_bytes(),)* }
+            }
+
+            /// Type, instrument and time.
+            pub fn header(&self) -> &'a Header {
+                match *self { $(Message::$name(view) => &view.header,)* }
+            }
+        }
+
+        pub(super) fn parse(bytes: &[u8]) -> Result<Message<'_>, ItchError> {
+            let &kind = bytes.first().ok_or(ItchError::Empty)?;
+            match kind {
+                $($kind => match $name::try_ref_from_bytes(bytes) {
+                    Ok(view) => Ok(Message::$name(view)),
+                    Err(_) if bytes.len() != $len => {
+                        Err(ItchError::Length { kind, len: bytes.len() })
+                    }
+                    Err(_) => Err(ItchError::Field { kind }),
+                },)*
+                _ => Err(ItchError::UnknownType(kind)),
+            }
+        }
+    };
+}
+
+messages! {
+    /// System event (§1.1).
+    SystemEvent = b'S', 12 {
+        /// Which step of the day.
+        code: EventCode,
+    }
+
+    /// Stock directory (§1.2.1).
+    StockDirectory = b'R', 39 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// Listing market or tier; space: not available.
+        market_category: u8,
+        /// Financial status of the issuer; `N` normal.
+        financial_status: u8,
+        /// Shares of a round lot.
+        round_lot_size: U32,
+        /// `Y` when only round lots are taken.
+        round_lots_only: u8,
+        /// Kind of security; `Q` other.
+        issue_classification: u8,
+        /// Sub-type; `Z ` not applicable.
+        issue_sub_type: [u8; 2],
+        /// `P` live, `T` test.
+        authenticity: u8,
+        /// Short sale threshold: `Y`, `N` or space.
+        short_sale_threshold: u8,
+        /// IPO flag: `Y`, `N` or space.
+        ipo: u8,
+        /// Limit-up limit-down tier: `1`, `2` or space.
+        luld_tier: u8,
+        /// Exchange-traded product: `Y`, `N` or space.
+        etp: u8,
+        /// Leverage of an exchange-traded product, 0 for none.
+        etp_leverage: U32,
+        /// Inverse product: `Y` or `N`.
+        inverse: u8,
+    }
+
+    /// Stock trading action (§1.2.2).
+    StockTradingAction = b'H', 25 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// State from now on.
+        state: State,
+        /// Reserved.
+        reserved: u8,
+        /// Why.
+        reason: [u8; 4],
+    }
+
+    /// Short sale price test restriction (§1.2.3).
+    RegShoRestriction = b'Y', 20 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// `0` none, `1` in effect after an intraday drop, `2` remains in effect.
+        action: u8,
+    }
+
+    /// Market participant position (§1.2.4).
+    MarketParticipantPosition = b'L', 26 {
+        /// Firm.
+        mpid: [u8; 4],
+        /// Symbol.
+        stock: [u8; 8],
+        /// Primary market maker: `Y` or `N`.
+        primary_market_maker: u8,
+        /// Market maker mode.
+        market_maker_mode: u8,
+        /// Membership status.
+        participant_state: u8,
+    }
+
+    /// Market-wide circuit breaker decline levels (§1.2.5.1).
+    MwcbDeclineLevel = b'V', 35 {
+        /// Level 1, in 1e-8.
+        level1: U64,
+        /// Level 2, in 1e-8.
+        level2: U64,
+        /// Level 3, in 1e-8.
+        level3: U64,
+    }
+
+    /// Market-wide circuit breaker breached (§1.2.5.2).
+    MwcbStatus = b'W', 12 {
+        /// `1`, `2` or `3`.
+        breached_level: u8,
+    }
+
+    /// Quoting period of an IPO (§1.2.6).
+    IpoQuotingPeriod = b'K', 28 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// Release time in seconds since midnight.
+        release_time: U32,
+        /// `A` anticipated, `C` cancelled or postponed.
+        release_qualifier: u8,
+        /// IPO price.
+        price: U32,
+    }
+
+    /// Limit-up limit-down auction collar (§1.2.7).
+    LuldAuctionCollar = b'J', 35 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// Reference price.
+        reference_price: U32,
+        /// Upper collar.
+        upper_price: U32,
+        /// Lower collar.
+        lower_price: U32,
+        /// Number of extensions.
+        extension: U32,
+    }
+
+    /// Operational halt (§1.2.8).
+    OperationalHalt = b'h', 21 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// Market: `Q`, `B` or `X`.
+        market: u8,
+        /// `H` halted, `T` lifted.
+        action: u8,
+    }
+
+    /// Order added, no attribution (§1.3.1).
+    AddOrder = b'A', 36 {
+        /// Its reference.
+        order_ref: U64,
+        /// Its side.
+        side: Side,
+        /// Displayed quantity.
+        shares: U32,
+        /// Symbol.
+        stock: [u8; 8],
+        /// Displayed price.
+        price: U32,
+    }
+
+    /// Order added, with attribution (§1.3.2).
+    AddOrderMpid = b'F', 40 {
+        /// Its reference.
+        order_ref: U64,
+        /// Its side.
+        side: Side,
+        /// Displayed quantity.
+        shares: U32,
+        /// Symbol.
+        stock: [u8; 8],
+        /// Displayed price.
+        price: U32,
+        /// Firm.
+        attribution: [u8; 4],
+    }
+
+    /// Order executed at its price (§1.4.1).
+    OrderExecuted = b'E', 31 {
+        /// The resting order.
+        order_ref: U64,
+        /// Traded quantity.
+        shares: U32,
+        /// The trade.
+        match_number: U64,
+    }
+
+    /// Order executed at another price (§1.4.2).
+    OrderExecutedWithPrice = b'C', 36 {
+        /// The resting order.
+        order_ref: U64,
+        /// Traded quantity.
+        shares: U32,
+        /// The trade.
+        match_number: U64,
+        /// Whether it prints.
+        printable: Printable,
+        /// Traded price.
+        price: U32,
+    }
+
+    /// Order reduced (§1.4.3).
+    OrderCancel = b'X', 23 {
+        /// The order.
+        order_ref: U64,
+        /// Quantity that went away.
+        shares: U32,
+    }
+
+    /// Order gone (§1.4.4).
+    OrderDelete = b'D', 19 {
+        /// The order.
+        order_ref: U64,
+    }
+
+    /// Order replaced (§1.4.5).
+    OrderReplace = b'U', 35 {
+        /// The order that goes.
+        old_ref: U64,
+        /// The order that comes: same side, symbol and attribution.
+        new_ref: U64,
+        /// Displayed quantity.
+        shares: U32,
+        /// Displayed price.
+        price: U32,
+    }
+
+    /// Trade against a non-displayed order (§1.5.1).
+    Trade = b'P', 44 {
+        /// Reference of the non-displayed order; 0 since 2010.
+        order_ref: U64,
+        /// Its side.
+        side: Side,
+        /// Traded quantity.
+        shares: U32,
+        /// Symbol.
+        stock: [u8; 8],
+        /// Traded price.
+        price: U32,
+        /// The trade.
+        match_number: U64,
+    }
+
+    /// Cross (§1.5.2).
+    CrossTrade = b'Q', 40 {
+        /// Quantity matched in the cross.
+        shares: U64,
+        /// Symbol.
+        stock: [u8; 8],
+        /// Price of the cross.
+        price: U32,
+        /// The trade.
+        match_number: U64,
+        /// Which cross.
+        cross_type: u8,
+    }
+
+    /// Execution broken (§1.5.3).
+    BrokenTrade = b'B', 19 {
+        /// The trade.
+        match_number: U64,
+    }
+
+    /// Net order imbalance (§1.6).
+    NetOrderImbalance = b'I', 50 {
+        /// Quantity paired at the reference price.
+        paired_shares: U64,
+        /// Quantity not paired.
+        imbalance_shares: U64,
+        /// `B`, `S`, `N`, `O` or `P`.
+        direction: u8,
+        /// Symbol.
+        stock: [u8; 8],
+        /// Hypothetical price, cross orders only.
+        far_price: U32,
+        /// Hypothetical price, cross and continuous orders.
+        near_price: U32,
+        /// Reference price.
+        reference_price: U32,
+        /// Which cross.
+        cross_type: u8,
+        /// Deviation of the near price, by a table of letters.
+        price_variation: u8,
+    }
+
+    /// Retail price improvement indicator (§1.7).
+    RetailInterest = b'N', 20 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// `B`, `S`, `A` (both) or `N` (none).
+        interest: u8,
+    }
+
+    /// Direct listing with capital raise, price discovery (§1.8).
+    DirectListing = b'O', 48 {
+        /// Symbol.
+        stock: [u8; 8],
+        /// Open eligibility: `Y` or `N`.
+        open_eligibility: u8,
+        /// Lowest allowable price.
+        price_min: U32,
+        /// Highest allowable price.
+        price_max: U32,
+        /// Near execution price.
+        near_price: U32,
+        /// When it was set, nanoseconds since midnight.
+        near_time: U64,
+        /// Lower collar.
+        collar_lower: U32,
+        /// Upper collar.
+        collar_upper: U32,
+    }
+}
+
+impl Message<'_> {
+    /// The event this exchange encodes as such a message; `None` for what it never sends.
+    pub fn to_event(&self) -> Option<MarketEvent> {
+        let instrument = InstrumentId(self.header().locate.get());
+        Some(match self {
+            Message::SystemEvent(m) => MarketEvent::SystemEvent { code: m.code.into() },
+            Message::StockDirectory(_) => MarketEvent::Directory { instrument },
+            Message::StockTradingAction(m) => {
+                let state = match m.state {
+                    State::Halted => TradingState::Halted,
+                    State::QuotationOnly => TradingState::QuotationOnly,
+                    State::Trading => TradingState::Trading,
+                    State::Paused => return None,
+                };
+                MarketEvent::TradingAction { instrument, state }
+            }
+            Message::AddOrder(m) => MarketEvent::AddOrder {
+                instrument,
+                order_ref: OrderRef(m.order_ref.get()),
+                side: m.side.into(),
+                qty: qty(m.shares),
+                price: price(m.price),
+            },
+            Message::OrderExecuted(m) => MarketEvent::OrderExecuted {
+                instrument,
+                order_ref: OrderRef(m.order_ref.get()),
+                qty: qty(m.shares),
+                match_number: MatchNumber(m.match_number.get()),
+            },
+            Message::OrderCancel(m) => MarketEvent::OrderCancel {
+                instrument,
+                order_ref: OrderRef(m.order_ref.get()),
+                qty: qty(m.shares),
+            },
+            Message::OrderDelete(m) => {
+                MarketEvent::OrderDelete { instrument, order_ref: OrderRef(m.order_ref.get()) }
+            }
+            Message::OrderReplace(m) => MarketEvent::OrderReplace {
+                instrument,
+                old_ref: OrderRef(m.old_ref.get()),
+                new_ref: OrderRef(m.new_ref.get()),
+                qty: qty(m.shares),
+                price: price(m.price),
+            },
+            _ => return None,
+        })
+    }
+
+    /// The symbol, for messages that carry one.
+    pub fn symbol(&self) -> Option<Symbol> {
+        let stock = match self {
+            Message::StockDirectory(m) => m.stock,
+            Message::StockTradingAction(m) => m.stock,
+            Message::AddOrder(m) => m.stock,
+            Message::AddOrderMpid(m) => m.stock,
+            Message::Trade(m) => m.stock,
+            Message::CrossTrade(m) => m.stock,
+            _ => return None,
+        };
+        Some(Symbol(stock))
+    }
+}
+
+fn qty(shares: U32) -> Qty {
+    Qty(u64::from(shares.get()))
+}
+
+fn price(price: U32) -> Price {
+    Price(i64::from(price.get()))
+}

@@ -1,0 +1,200 @@
+//! The optional fields at the end of most OUCH 5.0 messages (§1.2, appendix A).
+//!
+//! An appendage is a two-byte length and that many bytes of elements; an element is a length byte
+//! that counts tag and value, the tag, and the value. A parsed [`Appendage`] is well-formed to its
+//! last byte: every element has a tag, no tag comes twice, known tags have values of their size.
+
+/// Tags of appendix A whose values this exchange looks at.
+pub mod tag {
+    /// MinQty, 4 bytes.
+    pub const MIN_QTY: u8 = 3;
+    /// MaxFloor, 4 bytes: displayed part of a reserve order.
+    pub const MAX_FLOOR: u8 = 5;
+    /// PriceType, 1 byte; `L` limit.
+    pub const PRICE_TYPE: u8 = 6;
+    /// PegOffset, 4 bytes.
+    pub const PEG_OFFSET: u8 = 7;
+    /// DiscretionPrice, 8 bytes.
+    pub const DISCRETION_PRICE: u8 = 9;
+    /// DiscretionPriceType, 1 byte; `L` limit.
+    pub const DISCRETION_PRICE_TYPE: u8 = 10;
+    /// DiscretionPegOffset, 4 bytes.
+    pub const DISCRETION_PEG_OFFSET: u8 = 11;
+    /// PostOnly, 1 byte: `P` or `N`.
+    pub const POST_ONLY: u8 = 12;
+    /// RandomReserves, 4 bytes.
+    pub const RANDOM_RESERVES: u8 = 13;
+    /// ExpireTime, 4 bytes: seconds to live.
+    pub const EXPIRE_TIME: u8 = 15;
+    /// Side, 1 byte: a replace that changes the side.
+    pub const SIDE: u8 = 27;
+    /// UserRefIdx, 1 byte: a number space of its own for UserRefNum; 0 is the only one here.
+    pub const USER_REF_IDX: u8 = 28;
+}
+
+/// One optional field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Element<'a> {
+    /// What it is.
+    pub tag: u8,
+    /// Its bytes.
+    pub value: &'a [u8],
+}
+
+/// A well-formed appendage, possibly empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Appendage<'a> {
+    elements: &'a [u8],
+    present: bool,
+}
+
+/// What a message type has behind its fixed fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tail {
+    /// Nothing.
+    Nothing,
+    /// Nothing, or an appendage.
+    Optional,
+    /// An appendage, of length 0 at least.
+    Required,
+}
+
+/// What is wrong with the bytes behind the fixed fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TailError {
+    Length,
+    Elements,
+}
+
+impl<'a> Appendage<'a> {
+    pub(super) fn parse(bytes: &'a [u8], tail: Tail) -> Result<Appendage<'a>, TailError> {
+        if bytes.is_empty() && tail != Tail::Required {
+            return Ok(Appendage::default());
+        }
+        let (&len, elements) = bytes.split_first_chunk().ok_or(TailError::Length)?;
+        if tail == Tail::Nothing || elements.len() != usize::from(u16::from_be_bytes(len)) {
+            return Err(TailError::Length);
+        }
+        let appendage = Appendage { elements, present: true };
+        let mut seen = [0u64; 4];
+        let mut rest = elements;
+        while !rest.is_empty() {
+            let (element, behind) = split_element(rest).ok_or(TailError::Elements)?;
+            let bit = 1u64 << (element.tag % 64);
+            let word = seen.get_mut(usize::from(element.tag / 64)).ok_or(TailError::Elements)?;
+            let size = value_len(element.tag);
+            if *word & bit != 0 || size.is_some_and(|size| size != element.value.len()) {
+                return Err(TailError::Elements);
+            }
+            *word |= bit;
+            rest = behind;
+        }
+        Ok(appendage)
+    }
+
+    /// The optional fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = Element<'a>> + use<'a> {
+        let mut rest = self.elements;
+        std::iter::from_fn(move || {
+            let (element, behind) = split_element(rest)?;
+            rest = behind;
+            Some(element)
+        })
+    }
+
+    /// The value of `tag`.
+    pub fn get(&self, tag: u8) -> Option<&'a [u8]> {
+        self.iter().find(|element| element.tag == tag).map(|element| element.value)
+    }
+
+    /// Whether the message says post only; values other than `P` do not.
+    pub fn post_only(&self) -> bool {
+        self.get(tag::POST_ONLY) == Some(b"P")
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        if self.present {
+            // Parsed from a two-byte length, so it fits one.
+            out.extend_from_slice(&(self.elements.len() as u16).to_be_bytes());
+            out.extend_from_slice(self.elements);
+        }
+    }
+}
+
+/// Appends an appendage that holds the post-only field, or nothing.
+pub(super) fn encode_post_only(post_only: bool, out: &mut Vec<u8>) {
+    if post_only {
+        out.extend_from_slice(&[0, 3, 2, tag::POST_ONLY, b'P']);
+    } else {
+        out.extend_from_slice(&[0, 0]);
+    }
+}
+
+fn split_element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
+    let (&len, rest) = bytes.split_first()?;
+    let (body, rest) = rest.split_at_checked(usize::from(len))?;
+    let (&tag, value) = body.split_first()?;
+    Some((Element { tag, value }, rest))
+}
+
+/// Bytes of the value of a tag that appendix A defines.
+fn value_len(tag: u8) -> Option<usize> {
+    match tag {
+        1 | 9 | 23 => Some(8),
+        2 | 3 | 5 | 7 | 11 | 13 | 14 | 15 | 22 | 26 => Some(4),
+        24 | 30 => Some(2),
+        4 | 6 | 10 | 12 | 16 | 17 | 18 | 25 | 27 | 28 | 29 => Some(1),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(bytes: &[u8]) -> Result<Vec<Element<'_>>, TailError> {
+        Appendage::parse(bytes, Tail::Required).map(|appendage| appendage.iter().collect())
+    }
+
+    #[test]
+    fn reads_known_and_unknown_tags() {
+        let bytes = [0, 13, 5, 2, b'L', b'I', b'M', b'E', 2, 12, b'P', 3, 200, 1, 2];
+        let appendage = Appendage::parse(&bytes, Tail::Optional).unwrap();
+        assert!(appendage.post_only());
+        assert_eq!(appendage.get(2), Some(b"LIME".as_slice()));
+        assert_eq!(appendage.get(200), Some([1, 2].as_slice()));
+        assert_eq!(appendage.get(3), None);
+        let mut out = Vec::new();
+        appendage.encode(&mut out);
+        assert_eq!(out, bytes);
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        assert_eq!(parse(&[]), Err(TailError::Length));
+        assert_eq!(parse(&[0]), Err(TailError::Length));
+        assert_eq!(parse(&[0, 1]), Err(TailError::Length));
+        assert_eq!(parse(&[0, 0, 0]), Err(TailError::Length));
+        assert_eq!(parse(&[0, 1, 0]), Err(TailError::Elements), "no tag");
+        assert_eq!(parse(&[0, 2, 2, 12]), Err(TailError::Elements), "value cut");
+        assert_eq!(parse(&[0, 2, 1, 12]), Err(TailError::Elements), "value of wrong size");
+        assert_eq!(parse(&[0, 4, 1, 99, 1, 99]), Err(TailError::Elements), "tag twice");
+        assert_eq!(parse(&[0, 4, 1, 99, 1, 163]).map(|elements| elements.len()), Ok(2));
+        assert_eq!(Appendage::parse(&[0, 0], Tail::Nothing), Err(TailError::Length));
+        assert_eq!(Appendage::parse(&[], Tail::Nothing), Ok(Appendage::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = parse(&bytes);
+            let mut framed = (bytes.len() as u16).to_be_bytes().to_vec();
+            framed.extend_from_slice(&bytes);
+            if let Ok(elements) = parse(&framed) {
+                let len: usize = elements.iter().map(|element| 2 + element.value.len()).sum();
+                prop_assert_eq!(len, bytes.len());
+            }
+        }
+    }
+}

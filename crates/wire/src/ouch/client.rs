@@ -1,0 +1,111 @@
+//! A client's three requests as bytes.
+
+use types::limits::PRICE_MARKET;
+use types::{ClOrdId, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
+use zerocopy::IntoBytes;
+use zerocopy::big_endian::{U32, U64};
+
+use super::appendage::encode_post_only;
+use super::codes::{self, time_in_force_code};
+use super::messages::{CancelOrder, EnterOrder, ReplaceOrder};
+use crate::EncodeError;
+use crate::error::qty_u32;
+
+/// A new order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewOrder {
+    /// Its number, larger than all before it.
+    pub user_ref: UserRefNum,
+    /// Side.
+    pub side: Side,
+    /// Lots.
+    pub qty: Qty,
+    /// On what.
+    pub symbol: Symbol,
+    /// Limit price; `None` for a market order.
+    pub price: Option<Price>,
+    /// How long.
+    pub time_in_force: TimeInForce,
+    /// Rest or be refused.
+    pub post_only: bool,
+    /// The client's own identifier.
+    pub cl_ord_id: ClOrdId,
+}
+
+/// A replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplaceRequest {
+    /// The order replaced.
+    pub orig_user_ref: UserRefNum,
+    /// Number of the replacement, larger than all before it.
+    pub user_ref: UserRefNum,
+    /// Lots in total, including what has traded.
+    pub qty: Qty,
+    /// New limit price.
+    pub price: Price,
+    /// How long.
+    pub time_in_force: TimeInForce,
+    /// Rest or be refused.
+    pub post_only: bool,
+    /// The client's own identifier.
+    pub cl_ord_id: ClOrdId,
+}
+
+/// Appends an Enter Order message; an error (quantity over 32 bits, negative price, or the very
+/// price that stands for "market") appends nothing. Capacity is agency, no sweep, visible.
+pub fn encode_enter_order(order: &NewOrder, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let message = EnterOrder {
+        kind: EnterOrder::KIND,
+        user_ref: U32::new(order.user_ref.0),
+        side: codes::Side::from(order.side) as u8,
+        quantity: U32::new(qty_u32(order.qty)?),
+        symbol: order.symbol.0,
+        price: order.price.map_or(Ok(U64::new(PRICE_MARKET)), limit_price)?,
+        time_in_force: time_in_force_code(order.time_in_force),
+        display: b'Y',
+        capacity: b'A',
+        sweep: b'N',
+        cross_type: b'N',
+        cl_ord_id: order.cl_ord_id.0,
+    };
+    out.extend_from_slice(message.as_bytes());
+    encode_post_only(order.post_only, out);
+    Ok(())
+}
+
+/// Appends a Replace Order message; errors as in [`encode_enter_order`].
+pub fn encode_replace(request: &ReplaceRequest, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let message = ReplaceOrder {
+        kind: ReplaceOrder::KIND,
+        orig_user_ref: U32::new(request.orig_user_ref.0),
+        user_ref: U32::new(request.user_ref.0),
+        quantity: U32::new(qty_u32(request.qty)?),
+        price: limit_price(request.price)?,
+        time_in_force: time_in_force_code(request.time_in_force),
+        display: b'Y',
+        sweep: b'N',
+        cl_ord_id: request.cl_ord_id.0,
+    };
+    out.extend_from_slice(message.as_bytes());
+    encode_post_only(request.post_only, out);
+    Ok(())
+}
+
+/// Appends a Cancel Order message: the order shall have `qty` lots in total, including what has
+/// traded (0: cancel all that is open). A quantity over 32 bits appends nothing.
+pub fn encode_cancel(user_ref: UserRefNum, qty: Qty, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let message = CancelOrder {
+        kind: CancelOrder::KIND,
+        user_ref: U32::new(user_ref.0),
+        quantity: U32::new(qty_u32(qty)?),
+    };
+    out.extend_from_slice(message.as_bytes());
+    Ok(())
+}
+
+fn limit_price(price: Price) -> Result<U64, EncodeError> {
+    match u64::try_from(price.0) {
+        Ok(units) if units != PRICE_MARKET => Ok(U64::new(units)),
+        _ => Err(EncodeError::Price(price)),
+    }
+}

@@ -1,0 +1,200 @@
+//! Execution reports to the messages a participant gets.
+
+use types::limits::PRICE_MARKET;
+use types::{
+    ClOrdId, ExecutionKind, ExecutionReport, Instrument, Nanos, ORDER_POST_ONLY, OrderType, Price,
+    Qty, RejectReason, UserRefNum,
+};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::appendage::encode_post_only;
+use super::codes::{cancel_code, liquidity_code, reject_code, time_in_force_code};
+use super::messages::{
+    CancelReject, OrderAccepted, OrderCanceled, OrderExecuted, OrderRejected, OrderReplaced,
+};
+use crate::error::{qty_u32, since_midnight};
+use crate::{EncodeError, SymbolTable};
+
+/// Order state of an answer: open, or done before the answer was written.
+const LIVE: u8 = b'L';
+const DEAD: u8 = b'D';
+
+/// Encodes the private streams of one trading day; see the module above for its choices.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    symbols: SymbolTable,
+    midnight: Nanos,
+}
+
+impl Encoder {
+    /// An encoder for `instruments`; times count from `midnight`.
+    pub fn new(instruments: &[Instrument], midnight: Nanos) -> Encoder {
+        Encoder { symbols: SymbolTable::new(instruments), midnight }
+    }
+
+    /// The instruments by name, as [`super::to_command`] wants them.
+    pub fn symbols(&self) -> &SymbolTable {
+        &self.symbols
+    }
+
+    /// Appends `report` as exactly one message and returns its length in bytes. On an error
+    /// nothing is appended.
+    pub fn encode_report(
+        &self,
+        report: &ExecutionReport,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
+        let start = out.len();
+        match report.kind {
+            ExecutionKind::Accepted => {
+                out.extend_from_slice(self.accepted(report)?.as_bytes());
+                encode_post_only(report.flags & ORDER_POST_ONLY != 0, out);
+            }
+            ExecutionKind::Replaced => {
+                out.extend_from_slice(self.replaced(report)?.as_bytes());
+                encode_post_only(report.flags & ORDER_POST_ONLY != 0, out);
+            }
+            ExecutionKind::Executed => {
+                out.extend_from_slice(self.executed(report)?.as_bytes());
+                encode_post_only(false, out);
+            }
+            ExecutionKind::Canceled => {
+                let message = OrderCanceled {
+                    kind: OrderCanceled::KIND,
+                    time: self.time(report.t_seq)?,
+                    user_ref: U32::new(report.user_ref.0),
+                    quantity: lots(report.qty)?,
+                    reason: cancel_code(report.cancel_reason)?,
+                };
+                append(&message, out);
+            }
+            ExecutionKind::Rejected => {
+                let ExecutionReport { user_ref, reject, cl_ord_id, t_seq, .. } = *report;
+                self.encode_rejected(user_ref, reject, cl_ord_id, t_seq, out)?;
+            }
+            ExecutionKind::CancelRejected => {
+                self.encode_cancel_rejected(report.user_ref, report.t_seq, out)?;
+            }
+        }
+        Ok(out.len() - start)
+    }
+
+    /// Appends the refusal of a new order or a replace, at time `at`; for refusals that have no
+    /// report because a gateway made them.
+    pub fn encode_rejected(
+        &self,
+        user_ref: UserRefNum,
+        reason: RejectReason,
+        cl_ord_id: ClOrdId,
+        at: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let message = OrderRejected {
+            kind: OrderRejected::KIND,
+            time: self.time(at)?,
+            user_ref: U32::new(user_ref.0),
+            reason: U16::new(reject_code(reason)?),
+            cl_ord_id: cl_ord_id.0,
+        };
+        append(&message, out);
+        Ok(())
+    }
+
+    /// Appends the refusal of a cancel, at time `at`.
+    pub fn encode_cancel_rejected(
+        &self,
+        user_ref: UserRefNum,
+        at: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let message = CancelReject {
+            kind: CancelReject::KIND,
+            time: self.time(at)?,
+            user_ref: U32::new(user_ref.0),
+        };
+        append(&message, out);
+        Ok(())
+    }
+
+    fn accepted(&self, report: &ExecutionReport) -> Result<OrderAccepted, EncodeError> {
+        Ok(OrderAccepted {
+            kind: OrderAccepted::KIND,
+            time: self.time(report.t_seq)?,
+            user_ref: U32::new(report.user_ref.0),
+            side: report.side.into(),
+            quantity: lots(report.qty)?,
+            symbol: self.symbol(report)?,
+            price: limit_or_market(report)?,
+            time_in_force: time_in_force_code(report.time_in_force),
+            display: b'Y',
+            order_ref: U64::new(report.order_ref.0),
+            capacity: b'O',
+            sweep: b'N',
+            cross_type: b'N',
+            order_state: if report.leaves.0 == 0 { DEAD } else { LIVE },
+            cl_ord_id: report.cl_ord_id.0,
+        })
+    }
+
+    fn replaced(&self, report: &ExecutionReport) -> Result<OrderReplaced, EncodeError> {
+        Ok(OrderReplaced {
+            kind: OrderReplaced::KIND,
+            time: self.time(report.t_seq)?,
+            orig_user_ref: U32::new(report.orig_user_ref.0),
+            user_ref: U32::new(report.user_ref.0),
+            side: report.side.into(),
+            quantity: lots(report.qty)?,
+            symbol: self.symbol(report)?,
+            price: limit_or_market(report)?,
+            time_in_force: time_in_force_code(report.time_in_force),
+            display: b'Y',
+            order_ref: U64::new(report.order_ref.0),
+            capacity: b'O',
+            sweep: b'N',
+            cross_type: b'N',
+            order_state: if report.leaves.0 == 0 { DEAD } else { LIVE },
+            cl_ord_id: report.cl_ord_id.0,
+        })
+    }
+
+    fn executed(&self, report: &ExecutionReport) -> Result<OrderExecuted, EncodeError> {
+        Ok(OrderExecuted {
+            kind: OrderExecuted::KIND,
+            time: self.time(report.t_seq)?,
+            user_ref: U32::new(report.user_ref.0),
+            quantity: lots(report.qty)?,
+            price: units(report.price)?,
+            liquidity: liquidity_code(report.liquidity)?,
+            match_number: U64::new(report.match_number.0),
+        })
+    }
+
+    fn time(&self, at: Nanos) -> Result<U64, EncodeError> {
+        since_midnight(at, self.midnight, u64::MAX).map(U64::new)
+    }
+
+    fn symbol(&self, report: &ExecutionReport) -> Result<[u8; 8], EncodeError> {
+        let symbol = self.symbols.symbol(report.instrument).map(|symbol| symbol.0);
+        symbol.ok_or(EncodeError::UnknownInstrument(report.instrument))
+    }
+}
+
+fn append(message: &(impl IntoBytes + Immutable), out: &mut Vec<u8>) {
+    out.extend_from_slice(message.as_bytes());
+}
+
+fn lots(qty: Qty) -> Result<U32, EncodeError> {
+    qty_u32(qty).map(U32::new)
+}
+
+fn units(price: Price) -> Result<U64, EncodeError> {
+    u64::try_from(price.0).map(U64::new).map_err(|_| EncodeError::Price(price))
+}
+
+fn limit_or_market(report: &ExecutionReport) -> Result<U64, EncodeError> {
+    match report.order_type {
+        OrderType::Market => Ok(U64::new(PRICE_MARKET)),
+        OrderType::Limit => units(report.price),
+    }
+}

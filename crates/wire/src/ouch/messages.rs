@@ -1,0 +1,437 @@
+//! Every message of OUCH 5.0 as a view, and the two enums over them.
+//!
+//! Integers are big-endian (`.get()`), text is ASCII padded with spaces on the right, times are
+//! nanoseconds since midnight, prices 1/10000. Section numbers are those of the OUCH 5.0
+//! specification. A variant holds the fixed fields and the checked [`Appendage`] behind them.
+
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
+
+use super::OuchError;
+use super::appendage::{Appendage, Tail, TailError};
+use super::codes::Side;
+
+/// Defines one side's messages: the views, the enum over them and its parser.
+macro_rules! messages {
+    (
+        $(#[$edoc:meta])*
+        $enum:ident;
+        $(
+            $(#[$doc:meta])*
+            $name:ident = $kind:literal, $len:literal, $tail:ident {
+                $($(#[$fdoc:meta])* $field:ident: $ty:ty,)*
+            }
+        )*
+    ) => {
+        $(
+            $(#[$doc])*
+            #[derive(
+                Clone, Copy, PartialEq, Eq, Debug, TryFromBytes, IntoBytes, KnownLayout, Immutable,
+                Unaligned,
+            )]
+            #[repr(C)]
+            pub struct $name {
+                /// The message type byte.
+                pub kind: u8,
+                $($(#[$fdoc])* pub $field: $ty,)*
+            }
+
+            impl $name {
+                /// The message type byte.
+                pub const KIND: u8 = $kind;
+            }
+
+            const _: () = assert!(size_of::<$name>() == $len);
+        )*
+
+        $(#[$edoc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $enum<'a> {
+            $(
+                #[doc = concat!("Type ", stringify!($kind), ".")]
+                $name(&'a $name, Appendage<'a>),
+            )*
+        }
+
+        impl<'a> $enum<'a> {
+            /// Type byte and length in bytes, without appendage, of every message of this side.
+            pub const LENGTHS: &'static [(u8, usize)] = &[$(($kind, $len)),*];
+
+            pub(super) fn parse(bytes: &'a [u8]) -> Result<$enum<'a>, OuchError> {
+                let &kind = bytes.first().ok_or(OuchError::Empty)?;
+                let length = OuchError::Length { kind, len: bytes.len() };
+                match kind {
+                    $($kind => {
+                        let (fixed, tail) = bytes.split_at_checked($len).ok_or(length)?;
+                        let view = $name::try_ref_from_bytes(fixed)
+                            .map_err(|_| OuchError::Field { kind })?;
+                        match Appendage::parse(tail, Tail::$tail) {
+                            Ok(appendage) => Ok($enum::$name(view, appendage)),
+                            Err(TailError::Length) => Err(length),
+                            Err(TailError::Elements) => Err(OuchError::Appendage { kind }),
+                        }
+                    })*
+                    _ => Err(OuchError::UnknownType(kind)),
+                }
+            }
+
+            /// The message type byte.
+            pub fn kind(&self) -> u8 {
+                match self { $($enum::$name(..) => $kind,)* }
+            }
+
+            /// Appends the message as it was parsed.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $($enum::$name(view, appendage) => {
+                        out.extend_from_slice(view.as_bytes());
+                        appendage.encode(out);
+                    })*
+                }
+            }
+        }
+    };
+}
+
+messages! {
+    /// A message from a client (§2).
+    Inbound;
+
+    /// Enter Order (§2.1).
+    EnterOrder = b'O', 45, Required {
+        /// Strictly increasing per account and day.
+        user_ref: U32,
+        /// `B`, `S`, `T` or `E`.
+        side: u8,
+        /// Lots.
+        quantity: U32,
+        /// Symbol.
+        symbol: [u8; 8],
+        /// Limit price, or the value that means "market".
+        price: U64,
+        /// How long.
+        time_in_force: u8,
+        /// `Y` visible.
+        display: u8,
+        /// `A`, `P`, `R` or `O`.
+        capacity: u8,
+        /// Inter-market sweep eligibility: `Y` or `N`.
+        sweep: u8,
+        /// `N` continuous market.
+        cross_type: u8,
+        /// The client's own identifier.
+        cl_ord_id: [u8; 14],
+    }
+
+    /// Replace Order Request (§2.2).
+    ReplaceOrder = b'U', 38, Required {
+        /// The order replaced.
+        orig_user_ref: U32,
+        /// Number of the replacement.
+        user_ref: U32,
+        /// Lots in total, executions included.
+        quantity: U32,
+        /// New price.
+        price: U64,
+        /// How long.
+        time_in_force: u8,
+        /// `Y` visible.
+        display: u8,
+        /// Inter-market sweep eligibility: `Y` or `N`.
+        sweep: u8,
+        /// The client's own identifier.
+        cl_ord_id: [u8; 14],
+    }
+
+    /// Cancel Order Request (§2.3).
+    CancelOrder = b'X', 9, Optional {
+        /// The order.
+        user_ref: U32,
+        /// Lots it shall have in total, executions included; 0 cancels all that is open.
+        quantity: U32,
+    }
+
+    /// Modify Order Request (§2.4): side or quantity in place.
+    ModifyOrder = b'M', 10, Optional {
+        /// The order.
+        user_ref: U32,
+        /// New side.
+        side: u8,
+        /// New quantity in total.
+        quantity: U32,
+    }
+
+    /// Mass Cancel Request (§2.5).
+    MassCancel = b'C', 17, Optional {
+        /// Number of the request.
+        user_ref: U32,
+        /// Firm.
+        firm: [u8; 4],
+        /// Symbol, or blank for all.
+        symbol: [u8; 8],
+    }
+
+    /// Disable Order Entry Request (§2.6).
+    DisableOrderEntry = b'D', 9, Optional {
+        /// Number of the request.
+        user_ref: U32,
+        /// Firm.
+        firm: [u8; 4],
+    }
+
+    /// Enable Order Entry Request (§2.7).
+    EnableOrderEntry = b'E', 9, Optional {
+        /// Number of the request.
+        user_ref: U32,
+        /// Firm.
+        firm: [u8; 4],
+    }
+
+    /// Account Query Request (§2.8).
+    AccountQuery = b'Q', 1, Optional {}
+}
+
+messages! {
+    /// A message from the exchange (§3).
+    Outbound;
+
+    /// System Event (§3.1).
+    SystemEvent = b'S', 10, Nothing {
+        /// When.
+        time: U64,
+        /// `S` start of day, `E` end of day.
+        event: u8,
+    }
+
+    /// Order Accepted (§3.2).
+    OrderAccepted = b'A', 62, Required {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// Its side.
+        side: Side,
+        /// Lots accepted.
+        quantity: U32,
+        /// Symbol.
+        symbol: [u8; 8],
+        /// Accepted price.
+        price: U64,
+        /// Accepted life.
+        time_in_force: u8,
+        /// Accepted display.
+        display: u8,
+        /// The public reference.
+        order_ref: U64,
+        /// As entered.
+        capacity: u8,
+        /// As entered.
+        sweep: u8,
+        /// As entered.
+        cross_type: u8,
+        /// `L` live, `D` dead on arrival.
+        order_state: u8,
+        /// The client's own identifier.
+        cl_ord_id: [u8; 14],
+    }
+
+    /// Order Replaced (§3.3).
+    OrderReplaced = b'U', 66, Required {
+        /// When.
+        time: U64,
+        /// The order replaced.
+        orig_user_ref: U32,
+        /// The replacement.
+        user_ref: U32,
+        /// Side.
+        side: Side,
+        /// Lots open.
+        quantity: U32,
+        /// Symbol.
+        symbol: [u8; 8],
+        /// Accepted price.
+        price: U64,
+        /// Accepted life.
+        time_in_force: u8,
+        /// Accepted display.
+        display: u8,
+        /// The public reference.
+        order_ref: U64,
+        /// As entered.
+        capacity: u8,
+        /// As entered.
+        sweep: u8,
+        /// As entered.
+        cross_type: u8,
+        /// `L` live, `D` dead on arrival.
+        order_state: u8,
+        /// The client's own identifier.
+        cl_ord_id: [u8; 14],
+    }
+
+    /// Order Canceled (§3.4).
+    OrderCanceled = b'C', 18, Optional {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// Lots that went away.
+        quantity: U32,
+        /// Why.
+        reason: u8,
+    }
+
+    /// AIQ Canceled (§3.5): self-match prevention.
+    AiqCanceled = b'D', 32, Optional {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// Lots that went away.
+        quantity: U32,
+        /// `Q`.
+        reason: u8,
+        /// Lots that would have traded.
+        prevented: U32,
+        /// Price they would have traded at.
+        price: U64,
+        /// Liquidity flag they would have had.
+        liquidity: u8,
+        /// Strategy applied.
+        strategy: u8,
+    }
+
+    /// Order Executed (§3.6).
+    OrderExecuted = b'E', 34, Required {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// Lots traded.
+        quantity: U32,
+        /// Price of the trade.
+        price: U64,
+        /// Liquidity flag.
+        liquidity: u8,
+        /// The trade.
+        match_number: U64,
+    }
+
+    /// Broken Trade (§3.7).
+    BrokenTrade = b'B', 36, Optional {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// The trade.
+        match_number: U64,
+        /// Why.
+        reason: u8,
+        /// The client's own identifier.
+        cl_ord_id: [u8; 14],
+    }
+
+    /// Rejected (§3.8): an order or a replace was refused.
+    OrderRejected = b'J', 29, Optional {
+        /// When.
+        time: U64,
+        /// The request.
+        user_ref: U32,
+        /// Why.
+        reason: U16,
+        /// The client's own identifier.
+        cl_ord_id: [u8; 14],
+    }
+
+    /// Cancel Pending (§3.9).
+    CancelPending = b'P', 13, Optional {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+    }
+
+    /// Cancel Reject (§3.10).
+    CancelReject = b'I', 13, Optional {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+    }
+
+    /// Order Priority Update (§3.11).
+    PriorityUpdate = b'T', 30, Optional {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// Price.
+        price: U64,
+        /// Display.
+        display: u8,
+        /// New public reference.
+        order_ref: U64,
+    }
+
+    /// Order Modified (§3.12).
+    OrderModified = b'M', 18, Optional {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// New side.
+        side: Side,
+        /// Lots open.
+        quantity: U32,
+    }
+
+    /// Order Restated (§3.13).
+    OrderRestated = b'R', 14, Required {
+        /// When.
+        time: U64,
+        /// The order.
+        user_ref: U32,
+        /// `R` refresh of display, `P` update of displayed price.
+        reason: u8,
+    }
+
+    /// Mass Cancel Response (§3.14).
+    MassCancelResponse = b'X', 25, Optional {
+        /// When.
+        time: U64,
+        /// The request.
+        user_ref: U32,
+        /// Firm.
+        firm: [u8; 4],
+        /// Symbol, or blank for all.
+        symbol: [u8; 8],
+    }
+
+    /// Disable Order Entry Response (§3.15).
+    DisableOrderEntryResponse = b'G', 17, Optional {
+        /// When.
+        time: U64,
+        /// The request.
+        user_ref: U32,
+        /// Firm.
+        firm: [u8; 4],
+    }
+
+    /// Enable Order Entry Response (§3.16).
+    EnableOrderEntryResponse = b'K', 17, Optional {
+        /// When.
+        time: U64,
+        /// The request.
+        user_ref: U32,
+        /// Firm.
+        firm: [u8; 4],
+    }
+
+    /// Account Query Response (§3.17).
+    AccountQueryResponse = b'Q', 13, Optional {
+        /// When.
+        time: U64,
+        /// The next UserRefNum that will be taken.
+        next_user_ref: U32,
+    }
+}

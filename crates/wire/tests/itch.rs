@@ -1,0 +1,234 @@
+//! ITCH 5.0: golden bytes of everything the encoder makes, round trips, and hostile bytes.
+
+use proptest::prelude::*;
+use types::limits::{PRICE_MAX, QTY_MAX};
+use types::{
+    Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty, Side, Symbol,
+    SystemEventCode, TradingState,
+};
+use wire::EncodeError;
+use wire::itch::{Encoder, ItchError, Message, Time, parse};
+
+const MIDNIGHT: Nanos = Nanos(1_778_000_000_000_000_000);
+/// 09:30:00.000000001 after midnight, 0x1F1A_CED9_F001.
+const NOW: Nanos = Nanos(MIDNIGHT.0 + 34_200 * Nanos::SECOND + 1);
+
+fn encoder() -> Encoder {
+    let instrument = |id, name| Instrument {
+        id: InstrumentId(id),
+        symbol: Symbol::new(name).unwrap(),
+        tick: Price(100),
+        price_max: Price(PRICE_MAX),
+        qty_max: Qty(QTY_MAX),
+        lot_decimals: 8,
+    };
+    Encoder::new(&[instrument(1, "BTCUSD"), instrument(2, "ETHUSD")], MIDNIGHT)
+}
+
+fn encode(event: &MarketEvent) -> Vec<u8> {
+    let mut out = Vec::new();
+    let len = encoder().encode(event, NOW, &mut out).unwrap();
+    assert_eq!(len, out.len());
+    out
+}
+
+/// Header with the test's time, then the body.
+fn golden(kind: u8, locate: u16, body: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend_from_slice(&locate.to_be_bytes());
+    bytes.extend_from_slice(&[0, 0, 0x1F, 0x1A, 0xCE, 0xD9, 0xF0, 0x01]);
+    bytes.extend_from_slice(&body.concat());
+    bytes
+}
+
+const INSTRUMENT: InstrumentId = InstrumentId(1);
+const ORDER: OrderRef = OrderRef(0x0102_0304_0506_0708);
+
+#[test]
+fn golden_administrative_messages() {
+    let codes = [
+        (SystemEventCode::StartOfMessages, b'O'),
+        (SystemEventCode::StartOfSystemHours, b'S'),
+        (SystemEventCode::StartOfMarketHours, b'Q'),
+        (SystemEventCode::EndOfMarketHours, b'M'),
+        (SystemEventCode::EndOfSystemHours, b'E'),
+        (SystemEventCode::EndOfMessages, b'C'),
+    ];
+    for (code, byte) in codes {
+        assert_eq!(encode(&MarketEvent::SystemEvent { code }), golden(b'S', 0, &[&[byte]]));
+    }
+    let directory = encode(&MarketEvent::Directory { instrument: InstrumentId(2) });
+    let body: [&[u8]; 3] = [b"ETHUSD   N\0\0\0\x01", b"NQZ PNN N", b"\0\0\0\0N"];
+    assert_eq!(directory, golden(b'R', 2, &body));
+    let states = [
+        (TradingState::Halted, b'H'),
+        (TradingState::QuotationOnly, b'Q'),
+        (TradingState::Trading, b'T'),
+    ];
+    for (state, byte) in states {
+        let action = encode(&MarketEvent::TradingAction { instrument: INSTRUMENT, state });
+        assert_eq!(action, golden(b'H', 1, &[b"BTCUSD  ", &[byte], b"     "]));
+    }
+}
+
+#[test]
+fn golden_order_messages() {
+    let (instrument, order_ref, qty) = (INSTRUMENT, ORDER, Qty(0xA1A2_A3A4));
+    let price = Price(0xB1B2_B3B4);
+    let reference: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8];
+    let (shares, units): (&[u8], &[u8]) = (&[0xA1, 0xA2, 0xA3, 0xA4], &[0xB1, 0xB2, 0xB3, 0xB4]);
+    for (side, byte) in [(Side::Buy, b'B'), (Side::Sell, b'S')] {
+        let add = MarketEvent::AddOrder { instrument, order_ref, side, qty, price };
+        let body = [reference, &[byte], shares, b"BTCUSD  ", units];
+        assert_eq!(encode(&add), golden(b'A', 1, &body));
+    }
+    let match_number = MatchNumber(9);
+    let executed = MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number };
+    let body = [reference, shares, &[0, 0, 0, 0, 0, 0, 0, 9]];
+    assert_eq!(encode(&executed), golden(b'E', 1, &body));
+    let cancel = MarketEvent::OrderCancel { instrument, order_ref, qty };
+    assert_eq!(encode(&cancel), golden(b'X', 1, &[reference, shares]));
+    let delete = MarketEvent::OrderDelete { instrument, order_ref };
+    assert_eq!(encode(&delete), golden(b'D', 1, &[reference]));
+    let new_ref = OrderRef(0x1102_0304_0506_0708);
+    let replace = MarketEvent::OrderReplace { instrument, old_ref: ORDER, new_ref, qty, price };
+    let body = [reference, &[0x11, 2, 3, 4, 5, 6, 7, 8], shares, units];
+    assert_eq!(encode(&replace), golden(b'U', 1, &body));
+}
+
+#[test]
+fn refuses_what_does_not_fit_and_appends_nothing() {
+    let (instrument, order_ref, side) = (INSTRUMENT, ORDER, Side::Buy);
+    let add = |instrument, qty, price| MarketEvent::AddOrder {
+        instrument,
+        order_ref,
+        side,
+        qty: Qty(qty),
+        price: Price(price),
+    };
+    let refused = |event: MarketEvent, at| {
+        let mut out = vec![7];
+        let error = encoder().encode(&event, at, &mut out).unwrap_err();
+        assert_eq!(out, [7]);
+        error
+    };
+    assert_eq!(refused(add(instrument, 1 << 32, 1), NOW), EncodeError::Quantity(Qty(1 << 32)));
+    for price in [1 << 32, -1, i64::MIN, i64::MAX] {
+        assert_eq!(refused(add(instrument, 1, price), NOW), EncodeError::Price(Price(price)));
+    }
+    let unknown = InstrumentId(3);
+    assert_eq!(refused(add(unknown, 1, 1), NOW), EncodeError::UnknownInstrument(unknown));
+    let before = Nanos(MIDNIGHT.0 - 1);
+    assert_eq!(refused(add(instrument, 1, 1), before), EncodeError::Time(before));
+    let after = MIDNIGHT + (Time::MAX + 1);
+    assert_eq!(refused(add(instrument, 1, 1), after), EncodeError::Time(after));
+    let extreme = add(instrument, QTY_MAX, PRICE_MAX);
+    assert!(encoder().encode(&extreme, MIDNIGHT + Time::MAX, &mut Vec::new()).is_ok());
+}
+
+#[test]
+fn refuses_wrong_lengths_types_and_codes() {
+    assert_eq!(parse(&[]), Err(ItchError::Empty));
+    assert_eq!(parse(b"Z"), Err(ItchError::UnknownType(b'Z')));
+    let mut kinds: Vec<_> = Message::LENGTHS.iter().map(|&(kind, _)| kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(kinds.len(), 23);
+    for &(kind, right) in Message::LENGTHS {
+        for len in (1..60).filter(|&len| len != right) {
+            let mut bytes = vec![b'B'; len];
+            bytes[0] = kind;
+            assert_eq!(parse(&bytes), Err(ItchError::Length { kind, len }));
+        }
+    }
+    let coded = [(b'S', 12, 11), (b'H', 25, 19), (b'A', 36, 19), (b'F', 40, 19), (b'P', 44, 19)];
+    for (kind, len, at) in coded.into_iter().chain([(b'C', 36, 31)]) {
+        let taken: Vec<u8> = (0..=u8::MAX)
+            .filter(|&code| {
+                let mut bytes = vec![0; len];
+                (bytes[0], bytes[at]) = (kind, code);
+                let parsed = parse(&bytes);
+                assert!(parsed.is_ok() || parsed == Err(ItchError::Field { kind }));
+                parsed.is_ok()
+            })
+            .collect();
+        let expected: &[u8] = match kind {
+            b'S' => b"CEMOQS",
+            b'H' => b"HPQT",
+            b'C' => b"NY",
+            _ => b"BS",
+        };
+        assert_eq!(taken, expected, "type {}", kind.escape_ascii());
+    }
+}
+
+fn event() -> impl Strategy<Value = MarketEvent> {
+    let instrument = (1u16..=2).prop_map(InstrumentId);
+    let side = prop::sample::select(vec![Side::Buy, Side::Sell]);
+    let (qty, price) = ((0..=QTY_MAX).prop_map(Qty), (0..=PRICE_MAX).prop_map(Price));
+    let refs = (any::<u64>().prop_map(OrderRef), any::<u64>().prop_map(OrderRef));
+    let code = prop::sample::select(vec![
+        SystemEventCode::StartOfMessages,
+        SystemEventCode::StartOfMarketHours,
+        SystemEventCode::EndOfMessages,
+    ]);
+    let state = prop::sample::select(vec![TradingState::Halted, TradingState::Trading]);
+    (0u8..8, instrument, side, qty, price, refs, any::<u64>(), code, state).prop_map(
+        |(kind, instrument, side, qty, price, (order_ref, new_ref), number, code, state)| {
+            let match_number = MatchNumber(number);
+            match kind {
+                0 => MarketEvent::SystemEvent { code },
+                1 => MarketEvent::Directory { instrument },
+                2 => MarketEvent::TradingAction { instrument, state },
+                3 => MarketEvent::AddOrder { instrument, order_ref, side, qty, price },
+                4 => MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number },
+                5 => MarketEvent::OrderCancel { instrument, order_ref, qty },
+                6 => MarketEvent::OrderDelete { instrument, order_ref },
+                _ => {
+                    let old_ref = order_ref;
+                    MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price }
+                }
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn events_round_trip(event in event(), ns in 0..=Time::MAX) {
+        let mut out = Vec::new();
+        encoder().encode(&event, MIDNIGHT + ns, &mut out).unwrap();
+        let message = parse(&out).unwrap();
+        prop_assert_eq!(message.to_event(), Some(event));
+        prop_assert_eq!(message.header().time.get(), ns);
+        prop_assert_eq!(message.as_bytes(), out.as_slice());
+    }
+
+    #[test]
+    fn mutated_messages_never_panic(
+        event in event(), at in any::<prop::sample::Index>(), byte: u8, cut in 0usize..4,
+    ) {
+        let mut bytes = encode(&event);
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        bytes.truncate(bytes.len() - cut);
+        if let Ok(message) = parse(&bytes) {
+            prop_assert_eq!(message.as_bytes(), bytes.as_slice());
+            let _ = (message.to_event(), message.symbol(), message.header());
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_of_the_right_length_never_panic(
+        which in any::<prop::sample::Index>(), body in prop::collection::vec(any::<u8>(), 60),
+    ) {
+        let &(kind, len) = which.get(Message::LENGTHS);
+        let mut bytes = body[..len].to_vec();
+        bytes[0] = kind;
+        let _ = parse(&body);
+        if let Ok(message) = parse(&bytes) {
+            prop_assert_eq!(message.as_bytes(), bytes.as_slice());
+            let _ = (message.to_event(), message.symbol());
+        }
+    }
+}
