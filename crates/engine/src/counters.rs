@@ -1,0 +1,74 @@
+//! What the engine counts, for reports and operators; part of its state.
+
+use types::{Digest, RejectReason};
+
+/// Reasons of [`RejectReason`], `None` included.
+const REASONS: usize = RejectReason::Unsupported as usize + 1;
+
+/// Counts of one instrument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InstrumentCounters {
+    /// Trades.
+    pub trades: u64,
+    /// Lots traded, each trade counted once.
+    pub volume: u64,
+}
+
+/// Counts of the whole shard since it started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// New orders taken.
+    pub accepted: u64,
+    /// Replaces done.
+    pub replaced: u64,
+    /// Cancels done (in part or in full) because a participant asked.
+    pub canceled: u64,
+    /// Cancels that named no open order of the account: they came too late.
+    pub cancels_too_late: u64,
+    /// Inputs whose transport number had been seen.
+    pub duplicate_transport: u64,
+    /// Requests whose business identity had been seen.
+    pub duplicate_request: u64,
+    pub(crate) rejects: [u64; REASONS],
+    pub(crate) instruments: Vec<InstrumentCounters>,
+}
+
+impl Counters {
+    pub(crate) fn new(instruments: usize) -> Counters {
+        Counters {
+            accepted: 0,
+            replaced: 0,
+            canceled: 0,
+            cancels_too_late: 0,
+            duplicate_transport: 0,
+            duplicate_request: 0,
+            rejects: [0; REASONS],
+            instruments: vec![InstrumentCounters::default(); instruments],
+        }
+    }
+
+    /// New orders and replaces refused for `reason`.
+    pub fn rejects(&self, reason: RejectReason) -> u64 {
+        self.rejects[reason as usize]
+    }
+
+    pub(crate) fn rejected(&mut self, reason: RejectReason) {
+        self.rejects[reason as usize] += 1;
+    }
+
+    pub(crate) fn fold(&self, digest: &mut Digest) {
+        let totals = [
+            self.accepted,
+            self.replaced,
+            self.canceled,
+            self.cancels_too_late,
+            self.duplicate_transport,
+            self.duplicate_request,
+        ];
+        totals.into_iter().chain(self.rejects).for_each(|count| digest.fold(count));
+        for instrument in &self.instruments {
+            digest.fold(instrument.trades);
+            digest.fold(instrument.volume);
+        }
+    }
+}

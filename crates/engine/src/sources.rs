@@ -1,0 +1,259 @@
+//! Exactly-once delivery (corner 1): what has been seen from each gateway and of each account.
+
+use types::{
+    AccountId, Digest, GatewayId, Incarnation, Seen, SeqWindow, Source, UserRefNum,
+    limits::SEQ_WINDOW,
+};
+
+/// Numbers of an account's requests that are remembered, counted down from the highest one seen.
+/// A number below counts as seen.
+pub const USER_REF_WINDOW: usize = 65_536;
+
+/// Boot nonces remembered per gateway, so that a Hello which was long on its way does not look
+/// like another start.
+const NONCES: usize = 8;
+
+const _: () = assert!(USER_REF_WINDOW.is_multiple_of(64));
+
+/// One gateway's lives.
+#[derive(Clone, Debug, Default)]
+struct Gateway {
+    incarnation: Incarnation,
+    window: SeqWindow,
+    /// Nonce of incarnation `n` at `n % NONCES`, for the last few.
+    nonces: [u32; NONCES],
+}
+
+/// What a source is to the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// First time: recorded.
+    New,
+    /// Its number was seen.
+    Duplicate,
+    /// Not the gateway's present life, or no life at all.
+    Stale,
+    /// Its number is out of the window's reach: not recorded.
+    TooFar,
+}
+
+/// All gateways, by number; slots appear with a gateway's first grant.
+#[derive(Clone, Debug)]
+pub(crate) struct Gateways {
+    slots: Vec<Gateway>,
+    most: usize,
+    unknown: SeqWindow,
+}
+
+impl Gateways {
+    pub(crate) fn new(most: usize) -> Gateways {
+        Gateways { slots: Vec::new(), most, unknown: SeqWindow::default() }
+    }
+
+    /// The incarnation for a boot nonce: a known nonce's own, otherwise a new life with an empty
+    /// window. `None` for a gateway that can't exist.
+    pub(crate) fn grant(&mut self, gateway: GatewayId, nonce: u32) -> Option<Incarnation> {
+        let index = usize::from(gateway.0);
+        if index == 0 || index > self.most {
+            return None;
+        }
+        if self.slots.len() < index {
+            self.slots.resize_with(index, Gateway::default);
+        }
+        let slot = &mut self.slots[index - 1];
+        let newest = slot.incarnation.0;
+        let oldest = newest.saturating_sub(NONCES as u32 - 1).max(1);
+        let known = (oldest..=newest).rev().find(|&n| slot.nonces[n as usize % NONCES] == nonce);
+        if let Some(life) = known {
+            return Some(Incarnation(life));
+        }
+        let life = newest.checked_add(1)?;
+        slot.incarnation = Incarnation(life);
+        slot.nonces[life as usize % NONCES] = nonce;
+        slot.window = SeqWindow::default();
+        Some(slot.incarnation)
+    }
+
+    /// Says what a source is and records its number when it is new.
+    pub(crate) fn record(&mut self, source: &Source) -> Standing {
+        let slot = usize::from(source.gateway.0).checked_sub(1);
+        let Some(slot) = slot.and_then(|index| self.slots.get_mut(index)) else {
+            return Standing::Stale;
+        };
+        if slot.incarnation.0 == 0 || slot.incarnation != source.incarnation {
+            return Standing::Stale;
+        }
+        match slot.window.record(source.seq) {
+            Seen::New => Standing::New,
+            Seen::Duplicate | Seen::TooOld => Standing::Duplicate,
+            Seen::TooFar => Standing::TooFar,
+        }
+    }
+
+    /// The present life of a gateway and what was seen of it; incarnation 0 for none.
+    pub(crate) fn received(&self, gateway: GatewayId) -> (Incarnation, &SeqWindow) {
+        let slot = usize::from(gateway.0).checked_sub(1).and_then(|index| self.slots.get(index));
+        slot.map_or((Incarnation(0), &self.unknown), |slot| (slot.incarnation, &slot.window))
+    }
+
+    pub(crate) fn fold(&self, digest: &mut Digest) {
+        for slot in &self.slots {
+            digest.fold(u64::from(slot.incarnation.0));
+            slot.nonces.iter().for_each(|&nonce| digest.fold(u64::from(nonce)));
+            let base = slot.window.contiguous();
+            digest.fold(base);
+            for word in 0..SEQ_WINDOW as u64 / 64 {
+                digest.fold(slot.window.bitmap_after(base + word * 64));
+            }
+        }
+    }
+}
+
+/// The request numbers seen of one account. Unlike [`SeqWindow`] it moves with the highest number
+/// seen: clients may leave gaps (OUCH 5.0 wants the numbers increasing, not dense).
+#[derive(Clone, Debug)]
+struct RefWindow {
+    highest: u32,
+    bits: Box<[u64; USER_REF_WINDOW / 64]>,
+}
+
+impl RefWindow {
+    fn new() -> RefWindow {
+        RefWindow { highest: 0, bits: Box::new([0; USER_REF_WINDOW / 64]) }
+    }
+
+    fn clear(&mut self) {
+        self.highest = 0;
+        self.bits.fill(0);
+    }
+
+    /// Whether `number` is new; if so it is recorded.
+    fn record(&mut self, number: u32) -> bool {
+        if number > self.highest {
+            self.forget(u64::from(self.highest) + 1, u64::from(number));
+            self.highest = number;
+        } else if self.highest - number >= USER_REF_WINDOW as u32 {
+            return false;
+        }
+        let (word, mask) = place(u64::from(number));
+        let new = self.bits[word] & mask == 0;
+        self.bits[word] |= mask;
+        new
+    }
+
+    /// Clears the places of `from..=to`, which so far belong to numbers one window lower.
+    fn forget(&mut self, mut from: u64, to: u64) {
+        if to - from >= USER_REF_WINDOW as u64 {
+            self.bits.fill(0);
+            return;
+        }
+        while from <= to {
+            let (word, mask) = place(from);
+            if from.is_multiple_of(64) && to - from >= 63 {
+                self.bits[word] = 0;
+                from += 64;
+            } else {
+                self.bits[word] &= !mask;
+                from += 1;
+            }
+        }
+    }
+}
+
+fn place(number: u64) -> (usize, u64) {
+    let slot = number as usize % USER_REF_WINDOW;
+    (slot / 64, 1 << (slot % 64))
+}
+
+/// All accounts, by number; windows appear with an account's first request.
+#[derive(Clone, Debug)]
+pub(crate) struct Accounts {
+    windows: Vec<Option<RefWindow>>,
+}
+
+impl Accounts {
+    pub(crate) fn new(most: usize) -> Accounts {
+        Accounts { windows: vec![None; most] }
+    }
+
+    pub(crate) fn exists(&self, account: AccountId) -> bool {
+        account.0 != 0 && usize::from(account.0) <= self.windows.len()
+    }
+
+    /// Whether this is the first request with its number; if so it is recorded. The account exists.
+    pub(crate) fn record(&mut self, account: AccountId, user_ref: UserRefNum) -> bool {
+        debug_assert!(user_ref.0 != 0, "number 0 is no identity");
+        let window = &mut self.windows[usize::from(account.0) - 1];
+        window.get_or_insert_with(RefWindow::new).record(user_ref.0)
+    }
+
+    /// A new day: numbers start again.
+    pub(crate) fn rotate(&mut self) {
+        self.windows.iter_mut().flatten().for_each(RefWindow::clear);
+    }
+
+    pub(crate) fn fold(&self, digest: &mut Digest) {
+        for (index, window) in self.windows.iter().enumerate() {
+            let Some(window) = window else { continue };
+            digest.fold(index as u64);
+            digest.fold(u64::from(window.highest));
+            window.bits.iter().for_each(|&word| digest.fold(word));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_late_hello_does_not_end_the_present_life() {
+        let mut gateways = Gateways::new(4);
+        let gateway = GatewayId(2);
+        assert_eq!(gateways.received(gateway).0, Incarnation(0));
+        assert_eq!(gateways.grant(gateway, 0), Some(Incarnation(1)), "nonce 0 is a nonce");
+        assert_eq!(gateways.grant(gateway, 0), Some(Incarnation(1)));
+        assert_eq!(gateways.grant(gateway, 77), Some(Incarnation(2)));
+        assert_eq!(gateways.grant(gateway, 0), Some(Incarnation(1)));
+        assert_eq!(gateways.received(gateway).0, Incarnation(2));
+        assert_eq!(gateways.grant(GatewayId(0), 1), None);
+        assert_eq!(gateways.grant(GatewayId(5), 1), None);
+        let never_granted = Source { gateway: GatewayId(1), ..Source::default() };
+        assert_eq!(gateways.record(&never_granted), Standing::Stale);
+    }
+
+    proptest! {
+        #[test]
+        fn user_refs_agree_with_a_set(
+            steps in prop::collection::vec(
+                prop_oneof![
+                    8 => (0u32..300).prop_map(|back| (false, back)),
+                    3 => (0u32..500).prop_map(|ahead| (true, ahead)),
+                    1 => (0u32..200_000).prop_map(|ahead| (true, ahead)),
+                    1 => (65_400u32..65_700).prop_map(|back| (false, back)),
+                ],
+                1..400,
+            ),
+        ) {
+            let (mut window, mut seen, mut highest) = (RefWindow::new(), HashSet::new(), 0u32);
+            for (ahead, distance) in steps {
+                let number =
+                    if ahead { highest + distance } else { highest.saturating_sub(distance) };
+                let below = highest.saturating_sub(number) >= USER_REF_WINDOW as u32;
+                let new = !below && seen.insert(number);
+                prop_assert_eq!(window.record(number), new, "number {}", number);
+                highest = highest.max(number);
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_number_is_no_trap() {
+        let mut window = RefWindow::new();
+        assert!(window.record(u32::MAX));
+        assert!(!window.record(u32::MAX));
+        assert!(window.record(u32::MAX - 1) && !window.record(5));
+    }
+}
