@@ -58,8 +58,8 @@ pub struct HopHeader {
     pub version: u8,
     /// What follows.
     pub kind: FrameKind,
-    /// For orders: how often the gateway has re-sent it (saturating); each hop takes the parent
-    /// candidate `attempt` places after its first, so a re-send takes another way.
+    /// For orders: how often the gateway has re-sent it (saturating). Each hop reads its own digit
+    /// of this number (`Topology::up_hop`), so that re-sends walk through all ways up.
     pub attempt: u8,
     /// Zero.
     pub reserved: u8,

@@ -1,0 +1,464 @@
+//! The root's downward side: ITCH messages into MoldUDP64 packets, one overlay datagram each.
+//!
+//! A datagram leaves when the packet is full, or when the caller flushes and the linger is over
+//! (default 0: at once); a message never splits. It is stamped at that moment (corner 12) with
+//! t_sent and deadline = t_sent + OWD_G, or 0 while there is no estimate. Release times
+//! (deadline + bound) never run backwards, or a shrinking estimate would have receivers break
+//! sequence or miss deadlines.
+//!
+//! While nothing is sent, heartbeats tell receivers the next sequence number, so that the loss of
+//! the last datagram is noticed: first after `heartbeat_min_ns`, then at doubling distances. They
+//! have overlay ids but are not traced, so no latency statistics are fed by them. After the end of
+//! the session they say so.
+//!
+//! The publisher also serves repairs and takes the all-reduced delays. The log position of a
+//! message is not known here: feed sequence numbers are dense from 1 (corner 4).
+
+use types::{
+    Channel, ClockReading, FeedSeq, Nanos, Outbox, Peer, Trace, TracePoint, limits::MOLD_PACKET_MAX,
+};
+
+use crate::{
+    all_reduce::{DelayLimits, DelayReducer},
+    frame::{self, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    mold::{END_OF_SESSION, HEADER_LEN, Header, PREFIX_LEN, Session},
+    retransmission::{RetransmissionStore, StoreConfig},
+    topology::{ROOT, Tree},
+};
+
+/// Settings of a publisher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PublisherConfig {
+    /// MoldUDP64 session.
+    pub session: Session,
+    /// Longest MoldUDP64 packet, in bytes; cut to [`MOLD_PACKET_MAX`].
+    pub packet_max: usize,
+    /// How long a message may wait for company, in ns.
+    pub linger_ns: u64,
+    /// First heartbeat after the last data, in ns.
+    pub heartbeat_min_ns: u64,
+    /// Largest distance of heartbeats, in ns.
+    pub heartbeat_max_ns: u64,
+    /// Size of the retransmission store.
+    pub store: StoreConfig,
+    /// Bounds of the all-reduce.
+    pub delay: DelayLimits,
+}
+
+impl PublisherConfig {
+    /// The defaults for `session`.
+    pub fn new(session: Session) -> PublisherConfig {
+        PublisherConfig {
+            session,
+            packet_max: MOLD_PACKET_MAX,
+            linger_ns: 0,
+            heartbeat_min_ns: Nanos::MILLI,
+            heartbeat_max_ns: 100 * Nanos::MILLI,
+            store: StoreConfig::default(),
+            delay: DelayLimits::default(),
+        }
+    }
+}
+
+/// Totals of a [`Publisher`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PublisherStats {
+    /// Messages published.
+    pub messages: u64,
+    /// Datagrams with messages, each counted once whatever the number of children.
+    pub datagrams: u64,
+    /// Heartbeats and end-of-session datagrams.
+    pub heartbeats: u64,
+    /// Datagrams stamped with a deadline.
+    pub deadlines: u64,
+    /// Frames that were unreadable or are not for a publisher.
+    pub malformed: u64,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PushError {
+    /// Longer than a packet allows.
+    TooLong,
+    /// The session is over.
+    SessionOver,
+}
+
+/// The publisher of one tree.
+pub struct Publisher {
+    tree: Tree,
+    config: PublisherConfig,
+    store: RetransmissionStore,
+    reducer: DelayReducer,
+    /// The packet being filled; its first 20 bytes are written when it leaves.
+    packet: Vec<u8>,
+    /// Messages in `packet`.
+    count: u16,
+    /// Sequence number of the next message.
+    next_seq: u64,
+    next_id: u64,
+    /// When the oldest message of `packet` came.
+    waiting_since: Nanos,
+    last_release: Nanos,
+    heartbeat_at: Nanos,
+    heartbeat_ns: u64,
+    ended: bool,
+    stats: PublisherStats,
+}
+
+impl Publisher {
+    /// A publisher whose first message has sequence number 1; its first timeout is due at once.
+    pub fn new(tree: Tree, config: PublisherConfig) -> Publisher {
+        let least = HEADER_LEN + PREFIX_LEN;
+        let packet_max = config.packet_max.clamp(least, MOLD_PACKET_MAX);
+        let mut packet = Vec::with_capacity(MOLD_PACKET_MAX);
+        packet.resize(HEADER_LEN, 0);
+        Publisher {
+            tree,
+            config: PublisherConfig { packet_max, ..config },
+            store: RetransmissionStore::new(tree, config.session, config.store),
+            reducer: DelayReducer::new(tree, config.delay),
+            packet,
+            count: 0,
+            next_seq: 1,
+            next_id: 1,
+            waiting_since: Nanos::NEVER,
+            last_release: Nanos(0),
+            heartbeat_at: Nanos(0),
+            heartbeat_ns: config.heartbeat_min_ns.max(1),
+            ended: false,
+            stats: PublisherStats::default(),
+        }
+    }
+
+    /// Totals.
+    pub fn stats(&self) -> PublisherStats {
+        self.stats
+    }
+
+    /// The retransmission server, for its totals.
+    pub fn store(&self) -> &RetransmissionStore {
+        &self.store
+    }
+
+    /// The all-reduce, for OWD_G and its totals.
+    pub fn delay(&self) -> &DelayReducer {
+        &self.reducer
+    }
+
+    /// The sequence number the next message will get.
+    pub fn feed_next(&self) -> FeedSeq {
+        FeedSeq(self.next_seq)
+    }
+
+    /// Adds one message to the packet being filled, which is sent first when there is no room.
+    pub fn push_message(
+        &mut self,
+        now: ClockReading,
+        message: &[u8],
+        out: &mut Outbox,
+    ) -> Result<FeedSeq, PushError> {
+        if self.ended {
+            return Err(PushError::SessionOver);
+        }
+        let block = PREFIX_LEN + message.len();
+        if HEADER_LEN + block > self.config.packet_max {
+            return Err(PushError::TooLong);
+        }
+        let full = self.packet.len() + block > self.config.packet_max;
+        if full || self.count == END_OF_SESSION - 1 {
+            self.send_packet(now.now, out);
+        }
+        if self.count == 0 {
+            self.waiting_since = now.now;
+        }
+        self.packet.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        self.packet.extend_from_slice(message);
+        self.count += 1;
+        self.next_seq += 1;
+        self.stats.messages += 1;
+        Ok(FeedSeq(self.next_seq - 1))
+    }
+
+    /// Sends what waits, if it has lingered long enough; to be called when the caller has no more
+    /// messages at hand.
+    pub fn flush(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.count > 0 && self.waiting_since + self.config.linger_ns <= now.now {
+            self.send_packet(now.now, out);
+        }
+    }
+
+    /// Sends what waits and ends the session.
+    pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.send_packet(now.now, out);
+        self.ended = true;
+        self.heartbeat_ns = self.config.heartbeat_min_ns.max(1);
+        self.heartbeat(now.now, out);
+    }
+
+    /// A frame for the publisher: a delay report or a repair request. Others are counted.
+    pub fn handle_frame(
+        &mut self,
+        now: ClockReading,
+        header: &HopHeader,
+        rest: &[u8],
+        out: &mut Outbox,
+    ) {
+        match header.kind {
+            FrameKind::Delay => match frame::body::<DelayBody>(rest) {
+                Ok((body, [])) => self.reducer.handle_delay(now.now, header.sender, &body),
+                _ => self.stats.malformed += 1,
+            },
+            FrameKind::RepairRequest => match frame::body::<RepairRequestBody>(rest) {
+                Ok((body, [])) => self.store.handle_repair_request(header.sender, &body, out),
+                _ => self.stats.malformed += 1,
+            },
+            _ => self.stats.malformed += 1,
+        }
+    }
+
+    /// A datagram on the feed channel: a MoldUDP64 request of anybody.
+    pub fn handle_public_request(
+        &mut self,
+        now: ClockReading,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        self.store.handle_public_request(now.now, from, bytes, out);
+    }
+
+    /// Linger, heartbeat and all-reduce timers.
+    pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.flush(now, out);
+        self.reducer.handle_timeout(now.now);
+        if self.heartbeat_at <= now.now {
+            self.heartbeat(now.now, out);
+        }
+    }
+
+    /// When [`Publisher::handle_timeout`] is wanted next.
+    pub fn next_timeout(&self) -> Nanos {
+        let linger = match self.count {
+            0 => Nanos::NEVER,
+            _ => self.waiting_since + self.config.linger_ns,
+        };
+        linger.min(self.heartbeat_at).min(self.reducer.next_timeout())
+    }
+
+    fn send_packet(&mut self, now: Nanos, out: &mut Outbox) {
+        if self.count == 0 {
+            return;
+        }
+        let seq = self.next_seq - u64::from(self.count);
+        let header = Header { session: self.config.session, seq, count: self.count };
+        self.packet[..HEADER_LEN].copy_from_slice(&header.bytes());
+        let body = self.stamp(now);
+        self.store.keep(&body, &self.packet);
+        send_to_children(&self.tree, &body, &self.packet, out);
+        let (point, value) = (TracePoint::Published, body.deadline.0);
+        out.trace(Trace { point, node: ROOT, id: body.id, at: body.t_sent, value });
+        self.packet.truncate(HEADER_LEN);
+        self.count = 0;
+        self.stats.datagrams += 1;
+        self.stats.deadlines += u64::from(body.deadline != Nanos(0));
+        self.heartbeat_ns = self.config.heartbeat_min_ns.max(1);
+        self.heartbeat_at = now + self.heartbeat_ns;
+    }
+
+    fn stamp(&mut self, now: Nanos) -> DataBody {
+        let mut body = self.body(now);
+        if let Some(owd_ns) = self.reducer.owd_g(now) {
+            let bound_ns = self.reducer.bound_ns(now).min(u64::from(u32::MAX));
+            self.last_release = self.last_release.max(now + owd_ns + bound_ns);
+            body.bound_ns = bound_ns as u32;
+            body.deadline = Nanos(self.last_release - Nanos(bound_ns));
+        }
+        body
+    }
+
+    fn heartbeat(&mut self, now: Nanos, out: &mut Outbox) {
+        let count = if self.ended { END_OF_SESSION } else { 0 };
+        // Messages that still linger have not been sent: they are not missing yet.
+        let seq = self.next_seq - u64::from(self.count);
+        let header = Header { session: self.config.session, seq, count };
+        let body = self.body(now);
+        send_to_children(&self.tree, &body, &header.bytes(), out);
+        self.stats.heartbeats += 1;
+        self.heartbeat_at = now + self.heartbeat_ns;
+        self.heartbeat_ns = (2 * self.heartbeat_ns).min(self.config.heartbeat_max_ns.max(1));
+    }
+
+    fn body(&mut self, now: Nanos) -> DataBody {
+        let id = self.next_id;
+        self.next_id += 1;
+        let stream = self.tree.stream;
+        DataBody { id, t_sent: now, deadline: Nanos(0), bound_ns: 0, stream, reserved: 0 }
+    }
+}
+
+fn send_to_children(tree: &Tree, body: &DataBody, packet: &[u8], out: &mut Outbox) {
+    let header = HopHeader::new(FrameKind::Data, ROOT, tree.epoch);
+    let span = out.write(|buffer| frame::encode(buffer, header, body, packet));
+    for child in tree.children(ROOT, body.id) {
+        out.datagram(Channel::OVERLAY, Peer::Node(child), span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{mold::Packet, topology::Topology};
+    use proptest::prelude::*;
+    use types::{NodeId, Op};
+    use zerocopy::IntoBytes;
+
+    const SESSION: Session = *b"FAIRBELL01";
+    const ROUND: u64 = 50 * Nanos::MILLI;
+
+    fn publisher(config: PublisherConfig) -> Publisher {
+        let topology = Topology::new(2, 3, 9).unwrap();
+        let tree = Tree { topology, hedge: 1, dynamic: true, epoch: 4, stream: 0, round_ns: ROUND };
+        Publisher::new(tree, config)
+    }
+
+    fn at(now: u64) -> ClockReading {
+        ClockReading { now: Nanos(now), bound_ns: 0 }
+    }
+
+    /// What went to node 1.
+    fn sent(out: &Outbox) -> Vec<(DataBody, Vec<u8>)> {
+        let to_first = |op: &Op| match *op {
+            Op::Datagram { to: Peer::Node(NodeId(1)), bytes, .. } => {
+                let (header, rest) = HopHeader::read(out.bytes(bytes)).unwrap();
+                assert_eq!((header.kind, header.epoch), (FrameKind::Data, 4));
+                let (body, payload) = frame::body::<DataBody>(rest).unwrap();
+                Some((body, payload.to_vec()))
+            }
+            _ => None,
+        };
+        out.ops().iter().filter_map(to_first).collect()
+    }
+
+    fn report(publisher: &mut Publisher, now: ClockReading, owd_ns: u64, bound_ns: u64) {
+        for node in 1..=3 {
+            let header = HopHeader::new(FrameKind::Delay, NodeId(node), 4);
+            let round = now.now.0 / ROUND;
+            let body = DelayBody { round, owd_ns, bound_ns, receivers: 3, stream: 0, reserved: 0 };
+            publisher.handle_frame(now, &header, body.as_bytes(), &mut Outbox::default());
+        }
+    }
+
+    #[test]
+    fn messages_of_one_flush_share_a_datagram_and_never_split() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        for seq in 1..=100u64 {
+            assert_eq!(publisher.push_message(at(5), &[9; 38], &mut out), Ok(FeedSeq(seq)));
+        }
+        publisher.flush(at(5), &mut out);
+        publisher.flush(at(5), &mut out);
+        let sent = sent(&out);
+        let counts: Vec<_> =
+            sent.iter().map(|(_, bytes)| Packet::parse(bytes).unwrap().messages()).collect();
+        assert_eq!(counts, [34, 34, 32], "34 x 40 bytes fit into a packet");
+        assert!(sent.iter().all(|(body, _)| body.deadline == Nanos(0)), "no estimate, no deadline");
+        assert_eq!(out.ops().len(), 9, "three children each");
+        assert_eq!(out.traces().len(), 3);
+        assert_eq!(publisher.push_message(at(5), &[0; 1_371], &mut out), Err(PushError::TooLong));
+        assert_eq!(publisher.feed_next(), FeedSeq(101));
+    }
+
+    #[test]
+    fn deadlines_follow_the_estimate_and_release_times_never_run_backwards() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        let start = 10 * ROUND;
+        report(&mut publisher, at(start), 400_000, 1_000);
+        publisher.push_message(at(start), b"a", &mut out).unwrap();
+        publisher.flush(at(start), &mut out);
+        // The estimate falls while that datagram is on its way.
+        let later = start + ROUND;
+        report(&mut publisher, at(later), 100_000, 50);
+        publisher.push_message(at(later), b"b", &mut out).unwrap();
+        publisher.flush(at(later), &mut out);
+        let sent = sent(&out);
+        assert_eq!(sent[0].0.deadline, Nanos(start + 400_000));
+        assert_eq!((sent[1].0.deadline, sent[1].0.bound_ns), (Nanos(later + 100_000), 50));
+        report(&mut publisher, at(later + ROUND), 90_000, 0);
+        out.clear();
+        for now in [later + ROUND, later + ROUND + 1] {
+            publisher.push_message(at(now), b"c", &mut out).unwrap();
+            publisher.flush(at(now), &mut out);
+        }
+        let releases: Vec<_> = self::sent(&out)
+            .iter()
+            .map(|(body, _)| body.deadline + u64::from(body.bound_ns))
+            .collect();
+        assert!(releases.is_sorted());
+    }
+
+    #[test]
+    fn an_idle_publisher_says_where_the_feed_stands_ever_less_often() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        publisher.push_message(at(0), b"a", &mut out).unwrap();
+        publisher.flush(at(0), &mut out);
+        let mut times = Vec::new();
+        while times.len() < 10 {
+            let now = publisher.next_timeout();
+            out.clear();
+            publisher.handle_timeout(at(now.0), &mut out);
+            let sent = sent(&out);
+            assert_eq!(Packet::parse(&sent[0].1).unwrap().header.seq, 2);
+            assert!(out.traces().is_empty());
+            times.push(now.0 / Nanos::MILLI);
+        }
+        assert_eq!(times, [1, 2, 4, 8, 16, 32, 64, 128, 228, 328]);
+        out.clear();
+        publisher.end_session(at(400 * Nanos::MILLI), &mut out);
+        assert!(Packet::parse(&sent(&out)[0].1).unwrap().is_end_of_session());
+        assert_eq!(publisher.push_message(at(0), b"a", &mut out), Err(PushError::SessionOver));
+    }
+
+    #[test]
+    fn lingering_messages_wait_for_company_and_are_no_gap_meanwhile() {
+        let config = PublisherConfig {
+            linger_ns: 2 * Nanos::MILLI,
+            heartbeat_min_ns: Nanos::MILLI,
+            ..PublisherConfig::new(SESSION)
+        };
+        let (mut publisher, mut out) = (publisher(config), Outbox::default());
+        publisher.handle_timeout(at(0), &mut out);
+        publisher.push_message(at(1), b"a", &mut out).unwrap();
+        publisher.flush(at(1), &mut out);
+        publisher.handle_timeout(at(Nanos::MILLI), &mut out);
+        let heartbeats = sent(&out);
+        assert_eq!(heartbeats.len(), 2);
+        assert!(heartbeats.iter().all(|(_, bytes)| Packet::parse(bytes).unwrap().end() == 1));
+        out.clear();
+        assert_eq!(publisher.next_timeout(), Nanos(1 + 2 * Nanos::MILLI));
+        publisher.push_message(at(Nanos::MILLI), b"b", &mut out).unwrap();
+        publisher.handle_timeout(at(1 + 2 * Nanos::MILLI), &mut out);
+        assert_eq!(Packet::parse(&sent(&out)[0].1).unwrap().messages(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_frames_never_panic(
+            kind in 1u8..13,
+            sender in any::<u16>(),
+            rest in prop::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let mut publisher = publisher(PublisherConfig::new(SESSION));
+            let mut out = Outbox::default();
+            let mut bytes = HopHeader::new(FrameKind::Data, NodeId(sender), 4).as_bytes().to_vec();
+            bytes[1] = kind;
+            bytes.extend(rest);
+            let (header, rest) = HopHeader::read(&bytes).unwrap();
+            publisher.handle_frame(at(5), &header, rest, &mut out);
+            publisher.handle_public_request(at(5), Peer::Addr(1), rest, &mut out);
+            publisher.handle_timeout(at(6), &mut out);
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! A receiver of market data: first copy wins, hold until the common deadline, hand on in feed
+//! sequence, exactly once; gaps are repaired from the retransmission server (corners 12 to 15).
+//!
+//! A datagram is handed on, as the MoldUDP64 packet it carries, to one peer on the feed channel
+//! when everything before it has been and the receiver's own clock reads deadline + bound (no
+//! deadline: at once). The bound is the fleet's, so all wait the same. [`Receiver::watermark`] is
+//! the last message handed on; the embedding role compares it before and after a call.
+//!
+//! After its time a datagram leaves `late_self` when it came too late itself, `late_blocked` when
+//! it waited for an earlier one. Gaps are asked for after a wait that follows the spread of copies.
+//! A receiver that hears nothing from the tree for `silence_ns` asks what it misses: with no hedge
+//! and a dead parent there is nobody else to tell it. Once a round it reports its delay estimate.
+//!
+//! Not guaranteed: progress when the server no longer has what is missing (that needs a snapshot);
+//! anything against forged datagrams, which are to be refused before they get here. A deadline
+//! further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
+
+use types::{
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Trace, TracePoint,
+    limits::{DUPLICATE_FILTER_SLOTS, HOLD_MAX},
+};
+
+use crate::{
+    delay::{OwdEstimator, PERMILLE},
+    duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
+    emit,
+    frame::{self, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    gaps::{Gaps, Spread},
+    hold::{Fields, Held, HoldBuffer, Insert},
+    mold::{Header, Packet, Session},
+    topology::{ROOT, Tree},
+};
+
+/// Requests sent per timeout at most.
+const REQUESTS_MAX: usize = 8;
+/// First copies whose arrival times are remembered for the spread.
+const ARRIVALS: usize = 1_024;
+/// A packet further ahead of the last release than this is not believed.
+const AHEAD_MAX: u64 = 1 << 32;
+
+/// Settings of a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiverConfig {
+    /// MoldUDP64 session to take.
+    pub session: Session,
+    /// Who gets what is released.
+    pub feed: Peer,
+    /// First message to hand on.
+    pub first: FeedSeq,
+    /// Ids the duplicate filter spans.
+    pub filter_slots: usize,
+    /// Most datagrams held.
+    pub hold_max: usize,
+    /// Longest hold of a datagram, in ns.
+    pub hold_limit_ns: u64,
+    /// Delays the estimate is taken over.
+    pub owd_window: usize,
+    /// Part of each thousand of them that the estimate covers.
+    pub owd_permille: u32,
+    /// Shortest wait before a gap is asked for, in ns.
+    pub gap_min_ns: u64,
+    /// Longest wait before a gap is asked for, in ns.
+    pub gap_max_ns: u64,
+    /// Least time between two requests for one gap, in ns; or twice the delay estimate.
+    pub retry_ns: u64,
+    /// Most time between two requests for one gap, in ns.
+    pub retry_max_ns: u64,
+    /// Silence of the tree after which the server is asked, in ns; longer than the publisher's
+    /// heartbeat distance.
+    pub silence_ns: u64,
+    /// Whether anything is asked for at all; off only to show what would be missing.
+    pub repairs: bool,
+}
+
+impl ReceiverConfig {
+    /// The defaults for `session`, releasing to `feed`.
+    pub fn new(session: Session, feed: Peer) -> ReceiverConfig {
+        ReceiverConfig {
+            session,
+            feed,
+            first: FeedSeq(1),
+            filter_slots: DUPLICATE_FILTER_SLOTS,
+            hold_max: HOLD_MAX,
+            hold_limit_ns: Nanos::SECOND,
+            owd_window: 1_000,
+            owd_permille: PERMILLE,
+            gap_min_ns: 200 * Nanos::MICRO,
+            gap_max_ns: 5 * Nanos::MILLI,
+            retry_ns: Nanos::MILLI,
+            retry_max_ns: 100 * Nanos::MILLI,
+            silence_ns: 350 * Nanos::MILLI,
+            repairs: true,
+        }
+    }
+}
+
+/// Totals of a [`Receiver`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverStats {
+    /// Copies of market data that came through the tree.
+    pub received: u64,
+    /// Duplicates, missing copies and refusals of those.
+    pub filter: FilterStats,
+    /// Unreadable datagrams, those of another tree or session, and unbelievable ones.
+    pub malformed: u64,
+    /// Readable ones that are not for a receiver, or come from where they should not.
+    pub unexpected: u64,
+    /// Heartbeats and end-of-session datagrams.
+    pub heartbeats: u64,
+    /// Packets handed on.
+    pub released_packets: u64,
+    /// Messages handed on.
+    pub released_messages: u64,
+    /// Sum of the times from arrival to release, in ns.
+    pub hold_ns_sum: u64,
+    /// Packets handed on after their time because they came late.
+    pub late_self: u64,
+    /// Packets handed on after their time because an earlier one was missing.
+    pub late_blocked: u64,
+    /// First copies whose messages were here already, through repair.
+    pub superseded: u64,
+    /// Requests to the retransmission server.
+    pub repairs_requested: u64,
+    /// Repair datagrams that brought something new.
+    pub repairs_filled: u64,
+    /// Repair datagrams that came for nothing.
+    pub repairs_useless: u64,
+    /// Datagrams given up because too many were held.
+    pub hold_dropped: u64,
+    /// Deadlines that were cut to the longest hold.
+    pub deadlines_cut: u64,
+}
+
+/// One receiver, to be embedded in an edge node.
+pub struct Receiver {
+    tree: Tree,
+    node: NodeId,
+    config: ReceiverConfig,
+    filter: DuplicateFilter,
+    /// (id, time) of first copies, by id modulo the length.
+    arrivals: Box<[(u64, Nanos)]>,
+    spread: Spread,
+    hold: HoldBuffer,
+    gaps: Gaps,
+    owd: OwdEstimator,
+    /// First message not yet handed on.
+    next: u64,
+    /// When everything handed on so far had arrived.
+    ready_at: Nanos,
+    /// A heartbeat or end of session to pass on once everything before it is.
+    notice: Option<Header>,
+    report_at: Nanos,
+    silent_at: Nanos,
+    /// The tree was silent and has not been heard since.
+    probing: bool,
+    stats: ReceiverStats,
+}
+
+impl Receiver {
+    /// The receiver `node` of `tree`; its first timeout is due at once.
+    pub fn new(tree: Tree, node: NodeId, config: ReceiverConfig) -> Receiver {
+        let copies = tree.topology.copies(node, tree.hedge);
+        Receiver {
+            tree,
+            node,
+            config,
+            filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
+            arrivals: vec![(0, Nanos(0)); ARRIVALS].into_boxed_slice(),
+            spread: Spread::default(),
+            hold: HoldBuffer::new(config.hold_max),
+            gaps: Gaps::new(config.first.0),
+            owd: OwdEstimator::new(config.owd_window, config.owd_permille),
+            next: config.first.0,
+            ready_at: Nanos(0),
+            notice: None,
+            report_at: Nanos(0),
+            silent_at: Nanos(0),
+            probing: false,
+            stats: ReceiverStats::default(),
+        }
+    }
+
+    /// Totals.
+    pub fn stats(&self) -> ReceiverStats {
+        ReceiverStats { filter: self.filter.stats(), ..self.stats }
+    }
+
+    /// The last message handed on.
+    pub fn watermark(&self) -> FeedSeq {
+        FeedSeq(self.next.saturating_sub(1))
+    }
+
+    /// How many datagrams wait.
+    pub fn held(&self) -> usize {
+        self.hold.len()
+    }
+
+    /// Whether messages known to have been sent are missing.
+    pub fn has_gap(&self) -> bool {
+        !self.gaps.list().is_empty()
+    }
+
+    /// The delay estimate of the last round, in ns.
+    pub fn owd_estimate_ns(&self) -> Option<u64> {
+        self.owd.estimate_ns()
+    }
+
+    /// How long a gap noticed now would be waited for before it is asked for, in ns.
+    pub fn gap_wait_ns(&self) -> u64 {
+        let wait_ns = self.spread.estimate_ns().saturating_mul(2);
+        wait_ns.min(self.config.gap_max_ns).max(self.config.gap_min_ns)
+    }
+
+    /// A frame for the receiver: market data or a repair. Others are counted.
+    pub fn handle_frame(
+        &mut self,
+        now: ClockReading,
+        header: &HopHeader,
+        rest: &[u8],
+        out: &mut Outbox,
+    ) {
+        if !matches!(header.kind, FrameKind::Data | FrameKind::Repair) {
+            self.stats.unexpected += 1;
+            return;
+        }
+        match frame::body::<DataBody>(rest) {
+            Ok((body, packet)) if body.stream == self.tree.stream => {
+                self.handle_data(now, header, &body, packet, out);
+            }
+            _ => self.stats.malformed += 1,
+        }
+    }
+
+    /// Market data or a repair, already taken apart: `packet` is the MoldUDP64 packet.
+    pub fn handle_data(
+        &mut self,
+        now: ClockReading,
+        header: &HopHeader,
+        body: &DataBody,
+        packet: &[u8],
+        out: &mut Outbox,
+    ) {
+        let fresh = match header.kind {
+            FrameKind::Repair if header.sender == ROOT && header.epoch >= self.filter.epoch() => {
+                true
+            }
+            FrameKind::Data => self.first_copy(now.now, header, body),
+            _ => {
+                self.stats.unexpected += 1;
+                false
+            }
+        };
+        if fresh {
+            self.take(now.now, body, packet, header.kind == FrameKind::Repair, out);
+            self.release(now.now, out);
+        }
+    }
+
+    /// Releases what is due, asks for what is missing, reports the delay estimate.
+    pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.silent_at == Nanos(0) {
+            self.silent_at = now.now + self.config.silence_ns;
+        }
+        self.release(now.now, out);
+        if self.config.repairs {
+            self.ask(now.now, out);
+        }
+        if self.report_at <= now.now {
+            self.report(now, out);
+        }
+    }
+
+    /// When [`Receiver::handle_timeout`] is wanted next.
+    pub fn next_timeout(&self) -> Nanos {
+        let due = match self.hold.front() {
+            Some(front) if front.seq <= self.next => front.release_at,
+            _ => Nanos::NEVER,
+        };
+        let ask = match self.config.repairs {
+            true => self.gaps.next_ask().min(self.silent_at),
+            false => Nanos::NEVER,
+        };
+        due.min(ask).min(self.report_at)
+    }
+
+    fn first_copy(&mut self, now: Nanos, header: &HopHeader, body: &DataBody) -> bool {
+        self.stats.received += 1;
+        let mut parents = self.tree.parents(self.node, body.id);
+        let parent = parents.position(|parent| parent == header.sender);
+        let arrival = &mut self.arrivals[body.id as usize % ARRIVALS];
+        match self.filter.accept(header.epoch, body.id, parent) {
+            Arrival::First => {
+                *arrival = (body.id, now);
+                self.owd.sample(now - body.t_sent);
+                self.silent_at = now + self.config.silence_ns;
+                self.probing = false;
+                true
+            }
+            Arrival::Duplicate => {
+                if arrival.0 == body.id {
+                    self.spread.sample(now - arrival.1);
+                }
+                false
+            }
+            Arrival::TooOld | Arrival::StaleEpoch => false,
+        }
+    }
+
+    fn take(&mut self, now: Nanos, body: &DataBody, bytes: &[u8], repair: bool, out: &mut Outbox) {
+        let believed = |packet: &Packet| {
+            packet.header.session == self.config.session
+                && packet.end() - self.next.min(packet.end()) < AHEAD_MAX
+        };
+        let Some(packet) = Packet::parse(bytes).filter(believed) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let (seq, end, wait_ns) = (packet.header.seq, packet.end(), self.gap_wait_ns());
+        if packet.messages() == 0 {
+            self.stats.heartbeats += 1;
+            self.gaps.learn(seq, now, wait_ns);
+            if self.notice.is_none_or(|notice| notice.count == 0) {
+                self.notice = Some(packet.header);
+            }
+            return;
+        }
+        let outcome = match end <= self.next {
+            true => Insert::Known,
+            false => self.hold.insert(&packet, bytes, self.fields(now, body)),
+        };
+        match outcome {
+            Insert::Known if repair => self.stats.repairs_useless += 1,
+            Insert::Known => self.stats.superseded += 1,
+            Insert::Full => {
+                self.stats.hold_dropped += 1;
+                self.gaps.reopen(seq, end, now, wait_ns);
+                return;
+            }
+            Insert::Held | Insert::Displaced { .. } => {
+                self.stats.repairs_filled += u64::from(repair);
+                self.stats.deadlines_cut +=
+                    u64::from(body.deadline > now + self.config.hold_limit_ns);
+                self.trace(TracePoint::Arrived, body.id, now, 0, out);
+            }
+        }
+        let closed = self.gaps.fill(seq, end, now, wait_ns);
+        if let Insert::Displaced { from, to } = outcome {
+            self.stats.hold_dropped += 1;
+            self.gaps.reopen(from, to, now, wait_ns);
+        }
+        if repair {
+            let retry_ns = self.retry_ns();
+            self.gaps.progress(end, now, retry_ns);
+            if self.probing {
+                self.silent_at = now + retry_ns;
+            }
+        } else if let Some(gap) = closed {
+            // It was only out of order: wait that long next time.
+            self.spread.sample(now - gap.since);
+        }
+    }
+
+    fn fields(&self, now: Nanos, body: &DataBody) -> Fields {
+        let due = body.deadline + u64::from(body.bound_ns);
+        let release_at = match body.deadline {
+            Nanos(0) => Nanos(0),
+            _ => due.min(now + self.config.hold_limit_ns),
+        };
+        Fields { id: body.id, deadline: body.deadline, release_at, arrived: now }
+    }
+
+    fn release(&mut self, now: Nanos, out: &mut Outbox) {
+        while let Some(front) = self.hold.front() {
+            let over = front.end <= self.next;
+            if !over && (front.seq > self.next || front.release_at > now) {
+                break;
+            }
+            let Some(held) = self.hold.pop() else { break };
+            if over {
+                continue;
+            }
+            let span = out.write(|buffer| append_from(self.next, held, buffer));
+            out.datagram(Channel::FEED, self.config.feed, span);
+            let stamped = held.deadline != Nanos(0);
+            let point = if stamped && held.arrived > held.release_at {
+                self.stats.late_self += 1;
+                TracePoint::ReleasedLate
+            } else if stamped && self.ready_at > held.release_at {
+                self.stats.late_blocked += 1;
+                TracePoint::ReleasedBlocked
+            } else {
+                TracePoint::Released
+            };
+            self.stats.released_packets += 1;
+            self.stats.released_messages += held.end - self.next;
+            self.stats.hold_ns_sum += now - held.arrived;
+            self.ready_at = self.ready_at.max(held.arrived);
+            self.next = held.end;
+            let (node, id, value) = (self.node, held.id, held.deadline.0);
+            out.trace(Trace { point, node, id, at: now, value });
+        }
+        if let Some(notice) = self.notice.filter(|notice| notice.seq <= self.next) {
+            if notice.seq == self.next {
+                let span = out.store(&notice.bytes());
+                out.datagram(Channel::FEED, self.config.feed, span);
+            }
+            self.notice = None;
+        }
+    }
+
+    fn ask(&mut self, now: Nanos, out: &mut Outbox) {
+        let retry_ns = self.retry_ns();
+        for _ in 0..REQUESTS_MAX {
+            let head = self.gaps.list().first().map(|gap| gap.from);
+            let Some(gap) = self.gaps.ask(now, retry_ns, self.config.retry_max_ns) else { break };
+            // With no room for more, only what blocks the release is worth asking for.
+            if head == Some(gap.from) || !self.hold.is_full() {
+                self.request(gap.from, gap.to - gap.from, out);
+            }
+        }
+        if self.silent_at <= now {
+            self.probing = true;
+            self.silent_at = now + self.config.silence_ns.max(1);
+            self.request(self.gaps.known_end(), u64::MAX, out);
+        }
+    }
+
+    fn request(&mut self, from: u64, count: u64, out: &mut Outbox) {
+        let header = HopHeader::new(FrameKind::RepairRequest, self.node, self.filter.epoch());
+        let (from, count) = (FeedSeq(from), count.min(u64::from(u32::MAX)) as u32);
+        let body = RepairRequestBody { from, count, stream: self.tree.stream, reserved: 0 };
+        emit::send(out, ROOT, header, &body, &[]);
+        self.stats.repairs_requested += 1;
+    }
+
+    fn report(&mut self, now: ClockReading, out: &mut Outbox) {
+        let round_ns = self.tree.round_ns.max(1);
+        let round = now.now.0 / round_ns;
+        // Spread over an eighth of the round, or all reports would meet at the proxies at once.
+        let index = self.tree.topology.locate(self.node).map_or(0, |(_, index)| index as u64);
+        let stagger = round_ns / 8 * index / self.tree.topology.receivers() as u64;
+        let first = self.report_at == Nanos(0);
+        self.report_at = Nanos((round + 1).saturating_mul(round_ns)) + stagger;
+        let Some(owd_ns) = self.owd.close_round().filter(|_| !first) else { return };
+        let Some(parent) = self.tree.reduce_parent(self.node, round) else { return };
+        let header = HopHeader::new(FrameKind::Delay, self.node, self.filter.epoch());
+        let (bound_ns, stream) = (now.bound_ns, self.tree.stream);
+        let body = DelayBody { round, owd_ns, bound_ns, receivers: 1, stream, reserved: 0 };
+        emit::send(out, parent, header, &body, &[]);
+    }
+
+    fn retry_ns(&self) -> u64 {
+        let answer_ns = self.owd.estimate_ns().unwrap_or(0).saturating_mul(2);
+        answer_ns.max(self.config.retry_ns).min(self.config.retry_max_ns)
+    }
+
+    fn trace(&self, point: TracePoint, id: u64, at: Nanos, value: u64, out: &mut Outbox) {
+        out.trace(Trace { point, node: self.node, id, at, value });
+    }
+}
+
+/// Appends the packet, less messages before `next`, which were handed on in another packet.
+fn append_from(next: u64, held: &Held, buffer: &mut Vec<u8>) {
+    let over = next.saturating_sub(held.seq).min(u64::from(u16::MAX)) as u16;
+    match Packet::parse(&held.packet) {
+        Some(packet) if over > 0 => {
+            let count = packet.header.count.saturating_sub(over);
+            let header = Header { seq: next, count, ..packet.header };
+            buffer.extend_from_slice(&header.bytes());
+            buffer.extend_from_slice(packet.skip(over).unwrap_or(&[]));
+        }
+        _ => buffer.extend_from_slice(&held.packet),
+    }
+}

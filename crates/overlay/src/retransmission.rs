@@ -1,0 +1,365 @@
+//! The retransmission server: the last datagrams of the feed, and answers to who misses some.
+//!
+//! Receivers of the tree ask by [`RepairRequestBody`] and get [`FrameKind::Repair`] frames with the
+//! id, times and deadline of the original (corner 13), at most [`REPAIR_DATAGRAMS_MAX`] per
+//! request. Anybody else sends a MoldUDP64 request and gets one packet that starts exactly at the
+//! message asked for, with as many whole messages as fit. Such an answer never contains what
+//! receivers still hold: a datagram is served to the public only when its release time has passed on the
+//! publisher's clock, so that asking is no way to be early.
+//!
+//! Memory is fixed at start-up: a ring of bytes and a ring of entries, the oldest making room. What
+//! is no longer there is counted as too old; a receiver that far behind needs a snapshot.
+
+use std::collections::VecDeque;
+
+use types::{Channel, FeedSeq, Nanos, NodeId, Outbox, Peer, limits::MOLD_PACKET_MAX};
+
+use crate::{
+    emit,
+    frame::{DataBody, FrameKind, HopHeader, RepairRequestBody},
+    mold::{self, Header, Packet, Session},
+    topology::{ROOT, Tree},
+};
+
+/// Datagrams sent in answer to one request at most.
+pub const REPAIR_DATAGRAMS_MAX: usize = 32;
+
+/// Size of the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreConfig {
+    /// Most datagrams kept.
+    pub datagrams: usize,
+    /// Most bytes kept; room for at least one packet is always there.
+    pub bytes: usize,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        StoreConfig { datagrams: 65_536, bytes: 16 << 20 }
+    }
+}
+
+/// Totals of a [`RetransmissionStore`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreStats {
+    /// Requests of receivers.
+    pub repair_requests: u64,
+    /// Datagrams sent again to receivers.
+    pub repaired_datagrams: u64,
+    /// MoldUDP64 requests of anybody.
+    pub public_requests: u64,
+    /// Packets sent in answer to those.
+    pub public_replies: u64,
+    /// Requests for messages that are no longer kept.
+    pub too_old: u64,
+    /// Public requests for messages not yet published, or still held by the receivers.
+    pub too_early: u64,
+    /// Requests that make no sense: unreadable, another session, another stream, not a receiver.
+    pub refused: u64,
+}
+
+struct Stored {
+    seq: u64,
+    end: u64,
+    body: DataBody,
+    /// Position in the endless byte ring; the place is this modulo its size.
+    at: u64,
+    len: usize,
+}
+
+/// The store.
+pub struct RetransmissionStore {
+    tree: Tree,
+    session: Session,
+    datagrams: usize,
+    entries: VecDeque<Stored>,
+    bytes: Box<[u8]>,
+    /// Position of the next byte in the endless ring.
+    write_at: u64,
+    stats: StoreStats,
+}
+
+impl RetransmissionStore {
+    /// An empty store of the publisher of `session`.
+    pub fn new(tree: Tree, session: Session, config: StoreConfig) -> RetransmissionStore {
+        let datagrams = config.datagrams.max(1);
+        RetransmissionStore {
+            tree,
+            session,
+            datagrams,
+            entries: VecDeque::with_capacity(datagrams),
+            bytes: vec![0; config.bytes.max(MOLD_PACKET_MAX)].into_boxed_slice(),
+            write_at: 0,
+            stats: StoreStats::default(),
+        }
+    }
+
+    /// Totals.
+    pub fn stats(&self) -> StoreStats {
+        self.stats
+    }
+
+    /// The oldest message still kept.
+    pub fn oldest(&self) -> Option<FeedSeq> {
+        self.entries.front().map(|entry| FeedSeq(entry.seq))
+    }
+
+    /// Keeps a packet as it was sent. Packets come in feed sequence; one that does not follow, has
+    /// no messages or is longer than [`MOLD_PACKET_MAX`] is not kept.
+    pub fn keep(&mut self, body: &DataBody, packet: &[u8]) {
+        let Some(parsed) = Packet::parse(packet) else { return };
+        let follows = self.entries.back().is_none_or(|last| last.end == parsed.header.seq);
+        if parsed.messages() == 0 || packet.len() > MOLD_PACKET_MAX || !follows {
+            return;
+        }
+        let (size, len) = (self.bytes.len() as u64, packet.len() as u64);
+        let tail = size - self.write_at % size;
+        let at = if len > tail { self.write_at + tail } else { self.write_at };
+        let end = at + len;
+        while self.entries.len() >= self.datagrams
+            || self.entries.front().is_some_and(|oldest| oldest.at + size < end)
+        {
+            self.entries.pop_front();
+        }
+        let place = (at % size) as usize;
+        self.bytes[place..place + packet.len()].copy_from_slice(packet);
+        self.write_at = end;
+        let (seq, end) = (parsed.header.seq, parsed.end());
+        self.entries.push_back(Stored { seq, end, body: *body, at, len: packet.len() });
+    }
+
+    /// Answers a receiver. Frames carry the store's epoch.
+    pub fn handle_repair_request(
+        &mut self,
+        sender: NodeId,
+        request: &RepairRequestBody,
+        out: &mut Outbox,
+    ) {
+        if !self.tree.topology.is_receiver(sender) || request.stream != self.tree.stream {
+            self.stats.refused += 1;
+            return;
+        }
+        self.stats.repair_requests += 1;
+        let oldest = self.entries.front().map_or(u64::MAX, |entry| entry.seq);
+        if request.from.0 < oldest && !self.entries.is_empty() {
+            self.stats.too_old += 1;
+        }
+        let end = request.from.0.saturating_add(u64::from(request.count));
+        let header = HopHeader::new(FrameKind::Repair, ROOT, self.tree.epoch);
+        for index in (self.position(request.from.0)..self.entries.len()).take(REPAIR_DATAGRAMS_MAX)
+        {
+            let entry = &self.entries[index];
+            if entry.seq >= end {
+                break;
+            }
+            emit::send(out, sender, header, &entry.body, self.packet(entry));
+            self.stats.repaired_datagrams += 1;
+        }
+    }
+
+    /// Answers a MoldUDP64 request of anybody (specification 1.0, "Request Packet").
+    pub fn handle_public_request(
+        &mut self,
+        now: Nanos,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let request = match Header::read(bytes) {
+            Some((request, [])) if request.session == self.session && request.count > 0 => request,
+            _ => {
+                self.stats.refused += 1;
+                return;
+            }
+        };
+        self.stats.public_requests += 1;
+        if self.entries.front().is_some_and(|oldest| request.seq < oldest.seq) {
+            self.stats.too_old += 1;
+            return;
+        }
+        let first = self.position(request.seq);
+        if !self.entries.get(first).is_some_and(|entry| is_public(entry, now)) {
+            self.stats.too_early += 1;
+            return;
+        }
+        let span = out.write(|buffer| self.repack(first, request, now, buffer));
+        out.datagram(Channel::FEED, from, span);
+        self.stats.public_replies += 1;
+    }
+
+    /// Appends one packet with the messages from `request.seq` on: at most `request.count`, at most
+    /// a packet full, only public ones.
+    fn repack(&self, first: usize, request: Header, now: Nanos, buffer: &mut Vec<u8>) {
+        let start = buffer.len();
+        buffer.extend_from_slice(&Header { count: 0, ..request }.bytes());
+        let mut count = 0u16;
+        'packets: for entry in self.entries.range(first..) {
+            let Some(packet) = Packet::parse(self.packet(entry)) else { break };
+            if !is_public(entry, now) {
+                break;
+            }
+            let skip = request.seq.saturating_sub(entry.seq).min(u64::from(u16::MAX)) as u16;
+            let mut blocks = packet.skip(skip).unwrap_or(&[]);
+            while let Some((block, rest)) = mold::block(blocks) {
+                let full = buffer.len() - start + block.len() > MOLD_PACKET_MAX;
+                if full || count == request.count || count == mold::END_OF_SESSION - 1 {
+                    break 'packets;
+                }
+                buffer.extend_from_slice(block);
+                count += 1;
+                blocks = rest;
+            }
+        }
+        let header = Header { count, ..request }.bytes();
+        buffer[start..start + mold::HEADER_LEN].copy_from_slice(&header);
+    }
+
+    /// Index of the first entry that ends after `seq`.
+    fn position(&self, seq: u64) -> usize {
+        self.entries.partition_point(|entry| entry.end <= seq)
+    }
+
+    fn packet(&self, entry: &Stored) -> &[u8] {
+        let place = (entry.at % self.bytes.len() as u64) as usize;
+        &self.bytes[place..place + entry.len]
+    }
+}
+
+/// Whether receivers have been free to hand the datagram on (on this clock) already.
+fn is_public(entry: &Stored, now: Nanos) -> bool {
+    entry.body.deadline == Nanos(0) || now >= entry.body.deadline + u64::from(entry.body.bound_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{frame, topology::Topology};
+    use proptest::prelude::*;
+    use types::Op;
+
+    const SESSION: Session = *b"FAIRBELL01";
+
+    fn store(config: StoreConfig) -> RetransmissionStore {
+        let topology = Topology::new(2, 3, 9).unwrap();
+        let tree =
+            Tree { topology, hedge: 1, dynamic: true, epoch: 1, stream: 0, round_ns: 1_000_000 };
+        RetransmissionStore::new(tree, SESSION, config)
+    }
+
+    fn packet(seq: u64, messages: u16) -> Vec<u8> {
+        let mut bytes = Header { session: SESSION, seq, count: messages }.bytes().to_vec();
+        for message in seq..seq + u64::from(messages) {
+            bytes.extend_from_slice(&8u16.to_be_bytes());
+            bytes.extend_from_slice(&message.to_be_bytes());
+        }
+        bytes
+    }
+
+    fn body(id: u64, deadline: u64) -> DataBody {
+        let (t_sent, deadline) = (Nanos(1), Nanos(deadline));
+        DataBody { id, t_sent, deadline, bound_ns: 10, stream: 0, reserved: 0 }
+    }
+
+    fn datagrams(out: &Outbox) -> Vec<(Channel, Peer, Vec<u8>)> {
+        let sent = |op: &Op| match *op {
+            Op::Datagram { channel, to, bytes } => (channel, to, out.bytes(bytes).to_vec()),
+            _ => panic!("only datagrams"),
+        };
+        out.ops().iter().map(sent).collect()
+    }
+
+    fn ask(from: u64, count: u32) -> RepairRequestBody {
+        RepairRequestBody { from: FeedSeq(from), count, stream: 0, reserved: 0 }
+    }
+
+    #[test]
+    fn repairs_are_the_original_datagrams() {
+        let mut store = store(StoreConfig::default());
+        for id in 1..=100u64 {
+            store.keep(&body(id, 500 + id), &packet(id * 3 - 2, 3));
+        }
+        let mut out = Outbox::default();
+        store.handle_repair_request(NodeId(4), &ask(5, 5), &mut out);
+        let sent = datagrams(&out);
+        assert_eq!(sent.len(), 2, "messages 5..10 lie in datagrams 2 and 3");
+        let (header, rest) = HopHeader::read(&sent[0].2).unwrap();
+        assert_eq!((header.kind, sent[0].1), (FrameKind::Repair, Peer::Node(NodeId(4))));
+        let (read, payload) = frame::body::<DataBody>(rest).unwrap();
+        assert_eq!((read, payload), (body(2, 502), &packet(4, 3)[..]));
+        out.clear();
+        store.handle_repair_request(NodeId(4), &ask(1, u32::MAX), &mut out);
+        assert_eq!(out.ops().len(), REPAIR_DATAGRAMS_MAX);
+        out.clear();
+        store.handle_repair_request(NodeId(1), &ask(1, 1), &mut out);
+        store.handle_repair_request(NodeId(4), &ask(301, 9), &mut out);
+        assert!(out.is_empty(), "a proxy may not ask, and nobody gets what is not there");
+        assert_eq!(store.stats().refused, 1);
+    }
+
+    #[test]
+    fn old_datagrams_make_room_for_new_ones() {
+        let mut store = store(StoreConfig { datagrams: 1_000, bytes: 2_000 });
+        for id in 1..=200u64 {
+            store.keep(&body(id, 0), &packet(id * 10 - 9, 10));
+        }
+        let kept = store.entries.len();
+        assert!((10..=16).contains(&kept), "{kept} packets of 120 bytes in 2000");
+        for (entry, id) in store.entries.iter().zip(201 - kept as u64..) {
+            assert_eq!(store.packet(entry), packet(id * 10 - 9, 10));
+        }
+        let mut out = Outbox::default();
+        store.handle_repair_request(NodeId(4), &ask(1, 10), &mut out);
+        store.handle_public_request(Nanos(1), Peer::Addr(1), &packet(1, 0)[..18], &mut out);
+        let request = Header { session: SESSION, seq: 1, count: 10 }.bytes();
+        store.handle_public_request(Nanos(1), Peer::Addr(1), &request, &mut out);
+        assert!(out.is_empty());
+        assert_eq!((store.stats().too_old, store.stats().refused), (2, 1));
+    }
+
+    #[test]
+    fn the_public_gets_one_packet_and_nothing_before_its_time() {
+        let mut store = store(StoreConfig::default());
+        for id in 1..=100u64 {
+            store.keep(&body(id, id * 1_000), &packet(id * 3 - 2, 3));
+        }
+        let mut out = Outbox::default();
+        let request = |seq, count| Header { session: SESSION, seq, count }.bytes();
+        store.handle_public_request(Nanos(9_010), Peer::Addr(7), &request(5, 4), &mut out);
+        assert_eq!(datagrams(&out), [(Channel::FEED, Peer::Addr(7), packet(5, 4))]);
+        out.clear();
+        store.handle_public_request(Nanos(9_009), Peer::Addr(7), &request(5, 1_000), &mut out);
+        assert_eq!(datagrams(&out)[0].2, packet(5, 20), "24 is the last public message");
+        out.clear();
+        store.handle_public_request(Nanos(9_009), Peer::Addr(7), &request(25, 1), &mut out);
+        assert!(out.is_empty());
+        assert_eq!(store.stats().too_early, 1);
+        store.handle_public_request(Nanos(1 << 40), Peer::Addr(7), &request(1, 60_000), &mut out);
+        assert_eq!(datagrams(&out)[0].2, packet(1, 137), "137 blocks of 10 bytes fill a packet");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_requests_never_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..40),
+            seq in 0u64..400,
+            count in any::<u32>(),
+        ) {
+            let mut store = store(StoreConfig { datagrams: 20, bytes: 5_000 });
+            (1..=100u64).for_each(|id| store.keep(&body(id, id), &packet(id * 3 - 2, 3)));
+            store.keep(&body(0, 0), &bytes);
+            let mut out = Outbox::default();
+            store.handle_public_request(Nanos(1), Peer::Addr(7), &bytes, &mut out);
+            let request = Header { session: SESSION, seq, count: count as u16 }.bytes();
+            store.handle_public_request(Nanos(90), Peer::Addr(7), &request, &mut out);
+            store.handle_repair_request(NodeId(4), &ask(seq, count), &mut out);
+            for (channel, _, bytes) in datagrams(&out) {
+                if channel == Channel::FEED {
+                    let packet = Packet::parse(&bytes).unwrap();
+                    prop_assert_eq!(packet.header.seq, seq);
+                    prop_assert!(packet.end() <= 80 * 3 + 1, "80 + 10 ns is not over at 89");
+                    prop_assert!(u32::from(packet.messages()) <= count);
+                }
+            }
+        }
+    }
+}

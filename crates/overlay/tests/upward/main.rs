@@ -1,0 +1,9 @@
+//! The way up and the private way down, over a network that loses, repeats and reorders.
+//!
+//! Every test is a pure function of its seed; failures name it.
+
+mod hostile;
+mod lossy;
+mod orders;
+mod private;
+mod sequencer;

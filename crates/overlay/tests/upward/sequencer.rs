@@ -1,0 +1,275 @@
+//! The sequencer and the ingress against models that are too simple to be wrong.
+
+use overlay::{
+    frame::{FrameKind, HopHeader, OrderBody},
+    ingress::{Ingress, IngressConfig, Verdict},
+    sequencer::{Offer, OfferError, Sequencer, SequencerConfig},
+};
+use types::{
+    ClockReading, GatewayId, INPUT_LATE, INPUT_T_IN_CAPPED, Incarnation, Nanos, NodeId, ShardId,
+    Source, SplitMix64, limits::SEQ_WINDOW,
+};
+
+fn at(now: u64) -> ClockReading {
+    ClockReading { now: Nanos(now), bound_ns: 0 }
+}
+
+fn source(gateway: u16, seq: u64) -> Source {
+    Source { gateway: GatewayId(gateway), shard: ShardId(0), incarnation: Incarnation(1), seq }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    source: Source,
+    depends_on: u64,
+    order_time: u64,
+    /// Rank with the window off: when it became free to leave.
+    freed: Option<u64>,
+}
+
+/// A list that is searched from end to end at every step.
+struct Model {
+    window: u64,
+    held: Vec<Held>,
+    left: Vec<Source>,
+    newest: u64,
+    freed: u64,
+}
+
+impl Model {
+    fn free_up(&mut self) {
+        for held in &mut self.held {
+            let gateway = held.source.gateway;
+            let may = held.depends_on == 0
+                || self.left.iter().any(|l| l.gateway == gateway && l.seq == held.depends_on);
+            if held.freed.is_none() && may {
+                held.freed = Some(self.freed);
+                self.freed += 1;
+            }
+        }
+    }
+
+    fn pop(&mut self, now: u64) -> Option<(Source, bool)> {
+        self.free_up();
+        let rank = |held: &Held| {
+            let freed = held.freed?;
+            let time = if self.window == 0 { freed } else { held.order_time };
+            Some((time, held.source.gateway, held.source.seq))
+        };
+        let first = (0..self.held.len())
+            .filter(|i| rank(&self.held[*i]).is_some())
+            .min_by_key(|i| rank(&self.held[*i]))?;
+        if self.window > 0 && self.held[first].order_time + self.window > now {
+            return None;
+        }
+        let held = self.held.remove(first);
+        let late = held.order_time < self.newest;
+        self.newest = self.newest.max(held.order_time);
+        self.left.push(held.source);
+        Some((held.source, late))
+    }
+}
+
+fn against_the_model(seed: u64, window_ns: u64) {
+    let mut rng = SplitMix64::new(seed);
+    let cap = 50_000;
+    let config = SequencerConfig { window_ns, t_in_cap_ns: cap, capacity: 4_096 };
+    let mut sequencer = Sequencer::new(&config);
+    let mut model = Model { window: window_ns, held: vec![], left: vec![], newest: 0, freed: 0 };
+    let (mut now, mut next_seq) = (1_000_000u64, [1u64; 4]);
+    let mut last_of = [[0u64; 3]; 4];
+    let mut outstanding: Vec<(Source, u64, u64)> = Vec::new();
+    let mut offered = 0;
+    for step in 0..1_200 {
+        now += rng.below(3_000);
+        if step < 900 && !rng.permille(300) {
+            let (gateway, session) = (rng.below(4) as usize, rng.below(3) as usize);
+            let seq = next_seq[gateway];
+            next_seq[gateway] += 1;
+            let depends_on = std::mem::replace(&mut last_of[gateway][session], seq);
+            // Some gateways' clocks step back, some are far off.
+            let wild = rng.permille(30);
+            let t_in = now + rng.below(8_000) - 6_000 + u64::from(wild) * rng.below(200_000);
+            outstanding.push((source(gateway as u16 + 1, seq), depends_on, t_in));
+        }
+        // Arrivals in any order.
+        while !outstanding.is_empty() && (rng.permille(500) || step >= 900) {
+            let pick = rng.below(outstanding.len() as u64) as usize;
+            let (source, depends_on, t_in) = outstanding.swap_remove(pick);
+            let left =
+                model.left.iter().any(|l| l.gateway == source.gateway && l.seq == depends_on);
+            let waits_for = (depends_on != 0 && !left).then_some(depends_on);
+            let payload = source.seq.to_le_bytes();
+            let parked = sequencer
+                .offer(at(now), &Offer { source, t_in: Nanos(t_in), waits_for, payload: &payload });
+            assert_eq!(parked, Ok(waits_for.is_some()), "seed {seed}");
+            let order_time = t_in.clamp(now - cap, now + cap);
+            model.held.push(Held { source, depends_on, order_time, freed: None });
+            model.free_up();
+            offered += 1;
+        }
+        let end = step == 1_199;
+        now += u64::from(end) * 10_000_000;
+        loop {
+            let (got, want) = (sequencer.pop_due(at(now)), model.pop(now));
+            let got = got.map(|s| (s.source, s.flags & INPUT_LATE != 0, s.payload));
+            let name = format!("seed {seed} step {step}");
+            assert_eq!(got.map(|(source, late, _)| (source, late)), want, "{name}");
+            let Some((source, _, payload)) = got else { break };
+            assert_eq!(payload.as_slice(), source.seq.to_le_bytes(), "{name}");
+        }
+        assert_eq!(sequencer.held(), model.held.len(), "seed {seed}");
+    }
+    assert_eq!((sequencer.held(), model.left.len()), (0, offered), "seed {seed}: nothing lost");
+    assert!(offered > 300, "seed {seed}");
+    for (i, source) in model.left.iter().enumerate() {
+        assert!(!model.left[..i].contains(source), "seed {seed}: {source:?} twice");
+    }
+}
+
+#[test]
+fn sequencer_agrees_with_the_naive_model() {
+    for seed in 0..60 {
+        against_the_model(seed, [0, 1, 5_000, 20_000][seed as usize % 4]);
+    }
+}
+
+#[test]
+fn reordering_inside_the_window_is_undone() {
+    for seed in 0..20 {
+        let mut rng = SplitMix64::new(seed);
+        let window_ns = 10_000;
+        let config = SequencerConfig { window_ns, capacity: 1_024, ..SequencerConfig::default() };
+        let mut sequencer = Sequencer::new(&config);
+        let base = 1_000_000;
+        let mut arrivals: Vec<(u64, u64)> =
+            (1..=500).map(|n| (base + 100 * n + rng.below(window_ns), n)).collect();
+        arrivals.sort_unstable();
+        let mut out = Vec::new();
+        for (now, n) in arrivals {
+            while let Some(order) = sequencer.pop_due(at(now)) {
+                out.push(order.source.seq);
+            }
+            let t_in = Nanos(base + 100 * n);
+            let offer = Offer { source: source(1, n), t_in, waits_for: None, payload: &[] };
+            assert_eq!(sequencer.offer(at(now), &offer), Ok(false));
+        }
+        while let Some(order) = sequencer.pop_due(at(sequencer.next_timeout().0)) {
+            out.push(order.source.seq);
+        }
+        assert_eq!(out, (1..=500).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(sequencer.counters().late, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn lying_clocks_are_capped_and_flagged() {
+    let config = SequencerConfig { window_ns: 10, t_in_cap_ns: 1_000, capacity: 8 };
+    let mut sequencer = Sequencer::new(&config);
+    let now = 1_000_000;
+    for (seq, t_in) in [(1, u64::MAX), (2, 0), (3, now)] {
+        let offer =
+            Offer { source: source(1, seq), t_in: Nanos(t_in), waits_for: None, payload: &[] };
+        assert_eq!(sequencer.offer(at(now), &offer), Ok(false));
+    }
+    let mut pop = |now| sequencer.pop_due(at(now)).map(|s| (s.source.seq, s.t_in.0, s.flags));
+    assert_eq!(pop(now), Some((2, 0, INPUT_T_IN_CAPPED)));
+    assert_eq!(pop(now), None);
+    assert_eq!(pop(now + 10), Some((3, now, 0)));
+    assert_eq!(pop(now + 1_009), None);
+    assert_eq!(pop(now + 1_010), Some((1, u64::MAX, INPUT_T_IN_CAPPED)));
+    assert_eq!(sequencer.counters().capped, 2);
+}
+
+#[test]
+fn parked_orders_leave_room_for_the_one_they_wait_for() {
+    let config = SequencerConfig { window_ns: 0, t_in_cap_ns: 1, capacity: 8 };
+    let mut sequencer = Sequencer::new(&config);
+    let mut offer = |seq: u64| {
+        let waits_for = (seq > 1).then(|| seq - 1);
+        let offer = Offer { source: source(1, seq), t_in: Nanos(5), waits_for, payload: &[] };
+        sequencer.offer(at(5), &offer)
+    };
+    for seq in 2..=5 {
+        assert_eq!(offer(seq), Ok(true));
+    }
+    assert_eq!(offer(6), Err(OfferError::Full));
+    assert_eq!(offer(1), Ok(false));
+    let left: Vec<_> = std::iter::from_fn(|| sequencer.pop_due(at(5))).collect();
+    assert_eq!(left.iter().map(|s| s.source.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(sequencer.counters().full, 1);
+}
+
+fn ingress(capacity: usize) -> Ingress {
+    let sequencer = SequencerConfig { window_ns: 0, t_in_cap_ns: 1_000, capacity };
+    Ingress::new(&IngressConfig { shard: ShardId(0), gateways: 2, sequencer })
+}
+
+fn order(gateway: u16, incarnation: u32, seq: u64, depends_on: u64) -> OrderBody {
+    let source = Source { incarnation: Incarnation(incarnation), ..source(gateway, seq) };
+    OrderBody { source, depends_on, t_in: Nanos(1_000) }
+}
+
+#[test]
+fn each_refusal_has_its_verdict() {
+    let mut ingress = ingress(4);
+    let header = HopHeader::new(FrameKind::Order, NodeId(1), 1);
+    let judge = |ingress: &mut Ingress, order: OrderBody, payload: &[u8]| {
+        ingress.handle_order(at(1_000), &header, &order, payload)
+    };
+    assert_eq!(judge(&mut ingress, order(1, 1, 1, 0), &[]), Verdict::UnknownGateway);
+    ingress.set_incarnation(GatewayId(0), Incarnation(1));
+    ingress.set_incarnation(GatewayId(1), Incarnation(1));
+    for gateway in [0, 2, 3, u16::MAX] {
+        let verdict = judge(&mut ingress, order(gateway, 1, 1, 0), &[]);
+        assert_eq!(verdict, Verdict::UnknownGateway);
+    }
+    let cases = [
+        (order(1, 2, 1, 0), Verdict::StaleIncarnation),
+        (order(1, 1, 0, 0), Verdict::TooFar),
+        (order(1, 1, SEQ_WINDOW as u64 + 1, 0), Verdict::TooFar),
+        (order(1, 1, u64::MAX, 0), Verdict::TooFar),
+        (order(1, 1, 5, 5), Verdict::Invalid),
+        (order(1, 1, 5, u64::MAX), Verdict::Invalid),
+        (order(1, 1, 2, 1), Verdict::Parked),
+        (order(1, 1, 2, 1), Verdict::Duplicate),
+        (order(1, 1, 3, 2), Verdict::Parked),
+        (order(1, 1, 4, 3), Verdict::Full),
+        (order(1, 1, 1, 0), Verdict::Taken),
+        (order(1, 1, 1, 0), Verdict::Duplicate),
+    ];
+    for (order, verdict) in cases {
+        assert_eq!(judge(&mut ingress, order, &[]), verdict, "{order:?}");
+    }
+    assert_eq!(judge(&mut ingress, order(1, 1, 5, 0), &[0; 129]), Verdict::Invalid);
+    let left = std::iter::from_fn(|| ingress.pop_due(at(1_000)).map(|s| s.source.seq));
+    assert_eq!(left.collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(judge(&mut ingress, order(1, 1, 4, 3), &[]), Verdict::Taken, "was not remembered");
+}
+
+#[test]
+fn a_new_life_forgets_the_old_one_and_only_it() {
+    let mut ingress = ingress(64);
+    let header = HopHeader::new(FrameKind::Order, NodeId(1), 1);
+    for gateway in [1, 2] {
+        ingress.set_incarnation(GatewayId(gateway), Incarnation(1));
+        for (seq, depends_on) in [(1, 0), (3, 2), (5, 4), (4, 0)] {
+            ingress.handle_order(at(1_000), &header, &order(gateway, 1, seq, depends_on), &[]);
+        }
+    }
+    ingress.set_incarnation(GatewayId(1), Incarnation(1));
+    assert_eq!(ingress.sequencer().held(), 8, "the same life again changes nothing");
+    ingress.set_incarnation(GatewayId(1), Incarnation(2));
+    assert_eq!(ingress.sequencer().held(), 4);
+    assert_eq!(ingress.sequencer().counters().forgotten, 4);
+    let stale = ingress.handle_order(at(1_000), &header, &order(1, 1, 2, 0), &[]);
+    assert_eq!(stale, Verdict::StaleIncarnation);
+    ingress.handle_order(at(1_000), &header, &order(1, 2, 1, 0), &[]);
+    ingress.handle_order(at(1_000), &header, &order(2, 1, 2, 0), &[]);
+    let mut left = Vec::new();
+    while let Some(order) = ingress.pop_due(at(1_000)) {
+        left.push((order.source.gateway.0, order.source.incarnation.0, order.source.seq));
+    }
+    assert_eq!(left, [(2, 1, 1), (2, 1, 4), (1, 2, 1), (2, 1, 2), (2, 1, 5), (2, 1, 3)]);
+    assert_eq!((ingress.sequencer().held(), ingress.sequencer().parked()), (0, 0));
+}
