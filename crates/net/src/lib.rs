@@ -1,1 +1,41 @@
-//! net
+//! Hosts sans-I/O nodes on real sockets: UDP, TCP, timers, one thread per [`Loop`].
+//!
+//! Contract: a [`Loop`] owns its nodes, their sockets and connections, and keeps the contract of
+//! [`types::Node`]: one call at a time, `now` from one monotonic clock that never steps, timers
+//! asked for after every call, the outbox drained in order. It never looks into the bytes.
+//!
+//! What may get lost, and where it is counted ([`Counters`]): datagrams, when a socket buffer is
+//! full; traces, when their reader is slow; connections whose reader leaves more than a bounded
+//! amount unread. Streams lose nothing else.
+//!
+//! Order of service: edge-triggered epoll reports sockets in the order in which they became
+//! readable, and the loop serves them in that order, one bounded portion each. So the time stamps
+//! which gateways of one loop give to orders follow the order of arrival of the connections'
+//! first unread byte. Kernel receive stamps on TCP would be finer, but their `now` would often lie
+//! before one already given to the node (it shares the loop with others), and reading them needs
+//! `recvmsg` control messages, for which there is no safe wrapper.
+//!
+//! No `unsafe`, no allocation once buffers are warm (accepting a connection allocates).
+
+mod addr;
+mod clock;
+mod conn;
+mod control;
+mod counters;
+mod event_loop;
+pub mod floor;
+mod io;
+mod kernel;
+mod poller;
+mod streams;
+mod trace;
+
+pub use addr::{Directory, DuplicateEntry, peer_addr, socket_addr};
+pub use clock::Clock;
+pub use control::{ControlError, LoopHandle};
+pub use counters::Counters;
+pub use event_loop::Loop;
+pub use io::LoopConfig;
+pub use kernel::kernel_drops;
+pub use poller::WaitStrategy;
+pub use trace::{TraceReceiver, TraceSender, trace_channel};

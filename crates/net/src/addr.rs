@@ -1,0 +1,148 @@
+//! Who is where: peers as IPv4 addresses and back.
+//!
+//! A [`Peer::Addr`] is `address << 16 | port`. A [`Peer::Node`] is looked up in the [`Directory`],
+//! which the composer fills after binding every node's overlay socket and before the first loop
+//! starts; it does not change afterwards.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use types::{NodeId, Peer};
+
+/// The peer behind an address that is no node of the deployment.
+pub fn peer_addr(addr: SocketAddrV4) -> Peer {
+    Peer::Addr(pack(addr))
+}
+
+/// The address of a [`Peer::Addr`]; `None` for a node and for a value that no address packs to.
+pub fn socket_addr(peer: Peer) -> Option<SocketAddrV4> {
+    match peer {
+        Peer::Node(_) => None,
+        Peer::Addr(packed) => unpack(packed),
+    }
+}
+
+fn pack(addr: SocketAddrV4) -> u64 {
+    u64::from(addr.ip().to_bits()) << 16 | u64::from(addr.port())
+}
+
+fn unpack(packed: u64) -> Option<SocketAddrV4> {
+    let ip = u32::try_from(packed >> 16).ok()?;
+    Some(SocketAddrV4::new(Ipv4Addr::from_bits(ip), (packed & 0xFFFF) as u16))
+}
+
+/// Overlay address of every node, both ways.
+#[derive(Clone, Default, Debug)]
+pub struct Directory {
+    by_node: Vec<(NodeId, SocketAddrV4)>,
+    by_addr: Vec<(u64, NodeId)>,
+}
+
+/// Why a directory was refused: a node or an address is named twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DuplicateEntry {
+    /// The node of one of the two entries.
+    pub node: NodeId,
+    /// Its address.
+    pub addr: SocketAddrV4,
+}
+
+impl fmt::Display for DuplicateEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} or address {} is named twice", self.node, self.addr)
+    }
+}
+
+impl std::error::Error for DuplicateEntry {}
+
+impl Directory {
+    /// A directory of these entries.
+    ///
+    /// # Errors
+    /// [`DuplicateEntry`] when a node or an address occurs twice.
+    pub fn new(entries: &[(NodeId, SocketAddrV4)]) -> Result<Directory, DuplicateEntry> {
+        let mut by_node = entries.to_vec();
+        by_node.sort_unstable_by_key(|&(node, _)| node);
+        let mut by_addr: Vec<_> = entries.iter().map(|&(node, addr)| (pack(addr), node)).collect();
+        by_addr.sort_unstable();
+        let twice = by_node.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        if let Some(&[(node, addr), _]) = twice {
+            return Err(DuplicateEntry { node, addr });
+        }
+        let twice = by_addr.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        if let Some(&[(packed, node), _]) = twice {
+            let addr = unpack(packed).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+            return Err(DuplicateEntry { node, addr });
+        }
+        Ok(Directory { by_node, by_addr })
+    }
+
+    /// Where a node's overlay socket is.
+    pub fn addr(&self, node: NodeId) -> Option<SocketAddrV4> {
+        // Nodes are numbered densely from 0 in most deployments: look there first.
+        if let Some(&(id, addr)) = self.by_node.get(usize::from(node.0))
+            && id == node
+        {
+            return Some(addr);
+        }
+        let at = self.by_node.binary_search_by_key(&node, |&(id, _)| id).ok()?;
+        self.by_node.get(at).map(|&(_, addr)| addr)
+    }
+
+    /// Where datagrams to `peer` go.
+    pub fn resolve(&self, peer: Peer) -> Option<SocketAddrV4> {
+        match peer {
+            Peer::Node(node) => self.addr(node),
+            Peer::Addr(packed) => unpack(packed),
+        }
+    }
+
+    /// Who sends from `addr`, as a node knows it.
+    pub fn peer(&self, addr: SocketAddrV4) -> Peer {
+        let packed = pack(addr);
+        match self.by_addr.binary_search_by_key(&packed, |&(key, _)| key) {
+            Ok(at) => self.by_addr.get(at).map_or(Peer::Addr(packed), |&(_, id)| Peer::Node(id)),
+            Err(_) => Peer::Addr(packed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+    }
+
+    #[test]
+    fn finds_nodes_both_ways_dense_or_sparse() {
+        let directory =
+            Directory::new(&[(NodeId(1), at(11)), (NodeId(0), at(10)), (NodeId(500), at(12))])
+                .expect("no duplicates");
+        assert_eq!(directory.resolve(Peer::Node(NodeId(1))), Some(at(11)));
+        assert_eq!(directory.resolve(Peer::Node(NodeId(500))), Some(at(12)));
+        assert_eq!(directory.resolve(Peer::Node(NodeId(2))), None);
+        assert_eq!(directory.peer(at(12)), Peer::Node(NodeId(500)));
+        assert_eq!(directory.peer(at(13)), peer_addr(at(13)));
+    }
+
+    #[test]
+    fn refuses_duplicates() {
+        assert!(Directory::new(&[(NodeId(1), at(11)), (NodeId(1), at(12))]).is_err());
+        assert!(Directory::new(&[(NodeId(1), at(11)), (NodeId(2), at(11))]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn packing_round_trips_and_never_panics(ip: u32, port: u16, any: u64) {
+            let addr = SocketAddrV4::new(Ipv4Addr::from_bits(ip), port);
+            prop_assert_eq!(socket_addr(peer_addr(addr)), Some(addr));
+            if let Some(back) = socket_addr(Peer::Addr(any)) {
+                prop_assert_eq!(peer_addr(back), Peer::Addr(any));
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! One TCP connection and its bounded write buffer.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use types::ConnId;
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Asked for, no answer yet.
+    Connecting,
+    /// Both ways usable.
+    Open,
+    /// The node is done with it: what is pending is written, what comes in is thrown away until
+    /// the other side closes too. (Closing with unread bytes would send a reset, which may destroy
+    /// our last words on their way.)
+    Closing,
+}
+
+pub(crate) struct Conn {
+    pub stream: TcpStream,
+    pub host: usize,
+    pub id: ConnId,
+    /// Distinguishes this from later connections in the same slot.
+    pub serial: u64,
+    pub accepted: bool,
+    pub phase: Phase,
+    /// There may be bytes to read (edge-triggered: remembered until read empty).
+    pub readable: bool,
+    /// The end of the stream or an error has been reported: a short read is not the last word.
+    pub hangup: bool,
+    /// In the loop's ready queue.
+    pub queued: bool,
+    /// In the list of connections to flush after the current call.
+    pub dirty: bool,
+    /// The node does not want bytes now; in its host's list of paused connections.
+    pub paused: bool,
+    pub out: WriteBuffer,
+}
+
+/// Outcome of one read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Incoming {
+    Bytes(usize),
+    Nothing,
+    /// Clean end of the stream.
+    Ended,
+    Failed,
+}
+
+impl Conn {
+    /// One read; keeps `readable` true if there may be more.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Incoming {
+        loop {
+            return match self.stream.read(buffer) {
+                Ok(0) => Incoming::Ended,
+                Ok(n) => {
+                    // epoll(7): a short read means empty, unless the end has been announced.
+                    self.readable = n == buffer.len() || self.hangup;
+                    Incoming::Bytes(n)
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    Incoming::Nothing
+                }
+                Err(_) => Incoming::Failed,
+            };
+        }
+    }
+
+    /// Writes what is pending as far as the kernel takes it.
+    pub fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush(&mut self.stream)
+    }
+}
+
+/// Bytes waiting for the kernel, at most `max` of them.
+pub(crate) struct WriteBuffer {
+    bytes: Vec<u8>,
+    head: usize,
+    max: usize,
+}
+
+impl WriteBuffer {
+    pub fn new(max: usize) -> WriteBuffer {
+        WriteBuffer { bytes: Vec::new(), head: 0, max }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.head
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes all of `bytes`, or nothing and false when they don't fit.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        if self.len() + bytes.len() > self.max {
+            return false;
+        }
+        if self.head > 0 && self.bytes.len() + bytes.len() > self.bytes.capacity() {
+            self.bytes.drain(..self.head);
+            self.head = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+        true
+    }
+
+    pub fn flush(&mut self, to: &mut impl Write) -> std::io::Result<()> {
+        while let Some(pending) = self.bytes.get(self.head..).filter(|bytes| !bytes.is_empty()) {
+            match to.write(pending) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.head += n.min(pending.len()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes.clear();
+        self.head = 0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes what `room` says at each write, then would block once.
+    struct Stingy {
+        room: Vec<usize>,
+        taken: Vec<u8>,
+    }
+
+    impl Write for Stingy {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let n = self.room.pop().unwrap_or(0).min(bytes.len());
+            if n == 0 {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn keeps_every_byte_in_order_and_its_bound(
+            steps in vec((0usize..40, vec(0usize..20, 0..4)), 1..50),
+        ) {
+            let mut buffer = WriteBuffer::new(100);
+            let mut to = Stingy { room: Vec::new(), taken: Vec::new() };
+            let mut given = Vec::new();
+            for (n, room) in steps {
+                let bytes: Vec<u8> = (0..n).map(|i| (given.len() + i) as u8).collect();
+                if buffer.push(&bytes) {
+                    given.extend_from_slice(&bytes);
+                } else {
+                    prop_assert!(buffer.len() + n > 100);
+                }
+                prop_assert!(buffer.len() <= 100);
+                to.room = room;
+                prop_assert!(buffer.flush(&mut to).is_ok());
+                prop_assert_eq!(to.taken.len() + buffer.len(), given.len());
+            }
+            to.room = vec![1; 200];
+            prop_assert!(buffer.flush(&mut to).is_ok());
+            prop_assert!(buffer.is_empty());
+            prop_assert_eq!(to.taken, given);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! One thread's loop: serves ready sockets in order of arrival, fires timers, waits.
+//!
+//! Timers are looked at between any two calls, so a busy socket delays them by one call at most.
+//! A node that always asks for a time that has passed slows its loop down but stops nobody.
+
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
+
+use crate::conn::Incoming;
+use crate::control::{Commands, Control, LoopHandle};
+use crate::io::{Io, LocalBatch, LoopConfig, Notice, Received, Token};
+use crate::poller::sharpen_timers;
+use crate::{Clock, Counters, Directory, TraceSender};
+
+/// Largest datagram and largest read: 64 KiB.
+const BUFFER_BYTES: usize = 65_536;
+/// How long a stop flag may go unseen.
+const STOP_CHECK_NS: u64 = 10 * Nanos::MILLI;
+/// How long traces may wait for their batch to fill.
+const TRACE_WAIT_NS: u64 = 2 * Nanos::MILLI;
+
+/// Nodes on one thread. Build it, share [`Loop::handle`], then [`Loop::run`] it.
+pub struct Loop<N> {
+    clock: Clock,
+    /// `None`: killed.
+    nodes: Vec<(NodeId, Option<N>)>,
+    timers: Timers,
+    io: Io,
+    out: Outbox,
+    buffer: Box<[u8]>,
+    spare: LocalBatch,
+    commands: Commands<N>,
+    traces: Option<TraceSender>,
+    traces_since: Nanos,
+    stopping: bool,
+}
+
+impl<N: Node> Loop<N> {
+    /// A loop without nodes.
+    ///
+    /// # Errors
+    /// When the kernel refuses an epoll or event descriptor.
+    pub fn new(
+        clock: Clock,
+        directory: Arc<Directory>,
+        config: LoopConfig,
+    ) -> std::io::Result<Loop<N>> {
+        let io = Io::new(directory, config)?;
+        let commands = Commands::new()?;
+        io.poller.add_input(&*commands.wake, Token::Control.pack())?;
+        Ok(Loop {
+            clock,
+            nodes: Vec::new(),
+            timers: Timers::default(),
+            io,
+            out: Outbox::default(),
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            spare: LocalBatch::default(),
+            commands,
+            traces: None,
+            traces_since: Nanos(0),
+            stopping: false,
+        })
+    }
+
+    /// Hosts a node. `id` is its name in the directory and for [`LoopHandle`]; a node that others
+    /// don't send overlay datagrams to (a client) needs only the latter. `sockets`: one per
+    /// channel, IPv4, bound. `listener`: its connections get ids from `1 << 31` up, so the ids a
+    /// node chooses in [`types::Op::Connect`] must be below; they connect to [`Peer::Addr`] only.
+    ///
+    /// # Errors
+    /// A second node of the same id; the kernel refusing a socket option.
+    pub fn add_node(
+        &mut self,
+        id: NodeId,
+        node: N,
+        sockets: Vec<(Channel, UdpSocket)>,
+        listener: Option<TcpListener>,
+    ) -> std::io::Result<()> {
+        self.io.add_host(id, sockets, listener)?;
+        self.timers.push(node.next_timeout());
+        self.nodes.push((id, Some(node)));
+        Ok(())
+    }
+
+    /// Where traces of this loop's nodes go; without it they are dropped uncounted.
+    pub fn send_traces(&mut self, to: TraceSender) {
+        self.traces = Some(to);
+    }
+
+    /// Steers the loop from other threads.
+    pub fn handle(&self) -> LoopHandle<N> {
+        self.commands.handle(&self.io.counters)
+    }
+
+    /// The nodes alive.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
+        self.nodes.iter().filter_map(|(id, node)| Some((*id, node.as_ref()?)))
+    }
+
+    /// Figures so far.
+    pub fn counters(&self) -> Counters {
+        self.io.counters.snapshot()
+    }
+
+    /// Ports of all UDP sockets of the loop, for [`crate::kernel_drops`].
+    pub fn udp_ports(&self) -> Vec<u16> {
+        self.io.udp_ports()
+    }
+
+    /// Runs until `stop` is set (seen within 10 ms) or [`LoopHandle::stop`]; gives back the nodes
+    /// alive. About every `observe_every`, `observe` sees the loop between two calls.
+    ///
+    /// # Errors
+    /// When epoll itself fails; nodes are lost then. Trouble with single sockets is counted.
+    pub fn run(
+        mut self,
+        stop: &AtomicBool,
+        observe_every: Duration,
+        mut observe: impl FnMut(&Loop<N>, ClockReading),
+    ) -> std::io::Result<Vec<(NodeId, N)>> {
+        sharpen_timers();
+        let every_ns = u64::try_from(observe_every.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let mut observe_at = self.clock.now().after(every_ns);
+        while !self.stopping && !stop.load(Ordering::Relaxed) {
+            self.turn();
+            let reading = self.clock.reading();
+            self.flush_traces(reading.now);
+            if reading.now >= observe_at {
+                observe(&self, reading);
+                observe_at = reading.now.after(every_ns);
+            }
+            let until = self.wake_at(reading.now).min(observe_at);
+            self.io.wait(&self.clock, until)?;
+        }
+        if let Some(traces) = &mut self.traces {
+            self.io.counters.traces_dropped.add(traces.flush());
+        }
+        Ok(self.nodes.into_iter().filter_map(|(id, node)| Some((id, node?))).collect())
+    }
+
+    fn wake_at(&self, now: Nanos) -> Nanos {
+        let mut at = now.after(STOP_CHECK_NS).min(self.timers.next);
+        if let Some(&(deadline, ..)) = self.io.lingering.front() {
+            at = at.min(deadline);
+        }
+        if self.traces.as_ref().is_some_and(TraceSender::is_pending) {
+            at = at.min(self.traces_since.after(TRACE_WAIT_NS));
+        }
+        at
+    }
+
+    /// Serves once whatever is ready.
+    fn turn(&mut self) {
+        let mut now = self.clock.now();
+        self.io.reap(now);
+        self.fire_due(now);
+        for _ in 0..self.io.ready.len() {
+            let Some(token) = self.io.ready.pop_front() else { break };
+            now = self.clock.now();
+            match token {
+                Token::Control => self.obey(),
+                Token::Udp(index) => self.serve_udp(index),
+                Token::Listener(host) => self.io.accept(host as usize),
+                Token::Conn(slot) => self.serve_conn(slot, now),
+            }
+            self.deliver_notices();
+            self.fire_due(now);
+        }
+        self.deliver_notices();
+        self.serve_local();
+    }
+
+    /// Calls a node and does what it asks for.
+    fn call(
+        &mut self,
+        host: usize,
+        input: impl FnOnce(&mut N, ClockReading, &mut Outbox),
+    ) -> Option<Nanos> {
+        let node = self.nodes.get_mut(host)?.1.as_mut()?;
+        let reading = self.clock.reading();
+        self.out.clear();
+        input(node, reading, &mut self.out);
+        if !self.out.is_empty() {
+            self.io.drain(host, &self.out, reading.now);
+            if let (Some(traces), false) = (&mut self.traces, self.out.traces().is_empty()) {
+                if !traces.is_pending() {
+                    self.traces_since = reading.now;
+                }
+                self.io.counters.traces_dropped.add(traces.push(self.out.traces()));
+            }
+        }
+        self.timers.set(host, node.next_timeout());
+        self.io.unpause(host, |conn| node.wants_stream(conn));
+        Some(reading.now)
+    }
+
+    /// Fires timers due at `now`, the earliest first, at most about one per node.
+    fn fire_due(&mut self, now: Nanos) {
+        for _ in 0..self.nodes.len() {
+            if self.timers.next > now {
+                return;
+            }
+            let (host, due) = (self.timers.first, self.timers.next);
+            let at = self.call(host, |node, now, out| node.handle_timeout(now, out));
+            let late = at.map_or(0, |at| at - due);
+            let counters = &self.io.counters;
+            counters.timeouts.add(1);
+            // A first timer "at once" may be given as time 0: that is no lateness.
+            if due > Nanos(0) {
+                counters.timeout_late_ns.add(late);
+                counters.timeout_late_ns_max.raise(late);
+            }
+        }
+    }
+
+    fn serve_udp(&mut self, index: u32) {
+        let Some((host, channel)) = self.io.serve_udp(index) else { return };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut empty = false;
+        for _ in 0..self.io.config.datagrams_per_turn {
+            match self.io.receive(index, &mut buffer) {
+                Received::Empty => {
+                    empty = true;
+                    break;
+                }
+                Received::Skipped => {}
+                Received::Datagram { len, from } => {
+                    let bytes = buffer.get(..len).unwrap_or(&[]);
+                    let at = self.call(host, |node, now, out| {
+                        node.handle_datagram(now, channel, from, bytes, out);
+                    });
+                    self.fire_due(at.unwrap_or_default());
+                }
+            }
+        }
+        self.buffer = buffer;
+        if !empty {
+            self.io.requeue_udp(index);
+        }
+    }
+
+    fn serve_conn(&mut self, slot: u32, now: Nanos) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let reader = self.io.serve_conn(slot, &mut buffer);
+        // "Open" is told before the first bytes.
+        self.deliver_notices();
+        if let Some((host, conn)) = reader {
+            self.read_conn(slot, host, conn, now, &mut buffer);
+        }
+        self.buffer = buffer;
+    }
+
+    fn read_conn(
+        &mut self,
+        slot: u32,
+        host: usize,
+        conn: types::ConnId,
+        now: Nanos,
+        buffer: &mut [u8],
+    ) {
+        // A notice just delivered may have made the node close it.
+        if self.io.conn(slot).is_none_or(|open| (open.host, open.id) != (host, conn)) {
+            return;
+        }
+        if !self
+            .nodes
+            .get(host)
+            .is_some_and(|(_, node)| node.as_ref().is_some_and(|node| node.wants_stream(conn)))
+        {
+            self.io.pause(slot);
+            return;
+        }
+        match self.io.read(slot, buffer) {
+            Incoming::Nothing => {}
+            Incoming::Bytes(len) => {
+                let bytes = buffer.get(..len).unwrap_or(&[]);
+                self.call(host, |node, now, out| node.handle_stream(now, conn, bytes, out));
+            }
+            // What the node wrote before still goes out: the other side may only have stopped
+            // sending.
+            Incoming::Ended => {
+                self.io.begin_closing(slot, now);
+                self.io.notices.push_back(Notice::Closed { host, conn });
+            }
+            Incoming::Failed => self.io.lose(slot),
+        }
+    }
+
+    /// Tells nodes what happened to their connections. News that this causes wait for the next
+    /// time, so that a node which reconnects to a closed port for ever can't hold the loop.
+    fn deliver_notices(&mut self) {
+        for _ in 0..self.io.notices.len() {
+            match self.io.notices.pop_front() {
+                None => return,
+                Some(Notice::Connected { host, conn }) => {
+                    self.call(host, |node, now, out| node.handle_connect(now, conn, out));
+                }
+                Some(Notice::Closed { host, conn }) => {
+                    self.call(host, |node, now, out| node.handle_close(now, conn, out));
+                }
+            }
+        }
+    }
+
+    /// Hands over the datagrams that stay in the loop; those they cause wait for the next turn.
+    fn serve_local(&mut self) {
+        if self.io.local.items.is_empty() {
+            return;
+        }
+        std::mem::swap(&mut self.io.local, &mut self.spare);
+        let mut batch = std::mem::take(&mut self.spare);
+        for item in &batch.items {
+            let (from, bytes) = (Peer::Node(item.from), batch.bytes(item));
+            let at = self.call(item.to, |node, now, out| {
+                node.handle_datagram(now, Channel::OVERLAY, from, bytes, out);
+            });
+            self.fire_due(at.unwrap_or_default());
+        }
+        batch.clear();
+        self.spare = batch;
+    }
+
+    fn obey(&mut self) {
+        self.commands.acknowledge();
+        while let Ok(command) = self.commands.waiting.try_recv() {
+            match command {
+                Control::Stop => self.stopping = true,
+                Control::Call(id, call) => {
+                    if let Some(host) = self.io.host_of(id) {
+                        self.call(host, call);
+                    }
+                }
+                Control::Kill(id) => {
+                    let Some(host) = self.io.host_of(id) else { continue };
+                    self.io.kill(host);
+                    self.timers.set(host, Nanos::NEVER);
+                    if let Some((_, node)) = self.nodes.get_mut(host) {
+                        *node = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn flush_traces(&mut self, now: Nanos) {
+        if let Some(traces) = &mut self.traces
+            && traces.is_pending()
+            && now >= self.traces_since.after(TRACE_WAIT_NS)
+        {
+            self.io.counters.traces_dropped.add(traces.flush());
+        }
+    }
+}
+
+/// When each node wants to be called; a scan is cheap for the few dozen nodes of a loop.
+struct Timers {
+    due: Vec<Nanos>,
+    first: usize,
+    next: Nanos,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Timers { due: Vec::new(), first: 0, next: Nanos::NEVER }
+    }
+}
+
+impl Timers {
+    fn push(&mut self, at: Nanos) {
+        self.due.push(Nanos::NEVER);
+        self.set(self.due.len() - 1, at);
+    }
+
+    fn set(&mut self, host: usize, at: Nanos) {
+        let Some(due) = self.due.get_mut(host) else { return };
+        *due = at;
+        if at < self.next {
+            (self.first, self.next) = (host, at);
+        } else if host == self.first {
+            let earliest = self.due.iter().enumerate().min_by_key(|&(_, at)| at);
+            (self.first, self.next) = earliest.map_or((0, Nanos::NEVER), |(host, at)| (host, *at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_next_timer_is_the_earliest(
+            sets in vec((0usize..5, prop_oneof![0u64..20, Just(u64::MAX)]), 1..100),
+        ) {
+            let mut timers = Timers::default();
+            for _ in 0..5 {
+                timers.push(Nanos::NEVER);
+            }
+            for (host, at) in sets {
+                timers.set(host, Nanos(at));
+                prop_assert_eq!(Some(&timers.next), timers.due.iter().min());
+                prop_assert_eq!(timers.due[timers.first], timers.next);
+            }
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! The sockets of one loop: where outbox ops go, and what is ready to be served.
+//!
+//! Knows no node type. Whatever a node must be told in consequence (a connection that opened or
+//! went away) is left in `notices`, because a node may not be called while its outbox is drained.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::sync::Arc;
+
+use types::{Channel, ConnId, Nanos, NodeId, Op, Outbox, Peer};
+
+use crate::conn::Conn;
+use crate::counters::SharedCounters;
+use crate::poller::{Poller, Ready, WaitStrategy};
+use crate::{Clock, Directory};
+
+/// Receive and send buffer asked for each UDP socket; the kernel grants what it allows.
+const UDP_BUFFER_BYTES: usize = 4 << 20;
+
+/// Bounds and habits of a loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoopConfig {
+    /// Spinning and sleeping.
+    pub wait: WaitStrategy,
+    /// Overlay datagrams between nodes of this loop are handed over in memory.
+    pub local_delivery: bool,
+    /// Datagrams that may wait for that.
+    pub local_max: usize,
+    /// Connections a node's listener keeps at once; more are refused.
+    pub accepted_max: usize,
+    /// Connections a node may have opened at once; more fail.
+    pub opened_max: usize,
+    /// Bytes a connection's other side may leave unread (beyond the kernel's buffers) before it
+    /// is cut.
+    pub unread_max: usize,
+    /// Datagrams of one socket served in a row while others wait.
+    pub datagrams_per_turn: usize,
+    /// Longest life of a connection after its node closed it, in nanoseconds.
+    pub linger_ns: u64,
+}
+
+impl Default for LoopConfig {
+    fn default() -> Self {
+        LoopConfig {
+            wait: WaitStrategy::default(),
+            local_delivery: false,
+            local_max: 65_536,
+            accepted_max: 1_024,
+            opened_max: 1_024,
+            unread_max: 1 << 20,
+            datagrams_per_turn: 64,
+            linger_ns: Nanos::SECOND,
+        }
+    }
+}
+
+/// What a descriptor belongs to; packed into epoll's 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Token {
+    Control,
+    Udp(u32),
+    Listener(u32),
+    Conn(u32),
+}
+
+impl Token {
+    pub fn pack(self) -> u64 {
+        let (kind, index) = match self {
+            Token::Control => (0, 0),
+            Token::Udp(index) => (1, index),
+            Token::Listener(index) => (2, index),
+            Token::Conn(index) => (3, index),
+        };
+        kind << 32 | u64::from(index)
+    }
+
+    pub fn unpack(packed: u64) -> Token {
+        let index = packed as u32;
+        match packed >> 32 {
+            1 => Token::Udp(index),
+            2 => Token::Listener(index),
+            3 => Token::Conn(index),
+            _ => Token::Control,
+        }
+    }
+}
+
+/// Something a node is to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Notice {
+    Connected { host: usize, conn: ConnId },
+    Closed { host: usize, conn: ConnId },
+}
+
+/// What one node has.
+#[derive(Default)]
+pub(crate) struct Host {
+    pub id: NodeId,
+    /// Channel and index into `Io::udp`.
+    pub sockets: Vec<(Channel, u32)>,
+    pub listener: Option<TcpListener>,
+    /// Slots of the connections the node knows, sorted by id.
+    pub conns: Vec<(ConnId, u32)>,
+    /// Connections accepted and opened, those still closing included.
+    pub accepted: usize,
+    pub opened: usize,
+    pub accepted_before: u32,
+    pub paused: Vec<u32>,
+}
+
+pub(crate) struct Udp {
+    socket: UdpSocket,
+    pub host: usize,
+    pub channel: Channel,
+    queued: bool,
+}
+
+/// A datagram that stays in the loop.
+#[derive(Clone, Copy)]
+pub(crate) struct Local {
+    pub to: usize,
+    pub from: NodeId,
+    start: usize,
+    end: usize,
+}
+
+/// One generation of such datagrams.
+#[derive(Default)]
+pub(crate) struct LocalBatch {
+    pub items: Vec<Local>,
+    bytes: Vec<u8>,
+}
+
+impl LocalBatch {
+    pub fn bytes(&self, item: &Local) -> &[u8] {
+        self.bytes.get(item.start..item.end).unwrap_or(&[])
+    }
+
+    pub fn clear(&mut self) {
+        self.items.clear();
+        self.bytes.clear();
+    }
+}
+
+/// Outcome of one receive.
+pub(crate) enum Received {
+    Datagram { len: usize, from: Peer },
+    Skipped,
+    Empty,
+}
+
+pub(crate) struct Io {
+    pub config: LoopConfig,
+    pub directory: Arc<Directory>,
+    pub poller: Poller,
+    pub hosts: Vec<Host>,
+    pub udp: Vec<Option<Udp>>,
+    pub conns: Vec<Option<Conn>>,
+    pub free: Vec<u32>,
+    pub serials: u64,
+    /// Connections written to during the current call.
+    pub dirty: Vec<u32>,
+    pub ready: VecDeque<Token>,
+    pub notices: VecDeque<Notice>,
+    /// Connections being closed: until when, slot, serial. In order of time.
+    pub lingering: VecDeque<(Nanos, u32, u64)>,
+    pub local: LocalBatch,
+    /// Hosts by node id, sorted, for local delivery.
+    by_id: Vec<(NodeId, usize)>,
+    pub counters: Arc<SharedCounters>,
+}
+
+impl Io {
+    pub fn new(directory: Arc<Directory>, config: LoopConfig) -> std::io::Result<Io> {
+        Ok(Io {
+            config,
+            directory,
+            poller: Poller::new()?,
+            hosts: Vec::new(),
+            udp: Vec::new(),
+            conns: Vec::new(),
+            free: Vec::new(),
+            serials: 0,
+            dirty: Vec::new(),
+            ready: VecDeque::new(),
+            notices: VecDeque::new(),
+            lingering: VecDeque::new(),
+            local: LocalBatch::default(),
+            by_id: Vec::new(),
+            counters: Arc::default(),
+        })
+    }
+
+    pub fn add_host(
+        &mut self,
+        id: NodeId,
+        sockets: Vec<(Channel, UdpSocket)>,
+        listener: Option<TcpListener>,
+    ) -> std::io::Result<()> {
+        let place = match self.by_id.binary_search_by_key(&id, |&(id, _)| id) {
+            Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
+            Err(place) => place,
+        };
+        let host = self.hosts.len();
+        let mut added = Host { id, ..Host::default() };
+        for (channel, socket) in sockets {
+            socket.set_nonblocking(true)?;
+            rustix::net::sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER_BYTES)?;
+            rustix::net::sockopt::set_socket_send_buffer_size(&socket, UDP_BUFFER_BYTES)?;
+            let index = self.udp.len() as u32;
+            self.poller.add_input(&socket, Token::Udp(index).pack())?;
+            self.udp.push(Some(Udp { socket, host, channel, queued: false }));
+            added.sockets.push((channel, index));
+        }
+        if let Some(listener) = &listener {
+            listener.set_nonblocking(true)?;
+            self.poller.add_listener(listener, Token::Listener(host as u32).pack())?;
+        }
+        added.listener = listener;
+        self.hosts.push(added);
+        self.by_id.insert(place, (id, host));
+        Ok(())
+    }
+
+    pub fn host_of(&self, id: NodeId) -> Option<usize> {
+        let at = self.by_id.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        self.by_id.get(at).map(|&(_, host)| host)
+    }
+
+    /// Ports of a host's UDP sockets, for kernel figures.
+    pub fn udp_ports(&self) -> Vec<u16> {
+        let addrs = self.udp.iter().flatten().map(|udp| udp.socket.local_addr());
+        addrs.filter_map(|addr| addr.ok().map(|addr| addr.port())).collect()
+    }
+
+    /// Drops everything a host has.
+    pub fn kill(&mut self, host: usize) {
+        let Some(dead) = self.hosts.get_mut(host) else { return };
+        *dead = Host { id: dead.id, ..Host::default() };
+        let id = dead.id;
+        for udp in self.udp.iter_mut().filter(|udp| udp.as_ref().is_some_and(|u| u.host == host)) {
+            *udp = None;
+        }
+        for slot in 0..self.conns.len() as u32 {
+            if self.conn(slot).is_some_and(|conn| conn.host == host) {
+                self.drop_conn(slot);
+            }
+        }
+        self.by_id.retain(|&(other, _)| other != id);
+        self.notices.retain(|notice| match notice {
+            Notice::Connected { host: other, .. } | Notice::Closed { host: other, .. } => {
+                *other != host
+            }
+        });
+    }
+
+    /// Puts what the poller reported into the ready queue, in its order.
+    pub fn collect(&mut self) {
+        let Io { poller, udp, conns, ready, .. } = self;
+        for &Ready { token, readable, writable, hangup } in poller.news() {
+            let token = Token::unpack(token);
+            match token {
+                Token::Control | Token::Listener(_) => ready.push_back(token),
+                Token::Udp(index) => {
+                    if let Some(Some(udp)) = udp.get_mut(index as usize)
+                        && !udp.queued
+                    {
+                        udp.queued = true;
+                        ready.push_back(token);
+                    }
+                }
+                Token::Conn(slot) => {
+                    let Some(Some(conn)) = conns.get_mut(slot as usize) else { continue };
+                    conn.readable |= readable;
+                    conn.hangup |= hangup;
+                    // Every arrival reports "writable" too: only news if something waits for it.
+                    let useful = readable || (writable && conn.awaits_write());
+                    if useful && !conn.queued {
+                        conn.queued = true;
+                        ready.push_back(token);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts a socket back in line because its portion was used up.
+    pub fn requeue_udp(&mut self, index: u32) {
+        if let Some(Some(udp)) = self.udp.get_mut(index as usize) {
+            udp.queued = true;
+            self.ready.push_back(Token::Udp(index));
+        }
+    }
+
+    /// Marks a socket as served; returns whose it is.
+    pub fn serve_udp(&mut self, index: u32) -> Option<(usize, Channel)> {
+        let udp = self.udp.get_mut(index as usize)?.as_mut()?;
+        udp.queued = false;
+        Some((udp.host, udp.channel))
+    }
+
+    /// Takes one datagram off a socket.
+    pub fn receive(&mut self, index: u32, buffer: &mut [u8]) -> Received {
+        let Some(Some(udp)) = self.udp.get(index as usize) else { return Received::Empty };
+        match udp.socket.recv_from(buffer) {
+            Ok((len, SocketAddr::V4(from))) => {
+                self.counters.datagrams_in.add(1);
+                self.counters.datagram_bytes_in.add(len as u64);
+                Received::Datagram { len, from: self.directory.peer(from) }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Received::Empty,
+            Ok(_) | Err(_) => {
+                self.counters.datagram_errors.add(1);
+                Received::Skipped
+            }
+        }
+    }
+
+    /// Does what a node asked for, in order; streams are flushed at the end.
+    pub fn drain(&mut self, host: usize, out: &Outbox, now: Nanos) {
+        for op in out.ops() {
+            match *op {
+                Op::Datagram { channel, to, bytes } => {
+                    self.send(host, channel, to, out.bytes(bytes));
+                }
+                Op::Stream { conn, bytes } => self.write(host, conn, out.bytes(bytes)),
+                Op::Connect { conn, to } => self.connect(host, conn, to),
+                Op::Close { conn } => self.close(host, conn, now),
+            }
+        }
+        self.flush_dirty();
+    }
+
+    fn send(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
+        if self.config.local_delivery && self.send_local(host, channel, to, bytes) {
+            return;
+        }
+        let Some((udp, addr)) = self.route(host, channel, to) else {
+            self.counters.unroutable.add(1);
+            return;
+        };
+        match udp.socket.send_to(bytes, SocketAddr::V4(addr)) {
+            Ok(_) => {
+                self.counters.datagrams_out.add(1);
+                self.counters.datagram_bytes_out.add(bytes.len() as u64);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.counters.datagrams_blocked.add(1);
+            }
+            Err(_) => self.counters.datagram_errors.add(1),
+        }
+    }
+
+    fn route(&self, host: usize, channel: Channel, to: Peer) -> Option<(&Udp, SocketAddrV4)> {
+        let sockets = &self.hosts.get(host)?.sockets;
+        let &(_, index) = sockets.iter().find(|(own, _)| *own == channel)?;
+        let udp = self.udp.get(index as usize)?.as_ref()?;
+        Some((udp, self.directory.resolve(to)?))
+    }
+
+    /// Queues a datagram for a node of this loop; false if it must take the network.
+    fn send_local(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) -> bool {
+        let (Channel::OVERLAY, Peer::Node(node)) = (channel, to) else { return false };
+        let (Some(to), Some(from)) = (self.host_of(node), self.hosts.get(host)) else {
+            return false;
+        };
+        if self.local.items.len() >= self.config.local_max {
+            self.counters.local_dropped.add(1);
+            return true;
+        }
+        let start = self.local.bytes.len();
+        self.local.bytes.extend_from_slice(bytes);
+        let end = self.local.bytes.len();
+        self.local.items.push(Local { to, from: from.id, start, end });
+        self.counters.local_datagrams.add(1);
+        true
+    }
+
+    /// Whether there is something to do without waiting.
+    pub fn has_work(&self) -> bool {
+        !(self.ready.is_empty() && self.notices.is_empty() && self.local.items.is_empty())
+    }
+
+    /// Waits for news until `until`, or only looks if there is work already.
+    pub fn wait(&mut self, clock: &Clock, until: Nanos) -> std::io::Result<()> {
+        if self.has_work() {
+            self.poller.look()?;
+        } else {
+            let (_, slept) = self.poller.wait(clock, until, &self.config.wait)?;
+            self.counters.parks.add(u64::from(slept));
+        }
+        self.collect();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_round_trip() {
+        for token in [Token::Control, Token::Udp(3), Token::Listener(u32::MAX), Token::Conn(0)] {
+            assert_eq!(Token::unpack(token.pack()), token);
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! TCP connections of one loop: opening, reading, bounded writing, closing in good order.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use types::{ConnId, Nanos, Peer};
+
+use crate::conn::{Conn, Incoming, Phase, WriteBuffer};
+use crate::io::{Io, Notice, Token};
+
+/// Ids of accepted connections start here, those a node chooses must stay below.
+const ACCEPTED_BASE: u32 = 1 << 31;
+/// Connections of one listener accepted in a row while others wait.
+const ACCEPTS_PER_TURN: usize = 16;
+
+impl Conn {
+    /// Whether "writable" is news.
+    pub fn awaits_write(&self) -> bool {
+        self.phase == Phase::Connecting || !self.out.is_empty()
+    }
+}
+
+impl Io {
+    pub fn conn(&self, slot: u32) -> Option<&Conn> {
+        self.conns.get(slot as usize)?.as_ref()
+    }
+
+    fn conn_mut(&mut self, slot: u32) -> Option<&mut Conn> {
+        self.conns.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn slot_of(&self, host: usize, id: ConnId) -> Option<u32> {
+        let conns = &self.hosts.get(host)?.conns;
+        let at = conns.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        conns.get(at).map(|&(_, slot)| slot)
+    }
+
+    /// Takes what waits at a listener.
+    pub fn accept(&mut self, host: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(Some(listener)) = self.hosts.get(host).map(|host| &host.listener) else {
+                return;
+            };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.counters.stream_errors.add(1);
+                    return;
+                }
+            };
+            let full = self.hosts.get(host).is_none_or(|h| h.accepted >= self.config.accepted_max);
+            if full {
+                self.counters.refused.add(1);
+                continue;
+            }
+            let id = self.next_accepted_id(host);
+            match self.add_conn(host, id, stream, true, Phase::Open) {
+                Ok(()) => {
+                    self.counters.accepted.add(1);
+                    self.notices.push_back(Notice::Connected { host, conn: id });
+                }
+                Err(_) => self.counters.stream_errors.add(1),
+            }
+        }
+    }
+
+    fn next_accepted_id(&mut self, host: usize) -> ConnId {
+        loop {
+            let Some(own) = self.hosts.get_mut(host) else { return ConnId(ACCEPTED_BASE) };
+            let id = ConnId(ACCEPTED_BASE | own.accepted_before);
+            own.accepted_before = own.accepted_before.wrapping_add(1) & (ACCEPTED_BASE - 1);
+            // Taken only after two thousand million connections; fewer than that exist at once.
+            if self.slot_of(host, id).is_none() {
+                return id;
+            }
+        }
+    }
+
+    fn add_conn(
+        &mut self,
+        host: usize,
+        id: ConnId,
+        stream: TcpStream,
+        accepted: bool,
+        phase: Phase,
+    ) -> std::io::Result<()> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let slot = self.free.pop().unwrap_or(self.conns.len() as u32);
+        if let Err(error) = self.poller.add_stream(&stream, Token::Conn(slot).pack()) {
+            if (slot as usize) < self.conns.len() {
+                self.free.push(slot);
+            }
+            return Err(error);
+        }
+        self.serials += 1;
+        let conn = Conn {
+            stream,
+            host,
+            id,
+            serial: self.serials,
+            accepted,
+            phase,
+            readable: false,
+            hangup: false,
+            queued: false,
+            dirty: false,
+            paused: false,
+            out: WriteBuffer::new(self.config.unread_max),
+        };
+        match self.conns.get_mut(slot as usize) {
+            Some(place) => *place = Some(conn),
+            None => self.conns.push(Some(conn)),
+        }
+        if let Some(own) = self.hosts.get_mut(host) {
+            *if accepted { &mut own.accepted } else { &mut own.opened } += 1;
+            if let Err(at) = own.conns.binary_search_by_key(&id, |&(id, _)| id) {
+                own.conns.insert(at, (id, slot));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a connection and closes its socket.
+    pub fn drop_conn(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot as usize).and_then(Option::take) else { return };
+        self.free.push(slot);
+        self.forget_id(conn.host, conn.id, slot);
+        if let Some(own) = self.hosts.get_mut(conn.host) {
+            let count = if conn.accepted { &mut own.accepted } else { &mut own.opened };
+            *count = count.saturating_sub(1);
+            own.paused.retain(|&other| other != slot);
+        }
+    }
+
+    fn forget_id(&mut self, host: usize, id: ConnId, slot: u32) {
+        if let Some(own) = self.hosts.get_mut(host)
+            && let Ok(at) = own.conns.binary_search(&(id, slot))
+        {
+            own.conns.remove(at);
+        }
+    }
+
+    /// Drops a connection and tells its node, unless the node closed it itself.
+    pub fn lose(&mut self, slot: u32) {
+        let Some(conn) = self.conn(slot) else { return };
+        let notice = Notice::Closed { host: conn.host, conn: conn.id };
+        let told = conn.phase != Phase::Closing;
+        self.drop_conn(slot);
+        if told {
+            self.notices.push_back(notice);
+        }
+    }
+
+    pub fn connect(&mut self, host: usize, id: ConnId, to: Peer) {
+        // An id in use (which the contract forbids) must not shadow the other connection.
+        if self.slot_of(host, id).is_some() {
+            self.counters.stream_errors.add(1);
+            return;
+        }
+        let full = self.hosts.get(host).is_none_or(|own| own.opened >= self.config.opened_max);
+        let addr = crate::addr::socket_addr(to);
+        let opened = match addr {
+            None => {
+                self.counters.unroutable.add(1);
+                None
+            }
+            Some(addr) if !full => start_connect(addr.into()).ok(),
+            Some(_) => None,
+        };
+        let added = opened
+            .and_then(|stream| self.add_conn(host, id, stream, false, Phase::Connecting).ok());
+        if added.is_none() {
+            self.counters.stream_errors.add(1);
+            self.notices.push_back(Notice::Closed { host, conn: id });
+        }
+    }
+
+    pub fn write(&mut self, host: usize, id: ConnId, bytes: &[u8]) {
+        let slot = self.slot_of(host, id);
+        let Some((slot, conn)) =
+            slot.and_then(|slot| Some((slot, self.conns.get_mut(slot as usize)?.as_mut()?)))
+        else {
+            self.counters.stream_strays.add(1);
+            return;
+        };
+        let mut fits = conn.out.push(bytes);
+        if !fits && conn.phase == Phase::Open {
+            // One call may write more than the bound: what counts is what the kernel won't take.
+            fits = conn.flush().is_ok() && conn.out.push(bytes);
+        }
+        if !fits {
+            self.counters.slow_consumers.add(1);
+            self.lose(slot);
+            return;
+        }
+        self.counters.stream_bytes_out.add(bytes.len() as u64);
+        if !conn.dirty {
+            conn.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    pub fn flush_dirty(&mut self) {
+        while let Some(slot) = self.dirty.pop() {
+            let Some(conn) = self.conn_mut(slot) else { continue };
+            conn.dirty = false;
+            self.flush(slot);
+        }
+    }
+
+    /// Writes what is pending; a failure loses the connection.
+    fn flush(&mut self, slot: u32) {
+        let Some(conn) = self.conn_mut(slot) else { return };
+        if conn.phase == Phase::Connecting || conn.out.is_empty() {
+            return;
+        }
+        if conn.flush().is_err() {
+            self.counters.stream_errors.add(1);
+            self.lose(slot);
+        }
+    }
+
+    /// The node is done with a connection: pending bytes still go out, within the linger time.
+    pub fn close(&mut self, host: usize, id: ConnId, now: Nanos) {
+        let Some(slot) = self.slot_of(host, id) else { return };
+        self.flush(slot);
+        if self.conn(slot).is_some_and(|conn| conn.phase == Phase::Connecting) {
+            self.drop_conn(slot);
+            return;
+        }
+        self.begin_closing(slot, now);
+        // A failed flush has just told the node about a connection it no longer knows.
+        self.notices.retain(|notice| *notice != Notice::Closed { host, conn: id });
+    }
+
+    /// From here on the node does not know the connection.
+    pub fn begin_closing(&mut self, slot: u32, now: Nanos) {
+        let deadline = now.after(self.config.linger_ns);
+        let Some(conn) = self.conn_mut(slot) else { return };
+        conn.phase = Phase::Closing;
+        conn.readable = true;
+        conn.paused = false;
+        let (host, id, serial) = (conn.host, conn.id, conn.serial);
+        self.forget_id(host, id, slot);
+        if let Some(own) = self.hosts.get_mut(host) {
+            own.paused.retain(|&other| other != slot);
+        }
+        self.lingering.push_back((deadline, slot, serial));
+        self.requeue_conn(slot);
+    }
+
+    pub fn requeue_conn(&mut self, slot: u32) {
+        if let Some(conn) = self.conn_mut(slot)
+            && !conn.queued
+        {
+            conn.queued = true;
+            self.ready.push_back(Token::Conn(slot));
+        }
+    }
+
+    /// Goes on with a connection that has news: finishes opening, writes what waits. Returns its
+    /// host and id if its node may have bytes to take.
+    pub fn serve_conn(&mut self, slot: u32, scratch: &mut [u8]) -> Option<(usize, ConnId)> {
+        let conn = self.conn_mut(slot)?;
+        conn.queued = false;
+        if conn.phase == Phase::Connecting {
+            self.finish_connect(slot);
+        }
+        self.flush(slot);
+        let conn = self.conn_mut(slot)?;
+        match conn.phase {
+            Phase::Connecting => None,
+            Phase::Open => conn.readable.then_some((conn.host, conn.id)),
+            Phase::Closing => {
+                self.go_on_closing(slot, scratch);
+                None
+            }
+        }
+    }
+
+    fn finish_connect(&mut self, slot: u32) {
+        let Some(conn) = self.conn_mut(slot) else { return };
+        let failed = !matches!(sockopt::socket_error(&conn.stream), Ok(Ok(())));
+        if failed {
+            self.counters.stream_errors.add(1);
+            self.lose(slot);
+        } else if conn.stream.peer_addr().is_ok() {
+            conn.phase = Phase::Open;
+            let notice = Notice::Connected { host: conn.host, conn: conn.id };
+            self.counters.connected.add(1);
+            self.notices.push_back(notice);
+        }
+    }
+
+    fn go_on_closing(&mut self, slot: u32, scratch: &mut [u8]) {
+        let Some(conn) = self.conn_mut(slot) else { return };
+        if conn.out.is_empty() {
+            // Also called again and again: the second shutdown does nothing.
+            let _ = conn.stream.shutdown(std::net::Shutdown::Write);
+        }
+        match conn.read(scratch) {
+            Incoming::Bytes(_) if conn.readable => self.requeue_conn(slot),
+            Incoming::Bytes(_) | Incoming::Nothing => {}
+            // The other side reads no more, or has read all.
+            Incoming::Ended if !conn.out.is_empty() => conn.readable = false,
+            Incoming::Ended | Incoming::Failed => self.drop_conn(slot),
+        }
+    }
+
+    /// One read for a node.
+    pub fn read(&mut self, slot: u32, buffer: &mut [u8]) -> Incoming {
+        let Some(conn) = self.conn_mut(slot) else { return Incoming::Nothing };
+        let incoming = conn.read(buffer);
+        if let Incoming::Bytes(n) = incoming {
+            let more = conn.readable;
+            self.counters.stream_bytes_in.add(n as u64);
+            if more {
+                self.requeue_conn(slot);
+            }
+        }
+        incoming
+    }
+
+    /// Leaves bytes where they are until the node wants them.
+    pub fn pause(&mut self, slot: u32) {
+        let Some(conn) = self.conn_mut(slot) else { return };
+        if conn.paused {
+            return;
+        }
+        conn.paused = true;
+        let host = conn.host;
+        if let Some(own) = self.hosts.get_mut(host) {
+            own.paused.push(slot);
+        }
+    }
+
+    /// Puts paused connections of a host that are wanted again back in line.
+    pub fn unpause(&mut self, host: usize, wants: impl Fn(ConnId) -> bool) {
+        let Io { hosts, conns, ready, .. } = self;
+        let Some(own) = hosts.get_mut(host) else { return };
+        own.paused.retain(|&slot| {
+            let Some(Some(conn)) = conns.get_mut(slot as usize) else { return false };
+            if !wants(conn.id) {
+                return true;
+            }
+            conn.paused = false;
+            if !conn.queued {
+                conn.queued = true;
+                ready.push_back(Token::Conn(slot));
+            }
+            false
+        });
+    }
+
+    /// Cuts connections that have lingered long enough.
+    pub fn reap(&mut self, now: Nanos) {
+        while let Some(&(deadline, slot, serial)) = self.lingering.front() {
+            let current = self.conn(slot).is_some_and(|conn| conn.serial == serial);
+            if current && deadline > now {
+                return;
+            }
+            self.lingering.pop_front();
+            if current {
+                self.drop_conn(slot);
+            }
+        }
+    }
+}
+
+/// A socket on its way to `addr`, without waiting for it.
+fn start_connect(addr: SocketAddr) -> std::io::Result<TcpStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &addr) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
