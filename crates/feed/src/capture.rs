@@ -1,0 +1,107 @@
+//! What a listener received, kept for readers that somebody else wrote.
+//!
+//! Packets as they came (also repeated and out of order ones), messages in sequence, and our own
+//! best prices at some positions to compare theirs with. When one part is full it stops growing;
+//! the others go on.
+
+use types::{FeedSeq, InstrumentId, Side};
+
+use crate::{image::BookImage, ladder::Level};
+
+/// How much to keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CaptureConfig {
+    /// Bytes of packets, lengths included.
+    pub packet_bytes_max: usize,
+    /// Bytes of messages, lengths included.
+    pub message_bytes_max: usize,
+    /// Best prices of every instrument are noted at multiples of this feed position.
+    pub quote_every: u64,
+    /// Quotes kept, all instruments together.
+    pub quotes_max: usize,
+}
+
+/// Best prices of an instrument after the message `seq`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Quote {
+    /// Feed position.
+    pub seq: FeedSeq,
+    /// Of what.
+    pub instrument: InstrumentId,
+    /// Best bid level.
+    pub bid: Option<Level>,
+    /// Best ask level.
+    pub ask: Option<Level>,
+}
+
+/// The kept bytes and quotes.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    config: CaptureConfig,
+    packets: Vec<u8>,
+    messages: Vec<u8>,
+    quotes: Vec<Quote>,
+    messages_full: bool,
+}
+
+impl Capture {
+    /// An empty capture.
+    pub fn new(config: CaptureConfig) -> Capture {
+        let (packets, messages, quotes) = (Vec::new(), Vec::new(), Vec::new());
+        Capture { config, packets, messages, quotes, messages_full: false }
+    }
+
+    /// Datagrams in order of arrival, each behind its length as two bytes, big-endian.
+    pub fn packets(&self) -> &[u8] {
+        &self.packets
+    }
+
+    /// Messages in sequence from the listener's first one, each behind its length as two bytes,
+    /// big-endian: the layout of Nasdaq's ITCH files.
+    pub fn messages(&self) -> &[u8] {
+        &self.messages
+    }
+
+    /// Best prices, only at positions whose messages are all in [`Capture::messages`].
+    pub fn quotes(&self) -> &[Quote] {
+        &self.quotes
+    }
+
+    pub(crate) fn packet(&mut self, bytes: &[u8]) {
+        append(&mut self.packets, bytes, self.config.packet_bytes_max);
+    }
+
+    pub(crate) fn message(&mut self, bytes: &[u8]) {
+        // Once a message is left out the rest of the stream would be out of step.
+        self.messages_full |= !append(&mut self.messages, bytes, self.config.message_bytes_max);
+        if self.messages_full {
+            self.config.message_bytes_max = 0;
+        }
+    }
+
+    pub(crate) fn quote(&mut self, seq: u64, instruments: &[InstrumentId], image: &BookImage) {
+        let due = self.config.quote_every != 0 && seq.is_multiple_of(self.config.quote_every);
+        if !due || self.messages_full {
+            return;
+        }
+        for &instrument in instruments {
+            if self.quotes.len() >= self.config.quotes_max {
+                return;
+            }
+            let bid = image.best(instrument, Side::Buy);
+            let ask = image.best(instrument, Side::Sell);
+            self.quotes.push(Quote { seq: FeedSeq(seq), instrument, bid, ask });
+        }
+    }
+}
+
+/// Appends length and bytes; false when they do not fit.
+fn append(buffer: &mut Vec<u8>, bytes: &[u8], max: usize) -> bool {
+    let Ok(len) = u16::try_from(bytes.len()) else { return false };
+    if buffer.len() + 2 + bytes.len() > max {
+        return false;
+    }
+    buffer.extend_from_slice(&len.to_be_bytes());
+    buffer.extend_from_slice(bytes);
+    true
+}

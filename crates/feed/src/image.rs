@@ -1,0 +1,406 @@
+//! The displayed book of every instrument, rebuilt from ITCH 5.0 messages.
+//!
+//! Contract: messages are applied in feed order. A message that contradicts the image (unknown
+//! order, more executed than open, wrong instrument or symbol...) changes nothing, is counted and
+//! returned as a typed error; the image goes on with the next one. Memory is bounded by the number
+//! of orders given at the start and by the 4,096 instruments of the system.
+
+use types::{
+    InstrumentId, MatchNumber, OrderRef, Price, Qty, Side, Symbol, displayed_book, limits,
+};
+use wire::itch::{self, ItchError, Message, Printable, State};
+
+use crate::{
+    ladder::{Ladder, Level},
+    orders::{NONE, Orders, Refused, Resting, Slot},
+};
+
+/// How a message contradicts the image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImageError {
+    /// No directory entry for this stock locate came before.
+    UnknownInstrument(InstrumentId),
+    /// The stock locate is 0 or above what the system allows.
+    LocateOutOfRange(u16),
+    /// The symbol is not the one the directory gave this locate.
+    SymbolMismatch(InstrumentId),
+    /// No such order rests.
+    UnknownOrder(OrderRef),
+    /// An order of this reference rests already.
+    DuplicateOrder(OrderRef),
+    /// The order rests in another instrument's book.
+    WrongInstrument(OrderRef),
+    /// More lots are taken from the order than it has.
+    TooMuchTaken {
+        /// The order.
+        order_ref: OrderRef,
+        /// What it has.
+        open: Qty,
+        /// What the message takes.
+        taken: Qty,
+    },
+    /// A quantity is zero.
+    ZeroQuantity(OrderRef),
+    /// The image has no room for another order.
+    Full,
+}
+
+/// Why a message was not applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FeedError {
+    /// The bytes are no ITCH message.
+    Parse(ItchError),
+    /// The message contradicts the image.
+    Image(ImageError),
+}
+
+impl std::fmt::Display for ImageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ImageError::UnknownInstrument(id) => write!(f, "no directory entry for locate {id}"),
+            ImageError::LocateOutOfRange(id) => write!(f, "stock locate {id} is out of range"),
+            ImageError::SymbolMismatch(id) => write!(f, "another symbol than locate {id} has"),
+            ImageError::UnknownOrder(id) => write!(f, "order {id} does not rest"),
+            ImageError::DuplicateOrder(id) => write!(f, "order {id} rests already"),
+            ImageError::WrongInstrument(id) => write!(f, "order {id} is in another book"),
+            ImageError::TooMuchTaken { order_ref, open, taken } => {
+                write!(f, "{taken} lots taken from order {order_ref} that has {open}")
+            }
+            ImageError::ZeroQuantity(id) => write!(f, "zero quantity for order {id}"),
+            ImageError::Full => f.write_str("no room for another order"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+impl std::fmt::Display for FeedError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FeedError::Parse(error) => error.fmt(f),
+            FeedError::Image(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FeedError {}
+
+impl From<ItchError> for FeedError {
+    fn from(error: ItchError) -> Self {
+        FeedError::Parse(error)
+    }
+}
+
+impl From<ImageError> for FeedError {
+    fn from(error: ImageError) -> Self {
+        FeedError::Image(error)
+    }
+}
+
+/// What happened on one instrument so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InstrumentStats {
+    /// Printed trades.
+    pub trades: u64,
+    /// Lots of those trades.
+    pub volume: u64,
+    /// Price of the last one.
+    pub last_price: Price,
+    /// Number of the last one.
+    pub last_match: MatchNumber,
+}
+
+#[derive(Debug)]
+struct Book {
+    symbol: Option<Symbol>,
+    state: Option<State>,
+    bids: Ladder,
+    asks: Ladder,
+    stats: InstrumentStats,
+}
+
+impl Book {
+    fn new() -> Book {
+        let (bids, asks) = (Ladder::new(Side::Buy), Ladder::new(Side::Sell));
+        Book { symbol: None, state: None, bids, asks, stats: InstrumentStats::default() }
+    }
+
+    fn side(&self, side: Side) -> &Ladder {
+        if side == Side::Buy { &self.bids } else { &self.asks }
+    }
+
+    fn side_mut(&mut self, side: Side) -> &mut Ladder {
+        if side == Side::Buy { &mut self.bids } else { &mut self.asks }
+    }
+
+    fn print(&mut self, price: u32, shares: u64, match_number: u64) {
+        self.stats.trades += 1;
+        self.stats.volume = self.stats.volume.saturating_add(shares);
+        self.stats.last_price = Price(price.into());
+        self.stats.last_match = MatchNumber(match_number);
+    }
+}
+
+/// An order to come: what 'A', 'F' and 'U' say.
+struct Adding {
+    order_ref: u64,
+    locate: u16,
+    side: Side,
+    shares: u32,
+    price: u32,
+}
+
+/// The books of all instruments.
+#[derive(Debug)]
+pub struct BookImage {
+    orders: Orders,
+    /// By stock locate.
+    books: Vec<Book>,
+}
+
+impl BookImage {
+    /// An empty image with room for `orders_max` resting orders, all instruments together.
+    pub fn new(orders_max: usize) -> BookImage {
+        BookImage { orders: Orders::new(orders_max), books: Vec::new() }
+    }
+
+    /// Applies the bytes of one message; gives back the typed view of what was applied.
+    ///
+    /// # Errors
+    /// The bytes are no message, or it contradicts the image, which is then unchanged.
+    pub fn apply<'a>(&mut self, bytes: &'a [u8]) -> Result<Message<'a>, FeedError> {
+        let message = itch::parse(bytes)?;
+        self.apply_message(&message)?;
+        Ok(message)
+    }
+
+    /// Applies one message. Types that say nothing of books are taken without effect.
+    ///
+    /// # Errors
+    /// It contradicts the image, which is then unchanged.
+    pub fn apply_message(&mut self, message: &Message<'_>) -> Result<(), ImageError> {
+        let locate = message.header().locate.get();
+        match message {
+            Message::StockDirectory(m) => self.directory(locate, Symbol(m.stock)),
+            Message::StockTradingAction(m) => {
+                self.book(locate, Some(Symbol(m.stock)))?.state = Some(m.state);
+                Ok(())
+            }
+            Message::AddOrder(m) => {
+                self.book(locate, Some(Symbol(m.stock)))?;
+                let (shares, price) = (m.shares.get(), m.price.get());
+                let (order_ref, side) = (m.order_ref.get(), m.side.into());
+                self.add(Adding { order_ref, locate, side, shares, price })
+            }
+            Message::AddOrderMpid(m) => {
+                self.book(locate, Some(Symbol(m.stock)))?;
+                let (shares, price) = (m.shares.get(), m.price.get());
+                let (order_ref, side) = (m.order_ref.get(), m.side.into());
+                self.add(Adding { order_ref, locate, side, shares, price })
+            }
+            Message::OrderExecuted(m) => {
+                let price = self.take(locate, m.order_ref.get(), m.shares.get())?;
+                self.print(locate, price, m.shares.get().into(), m.match_number.get())
+            }
+            Message::OrderExecutedWithPrice(m) => {
+                self.take(locate, m.order_ref.get(), m.shares.get())?;
+                match m.printable {
+                    Printable::No => Ok(()),
+                    Printable::Yes => {
+                        let (shares, number) = (m.shares.get().into(), m.match_number.get());
+                        self.print(locate, m.price.get(), shares, number)
+                    }
+                }
+            }
+            Message::OrderCancel(m) => {
+                self.take(locate, m.order_ref.get(), m.shares.get()).map(|_| ())
+            }
+            Message::OrderDelete(m) => {
+                let slot = self.find(locate, m.order_ref.get())?;
+                self.remove(slot);
+                Ok(())
+            }
+            Message::OrderReplace(m) => self.replace(
+                locate,
+                m.old_ref.get(),
+                m.new_ref.get(),
+                m.shares.get(),
+                m.price.get(),
+            ),
+            Message::Trade(m) => {
+                self.book(locate, Some(Symbol(m.stock)))?;
+                self.print(locate, m.price.get(), m.shares.get().into(), m.match_number.get())
+            }
+            Message::CrossTrade(m) => {
+                self.book(locate, Some(Symbol(m.stock)))?;
+                self.print(locate, m.price.get(), m.shares.get(), m.match_number.get())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn directory(&mut self, locate: u16, symbol: Symbol) -> Result<(), ImageError> {
+        let index = usize::from(locate);
+        if locate == 0 || index > limits::INSTRUMENTS_MAX {
+            return Err(ImageError::LocateOutOfRange(locate));
+        }
+        if self.books.len() <= index {
+            self.books.resize_with(index + 1, Book::new);
+        }
+        match self.books.get_mut(index).map(|book| &mut book.symbol) {
+            Some(known @ None) => *known = Some(symbol),
+            Some(Some(known)) if *known == symbol => {}
+            _ => return Err(ImageError::SymbolMismatch(InstrumentId(locate))),
+        }
+        Ok(())
+    }
+
+    /// The book of a locate that has a directory entry, and of `symbol` when the message names one.
+    fn book(&mut self, locate: u16, symbol: Option<Symbol>) -> Result<&mut Book, ImageError> {
+        let unknown = ImageError::UnknownInstrument(InstrumentId(locate));
+        let book = self.books.get_mut(usize::from(locate)).ok_or(unknown)?;
+        match (book.symbol, symbol) {
+            (None, _) => Err(unknown),
+            (Some(known), Some(named)) if known != named => {
+                Err(ImageError::SymbolMismatch(InstrumentId(locate)))
+            }
+            _ => Ok(book),
+        }
+    }
+
+    fn print(
+        &mut self,
+        locate: u16,
+        price: u32,
+        shares: u64,
+        number: u64,
+    ) -> Result<(), ImageError> {
+        self.book(locate, None)?.print(price, shares, number);
+        Ok(())
+    }
+
+    fn find(&self, locate: u16, order_ref: u64) -> Result<Slot, ImageError> {
+        let unknown = ImageError::UnknownOrder(OrderRef(order_ref));
+        let slot = self.orders.find(order_ref).ok_or(unknown)?;
+        if self.orders.get(slot).locate != locate {
+            return Err(ImageError::WrongInstrument(OrderRef(order_ref)));
+        }
+        Ok(slot)
+    }
+
+    fn add(&mut self, adding: Adding) -> Result<(), ImageError> {
+        let Adding { order_ref, locate, side, shares: qty, price } = adding;
+        if qty == 0 {
+            return Err(ImageError::ZeroQuantity(OrderRef(order_ref)));
+        }
+        let order = Resting { order_ref, price, qty, locate, side, prev: NONE, next: NONE };
+        let slot = self.orders.insert(order).map_err(|refused| match refused {
+            Refused::Duplicate => ImageError::DuplicateOrder(OrderRef(order_ref)),
+            Refused::Full => ImageError::Full,
+        })?;
+        if let Some(book) = self.books.get_mut(usize::from(locate)) {
+            book.side_mut(side).push(&mut self.orders, slot);
+        }
+        Ok(())
+    }
+
+    /// Takes `shares` from an order, which goes when nothing is left; gives its price.
+    fn take(&mut self, locate: u16, order_ref: u64, shares: u32) -> Result<u32, ImageError> {
+        let slot = self.find(locate, order_ref)?;
+        let order = *self.orders.get(slot);
+        if shares == 0 {
+            return Err(ImageError::ZeroQuantity(OrderRef(order_ref)));
+        }
+        if shares > order.qty {
+            let (open, taken) = (Qty(order.qty.into()), Qty(shares.into()));
+            return Err(ImageError::TooMuchTaken { order_ref: OrderRef(order_ref), open, taken });
+        }
+        if shares == order.qty {
+            self.remove(slot);
+        } else if let Some(book) = self.books.get_mut(usize::from(locate)) {
+            book.side_mut(order.side).reduce(&mut self.orders, slot, shares);
+        }
+        Ok(order.price)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        let (locate, side) = (self.orders.get(slot).locate, self.orders.get(slot).side);
+        if let Some(book) = self.books.get_mut(usize::from(locate)) {
+            book.side_mut(side).unlink(&mut self.orders, slot);
+        }
+        self.orders.remove(slot);
+    }
+
+    fn replace(
+        &mut self,
+        locate: u16,
+        old_ref: u64,
+        new_ref: u64,
+        shares: u32,
+        price: u32,
+    ) -> Result<(), ImageError> {
+        let slot = self.find(locate, old_ref)?;
+        if shares == 0 {
+            return Err(ImageError::ZeroQuantity(OrderRef(new_ref)));
+        }
+        if self.orders.find(new_ref).is_some() {
+            return Err(ImageError::DuplicateOrder(OrderRef(new_ref)));
+        }
+        let side = self.orders.get(slot).side;
+        self.remove(slot);
+        self.add(Adding { order_ref: new_ref, locate, side, shares, price })
+    }
+
+    fn known(&self, instrument: InstrumentId) -> Option<&Book> {
+        self.books.get(usize::from(instrument.0)).filter(|book| book.symbol.is_some())
+    }
+
+    /// Instruments that have a directory entry, in order.
+    pub fn instruments(&self) -> impl Iterator<Item = (InstrumentId, Symbol)> + '_ {
+        self.books
+            .iter()
+            .enumerate()
+            .filter_map(|(index, book)| Some((InstrumentId(index as u16), book.symbol?)))
+    }
+
+    /// The trading state last heard.
+    pub fn state(&self, instrument: InstrumentId) -> Option<State> {
+        self.known(instrument)?.state
+    }
+
+    /// Digest of the displayed book (see [`types::displayed_book`]); that of an empty book for an
+    /// unknown instrument.
+    pub fn digest(&self, instrument: InstrumentId) -> u64 {
+        displayed_book(self.orders(instrument, Side::Buy), self.orders(instrument, Side::Sell))
+    }
+
+    /// Best level of a side.
+    pub fn best(&self, instrument: InstrumentId, side: Side) -> Option<Level> {
+        self.depth(instrument, side).next()
+    }
+
+    /// Levels of a side from the best to the worst.
+    pub fn depth(&self, instrument: InstrumentId, side: Side) -> impl Iterator<Item = Level> + '_ {
+        self.known(instrument).into_iter().flat_map(move |book| book.side(side).levels())
+    }
+
+    /// Orders of a side, best level first and each level from first to last.
+    pub fn orders(
+        &self,
+        instrument: InstrumentId,
+        side: Side,
+    ) -> impl Iterator<Item = (OrderRef, Price, Qty)> + '_ {
+        let book = self.known(instrument);
+        book.into_iter().flat_map(move |book| book.side(side).orders(&self.orders))
+    }
+
+    /// Trades and volume so far.
+    pub fn stats(&self, instrument: InstrumentId) -> InstrumentStats {
+        self.known(instrument).map(|book| book.stats).unwrap_or_default()
+    }
+
+    /// Orders resting now, all instruments together.
+    pub fn resting(&self) -> usize {
+        self.orders.len()
+    }
+}

@@ -1,0 +1,354 @@
+//! A MoldUDP64 client as a sans-I/O node: what any member of the public can run.
+//!
+//! Datagrams come in on [`Channel::FEED`] from a receiver's released socket. Messages are applied
+//! to the [`BookImage`] strictly in sequence; packets that come too early wait in a bounded buffer
+//! while the gap is asked for at the retransmission server (MoldUDP64 1.0, "Request Packet"): first
+//! after a short wait, then again with a doubling timeout while nothing comes. Packets of another
+//! session, old and malformed ones are dropped and counted. A message that does not parse or
+//! contradicts the image is counted, the first one kept, and the stream goes on: the digests tell.
+
+use types::{
+    Channel, ClockReading, FeedSeq, InstrumentId, MatchNumber, Nanos, Node, Outbox, Peer, limits,
+};
+use wire::{
+    itch::Message,
+    moldudp::{Packet, Request, Session},
+};
+
+use crate::{
+    capture::{Capture, CaptureConfig},
+    checkpoint::{Checkpoints, StreamDigest},
+    image::{BookImage, FeedError},
+    reorder::Reorder,
+};
+
+/// How a listener listens.
+#[derive(Clone, Debug)]
+pub struct ListenerConfig {
+    /// The session to follow.
+    pub session: Session,
+    /// The first message wanted.
+    pub first: FeedSeq,
+    /// The retransmission server.
+    pub server: Peer,
+    /// Instruments whose digests are noted, in this order.
+    pub instruments: Vec<InstrumentId>,
+    /// Resting orders the image has room for.
+    pub orders_max: usize,
+    /// Packets kept while a gap is open.
+    pub reorder_max: usize,
+    /// Digests are noted at multiples of this feed position.
+    pub checkpoint_every: u64,
+    /// Checkpoints kept (see [`Checkpoints`]).
+    pub checkpoints_max: usize,
+    /// From noticing a gap to the first request: the packet may just be late.
+    pub request_delay_ns: u64,
+    /// From a request without any answer to the next one; doubles each time.
+    pub request_timeout_ns: u64,
+    /// Where the doubling ends.
+    pub request_timeout_max_ns: u64,
+    /// Messages asked for at once.
+    pub request_messages: u16,
+    /// Executions whose time of arrival is noted (0: none).
+    pub prints_max: usize,
+    /// Keep what was received, for other readers.
+    pub capture: Option<CaptureConfig>,
+}
+
+impl ListenerConfig {
+    /// Follows `session` from message 1 with limits that suit the default deployment.
+    pub fn new(session: Session, server: Peer, instruments: Vec<InstrumentId>) -> ListenerConfig {
+        ListenerConfig {
+            session,
+            first: FeedSeq(1),
+            server,
+            instruments,
+            orders_max: 1 << 16,
+            reorder_max: 4_096,
+            checkpoint_every: 1_000,
+            checkpoints_max: 4_096,
+            request_delay_ns: Nanos::MILLI / 2,
+            request_timeout_ns: 10 * Nanos::MILLI,
+            request_timeout_max_ns: 320 * Nanos::MILLI,
+            request_messages: 512,
+            prints_max: 0,
+            capture: None,
+        }
+    }
+}
+
+/// What a listener met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ListenerCounters {
+    /// Well-formed packets of the session.
+    pub packets: u64,
+    /// Messages taken in sequence, whether or not they could be applied.
+    pub messages: u64,
+    /// Packets that brought nothing new.
+    pub duplicates: u64,
+    /// Packets that came before their turn.
+    pub early: u64,
+    /// Packets that had to go because the buffer was full.
+    pub evicted: u64,
+    /// Times a gap opened.
+    pub gaps: u64,
+    /// Requests sent to the retransmission server.
+    pub requests: u64,
+    /// Messages taken that had been asked for.
+    pub repaired: u64,
+    /// Datagrams that are no MoldUDP64 packet, or came on another channel.
+    pub malformed: u64,
+    /// Packets of another session.
+    pub other_session: u64,
+    /// Messages that are no ITCH message.
+    pub parse_errors: u64,
+    /// Messages that contradict the image.
+    pub image_errors: u64,
+}
+
+/// The client.
+#[derive(Debug)]
+pub struct Listener {
+    config: ListenerConfig,
+    image: BookImage,
+    stream: StreamDigest,
+    checkpoints: Checkpoints,
+    capture: Option<Capture>,
+    prints: Vec<(MatchNumber, Nanos)>,
+    reorder: Reorder,
+    counters: ListenerCounters,
+    first_error: Option<(FeedSeq, FeedError)>,
+    /// The message to apply next.
+    next: u64,
+    /// The number after the last message known to exist.
+    known: u64,
+    /// The number after the last message asked for.
+    asked: u64,
+    request_at: Nanos,
+    timeout_ns: u64,
+    ended: bool,
+}
+
+impl Listener {
+    /// A listener that has heard nothing.
+    pub fn new(config: ListenerConfig) -> Listener {
+        let next = config.first.0.max(1);
+        let instruments = config.instruments.len();
+        Listener {
+            image: BookImage::new(config.orders_max),
+            stream: StreamDigest::default(),
+            checkpoints: Checkpoints::new(
+                config.checkpoint_every,
+                config.checkpoints_max,
+                instruments,
+            ),
+            capture: config.capture.map(Capture::new),
+            prints: Vec::with_capacity(config.prints_max.min(1 << 20)),
+            reorder: Reorder::new(config.reorder_max),
+            counters: ListenerCounters::default(),
+            first_error: None,
+            next,
+            known: next,
+            asked: 0,
+            request_at: Nanos::NEVER,
+            timeout_ns: config.request_timeout_ns,
+            ended: false,
+            config,
+        }
+    }
+
+    /// The books.
+    pub fn image(&self) -> &BookImage {
+        &self.image
+    }
+
+    /// Digests noted so far.
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
+    }
+
+    /// Displayed-book digests of all instruments now, in the order of the configuration.
+    pub fn digests(&self) -> impl Iterator<Item = u64> + '_ {
+        self.config.instruments.iter().map(|&instrument| self.image.digest(instrument))
+    }
+
+    /// Digest of every message taken so far.
+    pub fn stream_digest(&self) -> u64 {
+        self.stream.value()
+    }
+
+    /// The message to come next.
+    pub fn next_seq(&self) -> FeedSeq {
+        FeedSeq(self.next)
+    }
+
+    /// Whether the end of the session was announced and everything before it has been taken.
+    pub fn ended(&self) -> bool {
+        self.ended && self.next >= self.known
+    }
+
+    /// What was met so far.
+    pub fn counters(&self) -> ListenerCounters {
+        self.counters
+    }
+
+    /// The first message that could not be applied, and why.
+    pub fn first_error(&self) -> Option<(FeedSeq, FeedError)> {
+        self.first_error
+    }
+
+    /// When executions were heard, by the listener's clock: the first `prints_max` of them.
+    pub fn prints(&self) -> &[(MatchNumber, Nanos)] {
+        &self.prints
+    }
+
+    /// What was kept for other readers.
+    pub fn capture(&self) -> Option<&Capture> {
+        self.capture.as_ref()
+    }
+
+    fn take_packet(&mut self, now: Nanos, packet: &Packet<'_>) {
+        for (seq, message) in (packet.seq()..).zip(packet.messages()) {
+            if seq == self.next {
+                self.take_message(now, message);
+            }
+        }
+    }
+
+    fn take_message(&mut self, now: Nanos, bytes: &[u8]) {
+        let seq = self.next;
+        self.next += 1;
+        self.counters.messages += 1;
+        self.counters.repaired += u64::from(seq < self.asked);
+        self.stream.push(bytes);
+        if let Some(capture) = &mut self.capture {
+            capture.message(bytes);
+        }
+        match self.image.apply(bytes) {
+            Ok(message) => self.note_print(now, &message),
+            Err(error) => {
+                match error {
+                    FeedError::Parse(_) => self.counters.parse_errors += 1,
+                    FeedError::Image(_) => self.counters.image_errors += 1,
+                }
+                self.first_error.get_or_insert((FeedSeq(seq), error));
+            }
+        }
+        if self.checkpoints.due(FeedSeq(seq)) {
+            let image = &self.image;
+            let books = self.config.instruments.iter().map(|&instrument| image.digest(instrument));
+            self.checkpoints.record(FeedSeq(seq), self.stream.value(), books);
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.quote(seq, &self.config.instruments, &self.image);
+        }
+    }
+
+    fn note_print(&mut self, now: Nanos, message: &Message<'_>) {
+        let number = match message {
+            Message::OrderExecuted(m) => m.match_number,
+            Message::OrderExecutedWithPrice(m) => m.match_number,
+            Message::Trade(m) => m.match_number,
+            _ => return,
+        };
+        if self.prints.len() < self.config.prints_max {
+            self.prints.push((MatchNumber(number.get()), now));
+        }
+    }
+
+    fn take_ready(&mut self, now: Nanos) {
+        while let Some(bytes) = self.reorder.take_ready(self.next) {
+            if let Ok(packet) = Packet::parse(&bytes) {
+                self.take_packet(now, &packet);
+            }
+            self.reorder.recycle(bytes);
+        }
+    }
+
+    /// Sets, moves or clears the request timer after `next` or `known` may have moved.
+    fn watch_gap(&mut self, now: Nanos, before: u64) {
+        if self.next >= self.known {
+            self.request_at = Nanos::NEVER;
+            self.timeout_ns = self.config.request_timeout_ns;
+        } else if self.request_at == Nanos::NEVER {
+            self.counters.gaps += 1;
+            self.request_at = now.after(self.config.request_delay_ns);
+        } else if self.next > before {
+            // Something came: what is missing now has its own chance to be just late, unless the
+            // answer to the last request is complete and more of that gap is left.
+            self.timeout_ns = self.config.request_timeout_ns;
+            let answered = before < self.asked && self.next >= self.asked;
+            let wait = if answered { 0 } else { self.config.request_delay_ns };
+            self.request_at = now.after(wait);
+        }
+    }
+
+    fn request(&mut self, now: Nanos, out: &mut Outbox) {
+        let end = self.reorder.first().unwrap_or(self.known).min(self.known);
+        let missing = end.saturating_sub(self.next).max(1);
+        let count = missing.min(u64::from(self.config.request_messages.max(1))) as u16;
+        let request = Request { session: self.config.session, seq: self.next, count };
+        let span = out.write(|buffer| request.encode(buffer));
+        out.datagram(Channel::FEED, self.config.server, span);
+        self.asked = self.asked.max(self.next + u64::from(count));
+        self.counters.requests += 1;
+        self.request_at = now.after(self.timeout_ns);
+        let longest = self.config.request_timeout_max_ns.max(self.config.request_timeout_ns);
+        self.timeout_ns = self.timeout_ns.saturating_mul(2).min(longest);
+    }
+}
+
+impl Node for Listener {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        _from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let now = now.now;
+        let packet = Packet::parse(bytes);
+        let (Ok(packet), Channel::FEED, ..=limits::DATAGRAM_MAX) = (packet, channel, bytes.len())
+        else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if packet.session() != self.config.session {
+            self.counters.other_session += 1;
+            return;
+        }
+        self.counters.packets += 1;
+        if let Some(capture) = &mut self.capture {
+            capture.packet(bytes);
+        }
+        self.ended |= packet.is_end_of_session();
+        self.known = self.known.max(packet.next_seq());
+        let before = self.next;
+        if packet.count() == 0 {
+            // A heartbeat says only which number comes next.
+        } else if packet.next_seq() <= self.next {
+            self.counters.duplicates += 1;
+        } else if packet.seq() <= self.next {
+            self.take_packet(now, &packet);
+            self.take_ready(now);
+        } else {
+            self.counters.early += 1;
+            self.counters.evicted += u64::from(!self.reorder.insert(packet.seq(), bytes));
+        }
+        self.watch_gap(now, before);
+        if self.request_at <= now {
+            self.request(now, out);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.request_at <= now.now {
+            self.request(now.now, out);
+        }
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        self.request_at
+    }
+}
