@@ -1,1 +1,18 @@
-//! gateway
+//! Where participants come in: OUCH 5.0 over SoupBinTCP on one side, the overlay on the other.
+//!
+//! Sans-I/O. A gateway authenticates, checks syntax, stamps `t_in` and numbers each request; what
+//! needs state is the engine's to judge, so that its answer lies in the log (corner 20). It owns no
+//! business state: a private stream's positions are the session's sequence numbers, so a client
+//! that comes back, here or at another gateway, gets what it missed from the root (corner 2).
+//! Executions wait for their public tick (corner 16), seen at the receiver on the same VM.
+//!
+//! Bounded: connections, orders in flight, orders waiting (then reading stops), messages held (then
+//! the private stream is paused).
+
+mod config;
+mod gateway;
+mod hold;
+mod session;
+
+pub use config::{GatewayConfig, Login};
+pub use gateway::{Gateway, GatewayCounters};

@@ -1,1 +1,22 @@
-//! roles
+//! Compositions of the rooms below into the nodes of an exchange.
+//!
+//! The simulator and the binary run these very objects: [`Root`] (ingress, sequencer, log, engine,
+//! publisher, private streams), [`Edge`] (receiver and gateway of one VM), and [`Role`], any node
+//! of a run. [`deploy`] makes all of them from one [`ExchangeConfig`]; [`audit`] says afterwards
+//! whether every book is the engine's; [`offline`] plays a sample through the engine alone.
+
+mod audit;
+mod config;
+mod deploy;
+mod edge;
+mod offline;
+mod role;
+mod root;
+
+pub use audit::{Audit, Unequal, audit};
+pub use config::{Account, ExchangeConfig, ExchangeError};
+pub use deploy::{deploy, listener};
+pub use edge::Edge;
+pub use offline::{Offline, offline};
+pub use role::Role;
+pub use root::{Root, RootCounters};

@@ -1,0 +1,60 @@
+//! What a gateway is told at its start.
+
+use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
+
+/// Who may log in, as what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Login {
+    /// The account.
+    pub account: AccountId,
+    /// User name, without padding, at most 6 bytes.
+    pub username: Vec<u8>,
+    /// Password, without padding, at most 10 bytes.
+    pub password: Vec<u8>,
+}
+
+/// A gateway's place, its participants, and its patience; times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// The gateway.
+    pub gateway: GatewayId,
+    /// Its node, shared with the receiver on the same VM.
+    pub node: NodeId,
+    /// The root.
+    pub root: NodeId,
+    /// Tree epoch.
+    pub epoch: u32,
+    /// Parents for orders, preferred one first.
+    pub candidates: Vec<NodeId>,
+    /// Fresh at every start.
+    pub boot_nonce: u32,
+    /// Above every attachment token of an earlier start.
+    pub first_token: u32,
+    /// Session name of every private stream.
+    pub session: [u8; 10],
+    /// What is traded.
+    pub instruments: Vec<Instrument>,
+    /// Midnight that OUCH times count from.
+    pub midnight: Nanos,
+    /// Who may log in.
+    pub logins: Vec<Login>,
+    /// Longest time an execution waits for its tick.
+    pub hold_max_ns: u64,
+    /// Connections at one time; more are closed at once.
+    pub connections_max: usize,
+}
+
+impl GatewayConfig {
+    /// The account behind a user name and password, both without padding. Compares every byte of
+    /// the password whatever the first difference.
+    pub(crate) fn authenticate(&self, username: &[u8], password: &[u8]) -> Option<AccountId> {
+        let login = self.logins.iter().find(|login| login.username == username)?;
+        let same_length = login.password.len() == password.len();
+        let difference = login.password.iter().zip(password).fold(0u8, |sum, (a, b)| sum | (a ^ b));
+        (same_length && difference == 0).then_some(login.account)
+    }
+
+    pub(crate) fn accounts_max(&self) -> usize {
+        self.logins.iter().map(|login| usize::from(login.account.0)).max().unwrap_or(0)
+    }
+}

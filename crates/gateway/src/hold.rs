@@ -1,0 +1,131 @@
+//! Keeps a session's messages back until their tick is public (corner 16), in stream order.
+//!
+//! A SoupBinTCP stream is numbered and the same from every gateway, so nothing overtakes: a message
+//! that prints nothing waits only when one before it in the same stream waits.
+
+use std::collections::VecDeque;
+
+use types::{ExecutionReport, FeedSeq, Nanos};
+
+/// With this many waiting the stream is paused upstream.
+const PAUSE_AT: usize = 8_192;
+/// A paused stream goes on with this many waiting.
+const RESUME_AT: usize = 2_048;
+
+/// The waiting line of one session.
+#[derive(Default, Debug)]
+pub struct HoldQueue {
+    waiting: VecDeque<(Nanos, ExecutionReport)>,
+}
+
+/// Why a message left the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Release {
+    /// Its tick is public, or it has none.
+    Public,
+    /// It waited as long as allowed and its tick is still not public.
+    Overdue,
+}
+
+impl HoldQueue {
+    /// Adds a message that arrived at `now`.
+    pub fn push(&mut self, now: Nanos, report: ExecutionReport) {
+        self.waiting.push_back((now, report));
+    }
+
+    /// The next message that may go out at `now` with the feed public up to `watermark`.
+    pub fn pop(
+        &mut self,
+        now: Nanos,
+        watermark: FeedSeq,
+        hold_max_ns: u64,
+    ) -> Option<(Release, ExecutionReport)> {
+        let (since, report) = self.waiting.front()?;
+        let release = if report.public_after <= watermark {
+            Release::Public
+        } else if now >= *since + hold_max_ns {
+            Release::Overdue
+        } else {
+            return None;
+        };
+        let report = *report;
+        self.waiting.pop_front();
+        Some((release, report))
+    }
+
+    /// When the first message becomes overdue.
+    pub fn next_timeout(&self, hold_max_ns: u64) -> Nanos {
+        self.waiting.front().map_or(Nanos::NEVER, |(since, _)| *since + hold_max_ns)
+    }
+
+    /// Whether the stream should be paused upstream, given that it is or is not now. The pause
+    /// takes effect with the next datagram, which bounds the line.
+    pub fn wants_pause(&self, paused: bool) -> bool {
+        self.waiting.len() > if paused { RESUME_AT } else { PAUSE_AT }
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{
+        AccountId, CancelReason, ClOrdId, ExecutionKind, InstrumentId, Liquidity, MatchNumber,
+        OrderRef, OrderType, Price, Qty, RejectReason, Side, TimeInForce, UserRefNum,
+    };
+
+    fn report(kind: ExecutionKind, public_after: u64) -> ExecutionReport {
+        ExecutionReport {
+            kind,
+            side: Side::Buy,
+            order_type: OrderType::Limit,
+            time_in_force: TimeInForce::Day,
+            flags: 0,
+            reject: RejectReason::None,
+            cancel_reason: CancelReason::None,
+            liquidity: Liquidity::None,
+            account: AccountId(1),
+            instrument: InstrumentId(1),
+            user_ref: UserRefNum(1),
+            orig_user_ref: UserRefNum(0),
+            reserved: [0; 4],
+            qty: Qty(1),
+            leaves: Qty(0),
+            price: Price(1),
+            order_ref: OrderRef(1),
+            match_number: MatchNumber(0),
+            public_after: FeedSeq(public_after),
+            t_seq: Nanos(0),
+            cl_ord_id: ClOrdId::default(),
+            reserved2: [0; 2],
+        }
+    }
+
+    #[test]
+    fn an_execution_waits_for_its_tick_and_what_follows_waits_with_it() {
+        let mut queue = HoldQueue::default();
+        queue.push(Nanos(0), report(ExecutionKind::Accepted, 0));
+        queue.push(Nanos(0), report(ExecutionKind::Executed, 7));
+        queue.push(Nanos(0), report(ExecutionKind::Accepted, 0));
+        let mut pop = |watermark| queue.pop(Nanos(1), FeedSeq(watermark), 100).map(|(r, _)| r);
+        assert_eq!(pop(6), Some(Release::Public));
+        assert_eq!(pop(6), None);
+        assert_eq!(pop(7), Some(Release::Public));
+        assert_eq!(pop(7), Some(Release::Public));
+        assert_eq!(pop(7), None);
+    }
+
+    #[test]
+    fn waiting_ends_at_the_maximum_and_says_so() {
+        let mut queue = HoldQueue::default();
+        queue.push(Nanos(10), report(ExecutionKind::Executed, 7));
+        assert_eq!(queue.next_timeout(100), Nanos(110));
+        assert!(queue.pop(Nanos(109), FeedSeq(0), 100).is_none());
+        assert_eq!(queue.pop(Nanos(110), FeedSeq(0), 100).unwrap().0, Release::Overdue);
+        assert!(queue.is_empty());
+    }
+}

@@ -1,0 +1,253 @@
+//! One participant's connection: SoupBinTCP session, OUCH requests in, held reports out.
+
+use overlay::payload::ORDER_PAYLOAD_MAX;
+use types::{AccountId, ClockReading, Command, ConnId, FeedSeq, Nanos, Outbox, RejectReason};
+use wire::{
+    ouch::{self, Inbound, RefusedRequest},
+    soupbin::{RejectCode, ServerEvent, ServerPacket, ServerSession},
+};
+
+use crate::{
+    gateway::Desk,
+    hold::{HoldQueue, Release},
+};
+
+const _: () = assert!(size_of::<Command>() <= ORDER_PAYLOAD_MAX, "an order fits its frame");
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Not logged in.
+    Stranger,
+    /// Credentials are right; the root has not yet given us the stream.
+    Attaching(AccountId),
+    /// Logged in.
+    Live(AccountId),
+}
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// Wrong credentials or session.
+    NotAuthorized,
+    /// The account is live on another connection or at another gateway.
+    Unavailable,
+    /// The client broke a protocol.
+    Violation,
+    /// Another gateway took the stream over.
+    TakenOver,
+    /// The client left or fell silent.
+    Left,
+}
+
+/// A connection.
+pub(crate) struct Session {
+    soup: ServerSession,
+    pub(crate) state: State,
+    pub(crate) hold: HoldQueue,
+    pub(crate) paused: bool,
+    /// Right credentials were given: whose, and the first message wanted.
+    pub(crate) wants_in: Option<(AccountId, u64)>,
+    scratch: Vec<u8>,
+}
+
+impl Session {
+    /// A fresh connection.
+    pub(crate) fn new(now: Nanos) -> Session {
+        Session {
+            soup: ServerSession::new(now),
+            state: State::Stranger,
+            hold: HoldQueue::default(),
+            paused: false,
+            wants_in: None,
+            scratch: Vec::with_capacity(128),
+        }
+    }
+
+    /// Takes bytes; passes requests on; says whether the connection ends.
+    pub(crate) fn handle_bytes(
+        &mut self,
+        now: ClockReading,
+        bytes: &[u8],
+        desk: &mut Desk,
+        conn: ConnId,
+        out: &mut Outbox,
+    ) -> Option<Ending> {
+        let (mut ending, state) = (None, self.state);
+        let (wants_in, refusals) = (&mut self.wants_in, &mut self.scratch);
+        refusals.clear();
+        self.soup.handle_bytes(now.now, bytes, |event| match event {
+            ServerEvent::Login { username, password, session, sequence } => {
+                let ours = session.is_empty() || trim(&desk.config.session) == trim(session);
+                match desk.config.authenticate(username, password).filter(|_| ours) {
+                    Some(account) => *wants_in = Some((account, sequence)),
+                    None => ending = Some(Ending::NotAuthorized),
+                }
+            }
+            ServerEvent::Unsequenced(message) => {
+                let State::Live(account) = state else { return };
+                if ending.is_none() && !request(now, message, account, desk, refusals, out) {
+                    ending = Some(Ending::Violation);
+                }
+            }
+            ServerEvent::LogoutRequest | ServerEvent::Dead => ending = Some(Ending::Left),
+            ServerEvent::Violation(_) => ending = Some(Ending::Violation),
+        });
+        if !self.scratch.is_empty() {
+            let bytes = out.store(&self.scratch);
+            out.stream(conn, bytes);
+        }
+        ending
+    }
+
+    /// The stream is ours: the client is in, from position `from` on.
+    pub(crate) fn accept(
+        &mut self,
+        now: Nanos,
+        account: AccountId,
+        from: u64,
+        desk: &mut Desk,
+        conn: ConnId,
+        out: &mut Outbox,
+    ) {
+        self.scratch.clear();
+        if self.soup.accept_login(now, desk.config.session, from, &mut self.scratch).is_ok() {
+            self.state = State::Live(account);
+            desk.counters.logins += 1;
+            let bytes = out.store(&self.scratch);
+            out.stream(conn, bytes);
+        }
+    }
+
+    /// Sends what may go out with the feed public up to `watermark`.
+    pub(crate) fn release(
+        &mut self,
+        now: Nanos,
+        watermark: FeedSeq,
+        desk: &mut Desk,
+        conn: ConnId,
+        out: &mut Outbox,
+    ) {
+        let (soup, hold, scratch) = (&mut self.soup, &mut self.hold, &mut self.scratch);
+        let mut sent = 0;
+        let bytes = out.write(|buffer| {
+            while let Some((release, report)) = hold.pop(now, watermark, desk.config.hold_max_ns) {
+                desk.counters.overdue += u64::from(release == Release::Overdue);
+                scratch.clear();
+                let encoded = desk.encoder.encode_report(&report, scratch).is_ok();
+                if encoded && soup.send_sequenced(now, scratch, buffer).is_ok() {
+                    sent += 1;
+                } else {
+                    desk.counters.unencodable += 1;
+                }
+            }
+        });
+        if sent > 0 {
+            desk.counters.reports += sent;
+            out.stream(conn, bytes);
+        }
+    }
+
+    /// Heartbeat, or the end of a silent client.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        out: &mut Outbox,
+    ) -> Option<Ending> {
+        self.scratch.clear();
+        let event = self.soup.handle_timeout(now, &mut self.scratch);
+        if !self.scratch.is_empty() {
+            let bytes = out.store(&self.scratch);
+            out.stream(conn, bytes);
+        }
+        match event? {
+            ServerEvent::Violation(_) => Some(Ending::Violation),
+            _ => Some(Ending::Left),
+        }
+    }
+
+    /// When this session next needs attention.
+    pub(crate) fn next_timeout(&self, desk: &Desk) -> Nanos {
+        self.soup.next_timeout().min(self.hold.next_timeout(desk.config.hold_max_ns))
+    }
+
+    /// Tells the client why, where the protocol has words for it.
+    pub(crate) fn say_goodbye(
+        &mut self,
+        now: Nanos,
+        ending: Ending,
+        conn: ConnId,
+        out: &mut Outbox,
+    ) {
+        self.scratch.clear();
+        // An error here means the session has no such words in its state: nothing is said.
+        let _ = match ending {
+            Ending::Unavailable => {
+                self.soup.reject_login(RejectCode::SessionNotAvailable, &mut self.scratch)
+            }
+            Ending::NotAuthorized => {
+                self.soup.reject_login(RejectCode::NotAuthorized, &mut self.scratch)
+            }
+            Ending::Violation => {
+                let text = b"message not understood; session ended";
+                ServerPacket::Debug(text).encode(&mut self.scratch)
+            }
+            Ending::TakenOver => {
+                let text = b"account logged in at another gateway";
+                ServerPacket::Debug(text).encode(&mut self.scratch)
+            }
+            Ending::Left => self.soup.end_session(now, &mut self.scratch),
+        };
+        if !self.scratch.is_empty() {
+            let bytes = out.store(&self.scratch);
+            out.stream(conn, bytes);
+        }
+    }
+}
+
+/// Handles one OUCH message; false when it is none. Refusals are appended as unsequenced packets.
+fn request(
+    now: ClockReading,
+    message: &[u8],
+    account: AccountId,
+    desk: &mut Desk,
+    refusals: &mut Vec<u8>,
+    out: &mut Outbox,
+) -> bool {
+    let Ok(inbound) = ouch::parse_inbound(message) else { return false };
+    match ouch::to_command(&inbound, desk.encoder.symbols()) {
+        Ok(mut command) => {
+            command.account = account;
+            desk.submit(now, command, out);
+        }
+        Err(refused) => {
+            desk.counters.requests_refused += 1;
+            refuse(now.now, &inbound, &refused, desk, refusals);
+        }
+    }
+    true
+}
+
+/// A refusal by the gateway is outside the numbered stream: it is in no log.
+fn refuse(
+    now: Nanos,
+    inbound: &Inbound<'_>,
+    refused: &RefusedRequest,
+    desk: &mut Desk,
+    refusals: &mut Vec<u8>,
+) {
+    let RefusedRequest { user_ref, cl_ord_id, reason } = *refused;
+    let mut answer = Vec::new();
+    let encoded = match inbound {
+        Inbound::CancelOrder(..) => desk.encoder.encode_cancel_rejected(user_ref, now, &mut answer),
+        _ => desk.encoder.encode_rejected(user_ref, reason, cl_ord_id, now, &mut answer),
+    };
+    debug_assert!(reason != RejectReason::None);
+    let sent = encoded.is_ok() && ServerPacket::Unsequenced(&answer).encode(refusals).is_ok();
+    desk.counters.unencodable += u64::from(!sent);
+}
+
+fn trim(padded: &[u8]) -> &[u8] {
+    padded.trim_ascii()
+}

@@ -1,0 +1,130 @@
+//! What a whole exchange is made of, as plain values; `fairbell` reads it from TOML, the simulator
+//! makes it up from a seed.
+
+use book::Capacity;
+use overlay::topology::{Topology, TopologyError, Tree};
+use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
+
+/// One participant account and the login of its order-entry sessions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Account {
+    /// Dense identifier from 1.
+    pub id: AccountId,
+    /// SoupBinTCP user name, at most 6 bytes.
+    pub username: String,
+    /// SoupBinTCP password, at most 10 bytes.
+    pub password: String,
+}
+
+/// Everything that the nodes of one exchange agree on.
+#[derive(Clone, Debug)]
+pub struct ExchangeConfig {
+    /// Hops from the root to a receiver (D).
+    pub depth: usize,
+    /// Fan-out (F).
+    pub fanout: usize,
+    /// Receiver VMs (N); each also runs a gateway.
+    pub receivers: usize,
+    /// Sibling hedging factor (H).
+    pub hedge: usize,
+    /// Parents change with every message (J2).
+    pub dynamic_parents: bool,
+    /// Length of a round of the deadline all-reduce, ns.
+    pub round_ns: u64,
+    /// One-way delays a receiver's estimate is taken from.
+    pub delay_window: usize,
+    /// Percentile of the one-way delay that a receiver reports, in permille.
+    pub delay_permille: u32,
+    /// Largest delay the root believes, ns.
+    pub delay_cap_ns: u64,
+    /// Largest error of every node's clock, ns.
+    pub clock_bound_ns: u64,
+    /// Resequencing window at the root, ns; 0 switches the sequencer off.
+    pub sequencer_window_ns: u64,
+    /// Longest time a message waits in the publisher for company, ns.
+    pub linger_ns: u64,
+    /// Longest time a gateway holds an execution for its public tick, ns.
+    pub execution_hold_max_ns: u64,
+    /// Connections a gateway takes at one time.
+    pub connections_max: usize,
+    /// Inputs the log can hold.
+    pub log_capacity: usize,
+    /// Open orders the engine can hold.
+    pub open_orders_max: usize,
+    /// Instruments, ids dense from 1.
+    pub instruments: Vec<Instrument>,
+    /// Accounts, ids dense from 1.
+    pub accounts: Vec<Account>,
+    /// MoldUDP64 and SoupBinTCP session name.
+    pub session: [u8; 10],
+    /// Midnight of the venue's zone that ITCH and OUCH times count from.
+    pub midnight: Nanos,
+    /// Source of all randomness of the run, among it the gateways' boot nonces.
+    pub seed: u64,
+}
+
+/// Why no exchange can be made of a configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ExchangeError {
+    /// The tree.
+    Topology(TopologyError),
+    /// Instruments or capacities.
+    Engine(engine::ConfigError),
+    /// Accounts or the log's capacity.
+    PrivateStreams,
+    /// An account's login does not fit SoupBinTCP.
+    Login(String),
+}
+
+impl std::fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExchangeError::Topology(error) => error.fmt(f),
+            ExchangeError::Engine(error) => error.fmt(f),
+            ExchangeError::PrivateStreams => f.write_str("too many accounts, or no log capacity"),
+            ExchangeError::Login(name) => {
+                write!(f, "account {name}: user name or password does not fit SoupBinTCP")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ExchangeError {}
+
+impl ExchangeConfig {
+    /// The root's place in the overlay.
+    pub const ROOT: NodeId = NodeId(0);
+
+    /// The gateway of receiver `index`: gateway ids start at 1.
+    pub fn gateway(index: usize) -> GatewayId {
+        GatewayId(index as u16 + 1)
+    }
+
+    /// The tree of proxies and receivers.
+    pub fn tree(&self) -> Result<Tree, ExchangeError> {
+        let topology = Topology::new(self.depth, self.fanout, self.receivers)
+            .map_err(ExchangeError::Topology)?;
+        Ok(Tree {
+            topology,
+            hedge: self.hedge,
+            dynamic: self.dynamic_parents,
+            epoch: 1,
+            stream: 0,
+            round_ns: self.round_ns,
+        })
+    }
+
+    /// The engine's part; the audit and the offline replay use the very same.
+    pub fn engine(&self) -> engine::Config {
+        engine::Config {
+            accounts_max: self.accounts.len(),
+            gateways_max: self.receivers,
+            open_orders_max: self.open_orders_max,
+            book: Capacity {
+                orders: self.open_orders_max as u32,
+                ..engine::Config::new(Vec::new()).book
+            },
+            ..engine::Config::new(self.instruments.clone())
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Any node of a run, so that a driver can host all kinds and give them back afterwards.
+
+use feed::Listener;
+use overlay::proxy::Proxy;
+use participant::Driver;
+use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
+
+use crate::{Edge, Root};
+
+/// One node.
+pub enum Role {
+    /// The exchange itself.
+    Root(Box<Root>),
+    /// A proxy of the tree.
+    Proxy(Box<Proxy>),
+    /// Receiver and gateway.
+    Edge(Box<Edge>),
+    /// Somebody who listens to a receiver's feed.
+    Listener(Box<Listener>),
+    /// The participants.
+    Driver(Box<Driver>),
+}
+
+/// Calls a method of whichever node it is.
+macro_rules! each {
+    ($role:expr, $node:ident => $call:expr) => {
+        match $role {
+            Role::Root($node) => $call,
+            Role::Proxy($node) => $call,
+            Role::Edge($node) => $call,
+            Role::Listener($node) => $call,
+            Role::Driver($node) => $call,
+        }
+    };
+}
+
+impl Role {
+    /// The root, if it is one.
+    pub fn as_root(&self) -> Option<&Root> {
+        match self {
+            Role::Root(root) => Some(root),
+            _ => None,
+        }
+    }
+
+    /// The proxy, if it is one.
+    pub fn as_proxy(&self) -> Option<&Proxy> {
+        match self {
+            Role::Proxy(proxy) => Some(proxy),
+            _ => None,
+        }
+    }
+
+    /// The edge, if it is one.
+    pub fn as_edge(&self) -> Option<&Edge> {
+        match self {
+            Role::Edge(edge) => Some(edge),
+            _ => None,
+        }
+    }
+
+    /// The listener, if it is one.
+    pub fn as_listener(&self) -> Option<&Listener> {
+        match self {
+            Role::Listener(listener) => Some(listener),
+            _ => None,
+        }
+    }
+
+    /// The participants, if it is they.
+    pub fn as_driver(&self) -> Option<&Driver> {
+        match self {
+            Role::Driver(driver) => Some(driver),
+            _ => None,
+        }
+    }
+}
+
+impl Node for Role {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        each!(self, node => node.handle_datagram(now, channel, from, bytes, out));
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        each!(self, node => node.handle_timeout(now, out));
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        each!(self, node => node.next_timeout())
+    }
+
+    fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        each!(self, node => node.handle_connect(now, conn, out));
+    }
+
+    fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
+        each!(self, node => node.handle_stream(now, conn, bytes, out));
+    }
+
+    fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        each!(self, node => node.handle_close(now, conn, out));
+    }
+
+    fn wants_stream(&self, conn: ConnId) -> bool {
+        each!(self, node => node.wants_stream(conn))
+    }
+}

@@ -1,0 +1,344 @@
+//! The root: everything that is ordered, in one node.
+//!
+//! Order frames come in through the ingress and the sequencer, become inputs of the log, and the
+//! engine's events go out as private records and market data. One call does all of it for
+//! whatever is due, then flushes: a step's messages share datagrams (corner 12).
+//!
+//! Contract: an order is acknowledged to its gateway only once it is in the log; everything that
+//! leaves is derived from the log. Nothing here decides what an order means (the engine does) or
+//! how data travels (the overlay does).
+
+use engine::{
+    Applied, Engine, Output,
+    log::{Draft, InputLog},
+};
+use overlay::{
+    frame::{
+        self, AttachBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody, PrivateAckBody,
+    },
+    ingress::{Ingress, IngressConfig, Verdict},
+    order_ack::AckScheduler,
+    private_sender::{PrivateStreams, PrivateStreamsConfig},
+    publisher::{Publisher, PublisherConfig},
+    sequencer::{Sequenced, SequencerConfig},
+    topology::Tree,
+};
+use types::{
+    Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId, Incarnation, Nanos,
+    Node, NodeId, Outbox, Peer, ShardId, Source,
+};
+use wire::itch;
+use zerocopy::{IntoBytes, TryFromBytes};
+
+use crate::config::{ExchangeConfig, ExchangeError};
+
+/// What the root itself counts; its parts have counters of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RootCounters {
+    /// Datagrams that were unreadable, or of a kind the root does not take.
+    pub malformed: u64,
+    /// Order frames that did not carry an order.
+    pub not_an_order: u64,
+    /// Orders refused because the log is full; their gateways keep them.
+    pub log_full: u64,
+    /// Events that could not be written in their format; never above zero unless limits are wrong.
+    pub unencodable: u64,
+}
+
+/// The root node.
+pub struct Root {
+    node: NodeId,
+    epoch: u32,
+    gateway_nodes: Vec<NodeId>,
+    /// The boot nonce that each gateway's present incarnation was granted for.
+    granted: Vec<Option<(u32, Incarnation)>>,
+    ingress: Ingress,
+    log: InputLog,
+    engine: Engine,
+    output: Output,
+    itch: itch::Encoder,
+    publisher: Publisher,
+    private: PrivateStreams,
+    acks: AckScheduler,
+    started: bool,
+    counters: RootCounters,
+    scratch: Vec<u8>,
+}
+
+impl Root {
+    /// The root of `tree`, its trading day not yet begun; its first timeout is due at once.
+    pub fn new(config: &ExchangeConfig, tree: Tree) -> Result<Root, ExchangeError> {
+        let gateway_nodes: Vec<NodeId> = tree.topology.receiver_ids().collect();
+        let gateways = gateway_nodes.len();
+        let node = ExchangeConfig::ROOT;
+        let ingress = Ingress::new(&IngressConfig {
+            shard: ShardId(0),
+            gateways,
+            sequencer: SequencerConfig {
+                window_ns: config.sequencer_window_ns,
+                ..SequencerConfig::default()
+            },
+        });
+        let engine_config = config.engine();
+        engine_config.check().map_err(ExchangeError::Engine)?;
+        let records_max = config.log_capacity as u64 * 4;
+        let accounts = config.accounts.len() as u16;
+        let private = PrivateStreams::new(PrivateStreamsConfig::new(
+            node,
+            accounts,
+            size_of::<ExecutionReport>(),
+            records_max,
+        ))
+        .ok_or(ExchangeError::PrivateStreams)?;
+        let mut publisher = PublisherConfig::new(config.session);
+        publisher.linger_ns = config.linger_ns;
+        publisher.delay.owd_max_ns = config.delay_cap_ns;
+        Ok(Root {
+            node,
+            epoch: tree.epoch,
+            granted: vec![None; gateways + 1],
+            gateway_nodes,
+            ingress,
+            log: InputLog::new(config.log_capacity),
+            engine: Engine::new(engine_config),
+            output: Output::with_capacity(256, 256),
+            itch: itch::Encoder::new(&config.instruments, config.midnight),
+            publisher: Publisher::new(tree, publisher),
+            private,
+            acks: AckScheduler::new(node, tree.epoch, gateways),
+            started: false,
+            counters: RootCounters::default(),
+            scratch: Vec::with_capacity(64),
+        })
+    }
+
+    /// The engine, for its books and counters.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The input log.
+    pub fn log(&self) -> &InputLog {
+        &self.log
+    }
+
+    /// The publisher, for its totals and the delay estimate.
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
+    /// The ingress and its sequencer, for their totals.
+    pub fn ingress(&self) -> &Ingress {
+        &self.ingress
+    }
+
+    /// The private streams, for their totals.
+    pub fn private(&self) -> &PrivateStreams {
+        &self.private
+    }
+
+    /// What the root itself counted.
+    pub fn counters(&self) -> RootCounters {
+        self.counters
+    }
+
+    fn handle_frame(&mut self, now: ClockReading, bytes: &[u8], out: &mut Outbox) {
+        let Ok((header, rest)) = HopHeader::read(bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        match header.kind {
+            FrameKind::Order => self.handle_order(now, &header, rest),
+            FrameKind::Hello => match frame::body::<HelloBody>(rest) {
+                Ok((hello, [])) => self.handle_hello(now, &hello, out),
+                _ => self.counters.malformed += 1,
+            },
+            FrameKind::Attach => match frame::body::<AttachBody>(rest) {
+                Ok((body, [])) => self.private.handle_attach(now, header.sender, &body, out),
+                _ => self.counters.malformed += 1,
+            },
+            FrameKind::PrivateAck => match frame::body::<PrivateAckBody>(rest) {
+                Ok((body, [])) => self.private.handle_ack(now, header.sender, &body, out),
+                _ => self.counters.malformed += 1,
+            },
+            FrameKind::Delay | FrameKind::RepairRequest => {
+                self.publisher.handle_frame(now, &header, rest, out);
+            }
+            FrameKind::Data
+            | FrameKind::Repair
+            | FrameKind::OrderAck
+            | FrameKind::Grant
+            | FrameKind::AttachReply
+            | FrameKind::Private => self.counters.malformed += 1,
+        }
+    }
+
+    fn handle_order(&mut self, now: ClockReading, header: &HopHeader, rest: &[u8]) {
+        let Ok((order, payload)) = frame::body::<OrderBody>(rest) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        // Checked before it is remembered: what is remembered must be able to reach the log.
+        if read_order(payload).is_none() {
+            self.counters.not_an_order += 1;
+            return;
+        }
+        match self.ingress.handle_order(now, header, &order, payload) {
+            Verdict::Duplicate => self.acks.mark(order.source.gateway),
+            Verdict::Taken
+            | Verdict::Parked
+            | Verdict::UnknownGateway
+            | Verdict::StaleIncarnation
+            | Verdict::TooFar
+            | Verdict::Invalid
+            | Verdict::Full => {}
+        }
+    }
+
+    /// Grants an incarnation through the log, once per start of the gateway.
+    fn handle_hello(&mut self, now: ClockReading, hello: &HelloBody, out: &mut Outbox) {
+        let gateway = hello.gateway;
+        let index = usize::from(gateway.0);
+        let Some(to) = self.node_of(gateway) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let incarnation = match self.granted[index] {
+            Some((nonce, incarnation)) if nonce == hello.boot_nonce => incarnation,
+            _ => {
+                let mut command = Command::new(CommandKind::GrantIncarnation);
+                command.user_ref.0 = hello.boot_nonce;
+                let source = Source { gateway, ..Source::default() };
+                let draft = Draft { t_in: now.now, source, flags: 0, command };
+                let Some(Applied::Granted(incarnation)) = self.log_and_apply(now, draft, out)
+                else {
+                    return;
+                };
+                self.granted[index] = Some((hello.boot_nonce, incarnation));
+                self.ingress.set_incarnation(gateway, incarnation);
+                incarnation
+            }
+        };
+        let grant = GrantBody { gateway, reserved: 0, boot_nonce: hello.boot_nonce, incarnation };
+        let header = HopHeader::new(FrameKind::Grant, self.node, self.epoch);
+        let bytes = out.write(|buffer| frame::encode(buffer, header, &grant, &[]));
+        out.datagram(Channel::OVERLAY, Peer::Node(to), bytes);
+    }
+
+    fn node_of(&self, gateway: GatewayId) -> Option<NodeId> {
+        self.gateway_nodes.get(usize::from(gateway.0).checked_sub(1)?).copied()
+    }
+
+    /// Puts one input into the log, applies it and passes its events on.
+    fn log_and_apply(
+        &mut self,
+        now: ClockReading,
+        draft: Draft,
+        out: &mut Outbox,
+    ) -> Option<Applied> {
+        let Ok(input) = self.log.append(now.now, draft) else {
+            self.counters.log_full += 1;
+            return None;
+        };
+        self.output.clear();
+        let applied = self.engine.apply(&input, &mut self.output);
+        for report in &self.output.executions {
+            if self.private.append(report.account, report.as_bytes()).is_err() {
+                self.counters.unencodable += 1;
+            }
+        }
+        for (position, event) in &self.output.market {
+            self.scratch.clear();
+            let written = self.itch.encode(event, input.t_seq, &mut self.scratch);
+            let pushed = self.publisher.push_message(now, &self.scratch, out);
+            if written.is_err() || pushed != Ok(*position) {
+                self.counters.unencodable += 1;
+            }
+        }
+        Some(applied)
+    }
+
+    fn take(&mut self, now: ClockReading, order: &Sequenced, out: &mut Outbox) {
+        let Some(command) = read_order(order.payload.as_slice()) else { return };
+        let Sequenced { source, t_in, flags, .. } = *order;
+        if self.log_and_apply(now, Draft { t_in, source, flags, command }, out).is_some() {
+            self.acks.mark(source.gateway);
+        }
+    }
+
+    /// Moves whatever is due through the log, then lets everything out.
+    fn pump(&mut self, now: ClockReading, out: &mut Outbox) {
+        while let Some(order) = self.ingress.pop_due(now) {
+            self.take(now, &order, out);
+        }
+        self.publisher.flush(now, out);
+        self.private.flush(now, out);
+        let (engine, nodes) = (&self.engine, &self.gateway_nodes);
+        let lookup = |gateway: GatewayId| {
+            let node = *nodes.get(usize::from(gateway.0).checked_sub(1)?)?;
+            let (incarnation, window) = engine.received(gateway);
+            Some((node, incarnation, window))
+        };
+        self.acks.flush(lookup, out);
+    }
+
+    /// Tells every listener that the feed's session is over. Orders that still come are taken and
+    /// answered, but their market data is not published: call it last.
+    pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.publisher.end_session(now, out);
+    }
+
+    fn operator(&mut self, now: ClockReading, kind: CommandKind, out: &mut Outbox) {
+        let (source, command) = (Source::default(), Command::new(kind));
+        self.log_and_apply(now, Draft { t_in: now.now, source, flags: 0, command }, out);
+    }
+}
+
+/// The order in a payload; `None` for anything a gateway may not ask for.
+fn read_order(payload: &[u8]) -> Option<Command> {
+    let command = Command::try_read_from_bytes(payload).ok()?;
+    match command.kind {
+        CommandKind::NewOrder | CommandKind::Cancel | CommandKind::Replace => Some(command),
+        CommandKind::GrantIncarnation | CommandKind::StartOfDay | CommandKind::EndOfDay => None,
+    }
+}
+
+impl Node for Root {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        if channel == Channel::FEED {
+            self.publisher.handle_public_request(now, from, bytes, out);
+            return;
+        }
+        self.handle_frame(now, bytes, out);
+        self.pump(now, out);
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        if !self.started {
+            self.started = true;
+            self.operator(now, CommandKind::StartOfDay, out);
+        }
+        self.publisher.handle_timeout(now, out);
+        self.private.handle_timeout(now, out);
+        self.pump(now, out);
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        if !self.started {
+            return Nanos(0);
+        }
+        let timers = [
+            self.ingress.next_timeout(),
+            self.publisher.next_timeout(),
+            self.private.next_timeout(),
+        ];
+        timers.into_iter().min().unwrap_or(Nanos::NEVER)
+    }
+}
