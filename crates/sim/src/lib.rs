@@ -1,1 +1,14 @@
-//! sim
+//! The deterministic simulator: a world in which the exchange's own nodes run unchanged, with
+//! virtual time, faulty links and wrong clocks, and the scenarios and checkers that use it.
+//!
+//! A seed decides everything; a failing one is all that is needed to see the failure again.
+
+mod clock;
+pub mod exchange;
+mod link;
+mod queue;
+mod world;
+
+pub use clock::{DRIFT_PPB_MAX, SimClock};
+pub use link::{GROUPS_MAX, LinkModel, LinkStats, Links};
+pub use world::{Fault, NoTap, Place, Sent, Tap, Verdict, World, WorldStats, Written, address};

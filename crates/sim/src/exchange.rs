@@ -1,0 +1,250 @@
+//! The exchange under test: the real nodes of `roles` in a faulty world, and what must hold.
+//!
+//! A run has four phases: log in and load the opening book; play the flow while links lose,
+//! repeat and reorder, a proxy dies, connections are cut and nodes cannot hear each other; heal
+//! the links and wait until everything asked is answered and heard (liveness); end the feed's
+//! session. Named [`Checker`]s look at the run from outside while it lasts and at its end.
+//!
+//! Everything follows from the seed: a failing one, printed with the command that repeats it, is
+//! all there is to know. Threads exist only between seeds, never inside one.
+
+mod checks;
+mod report;
+mod sabotage;
+mod scenario;
+mod seeds;
+mod watch;
+
+use std::ops::Range;
+
+use participant::Phase;
+use roles::Role;
+use types::{Nanos, Trace};
+
+pub use report::{Checker, Failure, Figures, SeedReport};
+pub use sabotage::Sabotage;
+pub use scenario::{START, Scenario, instruments};
+pub use seeds::Summary;
+
+use crate::{
+    link::LinkModel,
+    world::{Fault, Sent, Tap, Verdict, World, Written},
+};
+use checks::{Cast, TapeFigures};
+use report::Failures;
+use sabotage::Saboteur;
+use scenario::Places;
+use watch::Watch;
+
+/// Granularity at which phases are looked at.
+const STEP_NS: u64 = 2 * Nanos::MILLI;
+/// Patience with logging in and loading.
+const LOAD_NS: u64 = 8 * Nanos::SECOND;
+/// Patience once the faults are over.
+const LIVENESS_NS: u64 = 9 * Nanos::SECOND;
+
+/// Runs one seed and says what did not hold.
+pub fn run_seed(seed: u64, scenario: &Scenario) -> SeedReport {
+    let (world, places) = scenario.build(seed);
+    let clock = |index: usize| (index, world.clock(index).unwrap_or_default());
+    let watch = Watch::new(places.root, places.edges().map(clock));
+    let saboteur = Saboteur::new(scenario.sabotage, places.edge(places.receivers - 1));
+    let figures = Figures::default();
+    let failures = Failures::default();
+    let run =
+        Run { seed, scenario, world, places, tap: Eyes { watch, saboteur }, failures, figures };
+    run.play()
+}
+
+/// Runs many seeds on `threads` threads; `progress` hears how many are done and how many failed.
+pub fn run_seeds(
+    seeds: Range<u64>,
+    threads: usize,
+    scenario: &Scenario,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Summary {
+    seeds::run_each(seeds, threads, &|seed| run_seed(seed, scenario), progress)
+}
+
+/// Sees every datagram after the injected bug has had its way with it.
+struct Eyes {
+    watch: Watch,
+    saboteur: Saboteur,
+}
+
+impl Tap<Role> for Eyes {
+    fn datagram(&mut self, sent: Sent<'_>) -> Verdict {
+        let verdict = self.saboteur.datagram(&sent);
+        match &verdict {
+            Verdict::Pass => self.watch.datagram(&sent),
+            Verdict::Rewrite(bytes) => self.watch.datagram(&Sent { bytes, ..sent }),
+            Verdict::Drop => {}
+        }
+        verdict
+    }
+
+    fn stream(&mut self, written: Written<'_>) {
+        self.watch.stream(&written);
+    }
+
+    fn trace(&mut self, _at: Nanos, _node: usize, _trace: &Trace) {}
+}
+
+/// One seed being run.
+struct Run<'s> {
+    seed: u64,
+    scenario: &'s Scenario,
+    world: World<Role>,
+    places: Places,
+    tap: Eyes,
+    failures: Failures,
+    figures: Figures,
+}
+
+impl Run<'_> {
+    fn play(mut self) -> SeedReport {
+        if self.load() {
+            self.disturb();
+            self.settle();
+            self.end_session();
+        }
+        self.conclude()
+    }
+
+    fn phase(world: &World<Role>, places: Places) -> Phase {
+        let driver = world.node(places.driver()).and_then(Role::as_driver);
+        driver.map_or(Phase::Connecting, |driver| driver.phase())
+    }
+
+    /// Runs until `done` or the patience ends, which is a failure of liveness.
+    fn until(&mut self, patience_ns: u64, what: &str, done: impl Fn(&World<Role>) -> bool) -> bool {
+        let limit = self.world.now().after(patience_ns);
+        let came = self.world.run_until_idle(limit, STEP_NS, &mut self.tap, done);
+        let places = self.places;
+        let world = &self.world;
+        self.failures.check(Checker::Liveness, came, || match Cast::find(world, places) {
+            None => format!("{what}: a node is missing"),
+            Some(cast) => {
+                let (status, next) = (cast.driver.status(), cast.root.engine().feed_next());
+                let heard: Vec<u64> = cast.listeners.iter().map(|l| l.next_seq().0).collect();
+                let (phase, lost, up) = (status.phase, status.ledger.lost(), status.clients_up);
+                format!(
+                    "{what} did not come: {phase:?}, {lost} requests unanswered, {up} clients up, \
+                     listeners at {heard:?} of {next}"
+                )
+            }
+        });
+        came
+    }
+
+    fn load(&mut self) -> bool {
+        let places = self.places;
+        self.until(LOAD_NS, "the opening", |world| Run::phase(world, places) >= Phase::Playing)
+    }
+
+    /// Plays the flow with everything that goes wrong, then heals the links.
+    fn disturb(&mut self) {
+        let places = self.places;
+        let from = self.world.now();
+        let flow_ns = self.scenario.orders * Nanos::SECOND / self.scenario.rate_per_s.max(1);
+        let until = from.after(200 * Nanos::MILLI + flow_ns / 2);
+        let plan = self.scenario.plan(self.seed, &mut self.world, places, (from, until));
+        self.figures.proxies_killed = plan.proxies_killed;
+        let cut_before = self.world.stats().streams_cut;
+        let patience = 4 * flow_ns + Nanos::SECOND;
+        self.until(patience, "the end of the flow", |world| {
+            Run::phase(world, places) >= Phase::Draining && world.now() > until
+        });
+        self.figures.connections_cut = self.world.stats().streams_cut - cut_before;
+        let healed = plan.streams_cut == (self.figures.connections_cut > 0);
+        self.failures.check(Checker::Sound, healed, || "a planned cut did not come".to_string());
+        fn heal(model: LinkModel) -> LinkModel {
+            LinkModel { loss_permille: 0, duplicate_permille: 0, reorder_permille: 0, ..model }
+        }
+        self.world.fault(self.world.now(), Fault::ChangeLinks(heal));
+    }
+
+    /// Everything asked is answered and everything said is heard.
+    fn settle(&mut self) {
+        let (places, clients) = (self.places, u64::from(self.scenario.participants));
+        self.until(LIVENESS_NS, "quiet", |world| {
+            Cast::find(world, places).is_some_and(|cast| {
+                let status = cast.driver.status();
+                let answered = status.phase == Phase::Idle && status.ledger.lost() == 0;
+                answered && status.clients_up == clients && cast.all_heard() && cast.all_told()
+            })
+        });
+        let Some(cast) = Cast::find(&self.world, places) else { return };
+        checks::books_equal(&cast, "when all is quiet", &mut self.failures);
+        let resting = cast.root.engine().open_orders();
+        self.failures.check(Checker::BooksEqual, resting > 0, || "the books are empty".to_string());
+    }
+
+    fn end_session(&mut self) {
+        let places = self.places;
+        self.world.poke(places.root, &mut self.tap, |role, now, out| {
+            if let Role::Root(root) = role {
+                root.end_session(now, out);
+            }
+        });
+        self.until(LIVENESS_NS, "the end of the session", |world| {
+            Cast::find(world, places).is_some_and(|cast| {
+                let ended = cast.listeners.iter().all(|listener| listener.ended());
+                ended && cast.all_heard() && cast.all_told()
+            })
+        });
+    }
+
+    fn conclude(mut self) -> SeedReport {
+        let (places, seed) = (self.places, self.seed);
+        let tape = self.tape();
+        checks::clocks(&self.world, &mut self.failures);
+        if let Some(cast) = Cast::find(&self.world, places) {
+            let watch = &self.tap.watch;
+            let failures = &mut self.failures;
+            checks::answered(&cast, failures);
+            checks::both_sides(&cast, watch.trades(), tape, failures);
+            checks::books_equal(&cast, "at the end", failures);
+            self.figures.checkpoints =
+                checks::replayed(&cast, self.scenario.sabotage, watch, failures);
+            checks::sound(&cast, failures);
+            collect(&cast, &self.world, watch, &mut self.figures);
+        } else {
+            self.failures.add(Checker::Sound, || "a node is missing".to_string());
+        }
+        let mut found = std::mem::take(&mut self.tap.watch.failures).into_vec();
+        found.extend(self.failures.into_vec());
+        let event_hash = self.world.event_hash();
+        SeedReport { seed, failures: found, figures: self.figures, event_hash }
+    }
+
+    fn tape(&mut self) -> TapeFigures {
+        let Some(Role::Driver(driver)) = self.world.node_mut(self.places.driver()) else {
+            return TapeFigures { joined: 0, unmatched: 0, mismatched: 0 };
+        };
+        let tape = driver.tape();
+        let joined = tape.trades().len() as u64;
+        TapeFigures { joined, unmatched: tape.unmatched(), mismatched: tape.mismatched() }
+    }
+}
+
+fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Figures) {
+    let (ledger, links) = (cast.driver.status().ledger, world.links().total());
+    figures.orders = checks::orders(cast);
+    figures.requests = ledger.asked;
+    figures.answered = ledger.answered;
+    figures.trades = watch.trades();
+    figures.feed_messages = watch.published().1 - 1;
+    figures.executions_watched = watch.executions;
+    figures.events = world.stats().events;
+    figures.virtual_us = world.now().since(START) / Nanos::MICRO;
+    figures.datagrams = links.sent;
+    figures.drops = links.dropped;
+    figures.duplicates = links.duplicated;
+    figures.reordered = links.reordered;
+    figures.resends = watch.resends;
+    figures.client_resends = ledger.resends;
+    figures.repairs = cast.edges.iter().map(|edge| edge.receiver().stats().repairs_filled).sum();
+    figures.listener_repairs =
+        cast.listeners.iter().map(|listener| listener.counters().repaired).sum();
+}

@@ -1,0 +1,275 @@
+//! What is checked when a run has ended: participants, log, engine and listeners against each
+//! other, whoever of them may be wrong.
+
+use std::collections::BTreeMap;
+
+use engine::Applied;
+use feed::Listener;
+use participant::{Client, Driver, RequestKind};
+use roles::{Edge, Role, Root};
+use types::{AccountId, CommandKind, FeedSeq, Input, Nanos, UserRefNum};
+
+use super::{
+    report::{Checker, Failures},
+    sabotage::Sabotage,
+    scenario::Places,
+    watch::Watch,
+};
+use crate::world::World;
+
+/// The nodes that are looked at, all of them alive.
+pub(super) struct Cast<'w> {
+    pub(super) root: &'w Root,
+    pub(super) edges: Vec<&'w Edge>,
+    pub(super) listeners: Vec<&'w Listener>,
+    pub(super) driver: &'w Driver,
+}
+
+impl<'w> Cast<'w> {
+    /// Finds them; `None` when one is missing.
+    pub(super) fn find(world: &'w World<Role>, places: Places) -> Option<Cast<'w>> {
+        let edge = |index: usize| world.node(index)?.as_edge();
+        let listener = |index: usize| world.node(places.listener(index))?.as_listener();
+        Some(Cast {
+            root: world.node(places.root)?.as_root()?,
+            edges: places.edges().map(edge).collect::<Option<_>>()?,
+            listeners: (0..places.receivers).map(listener).collect::<Option<_>>()?,
+            driver: world.node(places.driver())?.as_driver()?,
+        })
+    }
+
+    /// All listeners have heard all that the engine has said.
+    pub(super) fn all_heard(&self) -> bool {
+        let next = self.root.engine().feed_next();
+        self.listeners.iter().all(|listener| listener.next_seq() == next)
+    }
+
+    /// All participants have been told all that concerns them.
+    pub(super) fn all_told(&self) -> bool {
+        (0..self.driver.clients().len()).all(|index| self.told(index).0 == self.told(index).1)
+    }
+
+    /// Messages that a participant got, and that its private stream has.
+    fn told(&self, index: usize) -> (u64, u64) {
+        let got = self.driver.clients().get(index).map_or(0, |client| client.counters().messages);
+        let next = self.root.private().next_position(AccountId(index as u16 + 1));
+        (got, next.saturating_sub(1))
+    }
+}
+
+/// Every request has its answer.
+pub(super) fn answered(cast: &Cast<'_>, failures: &mut Failures) {
+    let status = cast.driver.status();
+    failures.check(Checker::AnsweredOnce, status.not_asked == 0, || {
+        format!("{} messages of the flow could not be asked for", status.not_asked)
+    });
+    for (index, client) in cast.driver.clients().iter().enumerate() {
+        let (counts, session) = (client.ledger().counts(), client.counters());
+        let wrong = [
+            ("requests without an answer", counts.lost()),
+            ("answers too many", counts.duplicates),
+            ("answers that contradict the order's life", counts.violations),
+            ("malformed messages", session.malformed),
+            ("jumps of the stream", session.stream_jumps),
+            ("requests not sent", session.not_sent),
+        ];
+        for (what, count) in wrong {
+            failures.check(Checker::AnsweredOnce, count == 0, || {
+                format!("participant {index}: {count} {what}")
+            });
+        }
+        let (got, sent) = cast.told(index);
+        failures.check(Checker::AnsweredOnce, got == sent, || {
+            format!("participant {index}: got {got} of the {sent} messages of its stream")
+        });
+    }
+}
+
+/// Both participants of each trade hear of it, once and alike.
+pub(super) fn both_sides(cast: &Cast<'_>, trades: u64, tape: TapeFigures, failures: &mut Failures) {
+    let executions = cast.driver.status().ledger.executions;
+    failures.check(Checker::BothSides, executions == 2 * trades, || {
+        format!("{executions} executions for {trades} trades")
+    });
+    let found = (tape.joined, tape.unmatched, tape.mismatched);
+    failures.check(Checker::BothSides, found == (trades, 0, 0), || {
+        format!("of {trades} trades joined, unmatched, mismatched: {found:?}")
+    });
+}
+
+/// What the driver's tape says of trades.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TapeFigures {
+    pub(super) joined: u64,
+    pub(super) unmatched: u64,
+    pub(super) mismatched: u64,
+}
+
+/// Replays the log: the engine's state and books come out again, every listener's checkpoints are
+/// the replayed books, and the log holds what was asked for, once. Gives the checkpoints compared.
+pub(super) fn replayed(
+    cast: &Cast<'_>,
+    sabotage: Sabotage,
+    watch: &Watch,
+    failures: &mut Failures,
+) -> u64 {
+    let mut inputs: Vec<Input> = cast.root.log().iter().copied().collect();
+    if sabotage == Sabotage::ForgetInput {
+        let middle = inputs.len() / 2;
+        let found =
+            inputs.iter().skip(middle).position(|i| i.command.kind == CommandKind::NewOrder);
+        inputs.remove(middle + found.unwrap_or(0));
+    }
+    let engine = cast.root.engine();
+    let noted = cast.listeners.iter().flat_map(|listener| listener.checkpoints().iter());
+    let positions: Vec<FeedSeq> = noted.map(|checkpoint| checkpoint.seq).collect();
+    let found = engine::replay_digests(engine.config().clone(), &inputs, &positions);
+    logged_once(cast, &inputs, failures);
+    let replay = match found {
+        Ok(replay) => replay,
+        Err(error) => {
+            failures.add(Checker::ReplayEqual, || format!("the log does not replay: {error}"));
+            return 0;
+        }
+    };
+    let same = replay.state == engine.state_digest() && replay.feed_next == engine.feed_next();
+    failures.check(Checker::ReplayEqual, same, || "the replay ends in another state".to_string());
+    let (stream, next) = watch.published();
+    failures.check(Checker::FeedEqual, FeedSeq(next) == engine.feed_next(), || {
+        format!("published up to {next}, the engine is at {}", engine.feed_next())
+    });
+    let mut compared = 0;
+    for (index, listener) in cast.listeners.iter().enumerate() {
+        for checkpoint in listener.checkpoints().iter() {
+            let at = replay.at.binary_search_by_key(&checkpoint.seq, |at| at.position).ok();
+            let same = at.is_some_and(|at| replay.at[at].digests == checkpoint.books);
+            compared += u64::from(same);
+            failures.check(Checker::BooksEqual, same, || {
+                format!("listener {index}: books differ at feed position {}", checkpoint.seq)
+            });
+        }
+        let (count, heard) = (listener.checkpoints().len(), listener.stream_digest());
+        failures.check(Checker::BooksEqual, count > 0, || {
+            format!("listener {index}: no checkpoint was compared")
+        });
+        failures.check(Checker::FeedEqual, heard == stream, || {
+            format!("listener {index} heard other bytes than were published")
+        });
+    }
+    compared
+}
+
+/// The books of all listeners are now those of the engine.
+pub(super) fn books_equal(cast: &Cast<'_>, when: &str, failures: &mut Failures) {
+    let engine = cast.root.engine();
+    let ids: Vec<_> = engine.config().instruments.iter().map(|instrument| instrument.id).collect();
+    for (index, listener) in cast.listeners.iter().enumerate() {
+        let same = listener.digests().eq(ids.iter().map(|&id| engine.displayed_digest(id)));
+        failures
+            .check(Checker::BooksEqual, same, || format!("listener {index}: books differ {when}"));
+        let counters = listener.counters();
+        let errors = counters.parse_errors + counters.image_errors;
+        failures.check(Checker::BooksEqual, errors == 0, || {
+            format!("listener {index}: {:?}", listener.first_error())
+        });
+    }
+}
+
+/// New orders and replaces that took effect, by account and number; and cancels.
+fn logged_once(cast: &Cast<'_>, inputs: &[Input], failures: &mut Failures) {
+    let config = cast.root.engine().config().clone();
+    let mut requests: BTreeMap<(AccountId, UserRefNum), (CommandKind, u64)> = BTreeMap::new();
+    let mut cancels: BTreeMap<(AccountId, UserRefNum), u64> = BTreeMap::new();
+    engine::replay(config, inputs, |_, input, applied, _| {
+        let key = (input.command.account, input.command.user_ref);
+        match input.command.kind {
+            kind @ (CommandKind::NewOrder | CommandKind::Replace) if applied == Applied::Done => {
+                requests.entry(key).or_insert((kind, 0)).1 += 1;
+            }
+            CommandKind::Cancel if applied == Applied::Done => {
+                *cancels.entry(key).or_insert(0) += 1;
+            }
+            _ => {}
+        }
+    });
+    for (index, client) in cast.driver.clients().iter().enumerate() {
+        let account = AccountId(index as u16 + 1);
+        let all = (account, UserRefNum(0))..=(account, UserRefNum(u32::MAX));
+        let asked = asked(client);
+        let logged = requests.range(all.clone()).count() + cancels.range(all.clone()).count();
+        let counts = client.ledger().counts();
+        failures.check(Checker::LoggedOnce, logged as u64 == counts.asked, || {
+            format!("participant {index}: {logged} requests in the log, {} asked", counts.asked)
+        });
+        for (number, kind) in &asked {
+            let found = requests.get(&(account, *number));
+            failures.check(Checker::LoggedOnce, found == Some(&(*kind, 1)), || {
+                format!("participant {index}, request {number}: in the log as {found:?}")
+            });
+        }
+    }
+}
+
+/// New orders and replaces a client asked for.
+fn asked(client: &Client) -> Vec<(UserRefNum, CommandKind)> {
+    let ledger = client.ledger();
+    let numbers = (1..).map(UserRefNum).take_while(|&number| ledger.order(number).is_some());
+    let kind = |number| match ledger.kind(number) {
+        RequestKind::Replace => (number, CommandKind::Replace),
+        RequestKind::New | RequestKind::Cancel => (number, CommandKind::NewOrder),
+    };
+    numbers.map(kind).collect()
+}
+
+/// New orders of all clients.
+pub(super) fn orders(cast: &Cast<'_>) -> u64 {
+    let new = |client: &Client| {
+        asked(client).iter().filter(|(_, kind)| *kind == CommandKind::NewOrder).count() as u64
+    };
+    cast.driver.clients().iter().map(new).sum()
+}
+
+/// Counters that stand for a defect wherever they are not zero.
+pub(super) fn sound(cast: &Cast<'_>, failures: &mut Failures) {
+    let root = cast.root.counters();
+    let mut wrong = vec![
+        ("root: malformed", root.malformed),
+        ("root: not an order", root.not_an_order),
+        ("root: log full", root.log_full),
+        ("root: unencodable", root.unencodable),
+    ];
+    for edge in &cast.edges {
+        let (gateway, receiver) = (edge.gateway().counters(), edge.receiver().stats());
+        wrong.extend([
+            ("edge: malformed", edge.malformed()),
+            ("gateway: violations", gateway.violations),
+            ("gateway: malformed", gateway.malformed),
+            ("gateway: unencodable", gateway.unencodable),
+            ("gateway: requests refused", gateway.requests_refused),
+            ("gateway: executions before their tick", gateway.overdue),
+            ("receiver: malformed", receiver.malformed),
+            ("receiver: hold buffer full", receiver.hold_dropped),
+            ("receiver: deadlines cut", receiver.deadlines_cut),
+        ]);
+    }
+    for listener in &cast.listeners {
+        let counters = listener.counters();
+        wrong.push(("listener: malformed", counters.malformed));
+        wrong.push(("listener: other session", counters.other_session));
+        wrong.push(("listener: evicted", counters.evicted));
+    }
+    for (what, count) in wrong {
+        failures.check(Checker::Sound, count == 0, || format!("{what}: {count}"));
+    }
+}
+
+/// Every clock was within the bound it claims: otherwise the run proves nothing about holding.
+pub(super) fn clocks(world: &World<Role>, failures: &mut Failures) {
+    let now: Nanos = world.now();
+    for (index, _) in world.nodes().enumerate() {
+        let Some(clock) = world.clock(index) else { continue };
+        failures.check(Checker::Sound, clock.error_ns(now) <= clock.bound_ns, || {
+            format!("the clock of node {index} is {} ns wrong", clock.error_ns(now))
+        });
+    }
+}

@@ -1,0 +1,321 @@
+//! A whole exchange in a world: its nodes, their clocks and links, the flow and the faults, all
+//! made up from one seed.
+//!
+//! Node indexes: the exchange's nodes under their overlay numbers, then a listener per edge, then
+//! the one node that plays all participants.
+
+use std::collections::VecDeque;
+
+use feed::Listener;
+use participant::{
+    Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
+    Source,
+};
+use roles::{Account, ExchangeConfig, Role, deploy, listener};
+use types::{
+    AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Price, Qty, SplitMix64, Symbol,
+};
+
+use super::sabotage::Sabotage;
+use crate::{
+    clock::SimClock,
+    link::LinkModel,
+    world::{Fault, Place, World, address},
+};
+
+/// True time at which every world begins: ten in the morning.
+pub const START: Nanos = Nanos(1_767_261_600 * Nanos::SECOND);
+
+/// The channel a gateway's address has; its streams are told apart by nothing else.
+const ENTRY: Channel = Channel(2);
+/// Largest error of any clock.
+const CLOCK_BOUND_NS: u64 = 20 * Nanos::MICRO;
+
+const ROOT: u8 = 0;
+const PROXY: u8 = 1;
+const EDGE: u8 = 2;
+const LISTENER: u8 = 3;
+const PARTICIPANT: u8 = 4;
+
+/// What a seed is played with.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Hops from the root to a receiver (D).
+    pub depth: usize,
+    /// Fan-out (F).
+    pub fanout: usize,
+    /// Receivers, each with a gateway and a listener (N).
+    pub receivers: usize,
+    /// Hedging factor (H).
+    pub hedge: usize,
+    /// Participants.
+    pub participants: u8,
+    /// New orders of the timed part, at least.
+    pub orders: u64,
+    /// Timed requests per instrument and second.
+    pub rate_per_s: u64,
+    /// Every link while faults last.
+    pub link: LinkModel,
+    /// Of how many seeds one loses a proxy; 0 for none.
+    pub kill_every: u64,
+    /// An injected bug, for tests of the checkers.
+    pub sabotage: Sabotage,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Scenario {
+            depth: 2,
+            fanout: 3,
+            receivers: 9,
+            hedge: 1,
+            participants: 8,
+            orders: 500,
+            rate_per_s: 400,
+            link: LinkModel {
+                base_ns: 10_100,
+                jitter_ns: 15_600,
+                jitter_sigma: 0.447,
+                loss_permille: 10,
+                duplicate_permille: 10,
+                reorder_permille: 10,
+                reorder_ns: Nanos::MILLI,
+            },
+            kill_every: 10,
+            sabotage: Sabotage::Nothing,
+        }
+    }
+}
+
+/// Where the nodes of a world are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Places {
+    pub(super) root: usize,
+    pub(super) proxies: usize,
+    pub(super) receivers: usize,
+}
+
+impl Places {
+    pub(super) fn edge(&self, index: usize) -> usize {
+        1 + self.proxies + index
+    }
+
+    pub(super) fn edges(&self) -> impl Iterator<Item = usize> + use<> {
+        let first = 1 + self.proxies;
+        first..first + self.receivers
+    }
+
+    pub(super) fn listener(&self, index: usize) -> usize {
+        1 + self.proxies + self.receivers + index
+    }
+
+    pub(super) fn driver(&self) -> usize {
+        1 + self.proxies + 2 * self.receivers
+    }
+}
+
+/// What will go wrong, for the report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) proxies_killed: u64,
+    pub(super) streams_cut: bool,
+}
+
+/// The instruments of every run.
+pub fn instruments() -> Vec<Instrument> {
+    let names = ["AAA", "BBB", "CCC"];
+    let instrument = |(index, name): (usize, &&str)| Instrument {
+        id: InstrumentId(index as u16 + 1),
+        symbol: Symbol::new(name).expect("three letters are a symbol"),
+        tick: Price(100),
+        price_max: Price(types::limits::PRICE_MAX),
+        qty_max: Qty(types::limits::QTY_MAX),
+        lot_decimals: 8,
+    };
+    names.iter().enumerate().map(instrument).collect()
+}
+
+impl Scenario {
+    /// What the nodes agree on.
+    pub fn config(&self, seed: u64) -> ExchangeConfig {
+        let account = |index: u8| Account {
+            id: AccountId(u16::from(index) + 1),
+            username: format!("P{index}"),
+            password: format!("secret{index}"),
+        };
+        ExchangeConfig {
+            depth: self.depth,
+            fanout: self.fanout,
+            receivers: self.receivers,
+            hedge: self.hedge,
+            dynamic_parents: true,
+            round_ns: 50 * Nanos::MILLI,
+            delay_window: 200,
+            delay_permille: 950,
+            delay_cap_ns: 5 * Nanos::MILLI,
+            clock_bound_ns: CLOCK_BOUND_NS,
+            sequencer_window_ns: 300 * Nanos::MICRO,
+            linger_ns: 0,
+            execution_hold_max_ns: 5 * Nanos::SECOND,
+            connections_max: 64,
+            log_capacity: 1 << 16,
+            open_orders_max: 1 << 12,
+            instruments: instruments(),
+            accounts: (0..self.participants).map(account).collect(),
+            session: *b"FAIRBELL01",
+            midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
+            seed,
+        }
+    }
+
+    /// The world at its start.
+    ///
+    /// # Panics
+    /// When the scenario makes no exchange.
+    pub(super) fn build(&self, seed: u64) -> (World<Role>, Places) {
+        let config = self.config(seed);
+        let topology = config.tree().expect("the scenario's tree is possible").topology;
+        let proxies = topology.proxy_ids().count();
+        let places = Places { root: 0, proxies, receivers: self.receivers };
+        let mut rng = SplitMix64::new(seed ^ 0xC10C);
+        let mut world = World::new(seed, START, self.link);
+        let feed_of = |index: usize| address(places.listener(index), Channel::FEED);
+        let start_s = (START.0 / Nanos::SECOND) as u32;
+        let nodes = deploy(&config, start_s, feed_of).expect("the scenario's exchange is possible");
+        for (id, node) in nodes.into_iter().enumerate() {
+            let group = match &node {
+                Role::Root(_) => ROOT,
+                Role::Proxy(_) => PROXY,
+                _ => EDGE,
+            };
+            let overlay = Some(NodeId(id as u16));
+            let listens = group == EDGE;
+            let clock = clock(&mut rng);
+            world.add(node, Place { overlay, clock, group, egress_ns: 1_000, listens });
+        }
+        let server = address(places.root, Channel::FEED);
+        for _ in 0..self.receivers {
+            let mut settings = listener(&config, server);
+            settings.checkpoint_every = 64;
+            let node = Role::Listener(Box::new(Listener::new(settings)));
+            let clock = clock(&mut rng);
+            world.add(node, Place { group: LISTENER, clock, ..Place::default() });
+        }
+        let driver = Role::Driver(Box::new(self.driver(seed, &config, places)));
+        let clock = clock(&mut rng);
+        world.add(driver, Place { group: PARTICIPANT, clock, ..Place::default() });
+        self.name_links(&mut world);
+        (world, places)
+    }
+
+    fn name_links(&self, world: &mut World<Role>) {
+        let links = world.links_mut();
+        let classes = [
+            (ROOT, PROXY, "root-proxy"),
+            (ROOT, EDGE, "root-edge"),
+            (ROOT, LISTENER, "root-listener"),
+            (PROXY, EDGE, "proxy-edge"),
+            (PROXY, PROXY, "proxy-proxy"),
+            (EDGE, LISTENER, "edge-listener"),
+            (EDGE, PARTICIPANT, "edge-participant"),
+        ];
+        for (a, b, name) in classes {
+            links.between(a, b, name, self.link);
+            if a != b {
+                links.between(b, a, name, self.link);
+            }
+        }
+    }
+
+    fn driver(&self, seed: u64, config: &ExchangeConfig, places: Places) -> Driver {
+        let client = |(index, account): (usize, &Account)| {
+            let gateways = (0..self.receivers)
+                .map(|step| address(places.edge((index + step) % self.receivers), ENTRY))
+                .collect();
+            let mut client = ClientConfig::new(&account.username, &account.password, gateways);
+            client.orders_max = 1 << 16;
+            client
+        };
+        let clients = config.accounts.iter().enumerate().map(client).collect();
+        let mut settings = DriverConfig::new(config.instruments.clone(), clients);
+        settings.window = 16;
+        settings.start_delay_ns = 200 * Nanos::MILLI;
+        settings.load_timeout_ns = 8 * Nanos::SECOND;
+        settings.drain_timeout_ns = 8 * Nanos::SECOND;
+        let (mut opening, mut schedule) = (Vec::new(), Schedule::default());
+        for instrument in &config.instruments {
+            let seed = SplitMix64::mix(seed ^ u64::from(instrument.id.0) << 48);
+            let (first, timed) = self.flow(*instrument, seed);
+            opening.extend(first);
+            schedule.add(Source::Recorded(timed), self.rate_per_s);
+        }
+        Driver::new(settings, opening, schedule).expect("logins of the scenario fit SoupBinTCP")
+    }
+
+    /// Opening book and timed messages of one instrument: more trading than in the field.
+    fn flow(&self, instrument: Instrument, seed: u64) -> (Vec<FlowMessage>, VecDeque<FlowMessage>) {
+        let mut mix = GeneratorConfig::new(instrument, Price::from_whole(100), seed);
+        mix.participants = self.participants;
+        mix.market_permille = 40;
+        mix.marketable_permille = 200;
+        mix.post_only_permille = 200;
+        mix.replace_permille = 100;
+        let mut generator = Generator::new(mix);
+        let opening = generator.opening(30);
+        let wanted = self.orders.div_ceil(instruments().len() as u64);
+        let (mut timed, mut orders) = (VecDeque::new(), 0);
+        while orders < wanted {
+            let message = generator.next_message();
+            orders += u64::from(matches!(message.action, Action::New { .. }));
+            timed.push_back(message);
+        }
+        (opening, timed)
+    }
+
+    /// Schedules what goes wrong between two true times, drawn from the seed.
+    pub(super) fn plan(
+        &self,
+        seed: u64,
+        world: &mut World<Role>,
+        places: Places,
+        (from, until): (Nanos, Nanos),
+    ) -> Plan {
+        let mut rng = SplitMix64::new(seed ^ 0xFA17);
+        let mut plan = Plan::default();
+        let span = until.since(from).max(1);
+        let mut when = || from.after(rng.below(span));
+        let (kill_at, cut_at, block_at, block_ns) =
+            (when(), when(), when(), 1 + when().since(from) / 8);
+        if self.kill_every > 0 && seed.is_multiple_of(self.kill_every) && places.proxies > 0 {
+            let victim = 1 + rng.below(places.proxies as u64) as usize;
+            world.fault(kill_at, Fault::Kill(victim));
+            plan.proxies_killed = 1;
+        }
+        match seed % 4 {
+            1 => world.fault(cut_at, Fault::CutStream(places.driver(), rng.next_u64())),
+            2 if seed % 16 == 2 => world.fault(cut_at, Fault::CutStreams(places.driver())),
+            _ => {}
+        }
+        plan.streams_cut = seed % 4 == 1 || seed % 16 == 2;
+        if seed % 5 == 2 {
+            // The root and one edge do not hear each other for a while; the tree goes on.
+            let edge = places.edge(rng.below(places.receivers as u64) as usize);
+            let links = world.links_mut();
+            links.block(places.root, edge, block_at, block_at.after(block_ns));
+            links.block(edge, places.root, block_at, block_at.after(block_ns));
+        }
+        plan
+    }
+}
+
+/// Half of the clocks are perfect, half are wrong within the bound, drift included (20 s of it).
+fn clock(rng: &mut SplitMix64) -> SimClock {
+    let (wrong, offset, drift) = (rng.below(2), rng.below(28_001), rng.below(601));
+    let sign = wrong as i64;
+    SimClock {
+        origin: START,
+        offset_ns: sign * (offset as i64 - 14_000),
+        drift_ppb: sign * (drift as i64 - 300),
+        bound_ns: CLOCK_BOUND_NS,
+    }
+}

@@ -1,0 +1,105 @@
+//! Many seeds on a few threads. Each seed is a world of its own; threads share nothing but the
+//! counter of seeds and the summary.
+
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::report::{Checker, Failure, Figures, SeedReport};
+
+/// Reports of failed seeds kept in full.
+const FAILED_MAX: usize = 16;
+
+/// The end of many seeds.
+#[derive(Clone, Default, Debug)]
+pub struct Summary {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Seeds that failed.
+    pub failed: u64,
+    /// The lowest of the failed seeds, in full, at most 16.
+    pub reports: Vec<SeedReport>,
+    /// Sums over all seeds.
+    pub total: Figures,
+}
+
+impl Summary {
+    fn add(&mut self, report: SeedReport) {
+        self.seeds += 1;
+        self.total.add(&report.figures);
+        if !report.failures.is_empty() {
+            self.failed += 1;
+            let place = self.reports.partition_point(|kept| kept.seed < report.seed);
+            self.reports.insert(place, report);
+            self.reports.truncate(FAILED_MAX);
+        }
+    }
+}
+
+/// Runs `run` for every seed on `threads` threads; `progress` hears how many are done and how
+/// many of those have failed, after each one. A panic of a seed is a failure of that seed.
+pub fn run_each(
+    seeds: Range<u64>,
+    threads: usize,
+    run: &(dyn Fn(u64) -> SeedReport + Sync),
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Summary {
+    let (next, summary) = (AtomicU64::new(seeds.start), Mutex::new(Summary::default()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let report = catch_unwind(AssertUnwindSafe(|| run(seed)))
+                .unwrap_or_else(|panic| panicked(seed, panic.as_ref()));
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            summary.add(report);
+            let (done, failed) = (summary.seeds, summary.failed);
+            drop(summary);
+            progress(done, failed);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn panicked(seed: u64, panic: &(dyn std::any::Any + Send)) -> SeedReport {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    let reason = format!("panic: {text}");
+    let failures = vec![Failure { checker: Checker::Sound, reason }];
+    SeedReport { seed, failures, figures: Figures::default(), event_hash: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_seed_runs_once_and_panics_are_failures() {
+        let run = |seed: u64| {
+            assert!(seed % 10 != 3, "seed {seed} is bad");
+            let figures = Figures { orders: seed, ..Figures::default() };
+            SeedReport { seed, failures: Vec::new(), figures, event_hash: seed }
+        };
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let summary = run_each(10..40, 2, &run, &|_, _| {});
+        std::panic::set_hook(hook);
+        assert_eq!((summary.seeds, summary.failed), (30, 3));
+        assert_eq!(summary.total.orders, (10..40).sum::<u64>() - 13 - 23 - 33);
+        let seeds: Vec<u64> = summary.reports.iter().map(|report| report.seed).collect();
+        assert_eq!(seeds, [13, 23, 33]);
+        assert!(summary.reports[0].to_string().contains("sound: panic: seed 13 is bad"));
+    }
+}
