@@ -1,2 +1,7 @@
-//! fairbell
-fn main() {}
+//! The `fairbell` command; see the library of the same name.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fairbell::main()
+}

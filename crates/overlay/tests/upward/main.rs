@@ -2,6 +2,7 @@
 //!
 //! Every test is a pure function of its seed; failures name it.
 
+mod details;
 mod hostile;
 mod lossy;
 mod orders;

@@ -1,0 +1,45 @@
+# Fairbell's commands. Each sets up what it needs on a fresh machine; extra options of the binary
+# go into ARGS: make run ARGS="--sequencer off".
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+# One profile and one target folder for everything that is checked; release for what is measured.
+CHECKED := cargo run --locked --package fairbell --
+MEASURED := cargo run --locked --release --package fairbell --
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench lint interop sim setup sample
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1|/' \
+		| while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
+
+run: sample ## play the real sample through a whole exchange on this machine, then report
+	$(MEASURED) up --once $(ARGS)
+
+test: sample ## all tests, a thousand simulated networks, and the interoperability check
+	cargo test --locked --workspace
+	$(MAKE) --no-print-directory interop
+
+sim: setup ## a thousand simulated networks with losses, duplicates, reordering and dead proxies
+	$(CHECKED) sim --seeds 0..1000 $(ARGS)
+
+interop: sample ## a feed capture read by somebody else's ITCH 5.0 parser
+	scripts/interop/run.sh
+
+bench: setup ## order to acceptance, beside its floor
+	$(MEASURED) bench rtt $(ARGS)
+
+lint: setup ## formatting, clippy, documentation and licences, all without a warning
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps --quiet
+	python3 scripts/licences.py
+
+setup:
+	@scripts/setup.sh
+
+sample: setup
+	@scripts/fetch-sample.sh

@@ -1,0 +1,186 @@
+//! What each configuration key may be: the single table behind validation and documentation.
+
+use super::price_text;
+
+/// What a key takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Kind {
+    /// `true` or `false`.
+    Switch,
+    /// A whole number within bounds, both included.
+    Whole {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// A number within bounds, both included.
+    Decimal {
+        /// Smallest.
+        min: f64,
+        /// Largest.
+        max: f64,
+    },
+    /// Text of 1 to this many bytes.
+    Text {
+        /// Longest.
+        max: usize,
+    },
+    /// Printable ASCII without spaces, 1 to this many bytes: a field of a wire format.
+    Token {
+        /// Longest.
+        max: usize,
+    },
+    /// A price above zero as text, at most what 32 bits of 1/10000 hold.
+    Price,
+}
+
+/// A key and what it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// `section.key`, for entries of a list without their index.
+    pub path: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// An entry of the list must name it.
+    pub required: bool,
+}
+
+/// Lists: `[[name]]`, and the most entries.
+pub const LISTS: &[(&str, usize)] =
+    &[("instrument", types::limits::INSTRUMENTS_MAX), ("account", types::limits::ACCOUNTS_MAX)];
+
+/// Every key there is.
+pub const KEYS: &[Key] = &[
+    whole("overlay.depth", 1, 6),
+    whole("overlay.fanout", 1, 64),
+    whole("overlay.receivers", 1, 256),
+    whole("overlay.hedge", 0, 8),
+    key("overlay.dynamic_parents", Kind::Switch),
+    whole("overlay.linger_us", 0, 10_000),
+    whole("hold.round_ms", 1, 10_000),
+    whole("hold.window_messages", 10, 100_000),
+    key("hold.percentile", Kind::Decimal { min: 50.0, max: 99.9 }),
+    whole("hold.cap_ms", 1, 1_000),
+    whole("hold.clock_bound_ns", 0, 1_000_000),
+    key("sequencer.enabled", Kind::Switch),
+    whole("sequencer.window_us", 1, 100_000),
+    whole("engine.log_capacity", 1_000, 50_000_000),
+    whole("engine.open_orders_max", 1_000, 10_000_000),
+    whole("gateway.max_hold_ms", 1, 10_000),
+    whole("ports.base", 0, 60_000),
+    whole("flow.rate", 1, 1_000_000),
+    whole("flow.generated_rate", 0, 1_000_000),
+    whole("flow.participants", 1, 64),
+    whole("flow.seed", 0, i64::MAX as u64),
+    key("flow.sample", Kind::Text { max: 1_024 }),
+    required("instrument.symbol", Kind::Token { max: 8 }),
+    key("instrument.tick", Kind::Price),
+    key("instrument.price_max", Kind::Price),
+    whole("instrument.qty_max", 1, types::limits::QTY_MAX),
+    whole("instrument.lot_decimals", 0, 8),
+    required("account.name", Kind::Text { max: 64 }),
+    required("account.username", Kind::Token { max: 6 }),
+    required("account.password", Kind::Token { max: 10 }),
+];
+
+const fn key(path: &'static str, kind: Kind) -> Key {
+    Key { path, kind, required: false }
+}
+
+const fn whole(path: &'static str, min: u64, max: u64) -> Key {
+    key(path, Kind::Whole { min, max })
+}
+
+const fn required(path: &'static str, kind: Kind) -> Key {
+    Key { path, kind, required: true }
+}
+
+/// The key at `path`.
+pub fn find(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// The known key most like `path`, when one is like it at all (three edits or fewer).
+pub fn nearest(path: &str) -> Option<&'static str> {
+    let (distance, near) =
+        KEYS.iter().map(|key| (edits(path, key.path), key.path)).min_by_key(|(d, _)| *d)?;
+    (distance <= 3).then_some(near)
+}
+
+/// Levenshtein distance, one row at a time.
+fn edits(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A value as somebody wrote it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Given {
+    /// A switch.
+    Switch(bool),
+    /// A whole number.
+    Whole(i128),
+    /// A number with a point or an exponent.
+    Decimal(f64),
+    /// Text.
+    Text(String),
+    /// Anything else, with its name.
+    Other(&'static str),
+}
+
+impl Kind {
+    /// What is wrong with `given`, or nothing.
+    pub fn complaint(&self, given: &Given) -> Option<String> {
+        let allowed = match (*self, given) {
+            (Kind::Switch, Given::Switch(_)) => true,
+            (Kind::Whole { min, max }, Given::Whole(n)) => {
+                (i128::from(min)..=i128::from(max)).contains(n)
+            }
+            (Kind::Decimal { min, max }, Given::Whole(n)) => (min..=max).contains(&(*n as f64)),
+            (Kind::Decimal { min, max }, Given::Decimal(x)) => (min..=max).contains(x),
+            (Kind::Text { max }, Given::Text(text)) => (1..=max).contains(&text.len()),
+            (Kind::Token { max }, Given::Text(text)) => {
+                (1..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+            }
+            (Kind::Price, Given::Text(text)) => price_text::parse(text)
+                .is_some_and(|price| (1..=types::limits::PRICE_MAX).contains(&price.0)),
+            _ => false,
+        };
+        (!allowed).then(|| format!("must be {self}, is {given}"))
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Kind::Switch => f.write_str("true or false"),
+            Kind::Whole { min, max } => write!(f, "{min}..={max}"),
+            Kind::Decimal { min, max } => write!(f, "{min:.1}..={max:.1}"),
+            Kind::Text { max } => write!(f, "text of 1 to {max} bytes"),
+            Kind::Token { max } => write!(f, "1 to {max} ASCII characters without spaces"),
+            Kind::Price => f.write_str("a price in quotes, \"0.0001\" to \"429496.7295\""),
+        }
+    }
+}
+
+impl std::fmt::Display for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Given::Switch(on) => write!(f, "{on}"),
+            Given::Whole(n) => write!(f, "{n}"),
+            Given::Decimal(x) => write!(f, "{x}"),
+            Given::Text(text) => write!(f, "{text:?}"),
+            Given::Other(name) => write!(f, "{name}"),
+        }
+    }
+}

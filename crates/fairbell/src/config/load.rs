@@ -1,0 +1,278 @@
+//! Reads a configuration, remembers where each value was set, and checks values and relations.
+//!
+//! Order: syntax, then unknown keys, types and ranges in the order of the file (first complaint
+//! wins), then options of the command line, then relations between keys. One complaint is one line:
+//! `fairbell.toml:12: overlay.fanout: must be 1..=64, is 0`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Config;
+use super::keys::{self, Given, KEYS, LISTS};
+
+/// One line that says what is wrong and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError(String);
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Where a value was set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Origin {
+    Line(usize),
+    Option(&'static str),
+}
+
+/// A configuration on its way: read, perhaps overridden, not yet checked as a whole.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    config: Config,
+    name: String,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Loaded {
+    /// The built-in defaults.
+    pub fn defaults() -> Loaded {
+        let name = "built-in defaults".to_string();
+        Loaded { config: Config::default(), name, origins: BTreeMap::new() }
+    }
+
+    /// Reads the file at `path`.
+    pub fn file(path: &Path) -> Result<Loaded, ConfigError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError(format!("{name}: cannot be read: {error}")))?;
+        Loaded::text(&name, &text)
+    }
+
+    /// Reads `text`; `name` stands for the file in complaints.
+    pub fn text(name: &str, text: &str) -> Result<Loaded, ConfigError> {
+        let syntax = |error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| line_of(text, span.start));
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            ConfigError(format!("{name}:{line}: {message}"))
+        };
+        let document = DeTable::parse(text).map_err(syntax)?;
+        let mut walk = Walk { text, origins: BTreeMap::new(), complaints: Vec::new() };
+        walk.document(document.get_ref());
+        if let Some((at, complaint)) = walk.complaints.iter().min_by_key(|(at, _)| *at) {
+            return Err(ConfigError(format!("{name}:{}: {complaint}", line_of(text, *at))));
+        }
+        let config = toml::from_str(text).map_err(syntax)?;
+        Ok(Loaded { config, name: name.to_string(), origins: walk.origins })
+    }
+
+    /// Sets the key at `path` from the command line's `option`, after checking the value.
+    pub fn set<T: Clone>(
+        &mut self,
+        path: &str,
+        option: &'static str,
+        value: T,
+        assign: impl FnOnce(&mut Config, T),
+    ) -> Result<(), ConfigError>
+    where
+        Given: From<T>,
+    {
+        let complaint = keys::find(path).and_then(|key| key.kind.complaint(&value.clone().into()));
+        if let Some(complaint) = complaint {
+            return Err(ConfigError(format!("{option}: {path}: {complaint}")));
+        }
+        assign(&mut self.config, value);
+        self.origins.insert(path.to_string(), Origin::Option(option));
+        Ok(())
+    }
+
+    /// Checks relations between keys and hands out the configuration.
+    pub fn finish(self) -> Result<Config, ConfigError> {
+        match relations(&self.config).into_iter().next() {
+            None => Ok(self.config),
+            Some((path, complaint)) => {
+                let place = match self.origins.get(&path) {
+                    Some(Origin::Line(line)) => format!("{}:{line}", self.name),
+                    Some(Origin::Option(option)) => option.to_string(),
+                    None => self.name,
+                };
+                Err(ConfigError(format!("{place}: {path}: {complaint}")))
+            }
+        }
+    }
+}
+
+/// Compares every key of a document with the table.
+struct Walk<'t> {
+    text: &'t str,
+    origins: BTreeMap<String, Origin>,
+    /// Byte position and what is wrong there.
+    complaints: Vec<(usize, String)>,
+}
+
+impl Walk<'_> {
+    fn document(&mut self, document: &DeTable<'_>) {
+        for (name, value) in document {
+            let (at, name) = (name.span().start, name.get_ref().as_ref());
+            if let Some((list, most)) = LISTS.iter().find(|(list, _)| *list == name) {
+                self.list(list, *most, value);
+            } else if KEYS.iter().any(|key| section(key.path) == name) {
+                match value.get_ref() {
+                    DeValue::Table(table) => self.table(name, name, table),
+                    _ => self.complaints.push((at, format!("{name}: must be a table, [{name}]"))),
+                }
+            } else {
+                self.complaints.push((at, format!("{name}: unknown section")));
+            }
+        }
+    }
+
+    fn list(&mut self, list: &str, most: usize, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Array(entries) = value.get_ref() else {
+            let complaint = format!("{list}: must be a list of tables, [[{list}]]");
+            return self.complaints.push((value.span().start, complaint));
+        };
+        if !(1..=most).contains(&entries.len()) {
+            let complaint = format!("{list}: must have 1..={most} entries, has {}", entries.len());
+            self.complaints.push((value.span().start, complaint));
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            let path = format!("{list}[{index}]");
+            let at = entry.span().start;
+            self.origins.insert(path.clone(), Origin::Line(line_of(self.text, at)));
+            let DeValue::Table(table) = entry.get_ref() else {
+                self.complaints.push((at, format!("{path}: must be a table")));
+                continue;
+            };
+            self.table(list, &path, table);
+            for key in KEYS.iter().filter(|key| key.required && section(key.path) == list) {
+                let name = &key.path[list.len() + 1..];
+                if !table.keys().any(|given| given.get_ref() == name) {
+                    self.complaints.push((at, format!("{path}.{name}: is missing")));
+                }
+            }
+        }
+    }
+
+    /// `section` is the name in the table of keys, `path` the one that people are shown.
+    fn table(&mut self, section: &str, path: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let (at, name) = (name.span().start, name.get_ref());
+            let shown = format!("{path}.{name}");
+            let known = format!("{section}.{name}");
+            match keys::find(&known) {
+                None => {
+                    let hint = keys::nearest(&known)
+                        .map_or(String::new(), |near| format!("; did you mean {near}?"));
+                    self.complaints.push((at, format!("{shown}: unknown key{hint}")));
+                }
+                Some(key) => {
+                    if let Some(complaint) = key.kind.complaint(&Given::from(value.get_ref())) {
+                        self.complaints.push((at, format!("{shown}: {complaint}")));
+                    }
+                }
+            }
+            self.origins.insert(shown, Origin::Line(line_of(self.text, at)));
+        }
+    }
+}
+
+impl From<&DeValue<'_>> for Given {
+    fn from(value: &DeValue<'_>) -> Given {
+        match value {
+            DeValue::Boolean(on) => Given::Switch(*on),
+            DeValue::String(text) => Given::Text(text.to_string()),
+            DeValue::Integer(n) => i128::from_str_radix(n.as_str(), n.radix())
+                .map_or(Given::Other("a number out of range"), Given::Whole),
+            DeValue::Float(x) => {
+                x.as_str().parse().map_or(Given::Other("not a number"), Given::Decimal)
+            }
+            DeValue::Datetime(_) => Given::Other("a date"),
+            DeValue::Array(_) => Given::Other("a list"),
+            DeValue::Table(_) => Given::Other("a table"),
+        }
+    }
+}
+
+impl From<bool> for Given {
+    fn from(on: bool) -> Given {
+        Given::Switch(on)
+    }
+}
+
+impl From<u32> for Given {
+    fn from(n: u32) -> Given {
+        Given::Whole(n.into())
+    }
+}
+
+impl From<u64> for Given {
+    fn from(n: u64) -> Given {
+        Given::Whole(n.into())
+    }
+}
+
+impl From<String> for Given {
+    fn from(text: String) -> Given {
+        Given::Text(text)
+    }
+}
+
+fn section(path: &str) -> &str {
+    path.split_once('.').map_or(path, |(section, _)| section)
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// What does not fit together: the key to blame, and why.
+fn relations(config: &Config) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let Config { hold, gateway, flow, .. } = config;
+    if gateway.max_hold_ms < hold.cap_ms {
+        let why = format!(
+            "must be at least hold.cap_ms ({}), the latest a tick can be due, is {}",
+            hold.cap_ms, gateway.max_hold_ms
+        );
+        found.push(("gateway.max_hold_ms".to_string(), why));
+    }
+    if (1..1_024).contains(&config.ports.base) {
+        let why = format!("must be 0 or 1024..=60000, is {}", config.ports.base);
+        found.push(("ports.base".to_string(), why));
+    }
+    let accounts = &config.accounts.0;
+    if flow.participants as usize > accounts.len() {
+        let why = format!(
+            "must be at most the number of accounts ({}), is {}",
+            accounts.len(),
+            flow.participants
+        );
+        found.push(("flow.participants".to_string(), why));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, entry) in config.instruments.0.iter().enumerate() {
+        let path = |key: &str| format!("instrument[{index}].{key}");
+        if !seen.insert(entry.symbol.as_str()) {
+            found.push((path("symbol"), format!("{:?} is there twice", entry.symbol)));
+        }
+        if entry.tick > entry.price_max {
+            let why = format!("must be at most price_max ({}), is {}", entry.price_max, entry.tick);
+            found.push((path("tick"), why));
+        }
+    }
+    seen.clear();
+    for (index, entry) in accounts.iter().enumerate() {
+        if !seen.insert(entry.username.as_str()) {
+            let path = format!("account[{index}].username");
+            found.push((path, format!("{:?} is there twice", entry.username)));
+        }
+    }
+    found
+}

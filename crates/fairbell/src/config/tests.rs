@@ -1,0 +1,204 @@
+//! Golden complaints, and the agreement of `fairbell.toml`, the table of keys and the defaults.
+
+use proptest::prelude::*;
+
+use super::keys::{self, KEYS, Kind, LISTS};
+use super::{Config, Loaded};
+
+const SHIPPED: &str = include_str!("../../../../fairbell.toml");
+
+fn complaint(text: &str) -> String {
+    match Loaded::text("fairbell.toml", text).and_then(Loaded::finish) {
+        Ok(_) => "no complaint".to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn the_shipped_file_says_exactly_the_defaults() {
+    let shipped = Loaded::text("fairbell.toml", SHIPPED).and_then(Loaded::finish);
+    assert_eq!(shipped, Ok(Config::default()));
+    assert_eq!(Loaded::text("empty", "").and_then(Loaded::finish), Ok(Config::default()));
+}
+
+#[test]
+fn the_shipped_file_explains_every_key_with_its_range() {
+    for key in KEYS {
+        let name = key.path.rsplit('.').next().unwrap();
+        let line = SHIPPED.split('\n').position(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='))
+        });
+        let line = line.unwrap_or_else(|| panic!("fairbell.toml does not show {}", key.path));
+        let comment: String = SHIPPED.lines().skip(line).take(2).collect();
+        let range = match key.kind {
+            Kind::Price if name != "tick" => continue,
+            Kind::Price => "\"0.0001\" to \"429496.7295\"".to_string(),
+            kind => kind.to_string(),
+        };
+        assert!(comment.contains(&range), "{}: its comment does not say {range:?}", key.path);
+    }
+}
+
+#[test]
+fn values_of_a_wrong_type_or_range_name_line_and_key() {
+    let cases = [
+        ("\n[overlay]\n\nfanout = 0", "4: overlay.fanout: must be 1..=64, is 0"),
+        ("overlay.depth = -1", "1: overlay.depth: must be 1..=6, is -1"),
+        ("[overlay]\nhedge = \"one\"", "2: overlay.hedge: must be 0..=8, is \"one\""),
+        ("[overlay]\nhedge = 1.5", "2: overlay.hedge: must be 0..=8, is 1.5"),
+        (
+            "[overlay]\ndynamic_parents = 1",
+            "2: overlay.dynamic_parents: must be true or false, is 1",
+        ),
+        ("[hold]\npercentile = 100", "2: hold.percentile: must be 50.0..=99.9, is 100"),
+        ("[hold]\npercentile = nan", "2: hold.percentile: must be 50.0..=99.9, is NaN"),
+        ("[flow]\nrate = []", "2: flow.rate: must be 1..=1000000, is a list"),
+        ("[flow]\nsample = \"\"", "2: flow.sample: must be text of 1 to 1024 bytes, is \"\""),
+        (
+            "[[instrument]]\nsymbol = \"A\"\ntick = 0.01",
+            "3: instrument[0].tick: must be a price in quotes, \"0.0001\" to \"429496.7295\", \
+             is 0.01",
+        ),
+        (
+            "[[account]]\nname = \"a\"\nusername = \"TOOLONG\"\npassword = \"x\"",
+            "3: account[0].username: must be 1 to 6 ASCII characters without spaces, \
+             is \"TOOLONG\"",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(complaint(text), format!("fairbell.toml:{expected}"));
+    }
+}
+
+#[test]
+fn unknown_and_missing_keys_name_line_and_key() {
+    let cases = [
+        ("[overlay]\nfan_out = 3", "2: overlay.fan_out: unknown key; did you mean overlay.fanout?"),
+        ("[overlay]\ncolour = 3", "2: overlay.colour: unknown key"),
+        ("[overlays]\n", "1: overlays: unknown section"),
+        ("overlay = 3", "1: overlay: must be a table, [overlay]"),
+        ("instrument = 3", "1: instrument: must be a list of tables, [[instrument]]"),
+        ("account = []", "1: account: must have 1..=4096 entries, has 0"),
+        (
+            "[[instrument]]\nsymbol = \"A\"\n\n[[instrument]]\ntick = \"1\"",
+            "4: instrument[1].symbol: is missing",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(complaint(text), format!("fairbell.toml:{expected}"));
+    }
+}
+
+#[test]
+fn the_first_complaint_of_the_file_is_the_one_shown() {
+    let text = "[hold]\ncap_ms = 0\n[overlay]\nfanout = 0";
+    assert_eq!(complaint(text), "fairbell.toml:2: hold.cap_ms: must be 1..=1000, is 0");
+}
+
+#[test]
+fn broken_syntax_names_its_line_in_one_line() {
+    for text in ["[overlay]\nfanout = = 3", "[overlay]\nfanout = 3\nfanout = 3", "[overlay\n"] {
+        let complaint = complaint(text);
+        assert!(complaint.starts_with("fairbell.toml:"), "{complaint}");
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    }
+    assert!(complaint("[overlay]\nfanout = = 3").starts_with("fairbell.toml:2: "));
+}
+
+#[test]
+fn relations_between_keys_blame_the_key_that_was_set() {
+    let cases = [
+        (
+            "[gateway]\nmax_hold_ms = 5",
+            "fairbell.toml:2: gateway.max_hold_ms: must be at least hold.cap_ms (20), \
+             the latest a tick can be due, is 5",
+        ),
+        (
+            "[hold]\ncap_ms = 500",
+            "fairbell.toml: gateway.max_hold_ms: must be at least hold.cap_ms (500), \
+             the latest a tick can be due, is 100",
+        ),
+        ("[ports]\nbase = 80", "fairbell.toml:2: ports.base: must be 0 or 1024..=60000, is 80"),
+        (
+            "[flow]\nparticipants = 10",
+            "fairbell.toml:2: flow.participants: must be at most the number of accounts (9), \
+             is 10",
+        ),
+        (
+            "[[instrument]]\nsymbol = \"A\"\n[[instrument]]\nsymbol = \"A\"",
+            "fairbell.toml:4: instrument[1].symbol: \"A\" is there twice",
+        ),
+        (
+            "[[instrument]]\nsymbol = \"A\"\nprice_max = \"5\"\ntick = \"10\"",
+            "fairbell.toml:4: instrument[0].tick: must be at most price_max (5), is 10",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(complaint(text), expected);
+    }
+}
+
+#[test]
+fn options_of_the_command_line_are_checked_and_blamed_by_their_name() {
+    let mut loaded = Loaded::text("fairbell.toml", "[overlay]\nfanout = 4").unwrap();
+    let zero = loaded.set("overlay.fanout", "--fanout", 0u32, |c, v| c.overlay.fanout = v);
+    let message = zero.unwrap_err().to_string();
+    assert_eq!(message, "--fanout: overlay.fanout: must be 1..=64, is 0");
+    loaded.set("overlay.fanout", "--fanout", 5u32, |c, v| c.overlay.fanout = v).unwrap();
+    loaded.set("ports.base", "--port-base", 80u32, |c, v| c.ports.base = v).unwrap();
+    let message = loaded.clone().finish().unwrap_err().to_string();
+    assert_eq!(message, "--port-base: ports.base: must be 0 or 1024..=60000, is 80");
+    loaded.set("ports.base", "--port-base", 0u32, |c, v| c.ports.base = v).unwrap();
+    assert_eq!(loaded.finish().unwrap().overlay.fanout, 5);
+}
+
+#[test]
+fn defaults_become_instruments_with_dense_ids() {
+    let instruments = Config::default().instruments();
+    assert_eq!(instruments.len(), 3);
+    assert!(instruments.iter().zip(1..).all(|(instrument, id)| instrument.id.0 == id));
+    assert_eq!(instruments[0].symbol.as_str(), "BTCUSD");
+}
+
+#[test]
+fn passwords_are_never_written_out() {
+    assert!(!serde_json::to_string(&Config::default()).unwrap().contains("welcome"));
+}
+
+#[test]
+fn the_table_of_keys_has_no_stray_entries() {
+    let fields = serde_json::to_value(Config::default()).unwrap();
+    for key in KEYS.iter().filter(|key| key.path != "account.password") {
+        let (section, name) = key.path.split_once('.').unwrap();
+        let list = LISTS.iter().any(|(list, _)| *list == section);
+        let table = if list { &fields[section][0] } else { &fields[section] };
+        assert!(!table[name].is_null(), "{} is no field", key.path);
+        assert!(keys::find(key.path).is_some());
+    }
+    let leaves = |value: &serde_json::Value| value.as_object().map_or(0, serde_json::Map::len);
+    let fields: usize = fields
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|v| v.as_array().map_or(leaves(v), |list| leaves(&list[0])))
+        .sum();
+    assert_eq!(fields + 1, KEYS.len(), "a field without an entry in the table");
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_text_never_panics(text in "\\PC{0,200}") {
+        let _ = complaint(&text);
+    }
+
+    #[test]
+    fn a_mutated_file_is_read_or_refused_in_one_line(
+        at in 0usize..SHIPPED.len(), cut in 0usize..40, insert in "[ -~\n]{0,12}",
+    ) {
+        let mut bytes = SHIPPED.as_bytes().to_vec();
+        let end = (at + cut).min(bytes.len());
+        bytes.splice(at..end, insert.bytes());
+        let complaint = complaint(&String::from_utf8_lossy(&bytes));
+        prop_assert_eq!(complaint.lines().count(), 1);
+    }
+}

@@ -1,0 +1,78 @@
+//! The one binary: command line, configuration, composition of the roles, live view and reports.
+//!
+//! Each subcommand is a module with a `run`. Standard output carries results (the report, or one
+//! JSON document with `--json`), standard error everything else. Exit codes: 0 success, 1 the run
+//! failed (its last line says why), 2 wrong usage or configuration (one line, nothing was started).
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+pub mod bench;
+pub mod cli;
+pub mod config;
+pub mod replay;
+pub mod report;
+pub mod simulate;
+pub mod up;
+pub mod view;
+
+use cli::{Bench, Command};
+
+/// Why a command ends without success: one line for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Wrong options or configuration; nothing was started.
+    Usage(String),
+    /// It ran, and the result is bad.
+    Run(String),
+}
+
+impl Failure {
+    /// The process's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => 2,
+            Failure::Run(_) => 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(line) | Failure::Run(line) => f.write_str(line),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<config::ConfigError> for Failure {
+    fn from(error: config::ConfigError) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+}
+
+/// The whole program with the process's own arguments.
+pub fn main() -> ExitCode {
+    match run(std::env::args_os()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("fairbell: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Runs one command line, the program's name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+    let Some(cli) = cli::parse(args)? else { return Ok(()) };
+    match cli.command {
+        Command::Up(args) => up::run(&args),
+        Command::Sim(args) => simulate::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Bench(args) => match args.bench {
+            Bench::Rtt(args) => bench::rtt(&args),
+        },
+    }
+}

@@ -1,0 +1,289 @@
+//! What a run found out, for machines (JSON), people (aligned text) and browsers (one HTML page).
+//!
+//! [`Report`] is filled by whoever ran the exchange; nothing here measures. The verdict is never
+//! stored: [`Report::failures`] derives it from the figures, so that it can't contradict them.
+//! Field names are the JSON names and stay stable; times are nanoseconds.
+
+mod html;
+pub mod numbers;
+mod plots;
+mod tables;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use types::Price;
+
+use crate::config::Config;
+
+pub use plots::{Curve, Depth, PlotData, WindowPoint};
+
+/// Everything a run of `fairbell up` found out.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// Play time: from the first order after the opening book to the last answer.
+    pub duration_ns: u64,
+    /// Requests (new, cancel, replace) sent by the built-in participants while play lasted.
+    pub orders_sent: u64,
+    /// Requests with exactly one or more answers.
+    pub orders_acknowledged: u64,
+    /// Requests never answered.
+    pub orders_lost: u64,
+    /// Answers beyond the first of a request.
+    pub duplicates: u64,
+    /// At every position compared, every receiver's displayed books equalled the engine's.
+    pub books_equal: bool,
+    /// Feed positions compared, by symbol: the fewest over the receivers.
+    pub checkpoints_compared: BTreeMap<String, u64>,
+    /// Feed positions that must be compared for each symbol.
+    pub checkpoints_required: u64,
+    /// Where books differed, the first few.
+    pub books_unequal: Vec<UnequalBook>,
+    /// From sending a new order to its acceptance, on the participant's side of its connection.
+    pub rtt_ns: Quantiles,
+    /// Per datagram: from t_sent to the first copy's arrival at the last receiver.
+    pub oml_arrival_ns: Quantiles,
+    /// Per datagram: from t_sent to its release at the last receiver.
+    pub oml_release_ns: Quantiles,
+    /// Per datagram: from the first to the last release over the receivers.
+    pub dws_ns: Quantiles,
+    /// Share of datagrams that no receiver released late by its own clock, 0 to 1.
+    pub p_on_time: f64,
+    /// Share of datagrams released by all receivers within 1 us plus the clock error, 0 to 1.
+    pub p_fair: f64,
+    /// Mean time a receiver held a datagram.
+    pub hold_ns_mean: u64,
+    /// Copies of market-data datagrams that arrived, all hops.
+    pub copies_received: u64,
+    /// Of these, dropped because an earlier copy had come.
+    pub copies_dropped: u64,
+    /// The same hop by hop, from the root.
+    pub hops: Vec<Hop>,
+    /// Gaps closed by a retransmission, market data.
+    pub repairs: u64,
+    /// Orders sent upward again.
+    pub resends: u64,
+    /// Executions that reached a participant at the maximum hold, before their tick was public.
+    pub executions_overdue: u64,
+    /// Orders refused because they would have traded although post-only.
+    pub post_only_rejects: u64,
+    /// Cancels of orders that were done.
+    pub cancels_too_late: u64,
+    /// Refused requests by reason.
+    pub rejects: BTreeMap<String, u64>,
+    /// What was traded, by instrument.
+    pub instruments: Vec<InstrumentReport>,
+    /// Messages on the feed.
+    pub feed_messages: u64,
+    /// Trades of the venue in the sample; none without the sample.
+    pub venue_trades: Option<u64>,
+    /// Of these, made by the engine fed in file order, in process.
+    pub venue_trades_reproduced_offline: Option<u64>,
+    /// Trades of that replay that the venue did not make.
+    pub venue_trades_extra_offline: Option<u64>,
+    /// Of the venue's trades, made through the participants' own connections.
+    pub venue_trades_reproduced_live: Option<u64>,
+    /// Live trades on the sample's instrument that the venue did not make.
+    pub venue_trades_extra_live: Option<u64>,
+    /// How the sample's rows were played, by name; empty without the sample.
+    pub sample: BTreeMap<String, u64>,
+    /// The inbound sequencer.
+    pub sequencer: SequencerReport,
+    /// What people should know about the run.
+    pub notices: Vec<String>,
+    /// Further reasons why the run failed.
+    pub complaints: Vec<String>,
+    /// The configuration of the run, without passwords.
+    pub config: Config,
+}
+
+/// A distribution of nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Quantiles {
+    /// Values.
+    pub count: u64,
+    /// Smallest.
+    pub min: u64,
+    /// Mean.
+    pub mean: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+/// One hop of the tree, all its links together.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Hop {
+    /// From where to where, like `root to layer 0`.
+    pub hop: String,
+    /// Copies that arrived.
+    pub copies_received: u64,
+    /// Of these, dropped as duplicates.
+    pub copies_dropped: u64,
+    /// Copies that should have come and did not.
+    pub copies_missing: u64,
+}
+
+/// A place where a receiver's book was not the engine's.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct UnequalBook {
+    /// Which receiver, from 1.
+    pub receiver: u32,
+    /// Which book.
+    pub symbol: String,
+    /// At which position of the feed.
+    pub feed_seq: u64,
+}
+
+impl std::fmt::Display for UnequalBook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let UnequalBook { receiver, symbol, feed_seq } = self;
+        write!(f, "{symbol} at receiver {receiver}, feed position {feed_seq}")
+    }
+}
+
+/// One instrument at the end of the run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct InstrumentReport {
+    /// Its name.
+    pub symbol: String,
+    /// Trades.
+    pub trades: u64,
+    /// Lots traded, each trade counted once.
+    pub volume_lots: u64,
+    /// Decimal places of one lot.
+    pub lot_decimals: u8,
+    /// Orders in the book.
+    pub resting_orders: u64,
+    /// Best bid, 1/10000 of the quote currency.
+    #[serde(serialize_with = "raw_price")]
+    pub best_bid: Option<Price>,
+    /// Best offer, 1/10000 of the quote currency.
+    #[serde(serialize_with = "raw_price")]
+    pub best_offer: Option<Price>,
+}
+
+/// What the sequencer did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SequencerReport {
+    /// It was on.
+    pub enabled: bool,
+    /// Its window.
+    pub window_ns: u64,
+    /// Orders that came after a later one had been released.
+    pub late: u64,
+}
+
+/// The report's file names inside the output folder: JSON, HTML.
+pub const FILES: [&str; 2] = ["report.json", "report.html"];
+
+/// Most [`UnequalBook`]s that people are shown.
+const UNEQUAL_SHOWN: usize = 5;
+
+impl Report {
+    /// Why the run failed, one reason each; empty: it passed.
+    pub fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        if self.orders_sent == 0 {
+            failures.push("no order was sent".to_string());
+        }
+        if self.orders_lost > 0 {
+            failures.push(format!("{} orders were never answered", self.orders_lost));
+        }
+        if self.orders_acknowledged + self.orders_lost != self.orders_sent {
+            failures.push(format!(
+                "{} orders sent are not {} acknowledged and {} lost",
+                self.orders_sent, self.orders_acknowledged, self.orders_lost
+            ));
+        }
+        if self.duplicates > 0 {
+            failures.push(format!("{} answers came twice", self.duplicates));
+        }
+        self.judge_books(&mut failures);
+        let offline = self.venue_trades_reproduced_offline.zip(self.venue_trades_extra_offline);
+        if let (Some(all), Some((made, extra))) = (self.venue_trades, offline)
+            && (made != all || extra != 0)
+        {
+            failures.push(format!(
+                "the offline replay made {made} of the venue's {all} trades and {extra} others"
+            ));
+        }
+        failures.extend(self.complaints.iter().cloned());
+        failures
+    }
+
+    fn judge_books(&self, failures: &mut Vec<String>) {
+        if !self.books_equal {
+            let places = self.books_unequal.iter().take(UNEQUAL_SHOWN);
+            let places: Vec<String> = places.map(ToString::to_string).collect();
+            let line = format!("receivers and engine hold different books: {}", places.join("; "));
+            failures.push(line.trim_end_matches(": ").to_string());
+        }
+        if self.checkpoints_compared.is_empty() {
+            failures.push("no books were compared".to_string());
+        }
+        for (symbol, compared) in &self.checkpoints_compared {
+            if *compared < self.checkpoints_required {
+                failures.push(format!(
+                    "{symbol}: books were compared at {compared} feed positions, {} required",
+                    self.checkpoints_required
+                ));
+            }
+        }
+    }
+
+    /// The whole report as one JSON document, with `verdict` (`pass` or `fail`) and `failures`.
+    pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Document<'r> {
+            verdict: &'static str,
+            failures: Vec<String>,
+            #[serde(flatten)]
+            report: &'r Report,
+        }
+        let failures = self.failures();
+        let verdict = if failures.is_empty() { "pass" } else { "fail" };
+        serde_json::to_string_pretty(&Document { verdict, failures, report: self })
+            .expect("string keys and plain values always serialize")
+    }
+
+    /// The report for a terminal: aligned tables, the verdict last.
+    pub fn to_text(&self) -> String {
+        tables::text(self)
+    }
+
+    /// One HTML page that needs nothing else: tables, and plots as inline SVG.
+    pub fn to_html(&self, data: &PlotData) -> String {
+        html::page(self, data)
+    }
+
+    /// Writes [`FILES`] to `folder`, creating it; returns their paths.
+    pub fn write(&self, folder: &Path, data: &PlotData) -> io::Result<[PathBuf; 2]> {
+        std::fs::create_dir_all(folder)?;
+        let paths = FILES.map(|name| folder.join(name));
+        std::fs::write(&paths[0], self.to_json() + "\n")?;
+        std::fs::write(&paths[1], self.to_html(data))?;
+        Ok(paths)
+    }
+}
+
+fn raw_price<S: serde::Serializer>(price: &Option<Price>, to: S) -> Result<S::Ok, S::Error> {
+    match price {
+        Some(price) => to.serialize_some(&price.0),
+        None => to.serialize_none(),
+    }
+}

@@ -1,0 +1,254 @@
+//! The report as tables: one content, rendered as aligned text here and as HTML in `html`.
+
+use std::fmt::Write;
+
+use super::numbers::{grouped, lots, micros, percent, seconds};
+use super::{Quantiles, Report};
+
+/// The reject reason that has a line of its own.
+const POST_ONLY: &str = "post_only_would_trade";
+
+/// A titled table; the first column names the row, all others are figures.
+pub struct Table {
+    /// What it is about.
+    pub title: &'static str,
+    /// Column heads, empty for a plain list of names and values.
+    pub head: Vec<&'static str>,
+    /// Rows, none empty.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// All tables of a report, in order; those without rows are left out.
+pub fn tables(report: &Report) -> Vec<Table> {
+    let all = [
+        orders(report),
+        latency(report),
+        fairness(report),
+        overlay(report),
+        instruments(report),
+        refused(report),
+        venue(report),
+        sample(report),
+    ];
+    all.into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// What was run, in one line.
+pub fn headline(report: &Report) -> String {
+    let overlay = &report.config.overlay;
+    let sequencer = match report.sequencer.enabled {
+        true => format!("sequencer on ({} us)", micros(report.sequencer.window_ns)),
+        false => "sequencer off".to_string(),
+    };
+    format!(
+        "{} of play, {} receivers, D={} F={} H={}, {sequencer}, seed {}",
+        seconds(report.duration_ns),
+        overlay.receivers,
+        overlay.depth,
+        overlay.fanout,
+        overlay.hedge,
+        report.seed
+    )
+}
+
+/// The verdict's own words: the reason to believe it, or the reasons it failed.
+pub fn verdict(report: &Report) -> (bool, Vec<String>) {
+    let failures = report.failures();
+    if !failures.is_empty() {
+        return (false, failures);
+    }
+    let compared = report.checkpoints_compared.values().min().copied().unwrap_or(0);
+    let line = format!(
+        "every order answered exactly once; engine and {} receivers hold identical books \
+         (compared at {} or more feed positions per instrument)",
+        report.config.overlay.receivers,
+        grouped(compared)
+    );
+    (true, vec![line])
+}
+
+/// The report for a terminal.
+pub fn text(report: &Report) -> String {
+    let mut out = format!("Fairbell: {}\n", headline(report));
+    let tables = tables(report);
+    let names = tables.iter().flat_map(|table| &table.rows).map(|row| row[0].len() + 2).max();
+    for table in &tables {
+        let _ = write!(out, "\n{}", render(table, names.unwrap_or(0)));
+    }
+    for notice in &report.notices {
+        let _ = write!(out, "\nNotice: {notice}\n");
+    }
+    let (passed, lines) = verdict(report);
+    let word = if passed { "PASS" } else { "FAIL" };
+    for line in lines {
+        let _ = write!(out, "\n{word}: {line}");
+    }
+    out.push('\n');
+    out
+}
+
+fn row<const N: usize>(cells: [String; N]) -> Vec<String> {
+    cells.into()
+}
+
+fn named(name: &str, value: String) -> Vec<String> {
+    vec![name.to_string(), value]
+}
+
+fn orders(report: &Report) -> Table {
+    Table {
+        title: "Orders",
+        head: vec!["", "sent", "acknowledged", "lost", "answered twice"],
+        rows: vec![row([
+            "requests of the participants".to_string(),
+            grouped(report.orders_sent),
+            grouped(report.orders_acknowledged),
+            grouped(report.orders_lost),
+            grouped(report.duplicates),
+        ])],
+    }
+}
+
+fn latency(report: &Report) -> Table {
+    let line = |name: &str, q: &Quantiles| {
+        let figures = [q.p50, q.p90, q.p99, q.p999, q.max].map(micros);
+        let mut cells = vec![name.to_string()];
+        cells.extend(figures);
+        cells.push(grouped(q.count));
+        cells
+    };
+    Table {
+        title: "Latency, us",
+        head: vec!["", "p50", "p90", "p99", "p99.9", "max", "count"],
+        rows: vec![
+            line("order to acceptance", &report.rtt_ns),
+            line("multicast, last arrival (OML)", &report.oml_arrival_ns),
+            line("multicast, last release (OML)", &report.oml_release_ns),
+            line("delivery window (DWS)", &report.dws_ns),
+        ],
+    }
+}
+
+fn fairness(report: &Report) -> Table {
+    Table {
+        title: "Fairness",
+        head: vec![],
+        rows: vec![
+            named("datagrams on time at every receiver", percent(report.p_on_time)),
+            named("datagrams released within the clock error, P(F)", percent(report.p_fair)),
+            named("mean hold", format!("{} us", micros(report.hold_ns_mean))),
+            named("orders late for the sequencer", grouped(report.sequencer.late)),
+            named("executions ahead of their tick", grouped(report.executions_overdue)),
+        ],
+    }
+}
+
+fn overlay(report: &Report) -> Table {
+    let mut rows: Vec<Vec<String>> = report
+        .hops
+        .iter()
+        .map(|hop| {
+            row([
+                hop.hop.clone(),
+                grouped(hop.copies_received),
+                grouped(hop.copies_dropped),
+                grouped(hop.copies_missing),
+            ])
+        })
+        .collect();
+    let missing = report.hops.iter().map(|hop| hop.copies_missing).sum();
+    let totals = [report.copies_received, report.copies_dropped, missing].map(grouped);
+    rows.push(std::iter::once("all hops".to_string()).chain(totals).collect());
+    rows.push(named("gaps repaired", grouped(report.repairs)));
+    rows.push(named("orders sent again", grouped(report.resends)));
+    Table {
+        title: "Overlay",
+        head: vec!["", "copies received", "dropped as duplicates", "missing"],
+        rows,
+    }
+}
+
+fn instruments(report: &Report) -> Table {
+    let price = |price: Option<types::Price>| price.map_or("-".to_string(), |p| p.to_string());
+    let rows = report.instruments.iter().map(|instrument| {
+        let compared = report.checkpoints_compared.get(&instrument.symbol).copied().unwrap_or(0);
+        row([
+            instrument.symbol.clone(),
+            grouped(instrument.trades),
+            lots(instrument.volume_lots, instrument.lot_decimals),
+            grouped(instrument.resting_orders),
+            price(instrument.best_bid),
+            price(instrument.best_offer),
+            grouped(compared),
+        ])
+    });
+    Table {
+        title: "Instruments",
+        head: vec!["", "trades", "volume", "resting", "bid", "offer", "books compared"],
+        rows: rows.collect(),
+    }
+}
+
+fn refused(report: &Report) -> Table {
+    let mut rows = vec![
+        named("post-only orders that would have traded", grouped(report.post_only_rejects)),
+        named("cancels that came too late", grouped(report.cancels_too_late)),
+    ];
+    let others = report.rejects.iter().filter(|(name, _)| *name != POST_ONLY);
+    rows.extend(others.map(|(name, n)| named(&spaced(name), grouped(*n))));
+    Table { title: "Refused requests", head: vec![], rows }
+}
+
+fn venue(report: &Report) -> Table {
+    let line = |name: &str, made: Option<u64>, extra: Option<u64>| {
+        let (made, extra, all) = (made?, extra?, report.venue_trades?);
+        let of = format!("{} of {}", grouped(made), grouped(all));
+        Some(row([name.to_string(), of, grouped(extra)]))
+    };
+    let offline = line(
+        "offline, in file order",
+        report.venue_trades_reproduced_offline,
+        report.venue_trades_extra_offline,
+    );
+    let live = line(
+        "live, through the participants' connections",
+        report.venue_trades_reproduced_live,
+        report.venue_trades_extra_live,
+    );
+    Table {
+        title: "The venue's own trades",
+        head: vec!["", "reproduced", "extra"],
+        rows: [offline, live].into_iter().flatten().collect(),
+    }
+}
+
+fn sample(report: &Report) -> Table {
+    let rows = report.sample.iter().map(|(name, n)| named(&spaced(name), grouped(*n)));
+    Table { title: "The sample's rows", head: vec![], rows: rows.collect() }
+}
+
+fn spaced(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// Aligned text: title and heads in the first line, names to the left, figures to the right.
+fn render(table: &Table, names: usize) -> String {
+    let head = std::iter::once(table.title).chain(table.head.iter().copied().skip(1));
+    let mut lines: Vec<Vec<String>> = vec![head.map(str::to_string).collect()];
+    lines.extend(table.rows.iter().cloned().map(|mut row| {
+        row[0].insert_str(0, "  ");
+        row
+    }));
+    let width = |column: usize| lines.iter().filter_map(|l| l.get(column)).map(String::len).max();
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    let mut out = String::new();
+    for line in &lines {
+        let mut text = format!("{:<names$}", line[0]);
+        for (cell, width) in line.iter().zip(&widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,457 @@
+//! `fairbell up`: a whole exchange on this machine, order flow through it, a report at the end.
+//!
+//! Three threads run the loops; this one collects traces, draws the view, kills a proxy when asked
+//! to, and decides when the run is over.
+
+mod board;
+mod flow;
+mod outcome;
+mod plan;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use net::{Loop, LoopHandle, TraceReceiver};
+use participant::{Latency, Phase, RequestKind, Sample};
+use roles::{Offline, Role};
+use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
+use types::{Nanos, NodeId};
+
+use crate::Failure;
+use crate::cli::UpArgs;
+use crate::config::Config;
+use crate::report::Report;
+use crate::view::{Snapshot, TopOfBook, View};
+use board::{Board, Figures};
+use outcome::{Remains, quantiles};
+use plan::{Addresses, DRIVER, Plan};
+
+/// How often figures are copied out of the loops.
+const OBSERVE_EVERY: Duration = Duration::from_millis(100);
+/// How often traces are taken from the loops.
+const COLLECT_EVERY: Duration = Duration::from_millis(5);
+/// How long listeners may take to hear the last message, and stray copies to come.
+const SETTLE: Duration = Duration::from_secs(5);
+/// Log records left when a notice says that the log is nearly full.
+const LOG_ROOM_LOW: usize = 10_000;
+
+pub use outcome::quantiles as report_quantiles;
+pub use plan::exchange_config;
+
+/// Runs a whole exchange.
+pub fn run(args: &UpArgs) -> Result<(), Failure> {
+    let config = args.load_config()?;
+    let mut view = View::new(args.json, args.quiet);
+    let (sample, mut notices) = match flow::load_sample(&config) {
+        Ok(sample) => (Some(sample), Vec::new()),
+        Err(why) => (None, vec![format!("no sample, generated flow alone: {why}")]),
+    };
+    notices.iter().for_each(|notice| view.note(notice));
+    let duration_ns = args.duration.map(flow::nanos);
+    let clock = flow::clock(&config);
+    let driver =
+        |gateways: &[types::Peer]| flow::driver(&config, sample.as_ref(), duration_ns, gateways);
+    let plan = plan::plan(&config, clock, args.capture.is_some(), driver)?;
+    let killed = proxy_to_kill(args, &plan)?;
+    view.note(&welcome(&config, &plan.addresses));
+    let run = Run {
+        stay: !args.once && args.duration.is_none(),
+        kill: killed.map(|proxy| (proxy, flow::nanos(args.after))),
+        config: &config,
+        sample: sample.as_ref(),
+    };
+    let ended = run.play(plan, &mut view)?;
+    drop(view);
+    notices.extend(ended.notices.iter().cloned());
+    let remains = Remains {
+        config: &config,
+        sample: sample.as_ref(),
+        offline: ended.offline,
+        layers: &ended.layers,
+        nodes: &ended.nodes,
+        ledger: &ended.ledger,
+        rtt: &ended.rtt,
+        board: &ended.board,
+        notices,
+        complaints: ended.complaints.clone(),
+    };
+    let (report, plots) = remains.report();
+    let files = report
+        .write(&args.out, &plots)
+        .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;
+    if let Some(path) = &args.capture {
+        capture(path, &ended.nodes, &config)?;
+    }
+    if args.json {
+        println!("{}", report.to_json());
+    } else {
+        println!("{}", report.to_text());
+        println!("Written: {} and {}", files[0].display(), files[1].display());
+    }
+    verdict(&report)
+}
+
+fn verdict(report: &Report) -> Result<(), Failure> {
+    match report.failures().as_slice() {
+        [] => Ok(()),
+        [only] => Err(Failure::Run(only.clone())),
+        [first, rest @ ..] => {
+            Err(Failure::Run(format!("{first} (and {} more reasons, see the report)", rest.len())))
+        }
+    }
+}
+
+fn proxy_to_kill(args: &UpArgs, plan: &Plan) -> Result<Option<NodeId>, Failure> {
+    let Some(number) = args.fail_proxy else { return Ok(None) };
+    match plan.proxies.get(usize::from(number).saturating_sub(1)) {
+        Some(proxy) => Ok(Some(*proxy)),
+        None => Err(Failure::Usage(format!(
+            "--fail-proxy: must be 1..={}, is {number}",
+            plan.proxies.len()
+        ))),
+    }
+}
+
+/// What a user needs to connect a client of their own.
+fn welcome(config: &Config, addresses: &Addresses) -> String {
+    let gateways: Vec<String> = addresses.gateways.iter().map(ToString::to_string).collect();
+    let guest = config.accounts.0.get(config.flow.participants as usize);
+    let login = guest.map_or_else(String::new, |guest| {
+        format!("\n  login: user {} password {}", guest.username, guest.password)
+    });
+    format!(
+        "OUCH 5.0 over SoupBinTCP: {}{login}\nMoldUDP64 retransmission (ITCH 5.0): {}",
+        gateways.join(" "),
+        addresses.retransmission,
+    )
+}
+
+/// Writes what receiver 1 released, and our own best prices, for readers of other makes.
+fn capture(
+    path: &std::path::Path,
+    nodes: &[(NodeId, Role)],
+    config: &Config,
+) -> Result<(), Failure> {
+    let listener = nodes.iter().find_map(|(_, role)| role.as_listener());
+    let Some(capture) = listener.and_then(|listener| listener.capture()) else { return Ok(()) };
+    let quotes: Vec<serde_json::Value> = capture
+        .quotes()
+        .iter()
+        .map(|quote| {
+            let symbol = usize::from(quote.instrument.0)
+                .checked_sub(1)
+                .and_then(|index| config.instruments.0.get(index))
+                .map(|entry| entry.symbol.clone());
+            let price = |level: Option<feed::Level>| level.map(|level| level.price.0);
+            let qty = |level: Option<feed::Level>| level.map(|level| level.qty.0);
+            serde_json::json!({
+                "feed_seq": quote.seq.0,
+                "symbol": symbol,
+                "bid_price": price(quote.bid),
+                "bid_qty": qty(quote.bid),
+                "ask_price": price(quote.ask),
+                "ask_qty": qty(quote.ask),
+            })
+        })
+        .collect();
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".bbo.json");
+    let json = serde_json::Value::Array(quotes).to_string();
+    std::fs::write(path, capture.packets())
+        .and_then(|()| std::fs::write(&beside, json))
+        .map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
+}
+
+/// How a run goes.
+struct Run<'a> {
+    /// Serve on after the flow has ended, until Ctrl-C.
+    stay: bool,
+    /// Proxy to kill, and when after the start of play.
+    kill: Option<(NodeId, u64)>,
+    config: &'a Config,
+    sample: Option<&'a Sample>,
+}
+
+/// What a run leaves behind.
+struct Ended {
+    nodes: Vec<(NodeId, Role)>,
+    layers: Vec<u32>,
+    ledger: DeliveryLedger,
+    rtt: Recorder,
+    board: Board,
+    offline: Option<Offline>,
+    notices: Vec<String>,
+    complaints: Vec<String>,
+}
+
+/// What the watching thread keeps between two looks.
+struct Watch<'a> {
+    run: &'a Run<'a>,
+    board: &'a Board,
+    traces: [TraceReceiver; 2],
+    handles: [LoopHandle<Role>; 3],
+    latencies: (SyncSender<Vec<Latency>>, Receiver<Vec<Latency>>),
+    ledger: DeliveryLedger,
+    rtt: Recorder,
+    rtt_second: Recorder,
+    layers: Vec<u32>,
+    started: Instant,
+    measuring: bool,
+    killed: bool,
+    before: Figures,
+    notices: Vec<String>,
+}
+
+impl Run<'_> {
+    fn play(&self, plan: Plan, view: &mut View) -> Result<Ended, Failure> {
+        let stop = AtomicBool::new(false);
+        let interrupted = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))
+            .and_then(|_| {
+                let flag = Arc::clone(&interrupted);
+                signal_hook::flag::register(signal_hook::consts::SIGTERM, flag)
+            })
+            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
+        let nodes = 1 + plan.proxies.len() + plan.receivers.len();
+        let board = Board::new(nodes, plan.receivers.len(), self.config.instruments.0.len());
+        let udp_ports: Vec<u16> = plan.loops.iter().flat_map(Loop::udp_ports).collect();
+        let fair_window_ns = Nanos::MICRO + 2 * self.config.hold.clock_bound_ns;
+        let mut watch = Watch {
+            run: self,
+            board: &board,
+            handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
+            latencies: sync_channel(16),
+            ledger: DeliveryLedger::new(&LedgerConfig::new(plan.receivers, fair_window_ns)),
+            rtt: Recorder::new(),
+            rtt_second: Recorder::coarse(),
+            traces: plan.traces,
+            layers: plan.layers,
+            started: Instant::now(),
+            measuring: false,
+            killed: false,
+            before: board.figures(),
+            notices: Vec::new(),
+        };
+        let trouble = Mutex::new(Vec::new());
+        let (offline, ended) = thread::scope(|scope| {
+            let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
+            let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
+            watch.until_over(&interrupted, &stop, view);
+            let drops = net::kernel_drops(&udp_ports).unwrap_or(0);
+            if drops > 0 {
+                watch.notices.push(format!("{drops} datagrams dropped at full socket buffers"));
+            }
+            stop.store(true, Ordering::Relaxed);
+            let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+            watch.collect();
+            // After the run: the engine alone would take a core from it.
+            (self.sample.map(|sample| replay(self.config, sample)), ended)
+        });
+        let mut complaints = trouble.into_inner().unwrap_or_default();
+        let mut nodes = Vec::new();
+        for outcome in ended {
+            match outcome {
+                Ok(some) => nodes.extend(some),
+                Err(_) => complaints.push("a loop's thread panicked".to_string()),
+            }
+        }
+        let dropped: u64 = watch.handles.iter().map(|h| h.counters().traces_dropped).sum();
+        if dropped > 0 {
+            watch.notices.push(format!("{dropped} traces lost: latency figures lack them"));
+        }
+        let Watch { mut ledger, rtt, layers, notices, .. } = watch;
+        ledger.finish();
+        let offline = offline.transpose()?;
+        Ok(Ended { nodes, layers, ledger, rtt, board, offline, notices, complaints })
+    }
+}
+
+/// Runs one loop; its nodes, or nothing and a complaint.
+fn host(
+    of: Loop<Role>,
+    stop: &AtomicBool,
+    board: &Board,
+    trouble: &Mutex<Vec<String>>,
+) -> Vec<(NodeId, Role)> {
+    of.run(stop, OBSERVE_EVERY, |of, _| board.observe(of)).unwrap_or_else(|error| {
+        if let Ok(mut trouble) = trouble.lock() {
+            trouble.push(format!("a loop failed: {error}"));
+        }
+        Vec::new()
+    })
+}
+
+/// The sample through the engine alone.
+pub fn replay(config: &Config, sample: &Sample) -> Result<Offline, Failure> {
+    let clock = flow::clock(config);
+    let engine = plan::exchange_config(config, &clock).engine();
+    roles::offline(engine, sample).map_err(|error| Failure::Run(error.to_string()))
+}
+
+/// Loads the configured sample, for commands that need it.
+pub fn sample(config: &Config) -> Result<Sample, Failure> {
+    flow::load_sample(config).map_err(|why| {
+        Failure::Run(format!("no sample: {why}; fetch it with scripts/fetch-sample.sh"))
+    })
+}
+
+impl Watch<'_> {
+    fn until_over(&mut self, interrupted: &AtomicBool, stop: &AtomicBool, view: &mut View) {
+        let mut next_view = self.started + Duration::from_secs(1);
+        let mut settled_at = None;
+        while !stop.load(Ordering::Relaxed) {
+            thread::sleep(COLLECT_EVERY);
+            self.collect();
+            if Instant::now() >= next_view {
+                next_view += Duration::from_secs(1);
+                self.second(view);
+            }
+            let figures = self.board.figures();
+            self.begin_measuring(&figures);
+            self.kill_if_due(&figures, view);
+            let over = interrupted.load(Ordering::Relaxed);
+            if over {
+                self.stop_driver();
+            }
+            let idle = figures.driver.is_some_and(|status| status.phase == Phase::Idle);
+            if !idle || (self.run.stay && !over) {
+                continue;
+            }
+            let since = *settled_at.get_or_insert_with(Instant::now);
+            // Wait a look longer than necessary, so that figures are newer than the last answer.
+            let settled = figures.is_settled() && since.elapsed() > 3 * OBSERVE_EVERY;
+            if settled || since.elapsed() > SETTLE {
+                return;
+            }
+        }
+    }
+
+    /// Takes traces and latencies.
+    fn collect(&mut self) {
+        let ledger = &mut self.ledger;
+        for traces in &self.traces {
+            traces.drain(|batch| ledger.record_all(batch));
+        }
+        while let Ok(batch) = self.latencies.1.try_recv() {
+            for latency in batch.iter().filter(|latency| latency.kind == RequestKind::New) {
+                self.rtt.record(latency.ns);
+                self.rtt_second.record(latency.ns);
+            }
+        }
+        let to = self.latencies.0.clone();
+        self.on_driver(move |driver| {
+            let mut batch = Vec::new();
+            driver.tape().drain_latencies(|latency| batch.push(latency));
+            driver.tape().drain_sightings(|_| {});
+            if !batch.is_empty() {
+                // Full only when this thread sleeps for seconds; the figures then lack a batch.
+                let _ = to.try_send(batch);
+            }
+        });
+    }
+
+    fn on_driver(&self, call: impl FnOnce(&mut participant::Driver) + Send + 'static) {
+        // Refused only when the loop is over or far behind; both show elsewhere.
+        let _ = self.handles[2].call(DRIVER, move |role, _, _| {
+            if let Role::Driver(driver) = role {
+                call(driver);
+            }
+        });
+    }
+
+    fn stop_driver(&self) {
+        self.on_driver(participant::Driver::stop);
+    }
+
+    /// Loading the books is no part of the figures.
+    fn begin_measuring(&mut self, figures: &Figures) {
+        let started = figures.driver.and_then(|status| status.started_at);
+        if let (false, Some(at)) = (self.measuring, started) {
+            self.measuring = true;
+            self.ledger.measure_from(at);
+        }
+    }
+
+    fn kill_if_due(&mut self, figures: &Figures, view: &mut View) {
+        let Some((proxy, after_ns)) = self.run.kill.filter(|_| !self.killed) else { return };
+        let Some(status) = figures.driver.filter(|status| status.started_at.is_some()) else {
+            return;
+        };
+        let played_ns = status.timed * Nanos::SECOND / self.messages_per_s().max(1);
+        if played_ns >= after_ns || status.phase > Phase::Playing {
+            self.killed = true;
+            let done = self.handles[0].kill(proxy);
+            let number = proxy.0;
+            let note = match done {
+                Ok(()) => format!("proxy {number} killed after {:.1} s", played_ns as f64 / 1e9),
+                Err(error) => format!("proxy {number} not killed: {error}"),
+            };
+            view.note(&note);
+            self.notices.push(note);
+        }
+    }
+
+    /// The timetable's rate while the sample plays.
+    fn messages_per_s(&self) -> u64 {
+        let flow = &self.run.config.flow;
+        let recorded = self.run.sample.is_some();
+        let generated = self.run.config.instruments.0.len() - usize::from(recorded);
+        u64::from(recorded) * flow.rate + generated as u64 * flow.generated_rate
+    }
+
+    /// Draws the last second.
+    fn second(&mut self, view: &mut View) {
+        let figures = self.board.figures();
+        let snapshot = self.snapshot(&figures);
+        view.show(&snapshot);
+        if figures.log_room < LOG_ROOM_LOW && self.before.log_room >= LOG_ROOM_LOW {
+            view.note("the input log is nearly full: orders will be held back soon");
+        }
+        self.rtt_second.clear();
+        self.before = figures;
+    }
+
+    fn snapshot(&self, figures: &Figures) -> Snapshot {
+        let trades = |figures: &Figures| figures.tops.iter().map(|top| top.trades).sum::<u64>();
+        let asked = |figures: &Figures| figures.driver.map_or(0, |status| status.ledger.asked);
+        let ledger = figures.driver.map(|status| status.ledger).unwrap_or_default();
+        let phase = figures.driver.map_or(Phase::Connecting, |status| status.phase);
+        let (_, delivery) = self.ledger.last_second();
+        let books = figures.tops.iter().zip(&self.run.config.instruments.0);
+        Snapshot {
+            elapsed: self.started.elapsed(),
+            phase: match phase {
+                Phase::Connecting => "connecting",
+                Phase::Loading => "loading the opening books",
+                Phase::Playing => "playing",
+                Phase::Draining => "waiting for the last answers",
+                Phase::Idle if self.run.stay => "serving; Ctrl-C ends",
+                Phase::Idle => "done",
+            },
+            progress: None,
+            orders_sent: ledger.asked,
+            orders_acknowledged: ledger.answered,
+            orders_per_s: asked(figures).saturating_sub(asked(&self.before)),
+            trades_per_s: trades(figures).saturating_sub(trades(&self.before)),
+            feed_per_s: figures.feed_next.saturating_sub(self.before.feed_next.max(1)),
+            rtt_ns: quantiles(&self.rtt_second.summary()),
+            oml_release_ns: quantiles(&delivery.oml_release_ns),
+            p_fair: delivery.p_fair,
+            hops: figures.hops(&self.layers),
+            repairs: figures.repairs.iter().chain(&figures.listener_repairs).sum(),
+            resends: figures.resends.iter().sum(),
+            books: books
+                .map(|(top, entry)| TopOfBook {
+                    symbol: entry.symbol.clone(),
+                    lot_decimals: entry.lot_decimals,
+                    bid: top.bid,
+                    offer: top.offer,
+                    trades: top.trades,
+                })
+                .collect(),
+        }
+    }
+}

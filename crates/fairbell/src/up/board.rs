@@ -1,0 +1,169 @@
+//! Figures of running nodes, copied out by the loops for whoever wants to look.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use net::Loop;
+use participant::Status;
+use roles::Role;
+use types::{InstrumentId, NodeId, Price, Qty, Side};
+
+use super::plan::{DRIVER, LISTENERS};
+use crate::report::Hop;
+
+/// One instrument at the engine.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Top {
+    /// Best bid level.
+    pub bid: Option<(Price, Qty)>,
+    /// Best offer level.
+    pub offer: Option<(Price, Qty)>,
+    /// Trades so far.
+    pub trades: u64,
+}
+
+/// Market-data copies at one node.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Copies {
+    /// That came.
+    pub received: u64,
+    /// Of them, dropped as duplicates.
+    pub dropped: u64,
+    /// That were due and did not come.
+    pub missing: u64,
+}
+
+/// The figures.
+#[derive(Clone, Default, Debug)]
+pub struct Figures {
+    /// Position after the last message of the feed.
+    pub feed_next: u64,
+    /// By instrument.
+    pub tops: Vec<Top>,
+    /// Inputs the log still takes.
+    pub log_room: usize,
+    /// By overlay node.
+    pub copies: Vec<Copies>,
+    /// By overlay node: repairs that brought something new.
+    pub repairs: Vec<u64>,
+    /// By overlay node: orders sent again.
+    pub resends: Vec<u64>,
+    /// By listener: position of the message it wants next.
+    pub heard: Vec<u64>,
+    /// By listener: messages repaired from the public server.
+    pub listener_repairs: Vec<u64>,
+    /// The participants.
+    pub driver: Option<Status>,
+}
+
+/// The figures, shared.
+pub struct Board(Mutex<Figures>);
+
+impl Board {
+    /// A board for so many overlay nodes, listeners and instruments.
+    pub fn new(nodes: usize, listeners: usize, instruments: usize) -> Board {
+        Board(Mutex::new(Figures {
+            tops: vec![Top::default(); instruments],
+            log_room: usize::MAX,
+            copies: vec![Copies::default(); nodes],
+            repairs: vec![0; nodes],
+            resends: vec![0; nodes],
+            heard: vec![0; listeners],
+            listener_repairs: vec![0; listeners],
+            ..Figures::default()
+        }))
+    }
+
+    /// A look at them.
+    pub fn figures(&self) -> Figures {
+        self.lock().clone()
+    }
+
+    /// Copies the figures of a loop's nodes.
+    pub fn observe(&self, of: &Loop<Role>) {
+        let mut figures = self.lock();
+        of.nodes().for_each(|(id, role)| figures.take(id, role));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Figures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Figures {
+    /// Notes what a node says of itself.
+    pub fn take(&mut self, id: NodeId, role: &Role) {
+        let place = usize::from(id.0);
+        match role {
+            Role::Root(root) => {
+                self.feed_next = root.engine().feed_next().0;
+                self.log_room = root.log().room();
+                for (index, top) in self.tops.iter_mut().enumerate() {
+                    let id = InstrumentId(index as u16 + 1);
+                    let best =
+                        |side| root.engine().best(id, side).map(|level| (level.price, level.qty));
+                    let trades = root.engine().instrument_counters(id).unwrap_or_default().trades;
+                    *top = Top { bid: best(Side::Buy), offer: best(Side::Sell), trades };
+                }
+            }
+            Role::Proxy(proxy) => {
+                let stats = proxy.stats();
+                set(&mut self.copies, place, copies(stats.received, &stats.filter));
+            }
+            Role::Edge(edge) => {
+                let stats = edge.receiver().stats();
+                set(&mut self.copies, place, copies(stats.received, &stats.filter));
+                set(&mut self.repairs, place, stats.repairs_filled);
+                set(&mut self.resends, place, edge.gateway().uplink().counters().resent);
+            }
+            Role::Listener(listener) => {
+                let place = usize::from(id.0.saturating_sub(LISTENERS.0));
+                set(&mut self.heard, place, listener.next_seq().0);
+                set(&mut self.listener_repairs, place, listener.counters().repaired);
+            }
+            Role::Driver(driver) if id == DRIVER => self.driver = Some(driver.status()),
+            Role::Driver(_) => {}
+        }
+    }
+
+    /// Copies by hop, from the root; `layers` are the sizes of the tree's layers.
+    pub fn hops(&self, layers: &[u32]) -> Vec<Hop> {
+        let mut first = 1;
+        let mut hops = Vec::with_capacity(layers.len());
+        for (layer, size) in layers.iter().enumerate() {
+            let last = first + *size as usize;
+            let nodes = self.copies.get(first..last).unwrap_or(&[]);
+            let from = match layer {
+                0 => "root".to_string(),
+                _ => format!("layer {}", layer - 1),
+            };
+            let to = match layer + 1 == layers.len() {
+                true => "receivers".to_string(),
+                false => format!("layer {layer}"),
+            };
+            hops.push(Hop {
+                hop: format!("{from} to {to}"),
+                copies_received: nodes.iter().map(|node| node.received).sum(),
+                copies_dropped: nodes.iter().map(|node| node.dropped).sum(),
+                copies_missing: nodes.iter().map(|node| node.missing).sum(),
+            });
+            first = last;
+        }
+        hops
+    }
+
+    /// Everything played, answered, and heard by every listener.
+    pub fn is_settled(&self) -> bool {
+        let idle = self.driver.is_some_and(|status| status.phase == participant::Phase::Idle);
+        idle && self.heard.iter().all(|heard| *heard == self.feed_next)
+    }
+}
+
+fn copies(received: u64, filter: &overlay::duplicate_filter::FilterStats) -> Copies {
+    Copies { received, dropped: filter.duplicates, missing: filter.copies_missing }
+}
+
+fn set<T>(list: &mut [T], place: usize, value: T) {
+    if let Some(slot) = list.get_mut(place) {
+        *slot = value;
+    }
+}

@@ -1,0 +1,90 @@
+//! What the built-in participants play: the venue's sample, if it is there, and generated flow.
+
+use std::path::Path;
+
+use net::Clock;
+use participant::{
+    ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, PARTICIPANTS,
+    Sample, Schedule, Source, sample,
+};
+use types::{Instrument, Nanos, Peer, Price, SplitMix64};
+
+use crate::Failure;
+use crate::config::Config;
+
+/// Play of generated flow when there is no sample, in seconds.
+const WITHOUT_SAMPLE_S: u64 = 30;
+/// Orders that a generated book opens with.
+const GENERATED_OPENING: usize = 400;
+/// Reference price of generated instruments.
+const GENERATED_PRICE: i64 = 100;
+
+/// The sample in the configured folder, or why there is none.
+pub fn load_sample(config: &Config) -> Result<Sample, String> {
+    let folder = Path::new(&config.flow.sample);
+    let Some(instrument) = config.instruments().first().map(|instrument| instrument.id) else {
+        return Err("no instrument to play it on".to_string());
+    };
+    sample::load(folder, instrument).map_err(|error| format!("{} ({})", error, folder.display()))
+}
+
+/// The participants, each with its own gateway first, and their flow.
+pub fn driver(
+    config: &Config,
+    sample: Option<&Sample>,
+    duration_ns: Option<u64>,
+    gateways: &[Peer],
+) -> Result<Driver, Failure> {
+    let instruments = config.instruments();
+    let accounts = config.accounts.0.iter().take(config.flow.participants as usize);
+    let clients = accounts.enumerate().map(|(index, account)| {
+        let mut mine = gateways.to_vec();
+        mine.rotate_left(index % gateways.len().max(1));
+        ClientConfig::new(&account.username, &account.password, mine)
+    });
+    let mut driver = DriverConfig::new(instruments.clone(), clients.collect());
+    driver.duration_ns = duration_ns;
+    let (opening, schedule) = flow(config, &instruments, sample);
+    Driver::new(driver, opening, schedule)
+        .map_err(|_| Failure::Usage("an account's login does not fit SoupBinTCP".to_string()))
+}
+
+/// Everything that is played: orders to open the books with, then the timetable.
+fn flow(
+    config: &Config,
+    instruments: &[Instrument],
+    sample: Option<&Sample>,
+) -> (Vec<FlowMessage>, Schedule) {
+    let (mut opening, mut schedule) = (Vec::new(), Schedule::default());
+    let mut seconds = WITHOUT_SAMPLE_S;
+    if let Some(sample) = sample {
+        opening.extend(&sample.opening);
+        seconds = (sample.live.len() as u64).div_ceil(config.flow.rate.max(1));
+        schedule.add(Source::Recorded(sample.live.iter().copied().collect()), config.flow.rate);
+    }
+    let generated = instruments.iter().skip(usize::from(sample.is_some()));
+    let mut seeds = SplitMix64::new(config.flow.seed);
+    for instrument in generated {
+        let reference = Price::from_whole(GENERATED_PRICE);
+        let mut settings = GeneratorConfig::new(*instrument, reference, seeds.next_u64());
+        settings.participants = (config.flow.participants as u8).min(PARTICIPANTS);
+        let mut flow = Generator::new(settings);
+        opening.extend(flow.opening(GENERATED_OPENING));
+        let left = seconds * config.flow.generated_rate;
+        let source = Source::Generated { flow: Box::new(flow), left };
+        schedule.add(source, config.flow.generated_rate);
+    }
+    (opening, schedule)
+}
+
+/// Nanoseconds of a duration option.
+pub fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A clock for this process; all nodes share it, so their error against each other is the
+/// configured bound at most.
+pub fn clock(config: &Config) -> Clock {
+    debug_assert!(config.hold.clock_bound_ns < Nanos::SECOND);
+    Clock::start(config.hold.clock_bound_ns)
+}

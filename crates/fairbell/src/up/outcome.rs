@@ -1,0 +1,274 @@
+//! From the nodes of a finished run to its report.
+
+use std::collections::BTreeMap;
+
+use participant::{Driver, Sample, SampleCounts};
+use roles::{Offline, Role, Root, audit};
+use telemetry::{DeliveryLedger, LatencySummary, Recorder};
+use types::{InstrumentId, NodeId, RejectReason, Side};
+
+use super::board::{Board, Figures};
+use super::plan::CHECKPOINT_EVERY;
+use crate::config::Config;
+use crate::report::{
+    Curve, Depth, InstrumentReport, PlotData, Quantiles, Report, SequencerReport, UnequalBook,
+    WindowPoint,
+};
+
+/// Positions at which books must be equal, or as many as the feed has.
+const CHECKPOINTS_REQUIRED: u64 = 100;
+/// Points of a latency curve.
+const CURVE_POINTS: usize = 200;
+/// Price levels plotted on each side.
+const DEPTH_LEVELS: usize = 400;
+
+/// What is left of a run.
+pub struct Remains<'a> {
+    /// Its configuration.
+    pub config: &'a Config,
+    /// The sample, if it was there.
+    pub sample: Option<&'a Sample>,
+    /// The sample through the engine alone.
+    pub offline: Option<Offline>,
+    /// Sizes of the tree's layers.
+    pub layers: &'a [u32],
+    /// All nodes alive at the end.
+    pub nodes: &'a [(NodeId, Role)],
+    /// Deliveries.
+    pub ledger: &'a DeliveryLedger,
+    /// Order to first answer.
+    pub rtt: &'a Recorder,
+    /// The last look at the figures, which knows of nodes that died, too.
+    pub board: &'a Board,
+    /// What people should know.
+    pub notices: Vec<String>,
+    /// Why the run failed, beside what the figures say.
+    pub complaints: Vec<String>,
+}
+
+/// A distribution as the report has it.
+pub fn quantiles(summary: &LatencySummary) -> Quantiles {
+    Quantiles {
+        count: summary.count,
+        min: summary.min,
+        mean: summary.mean.round() as u64,
+        p50: summary.p50,
+        p90: summary.p90,
+        p99: summary.p99,
+        p999: summary.p999,
+        max: summary.max,
+    }
+}
+
+impl Remains<'_> {
+    /// The report and what its plots show.
+    pub fn report(mut self) -> (Report, PlotData) {
+        let mut figures = self.board.figures();
+        self.nodes.iter().for_each(|(id, role)| figures.take(*id, role));
+        let root = self.nodes.iter().find_map(|(_, role)| role.as_root());
+        let driver = self.nodes.iter().find_map(|(_, role)| role.as_driver());
+        let (Some(root), Some(driver)) = (root, driver) else {
+            self.complaints.push("the root or the participants did not survive the run".into());
+            let report = Report { complaints: self.complaints, ..Report::default() };
+            return (report, PlotData::default());
+        };
+        let mut report = Report {
+            seed: self.config.flow.seed,
+            config: self.config.clone(),
+            sequencer: SequencerReport {
+                enabled: self.config.sequencer.enabled,
+                window_ns: self.config.sequencer.window_ns(),
+                late: root.ingress().sequencer().counters().late,
+            },
+            rtt_ns: quantiles(&self.rtt.summary()),
+            ..Report::default()
+        };
+        self.participants(driver, &mut report);
+        self.engine(root, &mut report);
+        self.overlay(&figures, &mut report);
+        self.books(root, &mut report);
+        self.sample(driver, &mut report);
+        let plots = self.plots(root, driver);
+        report.notices = self.notices;
+        report.complaints.extend(self.complaints);
+        (report, plots)
+    }
+
+    fn participants(&mut self, driver: &Driver, report: &mut Report) {
+        let status = driver.status();
+        report.orders_sent = status.ledger.asked;
+        report.orders_acknowledged = status.ledger.answered;
+        report.orders_lost = status.ledger.lost();
+        report.duplicates = status.ledger.duplicates;
+        if let Some((from, to)) = status.started_at.zip(status.finished_at) {
+            report.duration_ns = to - from;
+        }
+        let wrong = [
+            (status.ledger.violations, "answers contradicted what was asked"),
+            (status.not_asked, "messages of the flow could not be sent"),
+            (u64::from(status.timed_out), "time limit for loading or for the last answers"),
+        ];
+        for (count, what) in wrong {
+            if count > 0 {
+                self.complaints.push(format!("{count} {what}"));
+            }
+        }
+    }
+
+    fn engine(&mut self, root: &Root, report: &mut Report) {
+        let (engine, counters) = (root.engine(), root.engine().counters());
+        report.post_only_rejects = counters.rejects(RejectReason::PostOnlyWouldTrade);
+        report.cancels_too_late = counters.cancels_too_late;
+        report.rejects = rejects(|reason| counters.rejects(reason));
+        report.feed_messages = engine.feed_next().0.saturating_sub(1);
+        for instrument in &engine.config().instruments {
+            let id = instrument.id;
+            let counts = engine.instrument_counters(id).unwrap_or_default();
+            let orders = |side| engine.depth(id, side).map(|level| u64::from(level.orders)).sum();
+            let resting: [u64; 2] = [orders(Side::Buy), orders(Side::Sell)];
+            report.instruments.push(InstrumentReport {
+                symbol: instrument.symbol.to_string(),
+                trades: counts.trades,
+                volume_lots: counts.volume,
+                lot_decimals: instrument.lot_decimals,
+                resting_orders: resting.iter().sum(),
+                best_bid: engine.best(id, Side::Buy).map(|level| level.price),
+                best_offer: engine.best(id, Side::Sell).map(|level| level.price),
+            });
+        }
+        let counters = root.counters();
+        if counters.log_full > 0 {
+            self.complaints.push("the input log was full; raise engine.log_capacity".to_string());
+        }
+        if counters.unencodable > 0 {
+            self.complaints.push(format!("{} events had no wire format", counters.unencodable));
+        }
+    }
+
+    fn overlay(&self, figures: &Figures, report: &mut Report) {
+        let delivery = self.ledger.delivery();
+        report.oml_arrival_ns = quantiles(&delivery.oml_arrival_ns);
+        report.oml_release_ns = quantiles(&delivery.oml_release_ns);
+        report.dws_ns = quantiles(&delivery.dws_ns);
+        report.p_on_time = delivery.p_on_time.unwrap_or(0.0);
+        report.p_fair = delivery.p_fair.unwrap_or(0.0);
+        report.hold_ns_mean = delivery.hold_ns_mean.round() as u64;
+        report.hops = figures.hops(self.layers);
+        report.copies_received = report.hops.iter().map(|hop| hop.copies_received).sum();
+        report.copies_dropped = report.hops.iter().map(|hop| hop.copies_dropped).sum();
+        report.repairs = figures.repairs.iter().chain(&figures.listener_repairs).sum();
+        report.resends = figures.resends.iter().sum();
+        let edges = self.nodes.iter().filter_map(|(_, role)| role.as_edge());
+        report.executions_overdue = edges.map(|edge| edge.gateway().counters().overdue).sum();
+    }
+
+    fn books(&mut self, root: &Root, report: &mut Report) {
+        let listeners = self.nodes.iter().filter_map(|(_, role)| role.as_listener());
+        let audit = audit(root, listeners);
+        let instruments = &root.engine().config().instruments;
+        let symbol = |id: InstrumentId| {
+            let found = instruments.iter().find(|instrument| instrument.id == id);
+            found.map_or_else(String::new, |instrument| instrument.symbol.to_string())
+        };
+        report.books_equal = audit.books_equal;
+        report.checkpoints_required =
+            CHECKPOINTS_REQUIRED.min(report.feed_messages / CHECKPOINT_EVERY).max(1);
+        report.checkpoints_compared =
+            instruments.iter().map(|of| (of.symbol.to_string(), audit.positions)).collect();
+        report.books_unequal = audit
+            .unequal
+            .iter()
+            .map(|place| UnequalBook {
+                receiver: place.listener as u32 + 1,
+                symbol: symbol(place.instrument),
+                feed_seq: place.position.0,
+            })
+            .collect();
+        self.complaints.extend(audit.problems);
+    }
+
+    fn sample(&self, driver: &Driver, report: &mut Report) {
+        let Some(sample) = self.sample else { return };
+        report.sample = counts(&sample.counts);
+        report.venue_trades = Some(sample.venue.len());
+        if let Some(offline) = &self.offline {
+            report.venue_trades_reproduced_offline = Some(offline.comparison.reproduced);
+            report.venue_trades_extra_offline = Some(offline.comparison.extra);
+        }
+        let live = sample.venue.compare(driver.trades(InstrumentId(1)));
+        report.venue_trades_reproduced_live = Some(live.reproduced);
+        report.venue_trades_extra_live = Some(live.extra);
+    }
+
+    fn plots(&self, root: &Root, driver: &Driver) -> PlotData {
+        let curve = |(index, receiver): (usize, &telemetry::ReceiverMeasure)| Curve {
+            name: format!("receiver {}", index + 1),
+            points: receiver.release.cdf(CURVE_POINTS),
+        };
+        let start = driver.status().started_at.unwrap_or_default();
+        let window = |point: telemetry::WindowPoint| WindowPoint {
+            at_ns: point.at - start,
+            p50_ns: point.p50_ns,
+            p99_ns: point.p99_ns,
+            max_ns: point.max_ns,
+        };
+        let engine = root.engine();
+        let depth = engine.config().instruments.iter().map(|instrument| {
+            let unit = 10f64.powi(i32::from(instrument.lot_decimals));
+            let levels = |side| {
+                let levels = engine.depth(instrument.id, side).take(DEPTH_LEVELS);
+                levels.map(|l| (l.price.0 as f64 / 1e4, l.qty.0 as f64 / unit)).collect()
+            };
+            Depth {
+                symbol: instrument.symbol.to_string(),
+                bids: levels(Side::Buy),
+                asks: levels(Side::Sell),
+            }
+        });
+        PlotData {
+            release: self.ledger.receivers().iter().enumerate().map(curve).collect(),
+            windows: self.ledger.series().map(window).collect(),
+            depth: depth.collect(),
+        }
+    }
+}
+
+fn rejects(count: impl Fn(RejectReason) -> u64) -> BTreeMap<String, u64> {
+    let names = [
+        (RejectReason::UnknownInstrument, "unknown_instrument"),
+        (RejectReason::InvalidQuantity, "invalid_quantity"),
+        (RejectReason::InvalidPrice, "invalid_price"),
+        (RejectReason::PriceTooHigh, "price_too_high"),
+        (RejectReason::PostOnlyWouldTrade, "post_only_would_trade"),
+        (RejectReason::UnknownOrder, "unknown_order"),
+        (RejectReason::MarketClosed, "market_closed"),
+        (RejectReason::CapacityReached, "capacity_reached"),
+        (RejectReason::NothingLeft, "nothing_left"),
+        (RejectReason::Unsupported, "unsupported"),
+    ];
+    let counted = names.into_iter().map(|(reason, name)| (name.to_string(), count(reason)));
+    counted.filter(|(_, count)| *count > 0).collect()
+}
+
+fn counts(counts: &SampleCounts) -> BTreeMap<String, u64> {
+    let named = [
+        ("rows", counts.rows),
+        ("opening_sent", counts.opening),
+        ("live_sent", counts.live),
+        ("live_orders", counts.live_orders),
+        ("live_cancels", counts.live_cancels),
+        ("post_only", counts.post_only),
+        ("price_above_max_sent", counts.price_above_max),
+        ("market_buys", counts.market_buys),
+        ("market_sells", counts.market_sells),
+        ("not_sent_fills_reported", counts.fills_reported),
+        ("not_sent_unknown_deletes", counts.unknown_deletes),
+        ("not_sent_unsent_deletes", counts.unsent_deletes),
+        ("not_sent_price_zero_bids", counts.price_zero_bids),
+        ("not_sent_stale_rows", counts.stale_rows),
+        ("not_sent_quantity_too_large", counts.quantity_too_large),
+        ("not_sent_no_quantity", counts.no_quantity),
+        ("not_sent_end_rows", counts.end_rows),
+    ];
+    named.into_iter().map(|(name, count)| (name.to_string(), count)).collect()
+}

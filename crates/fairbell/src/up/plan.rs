@@ -1,0 +1,221 @@
+//! Sockets, nodes and loops of a whole exchange on the loopback address.
+//!
+//! All sockets are bound before anything starts, so that every node's address is known to all. A
+//! thread per node would saturate two cores, so nodes share loops: the root with the proxies, the
+//! edges (receivers and gateways), and the outside world (participants and listeners).
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use feed::{CaptureConfig, Listener};
+use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, trace_channel};
+use participant::Driver;
+use roles::{Account, ExchangeConfig, Role, deploy};
+use types::{AccountId, Channel, Nanos, NodeId, Peer};
+
+use crate::Failure;
+use crate::config::Config;
+
+/// Names of the outside world's nodes for loop handles; no overlay node has them.
+pub const DRIVER: NodeId = NodeId(60_000);
+/// Listener of receiver 0; the others follow.
+pub const LISTENERS: NodeId = NodeId(50_000);
+/// Feed positions between two comparisons of books.
+pub const CHECKPOINT_EVERY: u64 = 256;
+/// Offsets from the first port.
+const FEED_PORT: u16 = 0;
+const ENTRY_PORTS: u16 = 1;
+const LISTEN_PORTS: u16 = 301;
+/// Traces on their way to the collector.
+const TRACE_BATCHES: usize = 256;
+const TRACE_BATCH: usize = 1_024;
+/// Packets and messages that `--capture` keeps.
+const CAPTURE: CaptureConfig = CaptureConfig {
+    packet_bytes_max: 256 << 20,
+    message_bytes_max: 256 << 20,
+    quote_every: CHECKPOINT_EVERY,
+    quotes_max: 1 << 16,
+};
+
+/// Where users connect.
+pub struct Addresses {
+    /// OUCH over SoupBinTCP, one gateway per receiver.
+    pub gateways: Vec<SocketAddrV4>,
+    /// MoldUDP64 retransmission server.
+    pub retransmission: SocketAddrV4,
+}
+
+/// Everything built, nothing running.
+pub struct Plan {
+    /// Root and proxies; edges; participants and listeners.
+    pub loops: [Loop<Role>; 3],
+    /// Traces of the first two.
+    pub traces: [TraceReceiver; 2],
+    /// For users.
+    pub addresses: Addresses,
+    /// Receivers, in order.
+    pub receivers: Vec<NodeId>,
+    /// Proxies, in order.
+    pub proxies: Vec<NodeId>,
+    /// Nodes of each layer.
+    pub layers: Vec<u32>,
+}
+
+/// The exchange's own configuration.
+pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
+    let day_ns = 86_400 * Nanos::SECOND;
+    let now = clock.now();
+    let accounts = config.accounts.0.iter().enumerate().map(|(index, account)| Account {
+        id: AccountId(index as u16 + 1),
+        username: account.username.clone(),
+        password: account.password.clone(),
+    });
+    ExchangeConfig {
+        depth: config.overlay.depth as usize,
+        fanout: config.overlay.fanout as usize,
+        receivers: config.overlay.receivers as usize,
+        hedge: config.overlay.hedge as usize,
+        dynamic_parents: config.overlay.dynamic_parents,
+        round_ns: config.hold.round_ms * Nanos::MILLI,
+        delay_window: config.hold.window_messages as usize,
+        delay_permille: config.hold.percentile_permille(),
+        delay_cap_ns: config.hold.cap_ms * Nanos::MILLI,
+        clock_bound_ns: config.hold.clock_bound_ns,
+        sequencer_window_ns: config.sequencer.window_ns(),
+        linger_ns: config.overlay.linger_us * Nanos::MICRO,
+        execution_hold_max_ns: config.gateway.max_hold_ms * Nanos::MILLI,
+        connections_max: 1_024,
+        log_capacity: config.engine.log_capacity as usize,
+        open_orders_max: config.engine.open_orders_max as usize,
+        instruments: config.instruments(),
+        accounts: accounts.collect(),
+        session: session_name(now),
+        midnight: Nanos(now.0 - now.0 % day_ns),
+        seed: config.flow.seed,
+    }
+}
+
+/// Ten characters that differ from day to day: days since 1970.
+fn session_name(now: Nanos) -> [u8; 10] {
+    let mut name = *b"FB        ";
+    let day = format!("{:08}", now.0 / (86_400 * Nanos::SECOND));
+    name[2..].copy_from_slice(&day.as_bytes()[..8]);
+    name
+}
+
+/// Binds all sockets and makes all nodes; `driver` gets the gateways' addresses.
+pub fn plan(
+    config: &Config,
+    clock: Clock,
+    capture: bool,
+    driver: impl FnOnce(&[Peer]) -> Result<Driver, Failure>,
+) -> Result<Plan, Failure> {
+    let exchange = exchange_config(config, &clock);
+    let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
+    let layers = tree.topology.layers().to_vec();
+    let receivers: Vec<NodeId> = tree.topology.receiver_ids().collect();
+    let proxies: Vec<NodeId> = tree.topology.proxy_ids().collect();
+    let base = config.ports.base;
+
+    let overlay = many(tree.topology.nodes(), |_| bind_udp(0, 0))?;
+    let feed = bind_udp(base, FEED_PORT)?;
+    let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
+    let entries = many(receivers.len(), |n| bind_tcp(base, ENTRY_PORTS + n))?;
+    let addresses = Addresses {
+        gateways: entries.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
+        retransmission: v4(feed.local_addr())?,
+    };
+    let feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
+    let gateways: Vec<Peer> = addresses.gateways.iter().map(|addr| net::peer_addr(*addr)).collect();
+
+    let entry = |(index, socket): (usize, &UdpSocket)| {
+        v4(socket.local_addr()).map(|addr| (NodeId(index as u16), addr))
+    };
+    let known = overlay.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
+    let directory =
+        Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?;
+    let mut loops = loops(&clock, Arc::new(directory))?;
+
+    let start_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs() as u32);
+    let nodes = deploy(&exchange, start_s, |index| feed_of[index])
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut feed = Some(feed);
+    let mut entries = entries.into_iter();
+    for ((index, role), socket) in nodes.into_iter().enumerate().zip(overlay) {
+        let id = NodeId(index as u16);
+        let mut sockets = vec![(Channel::OVERLAY, socket)];
+        let (place, listener) = match &role {
+            Role::Edge(_) => {
+                sockets.push((Channel::FEED, bind_udp(0, 0)?));
+                (1, entries.next())
+            }
+            Role::Root(_) => {
+                sockets.extend(feed.take().map(|socket| (Channel::FEED, socket)));
+                (0, None)
+            }
+            _ => (0, None),
+        };
+        loops[place].add_node(id, role, sockets, listener).map_err(io)?;
+    }
+    let server = net::peer_addr(addresses.retransmission);
+    for (index, socket) in listening.into_iter().enumerate() {
+        let mut settings = roles::listener(&exchange, server);
+        settings.checkpoint_every = CHECKPOINT_EVERY;
+        settings.capture = (capture && index == 0).then_some(CAPTURE);
+        let node = Role::Listener(Box::new(Listener::new(settings)));
+        let id = NodeId(LISTENERS.0 + index as u16);
+        loops[2].add_node(id, node, vec![(Channel::FEED, socket)], None).map_err(io)?;
+    }
+    let driver = Role::Driver(Box::new(driver(&gateways)?));
+    loops[2].add_node(DRIVER, driver, Vec::new(), None).map_err(io)?;
+    let traces = [0, 1].map(|place: usize| {
+        let (sender, receiver) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
+        loops[place].send_traces(sender);
+        receiver
+    });
+    Ok(Plan { loops, traces, addresses, receivers, proxies, layers })
+}
+
+fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; 3], Failure> {
+    let one = || Loop::new(*clock, Arc::clone(&directory), LoopConfig::default()).map_err(io);
+    Ok([one()?, one()?, one()?])
+}
+
+fn many<T>(count: usize, make: impl Fn(u16) -> Result<T, Failure>) -> Result<Vec<T>, Failure> {
+    (0..count).map(|index| make(index as u16)).collect()
+}
+
+fn address(base: u32, offset: u16) -> SocketAddrV4 {
+    let port = if base == 0 { 0 } else { base as u16 + offset };
+    SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+}
+
+fn bind_udp(base: u32, offset: u16) -> Result<UdpSocket, Failure> {
+    let addr = address(base, offset);
+    UdpSocket::bind(addr).map_err(|error| in_use("UDP", addr, &error))
+}
+
+fn bind_tcp(base: u32, offset: u16) -> Result<TcpListener, Failure> {
+    let addr = address(base, offset);
+    TcpListener::bind(addr).map_err(|error| in_use("TCP", addr, &error))
+}
+
+fn in_use(kind: &str, addr: SocketAddrV4, error: &std::io::Error) -> Failure {
+    Failure::Run(format!("{kind} {addr}: {error}; choose other ports with --port-base (0: free)"))
+}
+
+fn io(error: std::io::Error) -> Failure {
+    Failure::Run(format!("setting up sockets: {error}"))
+}
+
+fn v4(addr: std::io::Result<SocketAddr>) -> Result<SocketAddrV4, Failure> {
+    match addr.map_err(io)? {
+        SocketAddr::V4(addr) => Ok(addr),
+        SocketAddr::V6(addr) => Err(Failure::Run(format!("{addr} is no IPv4 address"))),
+    }
+}
+
+fn peer(socket: &UdpSocket) -> Result<Peer, Failure> {
+    v4(socket.local_addr()).map(net::peer_addr)
+}

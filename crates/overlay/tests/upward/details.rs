@@ -1,0 +1,285 @@
+//! Behaviour that a lossy run would hide, because another mechanism makes up for it later.
+
+use overlay::{
+    frame::{self, *},
+    private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig},
+    private_sender::{ATTACHED, DETACHED, PrivateStreams, PrivateStreamsConfig},
+    uplink::{Uplink, UplinkConfig},
+};
+use types::{AccountId, ClockReading, GatewayId, Incarnation, Nanos, NodeId, Op, Outbox, Peer};
+
+const ROOT: NodeId = NodeId(0);
+const GATEWAY: NodeId = NodeId(9);
+const ACCOUNT: AccountId = AccountId(1);
+const START: u64 = 1_790_000_000_000_000_000;
+
+fn at(us: u64) -> ClockReading {
+    ClockReading { now: Nanos(START + us * Nanos::MICRO), bound_ns: 0 }
+}
+
+/// Takes the datagrams out of an outbox: receiver, header, body and payload.
+fn taken(out: &mut Outbox) -> Vec<(NodeId, HopHeader, Vec<u8>)> {
+    let all = out.ops().iter().map(|op| {
+        let Op::Datagram { to: Peer::Node(to), bytes, .. } = *op else { panic!("{op:?}") };
+        let (header, rest) = HopHeader::read(out.bytes(bytes)).unwrap();
+        (to, header, rest.to_vec())
+    });
+    let all = all.collect();
+    out.clear();
+    all
+}
+
+fn acks(out: &mut Outbox) -> Vec<PrivateAckBody> {
+    let acks = taken(out).into_iter().filter(|(_, header, _)| header.kind == FrameKind::PrivateAck);
+    acks.map(|(_, _, rest)| frame::body(&rest).unwrap().0).collect()
+}
+
+/// A receiver that asked for the account from position 1, unanswered yet.
+fn requesting(out: &mut Outbox) -> PrivateReceiver {
+    let mut receiver = PrivateReceiver::new(PrivateReceiverConfig::new(GATEWAY, ROOT, 8, 1));
+    receiver.attach(at(0), ACCOUNT, 1, out);
+    out.clear();
+    receiver
+}
+
+fn attached(out: &mut Outbox) -> PrivateReceiver {
+    let mut receiver = requesting(out);
+    accept(&mut receiver, at(0));
+    receiver.flush(at(0), out);
+    out.clear();
+    receiver
+}
+
+fn accept(receiver: &mut PrivateReceiver, now: ClockReading) {
+    let reply = AttachReplyBody { account: ACCOUNT, status: ATTACHED, token: 1, from: 1, next: 1 };
+    receiver.handle_reply(now, &reply, |_| ());
+}
+
+/// Hands in two records from `first` on; returns the positions delivered.
+fn two_records(receiver: &mut PrivateReceiver, first: u64) -> Vec<u64> {
+    let mut positions = Vec::new();
+    let body = PrivateBody { account: ACCOUNT, count: 2, token: 1, first };
+    let bytes = [first.to_le_bytes(), (first + 1).to_le_bytes()].concat();
+    receiver.handle_private(&body, &bytes, |event| match event {
+        PrivateEvent::Record { position, record, .. } => {
+            assert_eq!(record, position.to_le_bytes());
+            positions.push(position);
+        }
+        other => panic!("{other:?}"),
+    });
+    positions
+}
+
+#[test]
+fn early_datagrams_wait_and_are_not_needed_again() {
+    let mut receiver = attached(&mut Outbox::default());
+    for first in [5, 3, 6, 9] {
+        assert_eq!(two_records(&mut receiver, first), []);
+    }
+    assert_eq!(two_records(&mut receiver, 1), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(two_records(&mut receiver, 7), [8, 9, 10]);
+    assert_eq!(two_records(&mut receiver, 9), []);
+    let counters = receiver.counters();
+    assert_eq!((counters.delivered, counters.early, counters.duplicates), (10, 4, 1));
+}
+
+#[test]
+fn a_full_pool_keeps_what_is_needed_soonest() {
+    let mut receiver = attached(&mut Outbox::default());
+    for first in (3..200).rev().step_by(2) {
+        assert_eq!(two_records(&mut receiver, first), []);
+    }
+    assert!(receiver.counters().early_dropped > 0);
+    let kept = 2 * PrivateReceiverConfig::new(GATEWAY, ROOT, 8, 1).early_max as u64;
+    assert_eq!(two_records(&mut receiver, 1), (1..=2 + kept).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_gap_is_reported_once_per_guard_time() {
+    let mut out = Outbox::default();
+    let mut receiver = attached(&mut out);
+    let mut reported = |receiver: &mut PrivateReceiver, us| {
+        receiver.flush(at(us), &mut out);
+        acks(&mut out).iter().map(|ack| (ack.next, ack.gap)).collect::<Vec<_>>()
+    };
+    two_records(&mut receiver, 3);
+    two_records(&mut receiver, 5);
+    assert_eq!(reported(&mut receiver, 0), [(1, 1)]);
+    two_records(&mut receiver, 7);
+    assert_eq!(reported(&mut receiver, 1_000), [(1, 0)]);
+    two_records(&mut receiver, 9);
+    assert_eq!(reported(&mut receiver, 2_000), [(1, 1)]);
+    two_records(&mut receiver, 1);
+    assert_eq!(reported(&mut receiver, 9_000), [(11, 0)]);
+    assert_eq!(reported(&mut receiver, 9_000), [], "nothing new to say");
+}
+
+#[test]
+fn records_that_overtook_the_attach_reply_are_asked_for_again() {
+    let mut out = Outbox::default();
+    for overtaken in [false, true] {
+        let mut receiver = requesting(&mut out);
+        if overtaken {
+            assert_eq!(two_records(&mut receiver, 1), []);
+        }
+        accept(&mut receiver, at(10));
+        receiver.flush(at(10), &mut out);
+        let gaps: Vec<_> = acks(&mut out).iter().map(|ack| ack.gap).collect();
+        assert_eq!(gaps, [u16::from(overtaken)]);
+    }
+}
+
+fn attach(token: u32, attach: u16) -> AttachBody {
+    AttachBody { account: ACCOUNT, attach, token, from: 1 }
+}
+
+fn streams(records: u64) -> PrivateStreams {
+    let mut streams = PrivateStreams::new(PrivateStreamsConfig::new(ROOT, 1, 8, 1_000)).unwrap();
+    for position in 1..=records {
+        streams.append(ACCOUNT, &position.to_le_bytes()).unwrap();
+    }
+    streams
+}
+
+#[test]
+fn a_late_copy_of_attach_does_not_revive_what_was_given_back() {
+    let (mut streams, mut out) = (streams(1), Outbox::default());
+    let mut ask = |body: AttachBody| {
+        streams.handle_attach(at(0), GATEWAY, &body, &mut out);
+        let (_, _, rest) = taken(&mut out).pop().unwrap();
+        let (reply, _) = frame::body::<AttachReplyBody>(&rest).unwrap();
+        (reply.status, reply.token)
+    };
+    assert_eq!(ask(attach(5, 1)), (ATTACHED, 5));
+    assert_eq!(ask(attach(5, 1)), (ATTACHED, 5), "asked again because the answer was lost");
+    assert_eq!(ask(attach(4, 0)), (DETACHED, 4), "a late copy of an older request");
+    assert_eq!(ask(attach(5, 0)), (DETACHED, 5));
+    assert_eq!(ask(attach(5, 1)), (DETACHED, 5));
+    assert_eq!(ask(attach(6, 1)), (ATTACHED, 6));
+}
+
+#[test]
+fn acknowledgements_of_what_was_never_sent_change_nothing() {
+    let (mut streams, mut out) = (streams(3), Outbox::default());
+    streams.handle_attach(at(0), GATEWAY, &attach(1, 1), &mut out);
+    let mut ack = PrivateAckBody { account: ACCOUNT, gap: 0, token: 1, next: 2 };
+    streams.handle_ack(at(1), GATEWAY, &ack, &mut out);
+    assert_eq!(streams.counters().ignored, 1, "nothing has been flushed yet");
+    streams.flush(at(2), &mut out);
+    assert_eq!(streams.counters().records_sent, 3);
+    for next in [5, u64::MAX] {
+        ack.next = next;
+        streams.handle_ack(at(3), GATEWAY, &ack, &mut out);
+    }
+    assert_eq!(streams.counters().ignored, 3);
+    // Somebody else's acknowledgement is answered, so that a gateway that lost the stream knows.
+    out.clear();
+    streams.handle_ack(at(4), NodeId(8), &PrivateAckBody { next: 4, ..ack }, &mut out);
+    let (to, _, rest) = taken(&mut out).pop().unwrap();
+    let (reply, _) = frame::body::<AttachReplyBody>(&rest).unwrap();
+    assert_eq!((to, reply.status), (NodeId(8), DETACHED));
+}
+
+#[test]
+fn repeated_gap_reports_cause_one_resend_per_guard_time() {
+    let (mut streams, mut out) = (streams(30), Outbox::default());
+    streams.handle_attach(at(0), GATEWAY, &attach(1, 1), &mut out);
+    streams.flush(at(0), &mut out);
+    let ack = PrivateAckBody { account: ACCOUNT, gap: 1, token: 1, next: 11 };
+    let mut resent = |us| {
+        streams.handle_ack(at(us), GATEWAY, &ack, &mut out);
+        streams.flush(at(us), &mut out);
+        streams.counters().records_resent
+    };
+    assert_eq!([100, 200, 1_900, 2_200].map(&mut resent), [20, 20, 20, 40]);
+}
+
+#[test]
+fn a_dead_gateway_needs_no_timer() {
+    let (mut streams, mut out) = (streams(30), Outbox::default());
+    streams.handle_attach(at(0), GATEWAY, &attach(1, 1), &mut out);
+    streams.flush(at(0), &mut out);
+    let mut wakes = 0;
+    while streams.next_timeout() != Nanos::NEVER {
+        let now = ClockReading { now: streams.next_timeout(), bound_ns: 0 };
+        streams.handle_timeout(now, &mut out);
+        wakes += 1;
+        assert!(wakes < 20, "silent after the lease");
+    }
+    streams.append(ACCOUNT, &[0; 8]).unwrap();
+    out.clear();
+    streams.flush(at(9_000_000), &mut out);
+    assert!(out.is_empty());
+}
+
+fn uplink() -> Uplink {
+    let config = UplinkConfig::new(GatewayId(1), GATEWAY, ROOT, 1);
+    let mut uplink = Uplink::new(config, vec![NodeId(1), NodeId(2)]);
+    let (gateway, incarnation) = (GatewayId(1), Incarnation(1));
+    uplink.handle_grant(&GrantBody { gateway, reserved: 0, boot_nonce: 1, incarnation });
+    uplink
+}
+
+fn logged(contiguous: u64) -> OrderAckBody {
+    OrderAckBody { contiguous, selective: [0; 4], incarnation: Incarnation(1), reserved: 0 }
+}
+
+#[test]
+fn every_next_copy_takes_another_way_even_when_the_preferred_one_changed() {
+    let (mut uplink, mut out) = (uplink(), Outbox::default());
+    let mut ways = vec![Vec::new(); 20];
+    let mut us = 0;
+    for n in 0..20 {
+        us += 4_000;
+        uplink.submit(at(us), AccountId(n), at(us).now, &[], &mut out).unwrap();
+        uplink.handle_timeout(at(us), &mut out);
+        for (to, header, rest) in taken(&mut out) {
+            let (order, _) = frame::body::<OrderBody>(&rest).unwrap();
+            let way = &mut ways[order.source.seq as usize - 1];
+            assert_eq!(usize::from(header.attempt), way.len());
+            assert_eq!(order.t_in, at(4_000 * order.source.seq).now, "kept when re-sent");
+            way.push(to);
+        }
+    }
+    assert_eq!(uplink.counters().parent_changes, 1);
+    assert!(ways.iter().any(|way| way.len() > 1 && way[0] == NodeId(1)));
+    for way in ways {
+        assert!(way.windows(2).all(|pair| pair[0] != pair[1]), "{way:?}");
+    }
+}
+
+#[test]
+fn orders_that_waited_for_a_resent_one_do_not_slow_the_timer() {
+    let (mut uplink, mut out) = (uplink(), Outbox::default());
+    let mut submit = |uplink: &mut Uplink, us| {
+        uplink.submit(at(us), ACCOUNT, at(us).now, &[], &mut out).unwrap();
+    };
+    submit(&mut uplink, 0);
+    submit(&mut uplink, 5_000);
+    uplink.handle_timeout(at(30_000), &mut Outbox::default());
+    assert_eq!(uplink.counters().resent, 1);
+    // The second waited at the root for 26 ms; that is not how long the way takes.
+    uplink.handle_ack(at(31_000), &logged(2));
+    submit(&mut uplink, 40_000);
+    assert_eq!(uplink.next_timeout(), at(40_000 + 60_000).now, "doubled once, no sample");
+}
+
+#[test]
+fn orders_that_come_into_reach_are_resent_at_once() {
+    let (mut uplink, mut out) = (uplink(), Outbox::default());
+    for _ in 0..600 {
+        uplink.submit(at(0), ACCOUNT, at(0).now, &[], &mut out).unwrap();
+    }
+    let mut us = 30_000;
+    while uplink.counters().resent < 256 {
+        let before = uplink.counters().resent;
+        uplink.handle_timeout(at(us), &mut out);
+        assert!(uplink.counters().resent - before <= 64, "bounded per call");
+        us += 500;
+    }
+    assert!(uplink.next_timeout() > at(us).now);
+    uplink.handle_ack(at(us), &logged(10));
+    assert!(uplink.next_timeout() <= at(us).now);
+    uplink.handle_timeout(at(us), &mut out);
+    assert_eq!(uplink.counters().resent, 266);
+}

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Captures the feed that a receiver releases, and reads it with an ITCH 5.0 parser from PyPI.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+venv=.cache/interop-venv
+pins=scripts/interop/requirements.txt
+if ! cmp -s "$pins" "$venv/installed.txt"; then
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-input --require-hashes \
+        --no-deps --only-binary :all: --requirement "$pins"
+    cp "$pins" "$venv/installed.txt"
+fi
+"$venv/bin/python" scripts/interop/check.py --self-test
+
+out=.cache/interop
+mkdir -p "$out"
+rm -f "$out/feed.bin" "$out/feed.bin.bbo.json"
+cargo run --locked --quiet --package fairbell -- up --once --duration 10s --port-base 0 --quiet \
+    --capture "$out/feed.bin" --out "$out" >"$out/report.txt" || {
+    tail -n 5 "$out/report.txt"
+    exit 1
+}
+"$venv/bin/python" scripts/interop/check.py "$out/feed.bin"

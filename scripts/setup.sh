@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Checks for the tools that building and checking need, and installs those that are missing.
+set -euo pipefail
+
+apt_install() {
+    local as_root=()
+    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: please install: $*" >&2
+        exit 1
+    fi
+    echo "setup: installing $*"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
+}
+
+command -v cc >/dev/null || apt_install gcc libc6-dev
+if ! command -v cargo >/dev/null; then
+    if ! command -v rustup >/dev/null; then apt_install rustup; fi
+    rustup toolchain install stable --profile minimal --component clippy,rustfmt
+    rustup default stable
+fi
+for component in clippy rustfmt; do
+    cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$component"
+done
+if ! python3 -c 'import ensurepip, pip, venv' >/dev/null 2>&1; then
+    apt_install python3 python3-pip python3-venv
+fi
