@@ -104,6 +104,9 @@ pub struct UpArgs {
     /// Write the feed that the first receiver releases to FILE, and FILE.bbo.json beside it
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
+    /// Flip one byte of the Nth packet that receiver 1 releases: the run must then fail
+    #[arg(long, value_name = "N", hide = true)]
+    pub corrupt_packet: Option<u64>,
     /// Folder for report.json and report.html
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,

@@ -7,6 +7,7 @@ mod board;
 mod flow;
 mod outcome;
 mod plan;
+mod tamper;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -27,7 +28,7 @@ use crate::report::Report;
 use crate::view::{Snapshot, TopOfBook, View};
 use board::{Board, Figures};
 use outcome::{Remains, quantiles};
-use plan::{Addresses, DRIVER, Plan};
+use plan::{Addresses, DRIVER, Plan, Wishes};
 
 /// How often figures are copied out of the loops.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
@@ -54,7 +55,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let clock = flow::clock(&config);
     let driver =
         |gateways: &[types::Peer]| flow::driver(&config, sample.as_ref(), duration_ns, gateways);
-    let plan = plan::plan(&config, clock, args.capture.is_some(), driver)?;
+    let wishes = Wishes { capture: args.capture.is_some(), corrupt: args.corrupt_packet };
+    let plan = plan::plan(&config, clock, wishes, driver)?;
     let killed = proxy_to_kill(args, &plan)?;
     view.note(&welcome(&config, &plan.addresses));
     let run = Run {
@@ -123,8 +125,11 @@ fn welcome(config: &Config, addresses: &Addresses) -> String {
         format!("\n  login: user {} password {}", guest.username, guest.password)
     });
     format!(
-        "OUCH 5.0 over SoupBinTCP: {}{login}\nMoldUDP64 retransmission (ITCH 5.0): {}",
+        "OUCH 5.0 over SoupBinTCP: {}{login}\n\
+         ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
+         MoldUDP64 retransmission: {}",
         gateways.join(" "),
+        addresses.feed_copy,
         addresses.retransmission,
     )
 }
@@ -235,8 +240,11 @@ impl Run<'_> {
             before: board.figures(),
             notices: Vec::new(),
         };
-        let trouble = Mutex::new(Vec::new());
+        let (relay, trouble) = (plan.relay, Mutex::new(Vec::new()));
         let (offline, ended) = thread::scope(|scope| {
+            if let Some(relay) = &relay {
+                scope.spawn(|| relay.run(&stop));
+            }
             let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
             watch.until_over(&interrupted, &stop, view);

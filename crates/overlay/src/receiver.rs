@@ -16,7 +16,7 @@
 //! further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Trace, TracePoint,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Span, Trace, TracePoint,
     limits::{DUPLICATE_FILTER_SLOTS, HOLD_MAX},
 };
 
@@ -136,6 +136,8 @@ pub struct Receiver {
     tree: Tree,
     node: NodeId,
     config: ReceiverConfig,
+    /// Somebody else who gets what is released.
+    feed_copy: Option<Peer>,
     filter: DuplicateFilter,
     /// (id, time) of first copies, by id modulo the length.
     arrivals: Box<[(u64, Nanos)]>,
@@ -164,6 +166,7 @@ impl Receiver {
             tree,
             node,
             config,
+            feed_copy: None,
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
             arrivals: vec![(0, Nanos(0)); ARRIVALS].into_boxed_slice(),
             spread: Spread::default(),
@@ -198,6 +201,11 @@ impl Receiver {
     /// Whether messages known to have been sent are missing.
     pub fn has_gap(&self) -> bool {
         !self.gaps.list().is_empty()
+    }
+
+    /// Hands everything on to `peer` as well, from now on.
+    pub fn copy_feed_to(&mut self, peer: Peer) {
+        self.feed_copy = Some(peer);
     }
 
     /// The delay estimate of the last round, in ns.
@@ -380,7 +388,7 @@ impl Receiver {
                 continue;
             }
             let span = out.write(|buffer| append_from(self.next, held, buffer));
-            out.datagram(Channel::FEED, self.config.feed, span);
+            hand_on([Some(self.config.feed), self.feed_copy], span, out);
             let stamped = held.deadline != Nanos(0);
             let point = if stamped && held.arrived > held.release_at {
                 self.stats.late_self += 1;
@@ -402,7 +410,7 @@ impl Receiver {
         if let Some(notice) = self.notice.filter(|notice| notice.seq <= self.next) {
             if notice.seq == self.next {
                 let span = out.store(&notice.bytes());
-                out.datagram(Channel::FEED, self.config.feed, span);
+                hand_on([Some(self.config.feed), self.feed_copy], span, out);
             }
             self.notice = None;
         }
@@ -457,6 +465,10 @@ impl Receiver {
     fn trace(&self, point: TracePoint, id: u64, at: Nanos, value: u64, out: &mut Outbox) {
         out.trace(Trace { point, node: self.node, id, at, value });
     }
+}
+
+fn hand_on(to: [Option<Peer>; 2], packet: Span, out: &mut Outbox) {
+    to.into_iter().flatten().for_each(|peer| out.datagram(Channel::FEED, peer, packet));
 }
 
 /// Appends the packet, less messages before `next`, which were handed on in another packet.

@@ -1,12 +1,15 @@
 //! After a run: do all books tell the same story?
 //!
 //! The input log is played through a fresh engine. At every feed position where a listener noted
-//! digests, the replayed displayed books must be the listener's; at the end they must be those of
-//! the live engine too, and its whole state must be that of the replay. A listener is compared at
-//! the end as well, which requires that it has heard everything.
+//! digests, the replayed displayed books must be the listener's, and so must the digest of every
+//! byte of the ITCH messages up to there, since not every byte shows in a book. At the end both
+//! are compared again, which requires that the listener has heard everything, and the live
+//! engine's whole state must be that of the replay.
 
-use engine::{ReplayDigests, replay_digests};
-use feed::Listener;
+use std::collections::BTreeMap;
+
+use engine::{ReplayDigests, replay, replay_digests};
+use feed::{Listener, StreamDigest};
 use types::{FeedSeq, InstrumentId};
 
 use crate::Root;
@@ -63,8 +66,10 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a Listener>)
     if replay.state != audit.state_digest || replay.feed_next != engine.feed_next() {
         audit.problems.push("the replayed engine is in another state than the live one".into());
     }
+    let streams = stream_digests(root, &positions);
     let mut compared = Vec::with_capacity(listeners.len());
     for (index, listener) in listeners.iter().enumerate() {
+        audit.compare_streams(index, listener, &streams);
         let positions = audit.compare_checkpoints(index, listener, &replay);
         compared.push(positions + audit.compare_end(index, listener, &replay));
     }
@@ -74,7 +79,45 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a Listener>)
     audit
 }
 
+/// Digests of all messages of the feed up to each of `positions` and to the end (`None`).
+fn stream_digests(root: &Root, positions: &[FeedSeq]) -> BTreeMap<Option<FeedSeq>, u64> {
+    let mut wanted: BTreeMap<Option<FeedSeq>, u64> =
+        positions.iter().map(|position| (Some(*position), 0)).collect();
+    let (mut digest, mut message) = (StreamDigest::default(), Vec::new());
+    replay(root.engine().config().clone(), root.log().iter(), |_, input, _, output| {
+        for (position, event) in &output.market {
+            message.clear();
+            // What has no format was not published either; the root counts it.
+            let _ = root.itch().encode(event, input.t_seq, &mut message);
+            digest.push(&message);
+            if let Some(place) = wanted.get_mut(&Some(*position)) {
+                *place = digest.value();
+            }
+        }
+    });
+    wanted.insert(None, digest.value());
+    wanted
+}
+
 impl Audit {
+    /// The first position at which a listener had heard other bytes is a problem.
+    fn compare_streams(
+        &mut self,
+        index: usize,
+        listener: &Listener,
+        ours: &BTreeMap<Option<FeedSeq>, u64>,
+    ) {
+        let noted = listener.checkpoints().iter();
+        let noted = noted.map(|checkpoint| (Some(checkpoint.seq), checkpoint.stream));
+        let mut all = noted.chain([(None, listener.stream_digest())]);
+        let Some((place, _)) = all.find(|(place, theirs)| ours.get(place) != Some(theirs)) else {
+            return;
+        };
+        let place = place.map_or_else(|| "the end".to_string(), |seq| format!("position {seq}"));
+        self.problems
+            .push(format!("listener {} had heard other bytes by {place} of the feed", index + 1));
+    }
+
     /// Positions of one listener at which all books were equal.
     fn compare_checkpoints(
         &mut self,

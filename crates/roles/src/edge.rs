@@ -33,6 +33,11 @@ impl Edge {
         &self.gateway
     }
 
+    /// Hands everything the receiver releases on to `peer` as well.
+    pub fn copy_feed_to(&mut self, peer: Peer) {
+        self.receiver.copy_feed_to(peer);
+    }
+
     /// Datagrams that were unreadable.
     pub fn malformed(&self) -> u64 {
         self.malformed

@@ -122,6 +122,11 @@ impl Root {
         &self.log
     }
 
+    /// How events become ITCH messages.
+    pub fn itch(&self) -> &itch::Encoder {
+        &self.itch
+    }
+
     /// The publisher, for its totals and the delay estimate.
     pub fn publisher(&self) -> &Publisher {
         &self.publisher

@@ -14,6 +14,7 @@ use participant::Driver;
 use roles::{Account, ExchangeConfig, Role, deploy};
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
+use super::tamper::Relay;
 use crate::Failure;
 use crate::config::Config;
 
@@ -27,6 +28,7 @@ pub const CHECKPOINT_EVERY: u64 = 256;
 const FEED_PORT: u16 = 0;
 const ENTRY_PORTS: u16 = 1;
 const LISTEN_PORTS: u16 = 301;
+const COPY_PORT: u16 = 300;
 /// Traces on their way to the collector.
 const TRACE_BATCHES: usize = 256;
 const TRACE_BATCH: usize = 1_024;
@@ -44,10 +46,23 @@ pub struct Addresses {
     pub gateways: Vec<SocketAddrV4>,
     /// MoldUDP64 retransmission server.
     pub retransmission: SocketAddrV4,
+    /// Where receiver 1 sends a copy of what it releases, for whoever listens there.
+    pub feed_copy: SocketAddrV4,
+}
+
+/// What a run wants of receiver 1's feed.
+#[derive(Clone, Copy, Default)]
+pub struct Wishes {
+    /// Keep what was released.
+    pub capture: bool,
+    /// Flip one byte of this packet (counted from 1) on its way to the listener.
+    pub corrupt: Option<u64>,
 }
 
 /// Everything built, nothing running.
 pub struct Plan {
+    /// Flips a byte between receiver 1 and its listener, when asked to.
+    pub relay: Option<Relay>,
     /// Root and proxies; edges; participants and listeners.
     pub loops: [Loop<Role>; 3],
     /// Traces of the first two.
@@ -108,7 +123,7 @@ fn session_name(now: Nanos) -> [u8; 10] {
 pub fn plan(
     config: &Config,
     clock: Clock,
-    capture: bool,
+    wishes: Wishes,
     driver: impl FnOnce(&[Peer]) -> Result<Driver, Failure>,
 ) -> Result<Plan, Failure> {
     let exchange = exchange_config(config, &clock);
@@ -125,8 +140,14 @@ pub fn plan(
     let addresses = Addresses {
         gateways: entries.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
         retransmission: v4(feed.local_addr())?,
+        // Bound and let go: the port is for a listener that may come later.
+        feed_copy: v4(bind_udp(base, COPY_PORT)?.local_addr())?,
     };
-    let feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
+    let mut feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
+    let relay = match wishes.corrupt.zip(feed_of.first_mut()) {
+        Some((packet, first)) => Some(Relay::between(first, packet)?),
+        None => None,
+    };
     let gateways: Vec<Peer> = addresses.gateways.iter().map(|addr| net::peer_addr(*addr)).collect();
 
     let entry = |(index, socket): (usize, &UdpSocket)| {
@@ -142,11 +163,14 @@ pub fn plan(
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let mut feed = Some(feed);
     let mut entries = entries.into_iter();
-    for ((index, role), socket) in nodes.into_iter().enumerate().zip(overlay) {
+    for ((index, mut role), socket) in nodes.into_iter().enumerate().zip(overlay) {
         let id = NodeId(index as u16);
         let mut sockets = vec![(Channel::OVERLAY, socket)];
-        let (place, listener) = match &role {
-            Role::Edge(_) => {
+        let (place, listener) = match &mut role {
+            Role::Edge(edge) => {
+                if receivers.first() == Some(&id) {
+                    edge.copy_feed_to(net::peer_addr(addresses.feed_copy));
+                }
                 sockets.push((Channel::FEED, bind_udp(0, 0)?));
                 (1, entries.next())
             }
@@ -162,7 +186,7 @@ pub fn plan(
     for (index, socket) in listening.into_iter().enumerate() {
         let mut settings = roles::listener(&exchange, server);
         settings.checkpoint_every = CHECKPOINT_EVERY;
-        settings.capture = (capture && index == 0).then_some(CAPTURE);
+        settings.capture = (wishes.capture && index == 0).then_some(CAPTURE);
         let node = Role::Listener(Box::new(Listener::new(settings)));
         let id = NodeId(LISTENERS.0 + index as u16);
         loops[2].add_node(id, node, vec![(Channel::FEED, socket)], None).map_err(io)?;
@@ -174,7 +198,7 @@ pub fn plan(
         loops[place].send_traces(sender);
         receiver
     });
-    Ok(Plan { loops, traces, addresses, receivers, proxies, layers })
+    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers })
 }
 
 fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; 3], Failure> {

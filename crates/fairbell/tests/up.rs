@@ -1,0 +1,92 @@
+//! Whole runs of the binary: what passes, what must not, and what the JSON carries.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs `fairbell up` for a short while on free ports; the output folder is named by the test.
+fn up(name: &str, args: &[&str]) -> (Output, PathBuf) {
+    let out = std::env::temp_dir().join(format!("fairbell-{name}-{}", std::process::id()));
+    let common = ["up", "--port-base", "0", "--json", "--quiet", "--rate", "2000", "--out"];
+    let output = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .args(common)
+        .arg(&out)
+        .args(args)
+        .output()
+        .expect("the binary runs");
+    (output, out)
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("standard output is one JSON document")
+}
+
+fn number(of: &Value, path: &str) -> u64 {
+    let value = of.pointer(path).unwrap_or_else(|| panic!("{path} is missing"));
+    value.as_u64().unwrap_or_else(|| panic!("{path} is {value}"))
+}
+
+#[test]
+fn a_run_passes_and_its_json_has_what_is_promised() {
+    let (output, out) = up("pass", &["--duration", "3s"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let report = document(&output);
+    assert!(number(&report, "/orders_sent") > 5_000);
+    assert_eq!(number(&report, "/orders_sent"), number(&report, "/orders_acknowledged"));
+    assert_eq!(number(&report, "/orders_lost") + number(&report, "/duplicates"), 0);
+    assert_eq!(report["books_equal"], Value::Bool(true));
+    for of in ["rtt_ns", "oml_arrival_ns", "oml_release_ns", "dws_ns"] {
+        let quantiles =
+            ["p50", "p99", "p999", "max"].map(|q| number(&report, &format!("/{of}/{q}")));
+        assert!(quantiles.is_sorted() && quantiles[3] > 0, "{of}: {quantiles:?}");
+    }
+    for share in ["p_on_time", "p_fair"] {
+        assert!((0.0..=1.0).contains(&report[share].as_f64().expect(share)), "{share}");
+    }
+    assert!(number(&report, "/seed") > 0 && number(&report, "/hold_ns_mean") > 0);
+    for key in ["venue_trades", "venue_trades_reproduced_offline", "venue_trades_reproduced_live"] {
+        assert!(report.get(key).is_some(), "{key} is missing");
+    }
+    for file in ["report.json", "report.html"] {
+        assert!(out.join(file).metadata().is_ok_and(|file| file.len() > 1_000), "{file}");
+    }
+    let _ = std::fs::remove_dir_all(out);
+}
+
+/// Negative control: one bit of one released packet, and the run must not pass.
+#[test]
+fn a_flipped_byte_of_the_released_feed_fails_the_run() {
+    for packet in ["3", "400"] {
+        let args = ["--duration", "2s", "--corrupt-packet", packet];
+        let (output, out) = up(&format!("flip-{packet}"), &args);
+        assert_eq!(output.status.code(), Some(1), "packet {packet}");
+        let report = document(&output);
+        assert_eq!(report["verdict"], "fail");
+        assert_eq!(report["books_equal"], Value::Bool(false));
+        let failures = report["failures"].to_string();
+        assert!(failures.contains("listener 1"), "{failures}");
+        let _ = std::fs::remove_dir_all(out);
+    }
+}
+
+/// A proxy dies: with hedging nothing is missed, without it repairs and re-sends do the work.
+#[test]
+fn a_dead_proxy_costs_no_order_and_no_book() {
+    for hedge in ["1", "0"] {
+        let args = ["--duration", "4s", "--fail-proxy", "2", "--after", "1s", "--hedge", hedge];
+        let (output, out) = up(&format!("fail-{hedge}"), &args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "H={hedge}: {stderr}");
+        let report = document(&output);
+        assert_eq!(number(&report, "/orders_lost"), 0, "H={hedge}");
+        assert!(report["notices"].to_string().contains("proxy 2 killed"), "H={hedge}");
+        assert!(number(&report, "/resends") > 0, "H={hedge}");
+        if hedge == "0" {
+            assert!(number(&report, "/repairs") > 0);
+        }
+        let _ = std::fs::remove_dir_all(out);
+    }
+}
