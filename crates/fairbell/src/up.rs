@@ -35,7 +35,7 @@ const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 /// How often traces are taken from the loops.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 /// How long listeners may take to hear the last message, and stray copies to come.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE: Duration = Duration::from_secs(20);
 /// Log records left when a notice says that the log is nearly full.
 const LOG_ROOM_LOW: usize = 10_000;
 

@@ -23,6 +23,10 @@ use crate::{
 /// do; one read of every connection still fits.
 const SPILL_MAX: usize = 65_536;
 
+/// How long the acknowledgement of private records may wait for more; the root re-sends after
+/// 20 ms at the earliest.
+const PRIVATE_ACK_DELAY_NS: u64 = 4 * Nanos::MILLI;
+
 /// What a gateway did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GatewayCounters {
@@ -62,16 +66,19 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Passes a request up, or keeps it until there is room.
-    pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) {
-        self.counters.requests += 1;
-        if self.spill.is_empty() && self.try_submit(now, now.now, &command, out) {
-            return;
-        }
-        if self.spill.len() < SPILL_MAX {
+    /// Passes a request up, or keeps it until there is room. False when there is none to keep it
+    /// either, which takes a read larger than any driver's.
+    #[must_use]
+    pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
+        if !self.spill.is_empty() || !self.try_submit(now, now.now, &command, out) {
+            if self.spill.len() >= SPILL_MAX {
+                return false;
+            }
             self.counters.spilled += 1;
             self.spill.push_back((now.now, command));
         }
+        self.counters.requests += 1;
+        true
     }
 
     fn try_submit(
@@ -124,6 +131,7 @@ impl Gateway {
         let mut private =
             PrivateReceiverConfig::new(config.node, config.root, record_len, config.first_token);
         private.epoch = config.epoch;
+        private.ack_delay_ns = PRIVATE_ACK_DELAY_NS;
         Gateway {
             private: PrivateReceiver::new(private),
             sessions: BTreeMap::new(),
@@ -199,8 +207,10 @@ impl Gateway {
             for (conn, session) in &mut self.sessions {
                 if !session.hold.is_empty() {
                     session.release(now.now, watermark, &mut self.desk, *conn, out);
+                    session.settle_pause(&mut self.private);
                 }
             }
+            self.private.flush(now, out);
         }
     }
 
@@ -227,13 +237,13 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         let mut ending = session.handle_bytes(now, bytes, &mut self.desk, conn, out);
         if let Some((account, from)) = session.wants_in.take() {
-            let slot = &mut self.conn_of[usize::from(account.0)];
-            if slot.is_some() {
-                ending = Some(Ending::Unavailable);
-            } else {
-                *slot = Some(conn);
-                session.state = State::Attaching(account);
-                self.private.attach(now, account, from, out);
+            match self.conn_of.get_mut(usize::from(account.0)) {
+                Some(slot @ None) => {
+                    *slot = Some(conn);
+                    session.state = State::Attaching(account);
+                    self.private.attach(now, account, from, out);
+                }
+                _ => ending = Some(Ending::Unavailable),
             }
         }
         if let Some(ending) = ending {
@@ -283,6 +293,7 @@ impl Gateway {
         let mut over = Vec::new();
         for (conn, session) in &mut self.sessions {
             session.release(now.now, self.watermark, &mut self.desk, *conn, out);
+            session.settle_pause(&mut self.private);
             if let Some(ending) = session.handle_timeout(now.now, *conn, out) {
                 over.push((*conn, ending));
             }
@@ -295,17 +306,25 @@ impl Gateway {
     }
 
     fn handle_reply(&mut self, now: ClockReading, reply: &AttachReplyBody, out: &mut Outbox) {
-        let Some(conn) = self.conn(reply.account) else { return };
-        let (sessions, desk) = (&mut self.sessions, &mut self.desk);
+        // Without a session it may still be the answer to our giving the stream back.
+        let Some(conn) = self.conn(reply.account) else {
+            return self.private.handle_reply(now, reply, |_| ());
+        };
+        let (sessions, desk, due) = (&mut self.sessions, &mut self.desk, &mut self.sessions_due);
         let mut ending = None;
         self.private.handle_reply(now, reply, |event| {
             let Some(session) = sessions.get_mut(&conn) else { return };
             match event {
                 PrivateEvent::Attached { account, from, .. } => {
                     session.accept(now.now, account, from, desk, conn, out);
+                    *due = session.next_timeout(desk).min(*due);
                 }
-                PrivateEvent::Refused { .. } => ending = Some(Ending::Unavailable),
-                PrivateEvent::Detached { .. } => ending = Some(Ending::TakenOver),
+                PrivateEvent::Detached { .. } if matches!(session.state, State::Live(_)) => {
+                    ending = Some(Ending::TakenOver);
+                }
+                PrivateEvent::Refused { .. } | PrivateEvent::Detached { .. } => {
+                    ending = Some(Ending::Unavailable);
+                }
                 PrivateEvent::Record { .. } => {}
             }
         });
@@ -337,10 +356,7 @@ impl Gateway {
             let Some(session) = self.sessions.get_mut(&conn) else { continue };
             session.release(now.now, self.watermark, &mut self.desk, conn, out);
             self.sessions_due = self.sessions_due.min(session.next_timeout(&self.desk));
-            if let State::Live(account) = session.state {
-                session.paused = session.hold.wants_pause(session.paused);
-                self.private.set_paused(account, session.paused);
-            }
+            session.settle_pause(&mut self.private);
         }
         self.desk.drain_spill(now, out);
         self.private.flush(now, out);

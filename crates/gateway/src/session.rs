@@ -1,6 +1,6 @@
 //! One participant's connection: SoupBinTCP session, OUCH requests in, held reports out.
 
-use overlay::payload::ORDER_PAYLOAD_MAX;
+use overlay::{payload::ORDER_PAYLOAD_MAX, private_receiver::PrivateReceiver};
 use types::{AccountId, ClockReading, Command, ConnId, FeedSeq, Nanos, Outbox, RejectReason};
 use wire::{
     ouch::{self, Inbound, RefusedRequest},
@@ -28,9 +28,10 @@ pub(crate) enum State {
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// Wrong credentials or session.
+    /// Wrong credentials.
     NotAuthorized,
-    /// The account is live on another connection or at another gateway.
+    /// Another session was wanted, or the account is live on another connection or at another
+    /// gateway.
     Unavailable,
     /// The client broke a protocol.
     Violation,
@@ -45,7 +46,7 @@ pub(crate) struct Session {
     soup: ServerSession,
     pub(crate) state: State,
     pub(crate) hold: HoldQueue,
-    pub(crate) paused: bool,
+    paused: bool,
     /// Right credentials were given: whose, and the first message wanted.
     pub(crate) wants_in: Option<(AccountId, u64)>,
     scratch: Vec<u8>,
@@ -64,7 +65,8 @@ impl Session {
         }
     }
 
-    /// Takes bytes; passes requests on; says whether the connection ends.
+    /// Takes bytes; passes requests on; says whether the connection ends. The first reason to end
+    /// it counts, whatever else was in the same read.
     pub(crate) fn handle_bytes(
         &mut self,
         now: ClockReading,
@@ -79,8 +81,9 @@ impl Session {
         self.soup.handle_bytes(now.now, bytes, |event| match event {
             ServerEvent::Login { username, password, session, sequence } => {
                 let ours = session.is_empty() || trim(&desk.config.session) == trim(session);
-                match desk.config.authenticate(username, password).filter(|_| ours) {
-                    Some(account) => *wants_in = Some((account, sequence)),
+                match desk.config.authenticate(username, password) {
+                    Some(account) if ours => *wants_in = Some((account, sequence)),
+                    Some(_) => ending = Some(Ending::Unavailable),
                     None => ending = Some(Ending::NotAuthorized),
                 }
             }
@@ -90,8 +93,12 @@ impl Session {
                     ending = Some(Ending::Violation);
                 }
             }
-            ServerEvent::LogoutRequest | ServerEvent::Dead => ending = Some(Ending::Left),
-            ServerEvent::Violation(_) => ending = Some(Ending::Violation),
+            ServerEvent::LogoutRequest | ServerEvent::Dead => {
+                ending.get_or_insert(Ending::Left);
+            }
+            ServerEvent::Violation(_) => {
+                ending.get_or_insert(Ending::Violation);
+            }
         });
         if !self.scratch.is_empty() {
             let bytes = out.store(&self.scratch);
@@ -148,6 +155,14 @@ impl Session {
         }
     }
 
+    /// Pauses the stream upstream, or lets it go on, by what waits here now.
+    pub(crate) fn settle_pause(&mut self, private: &mut PrivateReceiver) {
+        if let State::Live(account) = self.state {
+            self.paused = self.hold.wants_pause(self.paused);
+            private.set_paused(account, self.paused);
+        }
+    }
+
     /// Heartbeat, or the end of a silent client.
     pub(crate) fn handle_timeout(
         &mut self,
@@ -183,11 +198,11 @@ impl Session {
         self.scratch.clear();
         // An error here means the session has no such words in its state: nothing is said.
         let _ = match ending {
-            Ending::Unavailable => {
-                self.soup.reject_login(RejectCode::SessionNotAvailable, &mut self.scratch)
-            }
+            // Not by way of the session: it may be over already, by what came after the login.
+            Ending::Unavailable => ServerPacket::LoginRejected(RejectCode::SessionNotAvailable)
+                .encode(&mut self.scratch),
             Ending::NotAuthorized => {
-                self.soup.reject_login(RejectCode::NotAuthorized, &mut self.scratch)
+                ServerPacket::LoginRejected(RejectCode::NotAuthorized).encode(&mut self.scratch)
             }
             Ending::Violation => {
                 let text = b"message not understood; session ended";
@@ -219,7 +234,13 @@ fn request(
     match ouch::to_command(&inbound, desk.encoder.symbols()) {
         Ok(mut command) => {
             command.account = account;
-            desk.submit(now, command, out);
+            if !desk.submit(now, command, out) {
+                let Command { user_ref, cl_ord_id, .. } = command;
+                let reason = RejectReason::CapacityReached;
+                let refused = RefusedRequest { user_ref, cl_ord_id, reason };
+                desk.counters.requests_refused += 1;
+                refuse(now.now, &inbound, &refused, desk, refusals);
+            }
         }
         Err(refused) => {
             desk.counters.requests_refused += 1;

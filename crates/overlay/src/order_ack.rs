@@ -3,7 +3,7 @@
 //! Acknowledgements are cumulative and idempotent, so one lost or repeated does no harm and any
 //! number of orders costs each gateway at most one datagram per flush.
 
-use types::{GatewayId, Incarnation, NodeId, Outbox, SeqWindow, limits::GATEWAYS_MAX};
+use types::{GatewayId, Incarnation, Nanos, NodeId, Outbox, SeqWindow, limits::GATEWAYS_MAX};
 
 use crate::{
     emit::send,
@@ -24,12 +24,18 @@ pub fn order_ack(incarnation: Incarnation, logged: &SeqWindow) -> OrderAckBody {
     }
 }
 
+/// How long acknowledgements wait for more: far below any gateway's timeout, long enough to save
+/// most of the datagrams.
+const DELAY_NS: u64 = 2 * Nanos::MILLI;
+
 /// Remembers which gateways are owed an acknowledgement.
 pub struct AckScheduler {
     node: NodeId,
     epoch: u32,
     owed: Vec<bool>,
     order: Vec<GatewayId>,
+    /// When the acknowledgements owed go out; [`Nanos::NEVER`] while none is.
+    due: Nanos,
 }
 
 impl AckScheduler {
@@ -41,7 +47,27 @@ impl AckScheduler {
             epoch,
             owed: vec![false; gateways + 1],
             order: Vec::with_capacity(gateways + 1),
+            due: Nanos::NEVER,
         }
+    }
+
+    /// As [`AckScheduler::flush`], but has acknowledgements wait a little for more.
+    pub fn flush_due<'a>(
+        &mut self,
+        now: Nanos,
+        lookup: impl FnMut(GatewayId) -> Option<(NodeId, Incarnation, &'a SeqWindow)>,
+        out: &mut Outbox,
+    ) {
+        if self.due <= now {
+            self.flush(lookup, out);
+        } else if self.due == Nanos::NEVER && !self.order.is_empty() {
+            self.due = now + DELAY_NS;
+        }
+    }
+
+    /// When [`AckScheduler::flush_due`] is wanted next.
+    pub fn next_timeout(&self) -> Nanos {
+        self.due
     }
 
     /// The root lives in this epoch from now on.
@@ -64,6 +90,7 @@ impl AckScheduler {
         mut lookup: impl FnMut(GatewayId) -> Option<(NodeId, Incarnation, &'a SeqWindow)>,
         out: &mut Outbox,
     ) {
+        self.due = Nanos::NEVER;
         for gateway in self.order.drain(..) {
             self.owed[usize::from(gateway.0)] = false;
             if let Some((to, incarnation, logged)) = lookup(gateway) {

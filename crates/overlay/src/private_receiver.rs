@@ -42,6 +42,11 @@ pub struct PrivateReceiverConfig {
     pub detach_tries: u32,
     /// An account with nothing to acknowledge says so this often.
     pub keep_alive_ns: u64,
+    /// An acknowledgement without a gap may wait this long for more to acknowledge; 0: not at all.
+    /// Far below the root's timeout.
+    pub ack_delay_ns: u64,
+    /// With so many records unacknowledged it does not wait; far below what may be in flight.
+    pub ack_records: u32,
     /// A gap of an account is reported this often at most.
     pub gap_guard_ns: u64,
     /// Early datagrams kept, all accounts together.
@@ -61,6 +66,8 @@ impl PrivateReceiverConfig {
             request_ceiling_ns: 200 * Nanos::MILLI,
             detach_tries: 5,
             keep_alive_ns: 100 * Nanos::MILLI,
+            ack_delay_ns: 0,
+            ack_records: 64,
             gap_guard_ns: 2 * Nanos::MILLI,
             early_max: 32,
         }
@@ -136,6 +143,8 @@ struct Stream {
     due: Nanos,
     tries: u32,
     owes_ack: bool,
+    /// Records delivered since the last acknowledgement.
+    unacked: u32,
     /// Something is missing and should be reported.
     gap: bool,
     gap_reported: Nanos,
@@ -201,6 +210,7 @@ impl PrivateReceiver {
             due: now.now,
             tries: 0,
             owes_ack: false,
+            unacked: 0,
             gap: false,
             gap_reported: Nanos(0),
             missed: false,
@@ -324,11 +334,20 @@ impl PrivateReceiver {
         self.owe_ack(at);
     }
 
-    /// Sends the acknowledgements owed, one per account.
+    /// Sends the acknowledgements owed, one per account, or has them wait a little for more.
     pub fn flush(&mut self, now: ClockReading, out: &mut Outbox) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for account in dirty.drain(..) {
-            if let Ok(at) = self.find(account) {
+            let Ok(at) = self.find(account) else { continue };
+            let stream = &mut self.streams[at];
+            let waits = self.config.ack_delay_ns > 0
+                && !stream.gap
+                && stream.unacked < self.config.ack_records;
+            if waits {
+                stream.owes_ack = false;
+                stream.due = stream.due.min(now.now + self.config.ack_delay_ns);
+                self.next_due = self.next_due.min(stream.due);
+            } else {
                 self.acknowledge(now.now, at, out);
             }
         }
@@ -412,6 +431,7 @@ impl PrivateReceiver {
             token: stream.token,
             next: stream.next,
         };
+        stream.unacked = 0;
         stream.due = now + self.config.keep_alive_ns;
         self.next_due = self.next_due.min(stream.due);
         let header = HopHeader::new(FrameKind::PrivateAck, self.config.node, self.config.epoch);
@@ -431,6 +451,7 @@ impl PrivateReceiver {
         for record in records.chunks_exact(self.config.record_len).skip(known) {
             let position = stream.next;
             stream.next += 1;
+            stream.unacked = stream.unacked.saturating_add(1);
             self.counters.delivered += 1;
             on_event(PrivateEvent::Record { account: stream.account, position, record });
         }

@@ -28,6 +28,7 @@ use crate::{
     gaps::{Gaps, Spread},
     hold::{Fields, Held, HoldBuffer, Insert},
     mold::{Header, Packet, Session},
+    retransmission::REPAIR_DATAGRAMS_MAX,
     topology::{ROOT, Tree},
 };
 
@@ -155,6 +156,8 @@ pub struct Receiver {
     silent_at: Nanos,
     /// The tree was silent and has not been heard since.
     probing: bool,
+    /// Repair datagrams since the last request.
+    repaired: u64,
     stats: ReceiverStats,
 }
 
@@ -179,6 +182,7 @@ impl Receiver {
             report_at: Nanos(0),
             silent_at: Nanos(0),
             probing: false,
+            repaired: 0,
             stats: ReceiverStats::default(),
         }
     }
@@ -357,7 +361,13 @@ impl Receiver {
             self.gaps.reopen(from, to, now, wait_ns);
         }
         if repair {
-            let retry_ns = self.retry_ns();
+            // The server answers a request with so many datagrams at most; with the last of them
+            // here there is no reason to wait before asking for the rest.
+            self.repaired += 1;
+            let retry_ns = match self.repaired.is_multiple_of(REPAIR_DATAGRAMS_MAX as u64) {
+                true => 0,
+                false => self.retry_ns(),
+            };
             self.gaps.progress(end, now, retry_ns);
             if self.probing {
                 self.silent_at = now + retry_ns;
@@ -438,6 +448,7 @@ impl Receiver {
         let (from, count) = (FeedSeq(from), count.min(u64::from(u32::MAX)) as u32);
         let body = RepairRequestBody { from, count, stream: self.tree.stream, reserved: 0 };
         emit::send(out, ROOT, header, &body, &[]);
+        self.repaired = 0;
         self.stats.repairs_requested += 1;
     }
 

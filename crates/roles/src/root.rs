@@ -81,6 +81,9 @@ impl Root {
         });
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
+        if config.log_capacity == 0 {
+            return Err(ExchangeError::PrivateStreams);
+        }
         let records_max = config.log_capacity as u64 * 4;
         let accounts = config.accounts.len() as u16;
         let private = PrivateStreams::new(PrivateStreamsConfig::new(
@@ -219,6 +222,10 @@ impl Root {
                 else {
                     return;
                 };
+                // A Hello of an earlier start that was long on its way: the present life goes on.
+                if incarnation != self.engine.received(gateway).0 {
+                    return;
+                }
                 self.granted[index] = Some((hello.boot_nonce, incarnation));
                 self.ingress.set_incarnation(gateway, incarnation);
                 incarnation
@@ -284,7 +291,7 @@ impl Root {
             let (incarnation, window) = engine.received(gateway);
             Some((node, incarnation, window))
         };
-        self.acks.flush(lookup, out);
+        self.acks.flush_due(now.now, lookup, out);
     }
 
     /// Tells every listener that the feed's session is over. Orders that still come are taken and
@@ -343,6 +350,7 @@ impl Node for Root {
             self.ingress.next_timeout(),
             self.publisher.next_timeout(),
             self.private.next_timeout(),
+            self.acks.next_timeout(),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }

@@ -16,6 +16,8 @@ use crate::config::Config;
 const WITHOUT_SAMPLE_S: u64 = 30;
 /// Orders that a generated book opens with.
 const GENERATED_OPENING: usize = 400;
+/// Patience for the last answers, on a machine that may be busy with other things.
+const DRAIN_NS: u64 = 30 * Nanos::SECOND;
 /// Reference price of generated instruments.
 const GENERATED_PRICE: i64 = 100;
 
@@ -44,6 +46,7 @@ pub fn driver(
     });
     let mut driver = DriverConfig::new(instruments.clone(), clients.collect());
     driver.duration_ns = duration_ns;
+    driver.drain_timeout_ns = DRAIN_NS;
     let (opening, schedule) = flow(config, &instruments, sample);
     Driver::new(driver, opening, schedule)
         .map_err(|_| Failure::Usage("an account's login does not fit SoupBinTCP".to_string()))

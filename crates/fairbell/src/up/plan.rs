@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use feed::{CaptureConfig, Listener};
-use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, trace_channel};
+use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, WaitStrategy, trace_channel};
 use participant::Driver;
 use roles::{Account, ExchangeConfig, Role, deploy};
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
@@ -24,6 +24,8 @@ pub const DRIVER: NodeId = NodeId(60_000);
 pub const LISTENERS: NodeId = NodeId(50_000);
 /// Feed positions between two comparisons of books.
 pub const CHECKPOINT_EVERY: u64 = 256;
+/// Threads that run nodes.
+const LOOPS: usize = 3;
 /// Offsets from the first port.
 const FEED_PORT: u16 = 0;
 const ENTRY_PORTS: u16 = 1;
@@ -64,7 +66,7 @@ pub struct Plan {
     /// Flips a byte between receiver 1 and its listener, when asked to.
     pub relay: Option<Relay>,
     /// Root and proxies; edges; participants and listeners.
-    pub loops: [Loop<Role>; 3],
+    pub loops: [Loop<Role>; LOOPS],
     /// Traces of the first two.
     pub traces: [TraceReceiver; 2],
     /// For users.
@@ -201,8 +203,16 @@ pub fn plan(
     Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers })
 }
 
-fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; 3], Failure> {
-    let one = || Loop::new(*clock, Arc::clone(&directory), LoopConfig::default()).map_err(io);
+fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; LOOPS], Failure> {
+    // Looking again and again takes from the other loops what it gives to one, unless each has a
+    // core to itself.
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let wait = match cores > LOOPS {
+        true => WaitStrategy::default(),
+        false => WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
+    };
+    let habits = LoopConfig { wait, ..LoopConfig::default() };
+    let one = || Loop::new(*clock, Arc::clone(&directory), habits).map_err(io);
     Ok([one()?, one()?, one()?])
 }
 
