@@ -1,110 +1,27 @@
 //! The gateway of one VM: many connections, one way up, private streams down.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use overlay::{
     frame::{self, AttachReplyBody, FrameKind, GrantBody, HopHeader, OrderAckBody, PrivateBody},
     private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig},
-    uplink::{SubmitError, Uplink, UplinkConfig},
+    uplink::{Uplink, UplinkConfig},
 };
 use types::{
-    AccountId, ClockReading, Command, ConnId, ExecutionReport, FeedSeq, Nanos, Outbox,
-    limits::ACCOUNTS_MAX,
+    AccountId, ClockReading, ConnId, ExecutionReport, FeedSeq, Nanos, Outbox, limits::ACCOUNTS_MAX,
 };
 use wire::ouch;
-use zerocopy::{IntoBytes, TryFromBytes};
+use zerocopy::TryFromBytes;
 
 use crate::{
     config::GatewayConfig,
+    desk::{Desk, GatewayCounters},
     session::{Ending, Session, State},
 };
-
-/// Orders that found no room upward and wait here, all sessions together. Reading stops while any
-/// do; one read of every connection still fits.
-const SPILL_MAX: usize = 65_536;
 
 /// How long the acknowledgement of private records may wait for more; the root re-sends after
 /// 20 ms at the earliest.
 const PRIVATE_ACK_DELAY_NS: u64 = 4 * Nanos::MILLI;
-
-/// What a gateway did so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct GatewayCounters {
-    /// Logins accepted.
-    pub logins: u64,
-    /// Logins refused: wrong credentials, wrong session, or live elsewhere.
-    pub logins_refused: u64,
-    /// Connections closed at once because there were too many.
-    pub connections_refused: u64,
-    /// Requests passed on.
-    pub requests: u64,
-    /// Requests refused here, outside the numbered stream.
-    pub requests_refused: u64,
-    /// Sessions ended because the client broke a protocol.
-    pub violations: u64,
-    /// Sessions ended because another gateway took the stream over.
-    pub taken_over: u64,
-    /// Messages sent to participants.
-    pub reports: u64,
-    /// Executions sent before their tick was public, after the maximum hold.
-    pub overdue: u64,
-    /// Messages that could not be encoded; never above zero unless limits are wrong.
-    pub unencodable: u64,
-    /// Orders that waited here for room upward.
-    pub spilled: u64,
-    /// Datagrams that were unreadable or not for a gateway.
-    pub malformed: u64,
-}
-
-/// Everything but the connections, so that a connection's bytes can be handled in place.
-pub(crate) struct Desk {
-    pub(crate) config: GatewayConfig,
-    pub(crate) uplink: Uplink,
-    pub(crate) encoder: ouch::Encoder,
-    pub(crate) counters: GatewayCounters,
-    spill: VecDeque<(Nanos, Command)>,
-}
-
-impl Desk {
-    /// Passes a request up, or keeps it until there is room. False when there is none to keep it
-    /// either, which takes a read larger than any driver's.
-    #[must_use]
-    pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
-        if !self.spill.is_empty() || !self.try_submit(now, now.now, &command, out) {
-            if self.spill.len() >= SPILL_MAX {
-                return false;
-            }
-            self.counters.spilled += 1;
-            self.spill.push_back((now.now, command));
-        }
-        self.counters.requests += 1;
-        true
-    }
-
-    fn try_submit(
-        &mut self,
-        now: ClockReading,
-        t_in: Nanos,
-        command: &Command,
-        out: &mut Outbox,
-    ) -> bool {
-        match self.uplink.submit(now, command.account, t_in, command.as_bytes(), out) {
-            Ok(_) => true,
-            Err(SubmitError::Full | SubmitError::NotReady) => false,
-            // A command fits, and accounts come from the configuration.
-            Err(SubmitError::TooLong | SubmitError::UnknownAccount) => true,
-        }
-    }
-
-    fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
-        while let Some((t_in, command)) = self.spill.front().copied() {
-            if !self.try_submit(now, t_in, &command, out) {
-                return;
-            }
-            self.spill.pop_front();
-        }
-    }
-}
 
 /// The gateway; a component of the edge role, which feeds it frames, streams and watermarks.
 pub struct Gateway {
@@ -144,7 +61,7 @@ impl Gateway {
                 uplink: Uplink::new(uplink, config.candidates.clone()),
                 encoder: ouch::Encoder::new(&config.instruments, config.midnight),
                 counters: GatewayCounters::default(),
-                spill: VecDeque::new(),
+                spill: Default::default(),
                 config,
             },
         }
@@ -374,7 +291,7 @@ impl Gateway {
             Ending::TakenOver => self.desk.counters.taken_over += 1,
             Ending::Left => {}
         }
-        session.say_goodbye(now.now, ending, conn, out);
+        session.say_goodbye(ending, conn, out);
         self.give_back(now, &session, out);
         out.close(conn);
     }

@@ -10,9 +10,11 @@
 //! the private stream is paused).
 
 mod config;
+mod desk;
 mod gateway;
 mod hold;
 mod session;
 
 pub use config::{GatewayConfig, Login};
-pub use gateway::{Gateway, GatewayCounters};
+pub use desk::GatewayCounters;
+pub use gateway::Gateway;

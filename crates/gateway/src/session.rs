@@ -8,7 +8,7 @@ use wire::{
 };
 
 use crate::{
-    gateway::Desk,
+    desk::Desk,
     hold::{HoldQueue, Release},
 };
 
@@ -188,13 +188,7 @@ impl Session {
     }
 
     /// Tells the client why, where the protocol has words for it.
-    pub(crate) fn say_goodbye(
-        &mut self,
-        now: Nanos,
-        ending: Ending,
-        conn: ConnId,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn say_goodbye(&mut self, ending: Ending, conn: ConnId, out: &mut Outbox) {
         self.scratch.clear();
         // An error here means the session has no such words in its state: nothing is said.
         let _ = match ending {
@@ -212,7 +206,8 @@ impl Session {
                 let text = b"account logged in at another gateway";
                 ServerPacket::Debug(text).encode(&mut self.scratch)
             }
-            Ending::Left => self.soup.end_session(now, &mut self.scratch),
+            // The client has said its last word, or is gone.
+            Ending::Left => Ok(()),
         };
         if !self.scratch.is_empty() {
             let bytes = out.store(&self.scratch);

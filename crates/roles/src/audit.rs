@@ -148,6 +148,11 @@ impl Audit {
         if let Some((seq, error)) = listener.first_error() {
             self.problems.push(format!("listener {name}, feed position {seq}: {error}"));
         }
+        let (kept, books) = (listener.digests().count(), replay.end.len());
+        if kept != books {
+            self.problems.push(format!("listener {name} keeps {kept} books of {books}"));
+            return 0;
+        }
         let (heard, all) = (listener.next_seq(), replay.feed_next);
         if heard != all {
             self.problems

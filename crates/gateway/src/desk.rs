@@ -1,0 +1,95 @@
+//! What all connections of a gateway share: the way up, the encoder, the counters.
+//!
+//! Apart from the connections, so that one connection's bytes can be handled in place.
+
+use std::collections::VecDeque;
+
+use overlay::uplink::{SubmitError, Uplink};
+use types::{ClockReading, Command, Nanos, Outbox};
+use wire::ouch;
+use zerocopy::IntoBytes;
+
+use crate::config::GatewayConfig;
+
+/// Orders that found no room upward and wait here, all sessions together. Reading stops while any
+/// do; one read of every connection still fits.
+const SPILL_MAX: usize = 65_536;
+
+/// What a gateway did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GatewayCounters {
+    /// Logins accepted.
+    pub logins: u64,
+    /// Logins refused: wrong credentials, wrong session, or live elsewhere.
+    pub logins_refused: u64,
+    /// Connections closed at once because there were too many.
+    pub connections_refused: u64,
+    /// Requests passed on.
+    pub requests: u64,
+    /// Requests refused here, outside the numbered stream.
+    pub requests_refused: u64,
+    /// Sessions ended because the client broke a protocol.
+    pub violations: u64,
+    /// Sessions ended because another gateway took the stream over.
+    pub taken_over: u64,
+    /// Messages sent to participants.
+    pub reports: u64,
+    /// Executions sent before their tick was public, after the maximum hold.
+    pub overdue: u64,
+    /// Messages that could not be encoded; never above zero unless limits are wrong.
+    pub unencodable: u64,
+    /// Orders that waited here for room upward.
+    pub spilled: u64,
+    /// Datagrams that were unreadable or not for a gateway.
+    pub malformed: u64,
+}
+
+/// See the module.
+pub(crate) struct Desk {
+    pub(crate) config: GatewayConfig,
+    pub(crate) uplink: Uplink,
+    pub(crate) encoder: ouch::Encoder,
+    pub(crate) counters: GatewayCounters,
+    pub(crate) spill: VecDeque<(Nanos, Command)>,
+}
+
+impl Desk {
+    /// Passes a request up, or keeps it until there is room. False when there is none to keep it
+    /// either, which takes a read larger than any driver's.
+    #[must_use]
+    pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
+        if !self.spill.is_empty() || !self.try_submit(now, now.now, &command, out) {
+            if self.spill.len() >= SPILL_MAX {
+                return false;
+            }
+            self.counters.spilled += 1;
+            self.spill.push_back((now.now, command));
+        }
+        self.counters.requests += 1;
+        true
+    }
+
+    fn try_submit(
+        &mut self,
+        now: ClockReading,
+        t_in: Nanos,
+        command: &Command,
+        out: &mut Outbox,
+    ) -> bool {
+        match self.uplink.submit(now, command.account, t_in, command.as_bytes(), out) {
+            Ok(_) => true,
+            Err(SubmitError::Full | SubmitError::NotReady) => false,
+            // A command fits, and accounts come from the configuration.
+            Err(SubmitError::TooLong | SubmitError::UnknownAccount) => true,
+        }
+    }
+
+    pub(crate) fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
+        while let Some((t_in, command)) = self.spill.front().copied() {
+            if !self.try_submit(now, t_in, &command, out) {
+                return;
+            }
+            self.spill.pop_front();
+        }
+    }
+}

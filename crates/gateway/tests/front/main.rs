@@ -1,0 +1,7 @@
+//! The gateway between real SoupBinTCP clients and a root that answers by the frame layouts.
+
+mod bench;
+mod holding;
+mod hostile;
+mod login;
+mod requests;

@@ -1,0 +1,11 @@
+//! Root, one edge and listeners in memory: the journey of orders and ticks, and what must not be.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bench;
+mod books;
+mod deploy;
+mod hostile;
+mod lives;
+mod orders;
