@@ -14,6 +14,9 @@ use crate::config::{Config, Loaded};
 /// The configuration file read when `--config` names none and this one exists.
 pub const CONFIG_FILE: &str = "fairbell.toml";
 
+/// Orders of a simulated seed.
+pub const DEFAULT_ORDERS: u64 = 500;
+
 /// The command line as a whole.
 #[derive(Parser, Debug)]
 #[command(
@@ -168,7 +171,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "S", conflicts_with = "seeds")]
     pub seed: Option<u64>,
     /// Orders of each seed
-    #[arg(long, value_name = "N", default_value_t = 500,
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_ORDERS,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub orders: u64,
     /// Print one JSON document

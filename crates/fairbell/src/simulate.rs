@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sim::exchange::{Scenario, SeedReport, Summary, run_seeds};
 
 use crate::Failure;
-use crate::cli::SimArgs;
+use crate::cli::{DEFAULT_ORDERS, SimArgs};
 
 /// Runs the seeds and prints their sums; fails when a seed does.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
@@ -25,6 +25,9 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         println!("{:#}", document(&summary, &seeds, args.orders));
     } else {
         print(&summary);
+        if summary.failed > 0 && args.orders != DEFAULT_ORDERS {
+            println!("with these runs' option: --orders {}", args.orders);
+        }
     }
     match summary.failed {
         0 => Ok(()),

@@ -58,10 +58,15 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let wishes = Wishes { capture: args.capture.is_some(), corrupt: args.corrupt_packet };
     let plan = plan::plan(&config, clock, wishes, driver)?;
     let killed = proxy_to_kill(args, &plan)?;
+    if let Some(notice) = hedge_cut(&config, &plan.layers) {
+        view.note(&notice);
+        notices.push(notice);
+    }
     view.note(&welcome(&config, &plan.addresses));
     let run = Run {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|proxy| (proxy, flow::nanos(args.after))),
+        timed: flow::timed(&config, sample.as_ref(), duration_ns),
         config: &config,
         sample: sample.as_ref(),
     };
@@ -110,11 +115,22 @@ fn proxy_to_kill(args: &UpArgs, plan: &Plan) -> Result<Option<NodeId>, Failure> 
     let Some(number) = args.fail_proxy else { return Ok(None) };
     match plan.proxies.get(usize::from(number).saturating_sub(1)) {
         Some(proxy) => Ok(Some(*proxy)),
+        None if plan.proxies.is_empty() => {
+            Err(Failure::Usage("--fail-proxy: a tree of depth 1 has no proxy".to_string()))
+        }
         None => Err(Failure::Usage(format!(
             "--fail-proxy: must be 1..={}, is {number}",
             plan.proxies.len()
         ))),
     }
+}
+
+/// A layer of n nodes can hedge with n - 1 siblings at most.
+fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {
+    let parents = layers.split_last().map_or(&[][..], |(_, parents)| parents);
+    let most = parents.iter().max().map_or(0, |nodes| nodes.saturating_sub(1));
+    let hedge = config.overlay.hedge;
+    (hedge > most).then(|| format!("hedge {hedge} is more than this tree allows; it uses {most}"))
 }
 
 /// What a user needs to connect a client of their own.
@@ -176,6 +192,8 @@ struct Run<'a> {
     stay: bool,
     /// Proxy to kill, and when after the start of play.
     kill: Option<(NodeId, u64)>,
+    /// Messages of the timetable.
+    timed: u64,
     config: &'a Config,
     sample: Option<&'a Sample>,
 }
@@ -270,8 +288,12 @@ impl Run<'_> {
         if dropped > 0 {
             watch.notices.push(format!("{dropped} traces lost: latency figures lack them"));
         }
-        let Watch { mut ledger, rtt, layers, notices, .. } = watch;
+        let Watch { mut ledger, rtt, layers, mut notices, .. } = watch;
         ledger.finish();
+        let incomplete = ledger.counts().incomplete;
+        if incomplete > 0 {
+            notices.push(format!("{incomplete} datagrams are in no latency figure: traces lacked"));
+        }
         let offline = offline.transpose()?;
         Ok(Ended { nodes, layers, ledger, rtt, board, offline, notices, complaints })
     }
@@ -439,7 +461,8 @@ impl Watch<'_> {
                 Phase::Idle if self.run.stay => "serving; Ctrl-C ends",
                 Phase::Idle => "done",
             },
-            progress: None,
+            progress: (phase == Phase::Playing)
+                .then(|| (figures.driver.map_or(0, |status| status.timed), self.run.timed)),
             orders_sent: ledger.asked,
             orders_acknowledged: ledger.answered,
             orders_per_s: asked(figures).saturating_sub(asked(&self.before)),
@@ -447,6 +470,7 @@ impl Watch<'_> {
             feed_per_s: figures.feed_next.saturating_sub(self.before.feed_next.max(1)),
             rtt_ns: quantiles(&self.rtt_second.summary()),
             oml_release_ns: quantiles(&delivery.oml_release_ns),
+            p_on_time: delivery.p_on_time,
             p_fair: delivery.p_fair,
             hops: figures.hops(&self.layers),
             repairs: figures.repairs.iter().chain(&figures.listener_repairs).sum(),

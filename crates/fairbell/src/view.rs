@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub rtt_ns: Quantiles,
     /// From t_sent to the last release.
     pub oml_release_ns: Quantiles,
+    /// Share of datagrams that no receiver released late, 0 to 1; none without a datagram.
+    pub p_on_time: Option<f64>,
     /// Share of datagrams that all receivers released together, 0 to 1; none without a datagram.
     pub p_fair: Option<f64>,
     /// Copies by hop.
@@ -160,6 +162,7 @@ fn line(snapshot: &Snapshot) -> String {
     parts.push(format!("feed {}/s", numbers::grouped(snapshot.feed_per_s)));
     parts.push(format!("rtt {}", p50_p99(&snapshot.rtt_ns)));
     parts.push(format!("OML {}", p50_p99(&snapshot.oml_release_ns)));
+    parts.push(format!("on time {}", share(snapshot.p_on_time)));
     parts.push(format!("P(F) {}", share(snapshot.p_fair)));
     let sum = |count: fn(&Hop) -> u64| snapshot.hops.iter().map(count).sum::<u64>();
     parts.push(format!("dup {}", numbers::grouped(sum(|hop| hop.copies_dropped))));
@@ -257,6 +260,7 @@ fn figures(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let fairness = [
         ("order to acceptance, p50/p99", p50_p99(&snapshot.rtt_ns)),
         ("OML, last release, p50/p99", p50_p99(&snapshot.oml_release_ns)),
+        ("on time", share(snapshot.p_on_time)),
         ("P(F)", share(snapshot.p_fair)),
         ("gaps repaired", numbers::grouped(snapshot.repairs)),
         ("orders sent again", numbers::grouped(snapshot.resends)),
@@ -326,6 +330,7 @@ mod tests {
             feed_per_s: 8_100,
             rtt_ns: quantiles,
             oml_release_ns: quantiles,
+            p_on_time: Some(0.9954),
             p_fair: Some(0.9871),
             hops: vec![hop("root to layer 0", 0), hop("layer 0 to receivers", 3)],
             repairs: 3,
@@ -385,7 +390,7 @@ mod tests {
         assert_eq!(
             line,
             "  12.0s  playing the sample  120,000/301,000  orders 11,002/s  trades 14/s  \
-             feed 8,100/s  rtt 310.0/1,250.0 us  OML 310.0/1,250.0 us  P(F) 98.71 %  dup 24,680  \
+             feed 8,100/s  rtt 310.0/1,250.0 us  OML 310.0/1,250.0 us  on time 99.54 %  P(F) 98.71 %  dup 24,680  \
              missing 3  BTCUSD 78350/78351  GENA -/-"
         );
     }

@@ -2,6 +2,7 @@
 //! makes it up from a seed.
 
 use book::Capacity;
+use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
 use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
 
@@ -47,6 +48,8 @@ pub struct ExchangeConfig {
     pub execution_hold_max_ns: u64,
     /// Connections a gateway takes at one time.
     pub connections_max: usize,
+    /// What the retransmission server keeps.
+    pub store: StoreConfig,
     /// Inputs the log can hold.
     pub log_capacity: usize,
     /// Open orders the engine can hold.

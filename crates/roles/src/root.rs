@@ -96,6 +96,7 @@ impl Root {
         let mut publisher = PublisherConfig::new(config.session);
         publisher.linger_ns = config.linger_ns;
         publisher.delay.owd_max_ns = config.delay_cap_ns;
+        publisher.store = config.store;
         Ok(Root {
             node,
             epoch: tree.epoch,

@@ -96,7 +96,11 @@ impl Loaded {
     pub fn finish(self) -> Result<Config, ConfigError> {
         match relations(&self.config).into_iter().next() {
             None => Ok(self.config),
-            Some((path, complaint)) => {
+            Some([first, second]) => {
+                // Of the two keys that do not fit together, blame the one that was set.
+                let blame_second =
+                    !self.origins.contains_key(&first.0) && self.origins.contains_key(&second.0);
+                let (path, complaint) = if blame_second { second } else { first };
                 let place = match self.origins.get(&path) {
                     Some(Origin::Line(line)) => format!("{}:{line}", self.name),
                     Some(Origin::Option(option)) => option.to_string(),
@@ -233,45 +237,66 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 /// What does not fit together: the key to blame, and why.
-fn relations(config: &Config) -> Vec<(String, String)> {
+/// A key and what is wrong with it.
+type Complaint = (String, String);
+
+/// What does not fit together, seen from either key.
+fn relations(config: &Config) -> Vec<[Complaint; 2]> {
     let mut found = Vec::new();
+    let mut both = |a: (&str, String), b: (&str, String)| {
+        found.push([(a.0.to_string(), a.1), (b.0.to_string(), b.1)]);
+    };
     let Config { hold, gateway, flow, .. } = config;
-    if gateway.max_hold_ms < hold.cap_ms {
-        let why = format!(
-            "must be at least hold.cap_ms ({}), the latest a tick can be due, is {}",
-            hold.cap_ms, gateway.max_hold_ms
+    let (max_hold, cap) = (gateway.max_hold_ms, hold.cap_ms);
+    if max_hold < cap {
+        let lower = "the latest a tick can be due";
+        both(
+            (
+                "gateway.max_hold_ms",
+                format!("must be at least hold.cap_ms ({cap}), {lower}, is {max_hold}"),
+            ),
+            ("hold.cap_ms", format!("must be at most gateway.max_hold_ms ({max_hold}), is {cap}")),
         );
-        found.push(("gateway.max_hold_ms".to_string(), why));
     }
     if (1..1_024).contains(&config.ports.base) {
         let why = format!("must be 0 or 1024..=60000, is {}", config.ports.base);
-        found.push(("ports.base".to_string(), why));
+        both(("ports.base", why.clone()), ("ports.base", why));
     }
     let accounts = &config.accounts.0;
-    if flow.participants as usize > accounts.len() {
-        let why = format!(
-            "must be at most the number of accounts ({}), is {}",
-            accounts.len(),
-            flow.participants
+    let (participants, count) = (flow.participants, accounts.len());
+    if participants as usize > count {
+        both(
+            (
+                "flow.participants",
+                format!("must be at most the number of accounts ({count}), is {participants}"),
+            ),
+            (
+                "account[0].username",
+                format!("{count} accounts are too few for flow.participants ({participants})"),
+            ),
         );
-        found.push(("flow.participants".to_string(), why));
     }
     let mut seen = BTreeSet::new();
     for (index, entry) in config.instruments.0.iter().enumerate() {
         let path = |key: &str| format!("instrument[{index}].{key}");
         if !seen.insert(entry.symbol.as_str()) {
-            found.push((path("symbol"), format!("{:?} is there twice", entry.symbol)));
+            let why = format!("{:?} is there twice", entry.symbol);
+            both((&path("symbol"), why.clone()), (&path("symbol"), why));
         }
         if entry.tick > entry.price_max {
-            let why = format!("must be at most price_max ({}), is {}", entry.price_max, entry.tick);
-            found.push((path("tick"), why));
+            let (most, tick) = (entry.price_max, entry.tick);
+            both(
+                (&path("tick"), format!("must be at most price_max ({most}), is {tick}")),
+                (&path("price_max"), format!("must be at least tick ({tick}), is {most}")),
+            );
         }
     }
     seen.clear();
     for (index, entry) in accounts.iter().enumerate() {
         if !seen.insert(entry.username.as_str()) {
             let path = format!("account[{index}].username");
-            found.push((path, format!("{:?} is there twice", entry.username)));
+            let why = format!("{:?} is there twice", entry.username);
+            both((&path, why.clone()), (&path, why));
         }
     }
     found

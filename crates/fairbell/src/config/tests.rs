@@ -115,8 +115,7 @@ fn relations_between_keys_blame_the_key_that_was_set() {
         ),
         (
             "[hold]\ncap_ms = 500",
-            "fairbell.toml: gateway.max_hold_ms: must be at least hold.cap_ms (500), \
-             the latest a tick can be due, is 100",
+            "fairbell.toml:2: hold.cap_ms: must be at most gateway.max_hold_ms (100), is 500",
         ),
         ("[ports]\nbase = 80", "fairbell.toml:2: ports.base: must be 0 or 1024..=60000, is 80"),
         (

@@ -30,7 +30,8 @@ pub struct Report {
     pub seed: u64,
     /// Play time: from the first order after the opening book to the last answer.
     pub duration_ns: u64,
-    /// Requests (new, cancel, replace) sent by the built-in participants while play lasted.
+    /// Requests (new, cancel, replace) sent by the built-in participants, the opening books
+    /// included.
     pub orders_sent: u64,
     /// Requests with exactly one or more answers.
     pub orders_acknowledged: u64,
@@ -46,7 +47,8 @@ pub struct Report {
     pub checkpoints_required: u64,
     /// Where books differed, the first few.
     pub books_unequal: Vec<UnequalBook>,
-    /// From sending a new order to its acceptance, on the participant's side of its connection.
+    /// From when a new order of the timed part was due to its first answer (acceptance or refusal),
+    /// on the participant's side of its connection.
     pub rtt_ns: Quantiles,
     /// Per datagram: from t_sent to the first copy's arrival at the last receiver.
     pub oml_arrival_ns: Quantiles,
@@ -66,7 +68,8 @@ pub struct Report {
     pub copies_dropped: u64,
     /// The same hop by hop, from the root.
     pub hops: Vec<Hop>,
-    /// Gaps closed by a retransmission, market data.
+    /// Retransmitted datagrams that brought a receiver something new, plus retransmitted messages
+    /// that listeners took.
     pub repairs: u64,
     /// Orders sent upward again.
     pub resends: u64,

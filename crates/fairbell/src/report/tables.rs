@@ -137,7 +137,7 @@ fn fairness(report: &Report) -> Table {
             named("datagrams on time at every receiver", percent(report.p_on_time)),
             named("datagrams released within the clock error, P(F)", percent(report.p_fair)),
             named("mean hold", format!("{} us", micros(report.hold_ns_mean))),
-            named("orders late for the sequencer", grouped(report.sequencer.late)),
+            named("orders that came after a later one", grouped(report.sequencer.late)),
             named("executions ahead of their tick", grouped(report.executions_overdue)),
         ],
     }

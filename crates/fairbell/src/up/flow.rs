@@ -80,6 +80,22 @@ fn flow(
     (opening, schedule)
 }
 
+/// Messages that the timetable has, cut at the duration if there is one.
+pub fn timed(config: &Config, sample: Option<&Sample>, duration_ns: Option<u64>) -> u64 {
+    let generated = (config.instruments.0.len() - usize::from(sample.is_some())) as u64;
+    let rate =
+        u64::from(sample.is_some()) * config.flow.rate + generated * config.flow.generated_rate;
+    let all = match sample {
+        Some(sample) => {
+            let live = sample.live.len() as u64;
+            live + generated * config.flow.generated_rate * live.div_ceil(config.flow.rate.max(1))
+        }
+        None => rate * WITHOUT_SAMPLE_S,
+    };
+    let within = |ns: u64| u128::from(rate) * u128::from(ns) / u128::from(Nanos::SECOND);
+    duration_ns.map_or(all, |ns| all.min(u64::try_from(within(ns)).unwrap_or(u64::MAX)))
+}
+
 /// Nanoseconds of a duration option.
 pub fn nanos(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use feed::{CaptureConfig, Listener};
 use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, WaitStrategy, trace_channel};
+use overlay::retransmission::StoreConfig;
 use participant::Driver;
 use roles::{Account, ExchangeConfig, Role, deploy};
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
@@ -24,6 +25,9 @@ pub const DRIVER: NodeId = NodeId(60_000);
 pub const LISTENERS: NodeId = NodeId(50_000);
 /// Feed positions between two comparisons of books.
 pub const CHECKPOINT_EVERY: u64 = 256;
+/// Room for several minutes of the sample, so that a listener that comes late can still begin at
+/// the first message.
+const STORE: StoreConfig = StoreConfig { datagrams: 1 << 20, bytes: 128 << 20 };
 /// Threads that run nodes.
 const LOOPS: usize = 3;
 /// Offsets from the first port.
@@ -103,6 +107,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         linger_ns: config.overlay.linger_us * Nanos::MICRO,
         execution_hold_max_ns: config.gateway.max_hold_ms * Nanos::MILLI,
         connections_max: 1_024,
+        store: STORE,
         log_capacity: config.engine.log_capacity as usize,
         open_orders_max: config.engine.open_orders_max as usize,
         instruments: config.instruments(),
@@ -113,11 +118,12 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
     }
 }
 
-/// Ten characters that differ from day to day: days since 1970.
+/// Ten characters that differ from start to start, because every start numbers from 1: the last
+/// digits of the second since 1970.
 fn session_name(now: Nanos) -> [u8; 10] {
     let mut name = *b"FB        ";
-    let day = format!("{:08}", now.0 / (86_400 * Nanos::SECOND));
-    name[2..].copy_from_slice(&day.as_bytes()[..8]);
+    let second = format!("{:08}", now.0 / Nanos::SECOND % 100_000_000);
+    name[2..].copy_from_slice(&second.as_bytes()[..8]);
     name
 }
 
@@ -142,8 +148,12 @@ pub fn plan(
     let addresses = Addresses {
         gateways: entries.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
         retransmission: v4(feed.local_addr())?,
-        // Bound and let go: the port is for a listener that may come later.
-        feed_copy: v4(bind_udp(base, COPY_PORT)?.local_addr())?,
+        feed_copy: match base {
+            // Bound and let go: a free port for a listener that may come later.
+            0 => v4(bind_udp(0, 0)?.local_addr())?,
+            // Perhaps somebody listens there already.
+            _ => address(base, COPY_PORT),
+        },
     };
     let mut feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
     let relay = match wishes.corrupt.zip(feed_of.first_mut()) {

@@ -38,6 +38,7 @@ pub fn config() -> ExchangeConfig {
         linger_ns: 0,
         execution_hold_max_ns: 100 * MS,
         connections_max: 8,
+        store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 14,
         open_orders_max: 1 << 10,
         instruments: vec![Instrument {

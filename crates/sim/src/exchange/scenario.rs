@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use feed::Listener;
+use overlay::retransmission::StoreConfig;
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
     Source,
@@ -157,6 +158,7 @@ impl Scenario {
             sequencer_window_ns: 300 * Nanos::MICRO,
             linger_ns: 0,
             execution_hold_max_ns: 5 * Nanos::SECOND,
+            store: StoreConfig::default(),
             connections_max: 64,
             log_capacity: 1 << 16,
             open_orders_max: 1 << 12,
