@@ -36,6 +36,10 @@ const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 /// How long listeners may take to hear the last message, and stray copies to come.
 const SETTLE: Duration = Duration::from_secs(20);
+/// Time for the end of the session to reach everybody.
+const GOODBYE: Duration = Duration::from_millis(150);
+/// The root's node.
+const ROOT: NodeId = roles::ExchangeConfig::ROOT;
 /// Log records left when a notice says that the log is nearly full.
 const LOG_ROOM_LOW: usize = 10_000;
 
@@ -266,6 +270,7 @@ impl Run<'_> {
             let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
             watch.until_over(&interrupted, &stop, view);
+            watch.end_session();
             let drops = net::kernel_drops(&udp_ports).unwrap_or(0);
             if drops > 0 {
                 watch.notices.push(format!("{drops} datagrams dropped at full socket buffers"));
@@ -356,6 +361,18 @@ impl Watch<'_> {
             if settled || since.elapsed() > SETTLE {
                 return;
             }
+        }
+    }
+
+    /// Lets every listener know that nothing will follow.
+    fn end_session(&self) {
+        let done = self.handles[0].call(ROOT, |role, now, out| {
+            if let Role::Root(root) = role {
+                root.end_session(now, out);
+            }
+        });
+        if done.is_ok() {
+            thread::sleep(GOODBYE);
         }
     }
 

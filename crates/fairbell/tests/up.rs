@@ -8,11 +8,13 @@ use serde_json::Value;
 /// Runs `fairbell up` for a short while on free ports; the output folder is named by the test.
 fn up(name: &str, args: &[&str]) -> (Output, PathBuf) {
     let out = std::env::temp_dir().join(format!("fairbell-{name}-{}", std::process::id()));
-    let common = ["up", "--port-base", "0", "--json", "--quiet", "--rate", "2000", "--out"];
+    let common = ["up", "--json", "--quiet", "--rate", "2000", "--out"];
+    let ports: &[&str] = if args.contains(&"--port-base") { &[] } else { &["--port-base", "0"] };
     let output = Command::new(env!("CARGO_BIN_EXE_fairbell"))
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .args(common)
         .arg(&out)
+        .args(ports)
         .args(args)
         .output()
         .expect("the binary runs");
@@ -53,6 +55,32 @@ fn a_run_passes_and_its_json_has_what_is_promised() {
     for file in ["report.json", "report.html"] {
         assert!(out.join(file).metadata().is_ok_and(|file| file.len() > 1_000), "{file}");
     }
+    let _ = std::fs::remove_dir_all(out);
+}
+
+/// A listener of the user's own hears the released feed and that it is over.
+#[test]
+fn a_copy_of_the_feed_goes_to_whoever_listens_and_ends_in_order() {
+    // A base of its own, far from the default; the copy's port is base + 300.
+    let base: u16 = 41_000;
+    let socket = std::net::UdpSocket::bind(("127.0.0.1", base + 300)).expect("a free port");
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a time limit");
+    let heard = std::thread::spawn(move || {
+        let (mut buffer, mut messages) = ([0u8; 2_048], 0);
+        while let Ok((len, _)) = socket.recv_from(&mut buffer) {
+            match wire::moldudp::Packet::parse(&buffer[..len]).expect("a MoldUDP64 packet") {
+                packet if packet.is_end_of_session() => return Some(messages),
+                packet => messages += u64::from(packet.count()),
+            }
+        }
+        None
+    });
+    let (output, out) = up("copy", &["--duration", "1s", "--port-base", &base.to_string()]);
+    assert_eq!(output.status.code(), Some(0));
+    let messages = heard.join().expect("the listener").expect("the end of the session");
+    // A busy machine may drop some at our socket, but not most.
+    let published = number(&document(&output), "/feed_messages");
+    assert!(messages <= published && messages > published / 2, "{messages} of {published}");
     let _ = std::fs::remove_dir_all(out);
 }
 

@@ -61,6 +61,8 @@ pub struct Root {
     private: PrivateStreams,
     acks: AckScheduler,
     started: bool,
+    /// The feed's session is over.
+    ended: bool,
     counters: RootCounters,
     scratch: Vec<u8>,
 }
@@ -111,6 +113,7 @@ impl Root {
             private,
             acks: AckScheduler::new(node, tree.epoch, gateways),
             started: false,
+            ended: false,
             counters: RootCounters::default(),
             scratch: Vec::with_capacity(64),
         })
@@ -281,7 +284,7 @@ impl Root {
 
     /// Moves whatever is due through the log, then lets everything out.
     fn pump(&mut self, now: ClockReading, out: &mut Outbox) {
-        while let Some(order) = self.ingress.pop_due(now) {
+        while let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended) {
             self.take(now, &order, out);
         }
         self.publisher.flush(now, out);
@@ -295,9 +298,10 @@ impl Root {
         self.acks.flush_due(now.now, lookup, out);
     }
 
-    /// Tells every listener that the feed's session is over. Orders that still come are taken and
-    /// answered, but their market data is not published: call it last.
+    /// Tells every listener that the feed's session is over. Orders that still come are not taken
+    /// and not acknowledged: their market data could not be published.
     pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.ended = true;
         self.publisher.end_session(now, out);
     }
 
