@@ -212,11 +212,6 @@ impl Receiver {
         self.feed_copy = Some(peer);
     }
 
-    /// The delay estimate of the last round, in ns.
-    pub fn owd_estimate_ns(&self) -> Option<u64> {
-        self.owd.estimate_ns()
-    }
-
     /// How long a gap noticed now would be waited for before it is asked for, in ns.
     pub fn gap_wait_ns(&self) -> u64 {
         let wait_ns = self.spread.estimate_ns().saturating_mul(2);

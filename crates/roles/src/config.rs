@@ -38,8 +38,6 @@ pub struct ExchangeConfig {
     pub delay_permille: u32,
     /// Largest delay the root believes, ns.
     pub delay_cap_ns: u64,
-    /// Largest error of every node's clock, ns.
-    pub clock_bound_ns: u64,
     /// Resequencing window at the root, ns; 0 switches the sequencer off.
     pub sequencer_window_ns: u64,
     /// Longest time a message waits in the publisher for company, ns.

@@ -102,7 +102,6 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         delay_window: config.hold.window_messages as usize,
         delay_permille: config.hold.percentile_permille(),
         delay_cap_ns: config.hold.cap_ms * Nanos::MILLI,
-        clock_bound_ns: config.hold.clock_bound_ns,
         sequencer_window_ns: config.sequencer.window_ns(),
         linger_ns: config.overlay.linger_us * Nanos::MICRO,
         execution_hold_max_ns: config.gateway.max_hold_ms * Nanos::MILLI,

@@ -33,7 +33,6 @@ pub fn config() -> ExchangeConfig {
         delay_window: 200,
         delay_permille: 950,
         delay_cap_ns: 5 * MS,
-        clock_bound_ns: 0,
         sequencer_window_ns: 100 * Nanos::MICRO,
         linger_ns: 0,
         execution_hold_max_ns: 100 * MS,

@@ -154,7 +154,6 @@ impl Scenario {
             delay_window: 200,
             delay_permille: 950,
             delay_cap_ns: 5 * Nanos::MILLI,
-            clock_bound_ns: CLOCK_BOUND_NS,
             sequencer_window_ns: 300 * Nanos::MICRO,
             linger_ns: 0,
             execution_hold_max_ns: 5 * Nanos::SECOND,
