@@ -10,11 +10,11 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint interop sim setup sample
+.PHONY: help run test bench bench-book replay-check mutate lint interop sim setup sample
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1|/' \
-		| while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
+		| while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 run: sample ## play the real sample through a whole exchange on this machine, then report
 	$(MEASURED) up --once $(ARGS)
@@ -31,6 +31,17 @@ interop: sample ## a feed capture read by somebody else's ITCH 5.0 parser
 
 bench: setup ## order to acceptance, beside its floor
 	$(MEASURED) bench rtt $(ARGS)
+
+bench-book: setup ## the order book alone on both workloads, and the whole engine pipeline
+	$(MEASURED) bench book --workload w1 $(ARGS)
+	$(MEASURED) bench book --workload w2 $(ARGS)
+	$(MEASURED) bench engine $(ARGS)
+
+replay-check: setup ## five million commands replayed from start, from a snapshot and by a debug build
+	scripts/replay-check.sh $(ARGS)
+
+mutate: setup ## deliberate faults in the book, each to be caught by the comparison with the model
+	scripts/mutate-book $(ARGS)
 
 lint: setup ## formatting, clippy, documentation and licences, all without a warning
 	cargo fmt --all --check

@@ -1,27 +1,42 @@
-//! The limit order book of one instrument: price-time priority, and the primitives from which the
-//! engine composes its order types.
+//! The order books of a shard: docs/matching.md made fast.
 //!
-//! A [`Book`] is deterministic and knows no accounts, sessions, clocks or feeds: what it needs to
-//! say about an order travels with it as an opaque [`Owner`]. Orders live in a slab and are linked
-//! into one first-in-first-out queue per price; the prices of a side are an array sorted with the
-//! best at the end, so that the busy end moves without shifting the rest. Both have a fixed
-//! capacity, reserved at the start: nothing allocates later, and what does not fit is refused
-//! with [`Full`] before anything has changed.
+//! [`Books`] is deterministic and knows no accounts, clocks, wires or feeds: it is told what to do
+//! with orders named by a key, and tells a [`Sink`] what happens, in order. All books share one
+//! slab of orders and one index of keys; prices live in pages of 64 levels. Everything is reserved
+//! at the start: nothing allocates later, and what does not fit is refused before anything changes.
 //!
-//! How the order types map: limit = [`Book::take`] up to its price, then [`Book::rest`];
-//! immediate-or-cancel and market = `take` alone; post-only = refused when
-//! [`Book::would_trade`]; reduce = [`Book::reduce`]; replace = [`Book::amend`] where the order
-//! keeps its place, otherwise [`Book::cancel`], `take`, `rest`.
-//!
-//! Not guaranteed: prices and quantities are checked for the instrument's rules by the engine, not
-//! here; quantities above [`types::limits::QTY_MAX`] are a caller's bug and assert.
+//! Not guaranteed: quantities and prices against an instrument's limits and an account's rights are
+//! the engine's to check; the books refuse only what would break them.
 
-mod book;
+mod auction;
+mod books;
+mod cancel;
 mod check;
+mod desk;
+mod enter;
+mod huge;
+mod index;
 mod ladder;
+mod market;
 mod order;
+mod pages;
+mod pegs;
+mod phase;
+mod pro_rata;
+mod queues;
+mod replace;
+mod room;
 mod slab;
+mod snapshot;
+mod stops;
+#[cfg(feature = "compare")]
+pub mod subject;
+mod take;
+mod terms;
+mod view;
 
-pub use book::{Book, Capacity, Depth, Fill, Full};
+pub use books::{BookConfig, Books, Capacity, Sink};
 pub use check::Fault;
-pub use order::{Handle, Order, Owner, Terms};
+pub use order::Order;
+pub use snapshot::SnapshotError;
+pub use view::Depth;

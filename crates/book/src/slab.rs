@@ -1,102 +1,110 @@
-//! Slots for resting orders, with the links of their queues inside.
+//! Slots for the orders of all books.
 //!
-//! Memory is reserved once; a freed slot is the next to be used, while it is still in the cache. A
-//! slot's generation is odd while it holds an order and steps at every change of hands.
+//! Memory is reserved once and touched as it is used; a freed slot is the next to be taken, while
+//! it is still in the cache. Slot 0 ([`NIL`]) holds no order: links that lead nowhere lead there,
+//! so that a queue's ends need no branches. There is one slot more than orders may rest, for the
+//! one coming in.
 
-use crate::order::{Handle, Order};
+use types::{NewOrder, Price, Side};
 
-/// "No slot".
-pub(crate) const NIL: u32 = u32::MAX;
+use crate::order::{Home, NIL, Order};
 
-/// An order with its links.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub(crate) struct Slot {
-    pub(crate) order: Order,
-    pub(crate) prev: u32,
-    /// Next in the queue, or next free slot.
-    pub(crate) next: u32,
-    pub(crate) generation: u32,
-}
-
-const _: () = assert!(size_of::<Slot>() == 64, "an order fills one cache line");
-
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Slab {
-    slots: Vec<Slot>,
+    slots: Vec<Order>,
     free: u32,
     live: u32,
     capacity: u32,
 }
 
 impl Slab {
+    /// Room for `capacity` resting orders and one that is on its way in.
     pub(crate) fn new(capacity: u32) -> Slab {
-        assert!(capacity < NIL, "the last slot number means none");
-        let slots = Vec::with_capacity(capacity as usize);
+        assert!(capacity < u32::MAX - 2, "slots are numbered with 32 bits");
+        let mut slots = crate::huge::with_capacity(capacity as usize + 2);
+        slots.push(blank());
         Slab { slots, free: NIL, live: 0, capacity }
     }
 
-    pub(crate) fn len(&self) -> u32 {
+    /// Orders held, the one on its way in included.
+    #[inline(always)]
+    pub(crate) fn live(&self) -> u32 {
         self.live
     }
 
+    /// No further order may rest.
+    #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.live == self.capacity
+        self.live >= self.capacity
     }
 
-    /// Slots ever used; the rest of the reservation is untouched.
-    pub(crate) fn touched(&self) -> u32 {
-        self.slots.len() as u32
+    /// The one that came in last has no place to rest.
+    pub(crate) fn is_over(&self) -> bool {
+        self.live > self.capacity
     }
 
-    pub(crate) fn is_live(&self, slot: u32) -> bool {
-        self.slots.get(slot as usize).is_some_and(|s| s.generation & 1 == 1)
-    }
-
-    /// Stores an order with its links unset; the caller has checked [`Slab::is_full`].
-    pub(crate) fn insert(&mut self, order: Order) -> u32 {
-        assert!(!self.is_full(), "insert into a full slab");
+    /// A slot for an order: the caller writes it at once.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> u32 {
         self.live += 1;
-        if self.free == NIL {
-            self.slots.push(Slot { order, prev: NIL, next: NIL, generation: 1 });
-            return self.slots.len() as u32 - 1;
-        }
         let slot = self.free;
-        let entry = &mut self.slots[slot as usize];
-        debug_assert!(entry.generation & 1 == 0, "a free slot holds an order");
-        self.free = entry.next;
-        let generation = entry.generation.wrapping_add(1);
-        *entry = Slot { order, prev: NIL, next: NIL, generation };
+        if slot == NIL {
+            return self.grow();
+        }
+        self.free = self[slot].next;
         slot
     }
 
-    /// Frees a slot; every handle to it is stale from now on.
+    #[inline(never)]
+    fn grow(&mut self) -> u32 {
+        assert!(self.slots.len() <= self.capacity as usize + 1, "more orders than slots");
+        self.slots.push(blank());
+        self.slots.len() as u32 - 1
+    }
+
+    /// Frees a slot; what it held can be read until the slot is taken again.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, slot: u32) {
         let free = self.free;
-        let entry = self.at_mut(slot);
-        assert!(entry.generation & 1 == 1, "a slot is freed twice");
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.next = free;
+        let order = &mut self[slot];
+        debug_assert!(order.home != Home::Free, "a slot is freed twice");
+        order.home = Home::Free;
+        order.next = free;
         self.free = slot;
         self.live -= 1;
     }
 
-    /// The slot a handle names, if its order still rests.
-    pub(crate) fn find(&self, handle: Handle) -> Option<u32> {
-        let entry = self.slots.get(handle.slot as usize)?;
-        let live = entry.generation == handle.generation && entry.generation & 1 == 1;
-        live.then_some(handle.slot)
+    /// Links the neighbours of an order that leaves its queue. They are written, never read: a miss
+    /// on them need not be waited for.
+    #[inline(always)]
+    pub(crate) fn unlink(&mut self, prev: u32, next: u32) {
+        self[prev].next = next;
+        self[next].prev = prev;
     }
 
-    pub(crate) fn handle(&self, slot: u32) -> Handle {
-        Handle { slot, generation: self.at(slot).generation }
+    /// The slots ever used, free ones included.
+    pub(crate) fn slots(&self) -> &[Order] {
+        &self.slots[1..]
     }
+}
 
-    pub(crate) fn at(&self, slot: u32) -> &Slot {
+fn blank() -> Order {
+    let mut order = Order::new(0, 0, &NewOrder::limit(0, Side::Buy, Price(0), 0));
+    order.home = Home::Free;
+    order
+}
+
+impl std::ops::Index<u32> for Slab {
+    type Output = Order;
+    #[inline(always)]
+    fn index(&self, slot: u32) -> &Order {
         &self.slots[slot as usize]
     }
+}
 
-    pub(crate) fn at_mut(&mut self, slot: u32) -> &mut Slot {
+impl std::ops::IndexMut<u32> for Slab {
+    #[inline(always)]
+    fn index_mut(&mut self, slot: u32) -> &mut Order {
         &mut self.slots[slot as usize]
     }
 }

@@ -1,16 +1,23 @@
-//! The engine: admission of an input, dispatch, and every question about its state.
+//! The engine: admission of an input, dispatch, and what every command shares.
 
-use book::{Book, Depth};
+use book::Books;
 use types::{
-    Command, CommandKind, Digest, FeedSeq, GatewayId, Incarnation, Input, InstrumentId, Nanos,
-    SeqWindow, Side,
+    Command, CommandKind, CrossKind, FeedSeq, GatewayId, Incarnation, Input, InstrumentId, Nanos,
+    Phase,
 };
 
 use crate::config::Config;
-use crate::counters::{Counters, InstrumentCounters};
-use crate::index::OrderIndex;
-use crate::output::{Numbers, Output};
+use crate::counters::Counters;
+use crate::market::Market;
+use crate::output::{Feed, Output};
+use crate::risk::{OpenIds, Risk};
 use crate::sources::{Accounts, Gateways, Standing};
+use crate::tell::Teller;
+use crate::trades::Trades;
+
+/// Version of the rules: engines of different versions may answer the same input differently, so
+/// logs and snapshots carry it.
+pub const RULES_VERSION: u32 = 2;
 
 /// What became of an input. Only [`Applied::Done`] has output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,37 +36,49 @@ pub enum Applied {
     /// The transport number is further ahead than the duplicate window reaches: nothing done, not
     /// recorded. The ingress holds such inputs back.
     TooFarAhead,
-    /// Not for this source, shard or state of the day, or for an account that can't exist: nothing
-    /// done.
+    /// Not for this source, shard or state of the day, for an account that can't exist, or with a
+    /// value the command can't have: nothing done.
     Refused,
 }
 
 /// The trading day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
+pub(crate) enum Day {
     /// Before the first day.
-    New,
+    New = 0,
     /// Orders are taken.
-    Open,
+    Open = 1,
     /// After a day.
-    Closed,
+    Closed = 2,
 }
 
 /// One engine shard. See the crate's contract.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Engine {
     pub(crate) config: Config,
-    pub(crate) phase: Phase,
+    pub(crate) day: Day,
+    /// Whether the feed was told that market hours began.
+    pub(crate) market_hours: bool,
+    /// Orders of an earlier day, or of another shard, may be open.
+    pub(crate) carried_over: bool,
     /// Largest engine time so far.
     pub(crate) now: Nanos,
     pub(crate) applied: u64,
-    /// By instrument id less one.
-    pub(crate) books: Vec<Book>,
-    pub(crate) index: OrderIndex,
+    /// By instrument id less one, as the markets.
+    pub(crate) books: Books,
+    pub(crate) markets: Vec<Market>,
     pub(crate) gateways: Gateways,
     pub(crate) accounts: Accounts,
-    pub(crate) numbers: Numbers,
+    pub(crate) risk: Risk,
+    /// Identifiers of open orders, when they have to be unique.
+    pub(crate) ids: Option<OpenIds>,
+    pub(crate) trades: Trades,
+    pub(crate) feed: Feed,
     pub(crate) counters: Counters,
+    /// What [`Engine::stage`] was given, until an instrument is attached. No part of the state.
+    pub(crate) staged: Vec<u8>,
+    /// The instrument detached last, for [`Engine::detached`]. No part of the state.
+    pub(crate) detached: Option<(InstrumentId, Vec<u8>)>,
 }
 
 impl Engine {
@@ -69,18 +88,38 @@ impl Engine {
     /// When [`Config::check`] refuses the configuration: check what an operator wrote first.
     pub fn new(config: Config) -> Engine {
         config.check().expect("a checked configuration");
-        Engine {
-            phase: Phase::New,
+        let books = Books::new(&config.books(), config.book);
+        Engine::with_books(config, books)
+    }
+
+    /// An engine whose books are these and which is new in everything else.
+    pub(crate) fn with_books(config: Config, books: Books) -> Engine {
+        let slots = 0..config.instruments.len();
+        let markets: Vec<Market> = slots.map(|slot| Market::new(&config.rules_of(slot))).collect();
+        let ids = config.unique_cl_ord_id.then(|| OpenIds::new(config.book.orders as usize));
+        let mut engine = Engine {
+            day: Day::New,
+            market_hours: false,
+            carried_over: false,
             now: Nanos(0),
             applied: 0,
-            books: config.instruments.iter().map(|_| Book::new(config.book)).collect(),
-            index: OrderIndex::new(config.open_orders_max),
+            books,
+            markets,
             gateways: Gateways::new(config.gateways_max),
             accounts: Accounts::new(config.accounts_max),
-            numbers: Numbers::new(),
+            risk: Risk::new(&config),
+            ids,
+            trades: Trades::new(config.trades_kept),
+            feed: Feed(FeedSeq(1)),
             counters: Counters::new(config.instruments.len()),
+            staged: Vec::new(),
+            detached: None,
             config,
+        };
+        for slot in 0..engine.markets.len() {
+            engine.refer(slot);
         }
+        engine
     }
 
     /// Applies the next input of the log and appends what follows to `out`.
@@ -93,14 +132,38 @@ impl Engine {
         if let Err(ended) = self.admit(input) {
             return ended;
         }
-        let command = &input.command;
+        match input.command.kind {
+            CommandKind::NewOrder => self.new_order(input, out),
+            CommandKind::Cancel => self.cancel(input, out),
+            CommandKind::Replace => self.replace(input, out),
+            CommandKind::MassCancel => self.mass_cancel(input, out),
+            CommandKind::GrantIncarnation => self.grant(input.source.gateway, &input.command),
+            _ => self.operate(&input.command, out),
+        }
+    }
+
+    /// Commands of the exchange itself; the source has been checked.
+    #[cold]
+    fn operate(&mut self, command: &Command, out: &mut Output) -> Applied {
         match command.kind {
-            CommandKind::NewOrder => self.new_order(command, out),
-            CommandKind::Cancel => self.cancel(command, out),
-            CommandKind::Replace => self.replace(command, out),
-            CommandKind::GrantIncarnation => self.grant(input.source.gateway, command),
-            CommandKind::StartOfDay => self.start_of_day(out),
-            CommandKind::EndOfDay => self.end_of_day(out),
+            CommandKind::StartOfDay => self.start_of_day(command, out),
+            CommandKind::EndOfDay => self.end_of_day(command, out),
+            CommandKind::SetPhase => self.set_phase(command, out),
+            CommandKind::Uncross => self.uncross(command, out),
+            CommandKind::PublishIndicative => self.publish_indicative(command, out),
+            CommandKind::ExpireOrders => self.expire_orders(out),
+            CommandKind::SetLimit => self.set_limit(command),
+            CommandKind::Kill => self.kill(command, out),
+            CommandKind::SetInstrument => self.set_instrument(command, out),
+            CommandKind::BustTrade => self.bust_trade(command, out),
+            CommandKind::CorrectTrade => self.correct_trade(command, out),
+            CommandKind::DetachInstrument => self.detach(command, out),
+            CommandKind::AttachInstrument => self.attach(command, out),
+            CommandKind::NewOrder
+            | CommandKind::Cancel
+            | CommandKind::Replace
+            | CommandKind::MassCancel
+            | CommandKind::GrantIncarnation => Applied::Refused,
         }
     }
 
@@ -114,9 +177,12 @@ impl Engine {
             return Ok(());
         }
         match input.command.kind {
+            CommandKind::NewOrder
+            | CommandKind::Cancel
+            | CommandKind::Replace
+            | CommandKind::MassCancel => {}
             CommandKind::GrantIncarnation => return Ok(()),
-            CommandKind::StartOfDay | CommandKind::EndOfDay => return Err(Applied::Refused),
-            CommandKind::NewOrder | CommandKind::Cancel | CommandKind::Replace => {}
+            _ => return Err(Applied::Refused),
         }
         match self.gateways.record(source) {
             Standing::New => Ok(()),
@@ -134,120 +200,99 @@ impl Engine {
         granted.map_or(Applied::Refused, Applied::Granted)
     }
 
-    /// The present life of a gateway and which of its inputs were seen, for acknowledgements;
-    /// incarnation 0 and an empty window for a gateway without a grant.
-    pub fn received(&self, gateway: GatewayId) -> (Incarnation, &SeqWindow) {
-        self.gateways.received(gateway)
+    /// The books, and who takes their events, for one call about one instrument.
+    #[inline]
+    pub(crate) fn teller<'a>(
+        &'a mut self,
+        slot: usize,
+        out: &'a mut Output,
+    ) -> (&'a mut Books, Teller<'a>) {
+        let cross = cross_kind(self.books.phase(slot as u16));
+        let teller = Teller {
+            auction_from: out.executions.len(),
+            out,
+            feed: &mut self.feed,
+            risk: &mut self.risk,
+            ids: &mut self.ids,
+            counters: &mut self.counters,
+            trades: &mut self.trades,
+            slot,
+            now: self.now,
+            cross,
+            leaving: None,
+            prices_late: 0,
+            interrupted: false,
+        };
+        (&mut self.books, teller)
     }
 
-    /// The configuration it was made of.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// Whether orders are taken.
-    pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
-    }
-
-    /// Position the next market event will have.
-    pub fn feed_next(&self) -> FeedSeq {
-        self.numbers.feed
-    }
-
-    /// Engine time: the largest `t_seq` applied.
-    pub fn now(&self) -> Nanos {
-        self.now
-    }
-
-    /// Inputs applied, duplicates and refused ones included.
-    pub fn applied(&self) -> u64 {
-        self.applied
-    }
-
-    /// Resting orders of all instruments.
-    pub fn open_orders(&self) -> usize {
-        self.index.len()
-    }
-
-    /// The shard's counts.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// The counts of one instrument; `None` for one that does not exist.
-    pub fn instrument_counters(&self, instrument: InstrumentId) -> Option<InstrumentCounters> {
-        self.slot(instrument).map(|slot| self.counters.instruments[slot])
-    }
-
-    /// The best level of a side; `None` when it is empty or the instrument does not exist.
-    pub fn best(&self, instrument: InstrumentId, side: Side) -> Option<Depth> {
-        self.depth(instrument, side).next()
-    }
-
-    /// The levels of a side, best first; none for an instrument that does not exist.
-    pub fn depth(&self, instrument: InstrumentId, side: Side) -> impl Iterator<Item = Depth> {
-        self.book(instrument).into_iter().flat_map(move |book| book.depth(side))
-    }
-
-    /// The book of an instrument.
-    pub fn book(&self, instrument: InstrumentId) -> Option<&Book> {
-        self.slot(instrument).map(|slot| &self.books[slot])
-    }
-
-    /// Digest of the displayed book, to be compared with every reader of the feed; see
-    /// [`types::displayed_book`]. An instrument that does not exist has that of an empty book.
-    pub fn displayed_digest(&self, instrument: InstrumentId) -> u64 {
-        match self.book(instrument) {
-            Some(book) => book.displayed_digest(),
-            None => types::displayed_book(std::iter::empty(), std::iter::empty()),
+    /// After a call of the books: the dynamic collar follows the last price, and an interruption
+    /// is told in full.
+    #[inline]
+    pub(crate) fn settle(&mut self, slot: usize, interrupted: bool, out: &mut Output) {
+        let last = self.books.last_price(slot as u16);
+        let market = &mut self.markets[slot];
+        let moved = last != market.last;
+        market.last = last;
+        if moved && market.dynamic_bp != 0 {
+            let collar = market.dynamic_collar(last);
+            self.books.set_collar(slot as u16, collar);
+        }
+        if interrupted {
+            self.tell_interruption(slot, out);
         }
     }
 
-    /// Digest of the whole state: two engines with equal digests answer every further input alike.
-    /// Linear in the state; not for the hot path.
-    pub fn state_digest(&self) -> u64 {
-        let mut digest = Digest::default();
-        digest.fold(self.phase as u64);
-        digest.fold(self.now.0);
-        digest.fold(self.applied);
-        digest.fold(self.numbers.order_ref.0);
-        digest.fold(self.numbers.match_number.0);
-        digest.fold(self.numbers.feed.0);
-        self.counters.fold(&mut digest);
-        self.gateways.fold(&mut digest);
-        self.accounts.fold(&mut digest);
-        for book in &self.books {
-            for side in [Side::Buy, Side::Sell] {
-                book.orders(side).for_each(|order| fold_order(order, &mut digest));
-                digest.fold(u64::MAX);
-            }
-        }
-        digest.0
-    }
-
-    /// Index of an instrument's book.
+    /// Index of an instrument that this shard has.
+    #[inline]
     pub(crate) fn slot(&self, instrument: InstrumentId) -> Option<usize> {
         let slot = usize::from(instrument.0).checked_sub(1)?;
-        (slot < self.books.len()).then_some(slot)
+        self.markets.get(slot).is_some_and(|market| market.held).then_some(slot)
+    }
+
+    /// Indexes a command is about: of one instrument, or with 0 of all that this shard has;
+    /// `None` for an instrument it has not.
+    pub(crate) fn slots(&self, instrument: InstrumentId) -> Option<Vec<usize>> {
+        if instrument.0 != 0 {
+            return self.slot(instrument).map(|slot| vec![slot]);
+        }
+        let held = self.markets.iter().enumerate().filter(|(_, market)| market.held);
+        Some(held.map(|(slot, _)| slot).collect())
     }
 }
 
-fn fold_order(order: &book::Order, digest: &mut Digest) {
-    let mut id = [0u8; 16];
-    id[..14].copy_from_slice(&order.owner.cl_ord_id.0);
-    let id = u128::from_le_bytes(id);
-    let words = [
-        order.order_ref.0,
-        order.price.0 as u64,
-        order.open().0,
-        order.traded().0,
-        u64::from(order.owner.account.0) << 32 | u64::from(order.owner.user_ref.0),
-        id as u64,
-        (id >> 64) as u64,
-        u64::from(order.order_type as u8) << 16
-            | u64::from(order.time_in_force as u8) << 8
-            | u64::from(order.flags),
-    ];
-    words.into_iter().for_each(|word| digest.fold(word));
+impl Clone for Engine {
+    /// A copy that goes on alike. The books are copied as their snapshot: off the hot path.
+    fn clone(&self) -> Engine {
+        let mut bytes = Vec::new();
+        self.books.write_snapshot(&mut bytes);
+        let books = Books::read_snapshot(&self.config.books(), self.config.book, &bytes);
+        Engine {
+            books: books.expect("a snapshot written just now"),
+            config: self.config.clone(),
+            markets: self.markets.clone(),
+            gateways: self.gateways.clone(),
+            accounts: self.accounts.clone(),
+            risk: self.risk.clone(),
+            ids: self.ids.clone(),
+            trades: self.trades.clone(),
+            counters: self.counters.clone(),
+            staged: self.staged.clone(),
+            detached: self.detached.clone(),
+            ..*self
+        }
+    }
+}
+
+/// What an uncrossing is called that happens in, or on leaving, a phase.
+#[inline]
+pub(crate) fn cross_kind(phase: Phase) -> CrossKind {
+    match phase {
+        Phase::PreOpen | Phase::OpeningCall => CrossKind::Opening,
+        Phase::ClosingCall => CrossKind::Closing,
+        Phase::Batch => CrossKind::Intraday,
+        Phase::Closed | Phase::Continuous | Phase::Halt | Phase::VolatilityCall => {
+            CrossKind::Resuming
+        }
+    }
 }

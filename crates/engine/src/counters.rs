@@ -2,8 +2,11 @@
 
 use types::{Digest, RejectReason};
 
+use crate::codec::{Reader, SnapshotError, Writer};
+use crate::snapshot::COUNT_MAX;
+
 /// Reasons of [`RejectReason`], `None` included.
-const REASONS: usize = RejectReason::Unsupported as usize + 1;
+const REASONS: usize = RejectReason::ALL.len() + 1;
 
 /// Counts of one instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,7 +59,8 @@ impl Counters {
         self.rejects[reason as usize] += 1;
     }
 
-    pub(crate) fn fold(&self, digest: &mut Digest) {
+    /// Everything but the instruments' counts.
+    fn totals(&self) -> impl Iterator<Item = u64> {
         let totals = [
             self.accepted,
             self.replaced,
@@ -65,10 +69,46 @@ impl Counters {
             self.duplicate_transport,
             self.duplicate_request,
         ];
-        totals.into_iter().chain(self.rejects).for_each(|count| digest.fold(count));
+        totals.into_iter().chain(self.rejects)
+    }
+
+    pub(crate) fn fold(&self, digest: &mut Digest) {
+        self.totals().for_each(|count| digest.fold(count));
         for instrument in &self.instruments {
             digest.fold(instrument.trades);
             digest.fold(instrument.volume);
         }
     }
+
+    pub(crate) fn write(&self, out: &mut Writer) {
+        self.totals().for_each(|count| out.u64(count));
+        for instrument in &self.instruments {
+            out.u64(instrument.trades);
+            out.u64(instrument.volume);
+        }
+    }
+
+    /// Takes up what [`Counters::write`] wrote.
+    pub(crate) fn read(&mut self, bytes: &mut Reader) -> Result<(), SnapshotError> {
+        let totals = [
+            &mut self.accepted,
+            &mut self.replaced,
+            &mut self.canceled,
+            &mut self.cancels_too_late,
+            &mut self.duplicate_transport,
+            &mut self.duplicate_request,
+        ];
+        for count in totals.into_iter().chain(&mut self.rejects) {
+            *count = count_of(bytes)?;
+        }
+        for instrument in &mut self.instruments {
+            (instrument.trades, instrument.volume) = (count_of(bytes)?, count_of(bytes)?);
+        }
+        Ok(())
+    }
+}
+
+fn count_of(bytes: &mut Reader) -> Result<u64, SnapshotError> {
+    let count = bytes.u64()?;
+    if count > COUNT_MAX { Err(bytes.damaged()) } else { Ok(count) }
 }

@@ -2,75 +2,99 @@
 //!
 //! Between the two, orders are taken. The numbers of requests start again with each day but the
 //! first; until then a repeated request of the day before is still known as one. The feed's
-//! positions, order references and match numbers run on, and good-till-cancelled orders stay in
-//! the book and in every reader's, so that nothing has to be announced twice.
+//! positions, order references and match numbers run on, and orders that live longer than a day
+//! stay in the book and in every reader's, so that nothing has to be announced twice.
+//!
+//! A venue that never closes ends its day with `param` 1: the next day begins within the same
+//! command, phases stay as they are, and the numbers of requests run on.
 
 use types::{
-    CancelReason, ExecutionKind, InstrumentId, MarketEvent, Qty, SystemEventCode, TimeInForce,
-    TradingState,
+    CancelReason, Command, InstrumentId, MarketEvent, Phase, SystemEventCode, TimeInForce,
 };
 
-use crate::apply::{Applied, Engine, Phase};
-use crate::output::{Output, about_order};
+use crate::apply::{Applied, Day, Engine};
+use crate::output::Output;
+use crate::phases::trading_state;
 
 impl Engine {
-    pub(crate) fn start_of_day(&mut self, out: &mut Output) -> Applied {
-        if self.phase == Phase::Open {
+    pub(crate) fn start_of_day(&mut self, command: &Command, out: &mut Output) -> Applied {
+        if self.day == Day::Open || command.param > 1 {
             return Applied::Refused;
         }
-        if self.phase == Phase::Closed {
+        if self.day == Day::Closed {
             self.accounts.rotate();
+            self.carried_over = !self.books.is_empty();
         }
-        self.phase = Phase::Open;
-        self.system_event(SystemEventCode::StartOfMessages, out);
-        self.system_event(SystemEventCode::StartOfSystemHours, out);
-        for instrument in self.instrument_ids() {
-            self.numbers.publish(MarketEvent::Directory { instrument }, out);
+        let first = if command.param == 0 { Phase::Continuous } else { Phase::PreOpen };
+        self.open_day(Some(first), out);
+        let slots = self.slots(InstrumentId(0)).unwrap_or_default();
+        for slot in slots {
+            self.enter_phase(slot, first, out);
         }
-        for instrument in self.instrument_ids() {
-            let state = TradingState::Trading;
-            self.numbers.publish(MarketEvent::TradingAction { instrument, state }, out);
-        }
-        self.system_event(SystemEventCode::StartOfMarketHours, out);
         Applied::Done
     }
 
-    pub(crate) fn end_of_day(&mut self, out: &mut Output) -> Applied {
-        if self.phase != Phase::Open {
+    /// Tells the feed that a day begins; the phases are `first`, or stay as they are.
+    fn open_day(&mut self, first: Option<Phase>, out: &mut Output) {
+        self.day = Day::Open;
+        self.system_event(SystemEventCode::StartOfMessages, out);
+        self.system_event(SystemEventCode::StartOfSystemHours, out);
+        let slots = self.slots(InstrumentId(0)).unwrap_or_default();
+        for &slot in &slots {
+            let instrument = InstrumentId(slot as u16 + 1);
+            self.feed.publish(MarketEvent::Directory { instrument }, out);
+        }
+        for &slot in &slots {
+            let instrument = InstrumentId(slot as u16 + 1);
+            let phase = first.unwrap_or(self.books.phase(slot as u16));
+            let state = trading_state(phase);
+            self.feed.publish(MarketEvent::TradingAction { instrument, state }, out);
+        }
+        for &slot in &slots {
+            self.markets[slot].extensions = 0;
+            self.refer(slot);
+            self.publish_collar(slot, out);
+        }
+        self.market_hours = first != Some(Phase::PreOpen);
+        if self.market_hours {
+            self.system_event(SystemEventCode::StartOfMarketHours, out);
+        }
+    }
+
+    pub(crate) fn end_of_day(&mut self, command: &Command, out: &mut Output) -> Applied {
+        if self.day != Day::Open || command.param > 1 {
             return Applied::Refused;
         }
-        for slot in 0..self.books.len() {
-            self.cancel_day_orders(slot, out);
+        let goes_on = command.param == 1;
+        for slot in self.slots(InstrumentId(0)).unwrap_or_default() {
+            if !goes_on {
+                self.change_phase(slot, Phase::Closed, out);
+            }
+            let ends_today = |order: &book::Order| {
+                matches!(
+                    order.time_in_force(),
+                    TimeInForce::Day | TimeInForce::AtTheOpen | TimeInForce::AtTheClose
+                )
+            };
+            self.cancel_where(slot, CancelReason::EndOfDay, ends_today, out);
+            let last = self.books.last_price(slot as u16);
+            let market = &mut self.markets[slot];
+            if last.0 != 0 {
+                (market.closing, market.reference) = (last, last);
+                market.collar();
+            }
         }
-        self.phase = Phase::Closed;
+        self.day = Day::Closed;
         self.system_event(SystemEventCode::EndOfMarketHours, out);
         self.system_event(SystemEventCode::EndOfSystemHours, out);
         self.system_event(SystemEventCode::EndOfMessages, out);
+        if goes_on {
+            self.open_day(None, out);
+        }
         Applied::Done
     }
 
-    fn cancel_day_orders(&mut self, slot: usize, out: &mut Output) {
-        let instrument = self.config.instruments[slot].id;
-        let now = self.now;
-        let Engine { books, index, numbers, .. } = self;
-        let ends_today = |order: &book::Order| order.time_in_force == TimeInForce::Day;
-        books[slot].remove_where(ends_today, |order| {
-            index.remove(order.owner.account, order.owner.user_ref);
-            let mut report = about_order(ExecutionKind::Canceled, instrument, order, now);
-            report.cancel_reason = CancelReason::EndOfDay;
-            report.qty = order.open();
-            report.leaves = Qty(0);
-            out.executions.push(report);
-            let order_ref = order.order_ref;
-            numbers.publish(MarketEvent::OrderDelete { instrument, order_ref }, out);
-        });
-    }
-
-    fn instrument_ids(&self) -> impl Iterator<Item = InstrumentId> + use<> {
-        (1..=self.books.len() as u16).map(InstrumentId)
-    }
-
-    fn system_event(&mut self, code: SystemEventCode, out: &mut Output) {
-        self.numbers.publish(MarketEvent::SystemEvent { code }, out);
+    pub(crate) fn system_event(&mut self, code: SystemEventCode, out: &mut Output) {
+        self.feed.publish(MarketEvent::SystemEvent { code }, out);
     }
 }

@@ -51,11 +51,17 @@ impl DisplayedBook {
         match *event {
             MarketEvent::SystemEvent { .. }
             | MarketEvent::Directory { .. }
-            | MarketEvent::TradingAction { .. } => Ok(()),
+            | MarketEvent::TradingAction { .. }
+            | MarketEvent::Trade { .. }
+            | MarketEvent::CrossTrade { .. }
+            | MarketEvent::BrokenTrade { .. }
+            | MarketEvent::Imbalance { .. }
+            | MarketEvent::Collar { .. } => Ok(()),
             MarketEvent::AddOrder { order_ref, side, qty, price, .. } => {
                 self.add(order_ref, side, qty, price)
             }
             MarketEvent::OrderExecuted { order_ref, qty, .. }
+            | MarketEvent::OrderExecutedWithPrice { order_ref, qty, .. }
             | MarketEvent::OrderCancel { order_ref, qty, .. } => self.take(order_ref, qty),
             MarketEvent::OrderDelete { order_ref, .. } => self.remove(order_ref).map(|_| ()),
             MarketEvent::OrderReplace { old_ref, new_ref, qty, price, .. } => {

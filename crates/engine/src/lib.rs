@@ -8,33 +8,51 @@
 //! - Exactly once (corner 1): transport duplicates are found per (gateway, incarnation), repeated
 //!   requests per (account, user_ref); see [`Applied`]. Every new order, replace and cancel that is
 //!   neither gets exactly one answer: accepted, replaced, cancelled, or refused with a reason.
-//! - Private fills (corner 16): an execution names the feed position that has to be public first.
+//! - Matching is `book`'s; limits, collars, phases, days, operators' commands and what everybody is
+//!   told of it all is decided here.
 //! - Every structure is bounded by [`Config`] and reserved at the start; after an account's and a
 //!   gateway's first message, applying an order, replace or cancel does not allocate (the caller
 //!   reuses its `Output`).
-//! - [`log`] is the in-memory input log, [`replay`] feeds a log to a fresh engine, and
-//!   [`replay_digests`] computes the displayed books at any feed position (corners 7 and 17).
+//! - [`log`] is the in-memory input log and [`log_file`] its bytes, [`replay`] feeds a log to a
+//!   fresh engine, [`Engine::write_snapshot`] saves one between two inputs; [`schedule`] says when
+//!   commands of the day are due, [`explain`] and [`statement`] tell what a log amounts to.
 //!
-//! Not here: authentication, sequencing by `t_in`, encoding. A source that claims to be gateway 0
-//! is believed: the root's ingress must never let such a datagram in.
+//! Not here: authentication, sequencing by `t_in`, encoding, files. A source that claims to be
+//! gateway 0 is believed: the root's ingress must never let such a datagram in.
 
 mod apply;
+mod codec;
 mod config;
 mod counters;
 mod day;
+pub mod explain;
 mod image;
-mod index;
 pub mod log;
+pub mod log_file;
+mod market;
+mod operator;
 mod orders;
 mod output;
+mod phases;
 mod replay;
+mod risk;
+pub mod schedule;
+mod shard;
+mod snapshot;
 mod sources;
+mod state;
+pub mod statement;
+mod tell;
 mod terms;
+mod trades;
 
-pub use apply::{Applied, Engine};
-pub use config::{Config, ConfigError};
+pub use apply::{Applied, Engine, RULES_VERSION};
+pub use codec::{SnapshotError, digest_of};
+pub use config::{COLLAR_MAX_BP, Config, ConfigError, InstrumentRules, Limits};
 pub use counters::{Counters, InstrumentCounters};
 pub use image::{DisplayedBook, ImageError};
 pub use output::Output;
 pub use replay::{PositionDigests, ReplayDigests, ReplayError, replay, replay_digests};
+pub use snapshot::SnapshotHeader;
 pub use sources::USER_REF_WINDOW;
+pub use state::{Position, Standing};

@@ -6,7 +6,7 @@
 
 use types::{Command, Input, Nanos, Seq, Source};
 
-/// Records per chunk (448 KiB).
+/// Records per chunk (512 KiB).
 const CHUNK: usize = 4_096;
 
 /// The log holds as many records as it may.
@@ -47,7 +47,7 @@ pub struct InputLog {
 }
 
 impl InputLog {
-    /// An empty log for at most `capacity` records of 112 bytes; only the list of chunks is
+    /// An empty log for at most `capacity` records of 128 bytes; only the list of chunks is
     /// reserved now.
     pub fn new(capacity: usize) -> InputLog {
         let chunks = Vec::with_capacity(capacity.div_ceil(CHUNK));

@@ -1,179 +1,190 @@
-//! New orders, cancels and replaces: one answer each, then the trades, then what is left.
+//! New orders, cancels and replaces: one answer each, then what follows from it.
 //!
-//! A request is first claimed by its business identity, then checked (terms, then the book, then
-//! capacity), and only then changes anything: a refused replace leaves its order as it was. An
-//! order whose remainder would find no room is refused as a whole, before it trades.
+//! A request is first claimed by its business identity, then checked (day, kill switch, message
+//! rate, terms, limits, and last by the book), and only then changes anything: a refused replace
+//! leaves its order as it was.
 
-use book::{Full, Order, Owner, Terms};
 use types::{
-    CancelReason, Command, ExecutionKind, InstrumentId, Liquidity, MarketEvent, OrderRef,
-    OrderType, Price, Qty, RejectReason, TimeInForce,
+    CancelReason, Command, ExecutionKind, INPUT_T_IN_CAPPED, Input, InstrumentId, NewOrder,
+    OrderType, Price, RejectReason, SelfTrade,
 };
 
-use crate::apply::{Applied, Engine, Phase};
-use crate::index::Place;
-use crate::output::{Output, about_order, refusal};
+use crate::apply::{Applied, Day, Engine};
+use crate::output::{Output, key_of, refusal};
+use crate::risk::Proposal;
+use crate::tell::{Leaving, open_price};
 use crate::terms;
 
-/// How an order that comes to rest is told to the public.
-#[derive(Clone, Copy)]
-enum Announce {
-    Add,
-    /// In the place of another order, still displayed.
-    InsteadOf(OrderRef),
-}
-
 impl Engine {
-    pub(crate) fn new_order(&mut self, command: &Command, out: &mut Output) -> Applied {
-        if let Err(ended) = self.claim(command, out) {
+    pub(crate) fn new_order(&mut self, input: &Input, out: &mut Output) -> Applied {
+        if let Err(ended) = self.claim(&input.command, out) {
             return ended;
         }
-        let slot = match self.check_new(command) {
-            Ok(slot) => slot,
-            Err(reason) => return self.reject(command, reason, out),
-        };
-        let price = match command.order_type {
-            OrderType::Limit => command.price,
-            OrderType::Market => Price(0),
-        };
-        let order_ref = self.numbers.next_order_ref();
-        let mut order = Order::new(order_ref, command.side, price, command.qty);
-        order.order_type = command.order_type;
-        order.owner = owner(command);
-        order.time_in_force = command.time_in_force;
-        order.flags = command.flags;
-
-        let id = command.instrument;
-        let mut report = about_order(ExecutionKind::Accepted, id, &order, self.now);
-        report.qty = order.open();
-        out.executions.push(report);
-        self.counters.accepted += 1;
-        self.execute(slot, order, Announce::Add, out);
-        Applied::Done
+        match self.enter(input, out) {
+            Ok(()) => Applied::Done,
+            Err(reason) => self.reject(&input.command, reason, out),
+        }
     }
 
-    pub(crate) fn cancel(&mut self, command: &Command, out: &mut Output) -> Applied {
+    pub(crate) fn replace(&mut self, input: &Input, out: &mut Output) -> Applied {
+        if let Err(ended) = self.claim(&input.command, out) {
+            return ended;
+        }
+        match self.exchange(input, out) {
+            Ok(()) => Applied::Done,
+            Err(reason) => self.reject(&input.command, reason, out),
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, input: &Input, out: &mut Output) -> Applied {
+        let command = &input.command;
         if !self.accounts.exists(command.account) {
             return Applied::Refused;
         }
-        if self.phase != Phase::Open {
+        if self.day != Day::Open {
             return self.reject_cancel(command, RejectReason::MarketClosed, out);
         }
-        let Some(place) = self.index.get(command.account, command.user_ref) else {
+        // Counts as a message, but taking away is never refused.
+        self.risk.take_message(command.account, received_at(input));
+        let key = key_of(command.account, command.user_ref);
+        let Some(order) = self.books.get(key) else {
             self.counters.cancels_too_late += 1;
             return self.reject_cancel(command, RejectReason::UnknownOrder, out);
         };
-        let before = self.order(place);
-        let open = Qty(command.qty.0.saturating_sub(before.traded().0));
+        let (slot, open) = (usize::from(order.book()), order.open());
+        let left = command.qty.0.saturating_sub(u64::from(order.traded()));
         // A cancel may only take away.
-        if open >= before.open() {
+        if left >= u64::from(open) {
             return self.reject_cancel(command, RejectReason::InvalidQuantity, out);
         }
-        let instrument = self.config.instruments[place.book].id;
-        let order_ref = before.order_ref;
-        let removed = Qty(before.open().0 - open.0);
-        let book = &mut self.books[place.book];
-        let (mut after, event) = if open.0 == 0 {
-            self.index.remove(command.account, command.user_ref);
-            let order = book.cancel(place.handle);
-            (order, MarketEvent::OrderDelete { instrument, order_ref })
-        } else {
-            let order = book.reduce(place.handle, open);
-            (order, MarketEvent::OrderCancel { instrument, order_ref, qty: removed })
-        };
-        let order = after.take().expect("an order of the index rests in its book");
         self.counters.canceled += 1;
-        let mut report = about_order(ExecutionKind::Canceled, instrument, &order, self.now);
-        report.cancel_reason = CancelReason::Requested;
-        report.qty = removed;
-        report.leaves = open;
-        out.executions.push(report);
-        self.numbers.publish(event, out);
-        Applied::Done
-    }
-
-    pub(crate) fn replace(&mut self, command: &Command, out: &mut Output) -> Applied {
-        if let Err(ended) = self.claim(command, out) {
-            return ended;
-        }
-        let (place, before) = match self.check_replace(command) {
-            Ok(found) => found,
-            Err(reason) => return self.reject(command, reason, out),
+        let (books, mut teller) = self.teller(slot, out);
+        let done = match left as u32 {
+            0 => books.cancel(key, &mut teller),
+            left => books.reduce(key, left, &mut teller),
         };
-        let open = Qty(command.qty.0 - before.traded().0);
-        let stays =
-            command.price == before.price && open <= before.open() && terms::may_rest(command);
-        self.index.remove(command.account, command.orig_user_ref);
-        self.counters.replaced += 1;
-        if stays {
-            self.amend(place, &before, open, command, out);
-        } else {
-            self.requote(place, &before, open, command, out);
+        let interrupted = teller.interrupted;
+        if let Err(reason) = done {
+            return self.reject_cancel(command, reason, out);
         }
+        self.settle(slot, interrupted, out);
         Applied::Done
     }
 
-    /// A replace that keeps its place: same reference, same price, no more than before.
-    fn amend(
-        &mut self,
-        place: Place,
-        before: &Order,
-        open: Qty,
-        command: &Command,
-        out: &mut Output,
-    ) {
-        let terms = Terms {
-            owner: owner(command),
+    /// Takes a new order, or says why not.
+    fn enter(&mut self, input: &Input, out: &mut Output) -> Result<(), RejectReason> {
+        let command = &input.command;
+        self.check_account(input)?;
+        let slot = self.slot(command.instrument).ok_or(RejectReason::UnknownInstrument)?;
+        let market = &self.markets[slot];
+        let price = terms::check(command, command.order_type, market, self.now)?;
+        if let Some(ids) = &self.ids
+            && ids.contains(command.account, &command.cl_ord_id)
+        {
+            return Err(RejectReason::DuplicateClOrdId);
+        }
+        let market_price = market.price();
+        self.risk.check(&Proposal {
+            account: command.account,
+            slot,
+            side: command.side,
+            total: command.qty.0,
+            open: command.qty.0,
+            limit_price: price,
+            value_price: value_price(command, command.order_type, price, market_price),
+            market: market_price,
+            instead_of: None,
+        })?;
+        let order = self.order(input, price);
+        let (books, mut teller) = self.teller(slot, out);
+        if order.order_type == OrderType::MarketToLimit {
+            teller.prices_late = order.key;
+        }
+        books.submit(slot as u16, &order, &mut teller)?;
+        let interrupted = teller.interrupted;
+        self.settle(slot, interrupted, out);
+        Ok(())
+    }
+
+    /// Replaces an order, or says why not.
+    fn exchange(&mut self, input: &Input, out: &mut Output) -> Result<(), RejectReason> {
+        let command = &input.command;
+        self.check_account(input)?;
+        let old_key = key_of(command.account, command.orig_user_ref);
+        let old = *self.books.get(old_key).ok_or(RejectReason::UnknownOrder)?;
+        let (slot, order_type) = (usize::from(old.book()), old.order_type());
+        if command.order_type == OrderType::Market && order_type != OrderType::Market {
+            return Err(RejectReason::Unsupported);
+        }
+        let market = &self.markets[slot];
+        let price = terms::check(command, order_type, market, self.now)?;
+        if command.qty.0 <= u64::from(old.traded()) {
+            return Err(RejectReason::NothingLeft);
+        }
+        let open = command.qty.0 - u64::from(old.traded());
+        if let Some(ids) = &self.ids
+            && command.cl_ord_id != old.cl_ord_id()
+            && ids.contains(command.account, &command.cl_ord_id)
+        {
+            return Err(RejectReason::DuplicateClOrdId);
+        }
+        let market_price = market.price();
+        self.risk.check(&Proposal {
+            account: command.account,
+            slot,
+            side: old.side(),
+            total: command.qty.0,
+            open,
+            limit_price: price,
+            value_price: value_price(command, order_type, price, market_price),
+            market: market_price,
+            instead_of: Some((u64::from(old.open()), open_price(&old))),
+        })?;
+        let mut order = self.order(input, price);
+        (order.side, order.order_type) = (old.side(), order_type);
+        (order.qty, order.traded) = (open as u32, old.traded());
+        let (books, mut teller) = self.teller(slot, out);
+        let (price, cl_ord_id) = (open_price(&old), old.cl_ord_id());
+        teller.leaving = Some(Leaving { open: old.open(), price, cl_ord_id });
+        if order_type == OrderType::MarketToLimit {
+            teller.prices_late = order.key;
+        }
+        books.replace(old_key, &order, true, &mut teller)?;
+        let interrupted = teller.interrupted;
+        self.settle(slot, interrupted, out);
+        Ok(())
+    }
+
+    /// What the book is asked to take.
+    fn order(&self, input: &Input, price: Price) -> NewOrder {
+        let command = &input.command;
+        let account = self.risk.account(command.account);
+        let self_trade = match command.self_trade {
+            SelfTrade::Allow => account.self_trade,
+            asked => asked,
+        };
+        NewOrder {
+            key: key_of(command.account, command.user_ref),
+            group: account.group,
+            session: input.source.gateway.0,
+            side: command.side,
+            order_type: command.order_type,
             time_in_force: command.time_in_force,
             flags: command.flags,
-            open,
-        };
-        let after = self.books[place.book].amend(place.handle, terms);
-        let order = after.expect("an order of the index rests in its book");
-        self.index.insert(command.account, command.user_ref, place);
-        self.report_replaced(place.book, &order, command, out);
-        let removed = Qty(before.open().0 - open.0);
-        if removed.0 > 0 {
-            let instrument = self.config.instruments[place.book].id;
-            let order_ref = order.order_ref;
-            let event = MarketEvent::OrderCancel { instrument, order_ref, qty: removed };
-            self.numbers.publish(event, out);
+            self_trade,
+            qty: command.qty.0 as u32,
+            traded: 0,
+            display_qty: command.display_qty,
+            min_qty: command.min_qty,
+            price,
+            stop_price: command.stop_price,
+            expire_at: command.expire_at,
+            cl_ord_id: command.cl_ord_id,
         }
-    }
-
-    /// A replace that moves: the old order goes, the new one is matched and rests last.
-    fn requote(
-        &mut self,
-        place: Place,
-        before: &Order,
-        open: Qty,
-        command: &Command,
-        out: &mut Output,
-    ) {
-        let order_ref = self.numbers.next_order_ref();
-        let order = Order::new(order_ref, before.side, command.price, open);
-        let mut order = order.with_traded(before.traded());
-        order.owner = owner(command);
-        order.time_in_force = command.time_in_force;
-        order.flags = command.flags;
-        self.report_replaced(place.book, &order, command, out);
-
-        let book = &mut self.books[place.book];
-        book.cancel(place.handle).expect("an order of the index rests in its book");
-        let rests_at_once = terms::may_rest(command) && !book.would_trade(order.side, order.price);
-        let announce = if rests_at_once {
-            Announce::InsteadOf(before.order_ref)
-        } else {
-            let instrument = self.config.instruments[place.book].id;
-            let gone = MarketEvent::OrderDelete { instrument, order_ref: before.order_ref };
-            self.numbers.publish(gone, out);
-            Announce::Add
-        };
-        self.execute(place.book, order, announce, out);
     }
 
     /// Business identity: a request number counts once a day, and while an order lives under it.
-    fn claim(&mut self, command: &Command, out: &mut Output) -> Result<(), Applied> {
+    pub(crate) fn claim(&mut self, command: &Command, out: &mut Output) -> Result<(), Applied> {
         if !self.accounts.exists(command.account) {
             return Err(Applied::Refused);
         }
@@ -181,132 +192,29 @@ impl Engine {
             return Err(self.reject(command, RejectReason::Unsupported, out));
         }
         let new = self.accounts.record(command.account, command.user_ref);
-        if !new || self.index.get(command.account, command.user_ref).is_some() {
+        // Only an order of an earlier day can be open under a number that is new today.
+        let lives = self.carried_over
+            && self.books.get(key_of(command.account, command.user_ref)).is_some();
+        if !new || lives {
             self.counters.duplicate_request += 1;
             return Err(Applied::DuplicateRequest);
         }
         Ok(())
     }
 
-    /// Checks a new order; returns the index of its book.
-    fn check_new(&self, command: &Command) -> Result<usize, RejectReason> {
-        if self.phase != Phase::Open {
+    /// Whether the account may send orders now.
+    fn check_account(&mut self, input: &Input) -> Result<(), RejectReason> {
+        if self.day != Day::Open {
             return Err(RejectReason::MarketClosed);
         }
-        let slot = self.slot(command.instrument).ok_or(RejectReason::UnknownInstrument)?;
-        terms::check(command, &self.config.instruments[slot])?;
-        if !terms::may_rest(command) {
-            return Ok(slot);
+        let account = input.command.account;
+        if self.risk.all_killed || self.risk.account(account).killed {
+            return Err(RejectReason::Killed);
         }
-        let book = &self.books[slot];
-        let trades = book.would_trade(command.side, command.price);
-        if command.post_only() && trades {
-            return Err(RejectReason::PostOnlyWouldTrade);
+        if !self.risk.take_message(account, received_at(input)) {
+            return Err(RejectReason::MessageRate);
         }
-        // As in the book: an order that trades and then rests has made room for itself.
-        if self.index.is_full() && !trades {
-            return Err(RejectReason::CapacityReached);
-        }
-        book.room(command.side, command.price, command.qty, None).map_err(capacity)?;
-        Ok(slot)
-    }
-
-    /// Checks a replace; returns the order it is about.
-    fn check_replace(&self, command: &Command) -> Result<(Place, Order), RejectReason> {
-        if self.phase != Phase::Open {
-            return Err(RejectReason::MarketClosed);
-        }
-        let place = self.index.get(command.account, command.orig_user_ref);
-        let place = place.ok_or(RejectReason::UnknownOrder)?;
-        let before = *self.order(place);
-        if command.order_type == OrderType::Market {
-            return Err(RejectReason::Unsupported);
-        }
-        terms::check(command, &self.config.instruments[place.book])?;
-        if command.qty <= before.traded() {
-            return Err(RejectReason::NothingLeft);
-        }
-        if !terms::may_rest(command) {
-            return Ok((place, before));
-        }
-        let book = &self.books[place.book];
-        if command.post_only() && book.would_trade(before.side, command.price) {
-            return Err(RejectReason::PostOnlyWouldTrade);
-        }
-        let open = Qty(command.qty.0 - before.traded().0);
-        book.room(before.side, command.price, open, Some(place.handle)).map_err(capacity)?;
-        Ok((place, before))
-    }
-
-    /// Matches an order that has been answered for, then rests or cancels what is left.
-    fn execute(&mut self, slot: usize, mut order: Order, announce: Announce, out: &mut Output) {
-        let instrument = self.config.instruments[slot].id;
-        let limit = (order.order_type == OrderType::Limit).then_some(order.price);
-        let now = self.now;
-        let Engine { books, index, numbers, counters, .. } = self;
-        let traded = &mut counters.instruments[slot];
-        books[slot].take(order.side, limit, order.open(), |fill| {
-            order.fill(fill.qty);
-            traded.trades += 1;
-            traded.volume += fill.qty.0;
-            let match_number = numbers.next_match();
-            let order_ref = fill.maker.order_ref;
-            let qty = fill.qty;
-            let event = MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number };
-            let public_after = numbers.publish(event, out);
-            let sides = [(fill.maker, Liquidity::Added), (&order, Liquidity::Removed)];
-            for (side, liquidity) in sides {
-                let mut report = about_order(ExecutionKind::Executed, instrument, side, now);
-                report.liquidity = liquidity;
-                report.qty = qty;
-                report.price = fill.maker.price;
-                report.match_number = match_number;
-                report.public_after = public_after;
-                out.executions.push(report);
-            }
-            if fill.maker.open().0 == 0 {
-                index.remove(fill.maker.owner.account, fill.maker.owner.user_ref);
-            }
-        });
-        if order.open().0 == 0 {
-            return;
-        }
-        let stays = order.order_type == OrderType::Limit
-            && order.time_in_force != TimeInForce::ImmediateOrCancel;
-        if stays {
-            self.rest(slot, order, announce, out);
-        } else {
-            let mut report = about_order(ExecutionKind::Canceled, instrument, &order, now);
-            report.cancel_reason = CancelReason::ImmediateOrCancel;
-            report.qty = order.open();
-            report.leaves = Qty(0);
-            out.executions.push(report);
-        }
-    }
-
-    fn rest(&mut self, slot: usize, order: Order, announce: Announce, out: &mut Output) {
-        // Room was checked at the door, and trading can only have made more.
-        let handle = self.books[slot].rest(order).expect("room was checked on entry");
-        let place = Place { book: slot, handle };
-        self.index.insert(order.owner.account, order.owner.user_ref, place);
-        let instrument = self.config.instruments[slot].id;
-        let (order_ref, side, qty, price) =
-            (order.order_ref, order.side, order.open(), order.price);
-        let event = match announce {
-            Announce::Add => MarketEvent::AddOrder { instrument, order_ref, side, qty, price },
-            Announce::InsteadOf(old_ref) => {
-                MarketEvent::OrderReplace { instrument, old_ref, new_ref: order_ref, qty, price }
-            }
-        };
-        self.numbers.publish(event, out);
-    }
-
-    fn report_replaced(&self, slot: usize, order: &Order, command: &Command, out: &mut Output) {
-        let instrument = self.config.instruments[slot].id;
-        let mut report = about_order(ExecutionKind::Replaced, instrument, order, self.now);
-        report.orig_user_ref = command.orig_user_ref;
-        report.qty = order.open();
-        out.executions.push(report);
+        Ok(())
     }
 
     fn reject(&mut self, command: &Command, reason: RejectReason, out: &mut Output) -> Applied {
@@ -315,23 +223,30 @@ impl Engine {
         Applied::Done
     }
 
-    fn reject_cancel(&self, command: &Command, reason: RejectReason, out: &mut Output) -> Applied {
+    pub(crate) fn reject_cancel(
+        &self,
+        command: &Command,
+        reason: RejectReason,
+        out: &mut Output,
+    ) -> Applied {
         let mut report = refusal(ExecutionKind::CancelRejected, command, reason, self.now);
         report.instrument = InstrumentId(0);
+        report.cancel_reason = CancelReason::None;
         out.executions.push(report);
         Applied::Done
     }
+}
 
-    fn order(&self, place: Place) -> &Order {
-        let order = self.books[place.book].get(place.handle);
-        order.expect("an order of the index rests in its book")
+/// When the account's message counts: its gateway's time, unless that was not believed.
+pub(crate) fn received_at(input: &Input) -> u64 {
+    if input.flags & INPUT_T_IN_CAPPED != 0 { input.t_seq.0 } else { input.t_in.0 }
+}
+
+/// What an order is valued at on entry; see [`crate::risk`].
+fn value_price(command: &Command, kind: OrderType, price: Price, market: Price) -> Price {
+    match kind {
+        _ if price.0 != 0 => price,
+        OrderType::Stop => command.stop_price,
+        _ => market,
     }
-}
-
-fn owner(command: &Command) -> Owner {
-    Owner { user_ref: command.user_ref, account: command.account, cl_ord_id: command.cl_ord_id }
-}
-
-fn capacity(_: Full) -> RejectReason {
-    RejectReason::CapacityReached
 }

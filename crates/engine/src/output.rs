@@ -2,8 +2,8 @@
 
 use book::Order;
 use types::{
-    CancelReason, Command, ExecutionKind, ExecutionReport, FeedSeq, InstrumentId, Liquidity,
-    MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty, RejectReason, UserRefNum,
+    AccountId, CancelReason, Command, ExecutionKind, ExecutionReport, FeedSeq, InstrumentId,
+    Liquidity, MarketEvent, MatchNumber, Nanos, OrderRef, Qty, RejectReason, UserRefNum,
 };
 
 /// Events of one or several inputs, in order. The caller clears and reuses it: no allocation once
@@ -29,39 +29,35 @@ impl Output {
     }
 }
 
-/// The numbers the engine gives out: each dense from 1.
-#[derive(Clone, Debug)]
-pub(crate) struct Numbers {
-    pub(crate) order_ref: OrderRef,
-    pub(crate) match_number: MatchNumber,
-    pub(crate) feed: FeedSeq,
-}
+/// Position of the next market event: dense from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Feed(pub(crate) FeedSeq);
 
-impl Numbers {
-    pub(crate) fn new() -> Numbers {
-        Numbers { order_ref: OrderRef(1), match_number: MatchNumber(1), feed: FeedSeq(1) }
-    }
-
-    pub(crate) fn next_order_ref(&mut self) -> OrderRef {
-        self.order_ref.0 += 1;
-        OrderRef(self.order_ref.0 - 1)
-    }
-
-    pub(crate) fn next_match(&mut self) -> MatchNumber {
-        self.match_number.0 += 1;
-        MatchNumber(self.match_number.0 - 1)
-    }
-
+impl Feed {
     /// Puts an event on the feed and says where.
+    #[inline]
     pub(crate) fn publish(&mut self, event: MarketEvent, out: &mut Output) -> FeedSeq {
-        let position = self.feed;
+        let position = self.0;
         out.market.push((position, event));
-        self.feed.0 += 1;
+        self.0.0 += 1;
         position
     }
 }
 
+/// The account an order's key names.
+#[inline]
+pub(crate) fn account_of(key: u64) -> AccountId {
+    AccountId((key >> 32) as u16)
+}
+
+/// The key of an account's order.
+#[inline]
+pub(crate) fn key_of(account: AccountId, user_ref: UserRefNum) -> u64 {
+    u64::from(account.0) << 32 | u64::from(user_ref.0)
+}
+
 /// A report about an order as it now is; `qty` zero, set what the kind names.
+#[inline]
 pub(crate) fn about_order(
     kind: ExecutionKind,
     instrument: InstrumentId,
@@ -70,26 +66,26 @@ pub(crate) fn about_order(
 ) -> ExecutionReport {
     ExecutionReport {
         kind,
-        side: order.side,
-        order_type: order.order_type,
-        time_in_force: order.time_in_force,
-        flags: order.flags,
+        side: order.side(),
+        order_type: order.order_type(),
+        time_in_force: order.time_in_force(),
+        flags: order.flags(),
         reject: RejectReason::None,
         cancel_reason: CancelReason::None,
         liquidity: Liquidity::None,
-        account: order.owner.account,
+        account: account_of(order.key()),
         instrument,
-        user_ref: order.owner.user_ref,
+        user_ref: UserRefNum(order.key() as u32),
         orig_user_ref: UserRefNum(0),
         reserved: [0; 4],
         qty: Qty(0),
-        leaves: order.open(),
-        price: order.price,
-        order_ref: order.order_ref,
+        leaves: Qty(u64::from(order.open())),
+        price: order.price(),
+        order_ref: order.order_ref(),
         match_number: MatchNumber(0),
         public_after: FeedSeq(0),
         t_seq,
-        cl_ord_id: order.owner.cl_ord_id,
+        cl_ord_id: order.cl_ord_id(),
         reserved2: [0; 2],
     }
 }
@@ -117,7 +113,7 @@ pub(crate) fn refusal(
         reserved: [0; 4],
         qty: command.qty,
         leaves: Qty(0),
-        price: Price(command.price.0),
+        price: command.price,
         order_ref: OrderRef(0),
         match_number: MatchNumber(0),
         public_after: FeedSeq(0),

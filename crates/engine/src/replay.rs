@@ -180,15 +180,22 @@ impl Audit {
     }
 }
 
-fn instrument(event: &MarketEvent) -> Option<InstrumentId> {
+/// The instrument an event is about.
+pub(crate) fn instrument(event: &MarketEvent) -> Option<InstrumentId> {
     match *event {
         MarketEvent::SystemEvent { .. } => None,
         MarketEvent::Directory { instrument }
         | MarketEvent::TradingAction { instrument, .. }
         | MarketEvent::AddOrder { instrument, .. }
         | MarketEvent::OrderExecuted { instrument, .. }
+        | MarketEvent::OrderExecutedWithPrice { instrument, .. }
         | MarketEvent::OrderCancel { instrument, .. }
         | MarketEvent::OrderDelete { instrument, .. }
-        | MarketEvent::OrderReplace { instrument, .. } => Some(instrument),
+        | MarketEvent::OrderReplace { instrument, .. }
+        | MarketEvent::Trade { instrument, .. }
+        | MarketEvent::CrossTrade { instrument, .. }
+        | MarketEvent::BrokenTrade { instrument, .. }
+        | MarketEvent::Imbalance { instrument, .. }
+        | MarketEvent::Collar { instrument, .. } => Some(instrument),
     }
 }

@@ -5,6 +5,8 @@ use types::{
     limits::SEQ_WINDOW,
 };
 
+use crate::codec::{Reader, SnapshotError, Writer};
+
 /// Numbers of an account's requests that are remembered, counted down from the highest one seen.
 /// A number below counts as seen.
 pub const USER_REF_WINDOW: usize = 65_536;
@@ -96,6 +98,40 @@ impl Gateways {
         slot.map_or((Incarnation(0), &self.unknown), |slot| (slot.incarnation, &slot.window))
     }
 
+    pub(crate) fn write(&self, out: &mut Writer) {
+        out.u64(self.slots.len() as u64);
+        for slot in &self.slots {
+            out.u32(slot.incarnation.0);
+            slot.nonces.iter().for_each(|&nonce| out.u32(nonce));
+            let base = slot.window.contiguous();
+            out.u64(base);
+            let words = 0..SEQ_WINDOW as u64 / 64;
+            words.for_each(|word| out.u64(slot.window.bitmap_after(base + word * 64)));
+        }
+    }
+
+    /// Takes up what [`Gateways::write`] wrote.
+    pub(crate) fn read(&mut self, bytes: &mut Reader) -> Result<(), SnapshotError> {
+        for _ in 0..bytes.count(self.most)? {
+            let mut slot = Gateway { incarnation: Incarnation(bytes.u32()?), ..Gateway::default() };
+            for nonce in &mut slot.nonces {
+                *nonce = bytes.u32()?;
+            }
+            let base = bytes.u64()?;
+            let mut words = [0; SEQ_WINDOW / 64];
+            for word in &mut words {
+                *word = bytes.u64()?;
+            }
+            // Numbers near the end of their range are never reached; sums below stay exact.
+            if base > u64::MAX / 2 {
+                return Err(bytes.damaged());
+            }
+            slot.window = SeqWindow::restored(base, &words);
+            self.slots.push(slot);
+        }
+        Ok(())
+    }
+
     pub(crate) fn fold(&self, digest: &mut Digest) {
         for slot in &self.slots {
             digest.fold(u64::from(slot.incarnation.0));
@@ -139,6 +175,22 @@ impl RefWindow {
         let new = self.bits[word] & mask == 0;
         self.bits[word] |= mask;
         new
+    }
+
+    /// Numbers that the other has seen count as seen here too.
+    fn unite(&mut self, other: &RefWindow) {
+        let lowest = u64::from(other.highest).saturating_sub(USER_REF_WINDOW as u64 - 1);
+        for number in lowest.max(1)..=u64::from(other.highest) {
+            let (word, mask) = place(number);
+            if other.bits[word] & mask != 0 {
+                self.record(number as u32);
+            }
+        }
+        // What is below the other's window counts as seen there.
+        if other.highest > self.highest {
+            self.forget(u64::from(self.highest) + 1, u64::from(other.highest));
+            self.highest = other.highest;
+        }
     }
 
     /// Clears the places of `from..=to`, which so far belong to numbers one window lower.
@@ -190,6 +242,37 @@ impl Accounts {
     /// A new day: numbers start again.
     pub(crate) fn rotate(&mut self) {
         self.windows.iter_mut().flatten().for_each(RefWindow::clear);
+    }
+
+    fn used(&self) -> impl Iterator<Item = (usize, &RefWindow)> {
+        let windows = self.windows.iter().enumerate();
+        windows.filter_map(|(index, window)| Some((index, window.as_ref()?)))
+    }
+
+    pub(crate) fn write(&self, out: &mut Writer) {
+        out.u64(self.used().count() as u64);
+        for (index, window) in self.used() {
+            out.u32(index as u32);
+            out.u32(window.highest);
+            window.bits.iter().for_each(|&word| out.u64(word));
+        }
+    }
+
+    /// Takes up what [`Accounts::write`] wrote: what either had seen has been seen.
+    pub(crate) fn read(&mut self, bytes: &mut Reader) -> Result<(), SnapshotError> {
+        for _ in 0..bytes.count(self.windows.len())? {
+            let (index, highest) = (bytes.u32()? as usize, bytes.u32()?);
+            let mut theirs = RefWindow { highest, ..RefWindow::new() };
+            for word in theirs.bits.iter_mut() {
+                *word = bytes.u64()?;
+            }
+            let window = self.windows.get_mut(index).ok_or(bytes.damaged())?;
+            match window {
+                Some(ours) => ours.unite(&theirs),
+                None => *window = Some(theirs),
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn fold(&self, digest: &mut Digest) {

@@ -1,43 +1,77 @@
 //! Rules a request must meet on its own, before the book is asked: the reasons for refusing it.
 //!
 //! They are checked in a fixed order, so that a request with several faults always gets the same
-//! reason: flags and combinations, quantity, price.
+//! reason: flags, quantity, limit price, static collar, stop price, expiry. Which terms go
+//! together, and what the phase allows, is the book's to say (docs/matching.md, section 2).
 
-use types::{Command, Instrument, ORDER_POST_ONLY, OrderType, Price, RejectReason, TimeInForce};
+use types::{
+    Command, Nanos, ORDER_HIDDEN, ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, Price,
+    RejectReason, TimeInForce,
+};
 
-/// Checks flags, quantity and price of a new order, or of a replace on its order's instrument.
-pub(crate) fn check(command: &Command, instrument: &Instrument) -> Result<(), RejectReason> {
-    if command.flags & !ORDER_POST_ONLY != 0 {
+use crate::market::Market;
+
+const FLAGS: u8 = ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE | ORDER_HIDDEN;
+
+/// Checks the terms of a new order, or of a replace of an order of `order_type`; gives its limit
+/// price (0: none).
+#[inline]
+pub(crate) fn check(
+    command: &Command,
+    order_type: OrderType,
+    market: &Market,
+    now: Nanos,
+) -> Result<Price, RejectReason> {
+    if command.flags & !FLAGS != 0 {
         return Err(RejectReason::Unsupported);
     }
-    // An order that may only rest, and one that never rests, can't be the same order.
-    if command.post_only() && !may_rest(command) {
-        return Err(RejectReason::Unsupported);
-    }
-    if command.qty.0 == 0 || command.qty > instrument.qty_max {
+    let qty = command.qty;
+    if qty.0 == 0 || qty > market.qty_max || qty < market.qty_min {
         return Err(RejectReason::InvalidQuantity);
     }
-    match command.order_type {
-        OrderType::Limit => check_price(command.price, instrument),
-        OrderType::Market => Ok(()),
+    let price = match order_type {
+        // A market order's price means nothing, whatever it is.
+        OrderType::Market => Price(0),
+        OrderType::Limit | OrderType::StopLimit => check_price(command.price, market)?,
+        OrderType::PegPrimary | OrderType::PegMid if command.price.0 != 0 => {
+            check_price(command.price, market)?
+        }
+        _ => command.price,
+    };
+    if order_type != OrderType::Limit {
+        check_stop(command.stop_price, order_type, market)?;
     }
+    let good_till_date = command.time_in_force == TimeInForce::GoodTillDate;
+    let expires = command.expire_at.0 != 0;
+    if good_till_date != expires || (good_till_date && command.expire_at <= now) {
+        return Err(RejectReason::InvalidExpiry);
+    }
+    Ok(price)
 }
 
-/// Whether what does not trade at once stays in the book.
-pub(crate) fn may_rest(command: &Command) -> bool {
-    command.order_type == OrderType::Limit
-        && command.time_in_force != TimeInForce::ImmediateOrCancel
-}
-
-fn check_price(price: Price, instrument: &Instrument) -> Result<(), RejectReason> {
+#[inline]
+fn check_price(price: Price, market: &Market) -> Result<Price, RejectReason> {
     if price.0 <= 0 {
         return Err(RejectReason::InvalidPrice);
     }
-    if price > instrument.price_max {
+    if price > market.price_max {
         return Err(RejectReason::PriceTooHigh);
     }
-    if price.0 % instrument.tick.0 != 0 {
+    if !market.fits(price) {
         return Err(RejectReason::InvalidPrice);
+    }
+    if price < market.low || price > market.high {
+        return Err(RejectReason::PriceCollar);
+    }
+    Ok(price)
+}
+
+/// Stop prices are prices; distances and offsets only have to be as small as one.
+fn check_stop(price: Price, order_type: OrderType, market: &Market) -> Result<(), RejectReason> {
+    let stop = matches!(order_type, OrderType::Stop | OrderType::StopLimit);
+    let out_of_range = !(0..=market.price_max.0).contains(&price.0);
+    if out_of_range || (stop && !market.fits(price)) {
+        return Err(RejectReason::InvalidStopPrice);
     }
     Ok(())
 }

@@ -11,6 +11,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::Failure;
 use crate::config::{Config, Loaded};
 
+mod records;
+
+pub use records::{
+    Check, CheckArgs, CheckBookArgs, DryRunArgs, ExplainArgs, Log, LogArgs, LogReplayArgs,
+    Operation, PHASES, StatementArgs, WriteArgs, config,
+};
+
 /// The configuration file read when `--config` names none and this one exists.
 pub const CONFIG_FILE: &str = "fairbell.toml";
 
@@ -28,6 +35,11 @@ pub const DEFAULT_ORDERS: u64 = 500;
         fairbell up                        the same, then keep serving until Ctrl-C\n  \
         fairbell sim --seeds 0..1000       a thousand faulty networks, simulated\n  \
         fairbell replay                    the sample through the engine alone\n  \
+        fairbell log replay out/exchange.log  the last run again, with digests\n  \
+        fairbell explain 3:17              one order's whole story\n  \
+        fairbell statement                 what everybody traded, reconciled\n  \
+        fairbell check book                the order book against its model\n  \
+        fairbell bench book --workload w1  the order book alone\n  \
         fairbell bench rtt                 order to acceptance beside its floor"
 )]
 pub struct Cli {
@@ -45,7 +57,15 @@ pub enum Command {
     Sim(SimArgs),
     /// Replay the sample in file order through the engine, in process
     Replay(ReplayArgs),
-    /// Measure beside a floor
+    /// Write, replay and question input logs
+    Log(LogArgs),
+    /// Tell one order's whole story from a log
+    Explain(ExplainArgs),
+    /// Statements, trades and closing prices of a log, reconciled with its feed
+    Statement(StatementArgs),
+    /// Compare parts of the exchange with models of them
+    Check(CheckArgs),
+    /// Measure
     Bench(BenchArgs),
 }
 
@@ -223,6 +243,10 @@ pub struct BenchArgs {
 /// The benchmarks.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Bench {
+    /// The order book alone, on tapes whose trades are known
+    Book(crate::bench::book::BookArgs),
+    /// The engine from OUCH bytes in to ITCH and OUCH bytes out, on one thread
+    Engine(crate::bench::pipeline::EngineArgs),
     /// Order to acceptance through gateway and engine over loopback TCP, beside a bare echo
     Rtt(RttArgs),
 }

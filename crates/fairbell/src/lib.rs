@@ -8,15 +8,19 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod bench;
+pub mod check;
 pub mod cli;
 pub mod config;
+pub mod explain;
+pub mod log;
 pub mod replay;
 pub mod report;
 pub mod simulate;
+pub mod statement;
 pub mod up;
 pub mod view;
 
-use cli::{Bench, Command};
+use cli::{Bench, Check, Command, Log};
 
 /// Why a command ends without success: one line for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,7 +75,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Up(args) => up::run(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Log(args) => match args.log {
+            Log::Write(args) => log::write(&args),
+            Log::Replay(args) => log::replay(&args),
+            Log::DryRun(args) => log::dry_run(&args),
+        },
+        Command::Explain(args) => explain::run(&args),
+        Command::Statement(args) => statement::run(&args),
+        Command::Check(args) => match args.check {
+            Check::Book(args) => check::book(&args),
+        },
         Command::Bench(args) => match args.bench {
+            Bench::Book(args) => bench::book::run(&args),
+            Bench::Engine(args) => bench::pipeline::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),
         },
     }

@@ -4,17 +4,20 @@
 //! to, and decides when the run is over.
 
 mod board;
+mod day;
 mod flow;
 mod outcome;
 mod plan;
 mod tamper;
 
+use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use engine::log_file::{LogHeader, write_header, write_input};
 use net::{Loop, LoopHandle, TraceReceiver};
 use participant::{Latency, Phase, RequestKind, Sample};
 use roles::{Offline, Role};
@@ -27,6 +30,7 @@ use crate::config::Config;
 use crate::report::Report;
 use crate::view::{Snapshot, TopOfBook, View};
 use board::{Board, Figures};
+use day::Director;
 use outcome::{Remains, quantiles};
 use plan::{Addresses, DRIVER, Plan, Wishes};
 
@@ -40,6 +44,8 @@ const SETTLE: Duration = Duration::from_secs(20);
 const GOODBYE: Duration = Duration::from_millis(150);
 /// The root's node.
 const ROOT: NodeId = roles::ExchangeConfig::ROOT;
+/// The input log's file in the output folder.
+const LOG_FILE: &str = "exchange.log";
 /// Log records left when a notice says that the log is nearly full.
 const LOG_ROOM_LOW: usize = 10_000;
 
@@ -88,11 +94,14 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         board: &ended.board,
         notices,
         complaints: ended.complaints.clone(),
+        started_at: None,
     };
     let (report, plots) = remains.report();
     let files = report
         .write(&args.out, &plots)
         .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;
+    let log = args.out.join(LOG_FILE);
+    write_log(&log, &ended.nodes).map_err(|error| crate::log::on(&log, error))?;
     if let Some(path) = &args.capture {
         capture(path, &ended.nodes, &config)?;
     }
@@ -100,9 +109,23 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         println!("{}", report.to_json());
     } else {
         println!("{}", report.to_text());
-        println!("Written: {} and {}", files[0].display(), files[1].display());
+        let [json, html] = files.map(|file| file.display().to_string());
+        println!("Written: {json}, {html} and {}", log.display());
     }
     verdict(&report)
+}
+
+/// Writes the root's input log; nothing when the root did not survive.
+fn write_log(path: &std::path::Path, nodes: &[(NodeId, Role)]) -> std::io::Result<()> {
+    let Some(root) = nodes.iter().find_map(|(_, role)| role.as_root()) else { return Ok(()) };
+    let mut file = BufWriter::with_capacity(1 << 18, std::fs::File::create(path)?);
+    let header = LogHeader {
+        rules_version: engine::RULES_VERSION,
+        config_digest: root.engine().config().digest(),
+    };
+    write_header(&mut file, &header)?;
+    root.log().iter().try_for_each(|input| write_input(&mut file, input))?;
+    file.flush()
 }
 
 fn verdict(report: &Report) -> Result<(), Failure> {
@@ -218,6 +241,7 @@ struct Ended {
 struct Watch<'a> {
     run: &'a Run<'a>,
     board: &'a Board,
+    director: Director<'a>,
     traces: [TraceReceiver; 2],
     handles: [LoopHandle<Role>; 3],
     latencies: (SyncSender<Vec<Latency>>, Receiver<Vec<Latency>>),
@@ -233,6 +257,20 @@ struct Watch<'a> {
 }
 
 impl Run<'_> {
+    /// Messages per second while the sample plays.
+    fn messages_per_s(&self) -> u64 {
+        let flow = &self.config.flow;
+        let recorded = self.sample.is_some();
+        let generated = self.config.instruments.0.len() - usize::from(recorded);
+        u64::from(recorded) * flow.rate + generated as u64 * flow.generated_rate
+    }
+
+    /// Length of the play as planned.
+    fn play_ns(&self) -> u64 {
+        let ns = u128::from(self.timed) * u128::from(Nanos::SECOND);
+        u64::try_from(ns / u128::from(self.messages_per_s().max(1))).unwrap_or(u64::MAX)
+    }
+
     fn play(&self, plan: Plan, view: &mut View) -> Result<Ended, Failure> {
         let stop = AtomicBool::new(false);
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -249,6 +287,7 @@ impl Run<'_> {
         let mut watch = Watch {
             run: self,
             board: &board,
+            director: Director::new(self.config, plan.loops[0].handle(), self.play_ns()),
             handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
             latencies: sync_channel(16),
             ledger: DeliveryLedger::new(&LedgerConfig::new(plan.receivers, fair_window_ns)),
@@ -319,11 +358,14 @@ fn host(
     })
 }
 
+/// What the engine of this configuration is made of.
+pub fn engine_config(config: &Config) -> engine::Config {
+    plan::exchange_config(config, &flow::clock(config)).engine()
+}
+
 /// The sample through the engine alone.
 pub fn replay(config: &Config, sample: &Sample) -> Result<Offline, Failure> {
-    let clock = flow::clock(config);
-    let engine = plan::exchange_config(config, &clock).engine();
-    roles::offline(engine, sample).map_err(|error| Failure::Run(error.to_string()))
+    roles::offline(engine_config(config), sample).map_err(|error| Failure::Run(error.to_string()))
 }
 
 /// Loads the configured sample, for commands that need it.
@@ -346,13 +388,14 @@ impl Watch<'_> {
             }
             let figures = self.board.figures();
             self.begin_measuring(&figures);
+            self.director.begin(figures.driver.and_then(|status| status.started_at));
             self.kill_if_due(&figures, view);
             let over = interrupted.load(Ordering::Relaxed);
             if over {
                 self.stop_driver();
             }
             let idle = figures.driver.is_some_and(|status| status.phase == Phase::Idle);
-            if !idle || (self.run.stay && !over) {
+            if !idle || (self.run.stay && !over) || !self.director.close() {
                 continue;
             }
             let since = *settled_at.get_or_insert_with(Instant::now);
@@ -427,7 +470,7 @@ impl Watch<'_> {
         let Some(status) = figures.driver.filter(|status| status.started_at.is_some()) else {
             return;
         };
-        let played_ns = status.timed * Nanos::SECOND / self.messages_per_s().max(1);
+        let played_ns = status.timed * Nanos::SECOND / self.run.messages_per_s().max(1);
         if played_ns >= after_ns || status.phase > Phase::Playing {
             self.killed = true;
             let done = self.handles[0].kill(proxy);
@@ -439,14 +482,6 @@ impl Watch<'_> {
             view.note(&note);
             self.notices.push(note);
         }
-    }
-
-    /// The timetable's rate while the sample plays.
-    fn messages_per_s(&self) -> u64 {
-        let flow = &self.run.config.flow;
-        let recorded = self.run.sample.is_some();
-        let generated = self.run.config.instruments.0.len() - usize::from(recorded);
-        u64::from(recorded) * flow.rate + generated as u64 * flow.generated_rate
     }
 
     /// Draws the last second.

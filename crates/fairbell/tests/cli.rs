@@ -12,7 +12,18 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn help_is_a_result() {
-    for args in [&["--help"][..], &["up", "--help"], &["bench", "rtt", "--help"], &["--version"]] {
+    let commands = [
+        &["--help"][..],
+        &["up", "--help"],
+        &["bench", "rtt", "--help"],
+        &["log", "--help"],
+        &["log", "dry-run", "--help"],
+        &["explain", "--help"],
+        &["statement", "--help"],
+        &["check", "book", "--help"],
+        &["--version"],
+    ];
+    for args in commands {
         let output = fairbell(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");

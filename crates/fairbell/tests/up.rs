@@ -52,9 +52,27 @@ fn a_run_passes_and_its_json_has_what_is_promised() {
     for key in ["venue_trades", "venue_trades_reproduced_offline", "venue_trades_reproduced_live"] {
         assert!(report.get(key).is_some(), "{key} is missing");
     }
-    for file in ["report.json", "report.html"] {
+    for file in ["report.json", "report.html", "exchange.log"] {
         assert!(out.join(file).metadata().is_ok_and(|file| file.len() > 1_000), "{file}");
     }
+    let kinds: Vec<&str> = report["auctions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .flat_map(|a| a["kind"].as_str())
+        .collect();
+    for kind in ["opening", "closing"] {
+        assert_eq!(kinds.iter().filter(|found| **found == kind).count(), 2, "{kind}: {kinds:?}");
+    }
+    assert_eq!(report["halts"].as_array().map(Vec::len), Some(1), "{}", report["halts"]);
+    let log = out.join("exchange.log");
+    let statement = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .args(["statement", "--json", "--log"])
+        .arg(&log)
+        .output()
+        .expect("the binary runs");
+    assert_eq!(document(&statement)["reconciled"], Value::Bool(true));
     let _ = std::fs::remove_dir_all(out);
 }
 

@@ -3,12 +3,15 @@
 //! Contract: messages are applied in feed order. A message that contradicts the image (unknown
 //! order, more executed than open, wrong instrument or symbol...) changes nothing, is counted and
 //! returned as a typed error; the image goes on with the next one. Memory is bounded by the number
-//! of orders given at the start and by the 4,096 instruments of the system.
+//! of orders given at the start and by the 4,096 instruments of the system. Books may be crossed:
+//! they are, while an auction collects orders.
 
 use types::{
     InstrumentId, MatchNumber, OrderRef, Price, Qty, Side, Symbol, displayed_book, limits,
 };
-use wire::itch::{self, ItchError, Message, Printable, State};
+use wire::itch::{
+    self, ItchError, LuldAuctionCollar, Message, NetOrderImbalance, Printable, State,
+};
 
 use crate::{
     ladder::{Ladder, Level},
@@ -100,10 +103,16 @@ impl From<ImageError> for FeedError {
 /// What happened on one instrument so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InstrumentStats {
-    /// Printed trades.
+    /// Printed trades; a cross is one.
     pub trades: u64,
     /// Lots of those trades.
     pub volume: u64,
+    /// Of those trades, crosses.
+    pub crosses: u64,
+    /// Lots of those crosses.
+    pub cross_volume: u64,
+    /// Trades that were broken later; they stay in the counts above, since a break names no lots.
+    pub broken: u64,
     /// Price of the last one.
     pub last_price: Price,
     /// Number of the last one.
@@ -117,12 +126,15 @@ struct Book {
     bids: Ladder,
     asks: Ladder,
     stats: InstrumentStats,
+    imbalance: Option<NetOrderImbalance>,
+    collar: Option<LuldAuctionCollar>,
 }
 
 impl Book {
     fn new() -> Book {
         let (bids, asks) = (Ladder::new(Side::Buy), Ladder::new(Side::Sell));
-        Book { symbol: None, state: None, bids, asks, stats: InstrumentStats::default() }
+        let stats = InstrumentStats::default();
+        Book { symbol: None, state: None, bids, asks, stats, imbalance: None, collar: None }
     }
 
     fn side(&self, side: Side) -> &Ladder {
@@ -232,8 +244,23 @@ impl BookImage {
                 self.print(locate, m.price.get(), m.shares.get().into(), m.match_number.get())
             }
             Message::CrossTrade(m) => {
-                self.book(locate, Some(Symbol(m.stock)))?;
-                self.print(locate, m.price.get(), m.shares.get(), m.match_number.get())
+                let book = self.book(locate, Some(Symbol(m.stock)))?;
+                book.print(m.price.get(), m.shares.get(), m.match_number.get());
+                book.stats.crosses += 1;
+                book.stats.cross_volume = book.stats.cross_volume.saturating_add(m.shares.get());
+                Ok(())
+            }
+            Message::BrokenTrade(_) => {
+                self.book(locate, None)?.stats.broken += 1;
+                Ok(())
+            }
+            Message::NetOrderImbalance(m) => {
+                self.book(locate, Some(Symbol(m.stock)))?.imbalance = Some(**m);
+                Ok(())
+            }
+            Message::LuldAuctionCollar(m) => {
+                self.book(locate, Some(Symbol(m.stock)))?.collar = Some(**m);
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -366,6 +393,16 @@ impl BookImage {
     /// The trading state last heard.
     pub fn state(&self, instrument: InstrumentId) -> Option<State> {
         self.known(instrument)?.state
+    }
+
+    /// The imbalance last heard; it stays when its auction is over.
+    pub fn imbalance(&self, instrument: InstrumentId) -> Option<NetOrderImbalance> {
+        self.known(instrument)?.imbalance
+    }
+
+    /// The collar last heard.
+    pub fn collar(&self, instrument: InstrumentId) -> Option<LuldAuctionCollar> {
+        self.known(instrument)?.collar
     }
 
     /// Digest of the displayed book (see [`types::displayed_book`]); that of an empty book for an

@@ -11,7 +11,13 @@ pub struct Login {
     pub username: Vec<u8>,
     /// Password, without padding, at most 10 bytes.
     pub password: Vec<u8>,
+    /// Whether the orders of a session are cancelled when it ends and the account does not log in
+    /// again within [`GatewayConfig::cancel_grace_ns`].
+    pub cancel_on_disconnect: bool,
 }
+
+/// A [`GatewayConfig::cancel_grace_ns`] for most: one second.
+pub const CANCEL_GRACE_NS: u64 = Nanos::SECOND;
 
 /// A gateway's place, its participants, and its patience; times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -40,6 +46,9 @@ pub struct GatewayConfig {
     pub logins: Vec<Login>,
     /// Longest time an execution waits for its tick.
     pub hold_max_ns: u64,
+    /// From the end of a session to the cancelling of its orders, see
+    /// [`Login::cancel_on_disconnect`].
+    pub cancel_grace_ns: u64,
     /// Connections at one time; more are closed at once.
     pub connections_max: usize,
 }
@@ -52,6 +61,11 @@ impl GatewayConfig {
         let same_length = login.password.len() == password.len();
         let difference = login.password.iter().zip(password).fold(0u8, |sum, (a, b)| sum | (a ^ b));
         (same_length && difference == 0).then_some(login.account)
+    }
+
+    /// Whether this account's orders go with its session.
+    pub(crate) fn cancels_on_disconnect(&self, account: AccountId) -> bool {
+        self.logins.iter().any(|login| login.account == account && login.cancel_on_disconnect)
     }
 
     pub(crate) fn accounts_max(&self) -> usize {

@@ -32,9 +32,11 @@ pub struct GatewayCounters {
     pub violations: u64,
     /// Sessions ended because another gateway took the stream over.
     pub taken_over: u64,
+    /// Mass cancels sent because a session had ended.
+    pub disconnect_cancels: u64,
     /// Messages sent to participants.
     pub reports: u64,
-    /// Executions sent before their tick was public, after the maximum hold.
+    /// Messages sent before their tick was public, after the maximum hold.
     pub overdue: u64,
     /// Messages that could not be encoded; never above zero unless limits are wrong.
     pub unencodable: u64,

@@ -8,7 +8,8 @@ use overlay::{
     uplink::{Uplink, UplinkConfig},
 };
 use types::{
-    AccountId, ClockReading, ConnId, ExecutionReport, FeedSeq, Nanos, Outbox, limits::ACCOUNTS_MAX,
+    AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionReport, FeedSeq, Nanos, Outbox,
+    UserRefNum, limits::ACCOUNTS_MAX,
 };
 use wire::ouch;
 use zerocopy::TryFromBytes;
@@ -16,6 +17,7 @@ use zerocopy::TryFromBytes;
 use crate::{
     config::GatewayConfig,
     desk::{Desk, GatewayCounters},
+    leaving::Leaving,
     session::{Ending, Session, State},
 };
 
@@ -30,6 +32,7 @@ pub struct Gateway {
     sessions: BTreeMap<ConnId, Session>,
     /// By account number: the connection it is logged in on.
     conn_of: Vec<Option<ConnId>>,
+    leaving: Leaving,
     watermark: FeedSeq,
     started: bool,
     /// Connections with new records, to be served at the end of the call.
@@ -53,6 +56,7 @@ impl Gateway {
             private: PrivateReceiver::new(private),
             sessions: BTreeMap::new(),
             conn_of: vec![None; config.accounts_max().min(ACCOUNTS_MAX) + 1],
+            leaving: Leaving::default(),
             watermark: FeedSeq(0),
             started: false,
             fresh: Vec::new(),
@@ -158,6 +162,8 @@ impl Gateway {
                 Some(slot @ None) => {
                     *slot = Some(conn);
                     session.state = State::Attaching(account);
+                    self.leaving
+                        .interrupt(account, now.now.after(self.desk.config.cancel_grace_ns));
                     self.private.attach(now, account, from, out);
                 }
                 _ => ending = Some(Ending::Unavailable),
@@ -172,6 +178,7 @@ impl Gateway {
     /// A participant's connection is gone.
     pub fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         if let Some(session) = self.sessions.remove(&conn) {
+            self.note_leaver(now, &session);
             self.give_back(now, &session, out);
         }
         self.finish(now, out);
@@ -193,6 +200,7 @@ impl Gateway {
         if now.now >= self.sessions_due {
             self.serve_sessions(now, out);
         }
+        self.serve_leavers(now, out);
         self.finish(now, out);
     }
 
@@ -201,8 +209,12 @@ impl Gateway {
         if !self.started {
             return Nanos(0);
         }
-        let timers =
-            [self.desk.uplink.next_timeout(), self.private.next_timeout(), self.sessions_due];
+        let timers = [
+            self.desk.uplink.next_timeout(),
+            self.private.next_timeout(),
+            self.sessions_due,
+            self.leaving.next_timeout(),
+        ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }
 
@@ -223,23 +235,26 @@ impl Gateway {
     }
 
     fn handle_reply(&mut self, now: ClockReading, reply: &AttachReplyBody, out: &mut Outbox) {
-        // Without a session it may still be the answer to our giving the stream back.
         let Some(conn) = self.conn(reply.account) else {
-            return self.private.handle_reply(now, reply, |_| ());
+            return self.handle_reply_without_session(now, reply, out);
         };
         let (sessions, desk, due) = (&mut self.sessions, &mut self.desk, &mut self.sessions_due);
+        let leaving = &mut self.leaving;
         let mut ending = None;
         self.private.handle_reply(now, reply, |event| {
             let Some(session) = sessions.get_mut(&conn) else { return };
             match event {
                 PrivateEvent::Attached { account, from, .. } => {
+                    leaving.forget(account);
                     session.accept(now.now, account, from, desk, conn, out);
                     *due = session.next_timeout(desk).min(*due);
                 }
                 PrivateEvent::Detached { .. } if matches!(session.state, State::Live(_)) => {
                     ending = Some(Ending::TakenOver);
                 }
-                PrivateEvent::Refused { .. } | PrivateEvent::Detached { .. } => {
+                PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
+                    // It is logged in elsewhere.
+                    leaving.forget(account);
                     ending = Some(Ending::Unavailable);
                 }
                 PrivateEvent::Record { .. } => {}
@@ -247,6 +262,50 @@ impl Gateway {
         });
         if let Some(ending) = ending {
             self.end(now, conn, ending, out);
+        }
+    }
+
+    /// The answer to our giving a stream back, or to our asking for that of an account that left:
+    /// when we get it, the account is logged in nowhere.
+    fn handle_reply_without_session(
+        &mut self,
+        now: ClockReading,
+        reply: &AttachReplyBody,
+        out: &mut Outbox,
+    ) {
+        let mut ours = None;
+        self.private.handle_reply(now, reply, |event| match event {
+            PrivateEvent::Attached { .. } => ours = Some(true),
+            PrivateEvent::Refused { .. } | PrivateEvent::Detached { .. } => ours = Some(false),
+            PrivateEvent::Record { .. } => {}
+        });
+        let account = reply.account;
+        let Some(ours) = ours.filter(|_| self.leaving.is_asking(account)) else { return };
+        self.leaving.forget(account);
+        if !ours {
+            return;
+        }
+        let mut command = Command::new(CommandKind::MassCancel);
+        command.account = account;
+        command.orig_user_ref = UserRefNum(self.desk.config.gateway.0.into());
+        command.reserved = 1;
+        if self.desk.submit(now, command, out) {
+            self.desk.counters.disconnect_cancels += 1;
+        } else {
+            self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns));
+        }
+        self.private.detach(now, account, out);
+    }
+
+    /// Looks whether accounts whose time is up are logged in elsewhere.
+    fn serve_leavers(&mut self, now: ClockReading, out: &mut Outbox) {
+        while let Some(account) = self.leaving.take_due(now.now) {
+            if self.conn(account).is_some() {
+                // A login is under way; if it comes to nothing, we look again.
+                self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns.max(1)));
+            } else {
+                self.private.attach(now, account, 0, out);
+            }
         }
     }
 
@@ -291,9 +350,21 @@ impl Gateway {
             Ending::TakenOver => self.desk.counters.taken_over += 1,
             Ending::Left => {}
         }
+        if ending != Ending::TakenOver {
+            self.note_leaver(now, &session);
+        }
         session.say_goodbye(ending, conn, out);
         self.give_back(now, &session, out);
         out.close(conn);
+    }
+
+    /// A session that was logged in has ended.
+    fn note_leaver(&mut self, now: ClockReading, session: &Session) {
+        if let State::Live(account) = session.state
+            && self.desk.config.cancels_on_disconnect(account)
+        {
+            self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns));
+        }
     }
 
     fn give_back(&mut self, now: ClockReading, session: &Session, out: &mut Outbox) {

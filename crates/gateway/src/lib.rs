@@ -4,7 +4,8 @@
 //! needs state is the engine's to judge, so that its answer lies in the log (corner 20). It owns no
 //! business state: a private stream's positions are the session's sequence numbers, so a client
 //! that comes back, here or at another gateway, gets what it missed from the root (corner 2).
-//! Executions wait for their public tick (corner 16), seen at the receiver on the same VM.
+//! What prints waits for its public tick (corner 16), seen at the receiver on the same VM. The
+//! orders of a session that ended can be cancelled after a grace time, if its login says so.
 //!
 //! Bounded: connections, orders in flight, orders waiting (then reading stops), messages held (then
 //! the private stream is paused).
@@ -13,8 +14,9 @@ mod config;
 mod desk;
 mod gateway;
 mod hold;
+mod leaving;
 mod session;
 
-pub use config::{GatewayConfig, Login};
+pub use config::{CANCEL_GRACE_NS, GatewayConfig, Login};
 pub use desk::GatewayCounters;
 pub use gateway::Gateway;

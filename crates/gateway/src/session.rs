@@ -226,7 +226,7 @@ fn request(
     out: &mut Outbox,
 ) -> bool {
     let Ok(inbound) = ouch::parse_inbound(message) else { return false };
-    match ouch::to_command(&inbound, desk.encoder.symbols()) {
+    match ouch::to_command(&inbound, desk.encoder.symbols(), now.now) {
         Ok(mut command) => {
             command.account = account;
             if !desk.submit(now, command, out) {

@@ -343,7 +343,7 @@ impl Client {
             Action::New { side, qty, price, order_type, post_only, time_in_force } => {
                 let symbol = self.symbols.symbol(message.instrument)?;
                 let price = (order_type == OrderType::Limit).then_some(price);
-                let order = NewOrder {
+                let mut order = NewOrder {
                     user_ref,
                     side,
                     qty,
@@ -353,7 +353,8 @@ impl Client {
                     post_only,
                     cl_ord_id,
                 };
-                ouch::encode_enter_order(&order, &mut self.scratch).ok()
+                let terms = message.special.terms(&mut order);
+                ouch::encode_enter_order_with(&order, &terms, &mut self.scratch).ok()
             }
             Action::Replace { orig, qty, price } => {
                 let request = ReplaceRequest {
@@ -453,6 +454,13 @@ impl Answers<'_> {
                 (RequestKind::Cancel, first)
             }
             Outbound::OrderExecuted(m, _) => return self.executed(m),
+            Outbound::OrderRestated(m, _) => {
+                return self.ledger.noticed(UserRefNum(m.user_ref.get()));
+            }
+            Outbound::BrokenTrade(m, _) => {
+                return self.ledger.noticed(UserRefNum(m.user_ref.get()));
+            }
+            Outbound::MassCancelResponse(..) => return self.ledger.mass_canceled(),
             Outbound::SystemEvent(..) => return,
             // Nothing we ask for is answered by any other message.
             _ => return self.ledger.violation(),

@@ -5,6 +5,8 @@
 
 use types::{InstrumentId, OrderType, Price, Qty, Side, SplitMix64, TimeInForce};
 
+use crate::special::Special;
+
 /// Participants of the default deployment, and of the sample's mapping.
 pub const PARTICIPANTS: u8 = 8;
 
@@ -19,6 +21,8 @@ pub struct FlowMessage {
     pub instrument: InstrumentId,
     /// What is asked.
     pub action: Action,
+    /// Further terms of a new order.
+    pub special: Special,
 }
 
 /// The request itself.
@@ -30,7 +34,8 @@ pub enum Action {
         side: Side,
         /// Lots; fits 32 bits.
         qty: Qty,
-        /// Limit price, zero for a market order. May exceed what the exchange accepts.
+        /// Limit price, zero for a market order; see [`Special`] for others. May exceed what the
+        /// exchange accepts.
         price: Price,
         /// Limit or market.
         order_type: OrderType,

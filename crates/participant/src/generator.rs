@@ -9,7 +9,10 @@
 
 use types::{Instrument, InstrumentId, OrderType, Price, Qty, Side, SplitMix64, TimeInForce};
 
-use crate::flow::{Action, FlowMessage, participant_of};
+use crate::{
+    flow::{Action, FlowMessage, participant_of},
+    special::Special,
+};
 
 /// Order sizes in lots of 1e-8: the middle of each 32nd of the sample's accepted orders.
 pub const SIZE_QUANTILES: [u64; 32] = [
@@ -74,6 +77,8 @@ pub struct GeneratorConfig {
     pub ioc_permille: u64,
     /// Replaces.
     pub replace_permille: u64,
+    /// Orders with other terms than price, quantity and life, each [`Special`] in turn.
+    pub special_permille: u64,
     /// Own orders believed open beyond which every message is a cancel.
     pub open_max: usize,
 }
@@ -92,6 +97,7 @@ impl GeneratorConfig {
             post_only_permille: 50,
             ioc_permille: 300,
             replace_permille: 50,
+            special_permille: 0,
             open_max: 2_000,
         }
     }
@@ -105,6 +111,8 @@ struct Own {
     side: Side,
     qty: Qty,
     price: Price,
+    /// It has terms that a plain replace would not carry over.
+    special: bool,
 }
 
 /// The flow itself; never ends.
@@ -117,6 +125,8 @@ pub struct Generator {
     reference: i64,
     home: i64,
     open: Vec<Own>,
+    /// Special orders so far.
+    specials: usize,
 }
 
 impl Generator {
@@ -125,7 +135,7 @@ impl Generator {
         let home = (config.reference.0 / config.instrument.tick.0.max(1)).max(1);
         let rng = SplitMix64::new(config.seed);
         let open = Vec::with_capacity(config.open_max.saturating_add(1).min(1 << 20));
-        Generator { config, rng, next_id: 1, reference: home, home, open }
+        Generator { config, rng, next_id: 1, reference: home, home, open, specials: 0 }
     }
 
     /// The instrument played.
@@ -149,6 +159,10 @@ impl Generator {
         let cancel = replace + 1_000u64.saturating_sub(replace) / 2;
         if self.open.len() >= self.config.open_max {
             self.cancel()
+        } else if self.config.special_permille > 0
+            && self.rng.permille(self.config.special_permille)
+        {
+            self.special()
         } else if draw < market {
             self.market()
         } else if draw < marketable {
@@ -235,22 +249,59 @@ impl Generator {
         let (id, qty) = (self.take_id(), self.size());
         let participant = participant_of(id, self.config.participants);
         if time_in_force != TimeInForce::ImmediateOrCancel {
-            self.open.push(Own { id, participant, side, qty, price });
+            self.open.push(Own { id, participant, side, qty, price, special: false });
         }
         let action = Action::New { side, qty, price, order_type, post_only, time_in_force };
-        FlowMessage { id, participant, instrument: self.instrument(), action }
+        let special = Special::None;
+        FlowMessage { id, participant, instrument: self.instrument(), action, special }
+    }
+
+    /// The next kind of special order, priced as it wants it.
+    fn special(&mut self) -> FlowMessage {
+        let special = Special::ALL[self.specials % Special::ALL.len()];
+        self.specials += 1;
+        let side = self.side();
+        let ticks = self.quantile(&DISTANCE_QUANTILES) as i64;
+        let price = match special {
+            Special::MarketToLimit | Special::PegMid => Price(0),
+            Special::TrailingStop | Special::PegPrimary => {
+                Price(ticks.clamp(1, 16) * self.config.instrument.tick.0.max(1))
+            }
+            // Stops lie on the other side of the market; these shall trade.
+            Special::Stop
+            | Special::StopLimit
+            | Special::FillOrKill
+            | Special::MinQuantity
+            | Special::SelfTrade => self.price(side, -ticks),
+            _ => self.price(side, ticks),
+        };
+        let time_in_force = special.time_in_force();
+        let market = price.0 == 0 && special == Special::MarketToLimit;
+        let order_type = if market { OrderType::Market } else { OrderType::Limit };
+        let message = self.enter(side, price, order_type, false, time_in_force);
+        if let Some(own) = self.open.last_mut().filter(|own| own.id == message.id) {
+            own.special = true;
+        }
+        FlowMessage { special, ..message }
     }
 
     fn cancel(&mut self) -> FlowMessage {
         let Some(own) = self.take_open() else { return self.passive(false) };
         let instrument = self.instrument();
-        let action = Action::Cancel;
-        FlowMessage { id: own.id, participant: own.participant, instrument, action }
+        Self::cancel_of(own, instrument)
+    }
+
+    fn cancel_of(Own { id, participant, .. }: Own, instrument: InstrumentId) -> FlowMessage {
+        let (action, special) = (Action::Cancel, Special::None);
+        FlowMessage { id, participant, instrument, action, special }
     }
 
     /// Half of the replaces reduce at the same price (priority is kept), half move the price.
     fn replace(&mut self) -> FlowMessage {
         let Some(own) = self.take_open() else { return self.passive(false) };
+        if own.special {
+            return Self::cancel_of(own, self.instrument());
+        }
         let (price, qty) = if self.rng.below(2) == 0 {
             (own.price, Qty((own.qty.0 / 2).max(1)))
         } else {
@@ -260,7 +311,8 @@ impl Generator {
         let id = self.take_id();
         self.open.push(Own { id, qty, price, ..own });
         let action = Action::Replace { orig: own.id, qty, price };
-        FlowMessage { id, participant: own.participant, instrument: self.instrument(), action }
+        let (participant, special) = (own.participant, Special::None);
+        FlowMessage { id, participant, instrument: self.instrument(), action, special }
     }
 
     fn take_id(&mut self) -> u64 {
@@ -304,6 +356,52 @@ mod tests {
         };
         assert_eq!(flow(7), flow(7));
         assert_ne!(flow(7), flow(8));
+    }
+
+    #[test]
+    fn flows_of_known_seeds_stay_what_they_were() {
+        let digest = |seed| {
+            let mut generator = Generator::new(config(seed));
+            let mut digest = types::Digest::default();
+            for message in generator.opening(50) {
+                digest.fold(message.id);
+            }
+            for _ in 0..5_000 {
+                let message = generator.next_message();
+                digest.fold(message.id << 8 | u64::from(message.participant));
+                let (kind, qty, price) = match message.action {
+                    Action::New { qty, price, side, .. } => (side as u64, qty.0, price.0),
+                    Action::Cancel => (2, 0, 0),
+                    Action::Replace { orig, qty, price } => (orig, qty.0, price.0),
+                };
+                [kind, qty, price as u64].into_iter().for_each(|word| digest.fold(word));
+            }
+            digest.0
+        };
+        assert_eq!([digest(1), digest(2)], [10_362_809_625_184_685_076, 7_999_547_665_962_980_788]);
+    }
+
+    #[test]
+    fn special_orders_come_in_turn_and_only_when_asked_for() {
+        let mut generator = Generator::new(GeneratorConfig { special_permille: 100, ..config(3) });
+        let (mut kinds, mut specials) = (HashMap::new(), HashMap::new());
+        for message in (0..10_000).map(|_| generator.next_message()) {
+            match message.action {
+                Action::New { price, qty, .. } => {
+                    *kinds.entry(message.special).or_insert(0) += 1;
+                    assert!(price.0 >= 0 && price.0 % 100 == 0 && qty.0 > 0);
+                    specials.insert(message.id, message.special);
+                }
+                Action::Replace { orig, .. } => {
+                    assert_eq!(specials.get(&orig).copied().unwrap_or_default(), Special::None);
+                }
+                Action::Cancel => assert_eq!(message.special, Special::None),
+            }
+        }
+        let least = Special::ALL.iter().map(|kind| kinds.get(kind).copied().unwrap_or(0)).min();
+        assert!(least >= Some(50), "{kinds:?}");
+        let mut plain = Generator::new(config(3));
+        assert!((0..10_000).all(|_| plain.next_message().special == Special::None));
     }
 
     #[test]

@@ -109,8 +109,12 @@ pub struct LedgerCounts {
     pub canceled: u64,
     /// Cancels that came too late: the order was done.
     pub cancels_late: u64,
-    /// Orders that ended by themselves: immediate-or-cancel rests, end of the day.
+    /// Cancels that answer no cancel request of ours: immediate-or-cancel rests, end of the day,
+    /// auctions, mass cancels, self-trade prevention.
     pub canceled_unasked: u64,
+    /// Messages that answer no request and leave open quantity as it is: orders priced anew or
+    /// triggered, trades broken or corrected, mass cancels done.
+    pub notices: u64,
     /// Executions.
     pub executions: u64,
     /// Refused new orders and replaces by [`RejectReason`] (index: its number).
@@ -118,8 +122,8 @@ pub struct LedgerCounts {
 }
 
 /// Number of reject reasons, `None` included.
-pub const REASONS: usize = 11;
-const _: () = assert!(RejectReason::Unsupported as usize + 1 == REASONS);
+pub const REASONS: usize = RejectReason::ALL.len() + 1;
+const _: () = assert!(RejectReason::DuplicateOrder as usize + 1 == REASONS);
 
 impl LedgerCounts {
     /// Requests without any answer.
@@ -139,6 +143,7 @@ impl LedgerCounts {
         self.canceled += other.canceled;
         self.cancels_late += other.cancels_late;
         self.canceled_unasked += other.canceled_unasked;
+        self.notices += other.notices;
         self.executions += other.executions;
         self.rejects.iter_mut().zip(other.rejects).for_each(|(sum, count)| *sum += count);
     }
@@ -399,6 +404,21 @@ impl Ledger {
         self.order(user_ref)
     }
 
+    /// Something about an order that answers no request: restated, triggered, a trade of it broken
+    /// or corrected. It must be about an order that was accepted.
+    pub fn noticed(&mut self, user_ref: UserRefNum) {
+        self.counts.notices += 1;
+        let entry = index(user_ref).and_then(|index| self.entries.get(index));
+        if entry.is_none_or(|entry| entry.entry.answers == 0) {
+            self.counts.violations += 1;
+        }
+    }
+
+    /// A mass cancel was done: by an operator's or the gateway's wish, or our own.
+    pub fn mass_canceled(&mut self) {
+        self.counts.notices += 1;
+    }
+
     fn take_open(&mut self, user_ref: UserRefNum, qty: Qty) {
         let open = self.entry_mut(user_ref).map(|entry| &mut entry.open);
         match open.map(|open| open.checked_sub(qty.0).map(|left| *open = left)) {
@@ -420,6 +440,7 @@ fn index(user_ref: UserRefNum) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::special::Special;
     use types::{OrderType, Price, TimeInForce};
 
     const FIRST: Option<FirstAnswer> = Some(FirstAnswer { scheduled: Some(Nanos(5)) });
@@ -433,7 +454,8 @@ mod tests {
             post_only: false,
             time_in_force: TimeInForce::Day,
         };
-        FlowMessage { id, participant: 0, instrument: InstrumentId(1), action }
+        let (instrument, special) = (InstrumentId(1), Special::None);
+        FlowMessage { id, participant: 0, instrument, action, special }
     }
 
     fn with(id: u64, action: Action) -> FlowMessage {
@@ -504,6 +526,32 @@ mod tests {
         ledger.replaced(UserRefNum(1), UserRefNum(2), Qty(1));
         assert_eq!(ledger.counts().violations, 4);
         assert_eq!(ledger.counts().duplicates, 1, "the replace answers request 2 again");
+    }
+
+    #[test]
+    fn notices_change_nothing_and_must_be_about_an_order() {
+        let mut ledger = ledger();
+        ledger.noticed(UserRefNum(1));
+        ledger.mass_canceled();
+        assert_eq!((ledger.counts().notices, ledger.counts().violations), (2, 0));
+        assert_eq!(ledger.order(UserRefNum(1)).map(|known| known.open), Some(Qty(10)));
+        let ask = ledger.ask(new(9), None).expect("room");
+        for unknown in [ask.user_ref, UserRefNum(0), UserRefNum(99)] {
+            ledger.noticed(unknown);
+        }
+        assert_eq!((ledger.counts().notices, ledger.counts().violations), (5, 3));
+    }
+
+    #[test]
+    fn every_reject_reason_has_its_count() {
+        for reason in RejectReason::ALL {
+            let mut ledger = Ledger::new(1);
+            let ask = ledger.ask(new(1), None).expect("room");
+            ledger.sent(ask);
+            ledger.rejected(ask.user_ref, reason);
+            let rejects = ledger.counts().rejects;
+            assert_eq!((rejects[reason as usize], rejects.iter().sum::<u64>()), (1, 1));
+        }
     }
 
     #[test]

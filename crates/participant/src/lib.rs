@@ -21,6 +21,7 @@ mod opening;
 mod rows;
 pub mod sample;
 pub mod schedule;
+mod special;
 pub mod tape;
 pub mod venue;
 
@@ -31,5 +32,6 @@ pub use generator::{Generator, GeneratorConfig};
 pub use ledger::{Ledger, LedgerCounts, NotAsked, RequestKind};
 pub use sample::{Sample, SampleCounts, SampleError};
 pub use schedule::{Schedule, Source};
+pub use special::Special;
 pub use tape::{JoinedTrade, Latency, Sighting, Tape, TapeConfig};
 pub use venue::{Comparison, Trade, VenueTrades};

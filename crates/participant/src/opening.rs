@@ -58,6 +58,7 @@ impl Opening {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::special::Special;
     use types::{OrderType, Qty, TimeInForce};
 
     #[test]
@@ -74,6 +75,7 @@ mod tests {
                 post_only: false,
                 time_in_force: TimeInForce::Day,
             },
+            special: Special::None,
         };
         let (buy, sell) = (Side::Buy, Side::Sell);
         let messages =

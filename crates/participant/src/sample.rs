@@ -22,6 +22,7 @@ use crate::{
     decimal::{DecimalError, parse_scaled},
     flow::{Action, FlowMessage, PARTICIPANTS, participant_of},
     rows::{Kind, Row, read_orders, read_trades},
+    special::Special,
     venue::VenueTrades,
 };
 
@@ -233,7 +234,8 @@ impl Mapper {
             let Some(action) = action else { continue };
             let participant = participant_of(row.id, PARTICIPANTS);
             let instrument = self.instrument;
-            let message = FlowMessage { id: row.id, participant, instrument, action };
+            let special = Special::None;
+            let message = FlowMessage { id: row.id, participant, instrument, action, special };
             if index < self.snapshot_end {
                 self.sample.opening.push(message);
             } else {

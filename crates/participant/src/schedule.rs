@@ -98,7 +98,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::Action;
+    use crate::{flow::Action, special::Special};
     use types::InstrumentId;
 
     fn recorded(instrument: u16, count: u64) -> Source {
@@ -107,6 +107,7 @@ mod tests {
             participant: 0,
             instrument: InstrumentId(instrument),
             action: Action::Cancel,
+            special: Special::None,
         };
         Source::Recorded((0..count).map(message).collect())
     }

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{MS, World, instruments};
+use common::{MS, NOTICES, World, instruments};
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Phase,
-    Schedule, Source, Status,
+    Schedule, Source, Special, Status,
 };
 use proptest::prelude::*;
 use types::{
@@ -75,6 +75,21 @@ fn plays_everything_and_every_request_is_answered_once() {
     // Idle means connected: heartbeats keep the sessions alive.
     assert!(!world.run(40_000 * MS, |driver| driver.status().clients_up < 8));
     assert_eq!(world.driver.status().connections.lost_connections, 0);
+}
+
+#[test]
+fn messages_that_answer_nothing_are_counted_and_disturb_nothing() {
+    let mut quiet = World::new(driver(1, 500));
+    let without = finish(&mut quiet).ledger;
+    let mut world = World::new(driver(1, 500));
+    world.exchange.notices = true;
+    let status = finish(&mut world);
+    flawless(&status);
+    let with = status.ledger;
+    let (all, taken) = (NOTICES.len() as u64, with.accepted + with.replaced);
+    assert!(taken > 0 && with.notices == all * taken, "{with:?}");
+    assert_eq!(without.notices, 0);
+    assert_eq!((with.asked, with.executions), (without.asked, without.executions));
 }
 
 #[test]
@@ -172,6 +187,7 @@ fn the_opening_keeps_its_queue_order_across_participants() {
             post_only: false,
             time_in_force: TimeInForce::GoodTillCancelled,
         },
+        special: Special::None,
     };
     let taker = |id| FlowMessage {
         id,
@@ -185,6 +201,7 @@ fn the_opening_keeps_its_queue_order_across_participants() {
             post_only: false,
             time_in_force: TimeInForce::ImmediateOrCancel,
         },
+        special: Special::None,
     };
     let opening = (1..=40).map(|id| order(id, (41 - id as u8) % 8)).collect();
     let mut schedule = Schedule::default();

@@ -1,10 +1,12 @@
 //! What a whole exchange is made of, as plain values; `fairbell` reads it from TOML, the simulator
 //! makes it up from a seed.
 
+use crate::Timetable;
 use book::Capacity;
+use engine::{InstrumentRules, Limits};
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
-use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
+use types::{AccountId, GatewayId, Instrument, Nanos, NodeId, SelfTrade};
 
 /// One participant account and the login of its order-entry sessions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +17,8 @@ pub struct Account {
     pub username: String,
     /// SoupBinTCP password, at most 10 bytes.
     pub password: String,
+    /// Its orders are cancelled when its session has been gone for a second.
+    pub cancel_on_disconnect: bool,
 }
 
 /// Everything that the nodes of one exchange agree on.
@@ -54,6 +58,14 @@ pub struct ExchangeConfig {
     pub open_orders_max: usize,
     /// Instruments, ids dense from 1.
     pub instruments: Vec<Instrument>,
+    /// How they are traded, in their order; those left out by the plain rules.
+    pub rules: Vec<InstrumentRules>,
+    /// Limits of every account for which none was set by command.
+    pub limits: Limits,
+    /// Self-trade prevention by account less one, for orders that do not choose.
+    pub self_trade: Vec<SelfTrade>,
+    /// The trading day: commands and when they are due.
+    pub timetable: Timetable,
     /// Accounts, ids dense from 1.
     pub accounts: Vec<Account>,
     /// MoldUDP64 and SoupBinTCP session name.
@@ -120,11 +132,13 @@ impl ExchangeConfig {
         engine::Config {
             accounts_max: self.accounts.len(),
             gateways_max: self.receivers,
-            open_orders_max: self.open_orders_max,
             book: Capacity {
                 orders: self.open_orders_max as u32,
                 ..engine::Config::new(Vec::new()).book
             },
+            rules: self.rules.clone(),
+            limits: self.limits,
+            self_trade: self.self_trade.clone(),
             ..engine::Config::new(self.instruments.clone())
         }
     }

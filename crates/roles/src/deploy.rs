@@ -1,7 +1,7 @@
 //! One configuration to all nodes of an exchange.
 
 use feed::ListenerConfig;
-use gateway::{Gateway, GatewayConfig, Login};
+use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login};
 use overlay::{
     all_reduce::DelayLimits,
     proxy::{Proxy, ProxyConfig},
@@ -67,6 +67,7 @@ fn edge(
         midnight: config.midnight,
         logins: config.accounts.iter().map(login).collect(),
         hold_max_ns: config.execution_hold_max_ns,
+        cancel_grace_ns: CANCEL_GRACE_NS,
         connections_max: config.connections_max,
     };
     Edge::new(Receiver::new(tree, node, receiver), Gateway::new(gateway))
@@ -77,6 +78,7 @@ fn login(account: &crate::Account) -> Login {
         account: account.id,
         username: account.username.clone().into_bytes(),
         password: account.password.clone().into_bytes(),
+        cancel_on_disconnect: account.cancel_on_disconnect,
     }
 }
 

@@ -7,16 +7,20 @@
 
 mod audit;
 mod config;
+mod day;
 mod deploy;
 mod edge;
 mod offline;
 mod role;
 mod root;
+mod timetable;
 
 pub use audit::{Audit, Unequal, audit};
 pub use config::{Account, ExchangeConfig, ExchangeError};
+pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, listener};
 pub use edge::Edge;
 pub use offline::{Offline, offline};
 pub use role::Role;
 pub use root::{Root, RootCounters};
+pub use timetable::{Timetable, set_phase};

@@ -24,13 +24,14 @@ use overlay::{
     topology::Tree,
 };
 use types::{
-    Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId, Incarnation, Nanos,
-    Node, NodeId, Outbox, Peer, ShardId, Source,
+    AccountId, Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
+    Incarnation, Nanos, Node, NodeId, Outbox, Peer, ShardId, Source,
 };
 use wire::itch;
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::config::{ExchangeConfig, ExchangeError};
+use crate::{DayRecord, Timetable};
 
 /// What the root itself counts; its parts have counters of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,7 +61,8 @@ pub struct Root {
     publisher: Publisher,
     private: PrivateStreams,
     acks: AckScheduler,
-    started: bool,
+    timetable: Timetable,
+    day: DayRecord,
     /// The feed's session is over.
     ended: bool,
     counters: RootCounters,
@@ -112,7 +114,8 @@ impl Root {
             publisher: Publisher::new(tree, publisher),
             private,
             acks: AckScheduler::new(node, tree.epoch, gateways),
-            started: false,
+            timetable: config.timetable.clone(),
+            day: DayRecord::default(),
             ended: false,
             counters: RootCounters::default(),
             scratch: Vec::with_capacity(64),
@@ -147,6 +150,11 @@ impl Root {
     /// The private streams, for their totals.
     pub fn private(&self) -> &PrivateStreams {
         &self.private
+    }
+
+    /// Auctions and halts so far.
+    pub fn day(&self) -> &DayRecord {
+        &self.day
     }
 
     /// What the root itself counted.
@@ -264,6 +272,7 @@ impl Root {
             }
         }
         for (position, event) in &self.output.market {
+            self.day.note(input.t_seq, event);
             self.scratch.clear();
             let written = self.itch.encode(event, input.t_seq, &mut self.scratch);
             let pushed = self.publisher.push_message(now, &self.scratch, out);
@@ -305,19 +314,60 @@ impl Root {
         self.publisher.end_session(now, out);
     }
 
-    fn operator(&mut self, now: ClockReading, kind: CommandKind, out: &mut Outbox) {
-        let (source, command) = (Source::default(), Command::new(kind));
-        self.log_and_apply(now, Draft { t_in: now.now, source, flags: 0, command }, out);
+    /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
+    /// when the log is full, the session has ended, or for a command that only a participant or a
+    /// gateway may give.
+    pub fn operator(
+        &mut self,
+        now: ClockReading,
+        command: Command,
+        out: &mut Outbox,
+    ) -> Option<Applied> {
+        let applied = self.command(now, command, out);
+        self.pump(now, out);
+        applied
     }
+
+    /// Replaces what is still due of the trading day; what repeats goes on.
+    pub fn set_timetable(&mut self, timetable: Timetable) {
+        self.timetable.replace_due(timetable);
+    }
+
+    /// Logs what the timetable says is due.
+    fn keep_time(&mut self, now: ClockReading, out: &mut Outbox) {
+        while !self.ended {
+            let day = &self.day;
+            let Some(command) = self.timetable.pop(now.now, |id| day.in_call(id)) else { return };
+            self.command(now, command, out);
+        }
+    }
+
+    fn command(
+        &mut self,
+        now: ClockReading,
+        command: Command,
+        out: &mut Outbox,
+    ) -> Option<Applied> {
+        let foreign = is_order(command.kind) || command.kind == CommandKind::GrantIncarnation;
+        if foreign || self.ended {
+            return None;
+        }
+        let draft = Draft { t_in: now.now, source: Source::default(), flags: 0, command };
+        self.log_and_apply(now, draft, out)
+    }
+}
+
+/// Whether a command is a participant's own.
+fn is_order(kind: CommandKind) -> bool {
+    matches!(kind, CommandKind::NewOrder | CommandKind::Cancel | CommandKind::Replace)
 }
 
 /// The order in a payload; `None` for anything a gateway may not ask for.
 fn read_order(payload: &[u8]) -> Option<Command> {
     let command = Command::try_read_from_bytes(payload).ok()?;
-    match command.kind {
-        CommandKind::NewOrder | CommandKind::Cancel | CommandKind::Replace => Some(command),
-        CommandKind::GrantIncarnation | CommandKind::StartOfDay | CommandKind::EndOfDay => None,
-    }
+    // A mass cancel of no account would be one of all of them: only the exchange asks for that.
+    let own = command.kind == CommandKind::MassCancel && command.account != AccountId(0);
+    (is_order(command.kind) || own).then_some(command)
 }
 
 impl Node for Root {
@@ -338,20 +388,16 @@ impl Node for Root {
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        if !self.started {
-            self.started = true;
-            self.operator(now, CommandKind::StartOfDay, out);
-        }
+        self.keep_time(now, out);
         self.publisher.handle_timeout(now, out);
         self.private.handle_timeout(now, out);
         self.pump(now, out);
     }
 
     fn next_timeout(&self) -> Nanos {
-        if !self.started {
-            return Nanos(0);
-        }
+        let day = if self.ended { Nanos::NEVER } else { self.timetable.next_due() };
         let timers = [
+            day,
             self.ingress.next_timeout(),
             self.publisher.next_timeout(),
             self.private.next_timeout(),

@@ -1,14 +1,16 @@
 //! The exchange under test: the real nodes of `roles` in a faulty world, and what must hold.
 //!
-//! A run has four phases: log in and load the opening book; play the flow while links lose,
-//! repeat and reorder, a proxy dies, connections are cut and nodes cannot hear each other; heal
-//! the links and wait until everything asked is answered and heard (liveness); end the feed's
-//! session. Named [`Checker`]s look at the run from outside while it lasts and at its end.
+//! A run has five phases: log in and load the opening book, in half of the seeds in an opening
+//! call; play the flow while links lose, repeat and reorder, a proxy dies, connections are cut and
+//! nodes cannot hear each other; heal the links and wait until everything asked is answered and
+//! heard (liveness); hold the closing auction; end the feed's session. Named [`Checker`]s look at
+//! the run from outside while it lasts and at its end.
 //!
 //! Everything follows from the seed: a failing one, printed with the command that repeats it, is
 //! all there is to know. Threads exist only between seeds, never inside one.
 
 mod checks;
+mod day;
 mod report;
 mod sabotage;
 mod scenario;
@@ -19,7 +21,7 @@ use std::ops::Range;
 
 use participant::Phase;
 use roles::Role;
-use types::{Nanos, Trace};
+use types::{Command, CommandKind, InstrumentId, Nanos, Trace};
 
 pub use report::{Checker, Failure, Figures, SeedReport};
 pub use sabotage::Sabotage;
@@ -104,8 +106,10 @@ struct Run<'s> {
 impl Run<'_> {
     fn play(mut self) -> SeedReport {
         if self.load() {
+            self.open_day();
             self.disturb();
             self.settle();
+            self.close_day();
             self.end_session();
         }
         self.conclude()
@@ -140,6 +144,46 @@ impl Run<'_> {
     fn load(&mut self) -> bool {
         let places = self.places;
         self.until(LOAD_NS, "the opening", |world| Run::phase(world, places) >= Phase::Playing)
+    }
+
+    /// Tells the root the rest of its day.
+    fn open_day(&mut self) {
+        let (seed, scenario) = (self.seed, self.scenario);
+        if !day::has_auctions(seed, scenario) {
+            return;
+        }
+        let flow_ns = scenario.orders * Nanos::SECOND / scenario.rate_per_s.max(1);
+        self.world.poke(self.places.root, &mut self.tap, |role, now, _| {
+            if let Role::Root(root) = role {
+                root.set_timetable(day::plan(seed, now.now, flow_ns, scenario.participants));
+            }
+        });
+    }
+
+    /// Closing call, closing auction, end of the day; then everybody has heard of it.
+    fn close_day(&mut self) {
+        if !day::has_auctions(self.seed, self.scenario) {
+            return;
+        }
+        let all = InstrumentId(0);
+        self.operator(roles::set_phase(all, types::Phase::ClosingCall));
+        let closing = self.world.now().after(day::CLOSING_NS);
+        let patience = 10 * day::CLOSING_NS;
+        self.until(patience, "the closing auction", |world| world.now() >= closing);
+        self.operator(roles::set_phase(all, types::Phase::Closed));
+        self.operator(Command::new(CommandKind::EndOfDay));
+        let places = self.places;
+        self.until(LIVENESS_NS, "the end of the day", |world| {
+            Cast::find(world, places).is_some_and(|cast| cast.all_heard() && cast.all_told())
+        });
+    }
+
+    fn operator(&mut self, command: Command) {
+        self.world.poke(self.places.root, &mut self.tap, |role, now, out| {
+            if let Role::Root(root) = role {
+                root.operator(now, command, out);
+            }
+        });
     }
 
     /// Plays the flow with everything that goes wrong, then heals the links.
@@ -203,7 +247,7 @@ impl Run<'_> {
             let watch = &self.tap.watch;
             let failures = &mut self.failures;
             checks::answered(&cast, failures);
-            checks::both_sides(&cast, watch.trades(), tape, failures);
+            checks::both_sides(&cast, watch.prints(), tape, failures);
             checks::books_equal(&cast, "at the end", failures);
             self.figures.checkpoints =
                 checks::replayed(&cast, self.scenario.sabotage, watch, failures);
@@ -233,7 +277,9 @@ fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Fi
     figures.orders = checks::orders(cast);
     figures.requests = ledger.asked;
     figures.answered = ledger.answered;
-    figures.trades = watch.trades();
+    figures.trades = checks::trades(cast);
+    figures.auctions = watch.crosses();
+    figures.halts = cast.root.day().halts().len() as u64;
     figures.feed_messages = watch.published().1 - 1;
     figures.executions_watched = watch.executions;
     figures.events = world.stats().events;

@@ -1,4 +1,4 @@
-//! A thousand whole exchanges under loss, repetition, reordering, dead proxies and cut connections.
+//! A thousand whole exchanges, half of them with auctions and halts, under loss, repetition, reordering, dead proxies and cut connections.
 
 use std::io::Write;
 
@@ -30,6 +30,8 @@ fn a_thousand_seeds_end_with_equal_books_and_every_order_answered_once() {
         total.resends,
         total.client_resends,
         total.trades,
+        total.auctions,
+        total.halts,
     ] {
         assert!(count > 0, "{total:?}");
     }

@@ -31,7 +31,7 @@ impl Side {
     }
 }
 
-/// How an order is priced.
+/// How an order is priced and when it becomes active; docs/matching.md has the rules of each.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
@@ -41,6 +41,19 @@ pub enum OrderType {
     Limit = 0,
     /// At any price; what does not trade at once is cancelled.
     Market = 1,
+    /// At any price; what does not trade at once rests at the price of its last trade.
+    MarketToLimit = 2,
+    /// Becomes a market order when the trigger price reaches `stop_price`.
+    Stop = 3,
+    /// Becomes a limit order when the trigger price reaches `stop_price`.
+    StopLimit = 4,
+    /// As [`OrderType::Stop`], with a stop price that follows the trigger price at the distance
+    /// `stop_price`.
+    TrailingStop = 5,
+    /// Not displayed; `stop_price` away from the best displayed price of its own side.
+    PegPrimary = 6,
+    /// Not displayed; half way between the best displayed prices.
+    PegMid = 7,
 }
 
 /// How long an order lives.
@@ -53,38 +66,108 @@ pub enum TimeInForce {
     Day = 0,
     /// Until cancelled, across days.
     GoodTillCancelled = 1,
-    /// What does not trade at once is cancelled.
+    /// What does not trade at once is cancelled; in a batch auction: at the next uncrossing.
     ImmediateOrCancel = 2,
+    /// Trades in full at once, or not at all.
+    FillOrKill = 3,
+    /// Until the first expiry command at or after `expire_at`.
+    GoodTillDate = 4,
+    /// For the opening auction only.
+    AtTheOpen = 5,
+    /// For the closing auction only.
+    AtTheClose = 6,
+}
+
+/// What happens instead of a trade between two orders of one self-trade group. The order that
+/// comes in decides.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
+)]
+#[repr(u8)]
+pub enum SelfTrade {
+    /// They trade.
+    Allow = 0,
+    /// The incoming order's remainder is cancelled.
+    CancelNewest = 1,
+    /// The resting order is cancelled.
+    CancelOldest = 2,
+    /// Both are cancelled.
+    CancelBoth = 3,
+    /// What would have traded is cancelled on both sides.
+    Decrement = 4,
 }
 
 /// What a command asks for. Fields of [`Command`] that a kind does not name are zero.
+///
+/// From [`CommandKind::StartOfDay`] on, commands come from the exchange itself (gateway 0) or its
+/// operators, except a participant's own [`CommandKind::MassCancel`]; `cl_ord_id` then names the
+/// operator or schedule, for the record.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
 #[repr(u8)]
 pub enum CommandKind {
-    /// A new order: account, instrument, side, order_type, time_in_force, flags, qty, price,
-    /// user_ref, cl_ord_id.
+    /// A new order: account, instrument, user_ref, cl_ord_id, and all terms of an order.
     NewOrder = 1,
     /// Reduce an order to `qty` lots in total including what has traded (0: cancel all that is
     /// open): account, user_ref of the order.
     Cancel = 2,
     /// Replace: account, orig_user_ref, user_ref, qty (in total, including what has traded),
-    /// price, time_in_force, flags, cl_ord_id. Same price and no more open quantity keeps priority.
+    /// cl_ord_id, and all terms but instrument, side and order type. Same price and no more open
+    /// quantity keeps priority.
     Replace = 3,
     /// A gateway came up: `user_ref` carries its boot nonce; grants it an incarnation. The same
     /// nonce again gets the same incarnation.
     GrantIncarnation = 4,
-    /// The trading day begins: system events, directory, trading states; orders are taken after it.
+    /// The trading day begins: system events, directory, trading states. `param` 1: the phases of
+    /// the instruments are left to [`CommandKind::SetPhase`]; 0: continuous trading at once.
     StartOfDay = 5,
-    /// The trading day ends: day orders are cancelled, closing system events.
+    /// The trading day ends: auction if in a call, day orders are cancelled, closing system events.
+    /// `param` 1: the next day begins at once, with the phases as they are (a venue that never
+    /// closes).
     EndOfDay = 6,
+    /// Cancels all orders of account (0: every one), instrument (0: every one), side (`param` 0:
+    /// both, 1: buy, 2: sell) and session (`orig_user_ref`: gateway number, 0: every one). From a
+    /// participant: its own account and a `user_ref` (0: from its gateway, nobody is answered).
+    /// `reserved` 1: because its session is gone.
+    MassCancel = 7,
+    /// Phase of an instrument (0: of all) from now on: `param` is a [`crate::Phase`].
+    SetPhase = 8,
+    /// Ends an interval of a batch auction: instrument (0: all in batch phase).
+    Uncross = 9,
+    /// Publishes indicative price and imbalance: instrument (0: all in a call).
+    PublishIndicative = 10,
+    /// Cancels orders whose `expire_at` is not after engine time.
+    ExpireOrders = 11,
+    /// Sets a limit of an account: account (0: the default of all), `param` a
+    /// [`crate::LimitKind`], `qty` the value ([`u64::MAX`]: none).
+    SetLimit = 12,
+    /// Kill switch: account (0: exchange-wide); `param` 1: cancel everything and refuse new orders,
+    /// 0: take orders again.
+    Kill = 13,
+    /// Sets a parameter of an instrument: `param` a [`crate::InstrumentParam`], value in `price` or
+    /// `qty`.
+    SetInstrument = 14,
+    /// Breaks a trade: `qty` is its match number.
+    BustTrade = 15,
+    /// Corrects a trade: `qty` its match number, `price` the right price, `min_qty` the right lots.
+    CorrectTrade = 16,
+    /// An instrument leaves this shard; its state is what [`CommandKind::AttachInstrument`] of the
+    /// other shard takes.
+    DetachInstrument = 17,
+    /// An instrument joins this shard from a staged snapshot whose digest is `qty`.
+    AttachInstrument = 18,
 }
 
 /// [`Command::flags`]: the order must rest; it is rejected if it would trade on entry.
 pub const ORDER_POST_ONLY: u8 = 1;
+/// [`Command::flags`]: the order must rest; if it would trade on entry it is priced one tick away
+/// from the other side instead.
+pub const ORDER_POST_ONLY_SLIDE: u8 = 2;
+/// [`Command::flags`]: nothing of the order is displayed.
+pub const ORDER_HIDDEN: u8 = 4;
 
-/// One request to the engine, 64 bytes.
+/// One request to the engine, 80 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Command {
@@ -92,14 +175,18 @@ pub struct Command {
     pub kind: CommandKind,
     /// Side of a new order.
     pub side: Side,
-    /// Limit or market.
+    /// How it is priced.
     pub order_type: OrderType,
     /// Life of a new or replacing order.
     pub time_in_force: TimeInForce,
-    /// [`ORDER_POST_ONLY`]; other bits must be zero.
+    /// [`ORDER_POST_ONLY`], [`ORDER_POST_ONLY_SLIDE`], [`ORDER_HIDDEN`]; other bits must be zero.
     pub flags: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+    /// Self-trade prevention of this order.
+    pub self_trade: SelfTrade,
+    /// Meaning by kind.
+    pub param: u8,
+    /// Zero, unless the kind says otherwise.
+    pub reserved: u8,
     /// Who asks.
     pub account: AccountId,
     /// On what.
@@ -108,19 +195,27 @@ pub struct Command {
     pub user_ref: UserRefNum,
     /// The order a replace is about.
     pub orig_user_ref: UserRefNum,
-    /// Zero.
-    pub reserved2: [u8; 4],
+    /// Lots displayed at a time; 0: all of them.
+    pub display_qty: u32,
     /// Lots.
     pub qty: Qty,
-    /// Limit price; zero for market orders.
+    /// Limit price; zero for orders without one.
     pub price: Price,
+    /// Stop price, distance of a trailing stop or offset of a peg; otherwise zero.
+    pub stop_price: Price,
+    /// End of a good-till-date order; otherwise zero.
+    pub expire_at: Nanos,
+    /// Lots that must trade on entry, else the order is cancelled; 0: none.
+    pub min_qty: u32,
+    /// Zero.
+    pub reserved2: [u8; 4],
     /// The participant's own identifier.
     pub cl_ord_id: ClOrdId,
     /// Zero.
-    pub reserved3: [u8; 10],
+    pub reserved3: [u8; 2],
 }
 
-const _: () = assert!(size_of::<Command>() == 64);
+const _: () = assert!(size_of::<Command>() == 80);
 
 impl Command {
     /// A command of `kind` with every other field zero; set what the kind names.
@@ -131,22 +226,28 @@ impl Command {
             order_type: OrderType::Limit,
             time_in_force: TimeInForce::Day,
             flags: 0,
-            reserved: [0; 3],
+            self_trade: SelfTrade::Allow,
+            param: 0,
+            reserved: 0,
             account: AccountId(0),
             instrument: InstrumentId(0),
             user_ref: UserRefNum(0),
             orig_user_ref: UserRefNum(0),
-            reserved2: [0; 4],
+            display_qty: 0,
             qty: Qty(0),
             price: Price(0),
+            stop_price: Price(0),
+            expire_at: Nanos(0),
+            min_qty: 0,
+            reserved2: [0; 4],
             cl_ord_id: ClOrdId::default(),
-            reserved3: [0; 10],
+            reserved3: [0; 2],
         }
     }
 
     /// Whether the order may only rest.
     pub fn post_only(&self) -> bool {
-        self.flags & ORDER_POST_ONLY != 0
+        self.flags & (ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE) != 0
     }
 }
 
@@ -174,7 +275,7 @@ pub const INPUT_LATE: u64 = 1;
 /// nearest time within the cap (corner 5). `Input::t_in` is what the gateway claimed.
 pub const INPUT_T_IN_CAPPED: u64 = 2;
 
-/// One record of the input log, the only truth of a shard (112 bytes).
+/// One record of the input log, the only truth of a shard (128 bytes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Input {
@@ -192,7 +293,7 @@ pub struct Input {
     pub command: Command,
 }
 
-const _: () = assert!(size_of::<Source>() == 16 && size_of::<Input>() == 112);
+const _: () = assert!(size_of::<Source>() == 16 && size_of::<Input>() == 128);
 
 #[cfg(test)]
 mod tests {
@@ -200,11 +301,11 @@ mod tests {
 
     #[test]
     fn bytes_with_an_unknown_discriminant_are_not_a_command() {
-        let mut bytes = [0u8; 64];
+        let mut bytes = [0u8; 80];
         bytes.copy_from_slice(Command::new(CommandKind::Cancel).as_bytes());
         assert!(Command::try_read_from_bytes(&bytes).is_ok());
         bytes[0] = 99;
         assert!(Command::try_read_from_bytes(&bytes).is_err());
-        assert!(Command::try_read_from_bytes(&bytes[..63]).is_err());
+        assert!(Command::try_read_from_bytes(&bytes[..79]).is_err());
     }
 }

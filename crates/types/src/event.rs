@@ -28,6 +28,16 @@ pub enum ExecutionKind {
     Replaced = 5,
     /// A cancel came too late, or named no order of this account: `reject`.
     CancelRejected = 6,
+    /// The order changed without the participant asking (a peg found another price): `price`.
+    Restated = 7,
+    /// A stop order became active.
+    Triggered = 8,
+    /// The trade `match_number` of this order was broken by the exchange: `qty`, `price`.
+    TradeBroken = 9,
+    /// The trade `match_number` of this order was corrected: `qty` lots at `price` from now on.
+    TradeCorrected = 10,
+    /// Answer to a mass cancel: `qty` orders were cancelled.
+    MassCanceled = 11,
 }
 
 /// Why a request was refused.
@@ -56,8 +66,73 @@ pub enum RejectReason {
     CapacityReached = 8,
     /// The replace leaves nothing open.
     NothingLeft = 9,
-    /// A field has a value this exchange does not support.
+    /// A field has a value this exchange does not support, or a combination that has no meaning.
     Unsupported = 10,
+    /// This kind of order is not taken in the market's present phase.
+    NotInThisPhase = 11,
+    /// Trading in the instrument is halted.
+    Halted = 12,
+    /// The price is outside the instrument's static collar.
+    PriceCollar = 13,
+    /// The price is further from the market than the account's fat-finger limit.
+    FatFinger = 14,
+    /// Above the account's largest quantity of one order.
+    OrderQuantityLimit = 15,
+    /// Above the account's largest value of one order.
+    OrderNotionalLimit = 16,
+    /// The account has as many open orders as it may.
+    OpenOrdersLimit = 17,
+    /// The account's position could exceed its limit.
+    PositionLimit = 18,
+    /// The account's open value could exceed its credit.
+    CreditLimit = 19,
+    /// The account sends more messages than it may.
+    MessageRate = 20,
+    /// The account has an open order with this identifier.
+    DuplicateClOrdId = 21,
+    /// The account, or the exchange, is blocked by a kill switch.
+    Killed = 22,
+    /// The stop price, trail distance or peg offset is no valid price.
+    InvalidStopPrice = 23,
+    /// More is to be displayed, or to trade at once, than the order has, or the two don't go with
+    /// its type.
+    InvalidQuantityTerms = 24,
+    /// The expiry lies in the past or is missing.
+    InvalidExpiry = 25,
+    /// An order with this key is open.
+    DuplicateOrder = 26,
+}
+
+impl RejectReason {
+    /// Every reason but [`RejectReason::None`], in order.
+    pub const ALL: [RejectReason; 26] = [
+        RejectReason::UnknownInstrument,
+        RejectReason::InvalidQuantity,
+        RejectReason::InvalidPrice,
+        RejectReason::PriceTooHigh,
+        RejectReason::PostOnlyWouldTrade,
+        RejectReason::UnknownOrder,
+        RejectReason::MarketClosed,
+        RejectReason::CapacityReached,
+        RejectReason::NothingLeft,
+        RejectReason::Unsupported,
+        RejectReason::NotInThisPhase,
+        RejectReason::Halted,
+        RejectReason::PriceCollar,
+        RejectReason::FatFinger,
+        RejectReason::OrderQuantityLimit,
+        RejectReason::OrderNotionalLimit,
+        RejectReason::OpenOrdersLimit,
+        RejectReason::PositionLimit,
+        RejectReason::CreditLimit,
+        RejectReason::MessageRate,
+        RejectReason::DuplicateClOrdId,
+        RejectReason::Killed,
+        RejectReason::InvalidStopPrice,
+        RejectReason::InvalidQuantityTerms,
+        RejectReason::InvalidExpiry,
+        RejectReason::DuplicateOrder,
+    ];
 }
 
 /// Why open quantity was cancelled.
@@ -74,6 +149,24 @@ pub enum CancelReason {
     ImmediateOrCancel = 2,
     /// End of the trading day.
     EndOfDay = 3,
+    /// A fill-or-kill order could not trade in full, or a minimum quantity was not there.
+    NotEnough = 4,
+    /// It would have traded with an order of its own group.
+    SelfTrade = 5,
+    /// A mass cancel, by the participant or an operator.
+    MassCancel = 6,
+    /// Its session is gone.
+    Disconnect = 7,
+    /// Its date is past.
+    Expired = 8,
+    /// It was for an auction that is over.
+    AuctionOver = 9,
+    /// A kill switch.
+    Killed = 10,
+    /// Trading further would have left the dynamic price collar.
+    Collar = 11,
+    /// A capacity of the book was used up when it became active or was priced anew.
+    Capacity = 12,
 }
 
 /// Which side of a trade an execution was.
@@ -88,6 +181,25 @@ pub enum Liquidity {
     Added = 1,
     /// Came in and traded.
     Removed = 2,
+    /// Traded in the opening auction.
+    OpeningCross = 3,
+    /// Traded in the closing auction.
+    ClosingCross = 4,
+    /// Traded in the auction after a halt or a volatility interruption.
+    ResumingCross = 5,
+    /// Traded in a batch auction during the day.
+    IntradayCross = 6,
+}
+
+impl From<CrossKind> for Liquidity {
+    fn from(kind: CrossKind) -> Liquidity {
+        match kind {
+            CrossKind::Opening => Liquidity::OpeningCross,
+            CrossKind::Closing => Liquidity::ClosingCross,
+            CrossKind::Resuming => Liquidity::ResumingCross,
+            CrossKind::Intraday => Liquidity::IntradayCross,
+        }
+    }
 }
 
 /// One message of an account's private stream, 96 bytes.
@@ -167,10 +279,40 @@ pub enum SystemEventCode {
 pub enum TradingState {
     /// Halted.
     Halted = b'H',
-    /// Quotation only.
+    /// Paused: a volatility interruption.
+    Paused = b'P',
+    /// Quotation only: a call phase.
     QuotationOnly = b'Q',
     /// Trading.
     Trading = b'T',
+}
+
+/// Which auction a cross was; codes of ITCH 5.0 §1.5.2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CrossKind {
+    /// Opening auction.
+    Opening = b'O',
+    /// Closing auction.
+    Closing = b'C',
+    /// After a halt or a volatility interruption.
+    Resuming = b'H',
+    /// A batch auction during the day.
+    Intraday = b'I',
+}
+
+/// Direction of an imbalance; codes of ITCH 5.0 §1.6.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ImbalanceSide {
+    /// More to buy.
+    Buy = b'B',
+    /// More to sell.
+    Sell = b'S',
+    /// None.
+    None = b'N',
+    /// Not enough orders to say.
+    Insufficient = b'O',
 }
 
 /// One public event: exactly one ITCH 5.0 message, at one feed position.
@@ -245,5 +387,85 @@ pub enum MarketEvent {
         qty: Qty,
         /// Its price.
         price: Price,
+    },
+    /// A displayed order traded at another price than its own, as in an auction.
+    OrderExecutedWithPrice {
+        /// On what.
+        instrument: InstrumentId,
+        /// The displayed order.
+        order_ref: OrderRef,
+        /// Lots traded.
+        qty: Qty,
+        /// The trade.
+        match_number: MatchNumber,
+        /// Whether it counts in time and sales; false when a [`MarketEvent::CrossTrade`] does.
+        printable: bool,
+        /// The price of the trade.
+        price: Price,
+    },
+    /// A trade of an order that was not displayed.
+    Trade {
+        /// On what.
+        instrument: InstrumentId,
+        /// Side of the resting order.
+        side: Side,
+        /// Lots traded.
+        qty: Qty,
+        /// The price.
+        price: Price,
+        /// The trade.
+        match_number: MatchNumber,
+    },
+    /// All trades of one uncrossing.
+    CrossTrade {
+        /// On what.
+        instrument: InstrumentId,
+        /// Lots traded.
+        qty: Qty,
+        /// The auction price.
+        price: Price,
+        /// The cross.
+        match_number: MatchNumber,
+        /// Which auction.
+        kind: CrossKind,
+    },
+    /// A trade was broken.
+    BrokenTrade {
+        /// On what.
+        instrument: InstrumentId,
+        /// Which.
+        match_number: MatchNumber,
+    },
+    /// Net order imbalance of a call phase.
+    Imbalance {
+        /// On what.
+        instrument: InstrumentId,
+        /// Lots that would trade.
+        paired: Qty,
+        /// Lots that would be left over at the indicative price.
+        imbalance: Qty,
+        /// On which side.
+        side: ImbalanceSide,
+        /// Price at which orders for this auction alone would clear (here the indicative price).
+        far: Price,
+        /// Price at which all orders would clear: the indicative price.
+        near: Price,
+        /// The reference price.
+        reference: Price,
+        /// Which auction.
+        kind: CrossKind,
+    },
+    /// The price range outside which nothing trades in continuous trading.
+    Collar {
+        /// On what.
+        instrument: InstrumentId,
+        /// Its middle.
+        reference: Price,
+        /// Highest price.
+        upper: Price,
+        /// Lowest price.
+        lower: Price,
+        /// How often it was widened today.
+        extension: u32,
     },
 }

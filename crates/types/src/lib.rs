@@ -11,6 +11,7 @@ mod event;
 mod ids;
 mod instrument;
 pub mod limits;
+mod matching;
 mod node;
 mod rng;
 mod seq_window;
@@ -18,19 +19,23 @@ mod time;
 mod value;
 
 pub use command::{
-    Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, ORDER_POST_ONLY, OrderType, Side,
-    Source, TimeInForce,
+    Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, ORDER_HIDDEN, ORDER_POST_ONLY,
+    ORDER_POST_ONLY_SLIDE, OrderType, SelfTrade, Side, Source, TimeInForce,
 };
 pub use digest::{Digest, displayed_book};
 pub use event::{
-    CancelReason, ExecutionKind, ExecutionReport, Liquidity, MarketEvent, RejectReason,
-    SystemEventCode, TradingState,
+    CancelReason, CrossKind, ExecutionKind, ExecutionReport, ImbalanceSide, Liquidity, MarketEvent,
+    RejectReason, SystemEventCode, TradingState,
 };
 pub use ids::{
     AccountId, ClOrdId, FeedSeq, GatewayId, Incarnation, InstrumentId, MatchNumber, NodeId,
     OrderRef, Seq, ShardId, UserRefNum,
 };
 pub use instrument::{Instrument, Symbol};
+pub use matching::{
+    Allocation, Indicative, InstrumentParam, LimitKind, NewOrder, OrderEvent, OrderFacts, Phase,
+    TickTable, Trigger,
+};
 pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, Trace, TracePoint};
 pub use rng::SplitMix64;
 pub use seq_window::{Seen, SeqWindow};

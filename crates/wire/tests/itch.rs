@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{
-    Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty, Side, Symbol,
-    SystemEventCode, TradingState,
+    CrossKind, ImbalanceSide, Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef,
+    Price, Qty, Side, Symbol, SystemEventCode, TradingState,
 };
 use wire::EncodeError;
 use wire::itch::{Encoder, ItchError, Message, Time, parse};
@@ -62,6 +62,7 @@ fn golden_administrative_messages() {
     assert_eq!(directory, golden(b'R', 2, &body));
     let states = [
         (TradingState::Halted, b'H'),
+        (TradingState::Paused, b'P'),
         (TradingState::QuotationOnly, b'Q'),
         (TradingState::Trading, b'T'),
     ];
@@ -94,6 +95,143 @@ fn golden_order_messages() {
     let replace = MarketEvent::OrderReplace { instrument, old_ref: ORDER, new_ref, qty, price };
     let body = [reference, &[0x11, 2, 3, 4, 5, 6, 7, 8], shares, units];
     assert_eq!(encode(&replace), golden(b'U', 1, &body));
+}
+
+#[test]
+fn golden_trade_messages() {
+    let (instrument, order_ref, qty) = (INSTRUMENT, ORDER, Qty(0xA1A2_A3A4));
+    let (price, match_number) = (Price(0xB1B2_B3B4), MatchNumber(0x0900));
+    let reference: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8];
+    let (shares, units): (&[u8], &[u8]) = (&[0xA1, 0xA2, 0xA3, 0xA4], &[0xB1, 0xB2, 0xB3, 0xB4]);
+    let number: &[u8] = &[0, 0, 0, 0, 0, 0, 9, 0];
+    for (printable, byte) in [(true, b'Y'), (false, b'N')] {
+        let event = MarketEvent::OrderExecutedWithPrice {
+            instrument,
+            order_ref,
+            qty,
+            match_number,
+            printable,
+            price,
+        };
+        let body = [reference, shares, number, &[byte], units];
+        assert_eq!(encode(&event), golden(b'C', 1, &body));
+    }
+    for (side, byte) in [(Side::Buy, b'B'), (Side::Sell, b'S')] {
+        let event = MarketEvent::Trade { instrument, side, qty, price, match_number };
+        let none: &[u8] = &[0; 8];
+        let body = [none, &[byte], shares, b"BTCUSD  ", units, number];
+        assert_eq!(encode(&event), golden(b'P', 1, &body));
+    }
+    for (kind, byte) in KINDS {
+        let qty = Qty(0xC1A2_A3A4_A5A6_A7A8);
+        let event = MarketEvent::CrossTrade { instrument, qty, price, match_number, kind };
+        let wide = b"\xc1\xa2\xa3\xa4\xa5\xa6\xa7\xa8".as_slice();
+        let body = [wide, b"BTCUSD  ", units, number, &[byte]];
+        assert_eq!(encode(&event), golden(b'Q', 1, &body));
+    }
+    let broken = MarketEvent::BrokenTrade { instrument, match_number };
+    assert_eq!(encode(&broken), golden(b'B', 1, &[number]));
+}
+
+const KINDS: [(CrossKind, u8); 4] = [
+    (CrossKind::Opening, b'O'),
+    (CrossKind::Closing, b'C'),
+    (CrossKind::Resuming, b'H'),
+    (CrossKind::Intraday, b'I'),
+];
+
+#[test]
+fn golden_imbalances_and_collars() {
+    let sides = [
+        (ImbalanceSide::Buy, b'B'),
+        (ImbalanceSide::Sell, b'S'),
+        (ImbalanceSide::None, b'N'),
+        (ImbalanceSide::Insufficient, b'O'),
+    ];
+    for ((side, direction), (kind, cross)) in sides.into_iter().zip(KINDS) {
+        let event = MarketEvent::Imbalance {
+            instrument: INSTRUMENT,
+            paired: Qty(0x1_0000_0001),
+            imbalance: Qty(7),
+            side,
+            far: Price(0x0A0B_0C0D),
+            near: Price(1_095),
+            reference: Price(1_000),
+            kind,
+        };
+        let quantities = b"\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\x07".as_slice();
+        let prices = b"\x0a\x0b\x0c\x0d\0\0\x04\x47\0\0\x03\xe8".as_slice();
+        let body = [quantities, &[direction], b"BTCUSD  ", prices, &[cross, b'9']];
+        assert_eq!(encode(&event), golden(b'I', 1, &body));
+    }
+    let collar = MarketEvent::Collar {
+        instrument: INSTRUMENT,
+        reference: Price(0x0102_0304),
+        upper: Price(0x0202_0304),
+        lower: Price(0x0002_0304),
+        extension: 0x0900,
+    };
+    let prices = b"\x01\x02\x03\x04\x02\x02\x03\x04\0\x02\x03\x04".as_slice();
+    let body = [b"BTCUSD  ".as_slice(), prices, &[0, 0, 9, 0]];
+    assert_eq!(encode(&collar), golden(b'J', 1, &body));
+}
+
+#[test]
+fn price_variation_is_a_letter_of_the_deviation() {
+    let letter = |near, reference| {
+        let event = MarketEvent::Imbalance {
+            instrument: INSTRUMENT,
+            paired: Qty(1),
+            imbalance: Qty(0),
+            side: ImbalanceSide::None,
+            far: Price(near),
+            near: Price(near),
+            reference: Price(reference),
+            kind: CrossKind::Opening,
+        };
+        encode(&event)[49]
+    };
+    let reference = 10_000;
+    let cases = [
+        (10_000, b'L'),
+        (10_099, b'L'),
+        (9_901, b'L'),
+        (10_100, b'1'),
+        (9_900, b'1'),
+        (10_999, b'9'),
+        (9_000, b'A'),
+        (11_999, b'A'),
+        (12_000, b'B'),
+        (7_000, b'C'),
+        (PRICE_MAX, b'C'),
+        (0, b' '),
+    ];
+    for (near, expected) in cases {
+        assert_eq!(letter(near, reference), expected, "{near}");
+    }
+    assert_eq!(letter(10_000, 0), b' ');
+}
+
+#[test]
+fn codes_this_exchange_does_not_use_are_no_events() {
+    let mut paused = encode(&MarketEvent::Imbalance {
+        instrument: INSTRUMENT,
+        paired: Qty(1),
+        imbalance: Qty(0),
+        side: ImbalanceSide::None,
+        far: Price(1),
+        near: Price(1),
+        reference: Price(1),
+        kind: CrossKind::Opening,
+    });
+    assert!(parse(&paused).unwrap().to_event().is_some());
+    paused[27] = b'P';
+    assert_eq!(parse(&paused).unwrap().to_event(), None);
+    let (instrument, qty, price) = (INSTRUMENT, Qty(1), Price(1));
+    let (match_number, kind) = (MatchNumber(1), CrossKind::Opening);
+    let mut cross = encode(&MarketEvent::CrossTrade { instrument, qty, price, match_number, kind });
+    cross[39] = b'A';
+    assert_eq!(parse(&cross).unwrap().to_event(), None);
 }
 
 #[test]
@@ -162,21 +300,37 @@ fn refuses_wrong_lengths_types_and_codes() {
     }
 }
 
+/// Every variant with every code, quantities and prices over their whole range.
 fn event() -> impl Strategy<Value = MarketEvent> {
-    let instrument = (1u16..=2).prop_map(InstrumentId);
-    let side = prop::sample::select(vec![Side::Buy, Side::Sell]);
-    let (qty, price) = ((0..=QTY_MAX).prop_map(Qty), (0..=PRICE_MAX).prop_map(Price));
-    let refs = (any::<u64>().prop_map(OrderRef), any::<u64>().prop_map(OrderRef));
-    let code = prop::sample::select(vec![
-        SystemEventCode::StartOfMessages,
-        SystemEventCode::StartOfMarketHours,
-        SystemEventCode::EndOfMessages,
-    ]);
-    let state = prop::sample::select(vec![TradingState::Halted, TradingState::Trading]);
-    (0u8..8, instrument, side, qty, price, refs, any::<u64>(), code, state).prop_map(
-        |(kind, instrument, side, qty, price, (order_ref, new_ref), number, code, state)| {
-            let match_number = MatchNumber(number);
-            match kind {
+    let codes = (
+        prop::sample::select(vec![
+            SystemEventCode::StartOfMessages,
+            SystemEventCode::StartOfMarketHours,
+            SystemEventCode::EndOfMessages,
+        ]),
+        prop::sample::select(vec![
+            TradingState::Halted,
+            TradingState::Paused,
+            TradingState::QuotationOnly,
+            TradingState::Trading,
+        ]),
+        prop::sample::select(KINDS.to_vec()),
+        prop::sample::select(vec![
+            ImbalanceSide::Buy,
+            ImbalanceSide::Sell,
+            ImbalanceSide::None,
+            ImbalanceSide::Insufficient,
+        ]),
+    );
+    let sides = prop::sample::select(vec![Side::Buy, Side::Sell]);
+    let prices = (0..=PRICE_MAX, 0..=PRICE_MAX, 0..=PRICE_MAX);
+    let numbers = any::<(u64, u64, u64, u32)>();
+    (0u8..VARIANTS, 1u16..=2, sides, 0..=QTY_MAX, prices, numbers, codes).prop_map(
+        |(variant, id, side, qty, prices, numbers, (code, state, (kind, _), imbalance_side))| {
+            let (instrument, qty, price) = (InstrumentId(id), Qty(qty), Price(prices.0));
+            let (order_ref, match_number) = (OrderRef(numbers.0), MatchNumber(numbers.1));
+            let (old_ref, new_ref) = (order_ref, OrderRef(numbers.2));
+            match variant {
                 0 => MarketEvent::SystemEvent { code },
                 1 => MarketEvent::Directory { instrument },
                 2 => MarketEvent::TradingAction { instrument, state },
@@ -184,13 +338,67 @@ fn event() -> impl Strategy<Value = MarketEvent> {
                 4 => MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number },
                 5 => MarketEvent::OrderCancel { instrument, order_ref, qty },
                 6 => MarketEvent::OrderDelete { instrument, order_ref },
-                _ => {
-                    let old_ref = order_ref;
-                    MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price }
-                }
+                7 => MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price },
+                8 => MarketEvent::OrderExecutedWithPrice {
+                    instrument,
+                    order_ref,
+                    qty,
+                    match_number,
+                    printable: numbers.3 % 2 == 0,
+                    price,
+                },
+                9 => MarketEvent::Trade { instrument, side, qty, price, match_number },
+                10 => MarketEvent::CrossTrade {
+                    instrument,
+                    qty: Qty(numbers.2),
+                    price,
+                    match_number,
+                    kind,
+                },
+                11 => MarketEvent::BrokenTrade { instrument, match_number },
+                12 => MarketEvent::Imbalance {
+                    instrument,
+                    paired: Qty(numbers.0),
+                    imbalance: Qty(numbers.1),
+                    side: imbalance_side,
+                    far: Price(prices.1),
+                    near: price,
+                    reference: Price(prices.2),
+                    kind,
+                },
+                _ => MarketEvent::Collar {
+                    instrument,
+                    reference: price,
+                    upper: Price(prices.1),
+                    lower: Price(prices.2),
+                    extension: numbers.3,
+                },
             }
         },
     )
+}
+
+/// Variants of [`MarketEvent`]; the match below fails to compile when there is another.
+const VARIANTS: u8 = 14;
+
+/// The message type of an event.
+fn kind_of(event: &MarketEvent) -> u8 {
+    match event {
+        MarketEvent::SystemEvent { .. } => b'S',
+        MarketEvent::Directory { .. } => b'R',
+        MarketEvent::TradingAction { .. } => b'H',
+        MarketEvent::AddOrder { .. } => b'A',
+        MarketEvent::OrderExecuted { .. } => b'E',
+        MarketEvent::OrderCancel { .. } => b'X',
+        MarketEvent::OrderDelete { .. } => b'D',
+        MarketEvent::OrderReplace { .. } => b'U',
+        MarketEvent::OrderExecutedWithPrice { .. } => b'C',
+        MarketEvent::Trade { .. } => b'P',
+        MarketEvent::CrossTrade { .. } => b'Q',
+        MarketEvent::BrokenTrade { .. } => b'B',
+        MarketEvent::Imbalance { .. } => b'I',
+        MarketEvent::Collar { .. } => b'J',
+    }
 }
 
 proptest! {
@@ -200,6 +408,7 @@ proptest! {
         encoder().encode(&event, MIDNIGHT + ns, &mut out).unwrap();
         let message = parse(&out).unwrap();
         prop_assert_eq!(message.to_event(), Some(event));
+        prop_assert_eq!(message.header().kind, kind_of(&event));
         prop_assert_eq!(message.header().time.get(), ns);
         prop_assert_eq!(message.as_bytes(), out.as_slice());
     }

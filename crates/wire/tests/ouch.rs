@@ -4,17 +4,20 @@ use proptest::prelude::*;
 use types::limits::{PRICE_MARKET, PRICE_MAX, QTY_MAX};
 use types::{
     AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
-    FeedSeq, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos, ORDER_POST_ONLY, OrderRef,
-    OrderType, Price, Qty, RejectReason, Side, Symbol, TimeInForce, UserRefNum,
+    FeedSeq, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos, ORDER_HIDDEN,
+    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderRef, OrderType, Price, Qty, RejectReason, Side,
+    Symbol, TimeInForce, UserRefNum,
 };
 use wire::ouch::{
-    Encoder, Inbound, NewOrder, OuchError, Outbound, RefusedRequest, ReplaceRequest, cancel_reason,
-    encode_cancel, encode_enter_order, encode_replace, liquidity, parse_inbound, parse_outbound,
-    reject_reason, to_command,
+    Appendage, Encoder, Inbound, NewOrder, OuchError, Outbound, RefusedRequest, ReplaceRequest,
+    cancel_reason, encode_cancel, encode_enter_order, encode_replace, liquidity, parse_inbound,
+    parse_outbound, reject_reason, tag, time_in_force, to_command,
 };
 use wire::{EncodeError, SymbolTable};
 
 const MIDNIGHT: Nanos = Nanos(1_778_000_000_000_000_000);
+/// When requests are received.
+const NOW: Nanos = Nanos(MIDNIGHT.0 + 3_600 * Nanos::SECOND);
 
 fn instruments() -> [Instrument; 1] {
     [Instrument {
@@ -104,6 +107,15 @@ fn golden_executions_cancels_and_rejects() {
         (CancelReason::Requested, b"U"),
         (CancelReason::ImmediateOrCancel, b"I"),
         (CancelReason::EndOfDay, b"T"),
+        (CancelReason::NotEnough, b"n"),
+        (CancelReason::SelfTrade, b"Q"),
+        (CancelReason::MassCancel, b"m"),
+        (CancelReason::Disconnect, b"d"),
+        (CancelReason::Expired, b"x"),
+        (CancelReason::AuctionOver, b"a"),
+        (CancelReason::Killed, b"S"),
+        (CancelReason::Collar, b"K"),
+        (CancelReason::Capacity, b"Z"),
     ];
     for (reason, code) in reasons {
         canceled.cancel_reason = reason;
@@ -130,22 +142,26 @@ fn a_report_that_does_not_fit_appends_nothing() {
         change(&mut report);
         encode(&report).unwrap_err()
     };
-    use ExecutionKind::{Accepted, CancelRejected, Canceled, Executed, Rejected, Replaced};
+    use ExecutionKind::{
+        Accepted, CancelRejected, Canceled, Executed, MassCanceled, Rejected, Replaced, Restated,
+        TradeBroken, TradeCorrected, Triggered,
+    };
     for kind in [Executed, Canceled, Rejected] {
         assert_eq!(refused(kind, |_| ()), EncodeError::MissingCode);
     }
-    for kind in [Accepted, Replaced, Executed, Canceled] {
+    for kind in [Accepted, Replaced, Executed, Canceled, TradeCorrected, MassCanceled] {
         assert_eq!(refused(kind, |r| r.qty = Qty(1 << 32)), EncodeError::Quantity(Qty(1 << 32)));
     }
-    for kind in [Accepted, Replaced, Executed] {
+    for kind in [Accepted, Replaced, Executed, Restated, TradeCorrected] {
         assert_eq!(refused(kind, |r| r.price = Price(-1)), EncodeError::Price(Price(-1)));
     }
-    for kind in [Accepted, Replaced] {
+    for kind in [Accepted, Replaced, MassCanceled] {
         let unknown = InstrumentId(2);
         let error = EncodeError::UnknownInstrument(unknown);
         assert_eq!(refused(kind, |r| r.instrument = InstrumentId(2)), error);
     }
-    for kind in [Accepted, Replaced, Executed, Canceled, Rejected, CancelRejected] {
+    let all = [Accepted, Replaced, Executed, Canceled, Rejected, CancelRejected, Restated];
+    for kind in all.into_iter().chain([Triggered, TradeBroken, TradeCorrected, MassCanceled]) {
         assert_eq!(refused(kind, |r| r.t_seq = Nanos(1)), EncodeError::Time(Nanos(1)));
     }
 }
@@ -170,7 +186,7 @@ fn enter(order: &NewOrder) -> Vec<u8> {
 }
 
 fn command(bytes: &[u8]) -> Result<Command, RefusedRequest> {
-    to_command(&parse_inbound(bytes).unwrap(), &SymbolTable::new(&instruments()))
+    to_command(&parse_inbound(bytes).unwrap(), &SymbolTable::new(&instruments()), NOW)
 }
 
 #[test]
@@ -255,15 +271,15 @@ fn what_is_not_served_is_refused_by_number() {
     };
     refused(&changed(10, b"DOGEUSD "), RejectReason::UnknownInstrument);
     refused(&changed(18, &[0x80]), RejectReason::PriceTooHigh);
-    for (at, codes) in [(5, b"TE?".as_slice()), (26, b"265E"), (27, b"NAZ"), (28, b"?")] {
+    for (at, codes) in [(5, b"TE?".as_slice()), (26, b"27E"), (27, b"AZ?"), (28, b"?")] {
         codes.iter().for_each(|&c| refused(&changed(at, &[c]), RejectReason::Unsupported));
     }
     refused(&changed(29, b"?"), RejectReason::Unsupported);
-    refused(&changed(30, b"O"), RejectReason::Unsupported);
+    b"HSREA?".iter().for_each(|&c| refused(&changed(30, &[c]), RejectReason::Unsupported));
     let changing: [&[u8]; 8] = [
-        b"\x05\x03\0\0\0\x01",         // minimum quantity
-        b"\x05\x05\0\0\0\x01",         // reserve
-        b"\x02\x06P",                  // pegged
+        b"\x05\x0d\0\0\0\x01",         // random reserve
+        b"\x02\x11I",                  // imbalance only
+        b"\x02\x06P",                  // pegged to the other side
         b"\x05\x0f\0\0\0\x01",         // expires
         b"\x02\x0cX",                  // post only, unclear
         b"\x02\x1bS",                  // another side
@@ -276,9 +292,8 @@ fn what_is_not_served_is_refused_by_number() {
     let plain = command(&enter(&order())).unwrap();
     neutral.iter().for_each(|e| assert_eq!(command(&with_elements(e)), Ok(plain)));
 
-    let others: [(&[u8], u32); 6] = [
+    let others: [(&[u8], u32); 5] = [
         (b"M\0\0\0\x07S\0\0\0\x01", 7),
-        (b"C\0\0\0\x07FIRMBTCUSD  ", 7),
         (b"D\0\0\0\x07FIRM", 7),
         (b"E\0\0\0\x07FIRM", 7),
         (b"Q", 0),
@@ -293,7 +308,7 @@ fn what_is_not_served_is_refused_by_number() {
     replace.extend_from_slice(b"MY-ORDER-1    \0\0");
     assert_eq!(command(&replace).unwrap().orig_user_ref, UserRefNum(5));
     replace[13..21].copy_from_slice(&PRICE_MARKET.to_be_bytes());
-    refused(&replace, RejectReason::Unsupported);
+    assert_eq!(command(&replace).unwrap().price, Price(0), "the engine knows the order's type");
 }
 
 #[test]
@@ -349,15 +364,23 @@ fn orders() -> impl Strategy<Value = NewOrder> {
 
 /// Every kind of report with its code set, and quantities and prices over their whole range.
 fn reports() -> impl Strategy<Value = ExecutionReport> {
-    use ExecutionKind::{Accepted, CancelRejected, Canceled, Executed, Rejected, Replaced};
-    let kinds = vec![Accepted, Rejected, Canceled, Executed, Replaced, CancelRejected];
-    (prop::sample::select(kinds), any::<(u32, u64, bool)>(), 0..=QTY_MAX, 0..=PRICE_MAX).prop_map(
-        |(kind, (user_ref, number, flag), qty, price)| ExecutionReport {
+    let kinds = prop::sample::select(KINDS.to_vec());
+    let codes = (
+        prop::sample::select(RejectReason::ALL.to_vec()),
+        prop::sample::select(CANCELS.to_vec()),
+        prop::sample::select(LIQUIDITY.to_vec()),
+        prop::sample::select(LIVES.to_vec()),
+        prop::sample::select(TYPES.to_vec()),
+    );
+    (kinds, any::<(u32, u64, bool)>(), 0u8..8, 0..=QTY_MAX, 0..=PRICE_MAX, codes).prop_map(
+        |(kind, (user_ref, number, flag), flags, qty, price, codes)| ExecutionReport {
             side: if flag { Side::Buy } else { Side::Sell },
-            flags: u8::from(flag),
-            reject: if flag { RejectReason::NothingLeft } else { RejectReason::MarketClosed },
-            cancel_reason: CancelReason::Requested,
-            liquidity: if flag { Liquidity::Added } else { Liquidity::Removed },
+            flags,
+            reject: codes.0,
+            cancel_reason: codes.1,
+            liquidity: codes.2,
+            time_in_force: codes.3,
+            order_type: codes.4,
             user_ref: UserRefNum(user_ref),
             qty: Qty(qty),
             price: Price(price),
@@ -368,22 +391,119 @@ fn reports() -> impl Strategy<Value = ExecutionReport> {
     )
 }
 
+const KINDS: [ExecutionKind; 11] = [
+    ExecutionKind::Accepted,
+    ExecutionKind::Rejected,
+    ExecutionKind::Canceled,
+    ExecutionKind::Executed,
+    ExecutionKind::Replaced,
+    ExecutionKind::CancelRejected,
+    ExecutionKind::Restated,
+    ExecutionKind::Triggered,
+    ExecutionKind::TradeBroken,
+    ExecutionKind::TradeCorrected,
+    ExecutionKind::MassCanceled,
+];
+
+const CANCELS: [CancelReason; 12] = [
+    CancelReason::Requested,
+    CancelReason::ImmediateOrCancel,
+    CancelReason::EndOfDay,
+    CancelReason::NotEnough,
+    CancelReason::SelfTrade,
+    CancelReason::MassCancel,
+    CancelReason::Disconnect,
+    CancelReason::Expired,
+    CancelReason::AuctionOver,
+    CancelReason::Killed,
+    CancelReason::Collar,
+    CancelReason::Capacity,
+];
+
+const LIQUIDITY: [Liquidity; 6] = [
+    Liquidity::Added,
+    Liquidity::Removed,
+    Liquidity::OpeningCross,
+    Liquidity::ClosingCross,
+    Liquidity::ResumingCross,
+    Liquidity::IntradayCross,
+];
+
+const LIVES: [TimeInForce; 7] = [
+    TimeInForce::Day,
+    TimeInForce::GoodTillCancelled,
+    TimeInForce::ImmediateOrCancel,
+    TimeInForce::FillOrKill,
+    TimeInForce::GoodTillDate,
+    TimeInForce::AtTheOpen,
+    TimeInForce::AtTheClose,
+];
+
+const TYPES: [OrderType; 8] = [
+    OrderType::Limit,
+    OrderType::Market,
+    OrderType::MarketToLimit,
+    OrderType::Stop,
+    OrderType::StopLimit,
+    OrderType::TrailingStop,
+    OrderType::PegPrimary,
+    OrderType::PegMid,
+];
+
+/// What the price field of an acceptance says.
+fn price_field(report: &ExecutionReport) -> u64 {
+    let peg = matches!(report.order_type, OrderType::PegPrimary | OrderType::PegMid);
+    let limit = matches!(report.order_type, OrderType::Limit | OrderType::StopLimit);
+    if limit || (peg && report.price.0 != 0) { report.price.0 as u64 } else { PRICE_MARKET }
+}
+
+/// The fields that say type and flags of an order.
+fn assert_echo(
+    (display, cross_type, life): (u8, u8, u8),
+    appendage: &Appendage<'_>,
+    report: &ExecutionReport,
+) {
+    let order_type = report.order_type;
+    let peg = matches!(order_type, OrderType::PegPrimary | OrderType::PegMid);
+    assert_eq!(display == b'N', peg || report.flags & ORDER_HIDDEN != 0);
+    let cross = match report.time_in_force {
+        TimeInForce::AtTheOpen => b'O',
+        TimeInForce::AtTheClose => b'C',
+        _ => b'N',
+    };
+    assert_eq!(cross_type, cross);
+    let expected =
+        if cross == b'N' { report.time_in_force } else { TimeInForce::ImmediateOrCancel };
+    assert_eq!(time_in_force(life), Some(expected));
+    let post = ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE;
+    assert_eq!(appendage.post_only(), report.flags & post != 0);
+    let of = |tag, code: &[u8]| appendage.get(tag) == Some(code);
+    assert_eq!(of(tag::POST_ONLY, b"S"), report.flags & ORDER_POST_ONLY_SLIDE != 0);
+    assert_eq!(of(tag::MARKET_TO_LIMIT, b"Y"), order_type == OrderType::MarketToLimit);
+    assert_eq!(of(tag::STOP_TYPE, b"S"), order_type == OrderType::Stop);
+    assert_eq!(of(tag::STOP_TYPE, b"L"), order_type == OrderType::StopLimit);
+    assert_eq!(of(tag::STOP_TYPE, b"T"), order_type == OrderType::TrailingStop);
+    assert_eq!(of(tag::PRICE_TYPE, b"R"), order_type == OrderType::PegPrimary);
+    assert_eq!(of(tag::PRICE_TYPE, b"M"), order_type == OrderType::PegMid);
+}
+
 /// Compares what an answer says with the report it was made from.
 fn assert_says(message: &Outbound<'_>, report: &ExecutionReport) {
     let (qty, price) = (report.qty.0 as u32, report.price.0 as u64);
     let (number, user_ref) = (report.order_ref.0, report.user_ref.0);
-    let post_only = report.flags & ORDER_POST_ONLY != 0;
     match (message, report.kind) {
         (Outbound::OrderAccepted(m, appendage), ExecutionKind::Accepted) => {
-            assert_eq!((m.user_ref.get(), m.quantity.get(), m.price.get()), (user_ref, qty, price));
+            let said = (m.user_ref.get(), m.quantity.get(), m.price.get());
+            assert_eq!(said, (user_ref, qty, price_field(report)));
             assert_eq!((Side::from(m.side), m.order_ref.get()), (report.side, number));
-            assert_eq!(appendage.post_only(), post_only);
+            assert_echo((m.display, m.cross_type, m.time_in_force), appendage, report);
         }
         (Outbound::OrderReplaced(m, appendage), ExecutionKind::Replaced) => {
-            assert_eq!((m.user_ref.get(), m.quantity.get(), m.price.get()), (user_ref, qty, price));
+            let said = (m.user_ref.get(), m.quantity.get(), m.price.get());
+            assert_eq!(said, (user_ref, qty, price_field(report)));
             assert_eq!((Side::from(m.side), m.order_ref.get()), (report.side, number));
             assert_eq!(m.orig_user_ref.get(), report.orig_user_ref.0);
-            assert_eq!(appendage.post_only(), post_only);
+            assert_echo((m.display, m.cross_type, m.time_in_force), appendage, report);
         }
         (Outbound::OrderExecuted(m, _), ExecutionKind::Executed) => {
             assert_eq!((m.user_ref.get(), m.quantity.get(), m.price.get()), (user_ref, qty, price));
@@ -400,6 +520,28 @@ fn assert_says(message: &Outbound<'_>, report: &ExecutionReport) {
         }
         (Outbound::CancelReject(m, _), ExecutionKind::CancelRejected) => {
             assert_eq!(m.user_ref.get(), user_ref);
+        }
+        (Outbound::OrderRestated(m, appendage), ExecutionKind::Restated) => {
+            assert_eq!((m.user_ref.get(), m.reason), (user_ref, b'P'));
+            assert_eq!(appendage.number(tag::DISPLAY_PRICE), Some(price));
+        }
+        (Outbound::OrderRestated(m, appendage), ExecutionKind::Triggered) => {
+            assert_eq!((m.user_ref.get(), m.reason), (user_ref, b'S'));
+            assert_eq!(appendage.iter().count(), 0);
+        }
+        (Outbound::BrokenTrade(m, appendage), ExecutionKind::TradeBroken) => {
+            assert_eq!((m.user_ref.get(), m.match_number.get()), (user_ref, number));
+            assert_eq!((m.reason, appendage.iter().count()), (b'S', 0));
+        }
+        (Outbound::BrokenTrade(m, appendage), ExecutionKind::TradeCorrected) => {
+            assert_eq!((m.user_ref.get(), m.match_number.get()), (user_ref, number));
+            assert_eq!(m.reason, b'c');
+            assert_eq!(appendage.number(tag::RIGHT_QUANTITY), Some(qty.into()));
+            assert_eq!(appendage.number(tag::RIGHT_PRICE), Some(price));
+        }
+        (Outbound::MassCancelResponse(m, appendage), ExecutionKind::MassCanceled) => {
+            assert_eq!((m.user_ref.get(), &m.symbol), (user_ref, b"BTCUSD  "));
+            assert_eq!(appendage.number(tag::ORDERS), Some(qty.into()));
         }
         (other, kind) => panic!("{kind:?} became {other:?}"),
     }
@@ -450,7 +592,7 @@ proptest! {
             if let Ok(message) = parse_inbound(&bytes) {
                 message.encode(&mut again);
                 prop_assert_eq!(&again, &bytes);
-                let _ = to_command(&message, &SymbolTable::new(&instruments()));
+                let _ = to_command(&message, &SymbolTable::new(&instruments()), NOW);
             }
         }
     }
@@ -467,7 +609,7 @@ proptest! {
             body[0] = kind;
             let bytes = [&body[..len], &[0, tail.len() as u8], &tail].concat();
             if let Ok(message) = parse_inbound(&bytes) {
-                let _ = to_command(&message, &SymbolTable::new(&instruments()));
+                let _ = to_command(&message, &SymbolTable::new(&instruments()), NOW);
             }
             let _ = parse_outbound(&bytes);
             let _ = (parse_inbound(&body[..len]), parse_outbound(&body[..len]));

@@ -85,13 +85,12 @@ fn slot(event: &MarketEvent) -> Option<usize> {
 }
 
 fn compare_books(engine: &Engine, model: &Model, images: &[DisplayedBook; 2], ledger: &Ledger) {
+    engine.books().check().expect("the books keep their invariants");
     for (image, instrument) in images.iter().zip(instruments()) {
-        let book = engine.book(instrument.id).expect("a book per instrument");
-        book.check().expect("the book keeps its invariants");
         for side in [Side::Buy, Side::Sell] {
             let expected = model.side(instrument.id, side);
             assert_eq!(
-                held(book, instrument.id, side),
+                held(engine.books(), instrument.id, side),
                 expected.iter().map(plain).collect::<Vec<_>>()
             );
             let mut levels: Vec<(i64, u64, u32)> = Vec::new();
@@ -117,22 +116,22 @@ fn compare_books(engine: &Engine, model: &Model, images: &[DisplayedBook; 2], le
 
 type Plain = (u16, u64, i64, u64, u64, u16, u32, u8, u8, [u8; 14]);
 
-fn held(book: &book::Book, instrument: InstrumentId, side: Side) -> Vec<Plain> {
+fn held(books: &book::Books, instrument: InstrumentId, side: Side) -> Vec<Plain> {
     let plain = |order: &book::Order| {
         (
             instrument.0,
-            order.order_ref.0,
-            order.price.0,
-            order.open().0,
-            order.traded().0,
-            order.owner.account.0,
-            order.owner.user_ref.0,
-            order.time_in_force as u8,
-            order.flags,
-            order.owner.cl_ord_id.0,
+            order.order_ref().0,
+            order.price().0,
+            u64::from(order.open()),
+            u64::from(order.traded()),
+            (order.key() >> 32) as u16,
+            order.key() as u32,
+            order.time_in_force() as u8,
+            order.flags(),
+            order.cl_ord_id().0,
         )
     };
-    book.orders(side).map(plain).collect()
+    books.orders(instrument.0 - 1, side).map(plain).collect()
 }
 
 fn plain(order: &Resting) -> Plain {

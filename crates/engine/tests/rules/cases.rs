@@ -96,8 +96,11 @@ fn a_day_opens_and_closes_with_its_events() {
     bench.send(Command::new(CommandKind::EndOfDay));
     assert_eq!(bench.reports(), [(Kind::Canceled, 5, 0)]);
     assert_eq!(bench.out.executions[0].cancel_reason, CancelReason::EndOfDay);
+    let closing = bench.events();
+    let halted = |event: &&MarketEvent| matches!(event, MarketEvent::TradingAction { .. });
+    assert_eq!(closing.iter().filter(halted).count(), 2);
     assert_eq!(
-        bench.events()[1..],
+        closing[3..],
         [system(EndOfMarketHours), system(EndOfSystemHours), system(EndOfMessages)]
     );
     bench.send(order(1, 3, Side::Buy, 5, 20));
@@ -144,7 +147,7 @@ fn refusals_name_the_reason() {
     assert_eq!(refused(|c| c.price = Price(21)), RejectReason::InvalidPrice);
     assert_eq!(refused(|c| c.price = Price(65)), RejectReason::PriceTooHigh);
     assert_eq!(refused(|c| c.price = Price(i64::MAX)), RejectReason::PriceTooHigh);
-    assert_eq!(refused(|c| c.flags = 2), RejectReason::Unsupported);
+    assert_eq!(refused(|c| c.flags = 8), RejectReason::Unsupported);
     assert_eq!(refused(|c| c.user_ref = UserRefNum(0)), RejectReason::Unsupported);
     let post_only_market = |c: &mut Command| {
         (c.flags, c.order_type) = (ORDER_POST_ONLY, OrderType::Market);
@@ -243,7 +246,7 @@ fn a_replace_keeps_its_place_only_with_the_price_and_no_more() {
 }
 
 #[test]
-fn a_replace_that_trades_leaves_the_book_first() {
+fn a_replace_that_trades_is_told_in_the_place_of_the_old_order() {
     let mut bench = Bench::new();
     bench.send(order(1, 1, Side::Sell, 5, 30));
     bench.send(order(2, 1, Side::Buy, 8, 20));
@@ -253,9 +256,13 @@ fn a_replace_that_trades_leaves_the_book_first() {
     assert!(matches!(
         bench.events()[..],
         [
-            MarketEvent::OrderDelete { order_ref: OrderRef(2), .. },
             MarketEvent::OrderExecuted { order_ref: OrderRef(1), .. },
-            MarketEvent::AddOrder { order_ref: OrderRef(3), qty: Qty(3), .. },
+            MarketEvent::OrderReplace {
+                old_ref: OrderRef(2),
+                new_ref: OrderRef(3),
+                qty: Qty(3),
+                ..
+            },
         ]
     ));
     // Quantity counts what has traded.

@@ -42,11 +42,8 @@ fn the_same_log_gives_the_same_outputs_and_state() {
 #[test]
 fn the_rules_are_those_of_the_recorded_digest() {
     let (config, log) = log(20_261, 5_000);
-    let engine = replay(config, log.iter(), |_, _, _, _| {});
-    let books = [1, 2].map(|id| engine.displayed_digest(InstrumentId(id)));
-    let found = (engine.state_digest(), books);
-    let recorded = (0xa085_f765_5671_1aa3, [0x74ff_6ebd_3fe3_348e, 0x3c0e_8ca8_a6da_486d]);
-    assert_eq!(found, recorded, "{found:#018x?}");
+    let (outputs, _) = transcript(config, &log);
+    assert_eq!(outputs, 0x13d4_1e9e_3333_9062, "{outputs:#018x}");
 }
 
 #[test]

@@ -34,18 +34,22 @@ pub fn room(seed: u64) -> Room {
     let mut rng = SplitMix64::new(!seed);
     let ample = rng.below(2) == 0;
     let mut pick = |tight: u64| if ample { 64 } else { 2 + rng.below(tight) as usize };
-    let (orders, orders_per_book, levels) = (pick(16), pick(10), pick(4));
-    Room { accounts: ACCOUNTS, gateways: GATEWAYS, orders, orders_per_book, levels }
+    let (orders, levels) = (pick(16), pick(4));
+    Room { accounts: ACCOUNTS, gateways: GATEWAYS, orders, levels }
 }
 
 pub fn config(room: Room) -> Config {
     Config {
-        shard: ShardId(0),
-        instruments: instruments(),
         accounts_max: usize::from(room.accounts),
         gateways_max: usize::from(room.gateways),
-        open_orders_max: room.orders,
-        book: Capacity { orders: room.orders_per_book as u32, levels: room.levels as u32 },
+        book: Capacity {
+            orders: room.orders as u32,
+            levels: room.levels as u32,
+            stops: 8,
+            pegs: 8,
+        },
+        trades_kept: 64,
+        ..Config::new(instruments())
     }
 }
 
@@ -184,7 +188,7 @@ impl Flow {
             c.order_type = OrderType::Market;
         }
         c.flags = match rng.below(40) {
-            0 => 2,
+            0 => 8,
             1 => 129,
             2..10 => 1,
             _ => 0,

@@ -46,6 +46,7 @@ impl Ledger {
                 ExecutionKind::Rejected | ExecutionKind::CancelRejected => {
                     assert_eq!(report.leaves.0, 0);
                 }
+                other => panic!("{other:?} does not come of plain orders"),
             }
             let open = self.open.get(&key).copied().unwrap_or(0);
             let refused =

@@ -37,7 +37,6 @@ pub struct Room {
     pub accounts: u16,
     pub gateways: u16,
     pub orders: usize,
-    pub orders_per_book: usize,
     pub levels: usize,
 }
 
@@ -156,6 +155,8 @@ impl Model {
 
     fn end_of_day(&mut self) -> Outcome {
         for i in self.instruments.clone() {
+            let state = TradingState::Halted;
+            self.publish(MarketEvent::TradingAction { instrument: i.id, state });
             for side in [Side::Buy, Side::Sell] {
                 for order in self.side(i.id, side) {
                     if order.command.time_in_force == TimeInForce::Day {
@@ -247,7 +248,8 @@ impl Model {
         };
         self.check_book(&order, Some(&old))?;
         let ioc = c.time_in_force == TimeInForce::ImmediateOrCancel;
-        if order.price == old.price && order.open <= old.open && !ioc {
+        let post_only = c.flags & ORDER_POST_ONLY != 0;
+        if order.price == old.price && order.open <= old.open && !ioc && !post_only {
             self.resting[at] = order;
             self.report(ExecutionKind::Replaced, &order, order.open);
             if order.open < old.open {
@@ -264,21 +266,15 @@ impl Model {
         self.next_order += 1;
         self.report(ExecutionKind::Replaced, &order, order.open);
         let instrument = order.instrument;
-        let moves = !ioc && self.best_match(&order).is_none();
-        if !moves {
-            self.publish(MarketEvent::OrderDelete { instrument, order_ref: old.order_ref });
-        }
         self.trade(&mut order);
-        if self.settle(&order) {
-            let (qty, price) = (Qty(order.open), order.price);
-            self.publish(if moves {
-                let (old_ref, new_ref) = (old.order_ref, order.order_ref);
-                MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price }
-            } else {
-                let (order_ref, side) = (order.order_ref, order.command.side);
-                MarketEvent::AddOrder { instrument, order_ref, side, qty, price }
-            });
-        }
+        let (old_ref, new_ref) = (old.order_ref, order.order_ref);
+        let (qty, price) = (Qty(order.open), order.price);
+        let rests = self.settle(&order);
+        self.publish(if rests {
+            MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price }
+        } else {
+            MarketEvent::OrderDelete { instrument, order_ref: old_ref }
+        });
         Ok(())
     }
 
@@ -312,6 +308,7 @@ impl Model {
     /// Post-only and capacity; `leaving` is the order a replace takes out.
     fn check_book(&self, order: &Resting, leaving: Option<&Resting>) -> Check<()> {
         let c = order.command;
+        check_together(&c)?;
         let never_rests =
             c.order_type == OrderType::Market || c.time_in_force == TimeInForce::ImmediateOrCancel;
         if never_rests {
@@ -330,11 +327,9 @@ impl Model {
             return Ok(());
         }
         let in_book = after.resting.iter().filter(|r| r.instrument == order.instrument);
-        let of_side = in_book.clone().filter(|r| r.command.side == c.side);
+        let of_side = in_book.filter(|r| r.command.side == c.side);
         let prices: HashSet<Price> = of_side.map(|r| r.price).collect();
-        let fits = after.resting.len() <= self.room.orders
-            && in_book.count() <= self.room.orders_per_book
-            && prices.len() <= self.room.levels;
+        let fits = after.resting.len() <= self.room.orders && prices.len() <= self.room.levels;
         if fits { Ok(()) } else { Err(RejectReason::CapacityReached) }
     }
 
@@ -437,22 +432,28 @@ impl Model {
 }
 
 fn check_terms(c: &Command, instrument: &Instrument) -> Check<()> {
-    let ioc = c.time_in_force == TimeInForce::ImmediateOrCancel;
     let market = c.order_type == OrderType::Market;
-    if c.flags > ORDER_POST_ONLY || (c.flags == ORDER_POST_ONLY && (ioc || market)) {
+    if c.flags > ORDER_POST_ONLY {
         return Err(RejectReason::Unsupported);
     }
     if c.qty.0 == 0 || c.qty.0 > instrument.qty_max.0 {
         return Err(RejectReason::InvalidQuantity);
     }
-    if market {
-        return Ok(());
-    }
-    if c.price.0 > instrument.price_max.0 {
+    if !market && c.price.0 > instrument.price_max.0 {
         return Err(RejectReason::PriceTooHigh);
     }
-    if c.price.0 < 1 || c.price.0 % instrument.tick.0 != 0 {
+    if !market && (c.price.0 < 1 || c.price.0 % instrument.tick.0 != 0) {
         return Err(RejectReason::InvalidPrice);
+    }
+    Ok(())
+}
+
+/// What can't be together; asked of an order, or of a replace that is possible otherwise.
+fn check_together(c: &Command) -> Check<()> {
+    let never_rests =
+        c.time_in_force == TimeInForce::ImmediateOrCancel || c.order_type == OrderType::Market;
+    if c.flags == ORDER_POST_ONLY && never_rests {
+        return Err(RejectReason::Unsupported);
     }
     Ok(())
 }

@@ -33,6 +33,10 @@ pub enum Kind {
     },
     /// A price above zero as text, at most what 32 bits of 1/10000 hold.
     Price,
+    /// The same, or zero for none.
+    PriceOrNone,
+    /// One of these words.
+    Choice(&'static [&'static str]),
 }
 
 /// A key and what it takes.
@@ -49,6 +53,11 @@ pub struct Key {
 /// Lists: `[[name]]`, and the most entries.
 pub const LISTS: &[(&str, usize)] =
     &[("instrument", types::limits::INSTRUMENTS_MAX), ("account", types::limits::ACCOUNTS_MAX)];
+
+/// How the orders of a price share a trade.
+pub const ALLOCATIONS: &[&str] = &["price-time", "pro-rata", "pro-rata-top"];
+/// What makes stop orders active.
+pub const TRIGGERS: &[&str] = &["trade", "touch"];
 
 /// Every key there is.
 pub const KEYS: &[Key] = &[
@@ -71,17 +80,40 @@ pub const KEYS: &[Key] = &[
     whole("ports.base", 0, 60_000),
     whole("flow.rate", 1, 1_000_000),
     whole("flow.generated_rate", 0, 1_000_000),
+    whole("flow.special_permille", 0, 500),
     whole("flow.participants", 1, 64),
     whole("flow.seed", 0, i64::MAX as u64),
     key("flow.sample", Kind::Text { max: 1_024 }),
+    key("day.auctions", Kind::Switch),
+    whole("day.indicative_ms", 1, 10_000),
+    whole("day.closing_call_ms", 0, 60_000),
+    whole("day.halt_instrument", 0, types::limits::INSTRUMENTS_MAX as u64),
+    whole("day.halt_at_percent", 1, 90),
+    whole("day.halt_percent", 1, 50),
+    whole("day.resume_percent", 1, 50),
+    whole("limits.order_lots", 0, i64::MAX as u64),
+    whole("limits.order_value", 0, i64::MAX as u64),
+    whole("limits.open_orders", 0, i64::MAX as u64),
+    whole("limits.position_lots", 0, i64::MAX as u64),
+    whole("limits.credit", 0, i64::MAX as u64),
+    whole("limits.messages_per_s", 0, i64::MAX as u64),
+    whole("limits.fat_finger_bp", 0, i64::MAX as u64),
     required("instrument.symbol", Kind::Token { max: 8 }),
     key("instrument.tick", Kind::Price),
     key("instrument.price_max", Kind::Price),
     whole("instrument.qty_max", 1, types::limits::QTY_MAX),
     whole("instrument.lot_decimals", 0, 8),
+    whole("instrument.qty_min", 1, types::limits::QTY_MAX),
+    key("instrument.reference", Kind::PriceOrNone),
+    whole("instrument.static_collar_bp", 0, 10_000),
+    whole("instrument.dynamic_collar_bp", 0, 10_000),
+    key("instrument.allocation", Kind::Choice(ALLOCATIONS)),
+    key("instrument.trigger", Kind::Choice(TRIGGERS)),
+    whole("instrument.batch_ms", 0, 60_000),
     required("account.name", Kind::Text { max: 64 }),
     required("account.username", Kind::Token { max: 6 }),
     required("account.password", Kind::Token { max: 10 }),
+    key("account.cancel_on_disconnect", Kind::Switch),
 ];
 
 const fn key(path: &'static str, kind: Kind) -> Key {
@@ -154,6 +186,9 @@ impl Kind {
             }
             (Kind::Price, Given::Text(text)) => price_text::parse(text)
                 .is_some_and(|price| (1..=types::limits::PRICE_MAX).contains(&price.0)),
+            (Kind::PriceOrNone, Given::Text(text)) => price_text::parse(text)
+                .is_some_and(|price| (0..=types::limits::PRICE_MAX).contains(&price.0)),
+            (Kind::Choice(words), Given::Text(text)) => words.contains(&text.as_str()),
             _ => false,
         };
         (!allowed).then(|| format!("must be {self}, is {given}"))
@@ -169,6 +204,11 @@ impl std::fmt::Display for Kind {
             Kind::Text { max } => write!(f, "text of 1 to {max} bytes"),
             Kind::Token { max } => write!(f, "1 to {max} ASCII characters without spaces"),
             Kind::Price => f.write_str("a price in quotes, \"0.0001\" to \"429496.7295\""),
+            Kind::PriceOrNone => f.write_str("a price in quotes, \"0\" for none"),
+            Kind::Choice(words) => {
+                let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+                f.write_str(&quoted.join(" or "))
+            }
         }
     }
 }

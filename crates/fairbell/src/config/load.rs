@@ -276,12 +276,20 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
             ),
         );
     }
+    day(config, &mut both);
     let mut seen = BTreeSet::new();
     for (index, entry) in config.instruments.0.iter().enumerate() {
         let path = |key: &str| format!("instrument[{index}].{key}");
         if !seen.insert(entry.symbol.as_str()) {
             let why = format!("{:?} is there twice", entry.symbol);
             both((&path("symbol"), why.clone()), (&path("symbol"), why));
+        }
+        if entry.qty_min > entry.qty_max {
+            let (least, most) = (entry.qty_min, entry.qty_max);
+            both(
+                (&path("qty_min"), format!("must be at most qty_max ({most}), is {least}")),
+                (&path("qty_max"), format!("must be at least qty_min ({least}), is {most}")),
+            );
         }
         if entry.tick > entry.price_max {
             let (most, tick) = (entry.price_max, entry.tick);
@@ -300,4 +308,14 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         }
     }
     found
+}
+
+/// Relations of the trading day's keys.
+fn day(config: &Config, both: &mut impl FnMut((&str, String), (&str, String))) {
+    let day = &config.day;
+    let all = day.halt_at_percent + day.halt_percent + day.resume_percent;
+    if all > 95 {
+        let why = format!("halt_at_percent, halt_percent and resume_percent make {all}, over 95");
+        both(("day.halt_at_percent", why.clone()), ("day.halt_percent", why));
+    }
 }

@@ -12,9 +12,10 @@ mod price_text;
 #[cfg(test)]
 mod tests;
 
+use engine::InstrumentRules;
 use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
-use types::{Instrument, InstrumentId, Nanos, Price, Qty, Symbol};
+use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
 
 pub use load::{ConfigError, Loaded};
 
@@ -36,6 +37,10 @@ pub struct Config {
     pub ports: Ports,
     /// `[flow]`
     pub flow: Flow,
+    /// `[day]`
+    pub day: Day,
+    /// `[limits]`
+    pub limits: RiskLimits,
     /// `[[instrument]]`, the sample's first.
     #[serde(rename = "instrument")]
     pub instruments: Instruments,
@@ -92,7 +97,7 @@ pub struct Sequencer {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Engine {
-    /// Inputs that the log holds (112 bytes each).
+    /// Inputs that the log holds (128 bytes each).
     pub log_capacity: u64,
     /// Orders that may be open at one time.
     pub open_orders_max: u32,
@@ -122,12 +127,73 @@ pub struct Flow {
     pub rate: u64,
     /// Client messages per second on each instrument with generated flow.
     pub generated_rate: u64,
+    /// Of a thousand generated messages, orders with less usual terms: icebergs, hidden orders,
+    /// stops, pegs and so on.
+    pub special_permille: u64,
     /// Built-in participants: they log in with the first accounts.
     pub participants: u32,
     /// Seed of all randomness.
     pub seed: u64,
     /// Folder of the sample files.
     pub sample: String,
+}
+
+/// The trading day of `fairbell up`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Day {
+    /// The day has an opening and a closing auction; otherwise orders trade from the first moment.
+    pub auctions: bool,
+    /// Between two publications of the indicative price of a call, milliseconds.
+    pub indicative_ms: u64,
+    /// Length of the closing call, milliseconds.
+    pub closing_call_ms: u64,
+    /// Number of the instrument that is halted once during play, from 1; 0, or one that does
+    /// not exist: none.
+    pub halt_instrument: u32,
+    /// When it is halted, in percent of the play.
+    pub halt_at_percent: u32,
+    /// Length of the halt, in percent of the play.
+    pub halt_percent: u32,
+    /// Length of the call after it, in percent of the play.
+    pub resume_percent: u32,
+}
+
+/// Limits of every account, 0 for none; operators change them for one account or all.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RiskLimits {
+    /// Lots of one order.
+    pub order_lots: u64,
+    /// Price times lots of one order, in 1/10000 of the quote currency times lots.
+    pub order_value: u64,
+    /// Orders open at a time.
+    pub open_orders: u64,
+    /// Position in one instrument either way, open orders counted as traded, in lots.
+    pub position_lots: u64,
+    /// Value of open orders and positions, as `order_value`.
+    pub credit: u64,
+    /// Requests per second.
+    pub messages_per_s: u64,
+    /// Distance of a limit price from the last price, in hundredths of a percent.
+    pub fat_finger_bp: u64,
+}
+
+impl RiskLimits {
+    /// As the engine takes them.
+    pub fn values(&self) -> engine::Limits {
+        let values = [
+            (LimitKind::OrderQuantity, self.order_lots),
+            (LimitKind::OrderNotional, self.order_value),
+            (LimitKind::OpenOrders, self.open_orders),
+            (LimitKind::Position, self.position_lots),
+            (LimitKind::Credit, self.credit),
+            (LimitKind::MessageRate, self.messages_per_s),
+            (LimitKind::FatFinger, self.fat_finger_bp),
+        ];
+        let set = values.into_iter().filter(|(_, value)| *value > 0);
+        set.fold(engine::Limits::NONE, |limits, (kind, value)| limits.with(kind, value))
+    }
 }
 
 /// One traded instrument.
@@ -147,6 +213,49 @@ pub struct InstrumentEntry {
     /// Decimal places of one lot.
     #[serde(default = "lot_decimals_default")]
     pub lot_decimals: u8,
+    /// Smallest order quantity, lots.
+    #[serde(default = "qty_min_default")]
+    pub qty_min: u64,
+    /// Reference price of the first day; 0: none.
+    #[serde(with = "price_text", default)]
+    pub reference: Price,
+    /// Half width of the static collar around the reference price, hundredths of a percent.
+    #[serde(default)]
+    pub static_collar_bp: u32,
+    /// Half width of the dynamic collar around the last price, hundredths of a percent.
+    #[serde(default)]
+    pub dynamic_collar_bp: u32,
+    /// How the orders of a price share a trade.
+    #[serde(default = "allocation_default")]
+    pub allocation: String,
+    /// What makes stop orders active.
+    #[serde(default = "trigger_default")]
+    pub trigger: String,
+    /// Interval of batch auctions in place of continuous trading, milliseconds; 0: none.
+    #[serde(default)]
+    pub batch_ms: u64,
+}
+
+impl InstrumentEntry {
+    /// The rules it is traded by.
+    pub fn rules(&self, instrument: &Instrument) -> InstrumentRules {
+        InstrumentRules {
+            qty_min: Qty(self.qty_min.min(self.qty_max)),
+            reference: self.reference,
+            static_collar_bp: self.static_collar_bp,
+            dynamic_collar_bp: self.dynamic_collar_bp,
+            allocation: match self.allocation.as_str() {
+                "pro-rata" => Allocation::ProRata { top_order: false, min_allocation: 0 },
+                "pro-rata-top" => Allocation::ProRata { top_order: true, min_allocation: 0 },
+                _ => Allocation::PriceTime,
+            },
+            trigger: match self.trigger.as_str() {
+                "touch" => Trigger::Touch,
+                _ => Trigger::LastTrade,
+            },
+            ..InstrumentRules::of(instrument)
+        }
+    }
 }
 
 /// One account and the login of its sessions.
@@ -159,6 +268,9 @@ pub struct AccountEntry {
     /// SoupBinTCP password; never written out.
     #[serde(skip_serializing)]
     pub password: String,
+    /// Its orders are cancelled when its session has been gone for a second.
+    #[serde(default)]
+    pub cancel_on_disconnect: bool,
 }
 
 /// The instruments, in order of their ids.
@@ -232,9 +344,24 @@ impl Default for Flow {
         Flow {
             rate: 10_000,
             generated_rate: 500,
+            special_permille: 60,
             participants: 8,
             seed: 1,
             sample: ".cache/ob-analytics-0.1.0".to_string(),
+        }
+    }
+}
+
+impl Default for Day {
+    fn default() -> Self {
+        Day {
+            auctions: true,
+            indicative_ms: 100,
+            closing_call_ms: 500,
+            halt_instrument: 3,
+            halt_at_percent: 40,
+            halt_percent: 5,
+            resume_percent: 5,
         }
     }
 }
@@ -247,6 +374,13 @@ impl Default for Instruments {
             price_max: price_max_default(),
             qty_max: qty_max_default(),
             lot_decimals,
+            qty_min: qty_min_default(),
+            reference: Price(0),
+            static_collar_bp: 0,
+            dynamic_collar_bp: 0,
+            allocation: allocation_default(),
+            trigger: trigger_default(),
+            batch_ms: 0,
         };
         Instruments(vec![
             of("BTCUSD", Price::from_whole(1), 8),
@@ -262,11 +396,13 @@ impl Default for Accounts {
             name: format!("built-in participant {n}"),
             username: format!("FLOW{n:02}"),
             password: "flow".to_string(),
+            cancel_on_disconnect: false,
         });
         let guest = AccountEntry {
             name: "guest, for your own client".to_string(),
             username: "GUEST".to_string(),
             password: "welcome".to_string(),
+            cancel_on_disconnect: false,
         };
         Accounts(built_in.chain([guest]).collect())
     }
@@ -282,6 +418,18 @@ fn price_max_default() -> Price {
 
 fn qty_max_default() -> u64 {
     QTY_MAX
+}
+
+fn qty_min_default() -> u64 {
+    1
+}
+
+fn allocation_default() -> String {
+    keys::ALLOCATIONS[0].to_string()
+}
+
+fn trigger_default() -> String {
+    keys::TRIGGERS[0].to_string()
 }
 
 fn lot_decimals_default() -> u8 {
@@ -303,5 +451,14 @@ impl Config {
             })
         };
         self.instruments.0.iter().enumerate().filter_map(of).collect()
+    }
+    /// The rules of these instruments, in order.
+    pub fn rules(&self) -> Vec<InstrumentRules> {
+        let instruments = self.instruments();
+        let entry = |of: &Instrument| {
+            let found = self.instruments.0.iter().find(|entry| entry.symbol == of.symbol.as_str());
+            found.map_or_else(|| InstrumentRules::of(of), |entry| entry.rules(of))
+        };
+        instruments.iter().map(entry).collect()
     }
 }

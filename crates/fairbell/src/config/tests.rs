@@ -131,10 +131,41 @@ fn relations_between_keys_blame_the_key_that_was_set() {
             "[[instrument]]\nsymbol = \"A\"\nprice_max = \"5\"\ntick = \"10\"",
             "fairbell.toml:4: instrument[0].tick: must be at most price_max (5), is 10",
         ),
+        (
+            "[[instrument]]\nsymbol = \"A\"\nqty_min = 5\nqty_max = 4",
+            "fairbell.toml:3: instrument[0].qty_min: must be at most qty_max (4), is 5",
+        ),
+        (
+            "[day]\nhalt_at_percent = 80\nhalt_percent = 50",
+            "fairbell.toml:2: day.halt_at_percent: halt_at_percent, halt_percent and \
+             resume_percent make 135, over 95",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(complaint(text), expected);
     }
+}
+
+#[test]
+fn rules_and_limits_reach_the_engine() {
+    let text = "[limits]\nopen_orders = 7\n[[instrument]]\nsymbol = \"A\"\n\
+                allocation = \"pro-rata-top\"\ntrigger = \"touch\"\nreference = \"10\"\n\
+                static_collar_bp = 500\ndynamic_collar_bp = 100\nqty_min = 2\n\
+                [[instrument]]\nsymbol = \"B\"";
+    let config = Loaded::text("fairbell.toml", text).and_then(Loaded::finish).unwrap();
+    let [first, second] = config.rules()[..] else { panic!("two instruments") };
+    let top = types::Allocation::ProRata { top_order: true, min_allocation: 0 };
+    assert_eq!((first.allocation, first.trigger), (top, types::Trigger::Touch));
+    assert_eq!((first.static_collar_bp, first.dynamic_collar_bp), (500, 100));
+    assert_eq!((first.reference, first.qty_min), (types::Price::from_whole(10), types::Qty(2)));
+    assert_eq!(second, engine::InstrumentRules::of(&config.instruments()[1]));
+    let limits = config.limits.values();
+    assert_eq!(limits.get(types::LimitKind::OpenOrders), 7);
+    assert_eq!(limits.get(types::LimitKind::Credit), engine::Limits::UNLIMITED);
+    let wrong = "[[instrument]]\nsymbol = \"A\"\nallocation = \"best\"";
+    let expected = "fairbell.toml:3: instrument[0].allocation: must be \"price-time\" or \
+                    \"pro-rata\" or \"pro-rata-top\", is \"best\"";
+    assert_eq!(complaint(wrong), expected);
 }
 
 #[test]

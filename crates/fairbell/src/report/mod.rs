@@ -83,6 +83,10 @@ pub struct Report {
     pub rejects: BTreeMap<String, u64>,
     /// What was traded, by instrument.
     pub instruments: Vec<InstrumentReport>,
+    /// Auctions that traded, in order.
+    pub auctions: Vec<AuctionReport>,
+    /// Instruments halted in the middle of the day.
+    pub halts: Vec<HaltReport>,
     /// Messages on the feed.
     pub feed_messages: u64,
     /// Trades of the venue in the sample; none without the sample.
@@ -178,6 +182,32 @@ pub struct InstrumentReport {
     /// Best offer, 1/10000 of the quote currency.
     #[serde(serialize_with = "raw_price")]
     pub best_offer: Option<Price>,
+}
+
+/// One auction that traded.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct AuctionReport {
+    /// Of which instrument.
+    pub symbol: String,
+    /// `opening`, `closing`, `resuming` (after a halt) or `intraday` (a batch auction).
+    pub kind: &'static str,
+    /// Its price, 1/10000 of the quote currency.
+    pub price: i64,
+    /// Lots traded.
+    pub volume_lots: u64,
+    /// Decimal places of one lot.
+    pub lot_decimals: u8,
+}
+
+/// One halt.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct HaltReport {
+    /// Of which instrument.
+    pub symbol: String,
+    /// When it began, from the start of play; 0 when before.
+    pub after_ns: u64,
+    /// How long no order was taken.
+    pub lasted_ns: u64,
 }
 
 /// What the sequencer did.

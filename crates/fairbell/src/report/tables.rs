@@ -8,6 +8,9 @@ use super::{Quantiles, Report};
 /// The reject reason that has a line of its own.
 const POST_ONLY: &str = "post_only_would_trade";
 
+/// Auctions that are shown one by one; a batch auction makes many.
+const AUCTIONS_SHOWN: usize = 24;
+
 /// A titled table; the first column names the row, all others are figures.
 pub struct Table {
     /// What it is about.
@@ -26,6 +29,8 @@ pub fn tables(report: &Report) -> Vec<Table> {
         fairness(report),
         overlay(report),
         instruments(report),
+        auctions(report),
+        halts(report),
         refused(report),
         venue(report),
         sample(report),
@@ -187,6 +192,30 @@ fn instruments(report: &Report) -> Table {
         head: vec!["", "trades", "volume", "resting", "bid", "offer", "books compared"],
         rows: rows.collect(),
     }
+}
+
+fn auctions(report: &Report) -> Table {
+    let shown = report.auctions.iter().take(AUCTIONS_SHOWN).map(|auction| {
+        row([
+            format!("{} {}", auction.kind, auction.symbol),
+            types::Price(auction.price).to_string(),
+            lots(auction.volume_lots, auction.lot_decimals),
+        ])
+    });
+    let mut rows: Vec<Vec<String>> = shown.collect();
+    let others = report.auctions.len().saturating_sub(AUCTIONS_SHOWN);
+    if others > 0 {
+        rows.push(named("others", grouped(others as u64)));
+    }
+    Table { title: "Auctions", head: vec!["", "price", "volume"], rows }
+}
+
+fn halts(report: &Report) -> Table {
+    let rows = report
+        .halts
+        .iter()
+        .map(|halt| row([halt.symbol.clone(), seconds(halt.after_ns), seconds(halt.lasted_ns)]));
+    Table { title: "Halts", head: vec!["", "after", "lasted"], rows: rows.collect() }
 }
 
 fn refused(report: &Report) -> Table {

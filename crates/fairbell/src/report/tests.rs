@@ -54,6 +54,18 @@ fn passing() -> Report {
             instrument("GENA", 0, 999_900, 1_000_100),
             instrument("GENB", 0, 499_900, 500_100),
         ],
+        auctions: vec![AuctionReport {
+            symbol: "GENA".to_string(),
+            kind: "opening",
+            price: 1_000_100,
+            volume_lots: 4_321,
+            lot_decimals: 0,
+        }],
+        halts: vec![HaltReport {
+            symbol: "GENB".to_string(),
+            after_ns: 12_000_000_000,
+            lasted_ns: 1_500_000_000,
+        }],
         feed_messages: 512_345,
         venue_trades: Some(284),
         venue_trades_reproduced_offline: Some(284),
@@ -133,6 +145,17 @@ fn every_defect_is_a_reason_of_its_own() {
         let last = report.to_text().trim_end().lines().next_back().map(str::to_string);
         assert!(last.unwrap().starts_with("FAIL: "));
     }
+}
+
+#[test]
+fn auctions_and_halts_are_shown() {
+    let text = passing().to_text();
+    let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or("").to_string();
+    assert!(line("opening GENA").contains("100.0100") && line("opening GENA").ends_with("4,321"));
+    let halt = text.lines().skip_while(|line| !line.starts_with("Halts")).nth(1).unwrap();
+    assert!(halt.contains("GENB") && halt.contains("12.0 s") && halt.ends_with("1.5 s"), "{halt}");
+    let many = Report { auctions: vec![passing().auctions[0].clone(); 30], ..passing() };
+    assert!(many.to_text().contains("others"));
 }
 
 #[test]

@@ -99,8 +99,11 @@ impl Figures {
                 self.log_room = root.log().room();
                 for (index, top) in self.tops.iter_mut().enumerate() {
                     let id = InstrumentId(index as u16 + 1);
-                    let best =
-                        |side| root.engine().best(id, side).map(|level| (level.price, level.qty));
+                    let books = root.engine().books();
+                    let best = |side| {
+                        let level = books.best_displayed(index as u16, side)?;
+                        Some((level.price, level.shown))
+                    };
                     let trades = root.engine().instrument_counters(id).unwrap_or_default().trades;
                     *top = Top { bid: best(Side::Buy), offer: best(Side::Sell), trades };
                 }

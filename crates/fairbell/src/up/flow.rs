@@ -4,10 +4,10 @@ use std::path::Path;
 
 use net::Clock;
 use participant::{
-    ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, PARTICIPANTS,
-    Sample, Schedule, Source, sample,
+    Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig,
+    PARTICIPANTS, Sample, Schedule, Source, Special, participant_of, sample,
 };
-use types::{Instrument, Nanos, Peer, Price, SplitMix64};
+use types::{Instrument, Nanos, OrderType, Peer, Price, Qty, Side, SplitMix64, TimeInForce};
 
 use crate::Failure;
 use crate::config::Config;
@@ -16,6 +16,12 @@ use crate::config::Config;
 const WITHOUT_SAMPLE_S: u64 = 30;
 /// Orders that a generated book opens with.
 const GENERATED_OPENING: usize = 400;
+/// Orders of each generated instrument that cross in its auctions, and their first flow id, which no
+/// generator reaches.
+const CROSSING: u64 = 60;
+const CROSSING_IDS: u64 = 1 << 48;
+/// From the end of loading to the first timed message: time for the opening auction.
+const AUCTION_NS: u64 = 1_500 * Nanos::MILLI;
 /// Patience for the last answers, on a machine that may be busy with other things.
 const DRAIN_NS: u64 = 30 * Nanos::SECOND;
 /// Reference price of generated instruments.
@@ -47,6 +53,9 @@ pub fn driver(
     let mut driver = DriverConfig::new(instruments.clone(), clients.collect());
     driver.duration_ns = duration_ns;
     driver.drain_timeout_ns = DRAIN_NS;
+    if config.day.auctions {
+        driver.start_delay_ns = AUCTION_NS;
+    }
     let (opening, schedule) = flow(config, &instruments, sample);
     Driver::new(driver, opening, schedule)
         .map_err(|_| Failure::Usage("an account's login does not fit SoupBinTCP".to_string()))
@@ -71,13 +80,43 @@ fn flow(
         let reference = Price::from_whole(GENERATED_PRICE);
         let mut settings = GeneratorConfig::new(*instrument, reference, seeds.next_u64());
         settings.participants = (config.flow.participants as u8).min(PARTICIPANTS);
+        settings.special_permille = config.flow.special_permille;
         let mut flow = Generator::new(settings);
         opening.extend(flow.opening(GENERATED_OPENING));
+        if config.day.auctions {
+            opening.extend(crossing(instrument, reference, settings.participants));
+        }
         let left = seconds * config.flow.generated_rate;
         let source = Source::Generated { flow: Box::new(flow), left };
         schedule.add(source, config.flow.generated_rate);
     }
     (opening, schedule)
+}
+
+/// Orders for the auctions, on both sides of one price and through it: they trade.
+fn crossing(
+    instrument: &Instrument,
+    reference: Price,
+    participants: u8,
+) -> impl Iterator<Item = FlowMessage> {
+    let (instrument, tick) = (instrument.id, instrument.tick.0);
+    (0..CROSSING).map(move |n| {
+        let side = if n % 2 == 0 { Side::Buy } else { Side::Sell };
+        let through = (n / 2 % 5) as i64 - 1;
+        let signed = if side == Side::Buy { through } else { -through };
+        let lives = [TimeInForce::Day, TimeInForce::AtTheOpen, TimeInForce::AtTheClose];
+        let action = Action::New {
+            side,
+            qty: Qty(10_000 * (1 + n % 7)),
+            price: Price(reference.0 + signed * tick),
+            order_type: OrderType::Limit,
+            post_only: false,
+            time_in_force: lives[(n / 2 % 3) as usize],
+        };
+        let id = CROSSING_IDS + n;
+        let participant = participant_of(id, participants);
+        FlowMessage { id, participant, instrument, action, special: Special::None }
+    })
 }
 
 /// Messages that the timetable has, cut at the duration if there is one.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use participant::{Driver, Sample, SampleCounts};
 use roles::{Offline, Role, Root, audit};
 use telemetry::{DeliveryLedger, LatencySummary, Recorder};
-use types::{InstrumentId, NodeId, RejectReason, Side};
+use types::{CrossKind, InstrumentId, Nanos, NodeId, RejectReason, Side};
 
 use super::board::{Board, Figures};
 use super::plan::CHECKPOINT_EVERY;
 use crate::config::Config;
 use crate::report::{
-    Curve, Depth, InstrumentReport, PlotData, Quantiles, Report, SequencerReport, UnequalBook,
-    WindowPoint,
+    AuctionReport, Curve, Depth, HaltReport, InstrumentReport, PlotData, Quantiles, Report,
+    SequencerReport, UnequalBook, WindowPoint,
 };
 
 /// Positions at which books must be equal, or as many as the feed has.
@@ -44,6 +44,8 @@ pub struct Remains<'a> {
     pub notices: Vec<String>,
     /// Why the run failed, beside what the figures say.
     pub complaints: Vec<String>,
+    /// Start of play; known once the report is made.
+    pub started_at: Option<Nanos>,
 }
 
 /// A distribution as the report has it.
@@ -83,6 +85,7 @@ impl Remains<'_> {
             rtt_ns: quantiles(&self.rtt.summary()),
             ..Report::default()
         };
+        self.started_at = driver.status().started_at;
         self.participants(driver, &mut report);
         self.engine(root, &mut report);
         self.overlay(&figures, &mut report);
@@ -121,8 +124,12 @@ impl Remains<'_> {
         report.cancels_too_late = counters.cancels_too_late;
         report.rejects = rejects(|reason| counters.rejects(reason));
         report.feed_messages = engine.feed_next().0.saturating_sub(1);
-        for instrument in &engine.config().instruments {
+        for (index, instrument) in engine.config().instruments.iter().enumerate() {
             let id = instrument.id;
+            let best = |side| {
+                let level = engine.books().best_displayed(index as u16, side);
+                level.map(|level| level.price)
+            };
             let counts = engine.instrument_counters(id).unwrap_or_default();
             let orders = |side| engine.depth(id, side).map(|level| u64::from(level.orders)).sum();
             let resting: [u64; 2] = [orders(Side::Buy), orders(Side::Sell)];
@@ -132,16 +139,47 @@ impl Remains<'_> {
                 volume_lots: counts.volume,
                 lot_decimals: instrument.lot_decimals,
                 resting_orders: resting.iter().sum(),
-                best_bid: engine.best(id, Side::Buy).map(|level| level.price),
-                best_offer: engine.best(id, Side::Sell).map(|level| level.price),
+                best_bid: best(Side::Buy),
+                best_offer: best(Side::Sell),
             });
         }
+        self.day(root, report);
         let counters = root.counters();
         if counters.log_full > 0 {
             self.complaints.push("the input log was full; raise engine.log_capacity".to_string());
         }
         if counters.unencodable > 0 {
             self.complaints.push(format!("{} events had no wire format", counters.unencodable));
+        }
+    }
+
+    fn day(&mut self, root: &Root, report: &mut Report) {
+        let instruments = &root.engine().config().instruments;
+        let of = |id: InstrumentId| instruments.iter().find(|instrument| instrument.id == id);
+        let symbol = |id| of(id).map_or_else(String::new, |of| of.symbol.to_string());
+        let auction = |auction: &roles::Auction| AuctionReport {
+            symbol: symbol(auction.instrument),
+            kind: match auction.kind {
+                CrossKind::Opening => "opening",
+                CrossKind::Closing => "closing",
+                CrossKind::Resuming => "resuming",
+                CrossKind::Intraday => "intraday",
+            },
+            price: auction.price.0,
+            volume_lots: auction.qty.0,
+            lot_decimals: of(auction.instrument).map_or(0, |of| of.lot_decimals),
+        };
+        let start = self.started_at.unwrap_or_default();
+        let halt = |halt: &roles::Halt| HaltReport {
+            symbol: symbol(halt.instrument),
+            after_ns: halt.from.since(start),
+            lasted_ns: halt.to.since(halt.from),
+        };
+        report.auctions = root.day().auctions().iter().map(auction).collect();
+        report.halts = root.day().halts().iter().map(halt).collect();
+        let left_out = root.day().left_out();
+        if left_out > 0 {
+            self.notices.push(format!("{left_out} auctions and halts are not listed"));
         }
     }
 
@@ -234,20 +272,20 @@ impl Remains<'_> {
 }
 
 fn rejects(count: impl Fn(RejectReason) -> u64) -> BTreeMap<String, u64> {
-    let names = [
-        (RejectReason::UnknownInstrument, "unknown_instrument"),
-        (RejectReason::InvalidQuantity, "invalid_quantity"),
-        (RejectReason::InvalidPrice, "invalid_price"),
-        (RejectReason::PriceTooHigh, "price_too_high"),
-        (RejectReason::PostOnlyWouldTrade, "post_only_would_trade"),
-        (RejectReason::UnknownOrder, "unknown_order"),
-        (RejectReason::MarketClosed, "market_closed"),
-        (RejectReason::CapacityReached, "capacity_reached"),
-        (RejectReason::NothingLeft, "nothing_left"),
-        (RejectReason::Unsupported, "unsupported"),
-    ];
-    let counted = names.into_iter().map(|(reason, name)| (name.to_string(), count(reason)));
+    let counted = RejectReason::ALL.into_iter().map(|reason| (snake(reason), count(reason)));
     counted.filter(|(_, count)| *count > 0).collect()
+}
+
+/// `PostOnlyWouldTrade` as `post_only_would_trade`.
+fn snake(reason: RejectReason) -> String {
+    let mut name = String::new();
+    for letter in format!("{reason:?}").chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
 }
 
 fn counts(counts: &SampleCounts) -> BTreeMap<String, u64> {

@@ -91,6 +91,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         id: AccountId(index as u16 + 1),
         username: account.username.clone(),
         password: account.password.clone(),
+        cancel_on_disconnect: account.cancel_on_disconnect,
     });
     ExchangeConfig {
         depth: config.overlay.depth as usize,
@@ -110,6 +111,10 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         log_capacity: config.engine.log_capacity as usize,
         open_orders_max: config.engine.open_orders_max as usize,
         instruments: config.instruments(),
+        rules: config.rules(),
+        limits: config.limits.values(),
+        self_trade: Vec::new(),
+        timetable: super::day::timetable(config),
         accounts: accounts.collect(),
         session: session_name(now),
         midnight: Nanos(now.0 - now.0 % day_ns),

@@ -1,8 +1,8 @@
 //! A seeded stream of valid market events with the books it must lead to, kept the slow way.
 
 use types::{
-    Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty, Side,
-    SplitMix64, Symbol, SystemEventCode, TradingState, displayed_book, limits,
+    CrossKind, ImbalanceSide, Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef,
+    Price, Qty, Side, SplitMix64, Symbol, SystemEventCode, TradingState, displayed_book, limits,
 };
 use wire::itch::Encoder;
 
@@ -110,6 +110,89 @@ impl Stream {
                 MarketEvent::OrderExecuted { instrument, order_ref, qty: traded, match_number };
             self.push(event);
         }
+    }
+
+    /// A call and its uncrossing on one instrument: quotation only, orders that cross, the
+    /// imbalance, then all that crosses traded in pieces at one price, and trading again.
+    /// Gives the lots and the price of the cross.
+    pub fn auction(&mut self, instrument: InstrumentId) -> (u64, Price) {
+        self.push(MarketEvent::TradingAction { instrument, state: TradingState::QuotationOnly });
+        for n in 0..6 {
+            let side = if n % 2 == 0 { Side::Buy } else { Side::Sell };
+            let mut order = self.order(instrument, side);
+            // Buys above all asks of the stream; more to sell, so that no such buy is left.
+            match side {
+                Side::Buy => order.price = Price(1_020),
+                Side::Sell => (order.price, order.qty) = (Price(1_000), Qty(10_000)),
+            }
+            self.resting.push(order);
+            let Order { order_ref, qty, price, .. } = order;
+            self.push(MarketEvent::AddOrder { instrument, order_ref, side, qty, price });
+        }
+        let price = Price(1_000);
+        let crossing = |side| {
+            let better = move |(_, limit, _): &(OrderRef, Price, Qty)| match side {
+                Side::Buy => *limit >= price,
+                Side::Sell => *limit <= price,
+            };
+            self.side(instrument, side).into_iter().filter(better).collect::<Vec<_>>()
+        };
+        let (bids, asks) = (crossing(Side::Buy), crossing(Side::Sell));
+        let total = |side: &[(OrderRef, Price, Qty)]| side.iter().map(|order| order.2.0).sum();
+        let (demand, supply): (u64, u64) = (total(&bids), total(&asks));
+        let volume = demand.min(supply);
+        self.push(MarketEvent::Imbalance {
+            instrument,
+            paired: Qty(volume),
+            imbalance: Qty(demand.abs_diff(supply)),
+            side: if demand > supply { ImbalanceSide::Buy } else { ImbalanceSide::Sell },
+            far: price,
+            near: price,
+            reference: Price(995),
+            kind: CrossKind::Resuming,
+        });
+        for side in [bids, asks] {
+            let mut left = volume;
+            for (order_ref, _, qty) in side {
+                let traded = Qty(left.min(qty.0));
+                if traded.0 > 0 {
+                    self.execute_at(instrument, order_ref, traded, price);
+                }
+                left -= traded.0;
+            }
+        }
+        let (qty, match_number) = (Qty(volume), MatchNumber(self.next_match));
+        self.next_match += 1;
+        self.trades[usize::from(instrument.0)] += 1;
+        let kind = CrossKind::Resuming;
+        self.push(MarketEvent::CrossTrade { instrument, qty, price, match_number, kind });
+        self.push(MarketEvent::TradingAction { instrument, state: TradingState::Trading });
+        (volume, price)
+    }
+
+    fn execute_at(
+        &mut self,
+        instrument: InstrumentId,
+        order_ref: OrderRef,
+        qty: Qty,
+        price: Price,
+    ) {
+        let match_number = MatchNumber(self.next_match);
+        self.next_match += 1;
+        for order in &mut self.resting {
+            if order.order_ref == order_ref {
+                order.qty.0 -= qty.0;
+            }
+        }
+        self.resting.retain(|order| order.qty.0 > 0);
+        self.push(MarketEvent::OrderExecutedWithPrice {
+            instrument,
+            order_ref,
+            qty,
+            match_number,
+            printable: false,
+            price,
+        });
     }
 
     fn add(&mut self) {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gateway::{Gateway, GatewayConfig, Login};
+use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login};
 use overlay::{
     frame::{
         self, AttachBody, AttachReplyBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody,
@@ -46,6 +46,7 @@ pub fn config() -> GatewayConfig {
         account: AccountId(n),
         username: format!("USER{n}").into_bytes(),
         password: format!("secret{n}").into_bytes(),
+        cancel_on_disconnect: false,
     };
     GatewayConfig {
         gateway: GATEWAY,
@@ -67,6 +68,7 @@ pub fn config() -> GatewayConfig {
         midnight: Nanos(START.0 / (86_400 * SECOND) * (86_400 * SECOND)),
         logins: (1..=3).map(login).collect(),
         hold_max_ns: HOLD_NS,
+        cancel_grace_ns: CANCEL_GRACE_NS,
         connections_max: CONNECTIONS,
     }
 }

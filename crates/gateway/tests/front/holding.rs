@@ -1,6 +1,8 @@
-//! Executions wait for their public tick, in stream order, for at most the maximum hold.
+//! Reports that print wait for their public tick, in stream order, for at most the maximum hold.
 
-use types::AccountId;
+use types::{
+    AccountId, CancelReason, ExecutionKind, ExecutionReport, FeedSeq, Liquidity, RejectReason,
+};
 
 use crate::bench::{Bench, HOLD_NS, MS, SECOND, report};
 
@@ -44,6 +46,49 @@ fn executions_wait_for_the_watermark_in_order() {
     assert!((1..).zip(&bench.client(1).sequenced).all(|(n, (seq, _))| *seq == n));
     let counters = bench.gateway.counters();
     assert_eq!((counters.overdue, counters.reports, counters.unencodable), (0, 7, 0));
+}
+
+#[test]
+fn every_kind_of_report_waits_when_it_prints_and_only_then() {
+    use ExecutionKind::{
+        Accepted, CancelRejected, Canceled, Executed, MassCanceled, Rejected, Replaced, Restated,
+        TradeBroken, TradeCorrected, Triggered,
+    };
+    let kinds = [
+        (Accepted, 'A'),
+        (Rejected, 'J'),
+        (Canceled, 'C'),
+        (Executed, 'E'),
+        (Replaced, 'U'),
+        (CancelRejected, 'I'),
+        (Restated, 'R'),
+        (Triggered, 'R'),
+        (TradeBroken, 'B'),
+        (TradeCorrected, 'B'),
+        (MassCanceled, 'X'),
+    ];
+    for (kind, byte) in kinds {
+        let mut bench = Bench::new();
+        bench.login(1, 1);
+        let tell = |bench: &mut Bench, public_after| {
+            bench.root.tell(ExecutionReport {
+                kind,
+                reject: RejectReason::PositionLimit,
+                cancel_reason: CancelReason::Disconnect,
+                liquidity: Liquidity::ClosingCross,
+                public_after: FeedSeq(public_after),
+                ..report(1, 1, 0)
+            });
+            bench.settle();
+            let heard = bench.client(1).sequenced.iter().map(|(_, message)| char::from(message[0]));
+            heard.collect::<String>()
+        };
+        assert_eq!(tell(&mut bench, 0), byte.to_string(), "{kind:?} that prints nothing");
+        assert_eq!(tell(&mut bench, 5), byte.to_string(), "{kind:?} before its tick");
+        bench.watermark(5);
+        assert_eq!(bench.client(1).sequenced.len(), 2, "{kind:?} after its tick");
+        assert_eq!(bench.gateway.counters().unencodable, 0, "{kind:?}");
+    }
 }
 
 #[test]

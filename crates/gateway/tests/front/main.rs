@@ -3,5 +3,6 @@
 mod bench;
 mod holding;
 mod hostile;
+mod leaving;
 mod login;
 mod requests;

@@ -1,11 +1,11 @@
 //! What goes up, what is answered here, and what ends a session.
 
 use types::{
-    CommandKind, Nanos, Qty, Symbol, UserRefNum,
+    ClOrdId, CommandKind, Nanos, ORDER_HIDDEN, Price, Qty, Side, Symbol, TimeInForce, UserRefNum,
     limits::{SEQ_WINDOW, UPLINK_WINDOW},
 };
 use wire::{
-    ouch::{self, Outbound},
+    ouch::{self, NewOrder, Outbound, Terms},
     soupbin::{ClientPacket, LoginRequest},
 };
 
@@ -141,6 +141,60 @@ fn a_cancel_with_a_term_not_served_gets_a_cancel_reject() {
         other => panic!("{other:?}"),
     }
     assert!(bench.root.orders.is_empty());
+}
+
+#[test]
+fn a_mass_cancel_goes_up_under_its_own_number() {
+    let mut bench = Bench::new();
+    bench.login(1, 2);
+    let request = |user_ref, symbol, side| {
+        let mut message = Vec::new();
+        ouch::encode_mass_cancel(UserRefNum(user_ref), symbol, side, &mut message);
+        message
+    };
+    let other = Symbol::new("OTHER").expect("valid");
+    let all = request(5, None, None);
+    let sells = request(6, Some(symbol()), Some(Side::Sell));
+    bench.write(1, &packets(&[all, sells, request(7, Some(other), None)]));
+    let asked: Vec<_> = bench
+        .root
+        .orders
+        .iter()
+        .map(|(_, c)| (c.kind, c.account.0, c.user_ref.0, c.instrument.0, c.param, c.reserved))
+        .collect();
+    let kind = CommandKind::MassCancel;
+    assert_eq!(asked, [(kind, 2, 5, 0, 0, 0), (kind, 2, 6, 1, 2, 0)]);
+    assert!(bench.root.orders.iter().all(|(_, c)| c.orig_user_ref.0 == 0), "of all gateways");
+    assert_eq!(bench.client(1).kinds(), "AU");
+    match ouch::parse_outbound(&bench.client(1).heard[1][1..]) {
+        Ok(Outbound::OrderRejected(m, _)) => {
+            assert_eq!((m.user_ref.get(), m.reason.get()), (7, 0x17));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn seconds_to_live_count_from_the_read() {
+    let mut bench = Bench::new();
+    bench.login(1, 1);
+    let order = NewOrder {
+        user_ref: UserRefNum(1),
+        side: Side::Sell,
+        qty: Qty(9),
+        symbol: symbol(),
+        price: Some(Price::from_whole(100)),
+        time_in_force: TimeInForce::GoodTillDate,
+        post_only: false,
+        cl_ord_id: ClOrdId::default(),
+    };
+    let terms = Terms { live_s: 60, hidden: true, ..Terms::default() };
+    let mut message = Vec::new();
+    ouch::encode_enter_order_with(&order, &terms, &mut message).expect("encodes");
+    bench.write(1, &packets(&[message]));
+    let (body, command) = bench.root.orders[0];
+    assert_eq!((command.flags, command.time_in_force), (ORDER_HIDDEN, order.time_in_force));
+    assert_eq!((body.t_in, command.expire_at), (bench.now.now, bench.now.now + 60 * SECOND));
 }
 
 #[test]

@@ -19,6 +19,14 @@ use wire::{
 
 pub const MS: u64 = Nanos::MILLI;
 const DELAY_NS: u64 = 100_000;
+/// Kinds of reports that answer no request.
+pub const NOTICES: [ExecutionKind; 5] = [
+    ExecutionKind::Restated,
+    ExecutionKind::Triggered,
+    ExecutionKind::TradeBroken,
+    ExecutionKind::TradeCorrected,
+    ExecutionKind::MassCanceled,
+];
 const SESSION: [u8; 10] = *b"TODAY     ";
 
 pub fn instruments() -> Vec<Instrument> {
@@ -56,6 +64,8 @@ pub struct Exchange {
     pub swallow: BTreeSet<u32>,
     /// Answers to these requests are sent twice.
     pub double: BTreeSet<u32>,
+    /// Every accepted order is followed by all kinds of messages that answer nothing.
+    pub notices: bool,
     /// Requests received, repeated ones included.
     pub requests: u64,
     /// Answers to logins, to go out before anything else.
@@ -73,6 +83,7 @@ impl Exchange {
             matches: 0,
             swallow: BTreeSet::new(),
             double: BTreeSet::new(),
+            notices: false,
             requests: 0,
             extra: Vec::new(),
         }
@@ -110,7 +121,7 @@ impl Exchange {
     fn request(&mut self, account: String6, bytes: &[u8]) {
         self.requests += 1;
         let inbound = ouch::parse_inbound(bytes).expect("a request");
-        let command = ouch::to_command(&inbound, self.encoder.symbols()).expect("served");
+        let command = ouch::to_command(&inbound, self.encoder.symbols(), Nanos(0)).expect("served");
         let user_ref = command.user_ref.0;
         if command.kind != CommandKind::Cancel && !self.known.insert((account, user_ref)) {
             return;
@@ -183,6 +194,11 @@ impl Exchange {
             return self.reject(account, command, RejectReason::PostOnlyWouldTrade);
         }
         self.tell(account, report(kind, &command));
+        if self.notices {
+            for kind in NOTICES {
+                self.tell(account, report(kind, &command));
+            }
+        }
         let mut open = command.qty.0;
         while open > 0
             && let Some(index) = self.best(&command)

@@ -1,6 +1,6 @@
 //! The root and one edge joined by a hop that loses nothing and takes no time.
 
-use roles::{Account, Edge, ExchangeConfig, Role, Root, deploy};
+use roles::{Account, Edge, ExchangeConfig, Role, Root, Timetable, deploy};
 use types::{
     AccountId, Channel, ClOrdId, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node,
     NodeId, Op, Outbox, Peer, Price, Qty, Side, Symbol, TimeInForce, UserRefNum, limits,
@@ -22,6 +22,7 @@ pub fn config() -> ExchangeConfig {
         id: AccountId(n),
         username: format!("USER{n}"),
         password: format!("secret{n}"),
+        cancel_on_disconnect: false,
     };
     ExchangeConfig {
         depth: 1,
@@ -48,6 +49,10 @@ pub fn config() -> ExchangeConfig {
             qty_max: Qty(limits::QTY_MAX),
             lot_decimals: 8,
         }],
+        rules: Vec::new(),
+        limits: engine::Limits::NONE,
+        self_trade: Vec::new(),
+        timetable: Timetable::open_at_once(),
         accounts: (1..=3).map(account).collect(),
         session: *b"FAIRBELL01",
         midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),

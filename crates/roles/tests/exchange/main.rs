@@ -5,6 +5,7 @@ mod common;
 
 mod bench;
 mod books;
+mod day;
 mod deploy;
 mod hostile;
 mod lives;

@@ -85,8 +85,13 @@ pub(super) fn answered(cast: &Cast<'_>, failures: &mut Failures) {
     }
 }
 
-/// Both participants of each trade hear of it, once and alike.
-pub(super) fn both_sides(cast: &Cast<'_>, trades: u64, tape: TapeFigures, failures: &mut Failures) {
+/// Both participants of each trade hear of it, once and alike, and none was printed that the engine
+/// did not make.
+pub(super) fn both_sides(cast: &Cast<'_>, prints: u64, tape: TapeFigures, failures: &mut Failures) {
+    let trades = trades(cast);
+    failures.check(Checker::BothSides, prints <= trades, || {
+        format!("{prints} trades printed, {trades} made")
+    });
     let executions = cast.driver.status().ledger.executions;
     failures.check(Checker::BothSides, executions == 2 * trades, || {
         format!("{executions} executions for {trades} trades")
@@ -95,6 +100,13 @@ pub(super) fn both_sides(cast: &Cast<'_>, trades: u64, tape: TapeFigures, failur
     failures.check(Checker::BothSides, found == (trades, 0, 0), || {
         format!("of {trades} trades joined, unmatched, mismatched: {found:?}")
     });
+}
+
+/// Trades of all instruments.
+pub(super) fn trades(cast: &Cast<'_>) -> u64 {
+    let engine = cast.root.engine();
+    let of = |id| engine.instrument_counters(id).map_or(0, |counts| counts.trades);
+    engine.config().instruments.iter().map(|instrument| of(instrument.id)).sum()
 }
 
 /// What the driver's tape says of trades.

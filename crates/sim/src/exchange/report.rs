@@ -139,6 +139,10 @@ figures! {
     answered,
     /// Trades.
     trades,
+    /// Auctions that traded.
+    auctions,
+    /// Halts in the middle of the day.
+    halts,
     /// ITCH messages published.
     feed_messages,
     /// Checkpoints at which a listener's books were compared, all instruments at once.

@@ -59,6 +59,10 @@ pub struct Scenario {
     pub link: LinkModel,
     /// Of how many seeds one loses a proxy; 0 for none.
     pub kill_every: u64,
+    /// Of how many seeds one has auctions, halts and operators at work; 0 for none.
+    pub auctions_every: u64,
+    /// Of how many seeds one has orders of all kinds in its flow; 0 for none.
+    pub specials_every: u64,
     /// An injected bug, for tests of the checkers.
     pub sabotage: Sabotage,
 }
@@ -83,6 +87,8 @@ impl Default for Scenario {
                 reorder_ns: Nanos::MILLI,
             },
             kill_every: 10,
+            auctions_every: 2,
+            specials_every: 3,
             sabotage: Sabotage::Nothing,
         }
     }
@@ -143,6 +149,7 @@ impl Scenario {
             id: AccountId(u16::from(index) + 1),
             username: format!("P{index}"),
             password: format!("secret{index}"),
+            cancel_on_disconnect: false,
         };
         ExchangeConfig {
             depth: self.depth,
@@ -162,6 +169,10 @@ impl Scenario {
             log_capacity: 1 << 16,
             open_orders_max: 1 << 12,
             instruments: instruments(),
+            rules: Vec::new(),
+            limits: engine::Limits::NONE,
+            self_trade: Vec::new(),
+            timetable: super::day::timetable(seed, self),
             accounts: (0..self.participants).map(account).collect(),
             session: *b"FAIRBELL01",
             midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
@@ -244,9 +255,10 @@ impl Scenario {
         settings.load_timeout_ns = 8 * Nanos::SECOND;
         settings.drain_timeout_ns = 8 * Nanos::SECOND;
         let (mut opening, mut schedule) = (Vec::new(), Schedule::default());
+        let specials = self.specials_every > 0 && seed.is_multiple_of(self.specials_every);
         for instrument in &config.instruments {
             let seed = SplitMix64::mix(seed ^ u64::from(instrument.id.0) << 48);
-            let (first, timed) = self.flow(*instrument, seed);
+            let (first, timed) = self.flow(*instrument, seed, specials);
             opening.extend(first);
             schedule.add(Source::Recorded(timed), self.rate_per_s);
         }
@@ -254,13 +266,19 @@ impl Scenario {
     }
 
     /// Opening book and timed messages of one instrument: more trading than in the field.
-    fn flow(&self, instrument: Instrument, seed: u64) -> (Vec<FlowMessage>, VecDeque<FlowMessage>) {
+    fn flow(
+        &self,
+        instrument: Instrument,
+        seed: u64,
+        specials: bool,
+    ) -> (Vec<FlowMessage>, VecDeque<FlowMessage>) {
         let mut mix = GeneratorConfig::new(instrument, Price::from_whole(100), seed);
         mix.participants = self.participants;
         mix.market_permille = 40;
         mix.marketable_permille = 200;
         mix.post_only_permille = 200;
         mix.replace_permille = 100;
+        mix.special_permille = if specials { 150 } else { 0 };
         let mut generator = Generator::new(mix);
         let opening = generator.opening(30);
         let wanted = self.orders.div_ceil(instruments().len() as u64);

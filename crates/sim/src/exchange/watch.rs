@@ -43,8 +43,11 @@ pub struct Watch {
     last_id: u64,
     published: Vec<Published>,
     stream: StreamDigest,
-    /// Feed position of each trade, by match number less one.
-    prints: Vec<u64>,
+    /// Feed position of the first message that prints each trade, by match number.
+    prints: BTreeMap<u64, u64>,
+    /// Feed position of each uncrossing, by its number, which follows those of its trades.
+    crosses: BTreeMap<u64, u64>,
+    last_match: u64,
     sessions: BTreeMap<(usize, ConnId), Framer>,
     /// Executions that were sent to clients after their tick.
     pub executions: u64,
@@ -66,7 +69,9 @@ impl Watch {
             last_id: 0,
             published: Vec::new(),
             stream: StreamDigest::default(),
-            prints: Vec::new(),
+            prints: BTreeMap::new(),
+            crosses: BTreeMap::new(),
+            last_match: 0,
             sessions: BTreeMap::new(),
             executions: 0,
             resends: 0,
@@ -80,9 +85,21 @@ impl Watch {
         (self.stream.value(), self.published.last().map_or(1, |last| last.end))
     }
 
-    /// Trades that were printed.
-    pub fn trades(&self) -> u64 {
+    /// Trades that were printed one by one: all but those of an auction between two orders of
+    /// which nothing was displayed.
+    pub fn prints(&self) -> u64 {
         self.prints.len() as u64
+    }
+
+    /// Uncrossings that traded.
+    pub fn crosses(&self) -> u64 {
+        self.crosses.len() as u64
+    }
+
+    /// Where the feed tells of a trade: by itself, or with the uncrossing it was part of.
+    fn tick_of(&self, number: u64) -> Option<u64> {
+        let own = self.prints.get(&number);
+        own.or_else(|| self.crosses.range(number..).next().map(|(_, at)| at)).copied()
     }
 
     /// A datagram is sent.
@@ -134,20 +151,35 @@ impl Watch {
         self.published.push(Published { seq, end, deadline: body.deadline, bound_ns });
         for (position, message) in (seq..).zip(packet.messages()) {
             self.stream.push(message);
-            let number = match itch::parse(message) {
-                Ok(Message::OrderExecuted(m)) => m.match_number.get(),
-                Ok(_) => continue,
+            match itch::parse(message) {
+                Ok(Message::OrderExecuted(m)) => self.print(position, m.match_number.get(), false),
+                Ok(Message::Trade(m)) => self.print(position, m.match_number.get(), false),
+                Ok(Message::OrderExecutedWithPrice(m)) => {
+                    self.print(position, m.match_number.get(), true);
+                }
+                Ok(Message::CrossTrade(m)) => {
+                    self.print(position, m.match_number.get(), false);
+                    let number = m.match_number.get();
+                    self.prints.remove(&number);
+                    self.crosses.insert(number, position);
+                }
+                Ok(_) => {}
                 Err(error) => {
                     self.failures.add(Checker::Sound, || format!("message {position}: {error:?}"));
-                    continue;
                 }
-            };
-            let due = self.prints.len() as u64 + 1;
-            self.failures.check(Checker::Sound, number == due, || {
-                format!("message {position} prints trade {number} when {due} was due")
-            });
-            self.prints.push(position);
+            }
         }
+    }
+
+    /// A message prints trade `number`; both orders of an auction trade may print it.
+    fn print(&mut self, position: u64, number: u64, twice: bool) {
+        let last = self.last_match;
+        let follows = number > last || twice && number == last;
+        self.failures.check(Checker::Sound, follows, || {
+            format!("message {position} prints trade {number} after {last}")
+        });
+        self.last_match = number.max(last);
+        self.prints.entry(number).or_insert(position);
     }
 
     /// An edge hands on a packet.
@@ -184,12 +216,13 @@ impl Watch {
 
     /// A node writes to a stream.
     pub fn stream(&mut self, written: &Written<'_>) {
-        let Some(edge) = self.edges.get(&written.from) else { return };
         let from = written.from;
-        let framer = self
-            .sessions
-            .entry((from, written.conn))
-            .or_insert_with(|| Framer::new(SERVER_PACKET_MAX));
+        if !self.edges.contains_key(&from) {
+            return;
+        }
+        let key = (from, written.conn);
+        let fresh = || Framer::new(SERVER_PACKET_MAX);
+        let mut framer = self.sessions.remove(&key).unwrap_or_else(fresh);
         let mut input = written.bytes;
         while let Ok(Some(frame)) = framer.next(&mut input) {
             let Ok(ServerPacket::Sequenced(message)) = ServerPacket::parse(frame) else { continue };
@@ -197,13 +230,14 @@ impl Watch {
                 continue;
             };
             let number = executed.match_number.get();
-            let print = number.checked_sub(1).and_then(|index| self.prints.get(index as usize));
-            let public = print.is_some_and(|&position| position < edge.next);
+            let print = self.tick_of(number);
+            let next = self.edges.get(&from).map_or(0, |edge| edge.next);
+            let public = print.is_some_and(|position| position < next);
             self.executions += u64::from(public);
-            let next = edge.next;
             self.failures.check(Checker::TickFirst, public, || {
                 format!("edge {from} told of trade {number} (at {print:?}) before message {next}")
             });
         }
+        self.sessions.insert(key, framer);
     }
 }

@@ -5,10 +5,11 @@ use types::{Instrument, InstrumentId, MarketEvent, Nanos, OrderRef, Price, Qty, 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::field::Time;
+use super::field::{Printable, Time};
 use super::messages::{
-    AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory,
-    StockTradingAction, SystemEvent,
+    AddOrder, BrokenTrade, CrossTrade, Header, LuldAuctionCollar, NetOrderImbalance, OrderCancel,
+    OrderDelete, OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory,
+    StockTradingAction, SystemEvent, Trade,
 };
 use crate::error::{qty_u32, since_midnight};
 use crate::{EncodeError, SymbolTable};
@@ -55,9 +56,49 @@ impl Encoder {
                 let header = header(StockTradingAction::KIND, instrument);
                 append(&trading_action(header, self.stock(instrument)?, state), out)
             }
+            MarketEvent::Collar { instrument, reference, upper, lower, extension } => {
+                let message = LuldAuctionCollar {
+                    header: header(LuldAuctionCollar::KIND, instrument),
+                    stock: self.stock(instrument)?,
+                    reference_price: price4(reference)?,
+                    upper_price: price4(upper)?,
+                    lower_price: price4(lower)?,
+                    extension: U32::new(extension),
+                };
+                append(&message, out)
+            }
+            MarketEvent::Imbalance { instrument, .. } => {
+                let header = header(NetOrderImbalance::KIND, instrument);
+                append(&imbalance(header, self.stock(instrument)?, event)?, out)
+            }
+            MarketEvent::AddOrder { instrument, .. }
+            | MarketEvent::OrderCancel { instrument, .. }
+            | MarketEvent::OrderDelete { instrument, .. }
+            | MarketEvent::OrderReplace { instrument, .. } => {
+                self.encode_order(event, header(0, instrument), out)?
+            }
+            MarketEvent::OrderExecuted { instrument, .. }
+            | MarketEvent::OrderExecutedWithPrice { instrument, .. }
+            | MarketEvent::Trade { instrument, .. }
+            | MarketEvent::CrossTrade { instrument, .. }
+            | MarketEvent::BrokenTrade { instrument, .. } => {
+                self.encode_trade(event, header(0, instrument), out)?
+            }
+        })
+    }
+
+    /// What changes the book without a trade. The header's kind is filled in here.
+    fn encode_order(
+        &self,
+        event: &MarketEvent,
+        header: Header,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
+        let header = |kind| Header { kind, ..header };
+        Ok(match *event {
             MarketEvent::AddOrder { instrument, order_ref, side, qty, price } => {
                 let message = AddOrder {
-                    header: header(AddOrder::KIND, instrument),
+                    header: header(AddOrder::KIND),
                     order_ref: reference(order_ref),
                     side: side.into(),
                     shares: shares(qty)?,
@@ -66,27 +107,17 @@ impl Encoder {
                 };
                 append(&message, out)
             }
-            MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number } => {
-                let message = OrderExecuted {
-                    header: header(OrderExecuted::KIND, instrument),
-                    order_ref: reference(order_ref),
-                    shares: shares(qty)?,
-                    match_number: U64::new(match_number.0),
-                };
-                append(&message, out)
-            }
-            MarketEvent::OrderCancel { instrument, order_ref, qty } => {
-                let header = header(OrderCancel::KIND, instrument);
+            MarketEvent::OrderCancel { order_ref, qty, .. } => {
                 let (order_ref, shares) = (reference(order_ref), shares(qty)?);
-                append(&OrderCancel { header, order_ref, shares }, out)
+                append(&OrderCancel { header: header(OrderCancel::KIND), order_ref, shares }, out)
             }
-            MarketEvent::OrderDelete { instrument, order_ref } => {
-                let header = header(OrderDelete::KIND, instrument);
-                append(&OrderDelete { header, order_ref: reference(order_ref) }, out)
+            MarketEvent::OrderDelete { order_ref, .. } => {
+                let order_ref = reference(order_ref);
+                append(&OrderDelete { header: header(OrderDelete::KIND), order_ref }, out)
             }
-            MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price } => {
+            MarketEvent::OrderReplace { old_ref, new_ref, qty, price, .. } => {
                 let message = OrderReplace {
-                    header: header(OrderReplace::KIND, instrument),
+                    header: header(OrderReplace::KIND),
                     old_ref: reference(old_ref),
                     new_ref: reference(new_ref),
                     shares: shares(qty)?,
@@ -94,6 +125,74 @@ impl Encoder {
                 };
                 append(&message, out)
             }
+            _ => return Err(EncodeError::MissingCode),
+        })
+    }
+
+    /// What traded, or no longer counts as traded. The header's kind is filled in here.
+    fn encode_trade(
+        &self,
+        event: &MarketEvent,
+        header: Header,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
+        let header = |kind| Header { kind, ..header };
+        Ok(match *event {
+            MarketEvent::OrderExecuted { order_ref, qty, match_number, .. } => {
+                let message = OrderExecuted {
+                    header: header(OrderExecuted::KIND),
+                    order_ref: reference(order_ref),
+                    shares: shares(qty)?,
+                    match_number: U64::new(match_number.0),
+                };
+                append(&message, out)
+            }
+            MarketEvent::OrderExecutedWithPrice {
+                order_ref,
+                qty,
+                match_number,
+                printable,
+                price,
+                ..
+            } => {
+                let message = OrderExecutedWithPrice {
+                    header: header(OrderExecutedWithPrice::KIND),
+                    order_ref: reference(order_ref),
+                    shares: shares(qty)?,
+                    match_number: U64::new(match_number.0),
+                    printable: if printable { Printable::Yes } else { Printable::No },
+                    price: price4(price)?,
+                };
+                append(&message, out)
+            }
+            MarketEvent::Trade { instrument, side, qty, price, match_number } => {
+                let message = Trade {
+                    header: header(Trade::KIND),
+                    order_ref: U64::new(0),
+                    side: side.into(),
+                    shares: shares(qty)?,
+                    stock: self.stock(instrument)?,
+                    price: price4(price)?,
+                    match_number: U64::new(match_number.0),
+                };
+                append(&message, out)
+            }
+            MarketEvent::CrossTrade { instrument, qty, price, match_number, kind } => {
+                let message = CrossTrade {
+                    header: header(CrossTrade::KIND),
+                    shares: U64::new(qty.0),
+                    stock: self.stock(instrument)?,
+                    price: price4(price)?,
+                    match_number: U64::new(match_number.0),
+                    cross_type: kind as u8,
+                };
+                append(&message, out)
+            }
+            MarketEvent::BrokenTrade { match_number, .. } => {
+                let match_number = U64::new(match_number.0);
+                append(&BrokenTrade { header: header(BrokenTrade::KIND), match_number }, out)
+            }
+            _ => return Err(EncodeError::MissingCode),
         })
     }
 
@@ -127,6 +226,46 @@ fn directory(header: Header, stock: [u8; 8]) -> StockDirectory {
 /// A trading action without a reason.
 fn trading_action(header: Header, stock: [u8; 8], state: TradingState) -> StockTradingAction {
     StockTradingAction { header, stock, state: state.into(), reserved: b' ', reason: [b' '; 4] }
+}
+
+/// An imbalance with the letter for the near price's deviation worked out.
+fn imbalance(
+    header: Header,
+    stock: [u8; 8],
+    event: &MarketEvent,
+) -> Result<NetOrderImbalance, EncodeError> {
+    let MarketEvent::Imbalance { paired, imbalance, side, far, near, reference, kind, .. } = *event
+    else {
+        return Err(EncodeError::MissingCode);
+    };
+    Ok(NetOrderImbalance {
+        header,
+        paired_shares: U64::new(paired.0),
+        imbalance_shares: U64::new(imbalance.0),
+        direction: side as u8,
+        stock,
+        far_price: price4(far)?,
+        near_price: price4(near)?,
+        reference_price: price4(reference)?,
+        cross_type: kind as u8,
+        price_variation: price_variation(near, reference),
+    })
+}
+
+/// How far `near` is from `reference`, by the table of letters of ITCH 5.0 §1.6: whole percents
+/// up to 9, then tens of percents; a space when one of the prices is missing.
+fn price_variation(near: Price, reference: Price) -> u8 {
+    if near.0 <= 0 || reference.0 <= 0 {
+        return b' ';
+    }
+    let percent = i128::from(near.0.abs_diff(reference.0)) * 100 / i128::from(reference.0);
+    match percent {
+        0 => b'L',
+        1..=9 => b'0' + percent as u8,
+        10..=19 => b'A',
+        20..=29 => b'B',
+        _ => b'C',
+    }
 }
 
 fn append(message: &(impl IntoBytes + Immutable), out: &mut Vec<u8>) -> usize {

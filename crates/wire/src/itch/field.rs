@@ -2,7 +2,7 @@
 //!
 //! Each enum lists every value its field may have; a byte outside it makes the message invalid.
 
-use types::{SystemEventCode, TradingState};
+use types::{CrossKind, ImbalanceSide, SystemEventCode, TradingState};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
 /// Nanoseconds since midnight in six bytes, big-endian.
@@ -142,10 +142,35 @@ impl From<TradingState> for State {
     fn from(state: TradingState) -> State {
         match state {
             TradingState::Halted => State::Halted,
+            TradingState::Paused => State::Paused,
             TradingState::QuotationOnly => State::QuotationOnly,
             TradingState::Trading => State::Trading,
         }
     }
+}
+
+impl From<State> for TradingState {
+    fn from(state: State) -> TradingState {
+        match state {
+            State::Halted => TradingState::Halted,
+            State::Paused => TradingState::Paused,
+            State::QuotationOnly => TradingState::QuotationOnly,
+            State::Trading => TradingState::Trading,
+        }
+    }
+}
+
+/// The auction of a cross type byte; `None` for those this exchange does not hold.
+pub fn cross_kind(code: u8) -> Option<CrossKind> {
+    let all = [CrossKind::Opening, CrossKind::Closing, CrossKind::Resuming, CrossKind::Intraday];
+    all.into_iter().find(|&kind| kind as u8 == code)
+}
+
+/// The side of an imbalance direction byte; `None` for those this exchange does not send.
+pub fn imbalance_side(code: u8) -> Option<ImbalanceSide> {
+    let all =
+        [ImbalanceSide::Buy, ImbalanceSide::Sell, ImbalanceSide::None, ImbalanceSide::Insufficient];
+    all.into_iter().find(|&side| side as u8 == code)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Section numbers are those of the TotalView-ITCH 5.0 specification. Integers are big-endian
 //! (`.get()`), `Price(4)` is an unsigned count of 1/10000, text is ASCII padded with spaces.
 
-use types::{InstrumentId, MarketEvent, MatchNumber, OrderRef, Price, Qty, Symbol, TradingState};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
@@ -385,75 +384,4 @@ messages! {
         /// Upper collar.
         collar_upper: U32,
     }
-}
-
-impl Message<'_> {
-    /// The event this exchange encodes as such a message; `None` for what it never sends.
-    pub fn to_event(&self) -> Option<MarketEvent> {
-        let instrument = InstrumentId(self.header().locate.get());
-        Some(match self {
-            Message::SystemEvent(m) => MarketEvent::SystemEvent { code: m.code.into() },
-            Message::StockDirectory(_) => MarketEvent::Directory { instrument },
-            Message::StockTradingAction(m) => {
-                let state = match m.state {
-                    State::Halted => TradingState::Halted,
-                    State::QuotationOnly => TradingState::QuotationOnly,
-                    State::Trading => TradingState::Trading,
-                    State::Paused => return None,
-                };
-                MarketEvent::TradingAction { instrument, state }
-            }
-            Message::AddOrder(m) => MarketEvent::AddOrder {
-                instrument,
-                order_ref: OrderRef(m.order_ref.get()),
-                side: m.side.into(),
-                qty: qty(m.shares),
-                price: price(m.price),
-            },
-            Message::OrderExecuted(m) => MarketEvent::OrderExecuted {
-                instrument,
-                order_ref: OrderRef(m.order_ref.get()),
-                qty: qty(m.shares),
-                match_number: MatchNumber(m.match_number.get()),
-            },
-            Message::OrderCancel(m) => MarketEvent::OrderCancel {
-                instrument,
-                order_ref: OrderRef(m.order_ref.get()),
-                qty: qty(m.shares),
-            },
-            Message::OrderDelete(m) => {
-                MarketEvent::OrderDelete { instrument, order_ref: OrderRef(m.order_ref.get()) }
-            }
-            Message::OrderReplace(m) => MarketEvent::OrderReplace {
-                instrument,
-                old_ref: OrderRef(m.old_ref.get()),
-                new_ref: OrderRef(m.new_ref.get()),
-                qty: qty(m.shares),
-                price: price(m.price),
-            },
-            _ => return None,
-        })
-    }
-
-    /// The symbol, for messages that carry one.
-    pub fn symbol(&self) -> Option<Symbol> {
-        let stock = match self {
-            Message::StockDirectory(m) => m.stock,
-            Message::StockTradingAction(m) => m.stock,
-            Message::AddOrder(m) => m.stock,
-            Message::AddOrderMpid(m) => m.stock,
-            Message::Trade(m) => m.stock,
-            Message::CrossTrade(m) => m.stock,
-            _ => return None,
-        };
-        Some(Symbol(stock))
-    }
-}
-
-fn qty(shares: U32) -> Qty {
-    Qty(u64::from(shares.get()))
-}
-
-fn price(price: U32) -> Price {
-    Price(i64::from(price.get()))
 }

@@ -1,10 +1,11 @@
-//! The optional fields at the end of most OUCH 5.0 messages (§1.2, appendix A).
+//! The optional fields at the end of most OUCH 5.0 messages (§1.2, appendix B).
 //!
 //! An appendage is a two-byte length and that many bytes of elements; an element is a length byte
-//! that counts tag and value, the tag, and the value. A parsed [`Appendage`] is well-formed to its
-//! last byte: every element has a tag, no tag comes twice, known tags have values of their size.
+//! that counts tag and value, the tag, and the value. Tags from 224 are ours. A parsed
+//! [`Appendage`] is well-formed to its last byte: every element has a tag, no tag comes twice,
+//! known tags have values of their size.
 
-/// Tags of appendix A whose values this exchange looks at.
+/// Tags whose values this exchange looks at: the specification's, and from 224 our own.
 pub mod tag {
     /// MinQty, 4 bytes.
     pub const MIN_QTY: u8 = 3;
@@ -26,10 +27,34 @@ pub mod tag {
     pub const RANDOM_RESERVES: u8 = 13;
     /// ExpireTime, 4 bytes: seconds to live.
     pub const EXPIRE_TIME: u8 = 15;
-    /// Side, 1 byte: a replace that changes the side.
+    /// DisplayPrice, 8 bytes: in Order Restated.
+    pub const DISPLAY_PRICE: u8 = 23;
+    /// HandleInst, 1 byte: variants of orders for a cross.
+    pub const HANDLE_INST: u8 = 17;
+    /// Side, 1 byte: a replace that changes the side; ours: the side of a mass cancel.
     pub const SIDE: u8 = 27;
     /// UserRefIdx, 1 byte: a number space of its own for UserRefNum; 0 is the only one here.
     pub const USER_REF_IDX: u8 = 28;
+
+    /// Ours. Kind of a stop order, 1 byte: `S` stop, `L` stop limit, `T` trailing stop.
+    pub const STOP_TYPE: u8 = 224;
+    /// Ours. Stop price, or the distance of a trailing stop, 8 bytes.
+    pub const STOP_PRICE: u8 = 225;
+    /// Ours. Self-trade prevention, 1 byte: `A` the account's own rule, cancel `N` newest, `O`
+    /// oldest, `B` both, `D` decrement.
+    pub const SELF_TRADE: u8 = 226;
+    /// Ours. Market to limit, 1 byte: `Y` or `N`.
+    pub const MARKET_TO_LIMIT: u8 = 227;
+    /// Ours. Expiry, 8 bytes: nanoseconds since 1970-01-01 UTC.
+    pub const EXPIRE_AT: u8 = 228;
+    /// Ours. Cross type of a replace, 1 byte: `N`, `O`, `C`.
+    pub const CROSS_TYPE: u8 = 229;
+    /// Ours. Orders a mass cancel cancelled, 4 bytes.
+    pub const ORDERS: u8 = 230;
+    /// Ours. Right lots of a corrected trade, 4 bytes.
+    pub const RIGHT_QUANTITY: u8 = 231;
+    /// Ours. Right price of a corrected trade, 8 bytes.
+    pub const RIGHT_PRICE: u8 = 232;
 }
 
 /// One optional field.
@@ -107,9 +132,16 @@ impl<'a> Appendage<'a> {
         self.iter().find(|element| element.tag == tag).map(|element| element.value)
     }
 
-    /// Whether the message says post only; values other than `P` do not.
+    /// Whether the message says post only: refuse (`P`) or, ours, slide (`S`).
     pub fn post_only(&self) -> bool {
-        self.get(tag::POST_ONLY) == Some(b"P")
+        matches!(self.get(tag::POST_ONLY), Some(b"P" | b"S"))
+    }
+
+    /// The value of `tag` as an unsigned number, when it has four or eight bytes.
+    pub fn number(&self, tag: u8) -> Option<u64> {
+        let value = self.get(tag)?;
+        let long = value.try_into().map(u64::from_be_bytes);
+        long.ok().or_else(|| Some(u32::from_be_bytes(value.try_into().ok()?).into()))
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -121,12 +153,29 @@ impl<'a> Appendage<'a> {
     }
 }
 
-/// Appends an appendage that holds the post-only field, or nothing.
-pub(super) fn encode_post_only(post_only: bool, out: &mut Vec<u8>) {
-    if post_only {
-        out.extend_from_slice(&[0, 3, 2, tag::POST_ONLY, b'P']);
-    } else {
+/// Writes an appendage element by element, straight into the message.
+pub(super) struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins an appendage of length 0.
+    pub fn new(out: &'a mut Vec<u8>) -> Writer<'a> {
+        let start = out.len();
         out.extend_from_slice(&[0, 0]);
+        Writer { out, start }
+    }
+
+    /// Adds an element. A handful of values of at most eight bytes fit every length.
+    pub fn put(&mut self, tag: u8, value: &[u8]) -> &mut Writer<'a> {
+        self.out.extend_from_slice(&[1 + value.len() as u8, tag]);
+        self.out.extend_from_slice(value);
+        let len = (self.out.len() - self.start - 2) as u16;
+        if let Some(place) = self.out.get_mut(self.start..self.start + 2) {
+            place.copy_from_slice(&len.to_be_bytes());
+        }
+        self
     }
 }
 
@@ -137,13 +186,14 @@ fn split_element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     Some((Element { tag, value }, rest))
 }
 
-/// Bytes of the value of a tag that appendix A defines.
+/// Bytes of the value of a tag that the specification or this exchange defines.
 fn value_len(tag: u8) -> Option<usize> {
     match tag {
-        1 | 9 | 23 => Some(8),
-        2 | 3 | 5 | 7 | 11 | 13 | 14 | 15 | 22 | 26 => Some(4),
+        1 | 9 | 23 | tag::STOP_PRICE | tag::EXPIRE_AT | tag::RIGHT_PRICE => Some(8),
+        2 | 3 | 5 | 7 | 11 | 13 | 14 | 15 | 22 | 26 | tag::ORDERS | tag::RIGHT_QUANTITY => Some(4),
         24 | 30 => Some(2),
         4 | 6 | 10 | 12 | 16 | 17 | 18 | 25 | 27 | 28 | 29 => Some(1),
+        tag::STOP_TYPE | tag::SELF_TRADE | tag::MARKET_TO_LIMIT | tag::CROSS_TYPE => Some(1),
         _ => None,
     }
 }

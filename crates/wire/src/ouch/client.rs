@@ -1,13 +1,14 @@
-//! A client's three requests as bytes.
+//! A client's four requests as bytes.
 
 use types::limits::PRICE_MARKET;
 use types::{ClOrdId, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U32, U64};
 
-use super::appendage::encode_post_only;
-use super::codes::{self, time_in_force_code};
-use super::messages::{CancelOrder, EnterOrder, ReplaceOrder};
+use super::appendage::{Writer, tag};
+use super::codes::{self, cross_type_code, time_in_force_code};
+use super::messages::{CancelOrder, EnterOrder, MassCancel, ReplaceOrder};
+use super::terms::Terms;
 use crate::EncodeError;
 use crate::error::qty_u32;
 
@@ -22,7 +23,7 @@ pub struct NewOrder {
     pub qty: Qty,
     /// On what.
     pub symbol: Symbol,
-    /// Limit price; `None` for a market order.
+    /// Limit price; `None` for a market order and others that have none.
     pub price: Option<Price>,
     /// How long.
     pub time_in_force: TimeInForce,
@@ -41,7 +42,7 @@ pub struct ReplaceRequest {
     pub user_ref: UserRefNum,
     /// Lots in total, including what has traded.
     pub qty: Qty,
-    /// New limit price.
+    /// New limit price; 0 for orders that have none.
     pub price: Price,
     /// How long.
     pub time_in_force: TimeInForce,
@@ -54,6 +55,17 @@ pub struct ReplaceRequest {
 /// Appends an Enter Order message; an error (quantity over 32 bits, negative price, or the very
 /// price that stands for "market") appends nothing. Capacity is agency, no sweep, visible.
 pub fn encode_enter_order(order: &NewOrder, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    encode_enter_order_with(order, &Terms::default(), out)
+}
+
+/// Appends an Enter Order message with further terms; errors as in [`encode_enter_order`], and
+/// for a stop price that is negative or a peg offset beyond 32 bits.
+pub fn encode_enter_order_with(
+    order: &NewOrder,
+    terms: &Terms,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    terms.check()?;
     let message = EnterOrder {
         kind: EnterOrder::KIND,
         user_ref: U32::new(order.user_ref.0),
@@ -62,19 +74,29 @@ pub fn encode_enter_order(order: &NewOrder, out: &mut Vec<u8>) -> Result<(), Enc
         symbol: order.symbol.0,
         price: order.price.map_or(Ok(U64::new(PRICE_MARKET)), limit_price)?,
         time_in_force: time_in_force_code(order.time_in_force),
-        display: b'Y',
+        display: if terms.hidden { b'N' } else { b'Y' },
         capacity: b'A',
         sweep: b'N',
-        cross_type: b'N',
+        cross_type: cross_type_code(order.time_in_force),
         cl_ord_id: order.cl_ord_id.0,
     };
     out.extend_from_slice(message.as_bytes());
-    encode_post_only(order.post_only, out);
+    terms.write(order.post_only, true, &mut Writer::new(out));
     Ok(())
 }
 
 /// Appends a Replace Order message; errors as in [`encode_enter_order`].
 pub fn encode_replace(request: &ReplaceRequest, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    encode_replace_with(request, &Terms::default(), out)
+}
+
+/// Appends a Replace Order message with further terms; errors as in [`encode_enter_order_with`].
+pub fn encode_replace_with(
+    request: &ReplaceRequest,
+    terms: &Terms,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    terms.check()?;
     let message = ReplaceOrder {
         kind: ReplaceOrder::KIND,
         orig_user_ref: U32::new(request.orig_user_ref.0),
@@ -82,13 +104,37 @@ pub fn encode_replace(request: &ReplaceRequest, out: &mut Vec<u8>) -> Result<(),
         quantity: U32::new(qty_u32(request.qty)?),
         price: limit_price(request.price)?,
         time_in_force: time_in_force_code(request.time_in_force),
-        display: b'Y',
+        display: if terms.hidden { b'N' } else { b'Y' },
         sweep: b'N',
         cl_ord_id: request.cl_ord_id.0,
     };
     out.extend_from_slice(message.as_bytes());
-    encode_post_only(request.post_only, out);
+    let mut writer = Writer::new(out);
+    let cross_type = cross_type_code(request.time_in_force);
+    if cross_type != b'N' {
+        writer.put(tag::CROSS_TYPE, &[cross_type]);
+    }
+    terms.write(request.post_only, false, &mut writer);
     Ok(())
+}
+
+/// Appends a Mass Cancel message: all orders of the account, of one symbol, of one side.
+pub fn encode_mass_cancel(
+    user_ref: UserRefNum,
+    symbol: Option<Symbol>,
+    side: Option<Side>,
+    out: &mut Vec<u8>,
+) {
+    let message = MassCancel {
+        kind: MassCancel::KIND,
+        user_ref: U32::new(user_ref.0),
+        firm: [b' '; 4],
+        symbol: symbol.map_or([b' '; 8], |symbol| symbol.0),
+    };
+    out.extend_from_slice(message.as_bytes());
+    if let Some(side) = side {
+        Writer::new(out).put(tag::SIDE, &[codes::Side::from(side) as u8]);
+    }
 }
 
 /// Appends a Cancel Order message: the order shall have `qty` lots in total, including what has

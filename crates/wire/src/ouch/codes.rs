@@ -1,6 +1,6 @@
 //! One-byte and two-byte codes of OUCH 5.0 and what they mean here; the module above has the table.
 
-use types::{CancelReason, Liquidity, RejectReason, TimeInForce};
+use types::{CancelReason, Liquidity, ORDER_HIDDEN, OrderType, RejectReason, TimeInForce};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
 use crate::EncodeError;
@@ -40,95 +40,144 @@ impl From<Side> for types::Side {
     }
 }
 
-/// What a time-in-force byte means; `None` for those not served.
+/// What a time-in-force byte means; `None` for those not served. Extended hours are part of the
+/// day here.
 pub fn time_in_force(code: u8) -> Option<TimeInForce> {
     match code {
-        b'0' => Some(TimeInForce::Day),
+        b'0' | b'5' => Some(TimeInForce::Day),
         b'1' => Some(TimeInForce::GoodTillCancelled),
         b'3' => Some(TimeInForce::ImmediateOrCancel),
+        b'6' => Some(TimeInForce::GoodTillDate),
+        b'F' => Some(TimeInForce::FillOrKill),
         _ => None,
     }
 }
 
-/// The byte of a time in force.
+/// The byte of a time in force. Orders for an auction are immediate or cancel, their cross type
+/// ([`cross_type_code`]) says the rest.
 pub fn time_in_force_code(time_in_force: TimeInForce) -> u8 {
     match time_in_force {
         TimeInForce::Day => b'0',
         TimeInForce::GoodTillCancelled => b'1',
-        TimeInForce::ImmediateOrCancel => b'3',
+        TimeInForce::ImmediateOrCancel | TimeInForce::AtTheOpen | TimeInForce::AtTheClose => b'3',
+        TimeInForce::GoodTillDate => b'6',
+        TimeInForce::FillOrKill => b'F',
     }
 }
 
+/// The cross type byte of a time in force: `O`, `C`, or `N` for the continuous market.
+pub fn cross_type_code(time_in_force: TimeInForce) -> u8 {
+    match time_in_force {
+        TimeInForce::AtTheOpen => b'O',
+        TimeInForce::AtTheClose => b'C',
+        _ => b'N',
+    }
+}
+
+/// Reasons and their codes: below 0x4600 Nasdaq's (appendix D), above it ours.
+const REJECTS: [(RejectReason, u16); RejectReason::ALL.len()] = [
+    (RejectReason::MarketClosed, 0x0002),
+    (RejectReason::PriceTooHigh, 0x0006),
+    (RejectReason::Halted, 0x0007),
+    (RejectReason::CapacityReached, 0x000A),
+    (RejectReason::Unsupported, 0x000F),
+    (RejectReason::InvalidQuantity, 0x0013),
+    (RejectReason::UnknownOrder, 0x0015),
+    (RejectReason::UnknownInstrument, 0x0017),
+    (RejectReason::InvalidPrice, 0x001D),
+    (RejectReason::OrderQuantityLimit, 0x001E),
+    (RejectReason::OrderNotionalLimit, 0x001F),
+    (RejectReason::CreditLimit, 0x0020),
+    (RejectReason::FatFinger, 0x0026),
+    (RejectReason::MessageRate, 0x0029),
+    (RejectReason::PostOnlyWouldTrade, 0x4601),
+    (RejectReason::NothingLeft, 0x4602),
+    (RejectReason::NotInThisPhase, 0x4603),
+    (RejectReason::PriceCollar, 0x4604),
+    (RejectReason::OpenOrdersLimit, 0x4605),
+    (RejectReason::PositionLimit, 0x4606),
+    (RejectReason::DuplicateClOrdId, 0x4607),
+    (RejectReason::Killed, 0x4608),
+    (RejectReason::InvalidStopPrice, 0x4609),
+    (RejectReason::InvalidQuantityTerms, 0x460A),
+    (RejectReason::InvalidExpiry, 0x460B),
+    (RejectReason::DuplicateOrder, 0x460C),
+];
+
 /// What a reject code means; `None` for codes this exchange does not send.
 pub fn reject_reason(code: u16) -> Option<RejectReason> {
-    match code {
-        0x0002 => Some(RejectReason::MarketClosed),
-        0x0006 => Some(RejectReason::PriceTooHigh),
-        0x000A => Some(RejectReason::CapacityReached),
-        0x000F => Some(RejectReason::Unsupported),
-        0x0013 => Some(RejectReason::InvalidQuantity),
-        0x0015 => Some(RejectReason::UnknownOrder),
-        0x0017 => Some(RejectReason::UnknownInstrument),
-        0x001D => Some(RejectReason::InvalidPrice),
-        0x4601 => Some(RejectReason::PostOnlyWouldTrade),
-        0x4602 => Some(RejectReason::NothingLeft),
-        _ => None,
-    }
+    REJECTS.iter().find(|(_, known)| *known == code).map(|&(reason, _)| reason)
 }
 
 /// The code of a reject reason.
 pub fn reject_code(reason: RejectReason) -> Result<u16, EncodeError> {
-    Ok(match reason {
-        RejectReason::None => return Err(EncodeError::MissingCode),
-        RejectReason::UnknownInstrument => 0x0017,
-        RejectReason::InvalidQuantity => 0x0013,
-        RejectReason::InvalidPrice => 0x001D,
-        RejectReason::PriceTooHigh => 0x0006,
-        RejectReason::PostOnlyWouldTrade => 0x4601,
-        RejectReason::UnknownOrder => 0x0015,
-        RejectReason::MarketClosed => 0x0002,
-        RejectReason::CapacityReached => 0x000A,
-        RejectReason::NothingLeft => 0x4602,
-        RejectReason::Unsupported => 0x000F,
-    })
+    let found = REJECTS.iter().find(|(known, _)| *known == reason);
+    found.map(|&(_, code)| code).ok_or(EncodeError::MissingCode)
 }
+
+/// Reasons and their codes: upper case Nasdaq's (appendix C), lower case ours.
+const CANCELS: [(CancelReason, u8); 12] = [
+    (CancelReason::Requested, b'U'),
+    (CancelReason::ImmediateOrCancel, b'I'),
+    (CancelReason::EndOfDay, b'T'),
+    (CancelReason::SelfTrade, b'Q'),
+    (CancelReason::Killed, b'S'),
+    (CancelReason::Collar, b'K'),
+    (CancelReason::Capacity, b'Z'),
+    (CancelReason::NotEnough, b'n'),
+    (CancelReason::MassCancel, b'm'),
+    (CancelReason::Disconnect, b'd'),
+    (CancelReason::Expired, b'x'),
+    (CancelReason::AuctionOver, b'a'),
+];
 
 /// What a cancel code means; `None` for codes this exchange does not send.
 pub fn cancel_reason(code: u8) -> Option<CancelReason> {
-    match code {
-        b'U' => Some(CancelReason::Requested),
-        b'I' => Some(CancelReason::ImmediateOrCancel),
-        b'T' => Some(CancelReason::EndOfDay),
-        _ => None,
-    }
+    CANCELS.iter().find(|(_, known)| *known == code).map(|&(reason, _)| reason)
 }
 
 /// The code of a cancel reason.
 pub fn cancel_code(reason: CancelReason) -> Result<u8, EncodeError> {
-    match reason {
-        CancelReason::None => Err(EncodeError::MissingCode),
-        CancelReason::Requested => Ok(b'U'),
-        CancelReason::ImmediateOrCancel => Ok(b'I'),
-        CancelReason::EndOfDay => Ok(b'T'),
-    }
+    let found = CANCELS.iter().find(|(known, _)| *known == reason);
+    found.map(|&(_, code)| code).ok_or(EncodeError::MissingCode)
 }
 
 /// What a liquidity flag means; `None` for flags this exchange does not send.
 pub fn liquidity(code: u8) -> Option<Liquidity> {
     match code {
-        b'A' => Some(Liquidity::Added),
+        b'A' | b'J' | b'k' => Some(Liquidity::Added),
         b'R' => Some(Liquidity::Removed),
+        b'O' => Some(Liquidity::OpeningCross),
+        b'C' => Some(Liquidity::ClosingCross),
+        b'H' => Some(Liquidity::ResumingCross),
+        b'I' => Some(Liquidity::IntradayCross),
         _ => None,
     }
 }
 
-/// The flag of an execution's liquidity.
-pub fn liquidity_code(liquidity: Liquidity) -> Result<u8, EncodeError> {
+/// The flag of an execution: its liquidity, and for an order that rested whether it was displayed
+/// (`A`), hidden (`J`) or pegged to the middle (`k`).
+pub fn liquidity_code(
+    liquidity: Liquidity,
+    order_type: OrderType,
+    flags: u8,
+) -> Result<u8, EncodeError> {
     match liquidity {
         Liquidity::None => Err(EncodeError::MissingCode),
+        Liquidity::Added if order_type == OrderType::PegMid => Ok(b'k'),
+        Liquidity::Added if is_hidden(order_type, flags) => Ok(b'J'),
         Liquidity::Added => Ok(b'A'),
         Liquidity::Removed => Ok(b'R'),
+        Liquidity::OpeningCross => Ok(b'O'),
+        Liquidity::ClosingCross => Ok(b'C'),
+        Liquidity::ResumingCross => Ok(b'H'),
+        Liquidity::IntradayCross => Ok(b'I'),
     }
+}
+
+/// Pegs are never displayed.
+pub(super) fn is_hidden(order_type: OrderType, flags: u8) -> bool {
+    flags & ORDER_HIDDEN != 0 || matches!(order_type, OrderType::PegPrimary | OrderType::PegMid)
 }
 
 #[cfg(test)]
@@ -137,40 +186,48 @@ mod tests {
 
     #[test]
     fn every_code_reads_back_and_no_two_are_equal() {
-        use RejectReason::{
-            CapacityReached, InvalidPrice, InvalidQuantity, MarketClosed, NothingLeft,
-            PostOnlyWouldTrade, PriceTooHigh, UnknownInstrument, UnknownOrder, Unsupported,
-        };
-        let reasons = [
-            UnknownInstrument,
-            InvalidQuantity,
-            InvalidPrice,
-            PriceTooHigh,
-            PostOnlyWouldTrade,
-            UnknownOrder,
-            MarketClosed,
-            CapacityReached,
-            NothingLeft,
-            Unsupported,
-        ];
-        for reason in reasons {
+        for reason in RejectReason::ALL {
             assert_eq!(reject_code(reason).map(reject_reason), Ok(Some(reason)));
         }
         assert_eq!(reject_code(RejectReason::None), Err(EncodeError::MissingCode));
         let sent = (0..=u16::MAX).filter(|&code| reject_reason(code).is_some()).count();
-        assert_eq!(sent, reasons.len());
+        assert_eq!(sent, RejectReason::ALL.len());
+        let mut cancels = 0;
         for code in 0..=u8::MAX {
             if let Some(reason) = cancel_reason(code) {
                 assert_eq!(cancel_code(reason), Ok(code));
-            }
-            if let Some(flag) = liquidity(code) {
-                assert_eq!(liquidity_code(flag), Ok(code));
+                cancels += 1;
             }
             if let Some(life) = time_in_force(code) {
-                assert_eq!(time_in_force_code(life), code);
+                assert_eq!(time_in_force_code(life), if code == b'5' { b'0' } else { code });
             }
         }
+        assert_eq!((cancels, CancelReason::Capacity as usize), (CANCELS.len(), CANCELS.len()));
         assert!(cancel_code(CancelReason::None).is_err());
-        assert!(liquidity_code(Liquidity::None).is_err());
+    }
+
+    #[test]
+    fn liquidity_flags_read_back() {
+        let mut seen = Vec::new();
+        for liquidity_was in [
+            Liquidity::Added,
+            Liquidity::Removed,
+            Liquidity::OpeningCross,
+            Liquidity::ClosingCross,
+            Liquidity::ResumingCross,
+            Liquidity::IntradayCross,
+        ] {
+            let cases =
+                [(OrderType::Limit, 0), (OrderType::Limit, ORDER_HIDDEN), (OrderType::PegMid, 0)];
+            for (order_type, flags) in cases {
+                let code = liquidity_code(liquidity_was, order_type, flags);
+                assert_eq!(code.map(liquidity), Ok(Some(liquidity_was)));
+                seen.extend(code);
+            }
+        }
+        seen.dedup();
+        assert_eq!(seen, b"AJkROCHI");
+        assert!(liquidity_code(Liquidity::None, OrderType::Limit, 0).is_err());
+        assert_eq!((0..=u8::MAX).filter(|&code| liquidity(code).is_some()).count(), seen.len());
     }
 }

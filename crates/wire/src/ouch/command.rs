@@ -2,14 +2,18 @@
 
 use types::limits::PRICE_MARKET;
 use types::{
-    ClOrdId, Command, CommandKind, ORDER_POST_ONLY, OrderType, Price, Qty, RejectReason, Side,
-    Symbol, TimeInForce, UserRefNum,
+    ClOrdId, Command, CommandKind, Nanos, OrderType, Price, Qty, RejectReason, Side, Symbol,
+    TimeInForce, UserRefNum,
 };
 
-use super::appendage::{Appendage, tag};
-use super::codes;
-use super::messages::{CancelOrder, EnterOrder, Inbound, ReplaceOrder};
+use super::appendage::Appendage;
+use super::messages::{CancelOrder, EnterOrder, Inbound, MassCancel, ReplaceOrder};
+use super::terms::Asked;
+use super::{codes, terms};
 use crate::SymbolTable;
+
+/// Seconds to live must be less than a day (appendix B).
+const DAY_S: u32 = 86_400;
 
 /// A request that never becomes a command, with what an answer to it must name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,29 +27,35 @@ pub struct RefusedRequest {
 }
 
 /// Checks everything about a request that needs no state and makes it a command; the caller fills
-/// in the account. What needs state (tick, limits, the order meant, the market's phase) is the
-/// engine's to check, so that its answer lies in the log.
-pub fn to_command(message: &Inbound<'_>, symbols: &SymbolTable) -> Result<Command, RefusedRequest> {
+/// in the account. `now` is when the request was received: seconds to live count from it. What
+/// needs state (tick, limits, the order meant, the market's phase), and which terms go together,
+/// is the engine's to check, so that its answer lies in the log.
+pub fn to_command(
+    message: &Inbound<'_>,
+    symbols: &SymbolTable,
+    now: Nanos,
+) -> Result<Command, RefusedRequest> {
     match message {
         Inbound::EnterOrder(order, appendage) => {
-            new_order(order, appendage, symbols).map_err(|reason| RefusedRequest {
+            new_order(order, appendage, symbols, now).map_err(|reason| RefusedRequest {
                 user_ref: UserRefNum(order.user_ref.get()),
                 cl_ord_id: ClOrdId(order.cl_ord_id),
                 reason,
             })
         }
-        Inbound::ReplaceOrder(replace, appendage) => {
-            replace_order(replace, appendage).map_err(|reason| RefusedRequest {
+        Inbound::ReplaceOrder(replace, appendage) => replace_order(replace, appendage, now)
+            .map_err(|reason| RefusedRequest {
                 user_ref: UserRefNum(replace.user_ref.get()),
                 cl_ord_id: ClOrdId(replace.cl_ord_id),
                 reason,
-            })
-        }
+            }),
         Inbound::CancelOrder(cancel, appendage) => {
             cancel_order(cancel, appendage).map_err(|reason| refused(cancel.user_ref.get(), reason))
         }
+        Inbound::MassCancel(request, appendage) => mass_cancel(request, appendage, symbols)
+            .map_err(|reason| refused(request.user_ref.get(), reason)),
+        // A modify may only turn one kind of selling into another, and there is but one here.
         Inbound::ModifyOrder(m, _) => Err(refused(m.user_ref.get(), RejectReason::Unsupported)),
-        Inbound::MassCancel(m, _) => Err(refused(m.user_ref.get(), RejectReason::Unsupported)),
         Inbound::DisableOrderEntry(m, _) => {
             Err(refused(m.user_ref.get(), RejectReason::Unsupported))
         }
@@ -64,6 +74,7 @@ fn new_order(
     order: &EnterOrder,
     appendage: &Appendage<'_>,
     symbols: &SymbolTable,
+    now: Nanos,
 ) -> Result<Command, RejectReason> {
     let mut command = Command::new(CommandKind::NewOrder);
     command.instrument = symbols.id(Symbol(order.symbol)).ok_or(RejectReason::UnknownInstrument)?;
@@ -72,19 +83,20 @@ fn new_order(
         b'S' => Side::Sell,
         _ => return Err(RejectReason::Unsupported),
     };
+    let asked = Asked::read(appendage)?;
     let capacity_known = matches!(order.capacity, b'A' | b'P' | b'R' | b'O');
-    if order.cross_type != b'N' || !capacity_known {
+    let served = asked.side.is_none() && asked.cross_type == b'N' && capacity_known;
+    if !served || !matches!(order.sweep, b'Y' | b'N') {
         return Err(RejectReason::Unsupported);
     }
-    command.time_in_force = life(order.time_in_force, order.display, order.sweep)?;
-    command.flags = flags(appendage)?;
+    set_life(&mut command, order.time_in_force, order.cross_type, &asked, now)?;
+    set_terms(&mut command, &asked, order.display)?;
     command.user_ref = UserRefNum(order.user_ref.get());
     command.qty = Qty(u64::from(order.quantity.get()));
-    if order.price.get() == PRICE_MARKET {
-        command.order_type = OrderType::Market;
-    } else {
-        command.price = limit_price(order.price.get())?;
-    }
+    let market = order.price.get() == PRICE_MARKET;
+    let by_price = if market { OrderType::Market } else { OrderType::Limit };
+    command.order_type = asked.order_type.unwrap_or(by_price);
+    command.price = price(order.price.get())?;
     command.cl_ord_id = ClOrdId(order.cl_ord_id);
     Ok(command)
 }
@@ -92,69 +104,99 @@ fn new_order(
 fn replace_order(
     replace: &ReplaceOrder,
     appendage: &Appendage<'_>,
+    now: Nanos,
 ) -> Result<Command, RejectReason> {
-    if replace.price.get() == PRICE_MARKET {
+    let asked = Asked::read(appendage)?;
+    let served = asked.side.is_none() && asked.order_type.is_none();
+    if !served || !matches!(replace.sweep, b'Y' | b'N') {
         return Err(RejectReason::Unsupported);
     }
     let mut command = Command::new(CommandKind::Replace);
-    command.time_in_force = life(replace.time_in_force, replace.display, replace.sweep)?;
-    command.flags = flags(appendage)?;
+    set_life(&mut command, replace.time_in_force, asked.cross_type, &asked, now)?;
+    set_terms(&mut command, &asked, replace.display)?;
     command.orig_user_ref = UserRefNum(replace.orig_user_ref.get());
     command.user_ref = UserRefNum(replace.user_ref.get());
     command.qty = Qty(u64::from(replace.quantity.get()));
-    command.price = limit_price(replace.price.get())?;
+    command.price = price(replace.price.get())?;
     command.cl_ord_id = ClOrdId(replace.cl_ord_id);
     Ok(command)
 }
 
 fn cancel_order(cancel: &CancelOrder, appendage: &Appendage<'_>) -> Result<Command, RejectReason> {
-    flags(appendage)?;
+    if Asked::read(appendage)? != Asked::NOTHING {
+        return Err(RejectReason::Unsupported);
+    }
     let mut command = Command::new(CommandKind::Cancel);
     command.user_ref = UserRefNum(cancel.user_ref.get());
     command.qty = Qty(u64::from(cancel.quantity.get()));
     Ok(command)
 }
 
-fn life(time_in_force: u8, display: u8, sweep: u8) -> Result<TimeInForce, RejectReason> {
-    if display != b'Y' || !matches!(sweep, b'Y' | b'N') {
+/// All orders of the account, or those of one symbol; the side field (ours here) narrows it to one
+/// side.
+fn mass_cancel(
+    request: &MassCancel,
+    appendage: &Appendage<'_>,
+    symbols: &SymbolTable,
+) -> Result<Command, RejectReason> {
+    let asked = Asked::read(appendage)?;
+    if (Asked { side: None, ..asked }) != Asked::NOTHING {
         return Err(RejectReason::Unsupported);
     }
-    codes::time_in_force(time_in_force).ok_or(RejectReason::Unsupported)
-}
-
-fn limit_price(price: u64) -> Result<Price, RejectReason> {
-    i64::try_from(price).map(Price).map_err(|_| RejectReason::PriceTooHigh)
-}
-
-/// Command flags from the optional fields. A field that would change how the order trades must
-/// have the value that means "no"; the others (firm, routing, reporting) change nothing here.
-fn flags(appendage: &Appendage<'_>) -> Result<u8, RejectReason> {
-    let mut flags = 0;
-    for element in appendage.iter() {
-        let served = match (element.tag, element.value) {
-            (tag::POST_ONLY, b"P") => {
-                flags |= ORDER_POST_ONLY;
-                true
-            }
-            (tag::POST_ONLY, value) => value == b"N",
-            (tag::PRICE_TYPE | tag::DISCRETION_PRICE_TYPE, value) => value == b"L",
-            (tag::SIDE, _) => false,
-            (
-                tag::MIN_QTY
-                | tag::MAX_FLOOR
-                | tag::PEG_OFFSET
-                | tag::DISCRETION_PRICE
-                | tag::DISCRETION_PEG_OFFSET
-                | tag::RANDOM_RESERVES
-                | tag::EXPIRE_TIME
-                | tag::USER_REF_IDX,
-                value,
-            ) => value.iter().all(|&byte| byte == 0),
-            _ => true,
-        };
-        if !served {
-            return Err(RejectReason::Unsupported);
-        }
+    let mut command = Command::new(CommandKind::MassCancel);
+    if request.symbol != [b' '; 8] {
+        let instrument = symbols.id(Symbol(request.symbol));
+        command.instrument = instrument.ok_or(RejectReason::UnknownInstrument)?;
     }
-    Ok(flags)
+    command.param = match asked.side {
+        None => 0,
+        Some(Side::Buy) => 1,
+        Some(Side::Sell) => 2,
+    };
+    command.user_ref = UserRefNum(request.user_ref.get());
+    Ok(command)
+}
+
+/// Life and expiry.
+fn set_life(
+    command: &mut Command,
+    time_in_force: u8,
+    cross_type: u8,
+    asked: &Asked,
+    now: Nanos,
+) -> Result<(), RejectReason> {
+    let life = codes::time_in_force(time_in_force).ok_or(RejectReason::Unsupported)?;
+    command.time_in_force = match (cross_type, life) {
+        (b'N', life) => life,
+        (b'O', TimeInForce::Day | TimeInForce::ImmediateOrCancel) => TimeInForce::AtTheOpen,
+        (b'C', TimeInForce::Day | TimeInForce::ImmediateOrCancel) => TimeInForce::AtTheClose,
+        _ => return Err(RejectReason::Unsupported),
+    };
+    command.expire_at = match (life == TimeInForce::GoodTillDate, asked.live_s, asked.expire_at) {
+        (false, 0, Nanos(0)) => Nanos(0),
+        (true, 0, Nanos(0)) => return Err(RejectReason::InvalidExpiry),
+        (true, 0, at) => at,
+        (true, 1..DAY_S, Nanos(0)) => now.after(u64::from(asked.live_s) * Nanos::SECOND),
+        (true, DAY_S.., Nanos(0)) => return Err(RejectReason::InvalidExpiry),
+        _ => return Err(RejectReason::Unsupported),
+    };
+    Ok(())
+}
+
+/// What new orders and replaces have in common besides.
+fn set_terms(command: &mut Command, asked: &Asked, display: u8) -> Result<(), RejectReason> {
+    command.flags = terms::flags(asked, display)?;
+    command.self_trade = asked.self_trade;
+    command.display_qty = asked.display_qty;
+    command.min_qty = asked.min_qty;
+    command.stop_price = asked.stop_price;
+    Ok(())
+}
+
+/// The price field; no price is 0.
+fn price(units: u64) -> Result<Price, RejectReason> {
+    if units == PRICE_MARKET {
+        return Ok(Price(0));
+    }
+    i64::try_from(units).map(Price).map_err(|_| RejectReason::PriceTooHigh)
 }

@@ -2,23 +2,34 @@
 
 use types::limits::PRICE_MARKET;
 use types::{
-    ClOrdId, ExecutionKind, ExecutionReport, Instrument, Nanos, ORDER_POST_ONLY, OrderType, Price,
-    Qty, RejectReason, UserRefNum,
+    ClOrdId, ExecutionKind, ExecutionReport, Instrument, InstrumentId, Nanos, ORDER_POST_ONLY,
+    ORDER_POST_ONLY_SLIDE, OrderType, Price, Qty, RejectReason, UserRefNum,
 };
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::appendage::encode_post_only;
-use super::codes::{cancel_code, liquidity_code, reject_code, time_in_force_code};
-use super::messages::{
-    CancelReject, OrderAccepted, OrderCanceled, OrderExecuted, OrderRejected, OrderReplaced,
+use super::appendage::{Writer, tag};
+use super::codes::{
+    cancel_code, cross_type_code, is_hidden, liquidity_code, reject_code, time_in_force_code,
 };
+use super::messages::{
+    BrokenTrade, CancelReject, MassCancelResponse, OrderAccepted, OrderCanceled, OrderExecuted,
+    OrderRejected, OrderReplaced, OrderRestated,
+};
+use super::terms::put_type;
 use crate::error::{qty_u32, since_midnight};
 use crate::{EncodeError, SymbolTable};
 
 /// Order state of an answer: open, or done before the answer was written.
 const LIVE: u8 = b'L';
 const DEAD: u8 = b'D';
+/// Why an order is restated: another price (of a peg; it is not displayed, but the code fits), or,
+/// ours, a stop order became active.
+const RESTATED_PRICE: u8 = b'P';
+const RESTATED_TRIGGERED: u8 = b'S';
+/// Why a trade is broken: by the exchange, or, ours, to be corrected.
+const BROKEN: u8 = b'S';
+const CORRECTED: u8 = b'c';
 
 /// Encodes the private streams of one trading day; see the module above for its choices.
 #[derive(Clone, Debug)]
@@ -49,15 +60,15 @@ impl Encoder {
         match report.kind {
             ExecutionKind::Accepted => {
                 out.extend_from_slice(self.accepted(report)?.as_bytes());
-                encode_post_only(report.flags & ORDER_POST_ONLY != 0, out);
+                put_terms(report, &mut Writer::new(out));
             }
             ExecutionKind::Replaced => {
                 out.extend_from_slice(self.replaced(report)?.as_bytes());
-                encode_post_only(report.flags & ORDER_POST_ONLY != 0, out);
+                put_terms(report, &mut Writer::new(out));
             }
             ExecutionKind::Executed => {
                 out.extend_from_slice(self.executed(report)?.as_bytes());
-                encode_post_only(false, out);
+                Writer::new(out);
             }
             ExecutionKind::Canceled => {
                 let message = OrderCanceled {
@@ -75,6 +86,28 @@ impl Encoder {
             }
             ExecutionKind::CancelRejected => {
                 self.encode_cancel_rejected(report.user_ref, report.t_seq, out)?;
+            }
+            ExecutionKind::Restated => {
+                let price = units(report.price)?;
+                append(&self.restated(report, RESTATED_PRICE)?, out);
+                Writer::new(out).put(tag::DISPLAY_PRICE, price.as_bytes());
+            }
+            ExecutionKind::Triggered => {
+                append(&self.restated(report, RESTATED_TRIGGERED)?, out);
+                Writer::new(out);
+            }
+            ExecutionKind::TradeBroken => append(&self.broken(report, BROKEN)?, out),
+            ExecutionKind::TradeCorrected => {
+                let (qty, price) = (lots(report.qty)?, units(report.price)?);
+                append(&self.broken(report, CORRECTED)?, out);
+                Writer::new(out)
+                    .put(tag::RIGHT_QUANTITY, qty.as_bytes())
+                    .put(tag::RIGHT_PRICE, price.as_bytes());
+            }
+            ExecutionKind::MassCanceled => {
+                let orders = lots(report.qty)?;
+                append(&self.mass_canceled(report)?, out);
+                Writer::new(out).put(tag::ORDERS, orders.as_bytes());
             }
         }
         Ok(out.len() - start)
@@ -125,13 +158,13 @@ impl Encoder {
             side: report.side.into(),
             quantity: lots(report.qty)?,
             symbol: self.symbol(report)?,
-            price: limit_or_market(report)?,
+            price: price_or_none(report)?,
             time_in_force: time_in_force_code(report.time_in_force),
-            display: b'Y',
+            display: display(report),
             order_ref: U64::new(report.order_ref.0),
             capacity: b'O',
             sweep: b'N',
-            cross_type: b'N',
+            cross_type: cross_type_code(report.time_in_force),
             order_state: if report.leaves.0 == 0 { DEAD } else { LIVE },
             cl_ord_id: report.cl_ord_id.0,
         })
@@ -146,13 +179,13 @@ impl Encoder {
             side: report.side.into(),
             quantity: lots(report.qty)?,
             symbol: self.symbol(report)?,
-            price: limit_or_market(report)?,
+            price: price_or_none(report)?,
             time_in_force: time_in_force_code(report.time_in_force),
-            display: b'Y',
+            display: display(report),
             order_ref: U64::new(report.order_ref.0),
             capacity: b'O',
             sweep: b'N',
-            cross_type: b'N',
+            cross_type: cross_type_code(report.time_in_force),
             order_state: if report.leaves.0 == 0 { DEAD } else { LIVE },
             cl_ord_id: report.cl_ord_id.0,
         })
@@ -165,8 +198,39 @@ impl Encoder {
             user_ref: U32::new(report.user_ref.0),
             quantity: lots(report.qty)?,
             price: units(report.price)?,
-            liquidity: liquidity_code(report.liquidity)?,
+            liquidity: liquidity_code(report.liquidity, report.order_type, report.flags)?,
             match_number: U64::new(report.match_number.0),
+        })
+    }
+
+    fn restated(&self, report: &ExecutionReport, reason: u8) -> Result<OrderRestated, EncodeError> {
+        Ok(OrderRestated {
+            kind: OrderRestated::KIND,
+            time: self.time(report.t_seq)?,
+            user_ref: U32::new(report.user_ref.0),
+            reason,
+        })
+    }
+
+    fn broken(&self, report: &ExecutionReport, reason: u8) -> Result<BrokenTrade, EncodeError> {
+        Ok(BrokenTrade {
+            kind: BrokenTrade::KIND,
+            time: self.time(report.t_seq)?,
+            user_ref: U32::new(report.user_ref.0),
+            match_number: U64::new(report.match_number.0),
+            reason,
+            cl_ord_id: report.cl_ord_id.0,
+        })
+    }
+
+    fn mass_canceled(&self, report: &ExecutionReport) -> Result<MassCancelResponse, EncodeError> {
+        let all = report.instrument == InstrumentId(0);
+        Ok(MassCancelResponse {
+            kind: MassCancelResponse::KIND,
+            time: self.time(report.t_seq)?,
+            user_ref: U32::new(report.user_ref.0),
+            firm: [b' '; 4],
+            symbol: if all { [b' '; 8] } else { self.symbol(report)? },
         })
     }
 
@@ -192,9 +256,25 @@ fn units(price: Price) -> Result<U64, EncodeError> {
     u64::try_from(price.0).map(U64::new).map_err(|_| EncodeError::Price(price))
 }
 
-fn limit_or_market(report: &ExecutionReport) -> Result<U64, EncodeError> {
+/// The limit price, or the value that means there is none.
+fn price_or_none(report: &ExecutionReport) -> Result<U64, EncodeError> {
     match report.order_type {
-        OrderType::Market => Ok(U64::new(PRICE_MARKET)),
-        OrderType::Limit => units(report.price),
+        OrderType::Limit | OrderType::StopLimit => units(report.price),
+        OrderType::PegPrimary | OrderType::PegMid if report.price.0 != 0 => units(report.price),
+        _ => Ok(U64::new(PRICE_MARKET)),
+    }
+}
+
+fn display(report: &ExecutionReport) -> u8 {
+    if is_hidden(report.order_type, report.flags) { b'N' } else { b'Y' }
+}
+
+/// Echoes the terms that the fixed fields don't have and a report knows of.
+fn put_terms(report: &ExecutionReport, writer: &mut Writer<'_>) {
+    put_type(report.order_type, writer);
+    if report.flags & ORDER_POST_ONLY_SLIDE != 0 {
+        writer.put(tag::POST_ONLY, b"S");
+    } else if report.flags & ORDER_POST_ONLY != 0 {
+        writer.put(tag::POST_ONLY, b"P");
     }
 }

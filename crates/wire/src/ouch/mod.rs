@@ -1,26 +1,27 @@
 //! OUCH 5.0: order entry, inside SoupBinTCP (unsequenced in, sequenced out).
 //!
 //! [`parse_inbound`] and [`parse_outbound`] make checked views of every message of either side;
-//! [`to_command`] turns the three requests this exchange serves into [`types::Command`]s;
+//! [`to_command`] turns the four requests this exchange serves into [`types::Command`]s;
 //! [`Encoder`] turns execution reports into answers; `encode_*` write a client's requests.
+//! docs/participant.md has the tables of codes. Where we extend or narrow the specification:
 //!
-//! Where we extend or narrow the specification:
-//!
-//! - **Time in force**: `0` day, `3` immediate or cancel, and our own `1` good till cancelled.
-//! - **Market order**: price [`types::limits::PRICE_MARKET`], the largest signed 64-bit number
-//!   (Nasdaq's own value is a price like any other here). Not for replaces.
-//! - **Post only**: appendage tag 12 with `P`; echoed in the acceptance.
-//! - **Quantity** is lots of the instrument, **price** 1/10000 of the quote currency.
-//! - Served are sides `B` and `S`, display `Y`, cross type `N`; capacity and sweep eligibility are
-//!   read but mean nothing, answers carry `O` (other) and `N`. Anything that would change how an
-//!   order trades and is not served is refused, never ignored; unknown tags are ignored.
-//! - **Cancel reject** `I` answers every cancel that names no open order. It carries no reason.
-//! - **Reject reasons**, Nasdaq's codes where one fits: unknown instrument 0x17, quantity 0x13,
-//!   price 0x1D, price too high 0x06 (fat finger), unknown order 0x15 (replace not allowed), market
-//!   closed 0x02 (destination closed), capacity 0x0A (processing error), unsupported 0x0F (other);
-//!   ours: post-only would trade 0x4601, nothing left to replace 0x4602.
-//! - **Cancel reasons**: requested `U`, immediate or cancel `I`, end of day `T`.
-//! - **Liquidity**: added `A`, removed `R`.
+//! - **Quantity** is lots of the instrument, **price** 1/10000 of the quote currency. No price is
+//!   [`types::limits::PRICE_MARKET`], the largest signed 64-bit number: a market order (Nasdaq's
+//!   own values are prices like any other here), or a stop or peg without limit.
+//! - **Time in force**: `5` is `0`; ours: `1` good till cancelled, `F` fill or kill. Cross types
+//!   `O` and `C` go with `0` and `3` and are answered with `3`.
+//! - **Post only** `S` slides. **PriceType**: `M` and `R`, offset away from the market whichever
+//!   the side. Tags from 224 are ours ([`tag`]): stops, self-trade prevention, market to limit,
+//!   expiry.
+//! - **Mass cancel** takes the side field; its answer has the number of orders.
+//! - Capacity and sweep eligibility are read but mean nothing, answers carry `O` (other) and `N`.
+//!   Anything else that would change how an order trades and is not served is refused, never
+//!   ignored; unknown tags are ignored.
+//! - **Answers** echo the terms an [`types::ExecutionReport`] has: not quantities displayed or
+//!   wanted at least, stop price, expiry and self-trade prevention.
+//! - **Cancel reject** `I` answers every cancel that names no open order. **Restated** `S`: a stop
+//!   became active. **Broken** `c`: corrected, with the right terms in our tags. Self-trade
+//!   prevention is told by Order Canceled `Q`: the price it was at is not in a report.
 
 mod appendage;
 mod client;
@@ -28,12 +29,16 @@ mod codes;
 mod command;
 mod encode;
 mod messages;
+mod terms;
 
 pub use appendage::{Appendage, Element, tag};
-pub use client::{NewOrder, ReplaceRequest, encode_cancel, encode_enter_order, encode_replace};
+pub use client::{
+    NewOrder, ReplaceRequest, encode_cancel, encode_enter_order, encode_enter_order_with,
+    encode_mass_cancel, encode_replace, encode_replace_with,
+};
 pub use codes::{
-    Side, cancel_code, cancel_reason, liquidity, liquidity_code, reject_code, reject_reason,
-    time_in_force, time_in_force_code,
+    Side, cancel_code, cancel_reason, cross_type_code, liquidity, liquidity_code, reject_code,
+    reject_reason, time_in_force, time_in_force_code,
 };
 pub use command::{RefusedRequest, to_command};
 pub use encode::Encoder;
@@ -44,6 +49,7 @@ pub use messages::{
     OrderAccepted, OrderCanceled, OrderExecuted, OrderModified, OrderRejected, OrderReplaced,
     OrderRestated, Outbound, PriorityUpdate, ReplaceOrder, SystemEvent,
 };
+pub use terms::Terms;
 
 /// Why bytes are not an OUCH message of the side they came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,14 +4,17 @@
 //! came. The counter is per thread, so that the test harness does not disturb it.
 #![allow(unsafe_code)]
 
+mod tape;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use book::Capacity;
-use engine::{Applied, Config, Engine, Output};
+use engine::{Applied, Config, Engine, Limits, Output};
 use types::{
     AccountId, Command, CommandKind, GatewayId, Incarnation, Input, Instrument, InstrumentId,
-    Nanos, OrderType, Price, Qty, Seq, Side, Source, SplitMix64, Symbol, TimeInForce, UserRefNum,
+    LimitKind, Nanos, OrderType, Price, Qty, Seq, Side, Source, SplitMix64, Symbol, TimeInForce,
+    UserRefNum,
 };
 
 thread_local! {
@@ -59,9 +62,13 @@ fn engine() -> Engine {
         qty_max: Qty(1_000),
         lot_decimals: 0,
     };
+    // Every check is on, with room enough.
+    let mut limits = Limits::NONE;
+    LimitKind::ALL.into_iter().for_each(|kind| limits.set(kind, u64::MAX / 2));
     Engine::new(Config {
-        open_orders_max: 2_000,
-        book: Capacity { orders: 2_000, levels: 300 },
+        book: Capacity { orders: 2_000, levels: 300, stops: 100, pegs: 100 },
+        limits,
+        unique_cl_ord_id: true,
         ..Config::new(vec![instrument])
     })
 }

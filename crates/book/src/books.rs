@@ -1,0 +1,342 @@
+//! All books of a shard, and what may be asked of them.
+
+use types::{
+    Allocation, CancelReason, Indicative, MatchNumber, NewOrder, OrderEvent, OrderRef, Phase,
+    Price, RejectReason, TickTable, Trigger,
+};
+
+use crate::desk::Desk;
+use crate::index::Index;
+use crate::market::Market;
+use crate::order::Order;
+use crate::slab::Slab;
+
+/// Bounds of the books; reaching one is a refusal ([`RejectReason::CapacityReached`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capacity {
+    /// Open orders, all books together.
+    pub orders: u32,
+    /// Prices of one side of one book.
+    pub levels: u32,
+    /// Stop orders of one book.
+    pub stops: u32,
+    /// Pegged orders of one book.
+    pub pegs: u32,
+}
+
+/// What distinguishes one book from another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BookConfig {
+    /// Price steps.
+    pub ticks: TickTable,
+    /// How a price's orders share an incoming one.
+    pub allocation: Allocation,
+    /// What makes stops active.
+    pub trigger: Trigger,
+}
+
+/// Is told what happens, in order.
+pub trait Sink {
+    /// `order` is as it is after the event; `other` is the other party of a trade.
+    fn tell(&mut self, event: OrderEvent, order: &Order, other: Option<&Order>);
+}
+
+/// Hears nothing.
+pub(crate) struct Silence;
+
+impl Sink for Silence {
+    fn tell(&mut self, _event: OrderEvent, _order: &Order, _other: Option<&Order>) {}
+}
+
+/// What all books share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) slab: Slab,
+    pub(crate) index: Index,
+    /// The reference and the match number given last.
+    pub(crate) last_ref: u64,
+    pub(crate) last_match: u64,
+    pub(crate) capacity: Capacity,
+    pub(crate) tally: Tally,
+}
+
+/// Lots that came in and where they went, each trade counted once per side (debug builds only):
+/// in = resting + traded + gone.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) lots_in: u64,
+    pub(crate) traded: u64,
+    pub(crate) gone: u64,
+}
+
+impl Tally {
+    #[inline(always)]
+    pub(crate) fn came(&mut self, lots: u32) {
+        if cfg!(debug_assertions) {
+            self.lots_in = self.lots_in.wrapping_add(lots.into());
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn traded(&mut self, lots: u32) {
+        if cfg!(debug_assertions) {
+            self.traded = self.traded.wrapping_add(2 * u64::from(lots));
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn went(&mut self, lots: u32) {
+        if cfg!(debug_assertions) {
+            self.gone = self.gone.wrapping_add(lots.into());
+        }
+    }
+}
+
+impl Shared {
+    #[inline(always)]
+    pub(crate) fn next_ref(&mut self) -> u64 {
+        self.last_ref += 1;
+        self.last_ref
+    }
+
+    #[inline(always)]
+    pub(crate) fn next_match(&mut self) -> MatchNumber {
+        self.last_match += 1;
+        MatchNumber(self.last_match)
+    }
+}
+
+/// All order books of a shard; see the crate's contract. Books are numbered from 0 in the order of
+/// their configuration; all begin in [`Phase::Closed`].
+#[derive(Debug)]
+pub struct Books {
+    pub(crate) shared: Shared,
+    pub(crate) markets: Vec<Market>,
+}
+
+impl Books {
+    /// Reserves everything.
+    ///
+    /// # Panics
+    /// With more than 65,536 books, 2^32 - 3 orders or 2^25 levels a side.
+    pub fn new(books: &[BookConfig], capacity: Capacity) -> Books {
+        assert!(books.len() <= 1 << 16, "books are numbered with 16 bits");
+        let market = |(number, config)| Market::new(number as u16, config, &capacity);
+        Books {
+            shared: Shared {
+                slab: Slab::new(capacity.orders),
+                index: Index::new(capacity.orders.saturating_add(1)),
+                last_ref: 0,
+                last_match: 0,
+                capacity,
+                tally: Tally::default(),
+            },
+            markets: books.iter().enumerate().map(market).collect(),
+        }
+    }
+
+    /// The desk of one book.
+    #[inline(always)]
+    pub(crate) fn desk<'a, S: Sink>(
+        &'a mut self,
+        book: u16,
+        sink: &'a mut S,
+    ) -> Option<Desk<'a, S>> {
+        let market = self.markets.get_mut(usize::from(book))?;
+        Some(Desk { shared: &mut self.shared, market, sink })
+    }
+
+    /// Takes a new order and enters it.
+    ///
+    /// # Errors
+    /// The first rule of section 2 it breaks; `UnknownInstrument` for a book that does not exist.
+    /// Nothing has changed then and nothing was told.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        book: u16,
+        order: &NewOrder,
+        sink: &mut impl Sink,
+    ) -> Result<(), RejectReason> {
+        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownInstrument)?;
+        desk.submit(order)?;
+        self.debug_check();
+        Ok(())
+    }
+
+    /// Replaces an open order by other terms (5.3). Side, type and traded lots are those of the
+    /// order; what `order` says of them is not looked at.
+    ///
+    /// # Errors
+    /// `UnknownOrder`, or as [`Books::submit`].
+    #[inline]
+    pub fn replace(
+        &mut self,
+        old_key: u64,
+        order: &NewOrder,
+        may_keep_place: bool,
+        sink: &mut impl Sink,
+    ) -> Result<(), RejectReason> {
+        let (slot, book) = self.find(old_key)?;
+        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownOrder)?;
+        desk.replace(slot, order, may_keep_place)?;
+        self.debug_check();
+        Ok(())
+    }
+
+    /// Cancels an open order.
+    ///
+    /// # Errors
+    /// `UnknownOrder`.
+    #[inline]
+    pub fn cancel(&mut self, key: u64, sink: &mut impl Sink) -> Result<(), RejectReason> {
+        let Ok(found) = self.shared.index.look(key, &self.shared.slab) else {
+            return Err(RejectReason::UnknownOrder);
+        };
+        let book = self.shared.slab[found.slot].book;
+        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownOrder)?;
+        desk.cancel(found);
+        self.debug_check();
+        Ok(())
+    }
+
+    /// Reduces an open order to `open` lots; it keeps its place.
+    ///
+    /// # Errors
+    /// `UnknownOrder`; `InvalidQuantity` unless 0 < `open` < the lots open now.
+    #[inline]
+    pub fn reduce(
+        &mut self,
+        key: u64,
+        open: u32,
+        sink: &mut impl Sink,
+    ) -> Result<(), RejectReason> {
+        let (slot, book) = self.find(key)?;
+        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownOrder)?;
+        desk.reduce(slot, open)?;
+        self.debug_check();
+        Ok(())
+    }
+
+    /// Cancels every order of a book that `wanted` says yes to, in the order of a mass cancel
+    /// (5.5). Returns how many.
+    pub fn cancel_where(
+        &mut self,
+        book: u16,
+        reason: CancelReason,
+        wanted: impl FnMut(&Order) -> bool,
+        sink: &mut impl Sink,
+    ) -> u64 {
+        let Some(mut desk) = self.desk(book, sink) else { return 0 };
+        let canceled = desk.cancel_where(reason, wanted);
+        desk.settle();
+        self.debug_check();
+        canceled
+    }
+
+    /// Changes the phase of a book, with all that this entails (9).
+    pub fn set_phase(&mut self, book: u16, phase: Phase, sink: &mut impl Sink) {
+        let Some(mut desk) = self.desk(book, sink) else { return };
+        desk.set_phase(phase);
+        desk.settle();
+        self.debug_check();
+    }
+
+    /// Ends an interval of a batch auction; nothing in another phase.
+    pub fn uncross(&mut self, book: u16, sink: &mut impl Sink) {
+        let Some(mut desk) = self.desk(book, sink) else { return };
+        if desk.market.phase == Phase::Batch {
+            desk.uncross();
+        }
+        self.debug_check();
+    }
+
+    /// Sets the reference price of auctions; 0: none.
+    pub fn set_reference(&mut self, book: u16, price: Price) {
+        if let Some(market) = self.markets.get_mut(usize::from(book)) {
+            market.reference = price.0.max(0);
+        }
+    }
+
+    /// Sets the lowest and highest price at which continuous trading goes on.
+    pub fn set_collar(&mut self, book: u16, collar: Option<(Price, Price)>) {
+        if let Some(market) = self.markets.get_mut(usize::from(book)) {
+            market.collar = collar.map(|(low, high)| (low.0, high.0));
+            market.settle_fast();
+        }
+    }
+
+    /// The phase of a book; closed if there is no such book.
+    #[inline]
+    pub fn phase(&self, book: u16) -> Phase {
+        self.market(book).map_or(Phase::Closed, |market| market.phase)
+    }
+
+    /// The price of the last trade, 0 for none.
+    #[inline]
+    pub fn last_price(&self, book: u16) -> Price {
+        Price(self.market(book).map_or(0, |market| market.last))
+    }
+
+    /// The reference price, 0 for none.
+    pub fn reference(&self, book: u16) -> Price {
+        Price(self.market(book).map_or(0, |market| market.reference))
+    }
+
+    /// What an uncrossing would give now.
+    pub fn indicative(&self, book: u16) -> Indicative {
+        match self.market(book) {
+            Some(market) => crate::auction::indicative(market, &self.shared.slab),
+            None => Indicative { price: None, volume: types::Qty(0), surplus: None },
+        }
+    }
+
+    /// An open order.
+    #[inline]
+    pub fn get(&self, key: u64) -> Option<&Order> {
+        let slot = self.shared.index.find(key, &self.shared.slab)?;
+        Some(&self.shared.slab[slot])
+    }
+
+    /// The book an open order is in.
+    #[inline]
+    pub fn book_of(&self, key: u64) -> Option<u16> {
+        self.get(key).map(Order::book)
+    }
+
+    /// Open orders of all books.
+    pub fn len(&self) -> usize {
+        self.shared.slab.live() as usize
+    }
+
+    /// No order is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Open orders of one book.
+    pub fn len_of(&self, book: u16) -> usize {
+        self.market(book).map_or(0, |market| market.len as usize)
+    }
+
+    /// The reference given last; the next one is one higher.
+    pub fn last_order_ref(&self) -> OrderRef {
+        OrderRef(self.shared.last_ref)
+    }
+
+    /// The match number given last.
+    pub fn last_match_number(&self) -> MatchNumber {
+        MatchNumber(self.shared.last_match)
+    }
+
+    pub(crate) fn market(&self, book: u16) -> Option<&Market> {
+        self.markets.get(usize::from(book))
+    }
+
+    #[inline(always)]
+    fn find(&self, key: u64) -> Result<(u32, u16), RejectReason> {
+        let slot = self.shared.index.find(key, &self.shared.slab);
+        let slot = slot.ok_or(RejectReason::UnknownOrder)?;
+        Ok((slot, self.shared.slab[slot].book))
+    }
+}

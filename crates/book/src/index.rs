@@ -1,0 +1,282 @@
+//! Which slot holds the order of a key: one table for all books.
+//!
+//! A bucket is one cache line: twelve slots, a byte of each key's hash, and the number of keys that
+//! passed the bucket because it was full. A search looks at all bytes of a bucket at once and goes
+//! on to the next bucket only when some key has passed, so it ends in the first line nearly always,
+//! and a removal leaves nothing behind. A few consecutive keys share a bucket: clients count
+//! upwards, and their next order and the cancels of neighbouring ones find the line loaded. The
+//! hash is seeded at random, so that nobody can choose keys that collide; the table is never
+//! iterated, so the seed shows nowhere.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::order::NIL;
+use crate::slab::Slab;
+
+/// Consecutive keys that share a bucket, as a power of two.
+const NEIGHBOURS: u32 = 2;
+
+/// Entries of a bucket.
+const WIDTH: usize = 12;
+
+/// Keys per bucket, on average, when the books are full.
+const LOAD: usize = 5;
+
+/// A random odd number.
+pub(crate) fn random_odd() -> u64 {
+    RandomState::new().hash_one(0u64) | 1
+}
+
+/// A product of 128 bits folded to 64.
+#[inline(always)]
+pub(crate) fn fold_multiply(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Bucket {
+    /// Of each entry a byte of the hash, 0 for none.
+    bytes: [u8; WIDTH],
+    /// How many keys went past.
+    passed: u32,
+    slots: [u32; WIDTH],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+const EMPTY: Bucket = Bucket { bytes: [0; WIDTH], passed: 0, slots: [NIL; WIDTH] };
+
+impl Bucket {
+    /// The entries whose byte is `byte`, one bit each.
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    #[inline(always)]
+    fn matches(&self, byte: u8) -> u32 {
+        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8};
+        // SAFETY: a bucket is 64 readable bytes on a boundary of 64, of which this loads the first
+        // 16; every x86-64 processor has SSE2, which is all the instructions ask for.
+        let equal = unsafe {
+            let head = _mm_load_si128(std::ptr::from_ref(self).cast());
+            _mm_movemask_epi8(_mm_cmpeq_epi8(head, _mm_set1_epi8(byte as i8)))
+        };
+        equal as u32 & ((1 << WIDTH) - 1)
+    }
+
+    /// The entries whose byte is `byte`, one bit each.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn matches(&self, byte: u8) -> u32 {
+        (0..WIDTH).fold(0, |mask, at| mask | u32::from(self.bytes[at] == byte) << at)
+    }
+
+    /// The entry of a key among those of its byte, and its slot.
+    #[inline(always)]
+    fn find(&self, byte: u8, key: u64, orders: &Slab) -> Option<(usize, u32)> {
+        let mut matches = self.matches(byte);
+        while matches != 0 {
+            let entry = matches.trailing_zeros() as usize;
+            let slot = self.slots[entry % 16];
+            if orders[slot].key == key {
+                return Some((entry, slot));
+            }
+            matches &= matches - 1;
+        }
+        None
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    buckets: Vec<Bucket>,
+    mask: usize,
+    seeds: [u64; 2],
+}
+
+/// Where a key that is not there would go; valid until the next change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vacancy {
+    home: usize,
+    byte: u8,
+}
+
+/// Where a key is; valid until the next change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The slot of its order.
+    pub(crate) slot: u32,
+    home: usize,
+    at: usize,
+    entry: usize,
+}
+
+impl Index {
+    /// For `capacity` keys.
+    pub(crate) fn new(capacity: u32) -> Index {
+        Index::with_seeds(capacity, [random_odd(), random_odd()])
+    }
+
+    fn with_seeds(capacity: u32, seeds: [u64; 2]) -> Index {
+        let size = (capacity as usize / LOAD + 1).next_power_of_two();
+        let mut buckets = crate::huge::with_capacity(size);
+        buckets.resize(size, EMPTY);
+        Index { buckets, mask: size - 1, seeds }
+    }
+
+    #[inline(always)]
+    fn home(&self, key: u64) -> Vacancy {
+        let hash = fold_multiply((key >> NEIGHBOURS) ^ self.seeds[0], self.seeds[1]);
+        // The low bits of the key tell neighbours apart at once; no byte is 0.
+        let byte = (hash >> 56) as u8 ^ (key as u8) << 6;
+        Vacancy { home: hash as usize & self.mask, byte: byte | 8 }
+    }
+
+    /// Fetches the bucket of a key.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, key: u64) {
+        crate::huge::prefetch(&self.buckets[self.home(key).home]);
+    }
+
+    /// The slot that probably is the key's, without looking at the order.
+    #[inline(always)]
+    pub(crate) fn glimpse(&self, key: u64) -> Option<u32> {
+        let Vacancy { home, byte } = self.home(key);
+        let entry = self.buckets[home].matches(byte).trailing_zeros() as usize;
+        self.buckets[home].slots.get(entry).copied()
+    }
+
+    /// The slot of a key.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: u64, orders: &Slab) -> Option<u32> {
+        self.look(key, orders).ok().map(|found| found.slot)
+    }
+
+    /// Where a key is, or where to put it.
+    #[inline(always)]
+    pub(crate) fn look(&self, key: u64, orders: &Slab) -> Result<Found, Vacancy> {
+        let vacancy @ Vacancy { home, byte } = self.home(key);
+        let bucket = &self.buckets[home];
+        if let Some((entry, slot)) = bucket.find(byte, key, orders) {
+            return Ok(Found { slot, home, at: home, entry });
+        }
+        if bucket.passed == 0 { Err(vacancy) } else { self.look_further(key, vacancy, orders) }
+    }
+
+    #[cold]
+    fn look_further(&self, key: u64, vacancy: Vacancy, orders: &Slab) -> Result<Found, Vacancy> {
+        let Vacancy { home, byte } = vacancy;
+        // In a table of few buckets some key may have passed each of them.
+        for distance in 1..=self.mask {
+            let at = (home + distance) & self.mask;
+            if let Some((entry, slot)) = self.buckets[at].find(byte, key, orders) {
+                return Ok(Found { slot, home, at, entry });
+            }
+            if self.buckets[at].passed == 0 {
+                break;
+            }
+        }
+        Err(vacancy)
+    }
+
+    #[inline(always)]
+    pub(crate) fn put(&mut self, vacancy: Vacancy, slot: u32) {
+        let mut at = vacancy.home;
+        loop {
+            let bucket = &mut self.buckets[at];
+            let free = bucket.matches(0).trailing_zeros() as usize;
+            if free < WIDTH {
+                bucket.bytes[free] = vacancy.byte;
+                bucket.slots[free] = slot;
+                return;
+            }
+            bucket.passed += 1;
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// Takes out a key that is there, with its slot.
+    pub(crate) fn remove(&mut self, key: u64, slot: u32) {
+        let Vacancy { home, byte } = self.home(key);
+        let mut at = home;
+        loop {
+            let mut matches = self.buckets[at].matches(byte);
+            while matches != 0 {
+                let entry = matches.trailing_zeros() as usize;
+                if self.buckets[at].slots[entry % 16] == slot {
+                    return self.clear(Found { slot, home, at, entry });
+                }
+                matches &= matches - 1;
+            }
+            debug_assert!(self.buckets[at].passed != 0, "a key is not in the index");
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// Takes out a key that was just found.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self, found: Found) {
+        let bucket = &mut self.buckets[found.at];
+        bucket.bytes[found.entry % 16] = 0;
+        bucket.slots[found.entry % 16] = NIL;
+        let mut passed = found.home;
+        while passed != found.at {
+            self.buckets[passed].passed -= 1;
+            passed = (passed + 1) & self.mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Order;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+    use types::{NewOrder, Price, Side};
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_map(
+            steps in prop::collection::vec((0u64..96, 0u8..3, any::<bool>()), 1..600),
+            seeds in any::<[u64; 2]>(),
+            few_buckets: bool,
+        ) {
+            const CAPACITY: u32 = 60;
+            let (mut slab, mut map) = (Slab::new(CAPACITY), HashMap::new());
+            // Two buckets for up to twenty keys, or sixteen for sixty.
+            let capacity = if few_buckets { 20 } else { CAPACITY };
+            let mut index = Index::with_seeds(if few_buckets { 9 } else { CAPACITY }, seeds);
+            for (low, high, insert) in steps {
+                let key = low | u64::from(high) << 61;
+                let found = index.look(key, &slab);
+                let slot = found.ok().map(|found| found.slot);
+                prop_assert_eq!(slot, map.get(&key).copied());
+                match found {
+                    Err(vacancy) if insert && map.len() < capacity as usize => {
+                        let slot = slab.take();
+                        let terms = NewOrder::limit(key, Side::Buy, Price(1), 1);
+                        slab[slot] = Order::new(0, 1, &terms);
+                        index.put(vacancy, slot);
+                        map.insert(key, slot);
+                    }
+                    Ok(found) if !insert => {
+                        if low % 2 == 0 {
+                            index.remove(key, found.slot);
+                        } else {
+                            index.clear(found);
+                        }
+                        slab.remove(found.slot);
+                        map.remove(&key);
+                    }
+                    _ => {}
+                }
+                for (&key, &slot) in &map {
+                    prop_assert_eq!(index.find(key, &slab), Some(slot));
+                }
+            }
+            map.drain().for_each(|(key, slot)| index.remove(key, slot));
+            let empty = |b: &Bucket| (b.bytes, b.passed, b.slots) == ([0; WIDTH], 0, [NIL; WIDTH]);
+            prop_assert!(index.buckets.iter().all(empty));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Looking at the books: levels, orders, digests.
+
+use types::{Digest, OrderRef, Price, Qty, Side};
+
+use crate::books::Books;
+use crate::ladder::Ladder;
+use crate::order::{Home, NIL, Order};
+use crate::slab::Slab;
+
+/// One price of a side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Depth {
+    /// The price.
+    pub price: Price,
+    /// Lots open, hidden ones included.
+    pub qty: Qty,
+    /// Lots displayed.
+    pub shown: Qty,
+    /// Orders, hidden ones included.
+    pub orders: u32,
+}
+
+impl Ladder {
+    fn depth(&self, place: u32) -> Depth {
+        let level = self.level(place);
+        Depth {
+            price: Price(self.price_at(place)),
+            qty: Qty(level.open),
+            shown: Qty(level.shown),
+            orders: level.orders,
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(self.best(), |&place| self.worse(place))
+    }
+}
+
+/// The orders of a queue.
+pub(crate) fn queue_slots(slab: &Slab, head: u32) -> impl Iterator<Item = u32> + '_ {
+    let some = |slot: u32| (slot != NIL).then_some(slot);
+    std::iter::successors(some(head), move |&slot| some(slab[slot].next))
+}
+
+impl Books {
+    /// The best level of a side, hidden orders included.
+    #[inline]
+    pub fn best(&self, book: u16, side: Side) -> Option<Depth> {
+        let ladder = self.market(book)?.own(side);
+        Some(ladder.depth(ladder.best()?))
+    }
+
+    /// The best level of a side that displays lots.
+    pub fn best_displayed(&self, book: u16, side: Side) -> Option<Depth> {
+        let ladder = self.market(book)?.own(side);
+        Some(ladder.depth(ladder.best_displayed()?))
+    }
+
+    /// The levels of a side, best first.
+    pub fn depth(&self, book: u16, side: Side) -> impl Iterator<Item = Depth> + '_ {
+        let ladder = self.market(book).map(|market| market.own(side));
+        ladder.into_iter().flat_map(|ladder| ladder.places().map(|place| ladder.depth(place)))
+    }
+
+    /// The orders in the levels of a side: best level first, displayed before hidden.
+    pub fn orders(&self, book: u16, side: Side) -> impl Iterator<Item = &Order> + '_ {
+        self.level_slots(book, side).map(|slot| &self.shared.slab[slot])
+    }
+
+    pub(crate) fn level_slots(&self, book: u16, side: Side) -> impl Iterator<Item = u32> + '_ {
+        let slab = &self.shared.slab;
+        let ladder = self.market(book).map(|market| market.own(side));
+        let places = ladder.into_iter().flat_map(|l| l.places().map(move |place| (l, place)));
+        places.flat_map(move |(ladder, place)| {
+            let heads = [ladder.level(place).queue.head, ladder.hidden(place).head];
+            heads.into_iter().flat_map(move |head| queue_slots(slab, head))
+        })
+    }
+
+    /// All orders of a book in the order of a mass cancel.
+    pub fn all_orders(&self, book: u16) -> impl Iterator<Item = &Order> + '_ {
+        self.all_slots(book).map(|slot| &self.shared.slab[slot])
+    }
+
+    pub(crate) fn all_slots(&self, book: u16) -> impl Iterator<Item = u32> + '_ {
+        let slab = &self.shared.slab;
+        let levels = [Side::Buy, Side::Sell].into_iter();
+        let levels = levels.flat_map(move |side| self.level_slots(book, side));
+        let others = self.market(book).into_iter().flat_map(move |market| {
+            let parked = move |&slot: &u32| slab[slot].home == Home::Parked;
+            let queues = market.queues.iter().flat_map(move |q| queue_slots(slab, q.head));
+            queues
+                .chain(market.stops.iter().flat_map(|stops| stops.slots()))
+                .chain(market.pegs.slots().filter(parked))
+                .chain(queue_slots(slab, market.waiting.head))
+        });
+        levels.chain(others)
+    }
+
+    /// Digest of the displayed book, as every reader of the feed works it out.
+    pub fn displayed_digest(&self, book: u16) -> u64 {
+        let side = |side| {
+            let displayed = self.orders(book, side).filter(|order| order.shown > 0);
+            displayed.map(|order| {
+                (OrderRef(order.order_ref), Price(order.price), Qty(order.shown.into()))
+            })
+        };
+        types::displayed_book(side(Side::Buy), side(Side::Sell))
+    }
+
+    /// Folds everything that can ever be observed of the books into a digest.
+    pub fn fold(&self, digest: &mut Digest) {
+        self.write_all(digest);
+    }
+
+    /// Says that this key will be used in about ten commands: the index's memory is fetched
+    /// meanwhile. Changes nothing that can be observed.
+    #[inline]
+    pub fn prefetch(&self, key: u64) {
+        self.shared.index.prefetch(key);
+    }
+
+    /// Says that this key, of an open order and told to [`Books::prefetch`] before, will be used in
+    /// about five commands: the order's memory is fetched meanwhile.
+    #[inline]
+    pub fn prefetch_order(&self, key: u64) {
+        if let Some(slot) = self.shared.index.glimpse(key) {
+            crate::huge::prefetch(&self.shared.slab[slot]);
+        }
+    }
+
+    /// Says that the open order of this key, told to [`Books::prefetch_order`] before, will leave
+    /// its queue in two or three commands: its neighbours' memory is fetched meanwhile.
+    #[inline]
+    pub fn prefetch_neighbours(&self, key: u64) {
+        if let Some(slot) = self.shared.index.glimpse(key) {
+            let order = &self.shared.slab[slot];
+            crate::huge::prefetch(&self.shared.slab[order.prev]);
+            crate::huge::prefetch(&self.shared.slab[order.next]);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Commands of operators: limits, kill switches, mass cancels, broken and corrected trades.
+
+use types::{
+    AccountId, CancelReason, Command, ExecutionKind, Input, InstrumentId, LimitKind, MarketEvent,
+    MatchNumber, Qty, RejectReason, Side, TimeInForce,
+};
+
+use crate::apply::{Applied, Day, Engine};
+use crate::orders::received_at;
+use crate::output::{Output, account_of, refusal};
+
+impl Engine {
+    pub(crate) fn set_limit(&mut self, command: &Command) -> Applied {
+        let account = command.account;
+        let known = account.0 == 0 || self.accounts.exists(account);
+        match LimitKind::from_code(command.param).filter(|_| known) {
+            Some(kind) => {
+                self.risk.set_limit(account, kind, command.qty.0);
+                Applied::Done
+            }
+            None => Applied::Refused,
+        }
+    }
+
+    pub(crate) fn kill(&mut self, command: &Command, out: &mut Output) -> Applied {
+        let account = command.account;
+        if command.param > 1 || (account.0 != 0 && !self.accounts.exists(account)) {
+            return Applied::Refused;
+        }
+        let on = command.param == 1;
+        match account {
+            AccountId(0) => self.risk.all_killed = on,
+            account => self.risk.account_mut(account).killed = on,
+        }
+        if on {
+            let wanted = |order: &book::Order| account.0 == 0 || account_of(order.key()) == account;
+            for slot in self.slots(InstrumentId(0)).unwrap_or_default() {
+                self.cancel_where(slot, CancelReason::Killed, wanted, out);
+            }
+        }
+        Applied::Done
+    }
+
+    /// By a participant (its own account and a request number: it gets an answer), by its gateway
+    /// (its own account, no number), or by the exchange.
+    pub(crate) fn mass_cancel(&mut self, input: &Input, out: &mut Output) -> Applied {
+        let command = &input.command;
+        let account = command.account;
+        let asked = account.0 != 0 && command.user_ref.0 != 0;
+        if account.0 == 0 && input.source.gateway.0 != 0 {
+            return Applied::Refused;
+        }
+        if account.0 != 0 && !self.accounts.exists(account) {
+            return Applied::Refused;
+        }
+        if asked {
+            if let Err(ended) = self.claim(command, out) {
+                return ended;
+            }
+            self.risk.take_message(account, received_at(input));
+        }
+        let slots = match self.check_mass_cancel(command) {
+            Ok(slots) => slots,
+            Err(reason) if asked => return self.reject_cancel(command, reason, out),
+            Err(_) => return Applied::Refused,
+        };
+        let answer = out.executions.len();
+        if asked {
+            let kind = ExecutionKind::MassCanceled;
+            out.executions.push(refusal(kind, command, RejectReason::None, self.now));
+        }
+        let gone = self.cancel_all(command, &slots, out);
+        if asked && let Some(answer) = out.executions.get_mut(answer) {
+            answer.qty = Qty(gone);
+        }
+        Applied::Done
+    }
+
+    fn check_mass_cancel(&self, command: &Command) -> Result<Vec<usize>, RejectReason> {
+        if self.day != Day::Open {
+            return Err(RejectReason::MarketClosed);
+        }
+        if command.param > 2 || command.reserved > 1 {
+            return Err(RejectReason::Unsupported);
+        }
+        self.slots(command.instrument).ok_or(RejectReason::UnknownInstrument)
+    }
+
+    fn cancel_all(&mut self, command: &Command, slots: &[usize], out: &mut Output) -> u64 {
+        let account = command.account;
+        let session = command.orig_user_ref.0;
+        let side = match command.param {
+            0 => None,
+            1 => Some(Side::Buy),
+            _ => Some(Side::Sell),
+        };
+        let wanted = |order: &book::Order| {
+            (account.0 == 0 || account_of(order.key()) == account)
+                && side.is_none_or(|side| order.side() == side)
+                && (session == 0 || u32::from(order.session()) == session)
+        };
+        let lost = command.reserved == 1;
+        let reason = if lost { CancelReason::Disconnect } else { CancelReason::MassCancel };
+        slots.iter().map(|&slot| self.cancel_where(slot, reason, wanted, out)).sum()
+    }
+
+    pub(crate) fn expire_orders(&mut self, out: &mut Output) -> Applied {
+        let now = self.now;
+        let past = |order: &book::Order| {
+            order.time_in_force() == TimeInForce::GoodTillDate && order.expire_at() <= now
+        };
+        for slot in self.slots(InstrumentId(0)).unwrap_or_default() {
+            self.cancel_where(slot, CancelReason::Expired, past, out);
+        }
+        Applied::Done
+    }
+
+    /// Cancels the orders of one book that are wanted, and says how many.
+    pub(crate) fn cancel_where(
+        &mut self,
+        slot: usize,
+        reason: CancelReason,
+        wanted: impl FnMut(&book::Order) -> bool,
+        out: &mut Output,
+    ) -> u64 {
+        let (books, mut teller) = self.teller(slot, out);
+        let gone = books.cancel_where(slot as u16, reason, wanted, &mut teller);
+        let interrupted = teller.interrupted;
+        self.settle(slot, interrupted, out);
+        gone
+    }
+
+    pub(crate) fn bust_trade(&mut self, command: &Command, out: &mut Output) -> Applied {
+        let match_number = MatchNumber(command.qty.0);
+        let Some(trade) = self.trades.remove(match_number) else { return Applied::Refused };
+        let slot = usize::from(trade.slot);
+        let counts = &mut self.counters.instruments[slot];
+        counts.trades = counts.trades.saturating_sub(1);
+        counts.volume = counts.volume.saturating_sub(u64::from(trade.qty));
+        let instrument = InstrumentId(trade.slot + 1);
+        let event = MarketEvent::BrokenTrade { instrument, match_number };
+        let public_after = self.feed.publish(event, out);
+        for side in [Side::Buy, Side::Sell] {
+            let account = trade.party(side).account();
+            self.risk.corrected(account, slot, side, -i64::from(trade.qty));
+            let kind = ExecutionKind::TradeBroken;
+            out.executions.push(trade.report(kind, side, public_after, self.now));
+        }
+        Applied::Done
+    }
+
+    /// The feed breaks the trade and tells it again as it should have been.
+    pub(crate) fn correct_trade(&mut self, command: &Command, out: &mut Output) -> Applied {
+        let match_number = MatchNumber(command.qty.0);
+        let (price, qty) = (command.price, command.min_qty);
+        if qty == 0 || !(1..=types::limits::PRICE_MAX).contains(&price.0) {
+            return Applied::Refused;
+        }
+        let Some(trade) = self.trades.get_mut(match_number) else { return Applied::Refused };
+        let more = i64::from(qty) - i64::from(trade.qty);
+        (trade.price, trade.qty) = (price, qty);
+        let trade = *trade;
+        let slot = usize::from(trade.slot);
+        let counts = &mut self.counters.instruments[slot];
+        counts.volume = counts.volume.saturating_add_signed(more);
+        let instrument = InstrumentId(trade.slot + 1);
+        self.feed.publish(MarketEvent::BrokenTrade { instrument, match_number }, out);
+        let (side, qty) = (Side::Buy, Qty(u64::from(qty)));
+        let event = MarketEvent::Trade { instrument, side, qty, price, match_number };
+        let public_after = self.feed.publish(event, out);
+        for side in [Side::Buy, Side::Sell] {
+            self.risk.corrected(trade.party(side).account(), slot, side, more);
+            let kind = ExecutionKind::TradeCorrected;
+            out.executions.push(trade.report(kind, side, public_after, self.now));
+        }
+        Applied::Done
+    }
+}

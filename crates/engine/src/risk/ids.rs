@@ -1,0 +1,122 @@
+//! The participants' own identifiers of open orders, for venues that want them unique: an
+//! open-addressing set of fixed size, at most half full, removal by shifting back.
+
+use types::{AccountId, ClOrdId};
+
+/// Account and identifier in one word, never zero because account 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Word(u128);
+
+impl Word {
+    const FREE: Word = Word(0);
+
+    fn new(account: AccountId, id: &ClOrdId) -> Word {
+        let mut bytes = [0; 16];
+        bytes[..14].copy_from_slice(&id.0);
+        bytes[14..].copy_from_slice(&account.0.to_le_bytes());
+        Word(u128::from_le_bytes(bytes))
+    }
+
+    fn hash(self) -> u64 {
+        let folded = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(29);
+        types::SplitMix64::mix(folded)
+    }
+}
+
+/// The identifiers of open orders; blank ones are not kept. Derived from the books: it is no part
+/// of a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenIds {
+    words: Vec<Word>,
+}
+
+impl OpenIds {
+    /// For at most `orders` open orders.
+    pub(crate) fn new(orders: usize) -> OpenIds {
+        // One order more: a replace adds before it removes.
+        OpenIds { words: vec![Word::FREE; (2 * orders + 2).next_power_of_two()] }
+    }
+
+    pub(crate) fn contains(&self, account: AccountId, id: &ClOrdId) -> bool {
+        *id != ClOrdId::default() && self.find(Word::new(account, id)).is_some()
+    }
+
+    pub(crate) fn insert(&mut self, account: AccountId, id: &ClOrdId) {
+        if *id == ClOrdId::default() {
+            return;
+        }
+        let word = Word::new(account, id);
+        let mut at = self.home(word);
+        while self.words[at] != Word::FREE {
+            if self.words[at] == word {
+                return;
+            }
+            at = self.after(at);
+        }
+        self.words[at] = word;
+    }
+
+    pub(crate) fn remove(&mut self, account: AccountId, id: &ClOrdId) {
+        let Some(mut hole) = self.find(Word::new(account, id)) else { return };
+        let mask = self.words.len() - 1;
+        let mut at = self.after(hole);
+        while self.words[at] != Word::FREE {
+            // A word may move into the hole unless its home lies behind the hole (cyclically).
+            let home = self.home(self.words[at]);
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                self.words[hole] = self.words[at];
+                hole = at;
+            }
+            at = self.after(at);
+        }
+        self.words[hole] = Word::FREE;
+    }
+
+    fn find(&self, word: Word) -> Option<usize> {
+        let mut at = self.home(word);
+        loop {
+            match self.words[at] {
+                Word::FREE => return None,
+                found if found == word => return Some(at),
+                _ => at = self.after(at),
+            }
+        }
+    }
+
+    fn home(&self, word: Word) -> usize {
+        word.hash() as usize & (self.words.len() - 1)
+    }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.words.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(steps in prop::collection::vec((1u16..3, 0u8..12), 1..400)) {
+            let (mut ids, mut model) = (OpenIds::new(16), HashSet::new());
+            for (account, letter) in steps {
+                let (account, id) = (AccountId(account), ClOrdId([b'a' + letter; 14]));
+                if model.remove(&(account, id)) {
+                    ids.remove(account, &id);
+                } else if model.len() < 16 {
+                    ids.insert(account, &id);
+                    model.insert((account, id));
+                }
+                for a in 1..3 {
+                    for l in 0..12 {
+                        let (a, i) = (AccountId(a), ClOrdId([b'a' + l; 14]));
+                        prop_assert_eq!(ids.contains(a, &i), model.contains(&(a, i)));
+                    }
+                }
+            }
+        }
+    }
+}

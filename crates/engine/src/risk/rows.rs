@@ -1,0 +1,129 @@
+//! Positions: one row per account and instrument, made at first use in pages of a few instruments.
+
+use types::{AccountId, Price, Side};
+
+use crate::codec::{Reader, SnapshotError, Writer};
+
+/// Instruments of one page.
+const PAGE: usize = 8;
+/// Largest position a snapshot may hold: far beyond any, and far from overflow.
+const POSITION_MAX: u64 = 1 << 60;
+
+/// What an account has in one instrument, 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Row {
+    /// Lots bought less lots sold.
+    pub(crate) position: i64,
+    /// Open lots to buy.
+    pub(crate) open_buy: u64,
+    /// Open lots to sell.
+    pub(crate) open_sell: u64,
+    /// Price of the account's last trade here.
+    pub(crate) mark: Price,
+}
+
+impl Row {
+    pub(crate) fn open_mut(&mut self, side: Side) -> &mut u64 {
+        match side {
+            Side::Buy => &mut self.open_buy,
+            Side::Sell => &mut self.open_sell,
+        }
+    }
+
+    /// The position in the direction of `side` once all open orders of that side have traded.
+    pub(crate) fn worst(&self, side: Side) -> i128 {
+        match side {
+            Side::Buy => i128::from(self.position) + i128::from(self.open_buy),
+            Side::Sell => i128::from(self.open_sell) - i128::from(self.position),
+        }
+    }
+
+    /// Lots held either way at the price of the last trade.
+    pub(crate) fn value(&self) -> i128 {
+        i128::from(self.position.unsigned_abs()) * i128::from(self.mark.0)
+    }
+
+    /// Changes the position and says by how much its value grew.
+    pub(crate) fn trade(&mut self, side: Side, lots: i64, at: Price) -> i128 {
+        let before = self.value();
+        let lots = if side == Side::Buy { lots } else { -lots };
+        self.position = self.position.saturating_add(lots);
+        self.mark = at;
+        self.value() - before
+    }
+
+    pub(crate) fn words(&self) -> [u64; 4] {
+        [self.position as u64, self.open_buy, self.open_sell, self.mark.0 as u64]
+    }
+
+    /// Whether anything was traded.
+    pub(crate) fn is_held(&self) -> bool {
+        self.position != 0 || self.mark.0 != 0
+    }
+
+    /// What does not follow from the open orders.
+    pub(crate) fn write(&self, out: &mut Writer) {
+        out.i64(self.position);
+        out.i64(self.mark.0);
+    }
+
+    /// Takes up what [`Row::write`] wrote, in an empty row.
+    pub(crate) fn read(&mut self, bytes: &mut Reader) -> Result<(), SnapshotError> {
+        let (position, mark) = (bytes.i64()?, Price(bytes.i64()?));
+        let sound = position.unsigned_abs() <= POSITION_MAX
+            && (0..=types::limits::PRICE_MAX).contains(&mark.0)
+            && *self == Row::default();
+        if !sound {
+            return Err(bytes.damaged());
+        }
+        (self.position, self.mark) = (position, mark);
+        Ok(())
+    }
+}
+
+/// All rows. `pages` names the page of (account, instruments) or 0; page 0 belongs to nobody.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    pages: Vec<u32>,
+    per_account: usize,
+    rows: Vec<[Row; PAGE]>,
+}
+
+impl Rows {
+    pub(crate) fn new(accounts: usize, instruments: usize) -> Rows {
+        let per_account = instruments.div_ceil(PAGE);
+        let rows = vec![[Row::default(); PAGE]];
+        Rows { pages: vec![0; accounts * per_account], per_account, rows }
+    }
+
+    fn place(&self, account: AccountId, slot: usize) -> usize {
+        (usize::from(account.0) - 1) * self.per_account + slot / PAGE
+    }
+
+    /// The row of an account that exists, made if need be.
+    pub(crate) fn row_mut(&mut self, account: AccountId, slot: usize) -> &mut Row {
+        let place = self.place(account, slot);
+        if self.pages[place] == 0 {
+            self.pages[place] = self.rows.len() as u32;
+            self.rows.push([Row::default(); PAGE]);
+        }
+        &mut self.rows[self.pages[place] as usize][slot % PAGE]
+    }
+
+    /// The row of an account that exists; all zero when nothing was traded or ordered.
+    pub(crate) fn row(&self, account: AccountId, slot: usize) -> Row {
+        self.rows[self.pages[self.place(account, slot)] as usize][slot % PAGE]
+    }
+
+    /// The rows of an account that are not all zero, by instrument index.
+    pub(crate) fn of(&self, account: AccountId) -> impl Iterator<Item = (usize, Row)> + Clone {
+        let first = self.place(account, 0);
+        let pages = &self.pages[first..first + self.per_account];
+        let used = pages.iter().enumerate().filter(|&(_, &page)| page != 0);
+        used.flat_map(|(index, &page)| {
+            let rows = self.rows[page as usize].iter().enumerate();
+            rows.map(move |(offset, row)| (index * PAGE + offset, *row))
+        })
+        .filter(|(_, row)| *row != Row::default())
+    }
+}

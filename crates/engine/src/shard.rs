@@ -1,0 +1,174 @@
+//! Instruments that move between shards: by what is left of them at one position of one log, taken
+//! up at one position of the other (corner 11).
+//!
+//! [`CommandKind::DetachInstrument`](types::CommandKind::DetachInstrument) takes an instrument out
+//! of this shard: readers of its feed see its displayed orders deleted and the instrument halted,
+//! and its bytes are kept for [`Engine::detached`]. [`Engine::stage`] hands the bytes to the other
+//! shard, whose [`CommandKind::AttachInstrument`](types::CommandKind::AttachInstrument) names their
+//! digest: the bytes lie beside that shard's log, and a replay stages them again. The other shard
+//! tells its readers of the instrument and of each displayed order.
+//!
+//! What moves: the book in the order of its queues, phase, prices, collars, the accounts' positions
+//! in the instrument, and which request numbers the accounts have used (a request that was answered
+//! here is a duplicate there). What does not: order references and match numbers, which are each
+//! shard's own; limits, which are allotted to shards by `SetLimit`; trades that can be broken.
+
+use types::{AccountId, Command, InstrumentId, MarketEvent, Phase, Qty, Side, TradingState};
+
+use crate::apply::{Applied, Engine};
+use crate::codec::{Reader, SnapshotError, Writer, digest_of};
+use crate::output::{Output, account_of};
+use crate::phases::trading_state;
+use crate::risk::{Less, Row};
+use crate::tell::open_price;
+
+const MAGIC: &[u8; 8] = b"FBELINST";
+
+impl Engine {
+    /// The instrument that was detached last and its bytes, until the next one.
+    pub fn detached(&self) -> Option<(InstrumentId, &[u8])> {
+        self.detached.as_ref().map(|(id, bytes)| (*id, bytes.as_slice()))
+    }
+
+    /// Keeps the bytes of an instrument for the command that attaches it, and says what their
+    /// digest is. No part of the state: it has no effect by itself.
+    pub fn stage(&mut self, bytes: Vec<u8>) -> u64 {
+        let digest = digest_of(&bytes);
+        self.staged = bytes;
+        digest
+    }
+
+    pub(crate) fn detach(&mut self, command: &Command, out: &mut Output) -> Applied {
+        let Some(slot) = self.slot(command.instrument) else { return Applied::Refused };
+        let instrument = command.instrument;
+        let mut bytes = Vec::new();
+        self.write_instrument(slot, &mut bytes);
+        self.detached = Some((instrument, bytes));
+        for side in [Side::Buy, Side::Sell] {
+            let shown = self.books.orders(slot as u16, side).filter(|order| order.shown() > 0);
+            for order in shown {
+                let order_ref = order.order_ref();
+                self.feed.publish(MarketEvent::OrderDelete { instrument, order_ref }, out);
+            }
+        }
+        let state = TradingState::Halted;
+        self.feed.publish(MarketEvent::TradingAction { instrument, state }, out);
+        self.take_off_sums(slot);
+        self.books.remove_book(slot as u16);
+        self.trades.forget(slot);
+        self.markets[slot].held = false;
+        Applied::Done
+    }
+
+    /// The accounts' orders and positions in an instrument count here no longer.
+    fn take_off_sums(&mut self, slot: usize) {
+        for order in self.books.all_orders(slot as u16) {
+            let account = account_of(order.key());
+            self.risk.closed(&Less {
+                account,
+                slot,
+                side: order.side(),
+                lots: order.open(),
+                price: open_price(order),
+                last: true,
+            });
+            if let Some(ids) = &mut self.ids {
+                ids.remove(account, &order.cl_ord_id());
+            }
+        }
+        for account in self.risk.accounts() {
+            let row = self.risk.rows.row(account, slot);
+            if row != Row::default() {
+                self.risk.account_mut(account).exposure -= row.value();
+                *self.risk.rows.row_mut(account, slot) = Row::default();
+            }
+        }
+    }
+
+    fn write_instrument(&self, slot: usize, out: &mut Vec<u8>) {
+        let mut to = Writer { bytes: out };
+        to.raw(MAGIC);
+        to.u32(crate::RULES_VERSION);
+        to.u32(slot as u32 + 1);
+        to.u64(self.now.0);
+        self.markets[slot].write(&mut to);
+        let rows = self.risk.accounts().map(|account| (account, self.risk.rows.row(account, slot)));
+        let held: Vec<(AccountId, Row)> = rows.filter(|(_, row)| row.is_held()).collect();
+        to.u32(held.len() as u32);
+        for (account, row) in held {
+            to.u32(u32::from(account.0));
+            row.write(&mut to);
+        }
+        self.accounts.write(&mut to);
+        to.section(|bytes| self.books.write_book(slot as u16, bytes));
+    }
+
+    pub(crate) fn attach(&mut self, command: &Command, out: &mut Output) -> Applied {
+        let slot = usize::from(command.instrument.0).wrapping_sub(1);
+        let absent = self.markets.get(slot).is_some_and(|market| !market.held);
+        if !absent || digest_of(&self.staged) != command.qty.0 {
+            return Applied::Refused;
+        }
+        let bytes = std::mem::take(&mut self.staged);
+        // Taken up by a copy first: bytes that do not fit change nothing.
+        let mut next = self.clone();
+        if next.read_instrument(slot, &bytes).is_err() {
+            return Applied::Refused;
+        }
+        *self = next;
+        self.announce(slot, out);
+        Applied::Done
+    }
+
+    fn read_instrument(&mut self, slot: usize, bytes: &[u8]) -> Result<(), SnapshotError> {
+        let mut from = Reader::new(bytes);
+        if from.raw(MAGIC.len())? != MAGIC {
+            return Err(SnapshotError::Magic);
+        }
+        let rules = from.u32()?;
+        if rules != crate::RULES_VERSION {
+            return Err(SnapshotError::Rules(rules));
+        }
+        if from.u32()? as usize != slot + 1 {
+            return Err(from.damaged());
+        }
+        let theirs = types::Nanos(from.u64()?);
+        self.now = self.now.max(theirs);
+        self.markets[slot].read(&mut from)?;
+        self.markets[slot].held = true;
+        for _ in 0..from.u32()? {
+            let account = u16::try_from(from.u32()?).map(AccountId).map_err(|_| from.damaged())?;
+            if !self.accounts.exists(account) {
+                return Err(from.damaged());
+            }
+            self.risk.hold(account, slot, &mut from)?;
+        }
+        self.accounts.read(&mut from)?;
+        let section = from.section()?;
+        from.end()?;
+        self.books.read_book(slot as u16, section).map_err(SnapshotError::Book)?;
+        self.count_orders(slot).ok_or(from.damaged())?;
+        self.carried_over = true;
+        self.refer(slot);
+        Ok(())
+    }
+
+    /// Tells this shard's readers of an instrument that has joined it.
+    fn announce(&mut self, slot: usize, out: &mut Output) {
+        let instrument = InstrumentId(slot as u16 + 1);
+        self.feed.publish(MarketEvent::Directory { instrument }, out);
+        let phase: Phase = self.books.phase(slot as u16);
+        let state = trading_state(phase);
+        self.feed.publish(MarketEvent::TradingAction { instrument, state }, out);
+        self.publish_collar(slot, out);
+        for side in [Side::Buy, Side::Sell] {
+            let shown = self.books.orders(slot as u16, side).filter(|order| order.shown() > 0);
+            for order in shown {
+                let (order_ref, price) = (order.order_ref(), order.price());
+                let qty = Qty(u64::from(order.shown()));
+                let event = MarketEvent::AddOrder { instrument, order_ref, side, qty, price };
+                self.feed.publish(event, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What an event of the books means to everybody: reports to the accounts, messages on the feed,
+//! the risk sums, the counters and the trades that can be broken.
+//!
+//! The public is told of displayed lots only (corner 17). A report of an execution names the feed
+//! position of the message that prints it (corner 16): of an auction's trades that is the
+//! `CrossTrade`, whose position is known only after them and is filled in then.
+
+use book::{Order, Sink};
+use types::{
+    CancelReason, CrossKind, ExecutionKind, FeedSeq, InstrumentId, Liquidity, MarketEvent,
+    MatchNumber, Nanos, OrderEvent, OrderRef, OrderType, Price, Qty, Side, TradingState,
+    UserRefNum,
+};
+
+use crate::counters::Counters;
+use crate::output::{Feed, Output, about_order, account_of};
+use crate::risk::{Less, OpenIds, Risk};
+use crate::trades::{Party, Trade, Trades};
+
+/// An order that a replace takes out of the book: what has to be taken off the risk sums.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    pub(crate) open: u32,
+    pub(crate) price: Price,
+    pub(crate) cl_ord_id: types::ClOrdId,
+}
+
+/// Takes the events of one call of the books.
+pub(crate) struct Teller<'a> {
+    pub(crate) out: &'a mut Output,
+    pub(crate) feed: &'a mut Feed,
+    pub(crate) risk: &'a mut Risk,
+    pub(crate) ids: &'a mut Option<OpenIds>,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) trades: &'a mut Trades,
+    pub(crate) slot: usize,
+    pub(crate) now: Nanos,
+    /// What an uncrossing is called on the feed.
+    pub(crate) cross: CrossKind,
+    /// The order a replace is about.
+    pub(crate) leaving: Option<Leaving>,
+    /// Key of an incoming market-to-limit order, which gets its price when it rests; 0: none.
+    pub(crate) prices_late: u64,
+    /// First report of the uncrossing under way.
+    pub(crate) auction_from: usize,
+    /// Whether the dynamic collar stopped trading.
+    pub(crate) interrupted: bool,
+}
+
+/// The price at which an order's open lots count as open value; see [`crate::risk`].
+#[inline]
+pub(crate) fn open_price(order: &Order) -> Price {
+    match order.order_type() {
+        OrderType::Limit | OrderType::StopLimit => order.price(),
+        _ => Price(0),
+    }
+}
+
+/// What the risk sums lose by `lots` of an order, told after they are gone.
+#[inline]
+fn less(order: &Order, slot: usize, lots: u32) -> Less {
+    Less {
+        account: account_of(order.key()),
+        slot,
+        side: order.side(),
+        lots,
+        price: open_price(order),
+        last: order.open() == 0,
+    }
+}
+
+impl Teller<'_> {
+    fn instrument(&self) -> InstrumentId {
+        InstrumentId(self.slot as u16 + 1)
+    }
+
+    #[inline]
+    fn publish(&mut self, event: MarketEvent) -> FeedSeq {
+        self.feed.publish(event, self.out)
+    }
+
+    fn accepted(&mut self, order: &Order) {
+        self.counters.accepted += 1;
+        let account = account_of(order.key());
+        self.risk.opened(account, self.slot, order.side(), order.open(), open_price(order));
+        if let Some(ids) = self.ids {
+            ids.insert(account, &order.cl_ord_id());
+        }
+        let kind = ExecutionKind::Accepted;
+        let mut report = about_order(kind, self.instrument(), order, self.now);
+        report.qty = report.leaves;
+        self.out.executions.push(report);
+    }
+
+    fn replaced(&mut self, order: &Order, old_key: u64, kept: bool, shown_less: u32) {
+        self.counters.replaced += 1;
+        let (account, side) = (account_of(order.key()), order.side());
+        if let Some(old) = self.leaving.take() {
+            self.risk.closed(&Less {
+                account,
+                slot: self.slot,
+                side,
+                lots: old.open,
+                price: old.price,
+                last: true,
+            });
+            self.risk.opened(account, self.slot, side, order.open(), open_price(order));
+            if let Some(ids) = self.ids {
+                ids.remove(account, &old.cl_ord_id);
+                ids.insert(account, &order.cl_ord_id());
+            }
+        }
+        let instrument = self.instrument();
+        let mut report = about_order(ExecutionKind::Replaced, instrument, order, self.now);
+        report.orig_user_ref = UserRefNum(old_key as u32);
+        report.qty = report.leaves;
+        self.out.executions.push(report);
+        if kept && shown_less > 0 {
+            let (order_ref, qty) = (order.order_ref(), lots(shown_less));
+            self.publish(MarketEvent::OrderCancel { instrument, order_ref, qty });
+        }
+    }
+
+    fn added(&mut self, order: &Order, instead_of: OrderRef) {
+        if order.key() == self.prices_late && order.order_type() == OrderType::Limit {
+            self.risk.priced(account_of(order.key()), order.open(), order.price());
+            self.prices_late = 0;
+        }
+        if order.shown() == 0 {
+            return;
+        }
+        let instrument = self.instrument();
+        let (qty, price) = (lots(order.shown()), order.price());
+        let order_ref = order.order_ref();
+        self.publish(if instead_of.0 == 0 {
+            let side = order.side();
+            MarketEvent::AddOrder { instrument, order_ref, side, qty, price }
+        } else {
+            let (old_ref, new_ref) = (instead_of, order_ref);
+            MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price }
+        });
+    }
+
+    #[inline]
+    fn traded(&mut self, trade: &Fill, order: &Order, other: &Order) {
+        let instrument = self.instrument();
+        let (qty, price, match_number) = (lots(trade.qty), trade.price, trade.match_number);
+        let counts = &mut self.counters.instruments[self.slot];
+        counts.trades += 1;
+        counts.volume += qty.0;
+        let order_ref = order.order_ref();
+        let public_after = if trade.auction {
+            for (order, shown) in [(order, trade.shown), (other, trade.other_shown)] {
+                self.print_shown(order, shown, trade);
+            }
+            FeedSeq(0)
+        } else if trade.shown > 0 {
+            self.publish(MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number })
+        } else {
+            let side = order.side();
+            self.publish(MarketEvent::Trade { instrument, side, qty, price, match_number })
+        };
+        let (rested, came) = match trade.auction {
+            true => (Liquidity::from(self.cross), Liquidity::from(self.cross)),
+            false => (Liquidity::Added, Liquidity::Removed),
+        };
+        for (party, liquidity) in [(order, rested), (other, came)] {
+            let kind = ExecutionKind::Executed;
+            let mut report = about_order(kind, instrument, party, self.now);
+            report.liquidity = liquidity;
+            report.qty = qty;
+            report.price = price;
+            report.match_number = match_number;
+            report.public_after = public_after;
+            self.out.executions.push(report);
+            self.risk.traded(&less(party, self.slot, trade.qty), price);
+            if party.open() == 0 {
+                self.forget_id(party);
+            }
+        }
+        let (buy, sell) = if order.side() == Side::Buy { (order, other) } else { (other, order) };
+        let (buy, sell) = (Party::of(buy), Party::of(sell));
+        let slot = self.slot as u16;
+        self.trades.push(Trade { match_number, price, qty: trade.qty, slot, buy, sell });
+    }
+
+    /// The displayed part of one side of an auction trade.
+    fn print_shown(&mut self, order: &Order, shown: u32, trade: &Fill) {
+        if shown > 0 {
+            self.publish(MarketEvent::OrderExecutedWithPrice {
+                instrument: self.instrument(),
+                order_ref: order.order_ref(),
+                qty: lots(shown),
+                match_number: trade.match_number,
+                printable: false,
+                price: trade.price,
+            });
+        }
+    }
+
+    fn uncrossed(&mut self, price: Price, qty: u64, match_number: MatchNumber) {
+        let (instrument, kind) = (self.instrument(), self.cross);
+        let qty = Qty(qty);
+        let event = MarketEvent::CrossTrade { instrument, qty, price, match_number, kind };
+        let position = self.publish(event);
+        for report in &mut self.out.executions[self.auction_from..] {
+            if report.kind == ExecutionKind::Executed && report.public_after.0 == 0 {
+                report.public_after = position;
+            }
+        }
+        self.auction_from = self.out.executions.len();
+    }
+
+    /// Open lots went away without trading; the order goes on when it has any left.
+    fn shrunk(&mut self, order: &Order, qty: u32, shown: u32, reason: CancelReason) {
+        let instrument = self.instrument();
+        let kind = ExecutionKind::Canceled;
+        let mut report = about_order(kind, instrument, order, self.now);
+        report.cancel_reason = reason;
+        report.qty = lots(qty);
+        self.out.executions.push(report);
+        let last = order.open() == 0;
+        self.risk.closed(&less(order, self.slot, qty));
+        if last {
+            self.forget_id(order);
+        }
+        let order_ref = order.order_ref();
+        if shown > 0 && order.shown() == 0 {
+            self.publish(MarketEvent::OrderDelete { instrument, order_ref });
+        } else if shown > 0 {
+            let qty = lots(shown);
+            self.publish(MarketEvent::OrderCancel { instrument, order_ref, qty });
+        }
+    }
+
+    fn forget_id(&mut self, order: &Order) {
+        if let Some(ids) = self.ids {
+            ids.remove(account_of(order.key()), &order.cl_ord_id());
+        }
+    }
+
+    fn restated(&mut self, kind: ExecutionKind, order: &Order) {
+        let mut report = about_order(kind, self.instrument(), order, self.now);
+        report.qty = report.leaves;
+        self.out.executions.push(report);
+    }
+}
+
+/// A trade as the books tell it.
+struct Fill {
+    qty: u32,
+    price: Price,
+    match_number: MatchNumber,
+    shown: u32,
+    other_shown: u32,
+    auction: bool,
+}
+
+fn lots(lots: u32) -> Qty {
+    Qty(u64::from(lots))
+}
+
+impl Sink for Teller<'_> {
+    #[inline]
+    fn tell(&mut self, event: OrderEvent, order: &Order, other: Option<&Order>) {
+        let instrument = self.instrument();
+        match event {
+            OrderEvent::Accepted => self.accepted(order),
+            OrderEvent::Replaced { old_key, kept, shown_less, .. } => {
+                self.replaced(order, old_key, kept, shown_less);
+            }
+            OrderEvent::Added { instead_of } => self.added(order, instead_of),
+            OrderEvent::Withdrawn { order_ref } => {
+                self.publish(MarketEvent::OrderDelete { instrument, order_ref });
+            }
+            OrderEvent::Traded { qty, price, match_number, shown, other_shown, auction } => {
+                debug_assert!(other.is_some(), "a trade has two sides");
+                if let Some(other) = other {
+                    let trade = Fill { qty, price, match_number, shown, other_shown, auction };
+                    self.traded(&trade, order, other);
+                }
+            }
+            OrderEvent::Replenished { .. } => self.added(order, OrderRef(0)),
+            OrderEvent::Reduced { qty, shown, reason }
+            | OrderEvent::Canceled { qty, shown, reason } => {
+                self.shrunk(order, qty, shown, reason);
+            }
+            OrderEvent::Triggered => self.restated(ExecutionKind::Triggered, order),
+            OrderEvent::Repriced { .. } => self.restated(ExecutionKind::Restated, order),
+            OrderEvent::Interrupted { .. } => {
+                self.interrupted = true;
+                let state = TradingState::Paused;
+                self.publish(MarketEvent::TradingAction { instrument, state });
+            }
+            OrderEvent::Uncrossed { price, qty, match_number } => {
+                self.uncrossed(price, qty, match_number);
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The engine beyond matching: phases, limits, operators, snapshots, shards, and what a log amounts
+//! to. Random flows of everything are held against plain models; single rules have their own cases.
+
+mod bench;
+mod flow;
+mod operators;
+mod phases;
+mod random;
+mod reasons;
+mod risk_model;
+mod shards;
+mod snapshots;
+mod stories;

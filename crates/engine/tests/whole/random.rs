@@ -1,0 +1,256 @@
+//! Long random flows of everything: after each input the feed's image is the engine's book, the
+//! risk figures are those of the plain model, each request has one answer; and at the end reports,
+//! feed and engine reconcile to the last lot.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use engine::statement::{Ledger, Tape, reconcile};
+use engine::{Applied, DisplayedBook, Engine, Output};
+use types::{
+    AccountId, CancelReason, CommandKind, ExecutionKind, ExecutionReport, InstrumentId,
+    MarketEvent, RejectReason,
+};
+
+use crate::flow::{ACCOUNTS, Flow, config};
+use crate::risk_model::RiskModel;
+
+const SEEDS: u64 = 400;
+const INPUTS: usize = 300;
+
+/// How often each thing that matters happened.
+#[derive(Default, Debug)]
+struct Seen {
+    kinds: [u64; 12],
+    cancels: [u64; 13],
+    rejects: [u64; 27],
+    crosses: u64,
+    hidden: u64,
+    broken: u64,
+    paused: u64,
+    imbalances: u64,
+    collars: u64,
+}
+
+#[test]
+fn everything_at_once_keeps_every_book_in_step() {
+    let mut seen = Seen::default();
+    for seed in 0..SEEDS {
+        let run = AssertUnwindSafe(|| run(seed, &mut seen));
+        if let Err(panic) = catch_unwind(run) {
+            eprintln!("failing seed: {seed}");
+            resume_unwind(panic);
+        }
+    }
+    // A check that never met a case proves nothing about it.
+    let kinds = &seen.kinds[1..];
+    assert!(kinds.iter().all(|&count| count > 20), "{seen:?}");
+    let never = [CancelReason::None, CancelReason::Disconnect].map(|reason| reason as usize);
+    let cancels = seen.cancels.iter().enumerate().filter(|(at, _)| !never.contains(at));
+    assert!(cancels.map(|(_, count)| *count).all(|count| count > 5), "{seen:?}");
+    let never = [
+        RejectReason::None,
+        RejectReason::UnknownInstrument,
+        RejectReason::InvalidQuantity,
+        RejectReason::InvalidPrice,
+        RejectReason::PriceTooHigh,
+        RejectReason::InvalidStopPrice,
+        RejectReason::DuplicateOrder,
+    ]
+    .map(|reason| reason as usize);
+    let rejects = seen.rejects.iter().enumerate().filter(|(at, _)| !never.contains(at));
+    assert!(rejects.map(|(_, count)| *count).all(|count| count > 5), "{seen:?}");
+    let prints = [seen.crosses, seen.hidden, seen.broken, seen.paused, seen.imbalances];
+    assert!(prints.into_iter().chain([seen.collars]).all(|count| count > 100), "{seen:?}");
+}
+
+fn run(seed: u64, seen: &mut Seen) {
+    let mut flow = Flow::new(seed);
+    let mut engine = Engine::new(config(seed));
+    let mut model = RiskModel::default();
+    let mut images = [DisplayedBook::default(), DisplayedBook::default()];
+    let (mut ledger, mut tape) = (Ledger::default(), Tape::default());
+    let mut out = Output::default();
+    for step in 0..INPUTS {
+        let matches = engine.books().last_match_number().0;
+        let input = flow.next_input(matches);
+        let new_order = input.command.kind == CommandKind::NewOrder;
+        let against = if new_order { model.against(&input, &engine) } else { Vec::new() };
+        out.clear();
+        let applied = engine.apply(&input, &mut out);
+        if applied != Applied::Done {
+            assert_eq!(out, Output::default(), "step {step}: output of {applied:?}");
+            continue;
+        }
+        model.follow(&input.command, &out.executions);
+        check_answers(&input.command, &out.executions);
+        if new_order {
+            check_refusal(&out.executions[0], &against, step);
+            let taken = out.executions[0].kind == ExecutionKind::Accepted;
+            assert!(!taken || !model.is_killed(input.command.account), "step {step}: {input:?}");
+        }
+        for (_, event) in &out.market {
+            note(event, seen);
+            for (image, id) in images.iter_mut().zip([1, 2]) {
+                if instrument(event) == Some(InstrumentId(id)) {
+                    image.apply(event).expect("events fit the displayed book");
+                }
+            }
+        }
+        out.executions.iter().for_each(|report| ledger.take(report));
+        out.market.iter().for_each(|(_, event)| tape.take(event));
+        note_reports(&out.executions, seen);
+        for (image, id) in images.iter().zip([1, 2]) {
+            let shown = engine.displayed_digest(InstrumentId(id));
+            assert_eq!(shown, image.digest(), "step {step}: {input:?} {out:?}");
+        }
+        for account in 1..=ACCOUNTS {
+            let account = AccountId(account);
+            let (ours, theirs) =
+                (model.figures(account, &engine), RiskModel::engine_figures(account, &engine));
+            assert_eq!(ours, theirs, "step {step}, account {account}: {input:?} {out:?}");
+        }
+    }
+    assert_eq!(reconcile(&ledger, &tape, &engine), [], "to the last lot");
+}
+
+/// One answer per request, first; then executions name where they are printed.
+fn check_answers(command: &types::Command, reports: &[ExecutionReport]) {
+    let answers = reports.iter().filter(|report| {
+        let own = (report.account, report.user_ref) == (command.account, command.user_ref);
+        own && match report.kind {
+            ExecutionKind::Accepted
+            | ExecutionKind::Rejected
+            | ExecutionKind::Replaced
+            | ExecutionKind::CancelRejected
+            | ExecutionKind::MassCanceled => true,
+            ExecutionKind::Canceled => report.cancel_reason == CancelReason::Requested,
+            _ => false,
+        }
+    });
+    let asked = command.user_ref.0 != 0
+        && matches!(
+            command.kind,
+            CommandKind::NewOrder
+                | CommandKind::Cancel
+                | CommandKind::Replace
+                | CommandKind::MassCancel
+        );
+    assert!(!asked || answers.count() == 1, "{command:?}: {reports:?}");
+    for report in reports {
+        let printed = report.kind == ExecutionKind::Executed;
+        assert!(!printed || report.public_after.0 > 0, "never printed: {report:?}");
+    }
+}
+
+/// A limit in the way refuses the order, and nothing else gives its reason.
+fn check_refusal(answer: &ExecutionReport, against: &[RejectReason], step: usize) {
+    use RejectReason::*;
+    let limits = [
+        OrderQuantityLimit,
+        OrderNotionalLimit,
+        OpenOrdersLimit,
+        PositionLimit,
+        CreditLimit,
+        FatFinger,
+    ];
+    if limits.contains(&answer.reject) {
+        assert!(against.contains(&answer.reject), "step {step}: {answer:?} but {against:?}");
+    }
+    if answer.kind == ExecutionKind::Accepted {
+        assert_eq!(against, [], "step {step}: {answer:?}");
+    }
+}
+
+fn note_reports(reports: &[ExecutionReport], seen: &mut Seen) {
+    for report in reports {
+        seen.kinds[report.kind as usize] += 1;
+        seen.cancels[report.cancel_reason as usize] += 1;
+        seen.rejects[report.reject as usize] += 1;
+    }
+}
+
+fn note(event: &MarketEvent, seen: &mut Seen) {
+    match event {
+        MarketEvent::CrossTrade { .. } => seen.crosses += 1,
+        MarketEvent::Trade { .. } => seen.hidden += 1,
+        MarketEvent::BrokenTrade { .. } => seen.broken += 1,
+        MarketEvent::TradingAction { state: types::TradingState::Paused, .. } => seen.paused += 1,
+        MarketEvent::Imbalance { .. } => seen.imbalances += 1,
+        MarketEvent::Collar { .. } => seen.collars += 1,
+        _ => {}
+    }
+}
+
+fn instrument(event: &MarketEvent) -> Option<InstrumentId> {
+    match *event {
+        MarketEvent::AddOrder { instrument, .. }
+        | MarketEvent::OrderExecuted { instrument, .. }
+        | MarketEvent::OrderExecutedWithPrice { instrument, .. }
+        | MarketEvent::OrderCancel { instrument, .. }
+        | MarketEvent::OrderDelete { instrument, .. }
+        | MarketEvent::OrderReplace { instrument, .. } => Some(instrument),
+        _ => None,
+    }
+}
+
+/// The control of the checks above: one event or one deal less, and they would not hold.
+#[test]
+fn a_lost_event_or_deal_is_noticed() {
+    let (mut flow, mut engine) = (Flow::new(3), Engine::new(config(3)));
+    let (mut whole, mut partial) = (RiskModel::default(), RiskModel::default());
+    let (mut image, mut poor) = (DisplayedBook::default(), DisplayedBook::default());
+    let (mut lost, mut noticed) = (false, [0, 0]);
+    for _ in 0..INPUTS {
+        let mut out = Output::default();
+        let input = flow.next_input(0);
+        if engine.apply(&input, &mut out) != Applied::Done {
+            continue;
+        }
+        whole.follow(&input.command, &out.executions);
+        // The first execution of all is kept from this one.
+        let executed = |r: &ExecutionReport| r.kind == ExecutionKind::Executed;
+        let mut told = out.executions.clone();
+        if let Some(at) = told.iter().position(executed).filter(|_| !lost) {
+            told.remove(at);
+            lost = true;
+        }
+        told.retain(|r| {
+            !matches!(r.kind, ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected)
+        });
+        partial.follow(&input.command, &told);
+        for (_, event) in &out.market {
+            if instrument(event) == Some(InstrumentId(1)) {
+                image.apply(event).expect("events fit the displayed book");
+                let added = matches!(event, MarketEvent::AddOrder { .. });
+                if !added || image.len() != 3 {
+                    let _ = poor.apply(event);
+                }
+            }
+        }
+        noticed[0] += u64::from(image.digest() != poor.digest());
+        for account in (1..=ACCOUNTS).map(AccountId) {
+            let engine_says = RiskModel::engine_figures(account, &engine);
+            assert_eq!(whole.figures(account, &engine), engine_says);
+            noticed[1] += u64::from(partial.figures(account, &engine) != engine_says);
+        }
+    }
+    assert!(noticed.iter().all(|&count| count > 0), "{noticed:?}");
+}
+
+/// A recorded result of every kind of input: when it changes, the rules have changed, and with them
+/// `RULES_VERSION`.
+#[test]
+fn the_rules_are_those_of_the_recorded_digest() {
+    let mut digest = types::Digest::default();
+    for seed in 77_000..77_010 {
+        let (mut flow, mut engine) = (Flow::new(seed), Engine::new(config(seed)));
+        for _ in 0..INPUTS {
+            let mut out = Output::default();
+            let matches = engine.books().last_match_number().0;
+            let applied = engine.apply(&flow.next_input(matches), &mut out);
+            let text = format!("{applied:?} {out:?}");
+            text.bytes().for_each(|byte| digest.fold(u64::from(byte)));
+        }
+    }
+    assert_eq!((engine::RULES_VERSION, digest.0), (2, 0x1c13_9724_1951_a1e5), "{:#018x}", digest.0);
+}

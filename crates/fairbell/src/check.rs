@@ -1,0 +1,68 @@
+//! `fairbell check`: parts of the exchange against models of them.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use book::subject::Compared;
+use book_model::compare::{RunStats, run_seed};
+use book_model::coverage::Coverage;
+use indicatif::ProgressBar;
+
+use crate::Failure;
+use crate::cli::CheckBookArgs;
+
+/// Random commands to the book and to the model of its rules, seed after seed.
+pub fn book(args: &CheckBookArgs) -> Result<(), Failure> {
+    let started = Instant::now();
+    let limit = Duration::from_secs(args.seconds);
+    let first = args.seed.unwrap_or(args.seed_from);
+    let (mut coverage, mut stats, mut seed) = (Coverage::default(), RunStats::default(), first);
+    let bar = bar();
+    loop {
+        match run_seed(seed, Compared::new, &mut coverage) {
+            Ok(run) => stats.add(&run),
+            Err(difference) => {
+                bar.finish_and_clear();
+                println!("{difference}");
+                let line =
+                    format!("seed {seed} failed; again with: fairbell check book --seed {seed}");
+                return Err(Failure::Run(line));
+            }
+        }
+        seed += 1;
+        if seed.is_multiple_of(64) {
+            bar.set_message(format!("seed {seed}, {} commands", stats.commands));
+            bar.tick();
+        }
+        if args.seed.is_some() || started.elapsed() >= limit {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    let empty = coverage.empty().len();
+    if args.json {
+        let document = serde_json::json!({
+            "first_seed": first,
+            "seeds": seed - first,
+            "commands": stats.commands,
+            "events": stats.events,
+            "trades": stats.trades,
+            "cells_that_can_occur": Coverage::possible_cells(),
+            "cells_empty": empty,
+            "seconds": started.elapsed().as_secs_f64(),
+        });
+        println!("{document:#}");
+    } else {
+        if args.seed.is_none() {
+            println!("{}", coverage.render());
+        }
+        println!("seeds     {first}..{seed}, all equal");
+        println!("commands  {}, events {}, trades {}", stats.commands, stats.events, stats.trades);
+        println!("coverage  {empty} of {} possible cells empty", Coverage::possible_cells());
+    }
+    Ok(())
+}
+
+fn bar() -> ProgressBar {
+    if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
+}

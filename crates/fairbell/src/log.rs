@@ -1,0 +1,325 @@
+//! `fairbell log`: input logs written, replayed and questioned, a record at a time.
+//!
+//! A log is read under the configuration it was written with: that of `fairbell.toml` (or
+//! `--config`), or the built-in one of [`lab`]; the digest in its header says which.
+
+mod entry;
+pub mod lab;
+mod script;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use engine::log_file::{HEADER_LEN, LogHeader, LogReader, RECORD_LEN, write_header, write_input};
+use engine::{Applied, Config, Engine, Output};
+use feed::StreamDigest;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use types::{Input, Nanos, Seq};
+use wire::itch;
+use zerocopy::IntoBytes;
+
+use crate::Failure;
+use crate::cli::{self, LogReplayArgs, WriteArgs};
+use crate::up;
+use entry::Entry;
+use script::Script;
+
+pub use dry::run as dry_run;
+
+mod dry;
+
+/// Inputs between two looks at the progress bar.
+const LOOK_EVERY: u64 = 1 << 14;
+/// A day in nanoseconds; ITCH times count from the midnight before an input.
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+
+/// What goes wrong with a file, in one line with its name.
+pub fn on(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::Run(format!("{}: {error}", path.display()))
+}
+
+/// A log opened for reading, and what its exchange was made of.
+pub struct Opened {
+    /// Its records.
+    pub reader: LogReader<BufReader<File>>,
+    /// The engine's configuration it was written under.
+    pub config: Config,
+    /// Records it has, by the size of its file.
+    pub records: u64,
+}
+
+/// Opens a log under the configuration it was written with.
+pub fn open(path: &Path, config: Option<&Path>) -> Result<Opened, Failure> {
+    let file = File::open(path).map_err(|error| on(path, error))?;
+    let bytes = file.metadata().map_err(|error| on(path, error))?.len();
+    let reader = LogReader::new(BufReader::with_capacity(1 << 18, file));
+    let reader = reader.map_err(|error| on(path, error))?;
+    let mut configs = vec![lab::config()];
+    let loaded = cli::config(config)?;
+    configs.insert(0, up::engine_config(&loaded));
+    let header = reader.header();
+    if header.rules_version != engine::RULES_VERSION {
+        let (theirs, ours) = (header.rules_version, engine::RULES_VERSION);
+        return Err(on(path, format!("written under rules version {theirs}, this is {ours}")));
+    }
+    let wanted = header.config_digest;
+    let Some(config) = configs.into_iter().find(|config| config.digest() == wanted) else {
+        let line = "written under another configuration; name it with --config";
+        return Err(on(path, line));
+    };
+    config.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    let records = bytes.saturating_sub(HEADER_LEN as u64) / RECORD_LEN as u64;
+    Ok(Opened { reader, config, records })
+}
+
+/// Digests of all messages that leave an engine.
+pub struct Outputs {
+    /// Of the day with this midnight.
+    encoder: (Nanos, itch::Encoder),
+    instruments: Vec<types::Instrument>,
+    bytes: Vec<u8>,
+    executions_digest: StreamDigest,
+    feed_digest: StreamDigest,
+    /// Execution reports.
+    pub executions: u64,
+    /// Messages of the feed.
+    pub feed_messages: u64,
+    /// Events that have no format; none, unless limits are wrong.
+    pub unencodable: u64,
+}
+
+impl Outputs {
+    /// None so far.
+    pub fn new(config: &Config) -> Outputs {
+        Outputs {
+            encoder: (Nanos(0), itch::Encoder::new(&config.instruments, Nanos(0))),
+            instruments: config.instruments.clone(),
+            bytes: Vec::with_capacity(64),
+            executions_digest: StreamDigest::default(),
+            feed_digest: StreamDigest::default(),
+            executions: 0,
+            feed_messages: 0,
+            unencodable: 0,
+        }
+    }
+
+    /// Takes in what followed from an input.
+    pub fn take(&mut self, input: &Input, output: &Output) {
+        for report in &output.executions {
+            self.executions_digest.push(report.as_bytes());
+        }
+        self.executions += output.executions.len() as u64;
+        let midnight = Nanos(input.t_seq.0 / DAY_NS * DAY_NS);
+        if self.encoder.0 != midnight {
+            self.encoder = (midnight, itch::Encoder::new(&self.instruments, midnight));
+        }
+        for (_, event) in &output.market {
+            self.bytes.clear();
+            let encoded = self.encoder.1.encode(event, input.t_seq, &mut self.bytes);
+            self.unencodable += u64::from(encoded.is_err());
+            self.feed_digest.push(&self.bytes);
+        }
+        self.feed_messages += output.market.len() as u64;
+    }
+
+    /// Digests of execution reports and of the feed's messages.
+    pub fn digests(&self) -> (u64, u64) {
+        (self.executions_digest.value(), self.feed_digest.value())
+    }
+}
+
+/// A progress bar for longer work, hidden where nobody looks.
+pub fn progress(records: u64) -> ProgressBar {
+    let bar = ProgressBar::new(records);
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let template = "{pos}/{len} commands {wide_bar} {per_sec} {eta}";
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Writes a log of generated commands, and perhaps a snapshot on the way.
+pub fn write(args: &WriteArgs) -> Result<(), Failure> {
+    let config = lab::config();
+    let file = File::create(&args.out).map_err(|error| on(&args.out, error))?;
+    let mut file = BufWriter::with_capacity(1 << 18, file);
+    let header = LogHeader { rules_version: engine::RULES_VERSION, config_digest: config.digest() };
+    write_header(&mut file, &header).map_err(|error| on(&args.out, error))?;
+    let mut script = Script::new(args.seed, args.commands, &config.instruments);
+    let mut entry = Entry::new(&config.instruments);
+    let mut engine = Engine::new(config);
+    let mut output = Output::default();
+    let (bar, started) = (progress(args.commands), Instant::now());
+    let mut refused = 0u64;
+    let mut seq = 0;
+    while seq < args.commands {
+        let step = script.next_step();
+        let Some(command) = lab::admitted(&mut entry, &step) else {
+            refused += 1;
+            continue;
+        };
+        seq += 1;
+        let script::Step { at, source, .. } = step;
+        let input = Input { seq: Seq(seq), t_in: at, t_seq: at, source, flags: 0, command };
+        write_input(&mut file, &input).map_err(|error| on(&args.out, error))?;
+        output.clear();
+        let _ = engine.apply(&input, &mut output);
+        if args.snapshot_at == Some(seq)
+            && let Some(path) = &args.snapshot
+        {
+            snapshot(&engine, path)?;
+        }
+        if seq % LOOK_EVERY == 0 {
+            bar.set_position(seq);
+        }
+    }
+    bar.finish_and_clear();
+    file.flush().map_err(|error| on(&args.out, error))?;
+    let state = engine.state_digest();
+    if args.json {
+        let document = serde_json::json!({
+            "commands": seq,
+            "refused_by_gateways": refused,
+            "trades": trades(&engine),
+            "state_digest": format!("{state:016x}"),
+            "rules_version": engine::RULES_VERSION,
+        });
+        println!("{document:#}");
+    } else {
+        let took = started.elapsed().as_secs_f64();
+        println!("{}: {seq} commands in {took:.1} s, state {state:016x}", args.out.display());
+    }
+    Ok(())
+}
+
+fn trades(engine: &Engine) -> u64 {
+    let of = |id| engine.instrument_counters(id).map_or(0, |counts| counts.trades);
+    engine.config().instruments.iter().map(|instrument| of(instrument.id)).sum()
+}
+
+fn snapshot(engine: &Engine, path: &Path) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    engine.write_snapshot(&mut bytes);
+    std::fs::write(path, bytes).map_err(|error| on(path, error))
+}
+
+/// What a replay gives.
+struct Replayed {
+    engine: Engine,
+    outputs: Outputs,
+    commands: u64,
+    took: Duration,
+}
+
+/// Replays a log from its start or from a snapshot.
+pub fn replay(args: &LogReplayArgs) -> Result<(), Failure> {
+    let opened = open(&args.log, args.config.as_deref())?;
+    let rules = opened.reader.header().rules_version;
+    let engine = match &args.snapshot {
+        None => Engine::new(opened.config.clone()),
+        Some(path) => {
+            let bytes = std::fs::read(path).map_err(|error| on(path, error))?;
+            Engine::read_snapshot(opened.config.clone(), &bytes).map_err(|error| on(path, error))?
+        }
+    };
+    let done = run(args, opened, engine)?;
+    let (state, (executions, feed)) = (done.engine.state_digest(), done.outputs.digests());
+    let seconds = done.took.as_secs_f64();
+    let per_second = done.commands as f64 / seconds.max(1e-9);
+    if args.json {
+        let document = serde_json::json!({
+            "rules_version": rules,
+            "commands": done.commands,
+            "applied": done.engine.applied(),
+            "seconds": seconds,
+            "commands_per_s": per_second,
+            "trades": trades(&done.engine),
+            "state_digest": format!("{state:016x}"),
+            "executions": done.outputs.executions,
+            "executions_digest": format!("{executions:016x}"),
+            "feed_messages": done.outputs.feed_messages,
+            "feed_digest": format!("{feed:016x}"),
+            "feed_next": done.engine.feed_next().0,
+            "debug_assertions": cfg!(debug_assertions),
+        });
+        println!("{document:#}");
+    } else {
+        println!("rules version      {rules}");
+        println!("commands replayed  {} in {seconds:.2} s, {per_second:.0}/s", done.commands);
+        println!("trades             {}", trades(&done.engine));
+        println!("state              {state:016x}");
+        println!("execution reports  {executions:016x} ({})", done.outputs.executions);
+        println!("feed messages      {feed:016x} ({})", done.outputs.feed_messages);
+    }
+    match done.outputs.unencodable {
+        0 => Ok(()),
+        count => Err(on(&args.log, format!("{count} events have no ITCH message"))),
+    }
+}
+
+fn run(args: &LogReplayArgs, opened: Opened, mut engine: Engine) -> Result<Replayed, Failure> {
+    let Opened { mut reader, config, records } = opened;
+    let from = args.from.max(engine.applied());
+    let skip = engine.applied();
+    let (mut outputs, mut output) = (Outputs::new(&config), Output::default());
+    let (bar, started) = (progress(records), Instant::now());
+    let (mut place, mut commands) = (0, 0);
+    while let Some(input) = reader.next().transpose().map_err(|error| on(&args.log, error))? {
+        place += 1;
+        if place <= skip {
+            continue;
+        }
+        output.clear();
+        let _: Applied = engine.apply(&input, &mut output);
+        commands += 1;
+        if place > from {
+            outputs.take(&input, &output);
+        }
+        if place % LOOK_EVERY == 0 {
+            bar.set_position(place);
+        }
+    }
+    bar.finish_and_clear();
+    if place < skip {
+        return Err(on(&args.log, format!("has {place} commands, the snapshot is of {skip}")));
+    }
+    Ok(Replayed { engine, outputs, commands, took: started.elapsed() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use types::CommandKind;
+
+    use super::*;
+
+    #[test]
+    fn a_script_asks_for_everything_and_ouch_carries_it_as_it_is() {
+        let config = lab::config();
+        let mut entry = Entry::new(&config.instruments);
+        let mut script = Script::new(11, 40_000, &config.instruments);
+        let mut seen = BTreeSet::new();
+        for _ in 0..40_000 {
+            let step = script.next_step();
+            let asked = step.command;
+            let admitted = lab::admitted(&mut entry, &step).expect("OUCH carries it");
+            assert_eq!(admitted, asked);
+            seen.insert(format!("{:?}", asked.kind));
+            if asked.kind == CommandKind::NewOrder {
+                let (way, life) = (asked.order_type, asked.time_in_force);
+                seen.insert(format!("{way:?}"));
+                seen.insert(format!("{life:?}"));
+                seen.insert(format!("{:?}", asked.self_trade));
+                seen.insert(format!("flags {}", asked.flags));
+            }
+        }
+        // Orders have 8 types, 7 lives, 5 ways of self-trade prevention, 4 flags; there are 18 kinds
+        // of command, of which an instrument's move between shards is none of a single shard's.
+        assert_eq!(seen.len(), 8 + 7 + 5 + 4 + 16, "{seen:?}");
+    }
+}

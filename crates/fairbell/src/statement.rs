@@ -1,0 +1,167 @@
+//! `fairbell statement`: what everybody traded, closing prices, the trade file, and whether log,
+//! statements and feed tell of the same.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use engine::statement::{Difference, Ledger, Statement, Tape, reconcile};
+use engine::{Engine, Output};
+use serde_json::{Value, json};
+use types::{AccountId, InstrumentId, Price};
+
+use crate::Failure;
+use crate::cli::StatementArgs;
+use crate::log::{on, open, progress};
+use crate::report::numbers::{grouped, lots};
+
+/// Differences that are shown one by one.
+const SHOWN_MAX: usize = 20;
+
+/// Draws everything up and prints it; a difference is a failure.
+pub fn run(args: &StatementArgs) -> Result<(), Failure> {
+    let opened = open(&args.log, args.config.as_deref())?;
+    let bar = progress(opened.records);
+    let (mut engine, mut output) = (Engine::new(opened.config), Output::default());
+    let (mut ledger, mut tape) = (Ledger::default(), Tape::default());
+    for input in opened.reader {
+        let input = input.map_err(|error| on(&args.log, error))?;
+        output.clear();
+        let _ = engine.apply(&input, &mut output);
+        output.executions.iter().for_each(|report| ledger.take(report));
+        output.market.iter().for_each(|(_, event)| tape.take(event));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let differences = reconcile(&ledger, &tape, &engine);
+    if let Some(path) = &args.trades {
+        write_trades(&ledger, &engine, path).map_err(|error| on(path, error))?;
+    }
+    let statements = ledger.statements();
+    let shown = |account: &AccountId| args.participant.is_none_or(|wanted| wanted == account.0);
+    let lines: Vec<_> = statements.iter().filter(|((account, _), _)| shown(account)).collect();
+    if args.json {
+        println!("{:#}", document(&lines, &ledger, &engine, &differences));
+    } else {
+        print(&lines, &ledger, &engine, &differences);
+    }
+    match differences.len() {
+        0 => Ok(()),
+        count => Err(Failure::Run(format!("{count} differences between log, statements and feed"))),
+    }
+}
+
+type Lines<'a> = [(&'a (AccountId, InstrumentId), &'a Statement)];
+
+fn symbol(engine: &Engine, id: InstrumentId) -> (String, u8) {
+    let found = engine.config().instruments.iter().find(|instrument| instrument.id == id);
+    found.map_or_else(|| (id.to_string(), 0), |of| (of.symbol.to_string(), of.lot_decimals))
+}
+
+fn print(lines: &Lines<'_>, ledger: &Ledger, engine: &Engine, differences: &[Difference]) {
+    println!(
+        "{:>7}  {:<8} {:>9} {:>16} {:>16} {:>16} {:>9} {:>20}",
+        "account", "", "orders", "bought", "sold", "position", "open", "traded value"
+    );
+    for ((account, instrument), statement) in lines {
+        let (symbol, decimals) = symbol(engine, *instrument);
+        let position = statement.position();
+        let sign = if position < 0 { "-" } else { "" };
+        println!(
+            "{:>7}  {symbol:<8} {:>9} {:>16} {:>16} {:>16} {:>9} {:>20}",
+            account.to_string(),
+            grouped(statement.orders),
+            lots(statement.bought, decimals),
+            lots(statement.sold, decimals),
+            format!("{sign}{}", lots(position.unsigned_abs(), decimals)),
+            grouped(statement.open_orders),
+            value(statement.notional(), decimals),
+        );
+    }
+    println!();
+    for instrument in &engine.config().instruments {
+        let counts = engine.instrument_counters(instrument.id).unwrap_or_default();
+        let closing = engine.closing_price(instrument.id);
+        let closing = if closing == Price(0) { "none".to_string() } else { closing.to_string() };
+        let (trades, volume) =
+            (grouped(counts.trades), lots(counts.volume, instrument.lot_decimals));
+        println!(
+            "{:<8} closing price {closing}, {trades} trades, volume {volume}",
+            instrument.symbol
+        );
+    }
+    println!();
+    differences.iter().take(SHOWN_MAX).for_each(|difference| println!("differs: {difference:?}"));
+    let verdict = if differences.is_empty() { "PASS" } else { "FAIL" };
+    println!(
+        "{verdict}: log, statements and feed of {} trades, {} differences",
+        grouped(ledger.trades().count() as u64),
+        grouped(differences.len() as u64)
+    );
+}
+
+/// Price units times lots as whole units of the quote currency, rounded down.
+fn value(value: i128, lot_decimals: u8) -> String {
+    let scale = i128::from(Price::ONE) * 10i128.pow(u32::from(lot_decimals));
+    grouped(u64::try_from(value / scale).unwrap_or(u64::MAX))
+}
+
+fn document(
+    lines: &Lines<'_>,
+    ledger: &Ledger,
+    engine: &Engine,
+    differences: &[Difference],
+) -> Value {
+    let statement = |((account, instrument), s): &(&(AccountId, InstrumentId), &Statement)| {
+        json!({
+            "account": account.0,
+            "symbol": symbol(engine, *instrument).0,
+            "orders": s.orders,
+            "bought_lots": s.bought,
+            "sold_lots": s.sold,
+            "position_lots": s.position(),
+            "bought_value": s.bought_value.to_string(),
+            "sold_value": s.sold_value.to_string(),
+            "open_orders": s.open_orders,
+            "open_lots": s.open_lots,
+        })
+    };
+    let closing = engine.config().instruments.iter().map(|instrument| {
+        let price = engine.closing_price(instrument.id).0;
+        (instrument.symbol.to_string(), json!(if price == 0 { None } else { Some(price) }))
+    });
+    json!({
+        "statements": lines.iter().map(statement).collect::<Vec<_>>(),
+        "closing_prices": closing.collect::<serde_json::Map<_, _>>(),
+        "trades": ledger.trades().count(),
+        "differences": differences.len(),
+        "first_differences":
+            differences.iter().take(SHOWN_MAX).map(|d| format!("{d:?}")).collect::<Vec<_>>(),
+        "reconciled": differences.is_empty(),
+    })
+}
+
+fn write_trades(ledger: &Ledger, engine: &Engine, path: &Path) -> std::io::Result<()> {
+    let mut file = BufWriter::new(std::fs::File::create(path)?);
+    writeln!(
+        file,
+        "match_number,time_ns,symbol,price,lots,auction,broken,buyer,buy_order,seller,sell_order"
+    )?;
+    for trade in ledger.trades() {
+        writeln!(
+            file,
+            "{},{},{},{},{},{},{},{},{},{},{}",
+            trade.match_number,
+            trade.t_seq.0,
+            symbol(engine, trade.instrument).0,
+            trade.price,
+            trade.qty.0,
+            trade.auction,
+            trade.broken,
+            trade.buy.0,
+            trade.buy.1,
+            trade.sell.0,
+            trade.sell.1
+        )?;
+    }
+    file.flush()
+}

@@ -1,0 +1,172 @@
+//! The trading day of a run: an opening auction once the books are loaded, a halt in the middle of
+//! the play, a closing auction at its end.
+//!
+//! The root's timetable says what is due; this moves it on when the participants are ready, which
+//! no clock can know before. Every step is a command in the log.
+
+use std::time::{Duration, Instant};
+
+use net::LoopHandle;
+use roles::{Role, Timetable, set_phase};
+use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Phase};
+
+use super::ROOT;
+use crate::config::Config;
+
+/// Who asks, in the log.
+const NAME: ClOrdId = ClOrdId(*b"FAIRBELL UP   ");
+
+/// Where the day stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The books are loaded, in a call if there are auctions.
+    Opening,
+    /// Orders trade as they come.
+    Trading,
+    /// The closing call, since when.
+    Closing(Instant),
+    /// Nothing more will trade.
+    Over,
+}
+
+/// Moves the day on.
+pub struct Director<'a> {
+    config: &'a Config,
+    root: LoopHandle<Role>,
+    /// Length of the play as planned.
+    play_ns: u64,
+    stage: Stage,
+}
+
+/// What the root knows of its day at the start.
+pub fn timetable(config: &Config) -> Timetable {
+    let day = &config.day;
+    let begin = match day.auctions {
+        true => Timetable::open_with_a_call(),
+        false => Timetable::open_at_once(),
+    };
+    let indicative = Command::new(CommandKind::PublishIndicative);
+    let mut table = begin.every(day.indicative_ms * Nanos::MILLI, indicative);
+    for (instrument, entry) in numbered(config).filter(|(_, entry)| entry.batch_ms > 0) {
+        let uncross = Command { instrument, ..Command::new(CommandKind::Uncross) };
+        table = table.every(entry.batch_ms * Nanos::MILLI, uncross);
+        if !day.auctions {
+            table = table.at(Nanos(0), set_phase(instrument, Phase::Batch));
+        }
+    }
+    table
+}
+
+fn numbered(
+    config: &Config,
+) -> impl Iterator<Item = (InstrumentId, &crate::config::InstrumentEntry)> {
+    (1..).map(InstrumentId).zip(&config.instruments.0)
+}
+
+/// The phase in which an instrument trades.
+fn trading(entry: &crate::config::InstrumentEntry) -> Phase {
+    if entry.batch_ms > 0 { Phase::Batch } else { Phase::Continuous }
+}
+
+impl<'a> Director<'a> {
+    /// A day that has just begun.
+    pub fn new(config: &'a Config, root: LoopHandle<Role>, play_ns: u64) -> Director<'a> {
+        Director { config, root, play_ns, stage: Stage::Opening }
+    }
+
+    /// Ends the opening call once it is known when the play begins, and plans the halt.
+    pub fn begin(&mut self, play_from: Option<Nanos>) {
+        let (Some(from), Stage::Opening) = (play_from, self.stage) else { return };
+        self.stage = Stage::Trading;
+        let mut table = Timetable::empty();
+        if self.config.day.auctions {
+            for (instrument, entry) in numbered(self.config) {
+                table = table.at(Nanos(0), set_phase(instrument, trading(entry)));
+            }
+        }
+        let table = self.halt(table, from);
+        self.on_root(move |root, _, _| root.set_timetable(table));
+    }
+
+    fn halt(&self, table: Timetable, from: Nanos) -> Timetable {
+        let day = &self.config.day;
+        let found = numbered(self.config).find(|(id, _)| u32::from(id.0) == day.halt_instrument);
+        let Some((instrument, entry)) = found else { return table };
+        let after = |percent: u32| {
+            let part = u128::from(self.play_ns) * u128::from(percent) / 100;
+            from.after(u64::try_from(part).unwrap_or(u64::MAX))
+        };
+        let end = day.halt_at_percent + day.halt_percent;
+        table
+            .at(after(day.halt_at_percent), set_phase(instrument, Phase::Halt))
+            .at(after(end), set_phase(instrument, Phase::VolatilityCall))
+            .at(after(end + day.resume_percent), set_phase(instrument, trading(entry)))
+    }
+
+    /// Takes the next step towards the end of the day, if it is time; true once nothing more will
+    /// trade. To be called until then.
+    pub fn close(&mut self) -> bool {
+        let day = &self.config.day;
+        if !day.auctions {
+            return true;
+        }
+        match self.stage {
+            Stage::Opening | Stage::Trading => {
+                self.on_root(|root, _, _| root.set_timetable(Timetable::empty()));
+                self.operator(set_phase(InstrumentId(0), Phase::ClosingCall));
+                self.stage = Stage::Closing(Instant::now());
+            }
+            Stage::Closing(since) => {
+                if since.elapsed() >= Duration::from_millis(day.closing_call_ms) {
+                    self.operator(set_phase(InstrumentId(0), Phase::Closed));
+                    self.operator(Command::new(CommandKind::EndOfDay));
+                    self.stage = Stage::Over;
+                }
+            }
+            Stage::Over => {}
+        }
+        self.stage == Stage::Over
+    }
+
+    fn operator(&self, command: Command) {
+        let command = Command { cl_ord_id: NAME, ..command };
+        self.on_root(move |root, now, out| {
+            root.operator(now, command, out);
+        });
+    }
+
+    fn on_root(
+        &self,
+        call: impl FnOnce(&mut roles::Root, types::ClockReading, &mut types::Outbox) + Send + 'static,
+    ) {
+        // Refused only when the loop is over, which shows elsewhere.
+        let _ = self.root.call(ROOT, move |role, now, out| {
+            if let Role::Root(root) = role {
+                call(root, now, out);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_day_begins_with_a_call_or_with_trading() {
+        let mut config = Config::default();
+        config.instruments.0[1].batch_ms = 50;
+        let first = |config: &Config| {
+            let mut table = timetable(config);
+            let due = std::iter::from_fn(move || table.pop(Nanos(1), |_| true));
+            due.map(|command| (command.kind, command.param)).take(4).collect::<Vec<_>>()
+        };
+        let uncross = (CommandKind::Uncross, 0);
+        let indicative = (CommandKind::PublishIndicative, 0);
+        let call = (CommandKind::SetPhase, Phase::OpeningCall as u8);
+        assert_eq!(first(&config), [(CommandKind::StartOfDay, 1), call, indicative, uncross]);
+        config.day.auctions = false;
+        let batch = (CommandKind::SetPhase, Phase::Batch as u8);
+        assert_eq!(first(&config), [(CommandKind::StartOfDay, 0), batch, indicative, uncross]);
+    }
+}

@@ -1,0 +1,138 @@
+//! The day as the feed tells it: auctions and halts, for reports. Bounded: the first of each are
+//! kept, the others counted.
+
+use types::{
+    CrossKind, InstrumentId, MarketEvent, Nanos, Price, Qty, SystemEventCode, TradingState,
+};
+
+/// Auctions and halts kept.
+const KEPT_MAX: usize = 4_096;
+
+/// An auction that traded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Auction {
+    /// Of which instrument.
+    pub instrument: InstrumentId,
+    /// Which one of the day.
+    pub kind: CrossKind,
+    /// Its price.
+    pub price: Price,
+    /// Lots traded.
+    pub qty: Qty,
+    /// Engine time.
+    pub at: Nanos,
+}
+
+/// A time without trading in the middle of the day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Halt {
+    /// Of which instrument.
+    pub instrument: InstrumentId,
+    /// Engine time at which it began.
+    pub from: Nanos,
+    /// Engine time at which orders were taken again.
+    pub to: Nanos,
+}
+
+/// Auctions and halts so far.
+#[derive(Clone, Debug, Default)]
+pub struct DayRecord {
+    auctions: Vec<Auction>,
+    halts: Vec<Halt>,
+    /// By instrument id less one: since when it is halted.
+    halted: Vec<Option<Nanos>>,
+    /// By instrument id less one: whether orders are collected without trading.
+    calls: Vec<bool>,
+    open: bool,
+    left_out: u64,
+}
+
+impl DayRecord {
+    /// Auctions that traded, in order.
+    pub fn auctions(&self) -> &[Auction] {
+        &self.auctions
+    }
+
+    /// Halts that are over, in order of their ends.
+    pub fn halts(&self) -> &[Halt] {
+        &self.halts
+    }
+
+    /// Auctions and halts that found no room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Whether an instrument (0: any) is in a call.
+    pub fn in_call(&self, instrument: InstrumentId) -> bool {
+        match usize::from(instrument.0).checked_sub(1) {
+            Some(place) => self.calls.get(place).copied().unwrap_or(false),
+            None => self.calls.contains(&true),
+        }
+    }
+
+    /// Takes in what the feed says at engine time `at`.
+    pub fn note(&mut self, at: Nanos, event: &MarketEvent) {
+        match *event {
+            MarketEvent::CrossTrade { instrument, qty, price, kind, .. } => {
+                let auction = Auction { instrument, kind, price, qty, at };
+                keep(&mut self.auctions, auction, &mut self.left_out);
+            }
+            MarketEvent::TradingAction { instrument, state } => self.state(at, instrument, state),
+            MarketEvent::SystemEvent { code: SystemEventCode::StartOfMarketHours } => {
+                self.open = true;
+            }
+            MarketEvent::SystemEvent { code: SystemEventCode::EndOfMarketHours } => {
+                self.open = false;
+                self.halted.fill(None);
+            }
+            _ => {}
+        }
+    }
+
+    fn state(&mut self, at: Nanos, instrument: InstrumentId, state: TradingState) {
+        let Some(place) = usize::from(instrument.0).checked_sub(1) else { return };
+        if self.halted.len() <= place {
+            self.halted.resize(place + 1, None);
+            self.calls.resize(place + 1, false);
+        }
+        self.calls[place] = matches!(state, TradingState::QuotationOnly | TradingState::Paused);
+        if state == TradingState::Halted {
+            let since = self.halted[place].or(self.open.then_some(at));
+            self.halted[place] = since;
+        } else if let Some(from) = self.halted[place].take() {
+            keep(&mut self.halts, Halt { instrument, from, to: at }, &mut self.left_out);
+        }
+    }
+}
+
+fn keep<T>(list: &mut Vec<T>, item: T, left_out: &mut u64) {
+    if list.len() < KEPT_MAX {
+        list.push(item);
+    } else {
+        *left_out += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_halt_is_between_two_states_of_an_open_day() {
+        let (mut day, one) = (DayRecord::default(), InstrumentId(1));
+        let mut tell = |at: u64, event| day.note(Nanos(at), &event);
+        let action = |state| MarketEvent::TradingAction { instrument: one, state };
+        tell(1, action(TradingState::Halted));
+        tell(2, MarketEvent::SystemEvent { code: SystemEventCode::StartOfMarketHours });
+        tell(3, action(TradingState::Trading));
+        tell(5, action(TradingState::Halted));
+        tell(6, action(TradingState::Halted));
+        tell(9, action(TradingState::Paused));
+        tell(10, action(TradingState::Halted));
+        tell(11, MarketEvent::SystemEvent { code: SystemEventCode::EndOfMarketHours });
+        tell(12, action(TradingState::Trading));
+        assert_eq!(day.halts(), [Halt { instrument: one, from: Nanos(5), to: Nanos(9) }]);
+        assert_eq!((day.auctions().len(), day.left_out()), (0, 0));
+    }
+}

@@ -1,0 +1,167 @@
+//! When the exchange itself speaks: commands with due times, and commands that repeat.
+//!
+//! The root logs a command when its own clock says that it is due; a replay finds it in the log and
+//! needs no timetable. Commands of one time go in the order they were added. A venue with days by
+//! its own clock has a schedule of the engine's besides.
+
+use std::collections::VecDeque;
+
+use engine::schedule::Schedule;
+use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Phase};
+
+/// A command that repeats as long as it has something to do.
+#[derive(Clone, Debug)]
+struct Repeated {
+    next: Nanos,
+    every_ns: u64,
+    command: Command,
+}
+
+/// What is still to come.
+#[derive(Clone, Debug, Default)]
+pub struct Timetable {
+    due: VecDeque<(Nanos, Command)>,
+    repeated: Vec<Repeated>,
+    schedule: Option<Schedule>,
+}
+
+impl Timetable {
+    /// Nothing at all: only operators move this exchange's day.
+    pub fn empty() -> Timetable {
+        Timetable::default()
+    }
+
+    /// Continuous trading from the first moment on.
+    pub fn open_at_once() -> Timetable {
+        Timetable::empty().at(Nanos(0), Command::new(CommandKind::StartOfDay))
+    }
+
+    /// The day begins with an opening call of all instruments; what ends it is told later.
+    pub fn open_with_a_call() -> Timetable {
+        let start = Command { param: 1, ..Command::new(CommandKind::StartOfDay) };
+        let call = set_phase(InstrumentId(0), Phase::OpeningCall);
+        Timetable::empty().at(Nanos(0), start).at(Nanos(0), call)
+    }
+
+    /// Adds a command that is due at this time of the root's clock.
+    pub fn at(mut self, due: Nanos, command: Command) -> Timetable {
+        let place = self.due.partition_point(|(other, _)| *other <= due);
+        self.due.insert(place, (due, named(command)));
+        self
+    }
+
+    /// Adds a command that is due again and again; while nothing is in a call (or, for a command
+    /// about one instrument, that one is not) it is passed over.
+    pub fn every(mut self, every_ns: u64, command: Command) -> Timetable {
+        let every_ns = every_ns.max(1);
+        self.repeated.push(Repeated { next: Nanos(0), every_ns, command: named(command) });
+        self
+    }
+
+    /// Follows the days of a venue, too.
+    pub fn with_schedule(mut self, schedule: Schedule) -> Timetable {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// Replaces the commands with due times, keeps those that repeat.
+    pub fn replace_due(&mut self, other: Timetable) {
+        self.due = other.due;
+    }
+
+    /// When the next command is due.
+    pub fn next_due(&self) -> Nanos {
+        let first = self.due.front().map(|(due, _)| *due);
+        let repeated = self.repeated.iter().map(|repeated| repeated.next);
+        let planned = self.schedule.as_ref().and_then(Schedule::next_due);
+        first.into_iter().chain(repeated).chain(planned).min().unwrap_or(Nanos::NEVER)
+    }
+
+    /// The next command that is due now; `in_call` says whether an instrument (0: any) is in a call.
+    pub fn pop(&mut self, now: Nanos, in_call: impl Fn(InstrumentId) -> bool) -> Option<Command> {
+        if self.due.front().is_some_and(|(due, _)| *due <= now) {
+            return self.due.pop_front().map(|(_, command)| command);
+        }
+        if let Some(command) = self.schedule.as_mut().and_then(|days| days.pop_due(now)) {
+            return Some(command);
+        }
+        for repeated in &mut self.repeated {
+            if repeated.next <= now {
+                // Missed times are not made up for.
+                repeated.next = now.after(repeated.every_ns);
+                if in_call(repeated.command.instrument) {
+                    return Some(repeated.command);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The command that changes the phase of an instrument (0: of all).
+pub fn set_phase(instrument: InstrumentId, phase: Phase) -> Command {
+    Command { instrument, param: phase as u8, ..Command::new(CommandKind::SetPhase) }
+}
+
+fn named(command: Command) -> Command {
+    Command { cl_ord_id: ClOrdId(*b"SCHEDULE      "), ..command }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::schedule::{DayTimes, Plan, Zone};
+
+    #[test]
+    fn commands_come_when_due_and_in_order() {
+        let halt = set_phase(InstrumentId(2), Phase::Halt);
+        let mut table = Timetable::open_with_a_call().at(Nanos(50), halt);
+        let kinds = |command: Option<Command>| command.map(|command| (command.kind, command.param));
+        assert_eq!(table.next_due(), Nanos(0));
+        assert_eq!(kinds(table.pop(Nanos(9), |_| true)), Some((CommandKind::StartOfDay, 1)));
+        assert_eq!(kinds(table.pop(Nanos(9), |_| true)), Some((CommandKind::SetPhase, 2)));
+        assert_eq!(table.pop(Nanos(49), |_| true), None);
+        assert_eq!(table.next_due(), Nanos(50));
+        assert_eq!(kinds(table.pop(Nanos(50), |_| true)), Some((CommandKind::SetPhase, 4)));
+        assert_eq!(table.next_due(), Nanos::NEVER);
+    }
+
+    #[test]
+    fn a_venue_follows_its_own_clock() {
+        let hour = 3_600 * Nanos::SECOND;
+        let times = DayTimes {
+            pre_open: 7 * hour,
+            opening_call: 8 * hour,
+            open: 9 * hour,
+            closing_call: 17 * hour,
+            close: 18 * hour,
+            end: 19 * hour,
+            indicative_every_ns: 0,
+        };
+        let plan = Plan { weekdays: Plan::ALL_DAYS, ..Plan::with_auctions(&times) };
+        let days = Schedule::new(plan, Zone::utc(), Nanos(24 * hour)).expect("a sound plan");
+        let mut table = Timetable::empty().with_schedule(days);
+        let mut seen = Vec::new();
+        for _ in 0..7 {
+            let due = table.next_due();
+            seen.extend(table.pop(due, |_| true).map(|command| (due.0 / hour, command.kind)));
+        }
+        let phase = CommandKind::SetPhase;
+        let first = [(31, CommandKind::ExpireOrders), (31, CommandKind::StartOfDay), (32, phase)];
+        assert_eq!(seen[..3], first);
+        let last = [(33, phase), (41, phase), (42, phase), (43, CommandKind::EndOfDay)];
+        assert_eq!(seen[3..], last);
+        assert_eq!(table.next_due(), Nanos(55 * hour));
+    }
+
+    #[test]
+    fn what_repeats_is_passed_over_without_a_call() {
+        let publish = Command::new(CommandKind::PublishIndicative);
+        let mut table = Timetable::empty().every(10, publish);
+        assert_eq!(table.pop(Nanos(5), |_| false), None);
+        assert_eq!(table.next_due(), Nanos(15));
+        assert!(table.pop(Nanos(15), |_| true).is_some());
+        assert_eq!(table.pop(Nanos(20), |_| true), None);
+        assert_eq!(table.next_due(), Nanos(25));
+    }
+}

@@ -1,0 +1,425 @@
+//! Vocabulary of the matching core: what the book is asked, what it tells, and the phases of a
+//! market. docs/matching.md has the rules.
+
+use crate::{
+    CancelReason, ClOrdId, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty, SelfTrade, Side,
+    TimeInForce,
+};
+
+/// What an instrument's market is doing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Phase {
+    /// No trading: orders are refused, cancels are not.
+    Closed = 0,
+    /// Orders are collected; nothing is told about a price.
+    PreOpen = 1,
+    /// The opening call: orders are collected, the indicative price is published.
+    OpeningCall = 2,
+    /// Orders trade as they come.
+    Continuous = 3,
+    /// Cancels only.
+    Halt = 4,
+    /// A call after prices moved too fast.
+    VolatilityCall = 5,
+    /// The closing call.
+    ClosingCall = 6,
+    /// Frequent batch auctions: a call that is uncrossed at every interval.
+    Batch = 7,
+}
+
+impl Phase {
+    /// All phases, in order.
+    pub const ALL: [Phase; 8] = [
+        Phase::Closed,
+        Phase::PreOpen,
+        Phase::OpeningCall,
+        Phase::Continuous,
+        Phase::Halt,
+        Phase::VolatilityCall,
+        Phase::ClosingCall,
+        Phase::Batch,
+    ];
+
+    /// The phase with this number.
+    pub fn from_code(code: u8) -> Option<Phase> {
+        Phase::ALL.get(usize::from(code)).copied()
+    }
+
+    /// Whether orders are collected without trading.
+    pub fn is_call(self) -> bool {
+        matches!(
+            self,
+            Phase::PreOpen
+                | Phase::OpeningCall
+                | Phase::VolatilityCall
+                | Phase::ClosingCall
+                | Phase::Batch
+        )
+    }
+}
+
+/// A limit that risk checks hold an account to; see `CommandKind::SetLimit`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum LimitKind {
+    /// Lots of one order.
+    OrderQuantity = 0,
+    /// Price times quantity of one order, in price units times lots.
+    OrderNotional = 1,
+    /// Orders open at a time.
+    OpenOrders = 2,
+    /// Position in one instrument either way, in lots, with all open orders counted as traded.
+    Position = 3,
+    /// Value of all open orders and positions, in price units times lots.
+    Credit = 4,
+    /// New orders, replaces and cancels per second of `t_in`.
+    MessageRate = 5,
+    /// Distance of a limit price from the last price, in hundredths of a percent.
+    FatFinger = 6,
+}
+
+impl LimitKind {
+    /// All kinds, in order.
+    pub const ALL: [LimitKind; 7] = [
+        LimitKind::OrderQuantity,
+        LimitKind::OrderNotional,
+        LimitKind::OpenOrders,
+        LimitKind::Position,
+        LimitKind::Credit,
+        LimitKind::MessageRate,
+        LimitKind::FatFinger,
+    ];
+
+    /// The kind with this number.
+    pub fn from_code(code: u8) -> Option<LimitKind> {
+        LimitKind::ALL.get(usize::from(code)).copied()
+    }
+}
+
+/// What `CommandKind::SetInstrument` sets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum InstrumentParam {
+    /// Reference price: `price`.
+    Reference = 0,
+    /// Half width of the static collar around the reference price, in hundredths of a percent:
+    /// `qty`, 0 for none.
+    StaticCollar = 1,
+    /// Half width of the dynamic collar around the last price, likewise: `qty`.
+    DynamicCollar = 2,
+    /// Smallest order: `qty` lots.
+    QtyMin = 3,
+    /// Largest order: `qty` lots.
+    QtyMax = 4,
+}
+
+impl InstrumentParam {
+    /// The parameter with this number.
+    pub fn from_code(code: u8) -> Option<InstrumentParam> {
+        [
+            InstrumentParam::Reference,
+            InstrumentParam::StaticCollar,
+            InstrumentParam::DynamicCollar,
+            InstrumentParam::QtyMin,
+            InstrumentParam::QtyMax,
+        ]
+        .get(usize::from(code))
+        .copied()
+    }
+}
+
+/// How an incoming order's lots are shared among the orders of one price.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocation {
+    /// First come, first served.
+    PriceTime,
+    /// In proportion to the displayed lots.
+    ProRata {
+        /// Whether the first order of the queue is served in full before the others share.
+        top_order: bool,
+        /// Shares below this many lots are not given (they go to the front of the queue).
+        min_allocation: u32,
+    },
+}
+
+/// What makes stop orders active.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// The price of the last trade.
+    LastTrade,
+    /// The best displayed price: the ask for buy stops, the bid for sell stops.
+    Touch,
+}
+
+/// Price steps that grow with the price: up to four bands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TickTable {
+    /// Lowest price of each band and its tick, ascending, the first from 0; unused bands repeat
+    /// the last.
+    bands: [(Price, Price); 4],
+}
+
+impl TickTable {
+    /// One tick for all prices; at least 1.
+    pub fn uniform(tick: Price) -> TickTable {
+        TickTable { bands: [(Price(0), Price(tick.0.max(1))); 4] }
+    }
+
+    /// A table of one to four bands: (lowest price, tick). `None` unless the first begins at 0,
+    /// they ascend, ticks are positive, and each band begins at a multiple of its own tick.
+    pub fn new(bands: &[(Price, Price)]) -> Option<TickTable> {
+        let (first, last) = (bands.first()?, bands.last()?);
+        let ascending = bands.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let sound = bands.iter().all(|(from, tick)| tick.0 > 0 && from.0 % tick.0 == 0);
+        if bands.len() > 4 || first.0 != Price(0) || !ascending || !sound {
+            return None;
+        }
+        let mut table = [*last; 4];
+        table[..bands.len()].copy_from_slice(bands);
+        Some(TickTable { bands: table })
+    }
+
+    /// The bands, ascending; the last may be repeated.
+    pub fn bands(&self) -> &[(Price, Price); 4] {
+        &self.bands
+    }
+
+    /// The tick at a price.
+    pub fn tick_at(&self, price: Price) -> Price {
+        let band = self.bands.iter().rev().find(|(from, _)| price >= *from);
+        band.unwrap_or(&self.bands[0]).1
+    }
+
+    /// Whether a price is a multiple of the tick there.
+    pub fn fits(&self, price: Price) -> bool {
+        price.0 % self.tick_at(price).0 == 0
+    }
+
+    /// The next valid price above `price`, which need not be valid itself.
+    pub fn above(&self, price: Price) -> Price {
+        let tick = self.tick_at(price).0;
+        Price((price.0.div_euclid(tick) + 1) * tick)
+    }
+
+    /// The next valid price below `price`, which need not be valid itself.
+    pub fn below(&self, price: Price) -> Price {
+        let just_below = Price(price.0 - 1);
+        let tick = self.tick_at(just_below).0;
+        Price(just_below.0.div_euclid(tick) * tick)
+    }
+
+    /// The largest step of which every tick is a multiple.
+    pub fn unit(&self) -> Price {
+        fn gcd(a: i64, b: i64) -> i64 {
+            if b == 0 { a } else { gcd(b, a % b) }
+        }
+        Price(self.bands.iter().fold(0, |unit, (_, tick)| gcd(unit, tick.0)))
+    }
+}
+
+/// An order as the book is asked to take it. The engine has checked prices and quantities against
+/// the instrument's limits; the book checks what depends on its state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewOrder {
+    /// Names the order from now on; unique among open orders, not zero.
+    pub key: u64,
+    /// Orders of one group do not trade with each other unless they allow it; 0: no group.
+    pub group: u16,
+    /// The gateway it came through, for mass cancels.
+    pub session: u16,
+    /// Buy or sell.
+    pub side: Side,
+    /// How it is priced.
+    pub order_type: OrderType,
+    /// How long it lives.
+    pub time_in_force: TimeInForce,
+    /// `ORDER_POST_ONLY` and the other flags of a command.
+    pub flags: u8,
+    /// Self-trade prevention.
+    pub self_trade: SelfTrade,
+    /// Lots open.
+    pub qty: u32,
+    /// Lots that had traded before a replace.
+    pub traded: u32,
+    /// Lots displayed at a time; 0: all.
+    pub display_qty: u32,
+    /// Lots that must trade on entry; 0: none.
+    pub min_qty: u32,
+    /// Limit price; 0: none.
+    pub price: Price,
+    /// Stop price, distance of a trailing stop, offset of a peg.
+    pub stop_price: Price,
+    /// End of a good-till-date order.
+    pub expire_at: Nanos,
+    /// Echoed.
+    pub cl_ord_id: ClOrdId,
+}
+
+impl NewOrder {
+    /// A displayed limit order, good till cancelled, of no group; set what differs.
+    pub fn limit(key: u64, side: Side, price: Price, qty: u32) -> NewOrder {
+        NewOrder {
+            key,
+            group: 0,
+            session: 0,
+            side,
+            order_type: OrderType::Limit,
+            time_in_force: TimeInForce::GoodTillCancelled,
+            flags: 0,
+            self_trade: SelfTrade::Allow,
+            qty,
+            traded: 0,
+            display_qty: 0,
+            min_qty: 0,
+            price,
+            stop_price: Price(0),
+            expire_at: Nanos(0),
+            cl_ord_id: ClOrdId::default(),
+        }
+    }
+}
+
+/// What happened to one order, or between two. Told together with the order as it is *after* the
+/// event (and, for a trade, the other one).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrderEvent {
+    /// It was taken; its price is the one it will be treated at (a slide has happened).
+    Accepted,
+    /// It goes on under its present key and reference in place of another.
+    Replaced {
+        /// Key of the order that was replaced.
+        old_key: u64,
+        /// Reference of the order that was replaced.
+        old_ref: OrderRef,
+        /// Whether it kept its place in the queue (and its reference).
+        kept: bool,
+        /// Lots the replace took from what was displayed, when it kept its place.
+        shown_less: u32,
+    },
+    /// It rests in the book from now on, last in its queue, with `shown` lots displayed (0: hidden).
+    Added {
+        /// Displayed reference of the order it replaces; 0: none.
+        instead_of: OrderRef,
+    },
+    /// The displayed reference `order_ref` of an order that was replaced is gone, and nothing
+    /// displayed comes in its place.
+    Withdrawn {
+        /// The old reference.
+        order_ref: OrderRef,
+    },
+    /// It rested and traded with the other order.
+    Traded {
+        /// Lots.
+        qty: u32,
+        /// Price.
+        price: Price,
+        /// The trade.
+        match_number: MatchNumber,
+        /// Lots of it that this order had displayed.
+        shown: u32,
+        /// Lots of it that the other order had displayed (auctions; otherwise 0).
+        other_shown: u32,
+        /// Whether it is part of an uncrossing; this order is then the buy.
+        auction: bool,
+    },
+    /// The next lots of an iceberg are displayed, last in the queue, under a new reference.
+    Replenished {
+        /// The reference before.
+        old_ref: OrderRef,
+    },
+    /// `qty` open lots are gone without trading and the order goes on.
+    Reduced {
+        /// Lots.
+        qty: u32,
+        /// Lots of them that were displayed.
+        shown: u32,
+        /// Why.
+        reason: CancelReason,
+    },
+    /// The last `qty` open lots are gone without trading.
+    Canceled {
+        /// Lots.
+        qty: u32,
+        /// Lots of them that were displayed.
+        shown: u32,
+        /// Why.
+        reason: CancelReason,
+    },
+    /// A stop order became active.
+    Triggered,
+    /// A peg found another price (0: it is parked without one).
+    Repriced {
+        /// The price before (0: it was parked).
+        from: Price,
+    },
+    /// The market's phase changed by itself because a trade would have left the dynamic collar.
+    /// The order is the one that would have traded.
+    Interrupted {
+        /// The price that was not allowed.
+        price: Price,
+    },
+    /// An uncrossing ended. The order is one of those that traded.
+    Uncrossed {
+        /// Its price.
+        price: Price,
+        /// Lots traded.
+        qty: u64,
+        /// Number of the cross.
+        match_number: MatchNumber,
+    },
+}
+
+/// What can be compared of an order at an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OrderFacts {
+    /// Its key.
+    pub key: u64,
+    /// Its public reference.
+    pub order_ref: OrderRef,
+    /// Its side.
+    pub side: Side,
+    /// Its type (a triggered stop is a market or limit order).
+    pub order_type: OrderType,
+    /// Its price; 0: none.
+    pub price: Price,
+    /// Lots open.
+    pub open: u32,
+    /// Lots displayed.
+    pub shown: u32,
+    /// Lots traded.
+    pub traded: u32,
+}
+
+/// What an uncrossing would give now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Indicative {
+    /// The price; `None` when nothing would trade.
+    pub price: Option<Price>,
+    /// Lots that would trade.
+    pub volume: Qty,
+    /// Lots that would be left at that price, and on which side.
+    pub surplus: Option<(Side, Qty)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_change_at_the_edge_of_a_band() {
+        let bands = [(Price(0), Price(1)), (Price(100), Price(5)), (Price(1_000), Price(50))];
+        let table = TickTable::new(&bands).expect("a sound table");
+        assert_eq!(table.above(Price(99)), Price(100));
+        assert_eq!(table.above(Price(100)), Price(105));
+        assert_eq!(table.below(Price(100)), Price(99));
+        assert_eq!(table.below(Price(1_000)), Price(995));
+        assert_eq!(table.below(Price(1_001)), Price(1_000));
+        assert!(table.fits(Price(995)) && !table.fits(Price(101)) && !table.fits(Price(1_005)));
+        assert_eq!(table.unit(), Price(1));
+        assert_eq!(TickTable::uniform(Price(100)).unit(), Price(100));
+        assert_eq!(TickTable::new(&[(Price(1), Price(1))]), None);
+        assert_eq!(TickTable::new(&[(Price(0), Price(1)), (Price(7), Price(5))]), None);
+        assert_eq!(TickTable::new(&[]), None);
+    }
+}
