@@ -10,7 +10,7 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book replay-check mutate lint interop sim setup sample
+.PHONY: help run test bench bench-book bench-peers referee replay-check mutate lint interop sim setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -36,6 +36,13 @@ bench-book: setup ## the order book alone on both workloads, and the whole engin
 	$(MEASURED) bench book --workload w1 $(ARGS)
 	$(MEASURED) bench book --workload w2 $(ARGS)
 	$(MEASURED) bench engine $(ARGS)
+
+bench-peers: setup ## order books of the public registries beside ours, ratios of one run
+	scripts/bench-peers.sh $(ARGS)
+
+referee: setup ## the public matching benchmark, its harness folder in FAIRBELL_REFEREE_DIR
+	cargo build --locked --release --package book-capi
+	python3 scripts/referee.py $(ARGS)
 
 replay-check: setup ## five million commands replayed from start, from a snapshot and by a debug build
 	scripts/replay-check.sh $(ARGS)

@@ -1,0 +1,214 @@
+//! The book behind the interface: messages in, reports out. No pointers here.
+
+use book::{BookConfig, Books, Capacity, Order, Sink};
+use types::{Allocation, OrderEvent, Phase, Price, Side, TickTable, Trigger};
+
+use crate::abi::{
+    self, CANCEL_ACK, CANCEL_REJECT, CancelMessage, MODIFY_ACK, MODIFY_REJECT, Message,
+    ModifyMessage, NewMessage, ORDER_ACK, Report, TRADE,
+};
+use crate::ring::{Producer, first_word};
+
+/// Orders that may rest at a time.
+const ORDERS: u32 = 1 << 16;
+/// Prices of a side.
+const LEVELS: u32 = 1 << 15;
+/// Orders that rest for a moment before the first message, so that the memory they lie in is there.
+const WARM_UP: u64 = 1 << 15;
+
+/// Where reports go.
+pub(crate) trait Outlet {
+    /// One report; of a trade `order_id` is the resting order, and the incoming one is that of the
+    /// ack before.
+    fn report(&mut self, kind: u8, side: u8, sequence: u64, order_id: u64, price: i64, qty: u32);
+    /// A message has been handled.
+    fn message_done(&mut self);
+    /// Nothing may be held back any longer.
+    fn flush(&mut self);
+}
+
+impl Outlet for Producer {
+    #[inline(always)]
+    fn report(&mut self, kind: u8, side: u8, sequence: u64, order_id: u64, price: i64, qty: u32) {
+        self.write([first_word(kind, side, qty), sequence, order_id, price as u64]);
+    }
+
+    #[inline(always)]
+    fn message_done(&mut self) {
+        self.publish_group();
+    }
+
+    fn flush(&mut self) {
+        self.publish();
+    }
+}
+
+/// Hands whole reports to a function, like the push of somebody else's queue.
+pub(crate) struct Pusher<F> {
+    push: F,
+    taker: u64,
+}
+
+impl<F: FnMut(&Report)> Pusher<F> {
+    pub(crate) fn new(push: F) -> Pusher<F> {
+        Pusher { push, taker: 0 }
+    }
+}
+
+impl<F: FnMut(&Report)> Outlet for Pusher<F> {
+    fn report(&mut self, kind: u8, side: u8, sequence: u64, order_id: u64, price: i64, qty: u32) {
+        let mut report = Report {
+            kind,
+            side,
+            sequence_number: sequence,
+            order_id,
+            price_ticks: price,
+            quantity: qty,
+            ..Report::default()
+        };
+        if kind == TRADE {
+            (report.maker_order_id, report.taker_order_id) = (order_id, self.taker);
+        } else {
+            self.taker = order_id;
+        }
+        (self.push)(&report);
+    }
+
+    fn message_done(&mut self) {}
+
+    fn flush(&mut self) {}
+}
+
+/// One instrument's book.
+pub(crate) struct Referee {
+    books: Books,
+}
+
+impl Referee {
+    /// An empty book in continuous trading.
+    pub(crate) fn new() -> Referee {
+        let config = BookConfig {
+            ticks: TickTable::uniform(Price(1)),
+            allocation: Allocation::PriceTime,
+            trigger: Trigger::LastTrade,
+        };
+        let capacity = Capacity { orders: ORDERS, levels: LEVELS, stops: 16, pegs: 16 };
+        let mut books = Books::new(&[config], capacity);
+        books.set_phase(0, Phase::Continuous, &mut Nobody);
+        let mut referee = Referee { books };
+        referee.warm_up();
+        referee
+    }
+
+    fn warm_up(&mut self) {
+        let mut nowhere = Pusher::new(|_: &Report| {});
+        for order_id in 0..WARM_UP {
+            let side = (order_id & 1) as u8;
+            let price_ticks = if side == 0 { 10_000 } else { 20_000 } + (order_id % 8_192) as i64;
+            let new = NewMessage {
+                order_id: order_id * 8,
+                sequence_number: 0,
+                price_ticks,
+                quantity: 1,
+                side,
+                ioc: 0,
+                reserved: [0; 2],
+            };
+            self.new_order(&new, &mut nowhere);
+        }
+        for order_id in 0..WARM_UP {
+            let cancel = CancelMessage { order_id: order_id * 8, sequence_number: 0 };
+            self.cancel(&cancel, &mut nowhere);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn new_order(&mut self, message: &NewMessage, out: &mut impl Outlet) {
+        let mut told = Told { out, sequence: message.sequence_number };
+        // A refused order has no report of its own in this interface.
+        let _ = self.books.submit(0, &message.order(), &mut told);
+        told.out.message_done();
+    }
+
+    #[inline(always)]
+    pub(crate) fn cancel(&mut self, message: &CancelMessage, out: &mut impl Outlet) {
+        let sequence = message.sequence_number;
+        let mut told = Told { out, sequence };
+        if self.books.cancel(abi::key(message.order_id), &mut told).is_err() {
+            told.out.report(CANCEL_REJECT, 0, sequence, message.order_id, 0, 0);
+        }
+        told.out.message_done();
+    }
+
+    #[inline(always)]
+    pub(crate) fn modify(&mut self, message: &ModifyMessage, out: &mut impl Outlet) {
+        let sequence = message.sequence_number;
+        let mut told = Told { out, sequence };
+        let order = message.order();
+        if self.books.replace(order.key, &order, false, &mut told).is_err() {
+            told.out.report(MODIFY_REJECT, 0, sequence, message.order_id, 0, 0);
+        }
+        told.out.message_done();
+    }
+
+    /// Messages in order, each done before the next is looked at. Kinds that do not exist are
+    /// skipped.
+    pub(crate) fn batch(&mut self, messages: &[Message], out: &mut impl Outlet) {
+        for message in messages {
+            match message.kind {
+                0 => self.new_order(&message.new_message(), out),
+                1 => self.cancel(&message.cancel_message(), out),
+                2 => self.modify(&message.modify_message(), out),
+                _ => {}
+            }
+        }
+        out.flush();
+    }
+
+    /// Best price of a side.
+    pub(crate) fn best(&self, side: Side) -> Option<i64> {
+        self.books.best(0, side).map(|depth| depth.price.0)
+    }
+
+    /// Lots open at a price of a side.
+    pub(crate) fn depth_at(&self, side: Side, price: i64) -> u64 {
+        let level = self.books.depth(0, side).find(|depth| depth.price.0 == price);
+        level.map_or(0, |depth| depth.qty.0)
+    }
+}
+
+/// Turns what the book tells into reports.
+struct Told<'a, O> {
+    out: &'a mut O,
+    sequence: u64,
+}
+
+impl<O: Outlet> Told<'_, O> {
+    #[inline(always)]
+    fn about(&mut self, kind: u8, order: &Order, qty: u32) {
+        let (side, id) = (order.side() as u8, abi::order_id(order.key()));
+        self.out.report(kind, side, self.sequence, id, order.price().0, qty);
+    }
+}
+
+impl<O: Outlet> Sink for Told<'_, O> {
+    #[inline(always)]
+    fn tell(&mut self, event: OrderEvent, order: &Order, _other: Option<&Order>) {
+        match event {
+            OrderEvent::Accepted => self.about(ORDER_ACK, order, order.open()),
+            OrderEvent::Replaced { .. } => self.about(MODIFY_ACK, order, order.open()),
+            OrderEvent::Canceled { qty, .. } => self.about(CANCEL_ACK, order, qty),
+            OrderEvent::Traded { qty, price, .. } => {
+                let maker = abi::order_id(order.key());
+                self.out.report(TRADE, 0, self.sequence, maker, price.0, qty);
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Nobody;
+
+impl Sink for Nobody {
+    fn tell(&mut self, _event: OrderEvent, _order: &Order, _other: Option<&Order>) {}
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Order books of crates.io and Maven Central beside ours: builds bench-peers (a workspace of its own,
+# outside the product's dependency tree) and prints the ratios of one run. exchange-core needs a JDK
+# (17 or later) and Maven and is left out without them. Options go to the program, like
+# --workload w1 --runs 9.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../bench-peers"
+cargo build --locked --release --quiet
+
+java=()
+if command -v mvn >/dev/null && command -v java >/dev/null; then
+    mvn --quiet --batch-mode --file java/pom.xml compile \
+        dependency:build-classpath -Dmdep.outputFile=target/classpath.txt
+    java=(--java "java/target/classes:$(cat java/target/classpath.txt)")
+else
+    echo "exchange-core is left out: it needs java and mvn" >&2
+fi
+exec "${CARGO_TARGET_DIR:-target}/release/bench-peers" "${java[@]}" "$@"
