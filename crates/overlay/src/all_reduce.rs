@@ -1,6 +1,8 @@
 //! The maximum of all receivers' delay estimates, carried up the tree round by round
 //! (Jasper appendix E; corner 15).
 //!
+//! Reports may carry [`Sample`]s, which are merged alike and given to the root's [`Estimator`].
+//!
 //! Rounds are numbered by the exchange clock. In round r a node reports to its own parent for
 //! message r. A [`RoundTable`] merges the reports of the own children and gives the result when all
 //! came, or at the latest a quarter of a round per layer below after the round began: silent
@@ -15,7 +17,12 @@
 
 use types::{Nanos, NodeId};
 
-use crate::{frame::DelayBody, topology::Tree};
+use crate::{
+    estimator::{Estimator, EstimatorState},
+    frame::DelayBody,
+    samples::{self, Sample, SampleSet},
+    topology::Tree,
+};
 
 /// Rounds that may be under way at one time.
 const OPEN_ROUNDS: usize = 4;
@@ -33,6 +40,9 @@ pub struct DelayLimits {
     pub bound_max_ns: u64,
     /// Silent rounds after which the root has no estimate.
     pub expiry_rounds: u64,
+    /// Sampled messages per round, at most [`crate::samples::SAMPLES_MAX`]; 0: none. As the
+    /// receivers', and needed by some [`Estimator`]s.
+    pub samples: usize,
 }
 
 impl Default for DelayLimits {
@@ -41,6 +51,7 @@ impl Default for DelayLimits {
             owd_max_ns: 50 * Nanos::MILLI,
             bound_max_ns: 10 * Nanos::MILLI,
             expiry_rounds: 64,
+            samples: 0,
         }
     }
 }
@@ -75,6 +86,7 @@ struct Round {
     open: bool,
     due: Nanos,
     value: DelayValue,
+    samples: SampleSet,
     reported: Vec<u64>,
     count: usize,
 }
@@ -102,6 +114,7 @@ impl RoundTable {
             open: false,
             due: Nanos::NEVER,
             value: DelayValue::default(),
+            samples: SampleSet::new(limits.samples),
             reported: Vec::new(),
             count: 0,
         });
@@ -120,14 +133,17 @@ impl RoundTable {
         self.stats
     }
 
-    /// Merges one report; the round's number and result when it was the last one awaited.
+    /// Merges one report and the bytes of its samples; the round's number and result when it was the last one awaited.
     pub fn report(
         &mut self,
         now: Nanos,
         sender: NodeId,
         body: &DelayBody,
+        samples: &[u8],
     ) -> Option<(u64, DelayValue)> {
-        let Some((position, children)) = self.admit(now, sender, body) else {
+        let admitted = samples::read(body.samples, samples)
+            .and_then(|samples| Some((samples, self.admit(now, sender, body)?)));
+        let Some((samples, (position, children))) = admitted else {
             self.stats.refused += 1;
             return None;
         };
@@ -138,6 +154,14 @@ impl RoundTable {
         round.value.owd_ns = round.value.owd_ns.max(body.owd_ns.min(limits.owd_max_ns));
         round.value.bound_ns = round.value.bound_ns.max(body.bound_ns.min(limits.bound_max_ns));
         round.value.receivers = round.value.receivers.saturating_add(body.receivers);
+        for mut sample in samples {
+            let cap = limits.owd_max_ns.min(u64::from(u32::MAX)) as u32;
+            self.stats.cut += u64::from(sample.owd_ns > cap);
+            sample.owd_ns = sample.owd_ns.min(cap);
+            // Nobody speaks for more receivers by a sample than by the report.
+            sample.receivers = u32::from(sample.receivers).min(body.receivers) as u16;
+            round.samples.add(sample);
+        }
         round.reported[position / 64] |= 1 << (position % 64);
         round.count += 1;
         self.stats.merged += 1;
@@ -146,6 +170,12 @@ impl RoundTable {
         }
         round.open = false;
         Some((round.number, round.value))
+    }
+
+    /// The samples merged in a round that was reported in not long ago.
+    pub fn samples(&self, round: u64) -> &[Sample] {
+        let found = &self.rounds[(round % OPEN_ROUNDS as u64) as usize];
+        if found.number == round { found.samples.as_slice() } else { &[] }
     }
 
     /// When some round's result is due whoever is missing; [`Nanos::NEVER`] while none is open.
@@ -184,6 +214,7 @@ impl RoundTable {
             round.open = true;
             round.due = scheduled.max(now + quarter / 2);
             round.value = DelayValue::default();
+            round.samples.clear();
             round.reported.clear();
             round.reported.resize(found.1.div_ceil(64), 0);
             round.count = 0;
@@ -201,11 +232,17 @@ pub struct DelayReducer {
     limits: DelayLimits,
     last_round: u64,
     current: Option<DelayValue>,
+    estimator: EstimatorState,
 }
 
 impl DelayReducer {
     /// The reducer of a tree's root.
     pub fn new(tree: Tree, limits: DelayLimits) -> DelayReducer {
+        DelayReducer::with_estimator(tree, limits, Estimator::MaxOfPercentiles)
+    }
+
+    /// A reducer that takes the fleet's delay from reports in another way.
+    pub fn with_estimator(tree: Tree, limits: DelayLimits, kind: Estimator) -> DelayReducer {
         DelayReducer {
             table: RoundTable::new(tree, crate::topology::ROOT, limits),
             receivers: tree.topology.receivers() as u32,
@@ -213,7 +250,27 @@ impl DelayReducer {
             limits,
             last_round: 0,
             current: None,
+            estimator: EstimatorState::new(kind, limits.owd_max_ns),
         }
+    }
+
+    /// The estimator, for its totals.
+    pub fn estimator(&self) -> &EstimatorState {
+        &self.estimator
+    }
+
+    /// The samples of the last result's round.
+    pub fn last_samples(&self) -> &[Sample] {
+        self.table.samples(self.last_round)
+    }
+
+    /// Reports come through another tree from now on; the estimate stays until they do.
+    pub fn change_tree(&mut self, tree: Tree) {
+        let stats = self.table.stats();
+        self.table = RoundTable::new(tree, crate::topology::ROOT, self.limits);
+        self.table.stats = stats;
+        self.receivers = tree.topology.receivers() as u32;
+        self.round_ns = tree.round_ns.max(1);
     }
 
     /// Totals.
@@ -221,18 +278,25 @@ impl DelayReducer {
         self.table.stats()
     }
 
-    /// A report from layer 0.
-    pub fn handle_delay(&mut self, now: Nanos, sender: NodeId, body: &DelayBody) {
-        if let Some((round, value)) = self.table.report(now, sender, body) {
-            self.settle(round, value);
-        }
+    /// A report from layer 0 and the bytes of its samples; whether there is a new result.
+    pub fn handle_delay(
+        &mut self,
+        now: Nanos,
+        sender: NodeId,
+        body: &DelayBody,
+        samples: &[u8],
+    ) -> bool {
+        let result = self.table.report(now, sender, body, samples);
+        result.is_some_and(|(round, value)| self.settle(round, value))
     }
 
-    /// Closes rounds that are due.
-    pub fn handle_timeout(&mut self, now: Nanos) {
+    /// Closes rounds that are due; whether there is a new result.
+    pub fn handle_timeout(&mut self, now: Nanos) -> bool {
+        let mut settled = false;
         while let Some((round, value)) = self.table.take_due(now) {
-            self.settle(round, value);
+            settled |= self.settle(round, value);
         }
+        settled
     }
 
     /// When a round is due.
@@ -267,10 +331,12 @@ impl DelayReducer {
         Some((0..silent).fold(value, |value, _| lowered(value)))
     }
 
-    fn settle(&mut self, round: u64, value: DelayValue) {
+    fn settle(&mut self, round: u64, mut value: DelayValue) -> bool {
         if round <= self.last_round && self.current.is_some() {
-            return;
+            return false;
         }
+        let samples = self.table.samples(round);
+        value.owd_ns = self.estimator.round(value.owd_ns, value.receivers, samples);
         let complete = value.receivers >= self.receivers;
         let floor = match self.current {
             Some(current) if !complete => {
@@ -285,6 +351,7 @@ impl DelayReducer {
             receivers: value.receivers.min(self.receivers),
         });
         self.last_round = round;
+        true
     }
 }
 
@@ -307,7 +374,7 @@ mod tests {
     }
 
     fn body(round: u64, owd_ns: u64, receivers: u32) -> DelayBody {
-        DelayBody { round, owd_ns, bound_ns: 7, receivers, stream: 0, reserved: 0 }
+        DelayBody { round, owd_ns, bound_ns: 7, receivers, stream: 0, samples: 0 }
     }
 
     #[test]
@@ -315,16 +382,16 @@ mod tests {
         let mut root = DelayReducer::new(tree(2, 3, 9), DelayLimits::default());
         let now = Nanos(10 * ROUND);
         assert_eq!(root.owd_g(now), None);
-        root.handle_delay(now, NodeId(1), &body(10, 100, 3));
-        root.handle_delay(now, NodeId(1), &body(10, 900, 3));
-        root.handle_delay(now, NodeId(4), &body(10, 900, 3));
-        root.handle_delay(now, NodeId(2), &body(10, 300, 3));
+        root.handle_delay(now, NodeId(1), &body(10, 100, 3), &[]);
+        root.handle_delay(now, NodeId(1), &body(10, 900, 3), &[]);
+        root.handle_delay(now, NodeId(4), &body(10, 900, 3), &[]);
+        root.handle_delay(now, NodeId(2), &body(10, 300, 3), &[]);
         assert_eq!(root.owd_g(now), None, "a repeated child and a foreign one count for nothing");
-        root.handle_delay(now, NodeId(3), &body(10, 200, 3));
+        root.handle_delay(now, NodeId(3), &body(10, 200, 3), &[]);
         assert_eq!((root.owd_g(now), root.bound_ns(now)), (Some(300), 7));
         assert_eq!((root.stats().merged, root.stats().refused), (3, 2));
         for node in 1..=3 {
-            root.handle_delay(now + ROUND, NodeId(node), &body(11, 50, 3));
+            root.handle_delay(now + ROUND, NodeId(node), &body(11, 50, 3), &[]);
         }
         assert_eq!(root.owd_g(now + ROUND), Some(50), "a complete round is taken as it is");
     }
@@ -334,9 +401,9 @@ mod tests {
         let mut root = DelayReducer::new(tree(2, 3, 9), DelayLimits::default());
         let now = Nanos(10 * ROUND);
         for node in 1..=3 {
-            root.handle_delay(now, NodeId(node), &body(10, 16_000, 3));
+            root.handle_delay(now, NodeId(node), &body(10, 16_000, 3), &[]);
         }
-        root.handle_delay(now + ROUND, NodeId(1), &body(11, 1_000, 3));
+        root.handle_delay(now + ROUND, NodeId(1), &body(11, 1_000, 3), &[]);
         let due = root.next_timeout();
         assert_eq!(due, now + ROUND + ROUND / 2);
         root.handle_timeout(due);
@@ -351,11 +418,11 @@ mod tests {
     fn liars_are_cut_and_distant_rounds_refused() {
         let mut root = DelayReducer::new(tree(1, 1, 1), DelayLimits::default());
         let now = Nanos(10 * ROUND);
-        root.handle_delay(now, NodeId(1), &body(u64::MAX, 5, 1));
-        root.handle_delay(now, NodeId(1), &body(7, 5, 1));
+        root.handle_delay(now, NodeId(1), &body(u64::MAX, 5, 1), &[]);
+        root.handle_delay(now, NodeId(1), &body(7, 5, 1), &[]);
         assert_eq!(root.stats().refused, 2);
         let liar = DelayBody { bound_ns: u64::MAX, ..body(10, u64::MAX, u32::MAX) };
-        root.handle_delay(now, NodeId(1), &liar);
+        root.handle_delay(now, NodeId(1), &liar, &[]);
         let limits = DelayLimits::default();
         assert_eq!(root.owd_g(now), Some(limits.owd_max_ns));
         assert_eq!(root.bound_ns(now), limits.bound_max_ns);
@@ -368,13 +435,13 @@ mod tests {
         let mut table = RoundTable::new(tree, NodeId(1), DelayLimits::default());
         let now = Nanos(10 * ROUND);
         let children: Vec<_> = tree.topology.children(NodeId(1), 10, 0, true).collect();
-        assert_eq!(table.report(now, children[0], &body(10, 3, 1)), None);
-        assert_eq!(table.report(now, children[1], &body(10, 5, 1)), None);
+        assert_eq!(table.report(now, children[0], &body(10, 3, 1), &[]), None);
+        assert_eq!(table.report(now, children[1], &body(10, 5, 1), &[]), None);
         assert_eq!(table.next_timeout(), now + ROUND / 4);
         assert_eq!(table.take_due(now), None);
         let (round, value) = table.take_due(now + ROUND / 4).unwrap();
         assert_eq!((round, value.owd_ns, value.receivers), (10, 5, 2));
-        assert_eq!(table.report(now, children[2], &body(10, 9, 1)), None, "too late");
+        assert_eq!(table.report(now, children[2], &body(10, 9, 1), &[]), None, "too late");
         assert_eq!(table.stats().refused, 1);
     }
 
@@ -389,8 +456,8 @@ mod tests {
             let mut now = Nanos(0);
             for (round, sender, owd_ns, bound_ns, receivers, pass) in reports {
                 now = now + pass * ROUND / 4;
-                let body = DelayBody { round, owd_ns, bound_ns, receivers, stream: 0, reserved: 0 };
-                root.handle_delay(now, NodeId(sender), &body);
+                let body = DelayBody { round, owd_ns, bound_ns, receivers, stream: 0, samples: 0 };
+                root.handle_delay(now, NodeId(sender), &body, &[]);
                 root.handle_timeout(now);
                 prop_assert!(root.owd_g(now).unwrap_or(0) <= limits.owd_max_ns);
                 prop_assert!(root.bound_ns(now) <= limits.bound_max_ns);

@@ -16,6 +16,8 @@
 pub const SETTLE_LAG: u64 = 1_024;
 /// Ids settled per arrival at most, so that a jump costs no arrival much.
 const SETTLE_STEPS: usize = 16;
+/// Copies of one id told apart.
+const COPIES_MAX: usize = 56;
 
 /// What the filter says of an arriving copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +50,7 @@ pub struct FilterStats {
 #[derive(Clone, Copy, Default)]
 struct Slot {
     id: u64,
-    /// Bit i: the copy of parent i came.
+    /// Bit i: the copy of parent i came; the upper byte: copies that are due.
     seen: u64,
 }
 
@@ -66,14 +68,14 @@ pub struct DuplicateFilter {
 
 impl DuplicateFilter {
     /// A filter spanning `slots` ids (rounded up to a power of two, at least 64) of a sender that
-    /// lives in `epoch` or a later one, for a node that is sent `copies` copies of each (at most 64
+    /// lives in `epoch` or a later one, for a node that is sent `copies` copies of each (at most 56
     /// are told apart).
     pub fn new(slots: usize, epoch: u32, copies: usize) -> DuplicateFilter {
         let slots = slots.max(64).next_power_of_two();
         DuplicateFilter {
             slots: vec![Slot::default(); slots].into_boxed_slice(),
             epoch,
-            copies: copies.min(64) as u32,
+            copies: copies.min(COPIES_MAX) as u32,
             highest: 0,
             settled: 0,
             lag: SETTLE_LAG.min(slots as u64 / 4),
@@ -94,6 +96,17 @@ impl DuplicateFilter {
     /// Judges and records the copy of `id` that came from the node's parent number `parent`
     /// (`None`: from somebody who is no parent for this id).
     pub fn accept(&mut self, epoch: u32, id: u64, parent: Option<usize>) -> Arrival {
+        self.accept_one_of(epoch, id, parent, self.copies as usize)
+    }
+
+    /// [`DuplicateFilter::accept`] for an id of which the node is sent `copies` copies.
+    pub fn accept_one_of(
+        &mut self,
+        epoch: u32,
+        id: u64,
+        parent: Option<usize>,
+        copies: usize,
+    ) -> Arrival {
         if epoch < self.epoch {
             self.stats.stale_epoch += 1;
             return Arrival::StaleEpoch;
@@ -108,7 +121,7 @@ impl DuplicateFilter {
             self.highest = 0;
         }
         let bit = match parent {
-            Some(parent) if parent < 64 => 1u64 << parent,
+            Some(parent) if parent < COPIES_MAX => 1u64 << parent,
             Some(_) => 0,
             None => {
                 self.stats.strays += 1;
@@ -133,7 +146,8 @@ impl DuplicateFilter {
             self.highest = id;
             self.settle(id);
         }
-        self.slots[index] = Slot { id, seen: bit };
+        let due = (copies.min(COPIES_MAX) as u64) << COPIES_MAX;
+        self.slots[index] = Slot { id, seen: bit | due };
         Arrival::First
     }
 
@@ -148,8 +162,11 @@ impl DuplicateFilter {
             }
             self.settled += 1;
             let slot = self.slots[self.settled as usize & (self.slots.len() - 1)];
-            let came = if slot.id == self.settled { slot.seen.count_ones() } else { 0 };
-            self.stats.copies_missing += u64::from(self.copies.saturating_sub(came));
+            let (came, due) = match slot.id == self.settled {
+                true => ((slot.seen << 8).count_ones(), (slot.seen >> COPIES_MAX) as u32),
+                false => (0, self.copies),
+            };
+            self.stats.copies_missing += u64::from(due.saturating_sub(came));
         }
     }
 }

@@ -30,7 +30,7 @@ pub enum FrameKind {
     Repair = 2,
     /// Receiver to retransmission server: [`RepairRequestBody`].
     RepairRequest = 3,
-    /// Up the tree: [`DelayBody`].
+    /// Up the tree: [`DelayBody`] + samples.
     Delay = 4,
     /// Up the tree: [`OrderBody`] + payload (a `types::Command`, opaque here).
     Order = 5,
@@ -61,17 +61,22 @@ pub struct HopHeader {
     /// For orders: how often the gateway has re-sent it (saturating). Each hop reads its own digit
     /// of this number (`Topology::up_hop`), so that re-sends walk through all ways up.
     pub attempt: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// For orders: [`ORDER_DEFERRED`], [`ORDER_PACED`], and above them [`HopHeader::backlog`].
+    pub flags: u8,
     /// Who sent this copy. A claim, not a proof, until datagrams are sealed.
     pub sender: NodeId,
-    /// Zero.
-    pub reserved2: u16,
+    /// For paced orders: number of this packet between these two nodes.
+    pub hop_number: u16,
     /// Tree epoch the sender lives in.
     pub epoch: u32,
-    /// Zero.
-    pub reserved3: u32,
+    /// For paced orders: lower half of the nanoseconds at which this hop was sent.
+    pub hop_sent: u32,
 }
+
+/// [`HopHeader::flags`]: a queue on the way let later orders pass (corner 6).
+pub const ORDER_DEFERRED: u8 = 1;
+/// [`HopHeader::flags`]: the hop is paced and wants to be told how it went.
+pub const ORDER_PACED: u8 = 2;
 
 /// A market-data datagram, before its MoldUDP64 packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -88,9 +93,14 @@ pub struct DataBody {
     pub bound_ns: u32,
     /// Stream (tree) number.
     pub stream: u16,
-    /// Zero.
-    pub reserved: u16,
+    /// Hedging of this message: 0 as the tree's, else H + 1.
+    pub hedge: u8,
+    /// [`DATA_PARITY`].
+    pub flags: u8,
 }
+
+/// [`DataBody::flags`]: the payload is a [`crate::parity`] block, not a MoldUDP64 packet.
+pub const DATA_PARITY: u8 = 1;
 
 /// A request for MoldUDP64 messages a receiver misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -120,8 +130,8 @@ pub struct DelayBody {
     pub receivers: u32,
     /// Stream number.
     pub stream: u16,
-    /// Zero.
-    pub reserved: u16,
+    /// How many [`crate::samples::Sample`]s follow, at most [`crate::samples::SAMPLES_MAX`].
+    pub samples: u16,
 }
 
 /// One order on its way up, before its payload.
@@ -253,7 +263,7 @@ pub enum FrameError {
     Length,
     /// Another version.
     Version,
-    /// Unknown kind or a reserved field that is not zero.
+    /// Unknown kind, or a field that this kind has no use for is not zero.
     Header,
 }
 
@@ -264,11 +274,11 @@ impl HopHeader {
             version: VERSION,
             kind,
             attempt: 0,
-            reserved: 0,
+            flags: 0,
             sender,
-            reserved2: 0,
+            hop_number: 0,
             epoch,
-            reserved3: 0,
+            hop_sent: 0,
         }
     }
 
@@ -283,10 +293,24 @@ impl HopHeader {
             return Err(FrameError::Version);
         }
         let header = HopHeader::try_read_from_bytes(head).map_err(|_| FrameError::Header)?;
-        if header.reserved != 0 || header.reserved2 != 0 || header.reserved3 != 0 {
-            return Err(FrameError::Header);
-        }
-        Ok((header, rest))
+        let hop = header.hop_number != 0 || header.hop_sent != 0 || header.flags >> 2 != 0;
+        let allowed = match header.kind {
+            FrameKind::Order => !hop || header.flags & ORDER_PACED != 0,
+            _ => header.flags == 0 && !hop,
+        };
+        if allowed { Ok((header, rest)) } else { Err(FrameError::Header) }
+    }
+
+    /// About how many orders wait at the sender of a paced one: a power of two less one.
+    pub fn backlog(&self) -> u32 {
+        (1u32 << u32::from(self.flags >> 2).min(31)) - 1
+    }
+
+    /// Flags of a paced order with so many behind it.
+    pub fn paced_flags(deferred: bool, backlog: usize) -> u8 {
+        let log = (usize::BITS - backlog.leading_zeros()).min(31) as u8;
+        let deferred = if deferred { ORDER_DEFERRED } else { 0 };
+        ORDER_PACED | deferred | (log << 2)
     }
 }
 

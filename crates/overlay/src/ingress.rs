@@ -15,8 +15,9 @@ use types::{
 };
 
 use crate::{
-    frame::{HopHeader, OrderBody},
+    frame::{HopHeader, ORDER_DEFERRED, OrderBody},
     order_ack::ACK_REACH,
+    order_policy::{Delivery, Marks},
     payload::ORDER_PAYLOAD_MAX,
     sequencer::{Offer, Sequenced, Sequencer, SequencerConfig},
 };
@@ -123,7 +124,25 @@ impl Ingress {
         order: &OrderBody,
         payload: &[u8],
     ) -> Verdict {
-        let verdict = self.judge(now, order, payload);
+        self.handle_marked(now, header, order, payload, None)
+    }
+
+    /// [`Ingress::handle_order`] for an order of which it is known what tick it answers, for
+    /// delivery-based ordering.
+    pub fn handle_marked(
+        &mut self,
+        now: ClockReading,
+        header: &HopHeader,
+        order: &OrderBody,
+        payload: &[u8],
+        delivery: Option<Delivery>,
+    ) -> Verdict {
+        let marks = Marks {
+            resent: header.attempt > 0,
+            deferred: header.flags & ORDER_DEFERRED != 0,
+            delivery,
+        };
+        let verdict = self.judge(now, order, payload, marks);
         match verdict {
             Verdict::Taken | Verdict::Parked => {
                 self.counters.taken += 1;
@@ -161,7 +180,13 @@ impl Ingress {
         self.counters
     }
 
-    fn judge(&mut self, now: ClockReading, order: &OrderBody, payload: &[u8]) -> Verdict {
+    fn judge(
+        &mut self,
+        now: ClockReading,
+        order: &OrderBody,
+        payload: &[u8],
+        marks: Marks,
+    ) -> Verdict {
         let source = order.source;
         let life = self.lives.get_mut(usize::from(source.gateway.0));
         let Some(Some(life)) = life else { return Verdict::UnknownGateway };
@@ -184,7 +209,7 @@ impl Ingress {
             return Verdict::Full;
         }
         let waits_for = waits.then_some(order.depends_on);
-        let offer = Offer { source, t_in: order.t_in, waits_for, payload };
+        let offer = Offer { source, t_in: order.t_in, waits_for, payload, marks };
         match self.sequencer.offer(now, &offer) {
             Err(_) => Verdict::Full,
             Ok(parked) => {

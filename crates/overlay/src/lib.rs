@@ -3,25 +3,43 @@
 //! Sans-I/O: nothing here knows sockets, threads, clocks, or what an order means.
 
 pub mod all_reduce;
+pub mod control;
 pub mod delay;
+pub mod detour;
 pub mod duplicate_filter;
+pub mod egress;
+pub mod estimator;
 pub mod frame;
 pub mod gaps;
+pub mod hedger;
+pub mod hedging;
 pub mod hold;
+pub mod lift;
 pub mod mold;
 pub mod proxy;
 pub mod publisher;
 pub mod receiver;
+pub mod repair_cache;
 pub mod retransmission;
+pub mod samples;
+pub mod send_order;
+pub mod shape;
 pub mod topology;
 
+#[cfg(feature = "aead")]
+pub mod aes_gcm;
 mod emit;
 pub mod ingress;
 pub mod order_ack;
+pub mod order_facts;
+pub mod order_policy;
+pub mod pacing;
+pub mod parity;
 pub mod payload;
 pub mod private_receiver;
 pub mod private_sender;
 mod record_store;
 pub mod round_trip;
+pub mod seal;
 pub mod sequencer;
 pub mod uplink;

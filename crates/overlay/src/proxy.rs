@@ -2,7 +2,8 @@
 //!
 //! It rewrites the hop header and never touches what is behind it. Market data goes to the own
 //! children first, then to those of H siblings. An order goes to the candidate above that its
-//! attempt number points at; nothing is kept, the gateway re-sends (rule 3). Delay reports are
+//! attempt number points at; nothing is kept, the gateway re-sends (rule 3), unless
+//! [`ProxyConfig::lift`] has orders queue and leave at a pace. Delay reports are
 //! merged per round. Everything else, and everything unreadable, is dropped and counted.
 //!
 //! Epochs: market data of a later epoch than the proxy's makes it follow; of an earlier one it is
@@ -15,11 +16,20 @@ use types::{
 
 use crate::{
     all_reduce::{DelayLimits, DelayValue, ReduceStats, RoundTable},
+    control::{ControlHeader, ControlKind, DetourBody},
+    detour::Detours,
     duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
     emit,
-    frame::{self, DataBody, DelayBody, FrameKind, HopHeader, OrderBody},
+    frame::{
+        self, DataBody, DelayBody, FrameKind, HopHeader, ORDER_DEFERRED, OrderBody,
+        RepairRequestBody,
+    },
+    lift::{Lift, LiftConfig, LiftStats},
+    repair_cache::{CacheConfig, CacheStats, RepairCache},
+    send_order::SendOrder,
     topology::{ROOT, Tree},
 };
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Settings of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,11 +38,23 @@ pub struct ProxyConfig {
     pub filter_slots: usize,
     /// Bounds of the all-reduce.
     pub delay: DelayLimits,
+    /// Serve the children first that have been slowest so far ([`SendOrder`]).
+    pub slowest_first: bool,
+    /// Orders wait in a queue and leave at a pace; `None`: they pass straight through.
+    pub lift: Option<LiftConfig>,
+    /// What a proxy right above receivers keeps for repairs; `None`: nothing.
+    pub cache: Option<CacheConfig>,
 }
 
 impl Default for ProxyConfig {
     fn default() -> Self {
-        ProxyConfig { filter_slots: DUPLICATE_FILTER_SLOTS, delay: DelayLimits::default() }
+        ProxyConfig {
+            filter_slots: DUPLICATE_FILTER_SLOTS,
+            delay: DelayLimits::default(),
+            slowest_first: false,
+            lift: None,
+            cache: None,
+        }
     }
 }
 
@@ -55,6 +77,10 @@ pub struct ProxyStats {
     pub filter: FilterStats,
     /// The delay all-reduce.
     pub reduce: ReduceStats,
+    /// Orders that wait and leave at a pace.
+    pub lift: LiftStats,
+    /// Repairs from the cache.
+    pub cache: CacheStats,
 }
 
 /// One proxy.
@@ -63,25 +89,75 @@ pub struct Proxy {
     node: NodeId,
     filter: DuplicateFilter,
     rounds: RoundTable,
+    send_order: Option<SendOrder>,
+    lift: Option<Lift>,
+    cache: Option<RepairCache>,
+    detours: Detours,
+    detoured: Vec<NodeId>,
+    config: ProxyConfig,
+    /// The tree of the next epoch, until it begins.
+    prepared: Option<Tree>,
+    /// The tree of the last epoch and its filter, for what is still on its way.
+    former: Option<(Tree, DuplicateFilter)>,
     stats: ProxyStats,
 }
 
 impl Proxy {
     /// The proxy `node` of `tree`.
     pub fn new(tree: Tree, node: NodeId, config: ProxyConfig) -> Proxy {
-        let copies = tree.topology.copies(node, tree.hedge);
+        let copies = tree.copies(node);
+        let below = tree.topology.receiver_ids().next();
+        let serves_receivers = below.is_some_and(|leaf| tree.topology.is_above(node, leaf));
         Proxy {
             tree,
             node,
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
             rounds: RoundTable::new(tree, node, config.delay),
+            send_order: config.slowest_first.then(|| SendOrder::new(&tree, node)),
+            lift: config.lift.map(Lift::new),
+            cache: config.cache.filter(|_| serves_receivers).map(RepairCache::new),
+            detours: Detours::default(),
+            detoured: Vec::new(),
+            config,
+            prepared: None,
+            former: None,
             stats: ProxyStats::default(),
         }
     }
 
     /// Totals.
     pub fn stats(&self) -> ProxyStats {
-        ProxyStats { filter: self.filter.stats(), reduce: self.rounds.stats(), ..self.stats }
+        ProxyStats {
+            filter: self.filter.stats(),
+            reduce: self.rounds.stats(),
+            lift: self.lift.as_ref().map(Lift::stats).unwrap_or_default(),
+            cache: self.cache.as_ref().map(RepairCache::stats).unwrap_or_default(),
+            ..self.stats
+        }
+    }
+
+    /// Tells the proxy the tree of a later epoch, in which it has the same number. It takes over
+    /// with the first datagram of that epoch; datagrams of the present one, which may still be on
+    /// their way then, go on through the present tree.
+    pub fn prepare(&mut self, tree: Tree) {
+        if tree.epoch > self.filter.epoch() {
+            self.prepared = Some(tree);
+        }
+    }
+
+    /// Who is dead, as far as the proxy has heard.
+    pub fn detours(&self) -> &Detours {
+        &self.detours
+    }
+
+    fn change_tree(&mut self, tree: Tree) {
+        let copies = tree.copies(self.node);
+        let filter = DuplicateFilter::new(self.config.filter_slots, tree.epoch, copies);
+        let former = std::mem::replace(&mut self.filter, filter);
+        self.former = Some((std::mem::replace(&mut self.tree, tree), former));
+        self.rounds = RoundTable::new(tree, self.node, self.config.delay);
+        self.send_order = self.config.slowest_first.then(|| SendOrder::new(&tree, self.node));
+        self.detours = Detours::default();
     }
 
     fn handle_data(&mut self, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
@@ -93,22 +169,56 @@ impl Proxy {
             return;
         };
         self.stats.received += 1;
-        let mut parents = self.tree.parents(self.node, body.id);
+        if let Some(tree) = self.prepared.take_if(|tree| tree.epoch == header.epoch) {
+            self.change_tree(tree);
+        }
+        let of_former = |former: &&mut (Tree, DuplicateFilter)| former.1.epoch() == header.epoch;
+        if let Some((tree, filter)) = self.former.as_mut().filter(of_former) {
+            let id = tree.topology.dense_id(self.node, body.id);
+            if filter.accept(header.epoch, id, None) == Arrival::First {
+                let hop = HopHeader::new(FrameKind::Data, self.node, header.epoch);
+                let packet = &rest[size_of::<DataBody>()..];
+                let span = out.write(|buffer| frame::encode(buffer, hop, &body, packet));
+                for child in tree.children_stamped(self.node, body.id, body.hedge) {
+                    out.datagram(Channel::OVERLAY, Peer::Node(child), span);
+                    self.stats.copies_sent += 1;
+                }
+                self.stats.forwarded += 1;
+            }
+            return;
+        }
+        let mut parents = self.tree.parents_stamped(self.node, body.id, body.hedge);
+        let copies = parents.len();
         let parent = parents.position(|parent| parent == header.sender);
-        if self.filter.accept(header.epoch, body.id, parent) != Arrival::First {
+        let id = self.tree.topology.dense_id(self.node, body.id);
+        if self.filter.accept_one_of(header.epoch, id, parent, copies) != Arrival::First {
             return;
         }
         let hop = HopHeader::new(FrameKind::Data, self.node, self.filter.epoch());
         let span =
             out.write(|buffer| frame::encode(buffer, hop, &body, &rest[size_of::<DataBody>()..]));
-        for child in self.tree.children(self.node, body.id) {
+        let children = self.tree.children_stamped(self.node, body.id, body.hedge);
+        let mut send = |child| {
             out.datagram(Channel::OVERLAY, Peer::Node(child), span);
             self.stats.copies_sent += 1;
+        };
+        if !self.detours.is_empty() {
+            let (tree, node) = (&self.tree, self.node);
+            self.detours.children(tree, node, body.id, body.hedge, &mut self.detoured);
+            self.detoured.iter().copied().for_each(send);
+        } else {
+            match &mut self.send_order {
+                Some(order) => order.arrange(children).iter().copied().for_each(send),
+                None => children.for_each(&mut send),
+            }
         }
         self.stats.forwarded += 1;
+        if let Some(cache) = &mut self.cache {
+            cache.keep(&body, &rest[size_of::<DataBody>()..]);
+        }
     }
 
-    fn handle_order(&mut self, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
+    fn handle_order(&mut self, now: Nanos, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
         let Ok((body, payload)) = frame::body::<OrderBody>(rest) else {
             self.stats.malformed += 1;
             return;
@@ -118,17 +228,83 @@ impl Proxy {
         let from_below = layer(header.sender) == layer(self.node).map(|layer| layer + 1);
         let (hedge, epoch) = (self.tree.hedge, self.filter.epoch());
         let next = self.tree.topology.up_hop(self.node, hedge, epoch, header.attempt);
+        let next = next.and_then(|next| self.detours.living(&self.tree.topology, next));
         let Some(next) = next.filter(|_| from_below) else {
             self.stats.unexpected += 1;
             return;
         };
-        let hop = HopHeader::new(FrameKind::Order, self.node, epoch);
-        emit::send(out, next, HopHeader { attempt: header.attempt, ..hop }, &body, payload);
         self.stats.orders_up += 1;
+        if let Some(lift) = &mut self.lift {
+            lift.take(now, header, &body, rest);
+            self.pump(now, out);
+            return;
+        }
+        let hop = HopHeader::new(FrameKind::Order, self.node, epoch);
+        let flags = header.flags & ORDER_DEFERRED;
+        emit::send(out, next, HopHeader { attempt: header.attempt, flags, ..hop }, &body, payload);
+    }
+
+    /// Sends what the lift may send.
+    fn pump(&mut self, now: Nanos, out: &mut Outbox) {
+        let Some(lift) = &mut self.lift else { return };
+        let (tree, node, epoch) = (&self.tree, self.node, self.filter.epoch());
+        let detours = &self.detours;
+        let way = |attempt| {
+            let next = tree.topology.up_hop(node, tree.hedge, epoch, attempt)?;
+            detours.living(&tree.topology, next)
+        };
+        lift.pump(now, HopHeader::new(FrameKind::Order, node, epoch), way, out);
+    }
+
+    fn handle_repair_request(
+        &mut self,
+        now: Nanos,
+        header: &HopHeader,
+        rest: &[u8],
+        out: &mut Outbox,
+    ) {
+        let stream = self.tree.stream;
+        let request = match frame::body::<RepairRequestBody>(rest) {
+            Ok((request, [])) if request.stream == stream => request,
+            _ => {
+                self.stats.malformed += 1;
+                return;
+            }
+        };
+        let below = self.tree.topology.is_above(self.node, header.sender);
+        let Some(cache) = self.cache.as_mut().filter(|_| below) else {
+            self.stats.unexpected += 1;
+            return;
+        };
+        let repair = RepairCache::header(self.node, self.filter.epoch());
+        cache.handle_request(now, header.sender, &request, repair, out);
+    }
+
+    fn handle_control(&mut self, now: Nanos, bytes: &[u8], out: &mut Outbox) {
+        match ControlHeader::read(bytes) {
+            Some((header, rest)) if header.stream == self.tree.stream => match header.kind {
+                ControlKind::HopReport => {
+                    if let Some(lift) = &mut self.lift {
+                        lift.handle_report(now, header.sender, rest);
+                        self.pump(now, out);
+                    }
+                }
+                ControlKind::Detour if header.sender == ROOT => {
+                    match DetourBody::read_from_bytes(rest) {
+                        Ok(body) if header.epoch == self.filter.epoch() => {
+                            self.detours.apply(&body);
+                        }
+                        _ => self.stats.malformed += 1,
+                    }
+                }
+                ControlKind::Detour => self.stats.unexpected += 1,
+            },
+            _ => self.stats.malformed += 1,
+        }
     }
 
     fn handle_delay(&mut self, now: Nanos, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
-        let Ok((body, [])) = frame::body::<DelayBody>(rest) else {
+        let Ok((body, samples)) = frame::body::<DelayBody>(rest) else {
             self.stats.malformed += 1;
             return;
         };
@@ -136,7 +312,10 @@ impl Proxy {
             self.stats.unexpected += 1;
             return;
         }
-        if let Some((round, value)) = self.rounds.report(now, header.sender, &body) {
+        if let Some(order) = &mut self.send_order {
+            order.learn(header.sender, body.owd_ns);
+        }
+        if let Some((round, value)) = self.rounds.report(now, header.sender, &body, samples) {
             self.report_up(round, value, out);
         }
     }
@@ -146,8 +325,10 @@ impl Proxy {
         let hop = HopHeader::new(FrameKind::Delay, self.node, self.filter.epoch());
         let DelayValue { owd_ns, bound_ns, receivers } = value;
         let stream = self.tree.stream;
-        let body = DelayBody { round, owd_ns, bound_ns, receivers, stream, reserved: 0 };
-        emit::send(out, parent, hop, &body, &[]);
+        let list = self.rounds.samples(round);
+        let samples = list.len() as u16;
+        let body = DelayBody { round, owd_ns, bound_ns, receivers, stream, samples };
+        emit::send(out, parent, hop, &body, list.as_bytes());
     }
 }
 
@@ -160,10 +341,17 @@ impl Node for Proxy {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
+        if channel == Channel::OVERLAY && ControlHeader::is_control(bytes) {
+            self.handle_control(now.now, bytes, out);
+            return;
+        }
         match HopHeader::read(bytes) {
             Ok((header, rest)) if channel == Channel::OVERLAY => match header.kind {
                 FrameKind::Data => self.handle_data(&header, rest, out),
-                FrameKind::Order => self.handle_order(&header, rest, out),
+                FrameKind::Order => self.handle_order(now.now, &header, rest, out),
+                FrameKind::RepairRequest => {
+                    self.handle_repair_request(now.now, &header, rest, out);
+                }
                 FrameKind::Delay => self.handle_delay(now.now, &header, rest, out),
                 _ => self.stats.unexpected += 1,
             },
@@ -175,10 +363,17 @@ impl Node for Proxy {
         while let Some((round, value)) = self.rounds.take_due(now.now) {
             self.report_up(round, value, out);
         }
+        self.pump(now.now, out);
+        if let Some(lift) = &mut self.lift {
+            let (epoch, stream) = (self.filter.epoch(), self.tree.stream);
+            let header = ControlHeader::new(ControlKind::HopReport, self.node, epoch, stream);
+            lift.handle_timeout(now.now, header, out);
+        }
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.rounds.next_timeout()
+        let lift = self.lift.as_ref().map_or(Nanos::NEVER, Lift::next_timeout);
+        self.rounds.next_timeout().min(lift)
     }
 }
 
@@ -203,7 +398,7 @@ mod tests {
 
     fn data(sender: u16, epoch: u32, id: u64) -> Vec<u8> {
         let (t_sent, deadline) = (Nanos(3), Nanos(9));
-        let body = DataBody { id, t_sent, deadline, bound_ns: 4, stream: 0, reserved: 0 };
+        let body = DataBody { id, t_sent, deadline, bound_ns: 4, stream: 0, hedge: 0, flags: 0 };
         let mut bytes = Vec::new();
         let header = HopHeader::new(FrameKind::Data, NodeId(sender), epoch);
         frame::encode(&mut bytes, header, &body, b"sealed for all we know");
@@ -272,7 +467,7 @@ mod tests {
         let mut proxy = proxy(4);
         let report = |sender: NodeId, owd_ns| {
             let body =
-                DelayBody { round: 10, owd_ns, bound_ns: 1, receivers: 1, stream: 0, reserved: 0 };
+                DelayBody { round: 10, owd_ns, bound_ns: 1, receivers: 1, stream: 0, samples: 0 };
             let mut bytes = Vec::new();
             frame::encode(&mut bytes, HopHeader::new(FrameKind::Delay, sender, 2), &body, &[]);
             bytes
@@ -292,7 +487,7 @@ mod tests {
         let mut proxy = proxy(4);
         let child = tree(0).children(NodeId(4), 10).next().unwrap();
         let body =
-            DelayBody { round: 10, owd_ns: 5, bound_ns: 1, receivers: 1, stream: 0, reserved: 0 };
+            DelayBody { round: 10, owd_ns: 5, bound_ns: 1, receivers: 1, stream: 0, samples: 0 };
         let mut bytes = Vec::new();
         frame::encode(&mut bytes, HopHeader::new(FrameKind::Delay, child, 2), &body, &[]);
         give(&mut proxy, &bytes);

@@ -15,14 +15,21 @@
 //! message is not known here: feed sequence numbers are dense from 1 (corner 4).
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, Outbox, Peer, Trace, TracePoint, limits::MOLD_PACKET_MAX,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Trace, TracePoint,
+    limits::MOLD_PACKET_MAX,
 };
 
 use crate::{
     all_reduce::{DelayLimits, DelayReducer},
-    frame::{self, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    control::{self, ControlHeader, ControlKind},
+    detour::{DETOUR_SPAN, Detours},
+    estimator::Estimator,
+    frame::{self, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    hedger::{HedgeMode, Hedger},
     mold::{END_OF_SESSION, HEADER_LEN, Header, PREFIX_LEN, Session},
+    parity::ParityEncoder,
     retransmission::{RetransmissionStore, StoreConfig},
+    send_order::SendOrder,
     topology::{ROOT, Tree},
 };
 
@@ -43,6 +50,14 @@ pub struct PublisherConfig {
     pub store: StoreConfig,
     /// Bounds of the all-reduce.
     pub delay: DelayLimits,
+    /// How delays become deadlines; those that need samples need `delay.samples`.
+    pub estimator: Estimator,
+    /// Which messages are hedged.
+    pub hedge: HedgeMode,
+    /// A parity block for every so many datagrams; 0: none.
+    pub parity: u16,
+    /// Serve the children first that have been slowest so far.
+    pub slowest_first: bool,
 }
 
 impl PublisherConfig {
@@ -56,6 +71,10 @@ impl PublisherConfig {
             heartbeat_max_ns: 100 * Nanos::MILLI,
             store: StoreConfig::default(),
             delay: DelayLimits::default(),
+            estimator: Estimator::default(),
+            hedge: HedgeMode::default(),
+            parity: 0,
+            slowest_first: false,
         }
     }
 }
@@ -69,6 +88,8 @@ pub struct PublisherStats {
     pub datagrams: u64,
     /// Heartbeats and end-of-session datagrams.
     pub heartbeats: u64,
+    /// Parity blocks.
+    pub parities: u64,
     /// Datagrams stamped with a deadline.
     pub deadlines: u64,
     /// Frames that were unreadable or are not for a publisher.
@@ -90,6 +111,12 @@ pub struct Publisher {
     config: PublisherConfig,
     store: RetransmissionStore,
     reducer: DelayReducer,
+    hedger: Hedger,
+    parity: Option<ParityEncoder>,
+    send_order: Option<SendOrder>,
+    detours: Detours,
+    detour_number: u64,
+    detoured: Vec<NodeId>,
     /// The packet being filled; its first 20 bytes are written when it leaves.
     packet: Vec<u8>,
     /// Messages in `packet`.
@@ -117,7 +144,13 @@ impl Publisher {
             tree,
             config: PublisherConfig { packet_max, ..config },
             store: RetransmissionStore::new(tree, config.session, config.store),
-            reducer: DelayReducer::new(tree, config.delay),
+            reducer: DelayReducer::with_estimator(tree, config.delay, config.estimator),
+            hedger: Hedger::new(config.hedge),
+            parity: (config.parity > 0).then(|| ParityEncoder::new(config.parity)),
+            send_order: config.slowest_first.then(|| SendOrder::new(&tree, ROOT)),
+            detours: Detours::default(),
+            detour_number: 0,
+            detoured: Vec::new(),
             packet,
             count: 0,
             next_seq: 1,
@@ -144,6 +177,40 @@ impl Publisher {
     /// The all-reduce, for OWD_G and its totals.
     pub fn delay(&self) -> &DelayReducer {
         &self.reducer
+    }
+
+    /// Which messages are hedged, and how much at present.
+    pub fn hedger(&self) -> &Hedger {
+        &self.hedger
+    }
+
+    /// The tree of a later epoch takes over with the next datagram; all nodes should have been told
+    /// it before (`prepare`). Overlay ids begin again, the feed goes on, deadlines too.
+    pub fn change_tree(&mut self, tree: Tree) {
+        if tree.epoch <= self.tree.epoch {
+            return;
+        }
+        self.tree = tree;
+        self.next_id = 1;
+        self.store.change_tree(tree);
+        self.reducer.change_tree(tree);
+        self.send_order = self.config.slowest_first.then(|| SendOrder::new(&tree, ROOT));
+        self.detours = Detours::default();
+    }
+
+    /// These proxies are dead, and no others: tells every proxy, and sends around them.
+    pub fn set_dead(&mut self, dead: &[NodeId], out: &mut Outbox) {
+        let header =
+            ControlHeader::new(ControlKind::Detour, ROOT, self.tree.epoch, self.tree.stream);
+        let last = self.tree.topology.nodes() as u16;
+        for first in (1..last).step_by(usize::from(DETOUR_SPAN)) {
+            self.detour_number += 1;
+            let body = Detours::message(self.detour_number, NodeId(first), dead);
+            self.detours.apply(&body);
+            for proxy in self.tree.topology.proxy_ids() {
+                control::send(out, proxy, header, &body, &[]);
+            }
+        }
     }
 
     /// The sequence number the next message will get.
@@ -206,7 +273,14 @@ impl Publisher {
     ) {
         match header.kind {
             FrameKind::Delay => match frame::body::<DelayBody>(rest) {
-                Ok((body, [])) => self.reducer.handle_delay(now.now, header.sender, &body),
+                Ok((body, samples)) => {
+                    if let Some(order) = &mut self.send_order {
+                        order.learn(header.sender, body.owd_ns);
+                    }
+                    if self.reducer.handle_delay(now.now, header.sender, &body, samples) {
+                        self.hedger.learn(self.reducer.last_samples());
+                    }
+                }
                 _ => self.stats.malformed += 1,
             },
             FrameKind::RepairRequest => match frame::body::<RepairRequestBody>(rest) {
@@ -231,7 +305,9 @@ impl Publisher {
     /// Linger, heartbeat and all-reduce timers.
     pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         self.flush(now, out);
-        self.reducer.handle_timeout(now.now);
+        if self.reducer.handle_timeout(now.now) {
+            self.hedger.learn(self.reducer.last_samples());
+        }
         if self.heartbeat_at <= now.now {
             self.heartbeat(now.now, out);
         }
@@ -255,15 +331,29 @@ impl Publisher {
         self.packet[..HEADER_LEN].copy_from_slice(&header.bytes());
         let body = self.stamp(now);
         self.store.keep(&body, &self.packet);
-        send_to_children(&self.tree, &body, &self.packet, out);
+        let packet = std::mem::take(&mut self.packet);
+        self.send_down(&body, &packet, out);
+        self.packet = packet;
         let (point, value) = (TracePoint::Published, body.deadline.0);
         out.trace(Trace { point, node: ROOT, id: body.id, at: body.t_sent, value });
+        let parity_due = self.parity.as_mut().is_some_and(|p| p.add(&body, &self.packet));
+        if parity_due {
+            self.send_parity(now, out);
+        }
         self.packet.truncate(HEADER_LEN);
         self.count = 0;
         self.stats.datagrams += 1;
         self.stats.deadlines += u64::from(body.deadline != Nanos(0));
         self.heartbeat_ns = self.config.heartbeat_min_ns.max(1);
         self.heartbeat_at = now + self.heartbeat_ns;
+    }
+
+    fn send_parity(&mut self, now: Nanos, out: &mut Outbox) {
+        let body = DataBody { flags: DATA_PARITY, ..self.body(now) };
+        let Some(mut parity) = self.parity.take() else { return };
+        self.send_down(&body, parity.take(body.id), out);
+        self.parity = Some(parity);
+        self.stats.parities += 1;
     }
 
     fn stamp(&mut self, now: Nanos) -> DataBody {
@@ -283,7 +373,7 @@ impl Publisher {
         let seq = self.next_seq - u64::from(self.count);
         let header = Header { session: self.config.session, seq, count };
         let body = self.body(now);
-        send_to_children(&self.tree, &body, &header.bytes(), out);
+        self.send_down(&body, &header.bytes(), out);
         self.stats.heartbeats += 1;
         self.heartbeat_at = now + self.heartbeat_ns;
         self.heartbeat_ns = (2 * self.heartbeat_ns).min(self.config.heartbeat_max_ns.max(1));
@@ -293,15 +383,31 @@ impl Publisher {
         let id = self.next_id;
         self.next_id += 1;
         let stream = self.tree.stream;
-        DataBody { id, t_sent: now, deadline: Nanos(0), bound_ns: 0, stream, reserved: 0 }
+        DataBody {
+            id,
+            t_sent: now,
+            deadline: Nanos(0),
+            bound_ns: 0,
+            stream,
+            hedge: self.hedger.stamp(id),
+            flags: 0,
+        }
     }
-}
 
-fn send_to_children(tree: &Tree, body: &DataBody, packet: &[u8], out: &mut Outbox) {
-    let header = HopHeader::new(FrameKind::Data, ROOT, tree.epoch);
-    let span = out.write(|buffer| frame::encode(buffer, header, body, packet));
-    for child in tree.children(ROOT, body.id) {
-        out.datagram(Channel::OVERLAY, Peer::Node(child), span);
+    fn send_down(&mut self, body: &DataBody, packet: &[u8], out: &mut Outbox) {
+        let header = HopHeader::new(FrameKind::Data, ROOT, self.tree.epoch);
+        let span = out.write(|buffer| frame::encode(buffer, header, body, packet));
+        let mut send = |child| out.datagram(Channel::OVERLAY, Peer::Node(child), span);
+        if !self.detours.is_empty() {
+            self.detours.children(&self.tree, ROOT, body.id, body.hedge, &mut self.detoured);
+            self.detoured.iter().copied().for_each(send);
+            return;
+        }
+        let children = self.tree.children_stamped(ROOT, body.id, body.hedge);
+        match &mut self.send_order {
+            Some(order) => order.arrange(children).iter().copied().for_each(send),
+            None => children.for_each(&mut send),
+        }
     }
 }
 
@@ -344,7 +450,7 @@ mod tests {
         for node in 1..=3 {
             let header = HopHeader::new(FrameKind::Delay, NodeId(node), 4);
             let round = now.now.0 / ROUND;
-            let body = DelayBody { round, owd_ns, bound_ns, receivers: 3, stream: 0, reserved: 0 };
+            let body = DelayBody { round, owd_ns, bound_ns, receivers: 3, stream: 0, samples: 0 };
             publisher.handle_frame(now, &header, body.as_bytes(), &mut Outbox::default());
         }
     }

@@ -16,7 +16,8 @@
 //! further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Span, Trace, TracePoint,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Span, SplitMix64, Trace,
+    TracePoint,
     limits::{DUPLICATE_FILTER_SLOTS, HOLD_MAX},
 };
 
@@ -24,13 +25,17 @@ use crate::{
     delay::{OwdEstimator, PERMILLE},
     duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
     emit,
-    frame::{self, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    frame::{self, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
     gaps::{Gaps, Spread},
     hold::{Fields, Held, HoldBuffer, Insert},
     mold::{Header, Packet, Session},
+    parity::ParityDecoder,
     retransmission::REPAIR_DATAGRAMS_MAX,
+    samples::ReceiverSamples,
     topology::{ROOT, Tree},
 };
+
+use zerocopy::IntoBytes;
 
 /// Requests sent per timeout at most.
 const REQUESTS_MAX: usize = 8;
@@ -69,6 +74,17 @@ pub struct ReceiverConfig {
     /// Silence of the tree after which the server is asked, in ns; longer than the publisher's
     /// heartbeat distance.
     pub silence_ns: u64,
+    /// Messages of a round whose delays are reported one by one; as `DelayLimits::samples`.
+    pub samples: usize,
+    /// Whether a gap is first asked for at the proxies above, then at the server.
+    pub ask_parents: bool,
+    /// A gap is waited for up to so much longer, differently by receiver, in ns: what all miss is
+    /// not asked for by all at once.
+    pub gap_jitter_ns: u64,
+    /// Whether the publisher sends parity blocks, and this receiver uses them.
+    pub parity: bool,
+    /// Added to every release time, in ns: what equalizes the ways behind the receivers.
+    pub offset_ns: u64,
     /// Whether anything is asked for at all; off only to show what would be missing.
     pub repairs: bool,
 }
@@ -90,6 +106,11 @@ impl ReceiverConfig {
             retry_ns: Nanos::MILLI,
             retry_max_ns: 100 * Nanos::MILLI,
             silence_ns: 350 * Nanos::MILLI,
+            samples: 0,
+            ask_parents: false,
+            gap_jitter_ns: 0,
+            parity: false,
+            offset_ns: 0,
             repairs: true,
         }
     }
@@ -126,6 +147,10 @@ pub struct ReceiverStats {
     pub repairs_filled: u64,
     /// Repair datagrams that came for nothing.
     pub repairs_useless: u64,
+    /// Of the requests, those to proxies.
+    pub parents_asked: u64,
+    /// Parity blocks that made up a missing datagram.
+    pub parity_filled: u64,
     /// Datagrams given up because too many were held.
     pub hold_dropped: u64,
     /// Deadlines that were cut to the longest hold.
@@ -146,6 +171,8 @@ pub struct Receiver {
     hold: HoldBuffer,
     gaps: Gaps,
     owd: OwdEstimator,
+    samples: ReceiverSamples,
+    parity: Option<ParityDecoder>,
     /// First message not yet handed on.
     next: u64,
     /// When everything handed on so far had arrived.
@@ -158,13 +185,17 @@ pub struct Receiver {
     probing: bool,
     /// Repair datagrams since the last request.
     repaired: u64,
+    /// The tree of the next epoch, until it begins.
+    prepared: Option<Tree>,
+    /// Filter of the last epoch, for what is still on its way.
+    former: Option<DuplicateFilter>,
     stats: ReceiverStats,
 }
 
 impl Receiver {
     /// The receiver `node` of `tree`; its first timeout is due at once.
     pub fn new(tree: Tree, node: NodeId, config: ReceiverConfig) -> Receiver {
-        let copies = tree.topology.copies(node, tree.hedge);
+        let copies = tree.copies(node);
         Receiver {
             tree,
             node,
@@ -176,6 +207,8 @@ impl Receiver {
             hold: HoldBuffer::new(config.hold_max),
             gaps: Gaps::new(config.first.0),
             owd: OwdEstimator::new(config.owd_window, config.owd_permille),
+            samples: ReceiverSamples::new(config.samples, tree.round_ns),
+            parity: config.parity.then(ParityDecoder::new),
             next: config.first.0,
             ready_at: Nanos(0),
             notice: None,
@@ -183,6 +216,8 @@ impl Receiver {
             silent_at: Nanos(0),
             probing: false,
             repaired: 0,
+            prepared: None,
+            former: None,
             stats: ReceiverStats::default(),
         }
     }
@@ -207,6 +242,15 @@ impl Receiver {
         !self.gaps.list().is_empty()
     }
 
+    /// Tells the receiver the tree of a later epoch, in which it has the same number; see
+    /// `Proxy::prepare`. The feed goes on by its own sequence numbers: nothing is lost, repeated or
+    /// reordered by the change.
+    pub fn prepare(&mut self, tree: Tree) {
+        if tree.epoch > self.filter.epoch() {
+            self.prepared = Some(tree);
+        }
+    }
+
     /// Hands everything on to `peer` as well, from now on.
     pub fn copy_feed_to(&mut self, peer: Peer) {
         self.feed_copy = Some(peer);
@@ -215,7 +259,14 @@ impl Receiver {
     /// How long a gap noticed now would be waited for before it is asked for, in ns.
     pub fn gap_wait_ns(&self) -> u64 {
         let wait_ns = self.spread.estimate_ns().saturating_mul(2);
-        wait_ns.min(self.config.gap_max_ns).max(self.config.gap_min_ns)
+        let wait_ns = wait_ns.min(self.config.gap_max_ns).max(self.config.gap_min_ns);
+        match self.config.gap_jitter_ns {
+            0 => wait_ns,
+            jitter_ns => {
+                let place = u64::from(self.node.0) << 32 | self.next & 0xFFFF_FFFF;
+                wait_ns + SplitMix64::mix(place) % jitter_ns
+            }
+        }
     }
 
     /// A frame for the receiver: market data or a repair. Others are counted.
@@ -248,7 +299,9 @@ impl Receiver {
         out: &mut Outbox,
     ) {
         let fresh = match header.kind {
-            FrameKind::Repair if header.sender == ROOT && header.epoch >= self.filter.epoch() => {
+            FrameKind::Repair
+                if header.epoch >= self.filter.epoch() && self.asks(header.sender) =>
+            {
                 true
             }
             FrameKind::Data => self.first_copy(now.now, header, body),
@@ -257,7 +310,12 @@ impl Receiver {
                 false
             }
         };
-        if fresh {
+        if fresh && body.flags & DATA_PARITY != 0 {
+            self.handle_parity(now.now, body, packet, out);
+        } else if fresh {
+            if let Some(parity) = self.parity.as_mut().filter(|_| header.kind == FrameKind::Data) {
+                parity.saw(body, packet);
+            }
             self.take(now.now, body, packet, header.kind == FrameKind::Repair, out);
             self.release(now.now, out);
         }
@@ -290,12 +348,46 @@ impl Receiver {
         due.min(ask).min(self.report_at)
     }
 
+    /// Whether that node may answer requests of this receiver.
+    fn asks(&self, server: NodeId) -> bool {
+        let parent = || self.tree.topology.is_above(server, self.node);
+        server == ROOT || (self.config.ask_parents && parent())
+    }
+
+    /// A parity block: makes up what it covers if exactly one datagram of that is missing.
+    fn handle_parity(&mut self, now: Nanos, body: &DataBody, block: &[u8], out: &mut Outbox) {
+        let Some(mut parity) = self.parity.take() else { return };
+        if let Some((made, packet)) = parity.complete(body, block) {
+            self.stats.parity_filled += 1;
+            self.take(now, &made, packet, true, out);
+            self.release(now, out);
+        }
+        self.parity = Some(parity);
+    }
+
+    /// Messages known to have been sent and not handed on. A snapshot beats repair once this is
+    /// more than the retransmission server keeps, or than `snapshot / repairs per second` can win
+    /// back.
+    pub fn behind(&self) -> u64 {
+        self.gaps.known_end().saturating_sub(self.next)
+    }
+
     fn first_copy(&mut self, now: Nanos, header: &HopHeader, body: &DataBody) -> bool {
         self.stats.received += 1;
-        let mut parents = self.tree.parents(self.node, body.id);
+        if let Some(tree) = self.prepared.take_if(|tree| tree.epoch == header.epoch) {
+            let copies = tree.copies(self.node);
+            let filter = DuplicateFilter::new(self.config.filter_slots, tree.epoch, copies);
+            self.former = Some(std::mem::replace(&mut self.filter, filter));
+            self.tree = tree;
+        }
+        if let Some(former) = self.former.as_mut().filter(|f| f.epoch() == header.epoch) {
+            return former.accept(header.epoch, body.id, None) == Arrival::First;
+        }
+        let mut parents = self.tree.parents_stamped(self.node, body.id, body.hedge);
+        let copies = parents.len();
         let parent = parents.position(|parent| parent == header.sender);
         let arrival = &mut self.arrivals[body.id as usize % ARRIVALS];
-        match self.filter.accept(header.epoch, body.id, parent) {
+        match self.filter.accept_one_of(header.epoch, body.id, parent, copies) {
             Arrival::First => {
                 *arrival = (body.id, now);
                 self.owd.sample(now - body.t_sent);
@@ -347,6 +439,8 @@ impl Receiver {
                 self.stats.repairs_filled += u64::from(repair);
                 self.stats.deadlines_cut +=
                     u64::from(body.deadline > now + self.config.hold_limit_ns);
+                let stamped = body.deadline != Nanos(0);
+                self.samples.arrived(body.id, body.t_sent, now - body.t_sent, stamped);
                 self.trace(TracePoint::Arrived, body.id, now, 0, out);
             }
         }
@@ -374,7 +468,7 @@ impl Receiver {
     }
 
     fn fields(&self, now: Nanos, body: &DataBody) -> Fields {
-        let due = body.deadline + u64::from(body.bound_ns);
+        let due = body.deadline + u64::from(body.bound_ns) + self.config.offset_ns;
         let release_at = match body.deadline {
             Nanos(0) => Nanos(0),
             _ => due.min(now + self.config.hold_limit_ns),
@@ -404,6 +498,7 @@ impl Receiver {
             } else {
                 TracePoint::Released
             };
+            self.samples.released(held.id, point != TracePoint::Released);
             self.stats.released_packets += 1;
             self.stats.released_messages += held.end - self.next;
             self.stats.hold_ns_sum += now - held.arrived;
@@ -428,21 +523,29 @@ impl Receiver {
             let Some(gap) = self.gaps.ask(now, retry_ns, self.config.retry_max_ns) else { break };
             // With no room for more, only what blocks the release is worth asking for.
             if head == Some(gap.from) || !self.hold.is_full() {
-                self.request(gap.from, gap.to - gap.from, out);
+                let parents = self.tree.topology.up_candidates(
+                    self.node,
+                    self.tree.hedge,
+                    self.filter.epoch(),
+                );
+                let turn = gap.asked.saturating_sub(1) as usize;
+                let parent = parents.into_iter().nth(turn).filter(|_| self.config.ask_parents);
+                self.stats.parents_asked += u64::from(parent.is_some());
+                self.request(parent.unwrap_or(ROOT), gap.from, gap.to - gap.from, out);
             }
         }
         if self.silent_at <= now {
             self.probing = true;
             self.silent_at = now + self.config.silence_ns.max(1);
-            self.request(self.gaps.known_end(), u64::MAX, out);
+            self.request(ROOT, self.gaps.known_end(), u64::MAX, out);
         }
     }
 
-    fn request(&mut self, from: u64, count: u64, out: &mut Outbox) {
+    fn request(&mut self, server: NodeId, from: u64, count: u64, out: &mut Outbox) {
         let header = HopHeader::new(FrameKind::RepairRequest, self.node, self.filter.epoch());
         let (from, count) = (FeedSeq(from), count.min(u64::from(u32::MAX)) as u32);
         let body = RepairRequestBody { from, count, stream: self.tree.stream, reserved: 0 };
-        emit::send(out, ROOT, header, &body, &[]);
+        emit::send(out, server, header, &body, &[]);
         self.repaired = 0;
         self.stats.repairs_requested += 1;
     }
@@ -459,8 +562,10 @@ impl Receiver {
         let Some(parent) = self.tree.reduce_parent(self.node, round) else { return };
         let header = HopHeader::new(FrameKind::Delay, self.node, self.filter.epoch());
         let (bound_ns, stream) = (now.bound_ns, self.tree.stream);
-        let body = DelayBody { round, owd_ns, bound_ns, receivers: 1, stream, reserved: 0 };
-        emit::send(out, parent, header, &body, &[]);
+        let list = self.samples.report(round);
+        let samples = list.len() as u16;
+        let body = DelayBody { round, owd_ns, bound_ns, receivers: 1, stream, samples };
+        emit::send(out, parent, header, &body, list.as_bytes());
     }
 
     fn retry_ns(&self) -> u64 {

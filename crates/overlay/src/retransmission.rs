@@ -99,6 +99,11 @@ impl RetransmissionStore {
         self.stats
     }
 
+    /// Receivers are those of another tree from now on, frames of its epoch.
+    pub fn change_tree(&mut self, tree: Tree) {
+        self.tree = tree;
+    }
+
     /// The oldest message still kept.
     pub fn oldest(&self) -> Option<FeedSeq> {
         self.entries.front().map(|entry| FeedSeq(entry.seq))
@@ -257,7 +262,7 @@ mod tests {
 
     fn body(id: u64, deadline: u64) -> DataBody {
         let (t_sent, deadline) = (Nanos(1), Nanos(deadline));
-        DataBody { id, t_sent, deadline, bound_ns: 10, stream: 0, reserved: 0 }
+        DataBody { id, t_sent, deadline, bound_ns: 10, stream: 0, hedge: 0, flags: 0 }
     }
 
     fn datagrams(out: &Outbox) -> Vec<(Channel, Peer, Vec<u8>)> {

@@ -20,7 +20,10 @@ use types::{
     limits::SEQUENCER_MAX,
 };
 
-use crate::payload::Payload;
+use crate::{
+    order_policy::{AdaptiveWindow, INPUT_DEFERRED, Marks, OrderPolicy, WindowEstimator},
+    payload::Payload,
+};
 
 /// How long to wait and how much to hold; times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -31,6 +34,10 @@ pub struct SequencerConfig {
     pub t_in_cap_ns: u64,
     /// Orders held, parked ones included; 2 to [`SEQUENCER_MAX`].
     pub capacity: usize,
+    /// Whether the window follows how late orders come; `window_ns` is where it begins.
+    pub adaptive: Option<AdaptiveWindow>,
+    /// What decides about the order of release.
+    pub policy: OrderPolicy,
 }
 
 impl Default for SequencerConfig {
@@ -40,6 +47,8 @@ impl Default for SequencerConfig {
             window_ns: Nanos::MILLI / 2,
             t_in_cap_ns: Nanos::SECOND,
             capacity: SEQUENCER_MAX,
+            adaptive: None,
+            policy: OrderPolicy::Fair,
         }
     }
 }
@@ -56,6 +65,8 @@ pub struct Offer<'a> {
     pub waits_for: Option<u64>,
     /// Opaque.
     pub payload: &'a [u8],
+    /// What else is known of it.
+    pub marks: Marks,
 }
 
 /// Why an order was not taken. Nothing is remembered of it: the gateway sends it again.
@@ -87,6 +98,8 @@ pub struct SequencerCounters {
     pub released: u64,
     /// Of them, after one with a later time.
     pub late: u64,
+    /// Of them, after one with a later time because a queue on the way had deferred them.
+    pub deferred: u64,
     /// Of them, with a `t_in` beyond the cap.
     pub capped: u64,
     /// Orders that had to be parked.
@@ -107,6 +120,7 @@ struct Slot {
     /// `t_in` within the cap.
     order_time: Nanos,
     flags: u64,
+    deferred: bool,
     /// Next free slot, or next parked one of the same bucket.
     next: u32,
     parked: bool,
@@ -124,6 +138,7 @@ const VACANT: Slot = Slot {
     t_in: Nanos(0),
     order_time: Nanos(0),
     flags: 0,
+    deferred: false,
     next: NIL,
     parked: false,
     payload: Payload::EMPTY,
@@ -150,7 +165,11 @@ pub struct Sequencer {
     buckets: Vec<u32>,
     parked: usize,
     arrivals: u64,
+    spread: WindowEstimator,
+    policy: OrderPolicy,
     newest_released: Nanos,
+    /// Latest time of an order that came and was not deferred, and one more.
+    newest_arrived: Nanos,
     counters: SequencerCounters,
 }
 
@@ -163,7 +182,9 @@ impl Sequencer {
             Slot { next, ..VACANT }
         });
         Sequencer {
-            window_ns: config.window_ns,
+            window_ns: if config.policy == OrderPolicy::Arrival { 0 } else { config.window_ns },
+            spread: WindowEstimator::new(config.adaptive),
+            policy: config.policy,
             t_in_cap_ns: config.t_in_cap_ns,
             parked_max: capacity / 2,
             slots: slots.collect(),
@@ -173,6 +194,7 @@ impl Sequencer {
             parked: 0,
             arrivals: 0,
             newest_released: Nanos(0),
+            newest_arrived: Nanos(0),
             counters: SequencerCounters::default(),
         }
     }
@@ -186,7 +208,21 @@ impl Sequencer {
             return Err(OfferError::Full);
         }
         let earliest = Nanos(now.now.0.saturating_sub(self.t_in_cap_ns));
-        let order_time = offer.t_in.clamp(earliest, now.now + self.t_in_cap_ns);
+        let latest = now.now + self.t_in_cap_ns;
+        let order_time = offer.t_in.clamp(earliest, latest);
+        let capped = order_time != offer.t_in;
+        let order_time = match (self.policy, offer.marks.delivery) {
+            (OrderPolicy::Delivery, Some(delivery)) => {
+                delivery.order_time().clamp(earliest, latest)
+            }
+            _ => order_time,
+        };
+        if !offer.marks.deferred {
+            self.newest_arrived = self.newest_arrived.max(order_time + 1);
+        }
+        if !offer.marks.resent && !offer.marks.deferred && self.policy != OrderPolicy::Arrival {
+            self.window_ns = self.spread.sample(now.now - order_time).unwrap_or(self.window_ns);
+        }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
         self.free = slot.next;
@@ -195,7 +231,8 @@ impl Sequencer {
             waits_for: offer.waits_for.unwrap_or(0),
             t_in: offer.t_in,
             order_time,
-            flags: if order_time == offer.t_in { 0 } else { INPUT_T_IN_CAPPED },
+            flags: if capped { INPUT_T_IN_CAPPED } else { 0 },
+            deferred: offer.marks.deferred,
             next: NIL,
             parked: parks,
             payload,
@@ -221,10 +258,12 @@ impl Sequencer {
             flags: slot.flags,
             payload: slot.payload,
         };
-        let order_time = slot.order_time;
+        let (order_time, deferred) = (slot.order_time, slot.deferred);
         if order_time < self.newest_released {
-            sequenced.flags |= INPUT_LATE;
-            self.counters.late += 1;
+            // What a queue deferred on purpose is not late by the network's doing (corner 6).
+            sequenced.flags |= if deferred { INPUT_DEFERRED } else { INPUT_LATE };
+            self.counters.deferred += u64::from(deferred);
+            self.counters.late += u64::from(!deferred);
         }
         self.newest_released = self.newest_released.max(order_time);
         self.counters.capped += u64::from(sequenced.flags & INPUT_T_IN_CAPPED != 0);
@@ -290,10 +329,24 @@ impl Sequencer {
         self.counters
     }
 
+    /// Present window in ns.
+    pub fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
     fn enqueue(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         slot.parked = false;
-        let time = if self.window_ns == 0 { self.arrivals } else { slot.order_time.0 };
+        let by_arrival =
+            self.policy == OrderPolicy::Arrival || (self.window_ns == 0 && self.spread.is_off());
+        let time = match by_arrival {
+            true => self.arrivals,
+            // Its place was chosen by the queue: after what has come before it.
+            false if self.policy == OrderPolicy::Throughput && slot.deferred => {
+                self.newest_arrived.0.max(slot.order_time.0)
+            }
+            false => slot.order_time.0,
+        };
         let Source { gateway, seq, .. } = slot.source;
         self.due.push(Reverse(Key { time, gateway: gateway.0, seq, slot: index }));
         self.arrivals += 1;

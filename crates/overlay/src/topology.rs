@@ -1,8 +1,8 @@
 //! Shape of the proxy tree and who serves whom: pure arithmetic, the same on every node.
 //!
 //! Nodes are numbered from the root: 0 is the root, 1..=N_0 the first layer, and so on; the last
-//! layer are the receivers. Layer sizes follow from the leaves up, N_j = ceil(N_{j+1} / F); the
-//! root serves all of layer 0.
+//! layer are the receivers; spare proxies come after them. Layer sizes follow from the leaves up,
+//! N_j = ceil(N_{j+1} / F); the root serves all of layer 0.
 //!
 //! Children of node i of layer j for message m are the indices
 //! `ceil(b N_{j+1} / N_j) .. ceil((b + 1) N_{j+1} / N_j)` of the next layer, with the block
@@ -10,13 +10,15 @@
 //! elsewhere it still gives every node exactly one parent. Offsets are mixed radix,
 //! `offset_j(m) = m div (N_0 .. N_{j-1}) mod N_j`, so that every path from the root is used.
 //!
-//! Sibling hedging (§6): a node also sends to the children of its next H siblings, with wrap, after
-//! its own; so a child's further parents are the H before its own. H is at most N_j - 1, and layer
-//! 0, whose one parent is the root, is never hedged.
-
-use std::ops::Range;
+//! Who sends further copies is [`Hedging`]'s matter; the default is the paper's. H is at most
+//! N_j - 1, and layer 0, whose one parent is the root, is never hedged.
+//!
+//! With T planes every proxy layer exists T times and message m travels through plane m mod T only
+//! (round-robin spraying): each proxy has 1/T of the work, what hedging costs is given back.
 
 use types::NodeId;
+
+use crate::hedging::{Children, HedgePolicy, Hedging, Parents};
 
 /// The root: publisher, retransmission server, sequencer.
 pub const ROOT: NodeId = NodeId(0);
@@ -27,9 +29,13 @@ pub const DEPTH_MAX: usize = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Topology {
     depth: usize,
+    /// Sizes with all planes.
     sizes: [u32; DEPTH_MAX],
     /// Node id of index 0 of each layer.
     firsts: [u32; DEPTH_MAX],
+    /// First spare proxy of each layer, and behind the last one.
+    spares: [u32; DEPTH_MAX],
+    hedging: Hedging,
 }
 
 /// What all nodes of one tree agree on.
@@ -60,6 +66,8 @@ pub enum TopologyError {
     EmptyLayer(usize),
     /// More nodes, the root included, than a [`NodeId`] can name.
     TooManyNodes(u64),
+    /// Spare proxies and planes do not go together.
+    SparesAndPlanes,
 }
 
 impl std::fmt::Display for TopologyError {
@@ -71,6 +79,7 @@ impl std::fmt::Display for TopologyError {
             TopologyError::TooManyNodes(nodes) => {
                 write!(f, "{nodes} nodes are more than {}", u16::MAX)
             }
+            TopologyError::SparesAndPlanes => f.write_str("spare proxies need a single plane"),
         }
     }
 }
@@ -97,24 +106,57 @@ impl Topology {
 
     /// Layers of any sizes, the one below the root first.
     pub fn from_layers(layers: &[usize]) -> Result<Topology, TopologyError> {
+        Topology::number(layers, Hedging::default())
+    }
+
+    /// The same tree with another way of hedging; planes multiply the proxies, spares add some.
+    pub fn with_hedging(&self, hedging: Hedging) -> Result<Topology, TopologyError> {
+        let mut layers = [0; DEPTH_MAX];
+        for (layer, size) in layers[..self.depth].iter_mut().enumerate() {
+            *size = self.plane_size(layer) as usize;
+        }
+        Topology::number(&layers[..self.depth], hedging)
+    }
+
+    fn number(layers: &[usize], mut hedging: Hedging) -> Result<Topology, TopologyError> {
         if layers.is_empty() || layers.len() > DEPTH_MAX {
             return Err(TopologyError::Depth(layers.len()));
         }
         if let Some(layer) = layers.iter().position(|size| *size == 0) {
             return Err(TopologyError::EmptyLayer(layer));
         }
-        let nodes = layers.iter().fold(1u64, |sum, size| sum.saturating_add(*size as u64));
+        hedging.planes = hedging.planes.max(1);
+        if hedging.policy != HedgePolicy::ExtraFanout {
+            hedging.spares = 0;
+        } else if hedging.planes > 1 {
+            return Err(TopologyError::SparesAndPlanes);
+        }
+        let proxy_layers = layers.len() - 1;
+        let all_planes = |layer: usize| match layer < proxy_layers {
+            true => (layers[layer] as u64).saturating_mul(u64::from(hedging.planes)),
+            false => layers[layer] as u64,
+        };
+        let groups = |layer: usize| if layer == 0 { 1 } else { layers[layer - 1] as u64 };
+        let spare = |layer: usize| groups(layer).saturating_mul(u64::from(hedging.spares));
+        let nodes =
+            (0..layers.len()).fold(1u64, |sum, layer| sum.saturating_add(all_planes(layer)));
+        let nodes = (0..proxy_layers).fold(nodes, |sum, layer| sum.saturating_add(spare(layer)));
         if nodes > u64::from(u16::MAX) {
             return Err(TopologyError::TooManyNodes(nodes));
         }
         let (mut sizes, mut firsts) = ([0; DEPTH_MAX], [0; DEPTH_MAX]);
         let mut next = 1;
-        for (layer, size) in layers.iter().enumerate() {
-            sizes[layer] = *size as u32;
+        for layer in 0..layers.len() {
+            sizes[layer] = all_planes(layer) as u32;
             firsts[layer] = next;
-            next += *size as u32;
+            next += sizes[layer];
         }
-        Ok(Topology { depth: layers.len(), sizes, firsts })
+        let mut spares = [0; DEPTH_MAX];
+        for (layer, first) in spares.iter_mut().enumerate() {
+            *first = next;
+            next += if layer < proxy_layers { spare(layer) as u32 } else { 0 };
+        }
+        Ok(Topology { depth: layers.len(), sizes, firsts, spares, hedging })
     }
 
     /// Hops from the root to a receiver.
@@ -122,14 +164,19 @@ impl Topology {
         self.depth
     }
 
-    /// Layer sizes, the one below the root first.
+    /// Layer sizes, the one below the root first; all planes, no spares.
     pub fn layers(&self) -> &[u32] {
         &self.sizes[..self.depth]
     }
 
+    /// How it hedges.
+    pub fn hedging(&self) -> &Hedging {
+        &self.hedging
+    }
+
     /// All nodes, the root included.
     pub fn nodes(&self) -> usize {
-        1 + self.layers().iter().sum::<u32>() as usize
+        1 + self.layers().iter().sum::<u32>() as usize + self.spare_ids().count()
     }
 
     /// How many receivers there are.
@@ -143,9 +190,14 @@ impl Topology {
         (first..first + self.sizes[self.depth - 1]).map(|id| NodeId(id as u16))
     }
 
-    /// The proxies, in order.
+    /// The proxies, in order, spare ones last.
     pub fn proxy_ids(&self) -> impl Iterator<Item = NodeId> {
-        (1..self.firsts[self.depth - 1]).map(|id| NodeId(id as u16))
+        (1..self.firsts[self.depth - 1]).map(|id| NodeId(id as u16)).chain(self.spare_ids())
+    }
+
+    /// The spare proxies of [`HedgePolicy::ExtraFanout`], in order.
+    pub fn spare_ids(&self) -> impl Iterator<Item = NodeId> {
+        (self.spares[0]..self.spares[self.depth - 1]).map(|id| NodeId(id as u16))
     }
 
     /// The node at `index` of `layer`, if there is one.
@@ -154,7 +206,7 @@ impl Topology {
         (index < size).then(|| NodeId((self.firsts[layer] as usize + index) as u16))
     }
 
-    /// Layer and index of a node; `None` for the root and for nodes that do not exist.
+    /// Layer and index of a node; `None` for the root, spares and nodes that do not exist.
     pub fn locate(&self, node: NodeId) -> Option<(usize, usize)> {
         let id = u32::from(node.0);
         let layer = self.firsts[..self.depth].iter().rposition(|first| *first <= id)?;
@@ -162,53 +214,110 @@ impl Topology {
         (index < self.sizes[layer]).then_some((layer, index as usize))
     }
 
+    /// Layer of a spare proxy and the group of siblings it helps.
+    fn locate_spare(&self, node: NodeId) -> Option<(usize, u32)> {
+        let id = u32::from(node.0);
+        if id < self.spares[0] || id >= self.spares[self.depth - 1] {
+            return None;
+        }
+        let layer = self.spares[..self.depth].iter().rposition(|first| *first <= id)?;
+        Some((layer, (id - self.spares[layer]) / u32::from(self.hedging.spares)))
+    }
+
     /// Whether the node is a receiver of this tree.
     pub fn is_receiver(&self, node: NodeId) -> bool {
         self.locate(node).is_some_and(|(layer, _)| layer + 1 == self.depth)
     }
 
-    /// To whom `node` sends message `id`, its own children first. Empty for receivers.
+    /// Ids of the proxies that share a node's layer and plane, itself among them; of a spare, its
+    /// group.
+    pub fn plane_siblings(&self, node: NodeId) -> Option<std::ops::Range<u32>> {
+        if let Some((layer, group)) = self.locate_spare(node) {
+            return Some(self.spares_of(layer, group, usize::MAX));
+        }
+        let (layer, index) = self.locate(node)?;
+        let size = self.plane_size(layer);
+        let first = self.firsts[layer] + index as u32 / size * size;
+        Some(first..first + size)
+    }
+
+    /// Whether proxy `upper` is in the layer right above `lower`, spares included.
+    pub fn is_above(&self, upper: NodeId, lower: NodeId) -> bool {
+        let Some((layer, _)) = self.locate(lower) else { return false };
+        let of_spare = || self.locate_spare(upper).map(|(layer, _)| layer);
+        match self.locate(upper).map(|(layer, _)| layer).or_else(of_spare) {
+            Some(above) => above + 1 == layer,
+            None => upper == ROOT && layer == 0,
+        }
+    }
+
+    /// To whom `node` sends message `id`, its own children first. Empty for receivers, and for
+    /// proxies of a plane that the message does not use.
     pub fn children(&self, node: NodeId, id: u64, hedge: usize, dynamic: bool) -> Children {
-        let none = Children { first: 0, width: 0, blocks: 1, block: 0, left: 0, here: 0..0 };
+        let (plane, id) = self.plane_of(id);
         if node == ROOT {
-            // One block: the whole of layer 0.
-            return Children { first: self.firsts[0], width: self.sizes[0], left: 1, ..none };
+            // One block: the plane's share of layer 0.
+            let width = self.plane_size(0);
+            let first = self.firsts[0] + plane * self.plane_share(0);
+            return Children::new(first, width, 1, 0, 1, (1, 1)).and(self.spares_of(0, 0, hedge));
         }
-        let Some((layer, index)) = self.locate(node) else { return none };
-        if layer + 1 >= self.depth {
-            return none;
+        if let Some((layer, group)) = self.locate_spare(node) {
+            return self.spares_children(layer, group, id, hedge, dynamic);
         }
-        let blocks = self.sizes[layer];
-        Children {
-            first: self.firsts[layer + 1],
-            width: self.sizes[layer + 1],
-            blocks,
-            block: (index as u32 + self.offset(layer, id, dynamic)) % blocks,
-            left: 1 + hedge.min(blocks as usize - 1) as u32,
-            here: 0..0,
+        let Some((layer, index)) = self.locate(node) else { return Children::none() };
+        let blocks = self.plane_size(layer);
+        if layer + 1 >= self.depth || index as u32 / blocks != plane {
+            return Children::none();
         }
+        let block = (index as u32 % blocks + self.offset(layer, id, dynamic)) % blocks;
+        let next = layer + 1;
+        let first = self.firsts[next] + plane * self.plane_share(next);
+        let stride = self.stride(layer);
+        let (left, spare) = match self.hedging.policy {
+            HedgePolicy::ExtraFanout => (1, self.spares_of(next, block, hedge)),
+            _ => (1 + hedge.min(blocks as usize - 1) as u32, 0..0),
+        };
+        Children::new(first, self.plane_size(next), blocks, block, left, stride).and(spare)
     }
 
     /// From whom `node` gets message `id`, its own parent first; the inverse of
     /// [`Topology::children`]. Empty for the root.
     pub fn parents(&self, node: NodeId, id: u64, hedge: usize, dynamic: bool) -> Parents {
-        let Some((layer, index)) = self.locate(node) else {
-            return Parents { first: 0, width: 1, index: 0, left: 0 };
-        };
-        let Some(above) = layer.checked_sub(1) else {
-            return Parents { first: 0, width: 1, index: 0, left: 1 };
-        };
-        let width = self.sizes[above];
-        // ceil(b N' / N) <= c < ceil((b + 1) N' / N) has the one solution b = floor(c N / N').
-        let block = (index as u64 * u64::from(width) / u64::from(self.sizes[layer])) as u32;
-        let own = (block + width - self.offset(above, id, dynamic)) % width;
-        let left = 1 + hedge.min(width as usize - 1) as u32;
-        Parents { first: self.firsts[above], width, index: own, left }
+        let (plane, id) = self.plane_of(id);
+        if let Some((layer, group)) = self.locate_spare(node) {
+            let spare = u32::from(node.0) - self.spares[layer];
+            if spare % u32::from(self.hedging.spares) >= hedge as u32 {
+                return Parents::none();
+            }
+            return match layer.checked_sub(1) {
+                None => Parents::root(),
+                Some(above) => self.owner(above, 0, group, id, 0, dynamic),
+            };
+        }
+        match self.locate(node) {
+            Some((layer, index)) if self.uses_plane(layer, index, plane) => {
+                self.parents_in(layer, index as u32, plane, id, hedge, dynamic)
+            }
+            _ => Parents::none(),
+        }
     }
 
     /// How many copies of each message `node` is sent.
     pub fn copies(&self, node: NodeId, hedge: usize) -> usize {
-        self.parents(node, 0, hedge, false).count()
+        (0..u64::from(self.hedging.planes))
+            .map(|id| self.parents(node, id, hedge, false).count())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The number of message `id` among those that reach `node`, in sequence and from 1: what a
+    /// filter of missing copies has to count by where planes share the messages.
+    pub fn dense_id(&self, node: NodeId, id: u64) -> u64 {
+        match self.hedging.planes {
+            1 => id,
+            _ if self.is_receiver(node) => id,
+            planes => id.div_ceil(u64::from(planes)),
+        }
     }
 
     /// Position of `child` among the own children of `node` for `id`, and how many those are.
@@ -219,19 +328,25 @@ impl Topology {
         id: u64,
         dynamic: bool,
     ) -> Option<(usize, usize)> {
-        let mut children = self.children(node, id, 0, dynamic);
-        children.enter_block();
-        let index = u32::from(child.0).checked_sub(children.first)?;
-        let own = children.here;
-        own.contains(&index).then(|| ((index - own.start) as usize, own.len()))
+        self.children(node, id, 0, dynamic).own(child)
     }
 
     /// The nodes above through which `node` may send orders, the preferred one first: fixed for an
     /// epoch (corner 3), another rotation in the next one. H + 1 of them, but two even without
     /// hedging: market data lost with a dead parent is repaired from elsewhere, an order that has
-    /// only one way is not.
+    /// only one way is not. Planes share the nodes.
     pub fn up_candidates(&self, node: NodeId, hedge: usize, epoch: u32) -> Parents {
-        self.parents(node, u64::from(epoch), hedge.max(1), true)
+        let Some((layer, index)) = self.locate(node) else { return Parents::none() };
+        let share = self.plane_share(layer);
+        let plane = match index as u32 / share.max(1) {
+            _ if share == 0 => (index as u64 + u64::from(epoch)) % u64::from(self.hedging.planes),
+            plane => u64::from(plane),
+        };
+        let hedge = match self.hedging.policy {
+            HedgePolicy::ExtraFanout => 0,
+            _ => hedge.max(1),
+        };
+        self.parents_in(layer, index as u32, plane as u32, u64::from(epoch), hedge, true)
     }
 
     /// The candidate that `node` takes for an order which was re-sent `attempt` times.
@@ -241,33 +356,194 @@ impl Topology {
     /// would not. `None` for the root.
     pub fn up_hop(&self, node: NodeId, hedge: usize, epoch: u32, attempt: u8) -> Option<NodeId> {
         let (layer, _) = self.locate(node)?;
-        let below = self.layers()[layer..self.depth - 1].iter();
-        let digits = below.rev().fold(usize::from(attempt), |digits, size| {
-            digits / (1 + hedge.max(1).min(*size as usize - 1))
-        });
-        let mut candidates = self.up_candidates(node, hedge, epoch);
-        let count = candidates.left as usize;
-        candidates.nth(digits % count)
+        let count = |above: usize| match self.hedging.policy {
+            HedgePolicy::ExtraFanout => 1,
+            _ => 1 + hedge.max(1).min(self.plane_size(above) as usize - 1),
+        };
+        let below = (layer..self.depth - 1).rev();
+        let digits = below.fold(usize::from(attempt), |digits, above| digits / count(above));
+        let candidates = self.up_candidates(node, hedge, epoch);
+        let here = layer.checked_sub(1).map_or(1, count);
+        candidates.into_iter().nth(digits % here)
+    }
+
+    /// Parents of a node for plane and number within it.
+    fn parents_in(
+        &self,
+        layer: usize,
+        index: u32,
+        plane: u32,
+        id: u64,
+        hedge: usize,
+        dynamic: bool,
+    ) -> Parents {
+        let Some(above) = layer.checked_sub(1) else { return Parents::root() };
+        let width = self.plane_size(above);
+        let (size, share) = (self.plane_size(layer), self.plane_share(layer));
+        let local = if share == 0 { index } else { index % size };
+        // ceil(b N' / N) <= c < ceil((b + 1) N' / N) has the one solution b = floor(c N / N').
+        let block = (u64::from(local) * u64::from(width) / u64::from(size)) as u32;
+        let parents = self.owner(above, plane, block, id, hedge, dynamic);
+        if self.hedging.policy != HedgePolicy::ExtraFanout {
+            return parents;
+        }
+        let own = parents.first_index();
+        let group = match above.checked_sub(1) {
+            None => 0,
+            Some(top) => {
+                (u64::from(own) * u64::from(self.plane_size(top)) / u64::from(width)) as u32
+            }
+        };
+        parents.and(self.spares_of(above, group, hedge))
+    }
+
+    /// Who owns `block` of the layer below `above`, and who hedges it.
+    fn owner(
+        &self,
+        above: usize,
+        plane: u32,
+        block: u32,
+        id: u64,
+        hedge: usize,
+        dynamic: bool,
+    ) -> Parents {
+        let width = self.plane_size(above);
+        let own = (block + width - self.offset(above, id, dynamic)) % width;
+        let hedge = match self.hedging.policy {
+            HedgePolicy::ExtraFanout => 0,
+            _ => hedge.min(width as usize - 1),
+        };
+        let first = self.firsts[above] + plane * self.plane_share(above);
+        Parents::new(first, width, own, 1 + hedge as u32, self.stride(above))
+    }
+
+    /// The spares of group `group` of a proxy layer that `hedge` calls for.
+    fn spares_of(&self, layer: usize, group: u32, hedge: usize) -> std::ops::Range<u32> {
+        let each = u32::from(self.hedging.spares);
+        if layer + 1 >= self.depth || each == 0 {
+            return 0..0;
+        }
+        let first = self.spares[layer] + group * each;
+        first..first + each.min(u32::try_from(hedge).unwrap_or(u32::MAX))
+    }
+
+    /// A spare forwards to all children of the siblings it helps.
+    fn spares_children(
+        &self,
+        layer: usize,
+        group: u32,
+        id: u64,
+        hedge: usize,
+        dynamic: bool,
+    ) -> Children {
+        let blocks = self.plane_size(layer);
+        let above = layer.checked_sub(1).map_or(1, |above| self.plane_size(above));
+        let edge =
+            |group: u32| (u64::from(group) * u64::from(blocks)).div_ceil(u64::from(above)) as u32;
+        let (from, to) = (edge(group), edge(group + 1));
+        if hedge == 0 || from >= to {
+            return Children::none();
+        }
+        let block = (from + self.offset(layer, id, dynamic)) % blocks;
+        let (first, width) = (self.firsts[layer + 1], self.plane_size(layer + 1));
+        Children::new(first, width, blocks, block, to - from, (1, blocks))
+    }
+
+    /// Step between the blocks a node helps with, and after how many it would repeat itself.
+    fn stride(&self, layer: usize) -> (u32, u32) {
+        let size = self.plane_size(layer);
+        let step = match (self.hedging.policy, layer.checked_sub(1)) {
+            // A node's siblings under one parent lie side by side: that far away is another's.
+            (HedgePolicy::PathDisjoint, Some(above)) => size.div_ceil(self.plane_size(above)),
+            _ => 1,
+        };
+        let step = if step >= size { 1 } else { step };
+        (step, size / gcd(size, step))
+    }
+
+    /// Plane of a message and its number there.
+    fn plane_of(&self, id: u64) -> (u32, u64) {
+        match u64::from(self.hedging.planes) {
+            1 => (0, id),
+            planes => ((id % planes) as u32, id / planes),
+        }
+    }
+
+    fn uses_plane(&self, layer: usize, index: usize, plane: u32) -> bool {
+        let share = self.plane_share(layer);
+        share == 0 || index as u32 / share == plane
+    }
+
+    /// Nodes of a layer that one plane uses.
+    fn plane_size(&self, layer: usize) -> u32 {
+        let planes = if layer + 1 < self.depth { u32::from(self.hedging.planes) } else { 1 };
+        if planes == 1 { self.sizes[layer] } else { self.sizes[layer] / planes }
+    }
+
+    /// Distance of the same place in two planes; 0 for receivers, whom all planes share.
+    fn plane_share(&self, layer: usize) -> u32 {
+        if layer + 1 < self.depth { self.plane_size(layer) } else { 0 }
     }
 
     fn offset(&self, layer: usize, id: u64, dynamic: bool) -> u32 {
         if !dynamic {
             return 0;
         }
-        let digits = self.sizes[..layer].iter().fold(id, |id, size| id / u64::from(*size));
-        (digits % u64::from(self.sizes[layer])) as u32
+        let above = (0..layer).map(|above| u64::from(self.plane_size(above)));
+        let digits = above.fold(id, |id, size| id / size);
+        (digits % u64::from(self.plane_size(layer))) as u32
     }
 }
 
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 impl Tree {
+    /// H for copies that `node` sends: the tree's, unless the next layer has one of its own.
+    fn hedge_below(&self, node: NodeId) -> usize {
+        let next = match self.topology.locate(node) {
+            Some((layer, _)) => layer + 1,
+            None => match self.topology.locate_spare(node) {
+                Some((layer, _)) => layer + 1,
+                None => 0,
+            },
+        };
+        self.topology.hedging.layer_hedge(next).unwrap_or(self.hedge)
+    }
+
+    /// H for copies that `node` is sent.
+    fn hedge_above(&self, node: NodeId) -> usize {
+        let layer = self.topology.locate(node).map(|(layer, _)| layer);
+        layer.and_then(|layer| self.topology.hedging.layer_hedge(layer)).unwrap_or(self.hedge)
+    }
+
     /// [`Topology::children`] of `node` in this tree.
     pub fn children(&self, node: NodeId, id: u64) -> Children {
-        self.topology.children(node, id, self.hedge, self.dynamic)
+        self.topology.children(node, id, self.hedge_below(node), self.dynamic)
     }
 
     /// [`Topology::parents`] of `node` in this tree.
     pub fn parents(&self, node: NodeId, id: u64) -> Parents {
-        self.topology.parents(node, id, self.hedge, self.dynamic)
+        self.topology.parents(node, id, self.hedge_above(node), self.dynamic)
+    }
+
+    /// [`Tree::children`] for a message that was stamped with an H of its own
+    /// (`frame::DataBody::hedge`).
+    pub fn children_stamped(&self, node: NodeId, id: u64, stamp: u8) -> Children {
+        let hedge = stamped(stamp).unwrap_or_else(|| self.hedge_below(node));
+        self.topology.children(node, id, hedge, self.dynamic)
+    }
+
+    /// [`Tree::parents`] for a message that was stamped with an H of its own.
+    pub fn parents_stamped(&self, node: NodeId, id: u64, stamp: u8) -> Parents {
+        let hedge = stamped(stamp).unwrap_or_else(|| self.hedge_above(node));
+        self.topology.parents(node, id, hedge, self.dynamic)
+    }
+
+    /// How many copies of each message `node` is sent.
+    pub fn copies(&self, node: NodeId) -> usize {
+        self.topology.copies(node, self.hedge_above(node))
     }
 
     /// The one node above that takes `node`'s part in round `round` of the delay all-reduce.
@@ -276,206 +552,7 @@ impl Tree {
     }
 }
 
-/// Receivers of a message, in sending order.
-#[derive(Clone, Debug)]
-pub struct Children {
-    /// Id of index 0 of the next layer.
-    first: u32,
-    width: u32,
-    /// Blocks the next layer is cut into: nodes of the sender's layer.
-    blocks: u32,
-    block: u32,
-    left: u32,
-    /// What is left of the block being listed.
-    here: Range<u32>,
-}
-
-impl Children {
-    fn enter_block(&mut self) {
-        if self.left == 0 {
-            return;
-        }
-        let edge = |block: u32| {
-            (u64::from(block) * u64::from(self.width)).div_ceil(u64::from(self.blocks)) as u32
-        };
-        self.here = edge(self.block)..edge(self.block + 1);
-        self.block = (self.block + 1) % self.blocks;
-        self.left -= 1;
-    }
-}
-
-impl Iterator for Children {
-    type Item = NodeId;
-
-    fn next(&mut self) -> Option<NodeId> {
-        while self.here.is_empty() && self.left > 0 {
-            self.enter_block();
-        }
-        self.here.next().map(|index| NodeId((self.first + index) as u16))
-    }
-}
-
-/// Senders of a message to one node, its own parent first.
-#[derive(Clone, Debug)]
-pub struct Parents {
-    /// Id of index 0 of the layer above.
-    first: u32,
-    width: u32,
-    index: u32,
-    left: u32,
-}
-
-impl Iterator for Parents {
-    type Item = NodeId;
-
-    fn next(&mut self) -> Option<NodeId> {
-        self.left = self.left.checked_sub(1)?;
-        let node = NodeId((self.first + self.index) as u16);
-        self.index = (self.index + self.width - 1) % self.width;
-        Some(node)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn default_tree_has_three_proxies_for_nine_receivers() {
-        let tree = Topology::new(2, 3, 9).unwrap();
-        assert_eq!((tree.layers(), tree.nodes()), (&[3, 9][..], 13));
-        assert_eq!(tree.node_id(1, 8), Some(NodeId(12)));
-        assert_eq!(tree.node_id(1, 9), None);
-        assert_eq!(tree.locate(NodeId(4)), Some((1, 0)));
-        assert_eq!((tree.locate(ROOT), tree.locate(NodeId(13))), (None, None));
-        let children: Vec<_> = tree.children(NodeId(1), 0, 1, true).map(|node| node.0).collect();
-        assert_eq!(children, [4, 5, 6, 7, 8, 9], "own children first, then the nieces");
-        let wrapped: Vec<_> = tree.children(NodeId(3), 0, 1, true).map(|node| node.0).collect();
-        assert_eq!(wrapped, [10, 11, 12, 4, 5, 6]);
-    }
-
-    #[test]
-    fn impossible_shapes_are_refused() {
-        assert_eq!(Topology::new(0, 3, 9), Err(TopologyError::Depth(0)));
-        assert_eq!(Topology::new(9, 3, 9), Err(TopologyError::Depth(9)));
-        assert_eq!(Topology::new(2, 0, 9), Err(TopologyError::Fanout));
-        assert_eq!(Topology::new(2, 3, 0), Err(TopologyError::EmptyLayer(0)));
-        assert_eq!(Topology::new(2, 1, 40_000), Err(TopologyError::TooManyNodes(80_001)));
-        assert!(Topology::new(1, 1, 65_534).is_ok());
-    }
-
-    #[test]
-    fn every_pair_of_layer_sizes_partitions_the_lower_one() {
-        for (parents, children) in (1..=60).flat_map(|n| (1..=60).map(move |m| (n, m))) {
-            let tree = Topology::from_layers(&[parents, children]).unwrap();
-            for id in [0, 1, 7, 59, 3_601] {
-                let mut seen = vec![0; children];
-                for parent in 0..parents {
-                    let node = tree.node_id(0, parent).unwrap();
-                    for child in tree.children(node, id, 0, true) {
-                        seen[tree.locate(child).unwrap().1] += 1;
-                        assert_eq!(tree.parents(child, id, 0, true).next(), Some(node));
-                    }
-                }
-                assert!(seen.iter().all(|count| *count == 1), "{parents} -> {children}, id {id}");
-            }
-        }
-    }
-
-    #[test]
-    fn equals_the_papers_rule_where_sizes_are_multiples() {
-        for (parents, fanout) in (1..=12).flat_map(|n| (1..=6).map(move |f| (n, f))) {
-            let tree = Topology::from_layers(&[parents, parents * fanout]).unwrap();
-            for (id, i) in (0..40).flat_map(|m| (0..parents).map(move |i| (m, i))) {
-                let node = tree.node_id(0, i).unwrap();
-                let ours: Vec<_> = tree.children(node, id, 0, true).collect();
-                let paper: Vec<_> = (0..fanout)
-                    .map(|k| ((id as usize + i) * fanout + k) % (parents * fanout))
-                    .map(|index| tree.node_id(1, index).unwrap())
-                    .collect();
-                assert_eq!(ours, paper);
-            }
-        }
-    }
-
-    #[test]
-    fn mixed_radix_reaches_every_path_to_every_leaf() {
-        let tree = Topology::new(4, 2, 16).unwrap();
-        let all: usize = tree.layers()[..3].iter().map(|size| *size as usize).product();
-        for leaf in tree.receiver_ids() {
-            let paths: BTreeSet<Vec<u16>> = (0..all as u64)
-                .map(|id| {
-                    let above = |node: &NodeId| tree.parents(*node, id, 0, true).next();
-                    std::iter::successors(Some(leaf), above).map(|node| node.0).collect()
-                })
-                .collect();
-            assert_eq!(paths.len(), all);
-        }
-    }
-
-    #[test]
-    fn attempts_walk_through_every_way_up() {
-        let tree = Topology::new(3, 3, 27).unwrap();
-        for (leaf, hedge) in tree.receiver_ids().flat_map(|leaf| (0..3).map(move |h| (leaf, h))) {
-            let ways: BTreeSet<Vec<u16>> = (0..((hedge + 1) * (hedge + 1)) as u8)
-                .map(|attempt| {
-                    let up = |node: &NodeId| tree.up_hop(*node, hedge, 5, attempt);
-                    std::iter::successors(Some(leaf), up).map(|node| node.0).collect()
-                })
-                .collect();
-            assert_eq!(ways.len(), (hedge + 1) * (hedge + 1));
-            assert!(ways.iter().all(|way| way.len() == 4 && way[3] == 0));
-            let first = tree.up_candidates(leaf, hedge, 5).nth(hedge);
-            assert_eq!(tree.up_hop(leaf, hedge, 5, hedge as u8), first);
-        }
-    }
-
-    fn layers() -> impl Strategy<Value = Vec<usize>> {
-        prop::collection::vec(1usize..60, 1..5)
-    }
-
-    proptest! {
-        #[test]
-        fn children_and_parents_are_inverse(
-            layers in layers(), id in any::<u64>(), hedge in 0usize..5, dynamic in any::<bool>(),
-        ) {
-            let tree = Topology::from_layers(&layers).unwrap();
-            let mut sent = BTreeSet::new();
-            for node in (0..tree.nodes() as u16).map(NodeId) {
-                let own: Vec<_> = tree.children(node, id, 0, dynamic).collect();
-                let all: Vec<_> = tree.children(node, id, hedge, dynamic).collect();
-                prop_assert!(all.starts_with(&own));
-                for (position, child) in own.iter().enumerate() {
-                    let found = tree.own_child(node, *child, id, dynamic);
-                    prop_assert_eq!(found, Some((position, own.len())));
-                }
-                for child in all {
-                    prop_assert!(sent.insert((node, child)), "one copy per sender and child");
-                }
-            }
-            let mut heard = BTreeSet::new();
-            for node in (1..tree.nodes() as u16).map(NodeId) {
-                let (layer, _) = tree.locate(node).unwrap();
-                let parents: Vec<_> = tree.parents(node, id, hedge, dynamic).collect();
-                let above = if layer == 0 { 1 } else { layers[layer - 1] };
-                prop_assert_eq!(parents.len(), hedge.min(above - 1) + 1);
-                prop_assert_eq!(tree.copies(node, hedge), parents.len());
-                heard.extend(parents.into_iter().map(|parent| (parent, node)));
-            }
-            prop_assert_eq!(sent, heard);
-        }
-
-        #[test]
-        fn unknown_nodes_have_no_relations(layers in layers(), node in any::<u16>()) {
-            let tree = Topology::from_layers(&layers).unwrap();
-            if node as usize >= tree.nodes() {
-                prop_assert_eq!(tree.children(NodeId(node), 1, 1, true).count(), 0);
-                prop_assert_eq!(tree.parents(NodeId(node), 1, 1, true).count(), 0);
-                prop_assert_eq!(tree.up_hop(NodeId(node), 1, 1, 1), None);
-                prop_assert_eq!(tree.own_child(NodeId(node), NodeId(1), 1, true), None);
-            }
-        }
-    }
+/// H of a stamp: 0 says the tree's own, n says n - 1.
+fn stamped(stamp: u8) -> Option<usize> {
+    usize::from(stamp).checked_sub(1)
 }

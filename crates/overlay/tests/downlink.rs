@@ -6,13 +6,18 @@
 use std::collections::BinaryHeap;
 
 use overlay::{
+    all_reduce::DelayLimits,
+    estimator::Estimator,
     frame::{self, DataBody, FrameKind, HopHeader},
+    hedger::HedgeMode,
+    hedging::{HedgePolicy, Hedging},
     mold::Packet,
     proxy::{Proxy, ProxyConfig, ProxyStats},
     publisher::{Publisher, PublisherConfig},
     receiver::{Receiver, ReceiverConfig, ReceiverStats},
+    repair_cache::CacheConfig,
     retransmission::StoreStats,
-    topology::{ROOT, Topology, Tree},
+    topology::{DEPTH_MAX, ROOT, Topology, Tree},
 };
 use types::{
     Channel, ClockReading, FeedSeq, Nanos, Node, NodeId, Op, Outbox, Peer, SplitMix64, TracePoint,
@@ -20,6 +25,8 @@ use types::{
 
 const SESSION: [u8; 10] = *b"FAIRBELL01";
 const FEED: Peer = Peer::Addr(1);
+/// Above all node numbers.
+const SPARE: usize = 1 << 20;
 const START: u64 = 1_000 * Nanos::SECOND;
 
 /// A whole run, but for its seed.
@@ -37,7 +44,39 @@ struct Scenario {
     repairs: bool,
     /// A proxy that dies in the middle.
     kill: Option<NodeId>,
+    options: Options,
 }
+
+/// What is off by default.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    hedging: Hedging,
+    mode: HedgeMode,
+    estimator: Estimator,
+    parity: u16,
+    ask_parents: bool,
+    slowest_first: bool,
+    /// Who died is told to everybody.
+    detour: bool,
+    /// Half way another tree takes over.
+    change: bool,
+}
+
+const PLAIN: Options = Options {
+    hedging: Hedging {
+        policy: HedgePolicy::Sibling,
+        layers: [Hedging::TREE; DEPTH_MAX],
+        spares: 0,
+        planes: 1,
+    },
+    mode: HedgeMode::Tree,
+    estimator: Estimator::MaxOfPercentiles,
+    parity: 0,
+    ask_parents: false,
+    slowest_first: false,
+    detour: false,
+    change: false,
+};
 
 const CALM: Scenario = Scenario {
     layers: (2, 3, 9),
@@ -49,6 +88,7 @@ const CALM: Scenario = Scenario {
     jitter_ns: 20_000,
     repairs: true,
     kill: None,
+    options: PLAIN,
 };
 
 const ROUGH: Scenario = Scenario { loss: 10, twice: 10, jitter_ns: 400_000, ..CALM };
@@ -65,6 +105,7 @@ struct Event {
 
 struct World {
     scenario: Scenario,
+    tree: Tree,
     seed: u64,
     rng: SplitMix64,
     now: u64,
@@ -102,6 +143,8 @@ impl Totals {
 fn run(scenario: Scenario, seed: u64) -> Totals {
     let (depth, fanout, receivers) = scenario.layers;
     let topology = Topology::new(depth, fanout, receivers).unwrap();
+    let options = scenario.options;
+    let topology = topology.with_hedging(options.hedging).unwrap();
     let tree = Tree {
         topology,
         hedge: scenario.hedge,
@@ -110,20 +153,41 @@ fn run(scenario: Scenario, seed: u64) -> Totals {
         stream: 0,
         round_ns: 5 * Nanos::MILLI,
     };
-    let small = ProxyConfig { filter_slots: 8_192, ..ProxyConfig::default() };
+    let samples = if options.estimator.samples() { 8 } else { 0 };
+    let delay = DelayLimits { samples, ..DelayLimits::default() };
+    let small = ProxyConfig {
+        filter_slots: 8_192,
+        delay,
+        slowest_first: options.slowest_first,
+        cache: options.ask_parents.then(CacheConfig::default),
+        ..ProxyConfig::default()
+    };
+    let publisher = PublisherConfig {
+        delay,
+        estimator: options.estimator,
+        hedge: options.mode,
+        parity: options.parity,
+        slowest_first: options.slowest_first,
+        ..PublisherConfig::new(SESSION)
+    };
     let config = ReceiverConfig {
         filter_slots: 8_192,
         repairs: scenario.repairs,
+        samples,
+        ask_parents: options.ask_parents,
+        gap_jitter_ns: if options.ask_parents { 100_000 } else { 0 },
+        parity: options.parity > 0,
         ..ReceiverConfig::new(SESSION, FEED)
     };
     let mut world = World {
         scenario,
+        tree,
         seed,
         rng: SplitMix64::new(seed),
         now: START,
         events: BinaryHeap::new(),
         sent: 0,
-        publisher: Publisher::new(tree, PublisherConfig::new(SESSION)),
+        publisher: Publisher::new(tree, publisher),
         proxies: topology.proxy_ids().map(|node| Proxy::new(tree, node, small)).collect(),
         receivers: topology.receiver_ids().map(|node| Receiver::new(tree, node, config)).collect(),
         timers: vec![u64::MAX; topology.nodes()],
@@ -154,11 +218,17 @@ impl World {
         let mut message = 1;
         while message <= self.scenario.messages {
             self.run_until(self.now + step);
-            if let Some(dead) = self.scenario.kill.filter(|_| message > self.scenario.messages / 2)
-            {
-                self.timers[dead.0 as usize] = 0;
-            }
+            let half = message > self.scenario.messages / 2;
             out.clear();
+            if let Some(dead) = self.scenario.kill.filter(|dead| half && !self.is_dead(dead.0)) {
+                self.timers[dead.0 as usize] = 0;
+                if self.scenario.options.detour {
+                    self.publisher.set_dead(&[dead], &mut out);
+                }
+            }
+            if self.scenario.options.change && half && self.tree.epoch == 1 {
+                self.change_tree();
+            }
             let clock = self.clock();
             let last = (message + self.rng.below(3)).min(self.scenario.messages);
             for message in message..=last {
@@ -194,18 +264,26 @@ impl World {
 
     fn deliver(&mut self, to: u16, bytes: Option<&[u8]>, out: &mut Outbox) {
         let clock = self.clock();
-        let first_receiver = 1 + self.proxies.len();
-        match (to as usize, bytes) {
+        let first_receiver = 1 + self.plain_proxies();
+        let to = self.place(to);
+        match (to, bytes) {
             (0, None) => self.publisher.handle_timeout(clock, out),
             (0, Some(bytes)) => {
                 let (header, rest) = HopHeader::read(bytes).unwrap();
                 self.publisher.handle_frame(clock, &header, rest, out);
             }
             (node, None) if node < first_receiver => {
-                self.proxies[node - 1].handle_timeout(clock, out)
+                self.proxies[node - 1].handle_timeout(clock, out);
+            }
+            (node, None) if node >= SPARE => {
+                self.proxies[node - SPARE].handle_timeout(clock, out);
             }
             (node, Some(bytes)) if node < first_receiver => {
                 let proxy = &mut self.proxies[node - 1];
+                proxy.handle_datagram(clock, Channel::OVERLAY, Peer::Node(ROOT), bytes, out);
+            }
+            (node, Some(bytes)) if node >= SPARE => {
+                let proxy = &mut self.proxies[node - SPARE];
                 proxy.handle_datagram(clock, Channel::OVERLAY, Peer::Node(ROOT), bytes, out);
             }
             (node, None) => self.receivers[node - first_receiver].handle_timeout(clock, out),
@@ -226,7 +304,8 @@ impl World {
             match *op {
                 Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes } => {
                     let bytes = out.bytes(bytes);
-                    if from == 0 && HopHeader::read(bytes).unwrap().0.kind == FrameKind::Data {
+                    let data = |(header, _): (HopHeader, _)| header.kind == FrameKind::Data;
+                    if from == 0 && HopHeader::read(bytes).is_ok_and(data) {
                         self.note_published(bytes);
                     }
                     self.send(to.0, bytes);
@@ -248,7 +327,8 @@ impl World {
 
     fn check_release(&mut self, node: u16, packet: &Packet, id: u64, point: TracePoint) {
         let seed = self.seed;
-        let next = &mut self.expected[node as usize - 1 - self.proxies.len()];
+        let place = node as usize - 1 - self.plain_proxies();
+        let next = &mut self.expected[place];
         assert_eq!(packet.header.seq, *next, "node {node} broke sequence, seed {seed}");
         let mut blocks = packet.blocks;
         for message in packet.header.seq..packet.end() {
@@ -257,10 +337,12 @@ impl World {
             blocks = rest;
         }
         *next = packet.end();
-        let index = self.published.binary_search_by_key(&id, |(id, _)| *id);
-        let (_, release_at) = self.published[index.expect("only what was published")];
-        assert!(self.now >= release_at, "node {node} was early, seed {seed}");
-        if release_at > 0 {
+        // After a change ids begin again; one of the two has been released then.
+        let of_id = self.published.iter().rev().find(|(other, _)| *other == id);
+        let (_, release_at) = *of_id.expect("only what was published");
+        let changed = self.scenario.options.change;
+        assert!(changed || self.now >= release_at, "node {node} was early, seed {seed}");
+        if release_at > 0 && !self.scenario.options.change && !self.scenario.options.detour {
             let late = point != TracePoint::Released;
             assert_eq!(late, self.now > release_at, "node {node} at {point:?}, seed {seed}");
             *(if late { &mut self.late } else { &mut self.on_time }) += 1;
@@ -269,7 +351,7 @@ impl World {
 
     fn note_published(&mut self, bytes: &[u8]) {
         let (body, _) = frame::body::<DataBody>(HopHeader::read(bytes).unwrap().1).unwrap();
-        if self.published.last().is_none_or(|(id, _)| *id < body.id) {
+        if self.published.last().is_none_or(|(id, _)| *id != body.id) {
             let due = match body.deadline {
                 Nanos(0) => 0,
                 deadline => deadline.0 + u64::from(body.bound_ns),
@@ -290,10 +372,11 @@ impl World {
     }
 
     fn set_timer(&mut self, node: u16) {
-        let first_receiver = 1 + self.proxies.len();
-        let wanted = match node as usize {
+        let first_receiver = 1 + self.plain_proxies();
+        let wanted = match self.place(node) {
             0 => self.publisher.next_timeout(),
             node if node < first_receiver => self.proxies[node - 1].next_timeout(),
+            node if node >= SPARE => self.proxies[node - SPARE].next_timeout(),
             node => self.receivers[node - first_receiver].next_timeout(),
         };
         if self.is_dead(node) || wanted == Nanos::NEVER {
@@ -302,6 +385,24 @@ impl World {
         let at = wanted.0.max(self.now);
         self.timers[node as usize] = at;
         self.push(at, node, None);
+    }
+
+    /// Proxies with numbers below the receivers'.
+    fn plain_proxies(&self) -> usize {
+        self.proxies.len() - self.tree.topology.spare_ids().count()
+    }
+
+    /// The node's number, or of a spare [`SPARE`] and its place among the proxies.
+    fn place(&self, node: u16) -> usize {
+        let spare = self.tree.topology.spare_ids().position(|spare| spare == NodeId(node));
+        spare.map_or(node as usize, |spare| SPARE + self.plain_proxies() + spare)
+    }
+
+    fn change_tree(&mut self) {
+        self.tree = Tree { epoch: 2, hedge: self.tree.hedge + 1, dynamic: false, ..self.tree };
+        self.proxies.iter_mut().for_each(|proxy| proxy.prepare(self.tree));
+        self.receivers.iter_mut().for_each(|receiver| receiver.prepare(self.tree));
+        self.publisher.change_tree(self.tree);
     }
 
     fn is_dead(&self, node: u16) -> bool {
@@ -385,4 +486,79 @@ fn without_repairs_something_is_missing() {
 fn one_seed_is_one_run() {
     let (one, two) = (run(ROUGH, 11), run(ROUGH, 11));
     assert_eq!((one.receivers, one.store), (two.receivers, two.store));
+}
+
+#[test]
+fn every_way_of_hedging_loses_nothing() {
+    let spares = Hedging { policy: HedgePolicy::ExtraFanout, spares: 1, ..PLAIN.hedging };
+    let disjoint = Hedging { policy: HedgePolicy::PathDisjoint, ..PLAIN.hedging };
+    let planes = Hedging { planes: 2, ..PLAIN.hedging };
+    let adaptive = HedgeMode::Adaptive { first: 1, most: 2, gain_permille: 50 };
+    let bit = Estimator::MissRate { permille: 950 };
+    for (seed, hedging, mode, estimator) in [
+        (1, spares, HedgeMode::Tree, PLAIN.estimator),
+        (2, disjoint, HedgeMode::OddOnly, PLAIN.estimator),
+        (3, planes, HedgeMode::Tree, bit),
+        (4, PLAIN.hedging, adaptive, Estimator::MessagePercentile { permille: 950, window: 200 }),
+    ] {
+        let options = Options { hedging, mode, estimator, slowest_first: true, ..PLAIN };
+        let layers = (3, 3, 18);
+        let totals = run(Scenario { layers, messages: 1_500, options, ..CALM }, seed);
+        assert!(totals.complete, "seed {seed}");
+        assert_eq!(totals.sum(|stats| stats.repairs_requested), 0, "seed {seed}");
+        assert_eq!(totals.sum(|stats| stats.filter.strays + stats.filter.copies_missing), 0);
+        let proxies = totals.proxies.iter();
+        let strays: u64 =
+            proxies.map(|stats| stats.filter.strays + stats.filter.copies_missing).sum();
+        assert_eq!(strays, 0, "seed {seed}");
+        assert!(totals.owd_g.is_some_and(|owd_ns| (60_000..250_000).contains(&owd_ns)));
+        let rough = run(Scenario { layers, messages: 600, options, ..ROUGH }, seed);
+        assert!(rough.complete, "seed {seed}");
+    }
+}
+
+#[test]
+fn caches_above_the_receivers_repair_most_losses() {
+    let options = Options { ask_parents: true, ..PLAIN };
+    let totals = run(Scenario { hedge: 0, options, ..ROUGH }, 8);
+    let plain = run(Scenario { hedge: 0, ..ROUGH }, 8);
+    assert!(totals.complete && totals.sum(|stats| stats.parents_asked) > 0);
+    let cached: u64 = totals.proxies.iter().map(|stats| stats.cache.repaired).sum();
+    assert!(cached > totals.store.repaired_datagrams, "{cached}");
+    assert!(totals.store.repaired_datagrams * 2 < plain.store.repaired_datagrams);
+}
+
+#[test]
+fn parity_makes_up_single_losses() {
+    let options = Options { parity: 8, ..PLAIN };
+    let totals = run(Scenario { hedge: 0, options, loss: 5, ..CALM }, 9);
+    let plain = run(Scenario { hedge: 0, loss: 5, ..CALM }, 9);
+    assert!(totals.complete && plain.complete);
+    assert!(totals.sum(|stats| stats.parity_filled) > 100);
+    assert!(totals.store.repaired_datagrams < plain.store.repaired_datagrams);
+}
+
+#[test]
+fn a_new_tree_takes_over_without_a_repair() {
+    for seed in 0..5 {
+        let options = Options { change: true, ..PLAIN };
+        let totals = run(Scenario { layers: (3, 3, 18), options, ..CALM }, seed);
+        assert!(totals.complete, "seed {seed}");
+        assert_eq!(totals.sum(|stats| stats.repairs_requested), 0, "seed {seed}");
+        assert_eq!(totals.sum(|stats| stats.filter.stale_epoch), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_detour_does_without_the_dead_proxy() {
+    for seed in 0..5 {
+        let kill = Some(NodeId(2));
+        let told = Options { detour: true, ..PLAIN };
+        let totals = run(Scenario { kill, hedge: 0, options: told, ..CALM }, seed);
+        let untold = run(Scenario { kill, hedge: 0, ..CALM }, seed);
+        assert!(totals.complete && untold.complete, "seed {seed}");
+        let (with, without) =
+            (totals.sum(|stats| stats.repairs_filled), untold.sum(|stats| stats.repairs_filled));
+        assert!(with * 20 < without, "seed {seed}: {with} repairs with, {without} without");
+    }
 }

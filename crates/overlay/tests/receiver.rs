@@ -90,7 +90,7 @@ fn at(ns: u64) -> ClockReading {
 fn body(id: u64) -> DataBody {
     let t_sent = Nanos(T + id * MILLI);
     let deadline = t_sent + 2 * MILLI;
-    DataBody { id, t_sent, deadline, bound_ns: 10, stream: 0, reserved: 0 }
+    DataBody { id, t_sent, deadline, bound_ns: 10, stream: 0, hedge: 0, flags: 0 }
 }
 
 fn packet(seq: u64, count: u16) -> Vec<u8> {

@@ -3,6 +3,7 @@
 use overlay::{
     frame::{FrameKind, HopHeader, OrderBody},
     ingress::{Ingress, IngressConfig, Verdict},
+    order_policy::{AdaptiveWindow, Delivery, INPUT_DEFERRED, Marks, OrderPolicy},
     sequencer::{Offer, OfferError, Sequencer, SequencerConfig},
 };
 use types::{
@@ -73,7 +74,8 @@ impl Model {
 fn against_the_model(seed: u64, window_ns: u64) {
     let mut rng = SplitMix64::new(seed);
     let cap = 50_000;
-    let config = SequencerConfig { window_ns, t_in_cap_ns: cap, capacity: 4_096 };
+    let config =
+        SequencerConfig { window_ns, t_in_cap_ns: cap, capacity: 4_096, ..Default::default() };
     let mut sequencer = Sequencer::new(&config);
     let mut model = Model { window: window_ns, held: vec![], left: vec![], newest: 0, freed: 0 };
     let (mut now, mut next_seq) = (1_000_000u64, [1u64; 4]);
@@ -100,8 +102,16 @@ fn against_the_model(seed: u64, window_ns: u64) {
                 model.left.iter().any(|l| l.gateway == source.gateway && l.seq == depends_on);
             let waits_for = (depends_on != 0 && !left).then_some(depends_on);
             let payload = source.seq.to_le_bytes();
-            let parked = sequencer
-                .offer(at(now), &Offer { source, t_in: Nanos(t_in), waits_for, payload: &payload });
+            let parked = sequencer.offer(
+                at(now),
+                &Offer {
+                    source,
+                    t_in: Nanos(t_in),
+                    waits_for,
+                    payload: &payload,
+                    marks: Marks::default(),
+                },
+            );
             assert_eq!(parked, Ok(waits_for.is_some()), "seed {seed}");
             let order_time = t_in.clamp(now - cap, now + cap);
             model.held.push(Held { source, depends_on, order_time, freed: None });
@@ -151,7 +161,13 @@ fn reordering_inside_the_window_is_undone() {
                 out.push(order.source.seq);
             }
             let t_in = Nanos(base + 100 * n);
-            let offer = Offer { source: source(1, n), t_in, waits_for: None, payload: &[] };
+            let offer = Offer {
+                source: source(1, n),
+                t_in,
+                waits_for: None,
+                payload: &[],
+                marks: Marks::default(),
+            };
             assert_eq!(sequencer.offer(at(now), &offer), Ok(false));
         }
         while let Some(order) = sequencer.pop_due(at(sequencer.next_timeout().0)) {
@@ -164,12 +180,18 @@ fn reordering_inside_the_window_is_undone() {
 
 #[test]
 fn lying_clocks_are_capped_and_flagged() {
-    let config = SequencerConfig { window_ns: 10, t_in_cap_ns: 1_000, capacity: 8 };
+    let config =
+        SequencerConfig { window_ns: 10, t_in_cap_ns: 1_000, capacity: 8, ..Default::default() };
     let mut sequencer = Sequencer::new(&config);
     let now = 1_000_000;
     for (seq, t_in) in [(1, u64::MAX), (2, 0), (3, now)] {
-        let offer =
-            Offer { source: source(1, seq), t_in: Nanos(t_in), waits_for: None, payload: &[] };
+        let offer = Offer {
+            source: source(1, seq),
+            t_in: Nanos(t_in),
+            waits_for: None,
+            payload: &[],
+            marks: Marks::default(),
+        };
         assert_eq!(sequencer.offer(at(now), &offer), Ok(false));
     }
     let mut pop = |now| sequencer.pop_due(at(now)).map(|s| (s.source.seq, s.t_in.0, s.flags));
@@ -183,11 +205,18 @@ fn lying_clocks_are_capped_and_flagged() {
 
 #[test]
 fn parked_orders_leave_room_for_the_one_they_wait_for() {
-    let config = SequencerConfig { window_ns: 0, t_in_cap_ns: 1, capacity: 8 };
+    let config =
+        SequencerConfig { window_ns: 0, t_in_cap_ns: 1, capacity: 8, ..Default::default() };
     let mut sequencer = Sequencer::new(&config);
     let mut offer = |seq: u64| {
         let waits_for = (seq > 1).then(|| seq - 1);
-        let offer = Offer { source: source(1, seq), t_in: Nanos(5), waits_for, payload: &[] };
+        let offer = Offer {
+            source: source(1, seq),
+            t_in: Nanos(5),
+            waits_for,
+            payload: &[],
+            marks: Marks::default(),
+        };
         sequencer.offer(at(5), &offer)
     };
     for seq in 2..=5 {
@@ -201,7 +230,8 @@ fn parked_orders_leave_room_for_the_one_they_wait_for() {
 }
 
 fn ingress(capacity: usize) -> Ingress {
-    let sequencer = SequencerConfig { window_ns: 0, t_in_cap_ns: 1_000, capacity };
+    let sequencer =
+        SequencerConfig { window_ns: 0, t_in_cap_ns: 1_000, capacity, ..Default::default() };
     Ingress::new(&IngressConfig { shard: ShardId(0), gateways: 2, sequencer })
 }
 
@@ -272,4 +302,85 @@ fn a_new_life_forgets_the_old_one_and_only_it() {
     }
     assert_eq!(left, [(2, 1, 1), (2, 1, 4), (1, 2, 1), (2, 1, 2), (2, 1, 5), (2, 1, 3)]);
     assert_eq!((ingress.sequencer().held(), ingress.sequencer().parked()), (0, 0));
+}
+
+fn offer_marked(sequencer: &mut Sequencer, now: u64, seq: u64, t_in: u64, marks: Marks) {
+    let gateway = 1 + (seq % 3) as u16;
+    let offer = Offer {
+        source: source(gateway, seq),
+        t_in: Nanos(t_in),
+        waits_for: None,
+        payload: &[],
+        marks,
+    };
+    sequencer.offer(at(now), &offer).unwrap();
+}
+
+fn released(sequencer: &mut Sequencer, now: u64) -> Vec<(u64, u64)> {
+    std::iter::from_fn(|| sequencer.pop_due(at(now)).map(|o| (o.source.seq, o.flags))).collect()
+}
+
+#[test]
+fn a_deferred_order_is_put_back_or_flagged_or_left_where_the_queue_put_it() {
+    let deferred = Marks { deferred: true, ..Marks::default() };
+    for (policy, expected) in [
+        (OrderPolicy::Fair, vec![(2, 0), (1, 0), (3, INPUT_DEFERRED)]),
+        (OrderPolicy::Throughput, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
+        (OrderPolicy::Arrival, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
+    ] {
+        let config = SequencerConfig { window_ns: 1_000, policy, ..Default::default() };
+        let mut sequencer = Sequencer::new(&config);
+        offer_marked(&mut sequencer, 10_500, 1, 10_100, Marks::default());
+        offer_marked(&mut sequencer, 10_600, 2, 10_000, deferred);
+        let mut left = released(&mut sequencer, 11_200);
+        offer_marked(&mut sequencer, 12_000, 3, 10_050, deferred);
+        left.extend(released(&mut sequencer, 12_000));
+        assert_eq!(left, expected, "{policy:?}");
+        assert_eq!(sequencer.counters().late, 0);
+    }
+}
+
+#[test]
+fn delivery_based_ordering_forgets_who_had_the_tick_first() {
+    let config =
+        SequencerConfig { window_ns: 5_000, policy: OrderPolicy::Delivery, ..Default::default() };
+    let mut sequencer = Sequencer::new(&config);
+    // Both answer one tick; 1 had it 800 ns sooner and took 100 ns longer.
+    let answer = |since_ns| Marks {
+        delivery: Some(Delivery { sent: Nanos(10_000), since_ns }),
+        ..Marks::default()
+    };
+    offer_marked(&mut sequencer, 12_000, 1, 11_000, answer(600));
+    offer_marked(&mut sequencer, 12_500, 2, 11_700, answer(500));
+    let order: Vec<u64> = released(&mut sequencer, 20_000).iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(order, [2, 1]);
+}
+
+#[test]
+fn an_adaptive_window_follows_the_spread_within_its_caps() {
+    let adaptive = AdaptiveWindow { permille: 950, min_ns: 20_000, max_ns: 900_000 };
+    let config =
+        SequencerConfig { window_ns: 500_000, adaptive: Some(adaptive), ..Default::default() };
+    let mut sequencer = Sequencer::new(&config);
+    let mut rng = SplitMix64::new(9);
+    let mut windows = Vec::new();
+    let (mut now, mut seq) = (Nanos::SECOND, 0);
+    for spread in [100_000u64, 400_000, 1_000, 5_000_000] {
+        let (late, out) = (sequencer.counters().late, sequencer.counters().released);
+        for _ in 0..8_000 {
+            now += 10_000;
+            seq += 1;
+            let t_in = now - rng.below(spread);
+            offer_marked(&mut sequencer, now, seq, t_in, Marks::default());
+            released(&mut sequencer, now);
+        }
+        windows.push(sequencer.window_ns());
+        let late = sequencer.counters().late - late;
+        if spread < 900_000 {
+            assert!(late * 10 < sequencer.counters().released - out, "{late} late at {spread}");
+        }
+    }
+    assert!((90_000..100_000).contains(&windows[0]), "{windows:?}");
+    assert!((370_000..400_000).contains(&windows[1]), "{windows:?}");
+    assert_eq!((windows[2], windows[3]), (20_000, 900_000));
 }
