@@ -59,6 +59,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Write, replay and question input logs
     Log(LogArgs),
+    /// Published experiments of cloud exchanges, ours beside the published figures
+    Reproduce(crate::reproduce::ReproduceArgs),
     /// Tell one order's whole story from a log
     Explain(ExplainArgs),
     /// Statements, trades and closing prices of a log, reconciled with its feed

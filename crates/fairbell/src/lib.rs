@@ -15,6 +15,7 @@ pub mod explain;
 pub mod log;
 pub mod replay;
 pub mod report;
+pub mod reproduce;
 pub mod simulate;
 pub mod statement;
 pub mod up;
@@ -80,6 +81,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Log::Replay(args) => log::replay(&args),
             Log::DryRun(args) => log::dry_run(&args),
         },
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Statement(args) => statement::run(&args),
         Command::Check(args) => match args.check {

@@ -4,6 +4,7 @@
 //! A seed decides everything; a failing one is all that is needed to see the failure again.
 
 mod clock;
+pub mod cloud;
 pub mod exchange;
 mod link;
 mod queue;

@@ -1,0 +1,88 @@
+//! How one message spreads down the tree: the overlay's rules applied layer by layer.
+//!
+//! Every node sends to its own children first and then to those of H siblings, one copy after the
+//! other, from the thread that is free first; a node forwards its first copy. The same cloud gives
+//! the same arrival times as the real nodes under [`super::nodes`] as long as no message overtakes
+//! another at a node, which a test compares; this way is some ten times faster.
+
+use overlay::topology::Tree;
+use types::NodeId;
+
+use super::link::{Cloud, THREADS_MAX};
+
+/// No copy came.
+pub const LOST: u64 = u64::MAX;
+
+/// A message on its way through one cloud.
+pub struct Flow {
+    tree: Tree,
+    cloud: Cloud,
+    /// Arrival of the message at each node, true time.
+    arrival: Vec<u64>,
+    /// Until when the threads of each node are busy.
+    busy: Vec<[u64; THREADS_MAX]>,
+    /// Copies sent so far.
+    copies: u64,
+    first_receiver: usize,
+}
+
+impl Flow {
+    /// Messages of `tree` in `cloud`, which must have been made for the tree's layers.
+    pub fn new(tree: Tree, cloud: Cloud) -> Flow {
+        let nodes = tree.topology.nodes();
+        let first_receiver = nodes - tree.topology.receivers();
+        Flow {
+            tree,
+            cloud,
+            arrival: vec![LOST; nodes],
+            busy: vec![[0; THREADS_MAX]; nodes],
+            copies: 0,
+            first_receiver,
+        }
+    }
+
+    /// The cloud.
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    /// Copies sent so far.
+    pub fn copies(&self) -> u64 {
+        self.copies
+    }
+
+    /// Sends message `id` (from 1) at `sent_at` with hedging `hedge`; messages in order of time.
+    /// Arrival times at the receivers, [`LOST`] where no copy came.
+    pub fn send(&mut self, id: u64, sent_at: u64, hedge: usize) -> &[u64] {
+        self.arrival.fill(LOST);
+        self.arrival[0] = sent_at;
+        let key = self.cloud.message_key(id);
+        let (copy_ns, threads) = (self.cloud.profile().copy_ns, self.cloud.profile().threads);
+        for node in 0..self.first_receiver {
+            let arrived = self.arrival[node];
+            if arrived == LOST {
+                continue;
+            }
+            let busy = &mut self.busy[node][..threads];
+            let thread = (0..threads).min_by_key(|thread| busy[*thread]).unwrap_or(0);
+            let mut at = arrived.max(busy[thread]);
+            let from = NodeId(node as u16);
+            let children = self.tree.topology.children(from, id, hedge, self.tree.dynamic);
+            for child in children {
+                at += copy_ns;
+                self.copies += 1;
+                if let Some(delay) = self.cloud.delay_ns(key, from.0, child.0, at) {
+                    let arrival = &mut self.arrival[usize::from(child.0)];
+                    *arrival = (*arrival).min(at + delay);
+                }
+            }
+            self.busy[node][thread] = at;
+        }
+        &self.arrival[self.first_receiver..]
+    }
+
+    /// Arrival times of the last message at all nodes, by node number.
+    pub fn arrivals(&self) -> &[u64] {
+        &self.arrival
+    }
+}

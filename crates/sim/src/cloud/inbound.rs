@@ -1,0 +1,327 @@
+//! Inbound fairness: in which order do the orders of one race reach the engine? The sequencer is
+//! the overlay's own.
+
+use overlay::{
+    order_policy::{Delivery, Marks, OrderPolicy},
+    sequencer::{Offer, Sequencer, SequencerConfig},
+};
+use types::{ClockReading, GatewayId, Incarnation, Nanos, ShardId, Source, SplitMix64};
+
+use super::{
+    link::{Cloud, Profile},
+    report::{Check, Curve, Figure, Report, Row, Run},
+    stats::{median, percentile},
+};
+
+const LAYERS: [u32; 2] = [10, 100];
+/// Races a seed, orders in each, and time between races.
+const RACES: u64 = 2_000;
+const ORDERS: u64 = 20;
+const RACE_NS: u64 = 1_000_000;
+/// Participants react within this time of the public tick.
+const REACTION_NS: u64 = 40_000;
+/// Pairs generated closer than this are nobody's: twice the largest clock error.
+const CLOSE_NS: u64 = 900;
+/// A lost order is sent again after this.
+const AGAIN_NS: u64 = 1_000_000;
+/// Clocks begin here.
+const START: u64 = Nanos::SECOND;
+
+/// One order of a race.
+#[derive(Clone, Copy)]
+struct Order {
+    race: u64,
+    /// True time of generation; what the gateway's clock read then; arrival at the root.
+    generated: u64,
+    t_in: u64,
+    arrived: u64,
+    /// Time since the participant's delivery of the tick, by its own clock.
+    since_tick: u64,
+    tick: u64,
+}
+
+/// In which order orders are processed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Policy {
+    /// As they arrive.
+    Arrival,
+    /// Sequencer with this window, by `t_in`.
+    Sequencer(u64),
+    /// Sequencer with this window, counted from the tick, by the time since the tick reached the
+    /// participant.
+    DeliveryBased(u64),
+    /// All of a batch of this length at once.
+    Batch(u64),
+}
+
+struct Outcome {
+    /// Of pairs of a race further apart than [`CLOSE_NS`]: processed as generated. Ties count half.
+    in_order: f64,
+    /// Median time from generation to processing.
+    latency_ns: u64,
+    late: u64,
+}
+
+/// Orders of all races, in order of arrival. `ways`: copies sent upwards by different parents.
+/// `held`: whether the tick reaches everybody at one deadline or when it comes.
+fn orders(seed: u64, ways: u16, held: bool) -> Vec<Order> {
+    let run_ns = RACES * RACE_NS;
+    let mut cloud = Cloud::new(&Profile::standard(), seed, &LAYERS, run_ns);
+    let mut rng = SplitMix64::new(SplitMix64::mix(seed) ^ 0x1B);
+    let mut orders = Vec::new();
+    for race in 0..RACES {
+        let tick = race * RACE_NS;
+        for _ in 0..ORDERS {
+            let receiver = rng.below(u64::from(LAYERS[1])) as u16;
+            let node = 1 + LAYERS[0] as u16 + receiver;
+            let clock = cloud.clock_ns(usize::from(node));
+            let delivered = match held {
+                // By the participant's own clock.
+                true => (START + tick + 300_000).saturating_add_signed(-clock),
+                false => START + tick + 50_000 + rng.below(60_000),
+            };
+            let since_tick = rng.below(REACTION_NS);
+            let generated = delivered + since_tick;
+            let number = orders.len() as u64 + 1;
+            let arrived = climb(&mut cloud, number, receiver, generated, ways);
+            let t_in = generated.saturating_add_signed(clock);
+            orders.push(Order { race, generated, t_in, arrived, since_tick, tick: START + tick });
+        }
+    }
+    orders.sort_by_key(|order| order.arrived);
+    orders
+}
+
+/// When the first copy of an order is at the root. The way up has the delays of the way down.
+fn climb(cloud: &mut Cloud, number: u64, receiver: u16, generated: u64, ways: u16) -> u64 {
+    let proxies = LAYERS[0] as u16;
+    let node = 1 + proxies + receiver;
+    let mut sent_at = generated;
+    for attempt in 0u64.. {
+        let mut best = u64::MAX;
+        for way in 0..ways {
+            let proxy = 1 + (receiver / 10 + way + attempt as u16) % proxies;
+            let key = cloud.message_key(number << 16 | attempt << 8 | u64::from(way));
+            let at = sent_at - START;
+            let first = cloud.delay_ns(key, proxy, node, at);
+            let whole = first.and_then(|hop| Some(hop + cloud.delay_ns(key, 0, proxy, at + hop)?));
+            best = best.min(whole.map_or(u64::MAX, |delay| sent_at + delay));
+        }
+        if best != u64::MAX {
+            return best;
+        }
+        sent_at += AGAIN_NS;
+    }
+    sent_at
+}
+
+/// (race, time generated, time processed, rank) of each order.
+fn process(orders: &[Order], policy: Policy) -> (Vec<(u64, u64, u64, u64)>, u64) {
+    let (window_ns, delivery_based) = match policy {
+        Policy::Arrival => (0, false),
+        Policy::Sequencer(window) => (window, false),
+        Policy::DeliveryBased(window) => (window, true),
+        Policy::Batch(length) => {
+            let end = |order: &Order| (order.arrived / length + 1) * length;
+            let one = |order: &Order| (order.race, order.generated, end(order), end(order));
+            return (orders.iter().map(one).collect(), 0);
+        }
+    };
+    let policy = if delivery_based { OrderPolicy::Delivery } else { OrderPolicy::Fair };
+    let config = SequencerConfig { window_ns, policy, ..SequencerConfig::default() };
+    let mut sequencer = Sequencer::new(&config);
+    let mut done = Vec::with_capacity(orders.len());
+    let mut take = |sequencer: &mut Sequencer, until: u64| {
+        while sequencer.next_timeout().0 <= until {
+            // With no window the next timeout is "at once".
+            let now = sequencer.next_timeout().0;
+            let now = if now == 0 { until } else { now };
+            let reading = ClockReading { now: Nanos(now), bound_ns: 0 };
+            let Some(order) = sequencer.pop_due(reading) else { return };
+            let index = order.payload.as_slice().try_into().map(u32::from_le_bytes).unwrap_or(0);
+            let it: &Order = &orders[index as usize];
+            let rank = done.len() as u64;
+            done.push((it.race, it.generated, now.max(it.arrived), rank));
+        }
+    };
+    for (index, order) in orders.iter().enumerate() {
+        // What was due before this one came.
+        take(&mut sequencer, order.arrived - 1);
+        let delivery = Delivery { sent: Nanos(order.tick), since_ns: order.since_tick };
+        let marks = Marks { delivery: delivery_based.then_some(delivery), ..Marks::default() };
+        let (gateway, shard) = (GatewayId(1 + (index % 64) as u16), ShardId(0));
+        let source = Source { gateway, shard, incarnation: Incarnation(1), seq: index as u64 + 1 };
+        let payload = (index as u32).to_le_bytes();
+        let t_in = Nanos(order.t_in);
+        let offer = Offer { source, t_in, waits_for: None, payload: &payload, marks };
+        let now = ClockReading { now: Nanos(order.arrived), bound_ns: 0 };
+        // Room for 65,536 orders; some hundred are in the window.
+        let _ = sequencer.offer(now, &offer);
+        take(&mut sequencer, order.arrived);
+    }
+    take(&mut sequencer, u64::MAX - 1);
+    let late = sequencer.counters().late;
+    (done, late)
+}
+
+fn judge(orders: &[Order], policy: Policy) -> Outcome {
+    let (mut done, late) = process(orders, policy);
+    let mut latencies: Vec<u64> = done.iter().map(|(_, from, to, _)| to - from).collect();
+    done.sort_unstable();
+    let (mut pairs, mut good) = (0u64, 0.0);
+    for race in done.chunk_by(|a, b| a.0 == b.0) {
+        for (index, first) in race.iter().enumerate() {
+            // Sorted by generation: `second` came into being later.
+            for second in &race[index + 1..] {
+                if second.1 - first.1 > CLOSE_NS {
+                    pairs += 1;
+                    good += match first.3.cmp(&second.3) {
+                        std::cmp::Ordering::Less => 1.0,
+                        std::cmp::Ordering::Equal => 0.5,
+                        std::cmp::Ordering::Greater => 0.0,
+                    };
+                }
+            }
+        }
+    }
+    let in_order = good / pairs.max(1) as f64;
+    Outcome { in_order, latency_ns: median(&mut latencies), late }
+}
+
+/// p95 of how much longer than the fastest an order takes upwards, and the median delay.
+fn spread(orders: &[Order]) -> (u64, u64) {
+    let mut delays: Vec<u64> = orders.iter().map(|order| order.arrived - order.generated).collect();
+    let least = delays.iter().min().copied().unwrap_or(0);
+    (percentile(&mut delays, 0.95) - least, median(&mut delays))
+}
+
+/// The experiment.
+pub fn run(run: &mut Run) -> Report {
+    let steps: Vec<u64> = (0..=16).map(|step| step * 25_000).collect();
+    let (mut rows, mut curves, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+    for (done, ways) in [1u16, 2].into_iter().enumerate() {
+        let runs: Vec<Vec<Order>> = (0..run.seeds).map(|seed| orders(seed, ways, true)).collect();
+        let name = ["one way up", "two ways up"][done];
+        let share = |policy: &dyn Fn(&[Order]) -> Policy| -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+            let [mut shares, mut added, mut late] = <[Vec<f64>; 3]>::default();
+            for orders in &runs {
+                let outcome = judge(orders, policy(orders));
+                shares.push(outcome.in_order * 100.0);
+                added.push(outcome.latency_ns as f64 - spread(orders).1 as f64);
+                late.push(outcome.late as f64 / orders.len() as f64 * 100.0);
+            }
+            (shares, added, late)
+        };
+        let (plain, ..) = share(&|_| Policy::Arrival);
+        rows.push(Row::new(format!("{name}, no sequencer: pairs in order"), "%", None, &plain));
+        let spreads: Vec<f64> = runs.iter().map(|orders| spread(orders).0 as f64).collect();
+        rows.push(Row::new(format!("{name}: p95 delay spread"), "ns", None, &spreads));
+        // A window of median + spread adds exactly the spread to the median latency.
+        let (shares, added, late) =
+            share(&|orders| Policy::Sequencer(spread(orders).0 + spread(orders).1));
+        let what = format!("{name}, sequencer with that much added latency");
+        rows.push(Row::new(format!("{what}: pairs in order"), "%", None, &shares));
+        rows.push(Row::new(format!("{what}: added median latency"), "ns", None, &added));
+        rows.push(Row::new(format!("{what}: orders late"), "%", None, &late));
+        let ours = rows[rows.len() - 3].ours.mean;
+        if ways == 2 {
+            let what = "two ways up: pairs in order at added latency = p95 spread (%)";
+            checks.push(Check::new(what, ours, 99.9, 100.0));
+        }
+        for (kind, policy) in [
+            ("sequencer", (|w| Policy::Sequencer(w)) as fn(u64) -> Policy),
+            ("batch auction", |w| Policy::Batch(w.max(1_000))),
+        ] {
+            let mut points = Vec::new();
+            for step in &steps {
+                let (shares, added, _) = share(&|_| policy(*step));
+                let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len().max(1) as f64;
+                points.push((mean(&added) / 1e3, mean(&shares)));
+            }
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            curves.push(Curve { name: format!("{kind}, {name}"), points });
+        }
+        (run.progress)((done + 1) as f64 / 3.0);
+    }
+    unheld(run, &mut rows);
+    (run.progress)(1.0);
+    Report {
+        name: "inbound-fairness",
+        title: "Orders of a race: processed as generated, against added latency",
+        model: format!(
+            "profile standard, N=100, D=2; {RACES} races a seed with {ORDERS} orders each, \
+             reactions uniform within {} us of the tick; pairs of a race generated more than \
+             {CLOSE_NS} ns apart; a lost order is sent again after {} us",
+            REACTION_NS / 1_000,
+            AGAIN_NS / 1_000
+        ),
+        seeds: run.seeds,
+        rows,
+        checks,
+        figures: vec![Figure {
+            file: "inbound-fairness",
+            title: "Pairs of orders processed as generated".into(),
+            x: "added median latency (us)",
+            y: "pairs in order (%)",
+            curves,
+        }],
+        notes: vec![
+            "The Jasper paper does not order what comes up; its successor does and prints no \
+             figures. So there is nothing published beside ours."
+                .into(),
+            "With one way up, an order lost on it (0.1 % a hop) comes a re-send later than any \
+             window of this size waits for, and is in the wrong order with all it raced with: that \
+             alone costs some 0.3 % of pairs. With two ways up (the first copy counts) losses are \
+             no matter."
+                .into(),
+            "A batch auction has no order within a batch: a pair in one batch counts half.".into(),
+        ],
+        ..Report::default()
+    }
+}
+
+/// Without hold-and-release, who is told later reacts later: what ordering by reaction time does.
+fn unheld(run: &Run, rows: &mut Vec<Row>) {
+    let runs: Vec<Vec<Order>> = (0..run.seeds).map(|seed| orders(seed, 2, false)).collect();
+    let by_reaction = |orders: &Vec<Order>| -> Vec<Order> {
+        // Judged by reaction, not by generation.
+        let one = |order: &Order| Order { generated: order.tick + order.since_tick, ..*order };
+        orders.iter().map(one).collect()
+    };
+    for (name, policy) in [
+        ("arrival order", Policy::Arrival),
+        ("sequencer, 200 us", Policy::Sequencer(200_000)),
+        ("delivery-based, 320 us from the tick", Policy::DeliveryBased(320_000)),
+    ] {
+        let share = |orders| judge(&by_reaction(orders), policy).in_order * 100.0;
+        let shares: Vec<f64> = runs.iter().map(share).collect();
+        let what = format!("no hold-and-release, {name}: pairs in the order of reaction times");
+        rows.push(Row::new(what, "%", None, &shares));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequencer_restores_the_order_and_arrival_does_not() {
+        let orders = orders(1, 2, true);
+        let plain = judge(&orders, Policy::Arrival).in_order;
+        assert!((0.6..0.9).contains(&plain), "{plain}");
+        let (spread, median) = spread(&orders);
+        let outcome = judge(&orders, Policy::Sequencer(spread + median));
+        assert!(outcome.in_order > 0.998, "{}", outcome.in_order);
+        let added = outcome.latency_ns as f64 - median as f64;
+        assert!((added / spread as f64 - 1.0).abs() < 0.02, "{added} {spread}");
+        let wide = judge(&orders, Policy::Sequencer(900_000)).in_order;
+        assert!(wide > outcome.in_order - 1e-9 && wide > 0.9999, "{wide}");
+    }
+
+    #[test]
+    fn batches_tie_what_is_close() {
+        let orders = orders(1, 2, true);
+        let one = judge(&orders, Policy::Batch(RACE_NS / 2)).in_order;
+        assert!((0.5..0.75).contains(&one), "{one}");
+    }
+}

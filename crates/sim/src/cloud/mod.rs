@@ -1,0 +1,119 @@
+//! A model of a public cloud and the Jasper paper's experiments on it.
+//!
+//! [`link`] says what a cloud is like, [`flow`] how one message spreads in it (the overlay's rules,
+//! without an event queue), [`nodes`] runs the overlay's own nodes in it, and the other modules are
+//! the experiments, each giving a [`report::Report`] of published and own figures side by side. A
+//! seed decides everything, to the bit, on every machine ([`math`]).
+
+pub mod components;
+pub mod cost;
+pub mod deadline;
+pub mod dissemination;
+pub mod dynamic;
+pub mod fairness;
+pub mod fancypq;
+pub mod flow;
+pub mod hold_release;
+pub mod inbound;
+pub mod link;
+pub mod market;
+pub mod math;
+pub mod montecarlo;
+pub mod nodes;
+pub mod pacing;
+pub mod profit;
+pub mod report;
+pub mod stats;
+pub mod table1;
+pub mod throughput;
+pub mod wheel;
+
+use report::Experiment;
+
+/// All experiments, in the order of the paper.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "table1",
+        about: "median OML by depth and fan-out (table 1)",
+        seeds: 5,
+        run: table1::run,
+    },
+    Experiment {
+        name: "hedging-montecarlo",
+        about: "delay under hedging, literal recursion and shared tree (appendix F, figure 14)",
+        seeds: 3,
+        run: montecarlo::run,
+    },
+    Experiment {
+        name: "figure5",
+        about: "direct unicast against the tree (figure 5)",
+        seeds: 10,
+        run: dissemination::figure5,
+    },
+    Experiment {
+        name: "hedging",
+        about: "OML, delivery window and receivers' delays by H (figures 6, 7)",
+        seeds: 20,
+        run: dissemination::hedging,
+    },
+    Experiment {
+        name: "scale",
+        about: "100 to 5,000 receivers (figure 8)",
+        seeds: 10,
+        run: dissemination::scale,
+    },
+    Experiment {
+        name: "fairness",
+        about: "hold-and-release and its estimators (figure 9, tables 2 and 4)",
+        seeds: 20,
+        run: fairness::run,
+    },
+    Experiment {
+        name: "components",
+        about: "latency as each component is introduced (figure 10)",
+        seeds: 10,
+        run: components::run,
+    },
+    Experiment {
+        name: "dynamic",
+        about: "fixed against changing parents (section 5)",
+        seeds: 10,
+        run: dynamic::run,
+    },
+    Experiment {
+        name: "fancypq",
+        about: "the limit-order queue under bursts (figures 11, 12)",
+        seeds: 5,
+        run: fancypq::run,
+    },
+    Experiment {
+        name: "pacing",
+        about: "losses by incast: the paper's rule and credits (section 7.1)",
+        seeds: 5,
+        run: pacing::run,
+    },
+    Experiment {
+        name: "throughput",
+        about: "messages a second through one tree (section 11.5)",
+        seeds: 2,
+        run: throughput::run,
+    },
+    Experiment { name: "cost", about: "VMs and dollars (table 3)", seeds: 1, run: cost::run },
+    Experiment {
+        name: "profit-share",
+        about: "who wins the races (appendix C)",
+        seeds: 20,
+        run: profit::run,
+    },
+    Experiment {
+        name: "inbound-fairness",
+        about: "orders processed as generated, against added latency",
+        seeds: 20,
+        run: inbound::run,
+    },
+];
+
+/// The experiment of this name.
+pub fn experiment(name: &str) -> Option<&'static Experiment> {
+    EXPERIMENTS.iter().find(|experiment| experiment.name == name)
+}

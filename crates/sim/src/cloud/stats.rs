@@ -1,0 +1,94 @@
+//! Percentiles, means and confidence intervals of samples.
+
+/// The value that at least `part` (0 to 1) of the samples do not exceed; reorders them. 0 for none.
+pub fn percentile(samples: &mut [u64], part: f64) -> u64 {
+    if samples.is_empty() {
+        return 0;
+    }
+    let rank = (samples.len() as f64 * part).ceil().max(1.0) as usize;
+    *samples.select_nth_unstable(rank.min(samples.len()) - 1).1
+}
+
+/// The median; reorders the samples.
+pub fn median(samples: &mut [u64]) -> u64 {
+    percentile(samples, 0.5)
+}
+
+/// Mean and half-width of its 95 % confidence interval (Student's t), over independent runs.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Estimate {
+    /// Mean over the runs.
+    pub mean: f64,
+    /// Half-width of the interval; 0 for a single run.
+    pub half_width: f64,
+}
+
+impl Estimate {
+    /// Of one value per run.
+    pub fn of(values: &[f64]) -> Estimate {
+        let n = values.len();
+        if n == 0 {
+            return Estimate::default();
+        }
+        let mean = values.iter().sum::<f64>() / n as f64;
+        if n == 1 {
+            return Estimate { mean, half_width: 0.0 };
+        }
+        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+        let error = (squares / (n - 1) as f64 / n as f64).sqrt();
+        Estimate { mean, half_width: student_t(n - 1) * error }
+    }
+}
+
+/// Two-sided 95 % point of Student's t.
+fn student_t(freedom: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    TABLE.get(freedom.wrapping_sub(1)).copied().unwrap_or(1.96 + 2.5 / freedom.max(1) as f64)
+}
+
+/// Points of the cumulative distribution: (value in us, share of samples at or below), at most
+/// `points` of them.
+pub fn cdf_us(samples: &[u64], points: usize) -> Vec<(f64, f64)> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    let n = sorted.len();
+    let at = |point: usize| {
+        let rank = ((point + 1) * n).div_ceil(points.max(1)).clamp(1, n);
+        (sorted[rank - 1] as f64 / 1e3, rank as f64 / n as f64)
+    };
+    (0..points.min(n)).map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_samples_and_never_understate() {
+        let mut samples: Vec<u64> = (1..=100).rev().collect();
+        assert_eq!(percentile(&mut samples, 0.95), 95);
+        assert_eq!(percentile(&mut samples, 0.951), 96);
+        assert_eq!((median(&mut samples), percentile(&mut samples, 0.0)), (50, 1));
+        assert_eq!(percentile(&mut samples, 1.0), 100);
+        assert_eq!(median(&mut []), 0);
+    }
+
+    #[test]
+    fn intervals_follow_students_t() {
+        let estimate = Estimate::of(&[1.0, 2.0, 3.0]);
+        assert_eq!(estimate.mean, 2.0);
+        assert!((estimate.half_width - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        assert_eq!(Estimate::of(&[7.0]), Estimate { mean: 7.0, half_width: 0.0 });
+    }
+
+    #[test]
+    fn distributions_end_at_one() {
+        let points = cdf_us(&[3_000, 1_000, 2_000, 4_000], 2);
+        assert_eq!(points, [(2.0, 0.5), (4.0, 1.0)]);
+        assert!(cdf_us(&[], 10).is_empty());
+    }
+}
