@@ -2,7 +2,7 @@
 //! a stream of reports out, queries of the book, and a flush.
 //!
 //! The interface is that of the public benchmark flash1-dev/matching-engine-benchmark; the
-//! functions here were written from its header. `scripts/referee.sh` runs it.
+//! functions here were written from its header. `scripts/referee.py` runs it.
 //!
 //! Which thread may call: `engine_*` one thread at a time, and `engine_init` before all others;
 //! `create`, `flush` and `destroy` of the transport that same thread, `drain` one other. Calls

@@ -13,8 +13,9 @@ use crate::ring::{Producer, first_word};
 const ORDERS: u32 = 1 << 16;
 /// Prices of a side.
 const LEVELS: u32 = 1 << 15;
-/// Orders that rest for a moment before the first message, so that the memory they lie in is there.
-const WARM_UP: u64 = 1 << 15;
+/// Prices at which an order rests for a moment before the first message, so that the memory of
+/// their levels is there.
+const WARM_UP: u64 = 1_024;
 
 /// Where reports go.
 pub(crate) trait Outlet {
@@ -102,23 +103,18 @@ impl Referee {
 
     fn warm_up(&mut self) {
         let mut nowhere = Pusher::new(|_: &Report| {});
-        for order_id in 0..WARM_UP {
-            let side = (order_id & 1) as u8;
-            let price_ticks = if side == 0 { 10_000 } else { 20_000 } + (order_id % 8_192) as i64;
+        for order_id in 0..2 * WARM_UP {
             let new = NewMessage {
-                order_id: order_id * 8,
+                order_id,
                 sequence_number: 0,
-                price_ticks,
+                price_ticks: (order_id * 32 + 1) as i64,
                 quantity: 1,
-                side,
+                side: (order_id & 1) as u8,
                 ioc: 0,
                 reserved: [0; 2],
             };
             self.new_order(&new, &mut nowhere);
-        }
-        for order_id in 0..WARM_UP {
-            let cancel = CancelMessage { order_id: order_id * 8, sequence_number: 0 };
-            self.cancel(&cancel, &mut nowhere);
+            self.cancel(&CancelMessage { order_id, sequence_number: 0 }, &mut nowhere);
         }
     }
 
@@ -172,8 +168,7 @@ impl Referee {
 
     /// Lots open at a price of a side.
     pub(crate) fn depth_at(&self, side: Side, price: i64) -> u64 {
-        let level = self.books.depth(0, side).find(|depth| depth.price.0 == price);
-        level.map_or(0, |depth| depth.qty.0)
+        self.books.level(0, side, Price(price)).map_or(0, |level| level.qty.0)
     }
 }
 

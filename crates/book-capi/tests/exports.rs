@@ -112,6 +112,10 @@ fn orders_trade_and_rest(drain: &Drain) {
     assert_eq!((reports[0].side, reports[2].side), (1, 0));
     assert_eq!((engine_query_best_bid(), engine_query_best_ask()), (90, i64::MAX));
     assert_eq!((engine_query_depth_at(90, 0), engine_query_depth_at(90, 1)), (4, 0));
+    // Numbers that are no prices, the last one but for its low half: none of them is 90.
+    for no_price in [i64::MIN, -90, 0, 89, 91, i64::MAX, (1 << 32) + 90] {
+        assert_eq!(engine_query_depth_at(no_price, 0), 0, "depth at {no_price}");
+    }
 }
 
 fn modifies_and_rejects(drain: &Drain) {

@@ -37,7 +37,7 @@ impl<S: Sink> Desk<'_, S> {
         let stored = &mut self.shared.slab[slot];
         *stored = Order::new(number, order_ref, order);
         self.sink.tell(OrderEvent::Accepted, stored, None);
-        self.shared.index.put(vacancy, slot);
+        self.shared.index.put(vacancy, slot, &self.shared.slab);
         self.market.len += 1;
         self.shared.tally.came(order.qty);
         if meets || at_once {
@@ -141,7 +141,7 @@ impl<S: Sink> Desk<'_, S> {
         if !order.order_type.peg() {
             self.order_mut(slot).price = price;
         }
-        self.shared.index.put(vacancy, slot);
+        self.shared.index.put(vacancy, slot, &self.shared.slab);
         self.market.len += 1;
         self.shared.tally.came(order.qty);
         self.tell(slot, OrderEvent::Accepted);

@@ -24,10 +24,10 @@ pub(crate) fn with_capacity<T>(capacity: usize) -> Vec<T> {
     vec
 }
 
-/// Starts to fetch the cache line at the beginning of a value, to be written.
+/// Starts to fetch the cache line at the beginning of a value, to be written. Changes nothing.
 #[allow(unsafe_code)]
 #[inline(always)]
-pub(crate) fn prefetch<T>(value: &T) {
+pub fn prefetch<T>(value: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect but on the cache, and the address is that of a reference.
     unsafe {

@@ -7,6 +7,11 @@
 //! upwards, and their next order and the cancels of neighbouring ones find the line loaded. The
 //! hash is seeded at random, so that nobody can choose keys that collide; the table is never
 //! iterated, so the seed shows nowhere.
+//!
+//! Memory is reserved for as many keys as there may be, but keys are spread over no more buckets
+//! than the most keys there ever were need, since lines that are not used need no cache. When they
+//! become too many, each bucket in turn shares its keys with a new one (linear hashing), one with
+//! every key that comes in: none waits for all others to be moved.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -19,17 +24,24 @@ const NEIGHBOURS: u32 = 2;
 /// Entries of a bucket.
 const WIDTH: usize = 12;
 
-/// Keys per bucket, on average, when the books are full.
+/// Keys per bucket, on average, when the books are full, at most.
 const LOAD: usize = 5;
 
+/// Keys per bucket, on average, that begin a round in which each bucket shares its keys with a new
+/// one.
+const SHARE: u32 = 2;
+
+/// Buckets in use from the start.
+const FIRST: usize = 64;
+
 /// A random odd number.
-pub(crate) fn random_odd() -> u64 {
+pub fn random_odd() -> u64 {
     RandomState::new().hash_one(0u64) | 1
 }
 
 /// A product of 128 bits folded to 64.
 #[inline(always)]
-pub(crate) fn fold_multiply(a: u64, b: u64) -> u64 {
+pub fn fold_multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ (product >> 64) as u64
 }
@@ -89,8 +101,15 @@ impl Bucket {
 #[derive(Debug)]
 pub(crate) struct Index {
     buckets: Vec<Bucket>,
+    /// Of a search that goes on from bucket to bucket: all of them, also those not in use yet.
     mask: usize,
     seeds: [u64; 2],
+    /// Buckets in use: keys have their home there.
+    used: usize,
+    /// One less than the power of two that is `used` or, during a round, the next above it.
+    wide: usize,
+    /// More keys than this need another bucket.
+    enough: u32,
 }
 
 /// Where a key that is not there would go; valid until the next change.
@@ -120,7 +139,19 @@ impl Index {
         let size = (capacity as usize / LOAD + 1).next_power_of_two();
         let mut buckets = crate::huge::with_capacity(size);
         buckets.resize(size, EMPTY);
-        Index { buckets, mask: size - 1, seeds }
+        let used = size.min(FIRST);
+        let mut index = Index { buckets, mask: size - 1, seeds, used, wide: used - 1, enough: 0 };
+        index.set_enough();
+        index
+    }
+
+    /// A round that has begun goes on with every key, so that it soon ends; the next one waits.
+    fn set_enough(&mut self) {
+        self.enough = match self.used {
+            used if used == self.buckets.len() => u32::MAX,
+            used if used > self.wide => used as u32 * SHARE,
+            _ => 0,
+        };
     }
 
     #[inline(always)]
@@ -128,7 +159,15 @@ impl Index {
         let hash = fold_multiply((key >> NEIGHBOURS) ^ self.seeds[0], self.seeds[1]);
         // The low bits of the key tell neighbours apart at once; no byte is 0.
         let byte = (hash >> 56) as u8 ^ (key as u8) << 6;
-        Vacancy { home: hash as usize & self.mask, byte: byte | 8 }
+        let at = hash as usize & self.wide;
+        let home = if at < self.used { at } else { self.lower_half(at) };
+        Vacancy { home, byte: byte | 8 }
+    }
+
+    /// The home of keys whose bucket is not in use yet; only while a round lasts.
+    #[cold]
+    fn lower_half(&self, at: usize) -> usize {
+        at & self.wide >> 1
     }
 
     /// Fetches the bucket of a key.
@@ -178,8 +217,52 @@ impl Index {
         Err(vacancy)
     }
 
+    /// Puts in a key that is not there; its order is in its slot already.
     #[inline(always)]
-    pub(crate) fn put(&mut self, vacancy: Vacancy, slot: u32) {
+    pub(crate) fn put(&mut self, vacancy: Vacancy, slot: u32, orders: &Slab) {
+        self.place(vacancy, slot);
+        if orders.live() > self.enough {
+            self.split(orders);
+        }
+    }
+
+    /// Takes one more bucket into use and moves there what has its home there from now on.
+    ///
+    /// That all comes from one bucket, the lower half, and those it has overflowed into. No key is
+    /// as far from its home as the new bucket is: all buckets between were full once, which takes
+    /// 12 keys each, and there never were more than 2 for each bucket in use.
+    #[cold]
+    fn split(&mut self, orders: &Slab) {
+        let (from, to) = (self.used & self.wide >> 1, self.used);
+        if to > self.wide {
+            return self.widen(orders);
+        }
+        self.used += 1;
+        self.set_enough();
+        let mut at = from;
+        while at != to {
+            for entry in 0..WIDTH {
+                let (byte, slot) = (self.buckets[at].bytes[entry], self.buckets[at].slots[entry]);
+                if byte != 0 && self.home(orders[slot].key).home == to {
+                    self.clear(Found { slot, home: from, at, entry });
+                    self.place(Vacancy { home: to, byte }, slot);
+                }
+            }
+            if self.buckets[at].passed == 0 {
+                break;
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// All buckets of a power of two have shared their keys: the next round begins.
+    fn widen(&mut self, orders: &Slab) {
+        self.wide = self.wide << 1 | 1;
+        self.split(orders);
+    }
+
+    #[inline(always)]
+    fn place(&mut self, vacancy: Vacancy, slot: u32) {
         let mut at = vacancy.home;
         loop {
             let bucket = &mut self.buckets[at];
@@ -256,7 +339,7 @@ mod tests {
                         let slot = slab.take();
                         let terms = NewOrder::limit(key, Side::Buy, Price(1), 1);
                         slab[slot] = Order::new(0, 1, &terms);
-                        index.put(vacancy, slot);
+                        index.put(vacancy, slot, &slab);
                         map.insert(key, slot);
                     }
                     Ok(found) if !insert => {
@@ -277,6 +360,43 @@ mod tests {
             map.drain().for_each(|(key, slot)| index.remove(key, slot));
             let empty = |b: &Bucket| (b.bytes, b.passed, b.slots) == ([0; WIDTH], 0, [NIL; WIDTH]);
             prop_assert!(index.buckets.iter().all(empty));
+        }
+    }
+
+    /// Keys that count upwards, as clients do, and keys from anywhere.
+    fn many_keys(dense: bool) -> impl Iterator<Item = u64> {
+        (1..6_000u64).map(move |n| if dense { n } else { fold_multiply(n, 0x9E37_79B9_7F4A_7C15) })
+    }
+
+    #[test]
+    fn buckets_share_their_keys_as_these_grow_in_number() {
+        for dense in [true, false] {
+            let (mut slab, mut index) = (Slab::new(6_000), Index::with_seeds(6_000, [3, 5]));
+            assert_eq!((index.used, index.buckets.len()), (FIRST, 2_048));
+            let mut held = Vec::new();
+            for (n, key) in many_keys(dense).enumerate() {
+                let vacancy = index.look(key, &slab).expect_err("a new key");
+                let slot = slab.take();
+                slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1));
+                index.put(vacancy, slot, &slab);
+                held.push((key, slot));
+                if n % 5 == 4 {
+                    let (key, slot) = held.swap_remove(n / 2 % held.len());
+                    index.remove(key, slot);
+                    slab.remove(slot);
+                }
+                let wanted = (n / SHARE as usize).clamp(FIRST, 2_048);
+                let room = index.used * SHARE as usize;
+                assert!(index.used == 2_048 || held.len() <= room, "{n}: {}", index.used);
+                assert!(index.used <= 2 * wanted, "{n}: {}", index.used);
+                let (last, middle) = (held[held.len() - 1], held[held.len() / 2]);
+                for (key, slot) in [last, middle, held[0]] {
+                    assert_eq!(index.find(key, &slab), Some(slot), "after {n} keys");
+                }
+            }
+            assert!(held.iter().all(|&(key, slot)| index.find(key, &slab) == Some(slot)));
+            held.drain(..).for_each(|(key, slot)| index.remove(key, slot));
+            assert!(index.buckets.iter().all(|b| b.passed == 0 && b.bytes == [0; WIDTH]));
         }
     }
 }

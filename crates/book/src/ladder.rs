@@ -2,15 +2,20 @@
 //!
 //! Prices are counted in units (the tick, or half of it where the middle of two prices needs a
 //! place) and turned so that a larger *key* is better on either side. 64 neighbouring keys share a
-//! page: its levels lie side by side, with one bit each for "has orders" and "displays lots". Pages
-//! are found through a small table, are linked in order of price, and exist only while they hold a
-//! level, so that memory follows the number of levels and not the range of prices. Walking on from
-//! a level is a bit scan; only the making of a page searches (a sorted directory).
+//! page, which says where their levels lie, with one bit each for "has orders" and "displays lots";
+//! [`Chapters`] finds pages and knows their order, so that walking on from a level is a few bit
+//! scans. A freed level is the next to be taken, so that few levels need few cache lines however
+//! far their prices wander. A page that lost its last level stays, for a price that was is a price
+//! that comes again, until it is one of too many such *spare* pages and the longest to have been
+//! one: memory follows the number of levels and not the range of prices.
 
 use types::{Side, TickTable};
 
+use crate::chapters::Chapters;
 use crate::order::{NIL, NOWHERE};
-use crate::pages::PageTable;
+
+/// Spare pages kept before one of them is used for other prices.
+const SPARES: u32 = 1_024;
 
 /// Keys run from 1 to less than this.
 const TOP: u64 = 1 << 32;
@@ -60,15 +65,11 @@ pub(crate) struct Level {
     pub(crate) shown: u64,
     /// Orders, hidden ones included.
     pub(crate) orders: u32,
-    /// Which of [`Ladder::hidden`] is its hidden queue; `NOWHERE`: it never had one since it was
-    /// empty.
-    pub(crate) hidden: u32,
+    /// Its page.
+    page: u32,
 }
 
 const _: () = assert!(size_of::<Level>() == 32);
-
-const NO_LEVEL: Level =
-    Level { queue: Queue::EMPTY, open: 0, shown: 0, orders: 0, hidden: NOWHERE };
 
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -78,16 +79,25 @@ struct Page {
     /// Bit n: level n displays lots.
     displayed: u64,
     number: u32,
-    /// Neighbouring pages with larger and smaller keys; in a free page `worse` is the next free
-    /// one.
-    better: u32,
-    worse: u32,
-    levels: [Level; 64],
+    chapter: u32,
+    /// Neighbours in the queue of spare pages, of a page without levels.
+    older: u32,
+    newer: u32,
+    /// Where the occupied ones lie.
+    places: [u32; 64],
+}
+
+impl Page {
+    #[inline(always)]
+    fn place(&self, bit: u32) -> u32 {
+        self.places[(bit & 63) as usize]
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Ladder {
-    /// Key of the best level, 0 for none, and its place and price.
+    /// Key of the best level, 0 for none, and its place and price. A place is a level's number in
+    /// the list and six bits, those of its key.
     pub(crate) best_key: u64,
     pub(crate) best_price: i64,
     pub(crate) best_place: u32,
@@ -99,13 +109,17 @@ pub(crate) struct Ladder {
     turn: u64,
     base: u64,
     unit: i64,
-    table: PageTable,
-    pages: Vec<Page>,
-    free_page: u32,
-    free_hidden: u32,
+    list: Vec<Level>,
+    /// First of the list's free levels; the next one is its queue's head.
+    free: u32,
+    /// The hidden queues of the levels.
     hidden: Vec<Queue>,
-    /// (page number, page), ascending.
-    directory: Vec<(u32, u32)>,
+    pages: Vec<Page>,
+    chapters: Chapters,
+    /// Pages without levels: first and last of their queue, and how many.
+    oldest_spare: u32,
+    newest_spare: u32,
+    spares: u32,
 }
 
 /// The price step of the levels of a market.
@@ -116,7 +130,7 @@ pub(crate) fn unit_of(ticks: &TickTable) -> i64 {
 
 impl Ladder {
     pub(crate) fn new(side: Side, ticks: &TickTable, capacity: u32) -> Ladder {
-        assert!(capacity < 1 << 25, "a place is a page and six bits");
+        assert!(capacity < 1 << 25, "a place is a level and six bits");
         let unit = unit_of(ticks);
         // A sell's key is TOP - units = !units + 1 + TOP.
         let (turn, base) = if side == Side::Buy { (0, 0) } else { (u64::MAX, TOP + 1) };
@@ -130,12 +144,14 @@ impl Ladder {
             turn,
             base,
             unit,
-            table: PageTable::new(capacity),
-            pages: Vec::with_capacity(capacity as usize),
-            free_page: NOWHERE,
-            free_hidden: NOWHERE,
+            list: Vec::with_capacity(capacity as usize),
+            free: NOWHERE,
             hidden: Vec::with_capacity(capacity as usize),
-            directory: Vec::with_capacity(capacity as usize),
+            pages: Vec::with_capacity(capacity as usize),
+            chapters: Chapters::new(capacity),
+            oldest_spare: NOWHERE,
+            newest_spare: NOWHERE,
+            spares: 0,
         }
     }
 
@@ -173,17 +189,22 @@ impl Ladder {
 
     #[inline(always)]
     pub(crate) fn level(&self, place: u32) -> &Level {
-        &self.pages[(place >> 6) as usize].levels[(place & 63) as usize]
+        &self.list[(place >> 6) as usize]
     }
 
     #[inline(always)]
     pub(crate) fn level_mut(&mut self, place: u32) -> &mut Level {
-        &mut self.pages[(place >> 6) as usize].levels[(place & 63) as usize]
+        &mut self.list[(place >> 6) as usize]
+    }
+
+    #[inline(always)]
+    fn page_at(&self, place: u32) -> &Page {
+        &self.pages[self.level(place).page as usize]
     }
 
     /// The key of the level at a place.
     pub(crate) fn key_at(&self, place: u32) -> u64 {
-        u64::from(self.pages[(place >> 6) as usize].number) << 6 | u64::from(place & 63)
+        u64::from(self.page_at(place).number) << 6 | u64::from(place & 63)
     }
 
     /// The price of the level at a place.
@@ -194,10 +215,9 @@ impl Ladder {
     /// The place of the level with this key, if it has orders.
     #[inline(always)]
     pub(crate) fn find(&self, key: u64) -> Option<u32> {
-        let page = self.table.find((key >> 6) as u32)?;
+        let page = self.pages.get(self.chapters.find((key >> 6) as u32) as usize)?;
         let bit = (key & 63) as u32;
-        let occupied = self.pages[page as usize].occupied >> bit & 1 == 1;
-        occupied.then_some(page << 6 | bit)
+        (page.occupied >> bit & 1 == 1).then(|| page.place(bit))
     }
 
     /// Whether an order could rest at this key.
@@ -209,12 +229,13 @@ impl Ladder {
     /// one is empty: the caller adds an order at once.
     #[inline(always)]
     pub(crate) fn find_or_make(&mut self, key: u64) -> Option<u32> {
-        let Some(page) = self.table.find((key >> 6) as u32) else {
+        let page = self.chapters.find((key >> 6) as u32);
+        let Some(data) = self.pages.get(page as usize) else {
             return self.make_with_page(key);
         };
         let bit = (key & 63) as u32;
-        if self.pages[page as usize].occupied >> bit & 1 == 1 {
-            return Some(page << 6 | bit);
+        if data.occupied >> bit & 1 == 1 {
+            return Some(data.place(bit));
         }
         self.make(key, page)
     }
@@ -235,8 +256,17 @@ impl Ladder {
             return None;
         }
         let bit = (key & 63) as u32;
-        let place = page << 6 | bit;
-        self.pages[page as usize].occupied |= 1 << bit;
+        let level = self.take_level(page);
+        let place = level << 6 | bit;
+        let data = &mut self.pages[page as usize];
+        data.places[bit as usize] = place;
+        let before = data.occupied;
+        data.occupied = before | 1 << bit;
+        if before == 0 {
+            let (chapter, number) = (data.chapter, data.number);
+            self.chapters.occupy(chapter, number);
+            self.take_spare(page);
+        }
         self.levels += 1;
         if key > self.best_key {
             (self.best_key, self.best_place, self.best_price) = (key, place, self.price(key));
@@ -244,125 +274,140 @@ impl Ladder {
         Some(place)
     }
 
+    /// An empty level in this page.
+    #[inline(always)]
+    fn take_level(&mut self, page: u32) -> u32 {
+        let level = self.free;
+        if let Some(data) = self.list.get_mut(level as usize) {
+            self.free = data.queue.head;
+            data.queue.head = NIL;
+            data.page = page;
+            return level;
+        }
+        self.list.push(Level { queue: Queue::EMPTY, open: 0, shown: 0, orders: 0, page });
+        self.hidden.push(Queue::EMPTY);
+        self.list.len() as u32 - 1
+    }
+
+    /// A page for this number, spare: the caller makes a level in it at once. There is one, since
+    /// fewer than `capacity` pages have levels.
     #[cold]
     fn make_page(&mut self, number: u32) -> u32 {
-        let at = self.directory.partition_point(|&(other, _)| other < number);
-        let worse = if at == 0 { NOWHERE } else { self.directory[at - 1].1 };
-        let better = self.directory.get(at).map_or(NOWHERE, |&(_, page)| page);
-        let fresh =
-            Page { occupied: 0, displayed: 0, number, better, worse, levels: [NO_LEVEL; 64] };
-        let page = self.free_page;
-        let page = if let Some(free) = self.pages.get_mut(page as usize) {
-            // The levels of a free page are all empty already.
-            self.free_page = free.worse;
-            (free.number, free.better, free.worse) = (number, better, worse);
+        let page = if self.spares >= SPARES || self.pages.len() == self.capacity as usize {
+            let page = self.oldest_spare;
+            let spare = &mut self.pages[page as usize];
+            let old = std::mem::replace(&mut spare.number, number);
+            self.chapters.take_out(spare.chapter, old);
             page
         } else {
-            assert!(self.pages.len() < self.capacity as usize, "more pages than levels");
-            self.pages.push(fresh);
-            self.pages.len() as u32 - 1
+            let page = self.pages.len() as u32;
+            self.pages.push(Page {
+                occupied: 0,
+                displayed: 0,
+                number,
+                chapter: NOWHERE,
+                older: NOWHERE,
+                newer: NOWHERE,
+                places: [NOWHERE; 64],
+            });
+            self.add_spare(page);
+            page
         };
-        if worse != NOWHERE {
-            self.pages[worse as usize].better = page;
-        }
-        if better != NOWHERE {
-            self.pages[better as usize].worse = page;
-        }
-        self.directory.insert(at, (number, page));
-        self.table.insert(number, page);
+        self.pages[page as usize].chapter = self.chapters.put(number, page);
         page
+    }
+
+    /// A page without levels becomes the newest spare one.
+    fn add_spare(&mut self, page: u32) {
+        let newest = std::mem::replace(&mut self.newest_spare, page);
+        let data = &mut self.pages[page as usize];
+        (data.older, data.newer) = (newest, NOWHERE);
+        match self.pages.get_mut(newest as usize) {
+            Some(older) => older.newer = page,
+            None => self.oldest_spare = page,
+        }
+        self.spares += 1;
+    }
+
+    /// A page is spare no more.
+    fn take_spare(&mut self, page: u32) {
+        let (older, newer) = (self.pages[page as usize].older, self.pages[page as usize].newer);
+        match self.pages.get_mut(older as usize) {
+            Some(data) => data.newer = newer,
+            None => self.oldest_spare = newer,
+        }
+        match self.pages.get_mut(newer as usize) {
+            Some(data) => data.older = older,
+            None => self.newest_spare = older,
+        }
+        self.spares -= 1;
     }
 
     /// Settles the bits of a level that shows nothing any more, and removes it when it is empty.
     #[inline(never)]
     pub(crate) fn undisplay(&mut self, place: u32) {
-        let page = &mut self.pages[(place >> 6) as usize];
-        let bit = place & 63;
-        page.displayed &= !(1 << bit);
-        if page.levels[bit as usize].orders != 0 {
+        let level = &self.list[(place >> 6) as usize];
+        let at = level.page;
+        let page = &mut self.pages[at as usize];
+        page.displayed &= !(1 << (place & 63));
+        if level.orders != 0 {
             return;
         }
-        page.occupied &= !(1 << bit);
-        debug_assert!(
-            page.levels[bit as usize].queue == Queue::EMPTY,
-            "an empty level has a queue"
-        );
-        let hidden = page.levels[bit as usize].hidden;
-        page.levels[bit as usize] = NO_LEVEL;
-        if hidden != NOWHERE {
-            self.hidden[hidden as usize].head = self.free_hidden;
-            self.free_hidden = hidden;
-        }
+        page.occupied &= !(1 << (place & 63));
+        let (left, chapter, number) = (page.occupied, page.chapter, page.number);
+        debug_assert!(level.queue == Queue::EMPTY, "an empty level has a queue");
         self.levels -= 1;
         if place == self.best_place {
-            self.set_best(self.worse(place));
+            // Nothing better is left, in its page or elsewhere.
+            let best =
+                self.best_of(at).or_else(|| self.best_of(self.chapters.worse(chapter, number)?));
+            let (key, place) = best.unwrap_or((0, NOWHERE));
+            let price = if key == 0 { 0 } else { self.price(key) };
+            (self.best_key, self.best_place, self.best_price) = (key, place, price);
         }
-        if self.pages[(place >> 6) as usize].occupied == 0 {
-            self.free(place >> 6);
+        if left == 0 {
+            self.chapters.vacate(chapter, number);
+            self.add_spare(at);
         }
+        self.level_mut(place).queue.head = self.free;
+        self.free = place >> 6;
     }
 
-    fn set_best(&mut self, place: Option<u32>) {
-        (self.best_key, self.best_place, self.best_price) = match place {
-            Some(place) => (self.key_at(place), place, self.price_at(place)),
-            None => (0, NOWHERE, 0),
-        };
-    }
-
-    #[cold]
-    fn free(&mut self, page: u32) {
-        let (number, better, worse) = {
-            let page = &self.pages[page as usize];
-            (page.number, page.better, page.worse)
-        };
-        if worse != NOWHERE {
-            self.pages[worse as usize].better = better;
-        }
-        if better != NOWHERE {
-            self.pages[better as usize].worse = worse;
-        }
-        let at = self.directory.partition_point(|&(other, _)| other < number);
-        self.directory.remove(at);
-        self.table.remove(number);
-        self.pages[page as usize].worse = self.free_page;
-        self.free_page = page;
+    /// Key and place of the best level of a page.
+    #[inline(always)]
+    fn best_of(&self, page: u32) -> Option<(u64, u32)> {
+        let page = &self.pages[page as usize];
+        let bit = page.occupied.checked_ilog2()?;
+        Some((u64::from(page.number) << 6 | u64::from(bit), page.place(bit)))
     }
 
     /// Marks a level as displaying lots.
     pub(crate) fn display(&mut self, place: u32) {
-        self.pages[(place >> 6) as usize].displayed |= 1 << (place & 63);
+        let page = self.level(place).page;
+        self.pages[page as usize].displayed |= 1 << (place & 63);
     }
 
     /// The next level with a smaller key.
+    #[inline]
     pub(crate) fn worse(&self, place: u32) -> Option<u32> {
-        let (mut page, mut below) = (place >> 6, (1u64 << (place & 63)) - 1);
-        loop {
-            let bits = self.pages[page as usize].occupied & below;
-            if bits != 0 {
-                return Some(page << 6 | bits.ilog2());
-            }
-            page = self.pages[page as usize].worse;
-            below = u64::MAX;
-            if page == NOWHERE {
-                return None;
-            }
+        let page = self.page_at(place);
+        let bits = page.occupied & ((1 << (place & 63)) - 1);
+        if bits != 0 {
+            return Some(page.place(bits.ilog2()));
         }
+        let worse = &self.pages[self.chapters.worse(page.chapter, page.number)? as usize];
+        Some(worse.place(worse.occupied.checked_ilog2()?))
     }
 
     /// The next level with a larger key.
     pub(crate) fn better(&self, place: u32) -> Option<u32> {
-        let (mut page, mut above) = (place >> 6, (u64::MAX << (place & 63)) << 1);
-        loop {
-            let bits = self.pages[page as usize].occupied & above;
-            if bits != 0 {
-                return Some(page << 6 | bits.trailing_zeros());
-            }
-            page = self.pages[page as usize].better;
-            above = u64::MAX;
-            if page == NOWHERE {
-                return None;
-            }
+        let page = self.page_at(place);
+        let bits = page.occupied & (u64::MAX << (place & 63)) << 1;
+        if bits != 0 {
+            return Some(page.place(bits.trailing_zeros()));
         }
+        let better = &self.pages[self.chapters.better(page.chapter, page.number)? as usize];
+        Some(better.place(better.occupied.trailing_zeros()))
     }
 
     /// The best level.
@@ -372,49 +417,32 @@ impl Ladder {
 
     /// The worst level.
     pub(crate) fn worst(&self) -> Option<u32> {
-        let &(_, page) = self.directory.first()?;
-        Some(page << 6 | self.pages[page as usize].occupied.trailing_zeros())
+        let page = &self.pages[self.chapters.worst()? as usize];
+        Some(page.place(page.occupied.trailing_zeros()))
     }
 
     /// The best level that displays lots.
     pub(crate) fn best_displayed(&self) -> Option<u32> {
-        let mut page = self.best()? >> 6;
-        while page != NOWHERE {
-            let bits = self.pages[page as usize].displayed;
-            if bits != 0 {
-                return Some(page << 6 | bits.ilog2());
-            }
-            page = self.pages[page as usize].worse;
+        let mut page = self.page_at(self.best()?);
+        while page.displayed == 0 {
+            page = &self.pages[self.chapters.worse(page.chapter, page.number)? as usize];
         }
-        None
+        Some(page.place(page.displayed.ilog2()))
     }
 
     /// Whether a level is marked as displaying lots.
     pub(crate) fn is_displayed(&self, place: u32) -> bool {
-        self.pages[(place >> 6) as usize].displayed >> (place & 63) & 1 == 1
+        self.page_at(place).displayed >> (place & 63) & 1 == 1
     }
 
     /// The hidden queue of a level; empty if it has none.
     pub(crate) fn hidden(&self, place: u32) -> Queue {
-        let hidden = self.level(place).hidden;
-        self.hidden.get(hidden as usize).copied().unwrap_or(Queue::EMPTY)
+        self.hidden[(place >> 6) as usize]
     }
 
-    /// The hidden queue of a level, made if it has none.
+    /// The hidden queue of a level.
     pub(crate) fn hidden_mut(&mut self, place: u32) -> &mut Queue {
-        let mut hidden = self.level(place).hidden;
-        if hidden == NOWHERE {
-            hidden = self.free_hidden;
-            if let Some(free) = self.hidden.get_mut(hidden as usize) {
-                self.free_hidden = free.head;
-                *free = Queue::EMPTY;
-            } else {
-                hidden = self.hidden.len() as u32;
-                self.hidden.push(Queue::EMPTY);
-            }
-            self.level_mut(place).hidden = hidden;
-        }
-        &mut self.hidden[hidden as usize]
+        &mut self.hidden[(place >> 6) as usize]
     }
 
     /// The first order of a level, displayed ones before hidden ones.
@@ -423,29 +451,50 @@ impl Ladder {
         if head != NIL { head } else { self.hidden(place).head }
     }
 
-    /// Whether pages, directory, links and table agree with each other and with the best level.
+    /// Whether pages, chapters, spare ones and table agree with each other and with the best level.
     pub(crate) fn is_sound(&self) -> bool {
-        let (mut levels, mut better_page) = (0, NOWHERE);
-        for &(number, page) in self.directory.iter().rev() {
-            let data = &self.pages[page as usize];
-            let linked = data.better == better_page && data.number == number;
-            let neighbour =
-                better_page == NOWHERE || self.pages[better_page as usize].worse == page;
-            if !linked || !neighbour || self.table.find(number) != Some(page) || data.occupied == 0
-            {
+        let (mut levels, mut occupied, mut best) = (0, 0, None);
+        let sound = self.chapters.is_sound(|page, number, chapter| {
+            let Some(data) = self.pages.get(page as usize) else { return false };
+            (best, occupied) = (self.best_of(page), occupied + 1);
+            levels += data.occupied.count_ones();
+            let of_page = |bit| {
+                let place = data.place(bit);
+                place & 63 == bit && self.level(place).page == page
+            };
+            (data.number, data.chapter) == (number, chapter)
+                && (0..64).all(|bit| data.occupied >> bit & 1 == 0 || of_page(bit))
+        });
+        let best_is = (self.best_key != 0).then_some((self.best_key, self.best_place));
+        let best_price = if self.best_key == 0 { 0 } else { self.price(self.best_key) };
+        sound
+            && levels == self.levels
+            && levels as usize + self.free_levels() == self.list.len()
+            && occupied + self.spares as usize == self.pages.len()
+            && self.spares_are_sound()
+            && best == best_is
+            && best_price == self.best_price
+    }
+
+    fn free_levels(&self) -> usize {
+        let mut next = self.free;
+        std::iter::from_fn(|| {
+            next = self.list.get(next as usize)?.queue.head;
+            Some(next)
+        })
+        .count()
+    }
+
+    fn spares_are_sound(&self) -> bool {
+        let (mut count, mut older, mut page) = (0, NOWHERE, self.oldest_spare);
+        while let Some(data) = self.pages.get(page as usize) {
+            let spare = data.occupied == 0 && data.displayed == 0 && data.older == older;
+            if !spare || count == self.spares || self.chapters.find(data.number) != page {
                 return false;
             }
-            levels += data.occupied.count_ones();
-            better_page = page;
+            (count, older, page) = (count + 1, page, data.newer);
         }
-        let last = better_page == NOWHERE || self.pages[better_page as usize].worse == NOWHERE;
-        let sorted = self.directory.is_sorted_by(|a, b| a.0 < b.0);
-        let best = self.directory.last().map(|&(_, page)| {
-            let place = page << 6 | self.pages[page as usize].occupied.ilog2();
-            (self.key_at(place), self.price_at(place), place)
-        });
-        let best_is = (self.best_key, self.best_price, self.best_place);
-        last && sorted && levels == self.levels && best.unwrap_or((0, 0, NOWHERE)) == best_is
+        count == self.spares && older == self.newest_spare
     }
 }
 
@@ -525,5 +574,35 @@ mod tests {
                 prop_assert_eq!(down.first().map_or(0, |&p| ladder.key_at(p)), ladder.best_key);
             }
         }
+    }
+
+    fn come_and_go(ladder: &mut Ladder, key: u64) {
+        let place = ladder.find_or_make(key).expect("room");
+        ladder.level_mut(place).orders = 1;
+        ladder.display(place);
+        ladder.level_mut(place).orders = 0;
+        ladder.undisplay(place);
+    }
+
+    #[test]
+    fn prices_that_come_again_find_their_page_and_others_a_spare_one() {
+        let mut ladder = Ladder::new(Side::Buy, &TickTable::uniform(Price(1)), 4_000);
+        for n in 0..5_000 {
+            come_and_go(&mut ladder, 1 + n % 5 * 1_000_000);
+        }
+        assert_eq!((ladder.pages.len(), ladder.list.len()), (5, 1));
+        // More pages than are spared: each new one takes the oldest one's memory.
+        for n in 0..5_000 {
+            come_and_go(&mut ladder, 1 + n * 100);
+        }
+        assert_eq!((ladder.pages.len(), ladder.list.len()), (SPARES as usize, 1));
+        assert!(ladder.is_sound());
+        // Levels that stay take more pages than that.
+        for n in 0..4_000 {
+            let place = ladder.find_or_make(1 + n * 100).expect("room");
+            ladder.level_mut(place).orders = 1;
+        }
+        assert!(ladder.is_sound());
+        assert_eq!(ladder.find_or_make(7_000_000), None);
     }
 }

@@ -11,6 +11,7 @@
 mod auction;
 mod books;
 mod cancel;
+mod chapters;
 mod check;
 mod desk;
 mod enter;
@@ -37,6 +38,8 @@ mod view;
 
 pub use books::{BookConfig, Books, Capacity, Sink};
 pub use check::Fault;
+pub use huge::prefetch;
+pub use index::{fold_multiply, random_odd};
 pub use order::Order;
 pub use snapshot::SnapshotError;
 pub use view::Depth;

@@ -1,24 +1,27 @@
-//! Which page holds a page number: a small open-addressing table of one ladder.
+//! Which page, or chapter, a number is: a small open-addressing table of one ladder.
 
-use crate::index::{fold_multiply, random_odd};
+use crate::index::random_odd;
 
-/// Page number in the upper half, page + 1 in the lower; 0: empty.
+/// The number in the upper half, page or chapter + 1 in the lower; 0: empty.
 #[derive(Debug)]
 pub(crate) struct PageTable {
     places: Vec<u64>,
     mask: usize,
-    seeds: [u64; 2],
+    /// Odd, drawn at random: what a number's product with it begins with says where it goes.
+    seed: u64,
+    shift: u32,
 }
 
 impl PageTable {
     pub(crate) fn new(capacity: u32) -> PageTable {
         let size = (capacity as usize * 2 + 2).next_power_of_two();
-        PageTable { places: vec![0; size], mask: size - 1, seeds: [random_odd(), random_odd()] }
+        let (mask, shift) = (size - 1, u64::BITS - size.ilog2());
+        PageTable { places: vec![0; size], mask, seed: random_odd(), shift }
     }
 
     #[inline(always)]
     fn home(&self, number: u32) -> usize {
-        fold_multiply(u64::from(number) ^ self.seeds[0], self.seeds[1]) as usize & self.mask
+        (u64::from(number).wrapping_mul(self.seed) >> self.shift) as usize
     }
 
     #[inline(always)]

@@ -112,7 +112,7 @@ impl<S: Sink> Desk<'_, S> {
         self.shared.index.remove(old_key, slot);
         // It has been checked that no order has the new key.
         if let Err(vacancy) = self.shared.index.look(key, &self.shared.slab) {
-            self.shared.index.put(vacancy, slot);
+            self.shared.index.put(vacancy, slot, &self.shared.slab);
         }
     }
 

@@ -458,7 +458,7 @@ impl Books {
             }
             let slot = desk.shared.slab.take();
             *desk.order_mut(slot) = order;
-            desk.shared.index.put(vacancy, slot);
+            desk.shared.index.put(vacancy, slot, &desk.shared.slab);
             desk.market.len += 1;
             desk.shared.tally.came(order.open);
             desk.order_mut(slot).home = Home::Loose;

@@ -56,6 +56,15 @@ impl Books {
         Some(ladder.depth(ladder.best_displayed()?))
     }
 
+    /// The level at a price, found without a walk.
+    pub fn level(&self, book: u16, side: Side, price: Price) -> Option<Depth> {
+        let ladder = self.market(book)?.own(side);
+        // What is no price of a level has no key of its own.
+        let near = price.0.clamp(1, types::limits::PRICE_MAX);
+        let depth = ladder.depth(ladder.find(ladder.key(near))?);
+        (depth.price == price).then_some(depth)
+    }
+
     /// The levels of a side, best first.
     pub fn depth(&self, book: u16, side: Side) -> impl Iterator<Item = Depth> + '_ {
         let ladder = self.market(book).map(|market| market.own(side));
@@ -125,18 +134,20 @@ impl Books {
     #[inline]
     pub fn prefetch_order(&self, key: u64) {
         if let Some(slot) = self.shared.index.glimpse(key) {
-            crate::huge::prefetch(&self.shared.slab[slot]);
+            let order = &self.shared.slab[slot];
+            crate::huge::prefetch(order);
+            crate::huge::prefetch(&order.stop_price);
         }
     }
 
     /// Says that the open order of this key, told to [`Books::prefetch_order`] before, will leave
-    /// its queue in two or three commands: its neighbours' memory is fetched meanwhile.
+    /// its queue in two or three commands: its neighbours' memory is fetched meanwhile. Returns the
+    /// order, or one that looks like it from afar.
     #[inline]
-    pub fn prefetch_neighbours(&self, key: u64) {
-        if let Some(slot) = self.shared.index.glimpse(key) {
-            let order = &self.shared.slab[slot];
-            crate::huge::prefetch(&self.shared.slab[order.prev]);
-            crate::huge::prefetch(&self.shared.slab[order.next]);
-        }
+    pub fn prefetch_neighbours(&self, key: u64) -> Option<&Order> {
+        let order = &self.shared.slab[self.shared.index.glimpse(key)?];
+        crate::huge::prefetch(&self.shared.slab[order.prev]);
+        crate::huge::prefetch(&self.shared.slab[order.next]);
+        Some(order)
     }
 }

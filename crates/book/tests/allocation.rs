@@ -1,45 +1,13 @@
 //! No command of any kind allocates: counted by an allocator that wraps the system's, over the
 //! random days of the model comparison.
-//!
-//! The one `unsafe` here is what Rust asks of any global allocator; each call is passed on as it
-//! came. The counter is per thread, so that the test harness does not disturb it.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod common;
 
 use book::{BookConfig, Books, Capacity, Order, Sink};
 use book_model::flow::{Flow, Profile, Step};
 use book_model::model::{self, Model};
+use common::allocations;
 use types::{CancelReason, OrderEvent};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every method hands its arguments unchanged to the system allocator, whose contract is
-// the one our callers keep; counting touches no memory that could be allocated.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
 
 /// Counts events.
 struct Count(u64);
@@ -113,11 +81,4 @@ fn no_command_allocates() {
         commands += steps.len();
     }
     assert!(commands > 50_000 && sink.0 > 50_000, "{commands} commands, {} events", sink.0);
-}
-
-#[test]
-fn an_allocation_is_counted() {
-    let before = allocations();
-    drop(std::hint::black_box(Box::new(1u64)));
-    assert_eq!(allocations() - before, 1);
 }

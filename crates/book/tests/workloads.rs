@@ -1,44 +1,14 @@
 //! The order-book workloads through the books: exact check values, and no allocation once the
 //! books are warm.
 
-#![allow(unsafe_code)]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod common;
 
 use book::{BookConfig, Books, Capacity, Order, Sink};
 use book_model::tape::{Checks, Ids, Tape, TapeCommand, TapeKind, TradeSum, Workload};
+use common::allocations;
 use types::{
     Allocation, NewOrder, OrderEvent, Phase, Price, Side, TickTable, TimeInForce, Trigger,
 };
-
-thread_local! {
-    /// Allocations of this thread; tests run side by side.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every request is passed on unchanged to the system's allocator, which keeps the contract.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: `place` came from `alloc` above, that is, from the system's allocator.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
 
 struct Summed<'a>(&'a mut TradeSum);
 
@@ -128,11 +98,4 @@ fn w1_with_ids_over_64_bits_ends_as_its_tape_says() {
 #[test]
 fn swinging_prices_end_as_their_tape_says() {
     plays_exactly(Workload::SWING, Ids::Dense);
-}
-
-#[test]
-fn an_allocation_is_counted() {
-    let before = allocations();
-    drop(std::hint::black_box(Box::new(1)));
-    assert_eq!(allocations() - before, 1);
 }
