@@ -20,6 +20,7 @@
 //! Not here: authentication, sequencing by `t_in`, encoding, files. A source that claims to be
 //! gateway 0 is believed: the root's ingress must never let such a datagram in.
 
+mod ahead;
 mod apply;
 mod codec;
 mod config;

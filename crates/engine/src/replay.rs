@@ -24,11 +24,10 @@ pub fn replay<'a>(
 ) -> Engine {
     let mut engine = Engine::new(config);
     let mut out = Output::default();
-    for input in inputs {
+    engine.apply_all(inputs, &mut out, |engine, input, applied, out| {
+        visit(engine, input, applied, out);
         out.clear();
-        let applied = engine.apply(input, &mut out);
-        visit(&engine, input, applied, &out);
-    }
+    });
     engine
 }
 

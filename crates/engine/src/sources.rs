@@ -164,7 +164,19 @@ impl RefWindow {
     }
 
     /// Whether `number` is new; if so it is recorded.
+    #[inline]
     fn record(&mut self, number: u32) -> bool {
+        // What nearly always comes: the next number. Its place was that of one a window lower.
+        if number == self.highest.wrapping_add(1) && number != 0 {
+            let (word, mask) = place(u64::from(number));
+            self.bits[word] |= mask;
+            self.highest = number;
+            return true;
+        }
+        self.record_other(number)
+    }
+
+    fn record_other(&mut self, number: u32) -> bool {
         if number > self.highest {
             self.forget(u64::from(self.highest) + 1, u64::from(number));
             self.highest = number;
@@ -233,6 +245,7 @@ impl Accounts {
     }
 
     /// Whether this is the first request with its number; if so it is recorded. The account exists.
+    #[inline]
     pub(crate) fn record(&mut self, account: AccountId, user_ref: UserRefNum) -> bool {
         debug_assert!(user_ref.0 != 0, "number 0 is no identity");
         let window = &mut self.windows[usize::from(account.0) - 1];

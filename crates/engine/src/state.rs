@@ -2,14 +2,14 @@
 
 use book::{Books, Depth};
 use types::{
-    AccountId, Command, CommandKind, Digest, FeedSeq, GatewayId, Incarnation, Indicative, Input,
-    InstrumentId, Nanos, Phase, Price, Qty, Seq, SeqWindow, Side, Source,
+    AccountId, Command, Digest, FeedSeq, GatewayId, Incarnation, Indicative, Input, InstrumentId,
+    Nanos, Phase, Price, Qty, Seq, SeqWindow, Side, Source,
 };
 
 use crate::apply::{Applied, Day, Engine};
 use crate::config::{Config, Limits};
 use crate::counters::{Counters, InstrumentCounters};
-use crate::output::{Output, key_of};
+use crate::output::Output;
 
 /// What an account has in one instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -161,18 +161,6 @@ impl Engine {
             Some(slot) => self.books.displayed_digest(slot as u16),
             None => types::displayed_book(std::iter::empty(), std::iter::empty()),
         }
-    }
-
-    /// A hint that this input will be applied soon: what it will look for comes closer meanwhile.
-    #[inline]
-    pub fn prefetch(&self, input: &Input) {
-        let command = &input.command;
-        let user_ref = match command.kind {
-            CommandKind::NewOrder | CommandKind::Cancel => command.user_ref,
-            CommandKind::Replace => command.orig_user_ref,
-            _ => return,
-        };
-        self.books.prefetch(key_of(command.account, user_ref));
     }
 
     /// What a command of the exchange or its operators would do now, and all that would follow,

@@ -117,6 +117,7 @@ pub struct Outbox {
 
 impl Outbox {
     /// Forgets everything, keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ops.clear();
@@ -124,6 +125,7 @@ impl Outbox {
     }
 
     /// Nothing to do and nothing to tell.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.traces.is_empty()
     }
@@ -141,6 +143,7 @@ impl Outbox {
     }
 
     /// Queues stored bytes as a datagram.
+    #[inline]
     pub fn datagram(&mut self, channel: Channel, to: Peer, bytes: Span) {
         self.ops.push(Op::Datagram { channel, to, bytes });
     }
@@ -161,6 +164,7 @@ impl Outbox {
     }
 
     /// Records an observation.
+    #[inline]
     pub fn trace(&mut self, trace: Trace) {
         self.traces.push(trace);
     }
@@ -176,6 +180,7 @@ impl Outbox {
     }
 
     /// The bytes of a span of this outbox (empty for a span of another).
+    #[inline]
     pub fn bytes(&self, span: Span) -> &[u8] {
         self.bytes.get(span.start as usize..span.end as usize).unwrap_or(&[])
     }

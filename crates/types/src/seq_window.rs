@@ -59,7 +59,17 @@ impl SeqWindow {
     }
 
     /// Says what `seq` is and records it when it is new.
+    #[inline]
     pub fn record(&mut self, seq: u64) -> Seen {
+        // What nearly always comes: the next number, and none after it yet.
+        if seq == self.contiguous + 1 && !self.bit(seq + 1) {
+            self.contiguous = seq;
+            return Seen::New;
+        }
+        self.record_other(seq)
+    }
+
+    fn record_other(&mut self, seq: u64) -> Seen {
         if seq == 0 {
             return Seen::TooFar;
         }

@@ -1,5 +1,5 @@
 //! The participants' own identifiers of open orders, for venues that want them unique: an
-//! open-addressing set of fixed size, at most half full, removal by shifting back.
+//! open-addressing set of fixed size, at most three quarters full, removal by shifting back.
 
 use types::{AccountId, ClOrdId};
 
@@ -16,11 +16,6 @@ impl Word {
         bytes[14..].copy_from_slice(&account.0.to_le_bytes());
         Word(u128::from_le_bytes(bytes))
     }
-
-    fn hash(self) -> u64 {
-        let folded = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(29);
-        types::SplitMix64::mix(folded)
-    }
 }
 
 /// The identifiers of open orders; blank ones are not kept. Derived from the books: it is no part
@@ -28,13 +23,24 @@ impl Word {
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIds {
     words: Vec<Word>,
+    /// Drawn anew in every process, so that no participant can choose identifiers that collide.
+    /// Nothing that can be observed depends on them.
+    seeds: [u64; 2],
 }
 
 impl OpenIds {
     /// For at most `orders` open orders.
     pub(crate) fn new(orders: usize) -> OpenIds {
         // One order more: a replace adds before it removes.
-        OpenIds { words: vec![Word::FREE; (2 * orders + 2).next_power_of_two()] }
+        let size = (orders / 3 * 4 + 4).next_power_of_two();
+        let seeds = [book::random_odd(), book::random_odd()];
+        OpenIds { words: vec![Word::FREE; size], seeds }
+    }
+
+    /// Fetches the place of an identifier.
+    #[inline]
+    pub(crate) fn prefetch(&self, account: AccountId, id: &ClOrdId) {
+        book::prefetch(&self.words[self.home(Word::new(account, id))]);
     }
 
     pub(crate) fn contains(&self, account: AccountId, id: &ClOrdId) -> bool {
@@ -72,6 +78,7 @@ impl OpenIds {
         self.words[hole] = Word::FREE;
     }
 
+    #[inline]
     fn find(&self, word: Word) -> Option<usize> {
         let mut at = self.home(word);
         loop {
@@ -83,8 +90,10 @@ impl OpenIds {
         }
     }
 
+    #[inline]
     fn home(&self, word: Word) -> usize {
-        word.hash() as usize & (self.words.len() - 1)
+        let (low, high) = (word.0 as u64 ^ self.seeds[0], (word.0 >> 64) as u64 ^ self.seeds[1]);
+        book::fold_multiply(low, high) as usize & (self.words.len() - 1)
     }
 
     fn after(&self, at: usize) -> usize {

@@ -140,8 +140,8 @@ impl Risk {
     }
 
     /// Whether the account may have this order; the first limit in the way is the reason.
-    pub(crate) fn check(&mut self, order: &Proposal) -> Result<(), RejectReason> {
-        let row = *self.rows.row_mut(order.account, order.slot);
+    pub(crate) fn check(&self, order: &Proposal) -> Result<(), RejectReason> {
+        let row = self.rows.row(order.account, order.slot);
         let account = self.account(order.account);
         let limits = &account.limits;
         if order.total > limits.get(LimitKind::OrderQuantity) {

@@ -96,21 +96,32 @@ impl Rows {
         Rows { pages: vec![0; accounts * per_account], per_account, rows }
     }
 
+    #[inline]
     fn place(&self, account: AccountId, slot: usize) -> usize {
         (usize::from(account.0) - 1) * self.per_account + slot / PAGE
     }
 
     /// The row of an account that exists, made if need be.
+    #[inline]
     pub(crate) fn row_mut(&mut self, account: AccountId, slot: usize) -> &mut Row {
         let place = self.place(account, slot);
-        if self.pages[place] == 0 {
-            self.pages[place] = self.rows.len() as u32;
-            self.rows.push([Row::default(); PAGE]);
+        let mut page = self.pages[place] as usize;
+        if page == 0 {
+            page = self.make_page(place);
         }
-        &mut self.rows[self.pages[place] as usize][slot % PAGE]
+        &mut self.rows[page][slot % PAGE]
+    }
+
+    #[cold]
+    fn make_page(&mut self, place: usize) -> usize {
+        let page = self.rows.len();
+        self.pages[place] = page as u32;
+        self.rows.push([Row::default(); PAGE]);
+        page
     }
 
     /// The row of an account that exists; all zero when nothing was traded or ordered.
+    #[inline]
     pub(crate) fn row(&self, account: AccountId, slot: usize) -> Row {
         self.rows[self.pages[self.place(account, slot)] as usize][slot % PAGE]
     }

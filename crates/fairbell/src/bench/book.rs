@@ -220,7 +220,7 @@ fn play_ahead(books: &mut Books, commands: &[TapeCommand], sum: &mut TradeSum) -
             books.prefetch_order(later.id);
         }
         if let Some(later) = commands.get(at + 2).filter(|later| is_about_open_order(later)) {
-            books.prefetch_neighbours(later.id);
+            let _ = books.prefetch_neighbours(later.id);
         }
         refused += usize::from(apply(books, command, &mut sink).is_err());
     }

@@ -17,8 +17,8 @@ use clap::Args;
 use engine::{Config, Engine, InstrumentRules, Limits, Output};
 use types::{
     AccountId, Allocation, ClOrdId, Command, CommandKind, Digest, GatewayId, Incarnation, Input,
-    Instrument, InstrumentId, LimitKind, Nanos, OrderEvent, Phase, Price, Qty, Seq, ShardId,
-    Source, Symbol, TickTable, TimeInForce, Trigger, UserRefNum,
+    Instrument, InstrumentId, LimitKind, Nanos, OrderEvent, Phase, Price, Qty, Seq, Source, Symbol,
+    TickTable, TimeInForce, Trigger, UserRefNum,
 };
 use wire::{itch, ouch};
 
@@ -256,6 +256,17 @@ fn cl_ord_id(user_ref: u32) -> ClOrdId {
     ClOrdId(text)
 }
 
+#[cold]
+fn unreadable(error: ouch::OuchError) -> Failure {
+    Failure::Run(format!("a request does not parse: {error}"))
+}
+
+#[cold]
+fn refused(request: ouch::RefusedRequest) -> Failure {
+    Failure::Run(format!("a request was refused: {request:?}"))
+}
+
+#[cold]
 fn unwritable(error: wire::EncodeError) -> Failure {
     Failure::Run(format!("a message has no wire format: {error}"))
 }
@@ -306,6 +317,8 @@ struct Pipeline {
     out: Output,
     source: Source,
     now: Nanos,
+    /// Requests decoded and sequenced, not applied yet.
+    inputs: Vec<Input>,
     /// Bytes of the feed and of execution messages, not hashed yet.
     bytes: [Vec<u8>; 2],
     hashes: [Lanes; 2],
@@ -322,35 +335,42 @@ impl Pipeline {
             out: Output::with_capacity(1 << 10, 1 << 10),
             source: Source::default(),
             now: Nanos(1),
+            inputs: Vec::with_capacity(BATCH),
             bytes: [Vec::with_capacity(1 << 16), Vec::with_capacity(1 << 16)],
             hashes: [Lanes::default(); 2],
             messages: [0; 2],
         };
-        pipeline.apply(Command::new(CommandKind::StartOfDay))?;
+        pipeline.sequence(Command::new(CommandKind::StartOfDay));
+        pipeline.apply();
         pipeline.source.gateway = GatewayId(1);
-        pipeline.apply(Command {
+        pipeline.sequence(Command {
             user_ref: UserRefNum(7),
             ..Command::new(CommandKind::GrantIncarnation)
-        })?;
+        });
+        pipeline.apply();
         pipeline.source.incarnation = Incarnation(1);
         pipeline.out.clear();
         Ok(pipeline)
     }
 
-    /// Sequences a command and has it applied; its output collects.
+    /// Gives a command its place in the log.
     #[inline(always)]
-    fn apply(&mut self, command: Command) -> Result<(), Failure> {
+    fn sequence(&mut self, command: Command) {
         self.now.0 += STEP_NS;
-        let input = Input {
-            seq: Seq(self.engine.applied() + 1),
+        self.inputs.push(Input {
+            seq: Seq(self.engine.applied() + 1 + self.inputs.len() as u64),
             t_in: self.now,
             t_seq: self.now,
             source: self.source,
             flags: 0,
             command,
-        };
-        self.engine.apply(&input, &mut self.out);
-        Ok(())
+        });
+    }
+
+    /// Has the engine apply what is sequenced; its output collects.
+    fn apply(&mut self) {
+        self.engine.apply_all(&self.inputs, &mut self.out, |_, _, _, _| {});
+        self.inputs.clear();
     }
 
     /// Handles the requests in `bytes`.
@@ -363,23 +383,23 @@ impl Pipeline {
                     return Err(Failure::Run("a request is cut off".to_string()));
                 };
                 bytes = rest;
-                self.request(account, message)?;
+                self.decode(account, message)?;
             }
+            self.apply();
             self.publish()?;
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn request(&mut self, account: u8, message: &[u8]) -> Result<(), Failure> {
-        let inbound = ouch::parse_inbound(message)
-            .map_err(|error| Failure::Run(format!("a request does not parse: {error}")))?;
-        let mut command = ouch::to_command(&inbound, self.private.symbols(), self.now)
-            .map_err(|refused| Failure::Run(format!("a request was refused: {refused:?}")))?;
+    fn decode(&mut self, account: u8, message: &[u8]) -> Result<(), Failure> {
+        let inbound = ouch::parse_inbound(message).map_err(unreadable)?;
+        let command = ouch::to_command(&inbound, self.private.symbols(), self.now);
+        let mut command = command.map_err(refused)?;
         command.account = AccountId(account.into());
-        self.source.shard = ShardId(0);
         self.source.seq += 1;
-        self.apply(command)
+        self.sequence(command);
+        Ok(())
     }
 
     /// Encodes and hashes what has collected.
@@ -410,11 +430,13 @@ impl Lanes {
     fn fold(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         let (rows, last) = words.as_chunks::<4>();
-        let rows = rows.iter().map(|row| row.as_slice());
-        for row in rows.chain(std::iter::once(last)) {
+        for row in rows {
             for (lane, word) in self.0.iter_mut().zip(row) {
                 lane.fold(u64::from_le_bytes(*word));
             }
+        }
+        for (lane, word) in self.0.iter_mut().zip(last) {
+            lane.fold(u64::from_le_bytes(*word));
         }
         rest.iter().for_each(|byte| self.0[0].fold(u64::from(*byte)));
     }

@@ -92,6 +92,7 @@ pub(super) enum TailError {
 }
 
 impl<'a> Appendage<'a> {
+    #[inline]
     pub(super) fn parse(bytes: &'a [u8], tail: Tail) -> Result<Appendage<'a>, TailError> {
         if bytes.is_empty() && tail != Tail::Required {
             return Ok(Appendage::default());
@@ -101,20 +102,16 @@ impl<'a> Appendage<'a> {
             return Err(TailError::Length);
         }
         let appendage = Appendage { elements, present: true };
-        let mut seen = [0u64; 4];
-        let mut rest = elements;
-        while !rest.is_empty() {
-            let (element, behind) = split_element(rest).ok_or(TailError::Elements)?;
-            let bit = 1u64 << (element.tag % 64);
-            let word = seen.get_mut(usize::from(element.tag / 64)).ok_or(TailError::Elements)?;
-            let size = value_len(element.tag);
-            if *word & bit != 0 || size.is_some_and(|size| size != element.value.len()) {
-                return Err(TailError::Elements);
-            }
-            *word |= bit;
-            rest = behind;
+        if !elements.is_empty() {
+            check_elements(elements)?;
         }
         Ok(appendage)
+    }
+
+    /// Whether it has no element.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_empty()
     }
 
     /// The optional fields in order.
@@ -167,6 +164,12 @@ impl<'a> Writer<'a> {
         Writer { out, start }
     }
 
+    /// Goes on with an appendage of length 0 at the end of `out`.
+    pub fn reopen(out: &'a mut Vec<u8>) -> Writer<'a> {
+        let start = out.len().saturating_sub(2);
+        Writer { out, start }
+    }
+
     /// Adds an element. A handful of values of at most eight bytes fit every length.
     pub fn put(&mut self, tag: u8, value: &[u8]) -> &mut Writer<'a> {
         self.out.extend_from_slice(&[1 + value.len() as u8, tag]);
@@ -177,6 +180,23 @@ impl<'a> Writer<'a> {
         }
         self
     }
+}
+
+/// Whether every element has a tag that comes once and a value of its tag's size.
+fn check_elements(mut rest: &[u8]) -> Result<(), TailError> {
+    let mut seen = [0u64; 4];
+    while !rest.is_empty() {
+        let (element, behind) = split_element(rest).ok_or(TailError::Elements)?;
+        let bit = 1u64 << (element.tag % 64);
+        let word = seen.get_mut(usize::from(element.tag / 64)).ok_or(TailError::Elements)?;
+        let size = value_len(element.tag);
+        if *word & bit != 0 || size.is_some_and(|size| size != element.value.len()) {
+            return Err(TailError::Elements);
+        }
+        *word |= bit;
+        rest = behind;
+    }
+    Ok(())
 }
 
 fn split_element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {

@@ -30,44 +30,44 @@ pub struct RefusedRequest {
 /// in the account. `now` is when the request was received: seconds to live count from it. What
 /// needs state (tick, limits, the order meant, the market's phase), and which terms go together,
 /// is the engine's to check, so that its answer lies in the log.
+#[inline]
 pub fn to_command(
     message: &Inbound<'_>,
     symbols: &SymbolTable,
     now: Nanos,
 ) -> Result<Command, RefusedRequest> {
-    match message {
-        Inbound::EnterOrder(order, appendage) => {
-            new_order(order, appendage, symbols, now).map_err(|reason| RefusedRequest {
-                user_ref: UserRefNum(order.user_ref.get()),
-                cl_ord_id: ClOrdId(order.cl_ord_id),
-                reason,
-            })
-        }
-        Inbound::ReplaceOrder(replace, appendage) => replace_order(replace, appendage, now)
-            .map_err(|reason| RefusedRequest {
-                user_ref: UserRefNum(replace.user_ref.get()),
-                cl_ord_id: ClOrdId(replace.cl_ord_id),
-                reason,
-            }),
-        Inbound::CancelOrder(cancel, appendage) => {
-            cancel_order(cancel, appendage).map_err(|reason| refused(cancel.user_ref.get(), reason))
-        }
-        Inbound::MassCancel(request, appendage) => mass_cancel(request, appendage, symbols)
-            .map_err(|reason| refused(request.user_ref.get(), reason)),
+    let mut command = Command::new(CommandKind::NewOrder);
+    let done = match message {
+        Inbound::EnterOrder(order, more) => new_order(order, more, symbols, now, &mut command),
+        Inbound::ReplaceOrder(replace, more) => replace_order(replace, more, now, &mut command),
+        Inbound::CancelOrder(cancel, more) => cancel_order(cancel, more, &mut command),
+        Inbound::MassCancel(request, more) => mass_cancel(request, more, symbols, &mut command),
         // A modify may only turn one kind of selling into another, and there is but one here.
-        Inbound::ModifyOrder(m, _) => Err(refused(m.user_ref.get(), RejectReason::Unsupported)),
-        Inbound::DisableOrderEntry(m, _) => {
-            Err(refused(m.user_ref.get(), RejectReason::Unsupported))
-        }
-        Inbound::EnableOrderEntry(m, _) => {
-            Err(refused(m.user_ref.get(), RejectReason::Unsupported))
-        }
-        Inbound::AccountQuery(..) => Err(refused(0, RejectReason::Unsupported)),
+        Inbound::ModifyOrder(..)
+        | Inbound::DisableOrderEntry(..)
+        | Inbound::EnableOrderEntry(..)
+        | Inbound::AccountQuery(..) => Err(RejectReason::Unsupported),
+    };
+    match done {
+        Ok(()) => Ok(command),
+        Err(reason) => Err(refused(message, reason)),
     }
 }
 
-fn refused(user_ref: u32, reason: RejectReason) -> RefusedRequest {
-    RefusedRequest { user_ref: UserRefNum(user_ref), cl_ord_id: ClOrdId::default(), reason }
+#[cold]
+fn refused(message: &Inbound<'_>, reason: RejectReason) -> RefusedRequest {
+    let blank = [b' '; 14];
+    let (user_ref, cl_ord_id) = match message {
+        Inbound::EnterOrder(order, _) => (order.user_ref.get(), order.cl_ord_id),
+        Inbound::ReplaceOrder(replace, _) => (replace.user_ref.get(), replace.cl_ord_id),
+        Inbound::CancelOrder(cancel, _) => (cancel.user_ref.get(), blank),
+        Inbound::MassCancel(request, _) => (request.user_ref.get(), blank),
+        Inbound::ModifyOrder(modify, _) => (modify.user_ref.get(), blank),
+        Inbound::DisableOrderEntry(request, _) => (request.user_ref.get(), blank),
+        Inbound::EnableOrderEntry(request, _) => (request.user_ref.get(), blank),
+        Inbound::AccountQuery(..) => (0, blank),
+    };
+    RefusedRequest { user_ref: UserRefNum(user_ref), cl_ord_id: ClOrdId(cl_ord_id), reason }
 }
 
 fn new_order(
@@ -75,8 +75,8 @@ fn new_order(
     appendage: &Appendage<'_>,
     symbols: &SymbolTable,
     now: Nanos,
-) -> Result<Command, RejectReason> {
-    let mut command = Command::new(CommandKind::NewOrder);
+    command: &mut Command,
+) -> Result<(), RejectReason> {
     command.instrument = symbols.id(Symbol(order.symbol)).ok_or(RejectReason::UnknownInstrument)?;
     command.side = match order.side {
         b'B' => Side::Buy,
@@ -89,8 +89,8 @@ fn new_order(
     if !served || !matches!(order.sweep, b'Y' | b'N') {
         return Err(RejectReason::Unsupported);
     }
-    set_life(&mut command, order.time_in_force, order.cross_type, &asked, now)?;
-    set_terms(&mut command, &asked, order.display)?;
+    set_life(command, order.time_in_force, order.cross_type, &asked, now)?;
+    set_terms(command, &asked, order.display)?;
     command.user_ref = UserRefNum(order.user_ref.get());
     command.qty = Qty(u64::from(order.quantity.get()));
     let market = order.price.get() == PRICE_MARKET;
@@ -98,38 +98,43 @@ fn new_order(
     command.order_type = asked.order_type.unwrap_or(by_price);
     command.price = price(order.price.get())?;
     command.cl_ord_id = ClOrdId(order.cl_ord_id);
-    Ok(command)
+    Ok(())
 }
 
 fn replace_order(
     replace: &ReplaceOrder,
     appendage: &Appendage<'_>,
     now: Nanos,
-) -> Result<Command, RejectReason> {
+    command: &mut Command,
+) -> Result<(), RejectReason> {
     let asked = Asked::read(appendage)?;
     let served = asked.side.is_none() && asked.order_type.is_none();
     if !served || !matches!(replace.sweep, b'Y' | b'N') {
         return Err(RejectReason::Unsupported);
     }
-    let mut command = Command::new(CommandKind::Replace);
-    set_life(&mut command, replace.time_in_force, asked.cross_type, &asked, now)?;
-    set_terms(&mut command, &asked, replace.display)?;
+    command.kind = CommandKind::Replace;
+    set_life(command, replace.time_in_force, asked.cross_type, &asked, now)?;
+    set_terms(command, &asked, replace.display)?;
     command.orig_user_ref = UserRefNum(replace.orig_user_ref.get());
     command.user_ref = UserRefNum(replace.user_ref.get());
     command.qty = Qty(u64::from(replace.quantity.get()));
     command.price = price(replace.price.get())?;
     command.cl_ord_id = ClOrdId(replace.cl_ord_id);
-    Ok(command)
+    Ok(())
 }
 
-fn cancel_order(cancel: &CancelOrder, appendage: &Appendage<'_>) -> Result<Command, RejectReason> {
-    if Asked::read(appendage)? != Asked::NOTHING {
+fn cancel_order(
+    cancel: &CancelOrder,
+    appendage: &Appendage<'_>,
+    command: &mut Command,
+) -> Result<(), RejectReason> {
+    if !appendage.is_empty() && Asked::read(appendage)? != Asked::NOTHING {
         return Err(RejectReason::Unsupported);
     }
-    let mut command = Command::new(CommandKind::Cancel);
+    command.kind = CommandKind::Cancel;
     command.user_ref = UserRefNum(cancel.user_ref.get());
     command.qty = Qty(u64::from(cancel.quantity.get()));
-    Ok(command)
+    Ok(())
 }
 
 /// All orders of the account, or those of one symbol; the side field (ours here) narrows it to one
@@ -138,12 +143,13 @@ fn mass_cancel(
     request: &MassCancel,
     appendage: &Appendage<'_>,
     symbols: &SymbolTable,
-) -> Result<Command, RejectReason> {
+    command: &mut Command,
+) -> Result<(), RejectReason> {
     let asked = Asked::read(appendage)?;
     if (Asked { side: None, ..asked }) != Asked::NOTHING {
         return Err(RejectReason::Unsupported);
     }
-    let mut command = Command::new(CommandKind::MassCancel);
+    command.kind = CommandKind::MassCancel;
     if request.symbol != [b' '; 8] {
         let instrument = symbols.id(Symbol(request.symbol));
         command.instrument = instrument.ok_or(RejectReason::UnknownInstrument)?;
@@ -154,7 +160,7 @@ fn mass_cancel(
         Some(Side::Sell) => 2,
     };
     command.user_ref = UserRefNum(request.user_ref.get());
-    Ok(command)
+    Ok(())
 }
 
 /// Life and expiry.

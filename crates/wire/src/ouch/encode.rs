@@ -59,16 +59,13 @@ impl Encoder {
         let start = out.len();
         match report.kind {
             ExecutionKind::Accepted => {
-                out.extend_from_slice(self.accepted(report)?.as_bytes());
-                put_terms(report, &mut Writer::new(out));
+                append_with_terms(self.accepted(report)?, report, out);
             }
             ExecutionKind::Replaced => {
-                out.extend_from_slice(self.replaced(report)?.as_bytes());
-                put_terms(report, &mut Writer::new(out));
+                append_with_terms(self.replaced(report)?, report, out);
             }
             ExecutionKind::Executed => {
-                out.extend_from_slice(self.executed(report)?.as_bytes());
-                Writer::new(out);
+                append(&Bare::new(self.executed(report)?), out);
             }
             ExecutionKind::Canceled => {
                 let message = OrderCanceled {
@@ -244,6 +241,35 @@ impl Encoder {
     }
 }
 
+/// A message and an appendage without elements, whose length is 0.
+#[derive(IntoBytes, Immutable)]
+#[repr(C, packed)]
+struct Bare<M> {
+    message: M,
+    appendage: [u8; 2],
+}
+
+impl<M> Bare<M> {
+    #[inline]
+    fn new(message: M) -> Bare<M> {
+        Bare { message, appendage: [0, 0] }
+    }
+}
+
+/// Most orders have no terms but those of the fixed fields.
+#[inline]
+fn append_with_terms<M>(message: M, report: &ExecutionReport, out: &mut Vec<u8>)
+where
+    Bare<M>: IntoBytes + Immutable,
+{
+    append(&Bare::new(message), out);
+    let plain = matches!(report.order_type, OrderType::Limit | OrderType::Market);
+    if !plain || report.flags & (ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE) != 0 {
+        put_terms(report, &mut Writer::reopen(out));
+    }
+}
+
+#[inline]
 fn append(message: &(impl IntoBytes + Immutable), out: &mut Vec<u8>) {
     out.extend_from_slice(message.as_bytes());
 }

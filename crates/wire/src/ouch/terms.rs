@@ -156,7 +156,15 @@ impl Asked {
     /// Reads the optional fields. One that would change how the order trades and is not served
     /// must have the value that means "no"; the others (firm, routing, reporting) change nothing
     /// here.
+    #[inline]
     pub fn read(appendage: &Appendage<'_>) -> Result<Asked, RejectReason> {
+        if appendage.is_empty() {
+            return Ok(Asked::NOTHING);
+        }
+        Asked::read_elements(appendage)
+    }
+
+    fn read_elements(appendage: &Appendage<'_>) -> Result<Asked, RejectReason> {
         let mut asked = Asked::NOTHING;
         for Element { tag, value } in appendage.iter() {
             asked.element(tag, value)?;
