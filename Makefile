@@ -10,7 +10,7 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers referee replay-check mutate lint interop sim setup sample
+.PHONY: help run test bench bench-book bench-peers referee replay-check mutate lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -25,6 +25,9 @@ test: sample ## all tests, a thousand simulated networks, and the interoperabili
 
 sim: setup ## a thousand simulated networks with losses, duplicates, reordering and dead proxies
 	$(CHECKED) sim --seeds 0..1000 $(ARGS)
+
+fix-acceptance: setup ## QuickFIX's server acceptance scripts, their folder in FAIRBELL_FIX_SCRIPTS
+	FAIRBELL_FIX_CLOCK=1 cargo test --locked --package fix --test acceptance
 
 interop: sample ## a feed capture read by somebody else's ITCH 5.0 parser
 	scripts/interop/run.sh

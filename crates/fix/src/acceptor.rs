@@ -1,0 +1,292 @@
+//! Sessions and the connections that have them: the whole door but its sockets.
+//!
+//! A connection belongs to nobody until its first message, which must be the Logon of a session
+//! that is not live. Whoever cannot say that is disconnected without a word, so that nothing is
+//! learned by trying. Before a Logon a connection costs one message of memory.
+
+use std::collections::BTreeMap;
+
+use types::{ConnId, Nanos};
+
+use crate::frame::{Frame, Framer};
+use crate::session::{Application, Ending, Session, SessionConfig, Store};
+use crate::tag;
+use crate::view::{FieldIndex, Message};
+
+/// Bounds of a door.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Largest message, bytes.
+    pub message_max: usize,
+    /// How long a connection may take for its Logon.
+    pub logon_wait_ns: u64,
+    /// Bytes a connection takes while a resend keeps it from reading.
+    pub backlog_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let logon_wait_ns = 10 * Nanos::SECOND;
+        Limits { message_max: 16 << 10, logon_wait_ns, backlog_max: 256 << 10 }
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    framer: Framer,
+    session: Option<usize>,
+    opened_at: Nanos,
+    /// Received and not looked at, because a resend is going out.
+    backlog: Vec<u8>,
+}
+
+/// Counts for the operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Logons accepted.
+    pub logons: u64,
+    /// Connections ended before a Logon was accepted.
+    pub refused: u64,
+    /// Garbled messages ignored on live sessions.
+    pub garbled: u64,
+    /// Messages looked at.
+    pub messages: u64,
+}
+
+/// A FIX door.
+#[derive(Debug)]
+pub struct Acceptor<S> {
+    sessions: Vec<Session<S>>,
+    /// Which connection each session has.
+    live: Vec<Option<ConnId>>,
+    connections: BTreeMap<ConnId, Connection>,
+    limits: Limits,
+    index: FieldIndex,
+    /// What has happened.
+    pub counters: Counters,
+}
+
+impl<S: Store> Acceptor<S> {
+    /// A door for these sessions, each with its store; the application knows them by their place
+    /// in the list.
+    pub fn new(sessions: Vec<(SessionConfig, S)>, limits: Limits) -> Acceptor<S> {
+        let session = |(index, (config, store))| Session::new(index, config, store);
+        Acceptor {
+            live: vec![None; sessions.len()],
+            sessions: sessions.into_iter().enumerate().map(session).collect(),
+            connections: BTreeMap::new(),
+            limits,
+            index: FieldIndex::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// A session by its place.
+    pub fn session(&mut self, session: usize) -> Option<&mut Session<S>> {
+        self.sessions.get_mut(session)
+    }
+
+    /// The session that `conn` has, if it has one.
+    pub fn session_of(&self, conn: ConnId) -> Option<usize> {
+        self.connections.get(&conn).and_then(|connection| connection.session)
+    }
+
+    /// The connection that has `session`, if it is live.
+    pub fn connection_of(&self, session: usize) -> Option<ConnId> {
+        self.live.get(session).copied().flatten()
+    }
+
+    /// A connection has come.
+    pub fn handle_connect(&mut self, now: Nanos, conn: ConnId) {
+        let framer = Framer::new(self.limits.message_max);
+        let connection = Connection { framer, session: None, opened_at: now, backlog: Vec::new() };
+        self.connections.insert(conn, connection);
+    }
+
+    /// A connection has gone, or is being closed by the caller.
+    pub fn handle_close(&mut self, conn: ConnId) {
+        let connection = self.connections.remove(&conn);
+        match connection.and_then(|connection| connection.session) {
+            Some(index) => {
+                if let Some(session) = self.sessions.get_mut(index) {
+                    session.disconnect();
+                }
+                if let Some(live) = self.live.get_mut(index) {
+                    *live = None;
+                }
+            }
+            None => self.counters.refused += 1,
+        }
+    }
+
+    /// Whether bytes of `conn` are welcome; false while a resend goes out to it.
+    pub fn wants_input(&self, conn: ConnId) -> bool {
+        let session = self.session_of(conn).and_then(|session| self.sessions.get(session));
+        session.is_none_or(|session| !session.is_resending())
+    }
+
+    /// Bytes from `conn`; what is to be sent back is appended to `out`. `Some`: the caller writes
+    /// `out`, closes the connection and calls [`Acceptor::handle_close`].
+    pub fn handle_bytes<A: Application>(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        bytes: &[u8],
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        let connection = self.connections.get_mut(&conn)?;
+        let mut index = std::mem::take(&mut self.index);
+        let mut door = Door {
+            now,
+            sessions: &mut self.sessions,
+            counters: &mut self.counters,
+            index: &mut index,
+            app,
+            out,
+        };
+        let ending = door.take_in(connection, bytes, self.limits.backlog_max);
+        let session = connection.session;
+        self.index = index;
+        if let Some(live) = session.and_then(|session| self.live.get_mut(session)) {
+            *live = Some(conn);
+        }
+        ending
+    }
+
+    /// Next moment at which [`Acceptor::handle_timeout`] has something to do for `conn`; time 0
+    /// while a resend goes on, as soon as there is room for its output.
+    pub fn next_timeout(&self, conn: ConnId) -> Nanos {
+        let Some(connection) = self.connections.get(&conn) else { return Nanos::NEVER };
+        match connection.session.and_then(|session| self.sessions.get(session)) {
+            Some(session) => session.next_timeout(),
+            None => connection.opened_at.after(self.limits.logon_wait_ns),
+        }
+    }
+
+    /// Timers of `conn`, as [`Acceptor::handle_bytes`].
+    pub fn handle_timeout<A: Application>(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        let connection = self.connections.get(&conn)?;
+        let Some(index) = connection.session else {
+            let late = now >= connection.opened_at.after(self.limits.logon_wait_ns);
+            return late.then_some(Ending::LogonTimeout);
+        };
+        let session = self.sessions.get_mut(index)?;
+        let resending = session.is_resending();
+        let ending = session.handle_timeout(now, out);
+        if resending && !session.is_resending() && ending.is_none() {
+            return self.handle_bytes(now, conn, &[], app, out);
+        }
+        ending
+    }
+}
+
+/// A door while it is open for one connection.
+struct Door<'a, S, A> {
+    now: Nanos,
+    sessions: &'a mut [Session<S>],
+    counters: &'a mut Counters,
+    index: &'a mut FieldIndex,
+    app: &'a mut A,
+    out: &'a mut Vec<u8>,
+}
+
+impl<S: Store, A: Application> Door<'_, S, A> {
+    /// All of `bytes`, unless a resend begins: then the rest waits.
+    fn take_in(
+        &mut self,
+        connection: &mut Connection,
+        bytes: &[u8],
+        backlog_max: usize,
+    ) -> Option<Ending> {
+        let mut waiting = std::mem::take(&mut connection.backlog);
+        let joined = !waiting.is_empty();
+        if joined {
+            waiting.extend_from_slice(bytes);
+        }
+        let mut rest = if joined { waiting.as_slice() } else { bytes };
+        loop {
+            while !self.is_resending(connection) {
+                let Some(frame) = connection.framer.next_frame() else { break };
+                let ending = match frame {
+                    Frame::Message(bytes) => self.frame(&mut connection.session, bytes),
+                    Frame::Garbled => self.garbled(connection.session),
+                };
+                if ending.is_some() {
+                    return ending;
+                }
+            }
+            if rest.is_empty() || self.is_resending(connection) {
+                break;
+            }
+            let taken = connection.framer.push(rest);
+            rest = rest.get(taken..).unwrap_or(&[]);
+        }
+        if rest.len() > backlog_max {
+            return Some(Ending::Overrun);
+        }
+        connection.backlog.extend_from_slice(rest);
+        None
+    }
+
+    fn is_resending(&self, connection: &Connection) -> bool {
+        let session = connection.session.and_then(|session| self.sessions.get(session));
+        session.is_some_and(Session::is_resending)
+    }
+
+    fn garbled(&mut self, session: Option<usize>) -> Option<Ending> {
+        if session.is_none() {
+            return Some(Ending::Garbled);
+        }
+        self.counters.garbled += 1;
+        None
+    }
+
+    fn frame(&mut self, session: &mut Option<usize>, bytes: &[u8]) -> Option<Ending> {
+        let Ok(message) = self.index.parse(bytes) else { return self.garbled(*session) };
+        self.counters.messages += 1;
+        match session.and_then(|session| self.sessions.get_mut(session)) {
+            Some(live) => live.handle_message(self.now, &message, self.app, self.out),
+            None => {
+                let found = match lookup(self.sessions, &message) {
+                    Ok(found) => found,
+                    Err(ending) => return Some(ending),
+                };
+                let logged_on = self.sessions.get_mut(found)?;
+                if let Err(ending) = logged_on.handle_logon(self.now, &message, self.app, self.out)
+                {
+                    return Some(ending);
+                }
+                *session = Some(found);
+                self.counters.logons += 1;
+                None
+            }
+        }
+    }
+}
+
+/// Which session a connection's first message is for.
+fn lookup<S: Store>(sessions: &[Session<S>], message: &Message<'_>) -> Result<usize, Ending> {
+    if message.msg_type() != b"A" {
+        return Err(Ending::NotLogon);
+    }
+    let their = message.get(tag::SENDER_COMP_ID.number).ok_or(Ending::UnknownSession)?;
+    let own = message.get(tag::TARGET_COMP_ID.number).ok_or(Ending::UnknownSession)?;
+    let wanted = |session: &Session<S>| {
+        let config = &session.config;
+        config.rules.version.begin_string().as_bytes() == message.begin_string()
+            && config.their_comp_id.as_bytes() == their
+            && config.own_comp_id.as_bytes() == own
+    };
+    let found = sessions.iter().position(wanted).ok_or(Ending::UnknownSession)?;
+    match sessions.get(found) {
+        Some(session) if session.is_live() => Err(Ending::AlreadyLoggedOn),
+        _ => Ok(found),
+    }
+}

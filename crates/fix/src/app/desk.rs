@@ -1,0 +1,180 @@
+//! A participant's message from the session to what the exchange has to do for it.
+//!
+//! A desk answers at once what it can (refusals, order status, the list of instruments) and says
+//! what is left to the gateway: a command for the engine, market data, the state of trading. The
+//! gateway gives it the account's reports, in order of the stream, and sends what it is told.
+
+use types::{Command, ExecutionReport, Nanos};
+
+use super::ledger::{Ledger, LedgerLimits};
+use super::market::{self, MarketDataRequest};
+use super::request::{self, Refusal, Request};
+use super::{EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, SECURITY_LIST, Symbols, report};
+use crate::session::{Outbound, Port, Store};
+use crate::tag;
+use crate::version::Version;
+use crate::view::Message;
+
+/// What is left to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted<'a> {
+    /// Nothing: it has been answered.
+    Nothing,
+    /// To the engine, with the account filled in. If it cannot go there: [`Desk::busy`].
+    Command(Command),
+    /// A snapshot, and perhaps updates.
+    MarketData(MarketDataRequest<'a>),
+    /// A TradingSessionStatus(h) for each instrument; TradSesReqID of the request.
+    TradingStatus(&'a [u8]),
+}
+
+/// One session's application side.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    version: Version,
+    /// The account's orders.
+    pub ledger: Ledger,
+}
+
+impl Desk {
+    /// A desk for an account of which nothing is known yet.
+    pub fn new(version: Version, limits: LedgerLimits) -> Desk {
+        Desk { version, ledger: Ledger::new(limits) }
+    }
+
+    /// An application message in sequence, valid by its dictionary.
+    pub fn handle<'a, S: Store>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'a>,
+        symbols: &Symbols,
+        port: &mut Port<'_, S>,
+    ) -> Wanted<'a> {
+        match request::parse(message, symbols) {
+            Ok(Some(request)) => self.order(now, &request, message, symbols, port),
+            Ok(None) => self.other(now, message, symbols, port),
+            Err(refusal) => {
+                self.refuse(now, message, &refusal, port);
+                Wanted::Nothing
+            }
+        }
+    }
+
+    fn order<'a, S: Store>(
+        &mut self,
+        now: Nanos,
+        request: &Request,
+        message: &Message<'a>,
+        symbols: &Symbols,
+        port: &mut Port<'_, S>,
+    ) -> Wanted<'a> {
+        let known = match request {
+            Request::Status { cl_ord_id } => Some((cl_ord_id, Refusal::UNKNOWN_ORDER)),
+            Request::New { terms, resent: true } => Some((&terms.cl_ord_id, Refusal::DUPLICATE)),
+            _ => None,
+        };
+        if let Some((cl_ord_id, _)) = known {
+            let number = u64::from(message.seq_num().unwrap_or(0));
+            if let Some(status) = self.ledger.status(cl_ord_id, number, now) {
+                let version = self.version;
+                port.send(EXECUTION_REPORT, |writer| {
+                    report::write(version, &status, symbols, writer);
+                });
+                return Wanted::Nothing;
+            }
+        }
+        let command = match (request, known) {
+            (Request::Status { .. }, Some((_, unknown))) => Err(unknown),
+            _ => self.ledger.command(request),
+        };
+        match command {
+            Ok(command) => Wanted::Command(command),
+            Err(refusal) => {
+                self.refuse(now, message, &refusal, port);
+                Wanted::Nothing
+            }
+        }
+    }
+
+    fn other<'a, S: Store>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'a>,
+        symbols: &Symbols,
+        port: &mut Port<'_, S>,
+    ) -> Wanted<'a> {
+        match message.msg_type() {
+            b"V" => match market::market_data_request(message, symbols) {
+                Ok(request) => return Wanted::MarketData(request),
+                Err(refusal) => {
+                    let id = message.get(tag::MD_REQ_ID.number).unwrap_or(&[]);
+                    port.send(MARKET_DATA_REQUEST_REJECT, |writer| {
+                        market::write_refusal(id, refusal, writer);
+                    });
+                }
+            },
+            b"x" => {
+                let version = self.version;
+                port.send(SECURITY_LIST, |writer| {
+                    market::write_security_list(version, message, symbols, writer);
+                });
+            }
+            b"g" => {
+                let id = message.get(tag::TRAD_SES_REQ_ID.number).unwrap_or(&[]);
+                return Wanted::TradingStatus(id);
+            }
+            _ => self.refuse(now, message, &Refusal::UNSUPPORTED_TYPE, port),
+        }
+        Wanted::Nothing
+    }
+
+    /// The command of `message` cannot go to the engine now: it is taken back and refused.
+    pub fn busy<S: Store>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        command: &Command,
+        port: &mut Port<'_, S>,
+    ) {
+        self.ledger.withdraw(command);
+        self.refuse(now, message, &Refusal::BUSY, port);
+    }
+
+    fn refuse<S: Store>(
+        &self,
+        now: Nanos,
+        message: &Message<'_>,
+        refusal: &Refusal,
+        port: &mut Port<'_, S>,
+    ) {
+        // A type that is no request gets the general answer, whatever it looks like.
+        let general = *refusal == Refusal::UNSUPPORTED_TYPE;
+        let msg_type = match general {
+            true => super::BUSINESS_MESSAGE_REJECT,
+            false => report::refusal_type(message),
+        };
+        let version = self.version;
+        port.send(msg_type, |writer| {
+            report::write_refusal(version, message, refusal, now, writer);
+        });
+    }
+
+    /// A report of the account's stream at `position`: sent, or stored while the participant is
+    /// away.
+    #[inline]
+    pub fn report<S: Store>(
+        &mut self,
+        now: Nanos,
+        report: &ExecutionReport,
+        position: u64,
+        symbols: &Symbols,
+        outbound: &mut Outbound<S>,
+        out: &mut Vec<u8>,
+    ) {
+        let execution = self.ledger.apply(report, position);
+        let version = self.version;
+        outbound.send(now, report::msg_type(&execution), out, |writer| {
+            report::write(version, &execution, symbols, writer);
+        });
+    }
+}

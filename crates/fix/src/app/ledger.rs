@@ -1,0 +1,629 @@
+//! An account's orders as FIX speaks of them.
+//!
+//! The engine knows an order by its number and tells what happened; a participant knows it by
+//! ClOrdID and wants to be told how it stands. The ledger is built from the account's stream of
+//! reports alone, so that any gateway can rebuild it; requests in flight are only remembered to
+//! name the request in its answer. Memory: open orders (bounded by the engine), a bounded number
+//! of done ones for late questions, and a bounded number of trades for their corrections.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use types::{
+    CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport, InstrumentId,
+    Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty, RejectReason, Side,
+    TimeInForce, UserRefNum,
+};
+
+use super::request::{Refusal, Request, Terms};
+
+/// OrdStatus(39), without the states only a version's words know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// Sent on, not answered.
+    Pending,
+    /// Open, nothing traded.
+    New,
+    /// Open, something traded.
+    PartiallyFilled,
+    /// All traded.
+    Filled,
+    /// Taken back.
+    Canceled,
+    /// Ended by its own terms.
+    Expired,
+    /// Refused.
+    Rejected,
+}
+
+impl Status {
+    fn is_open(self) -> bool {
+        matches!(self, Status::Pending | Status::New | Status::PartiallyFilled)
+    }
+}
+
+/// Bounds of a ledger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LedgerLimits {
+    /// Orders that are done and still known.
+    pub done_max: usize,
+    /// Trades that can be told from others when they are corrected.
+    pub trades_max: usize,
+    /// Requests without an answer.
+    pub pending_max: usize,
+}
+
+impl Default for LedgerLimits {
+    fn default() -> LedgerLimits {
+        LedgerLimits { done_max: 4_096, trades_max: 16_384, pending_max: 4_096 }
+    }
+}
+
+/// What a refusal answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// A new order, or a cancel.
+    Order,
+    /// A replace.
+    Replace,
+    /// A mass cancel.
+    Mass,
+}
+
+/// What happened to an order, and how it stands: all an ExecutionReport says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Execution {
+    /// What happened; `None`: it was asked for.
+    pub kind: Option<ExecutionKind>,
+    /// Position in the account's stream, which makes identifiers.
+    pub position: u64,
+    /// The order's, or the request's that changed it.
+    pub cl_ord_id: ClOrdId,
+    /// The order's before the request.
+    pub original: Option<ClOrdId>,
+    /// How it stands.
+    pub status: Status,
+    /// On what.
+    pub instrument: InstrumentId,
+    /// Which side.
+    pub side: Side,
+    /// How it is priced.
+    pub order_type: OrderType,
+    /// How long it lives.
+    pub time_in_force: TimeInForce,
+    /// Its public reference.
+    pub order_ref: OrderRef,
+    /// Lots in total.
+    pub qty: Qty,
+    /// Lots open.
+    pub leaves: Qty,
+    /// Lots traded.
+    pub cum: Qty,
+    /// Sum of price × lots traded.
+    pub value: i128,
+    /// Limit price, or 0.
+    pub price: Price,
+    /// Of the trade.
+    pub last_qty: Qty,
+    /// Of the trade.
+    pub last_price: Price,
+    /// The trade.
+    pub match_number: MatchNumber,
+    /// Of the trade.
+    pub liquidity: Liquidity,
+    /// Why it was refused.
+    pub reject: RejectReason,
+    /// Why it was cancelled.
+    pub cancel_reason: CancelReason,
+    /// What was asked, when the answer is no.
+    pub asked: Asked,
+    /// When.
+    pub at: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    cl_ord_id: ClOrdId,
+    original: Option<ClOrdId>,
+    instrument: InstrumentId,
+    side: Side,
+    order_type: OrderType,
+    time_in_force: TimeInForce,
+    order_ref: OrderRef,
+    qty: u64,
+    leaves: u64,
+    cum: u64,
+    value: i128,
+    price: Price,
+    status: Status,
+    /// Identifier of the cancel that is under way.
+    cancel: Option<ClOrdId>,
+    /// Among those that are done.
+    retired: bool,
+    at: Nanos,
+}
+
+/// A request under way that is no new order.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    /// Lots in total.
+    Replace(u64),
+    Mass,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trade {
+    qty: u64,
+    price: Price,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    limits: LedgerLimits,
+    orders: BTreeMap<u32, Order>,
+    by_id: BTreeMap<[u8; 14], u32>,
+    done: VecDeque<u32>,
+    trades: BTreeMap<(u64, u8), Trade>,
+    pending: BTreeMap<u32, Pending>,
+    unanswered: usize,
+    last_ref: u32,
+}
+
+impl Ledger {
+    /// An account without orders.
+    pub fn new(limits: LedgerLimits) -> Ledger {
+        Ledger {
+            limits,
+            orders: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            done: VecDeque::new(),
+            trades: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            unanswered: 0,
+            last_ref: 0,
+        }
+    }
+
+    /// Orders known, open and done.
+    pub fn len(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Whether no order is known.
+    pub fn is_empty(&self) -> bool {
+        self.orders.is_empty()
+    }
+
+    /// A request as a command, the account left to the caller. A new order that is possibly resent
+    /// and known is [`Refusal::DUPLICATE`]; the caller answers with its status.
+    #[inline]
+    pub fn command(&mut self, request: &Request) -> Result<Command, Refusal> {
+        if self.unanswered >= self.limits.pending_max {
+            return Err(Refusal::BUSY);
+        }
+        match request {
+            Request::New { terms, .. } => self.new_order(terms),
+            Request::Replace { original, terms } => self.replace(original, terms),
+            Request::Cancel { original, cl_ord_id, instrument, side } => {
+                let (user_ref, order) = self.open(original)?;
+                if (order.instrument, order.side) != (*instrument, *side) {
+                    return Err(Refusal::MISMATCH);
+                }
+                order.cancel = Some(*cl_ord_id);
+                let mut command = Command::new(CommandKind::Cancel);
+                command.user_ref = UserRefNum(user_ref);
+                command.cl_ord_id = *cl_ord_id;
+                Ok(command)
+            }
+            Request::MassCancel { cl_ord_id, instrument, side } => {
+                let mut command = Command::new(CommandKind::MassCancel);
+                command.user_ref = self.next_ref();
+                command.instrument = instrument.unwrap_or(InstrumentId(0));
+                command.param = side.map_or(0, |side| side as u8 + 1);
+                command.cl_ord_id = *cl_ord_id;
+                self.pending.insert(command.user_ref.0, Pending::Mass);
+                self.unanswered += 1;
+                Ok(command)
+            }
+            Request::Status { .. } => Err(Refusal::UNSUPPORTED_TYPE),
+        }
+    }
+
+    fn next_ref(&mut self) -> UserRefNum {
+        self.last_ref = self.last_ref.saturating_add(1);
+        UserRefNum(self.last_ref)
+    }
+
+    #[inline]
+    fn new_order(&mut self, terms: &Terms) -> Result<Command, Refusal> {
+        if self.is_open(&terms.cl_ord_id) {
+            return Err(Refusal::DUPLICATE);
+        }
+        let mut command = Command::new(CommandKind::NewOrder);
+        fill(&mut command, terms);
+        command.user_ref = self.next_ref();
+        let order = Order {
+            cl_ord_id: terms.cl_ord_id,
+            original: None,
+            instrument: terms.instrument,
+            side: terms.side,
+            order_type: terms.order_type,
+            time_in_force: terms.time_in_force,
+            order_ref: OrderRef(0),
+            qty: terms.qty.0,
+            leaves: terms.qty.0,
+            cum: 0,
+            value: 0,
+            price: terms.price,
+            status: Status::Pending,
+            cancel: None,
+            retired: false,
+            at: Nanos(0),
+        };
+        self.insert(command.user_ref.0, order);
+        self.unanswered += 1;
+        Ok(command)
+    }
+
+    fn replace(&mut self, original: &ClOrdId, terms: &Terms) -> Result<Command, Refusal> {
+        let (user_ref, order) = self.open(original)?;
+        let order = *order;
+        let same = (order.instrument, order.side, order.order_type);
+        if same != (terms.instrument, terms.side, terms.order_type) {
+            return Err(Refusal::MISMATCH);
+        }
+        if self.is_open(&terms.cl_ord_id) {
+            return Err(Refusal::DUPLICATE);
+        }
+        let mut command = Command::new(CommandKind::Replace);
+        fill(&mut command, terms);
+        command.user_ref = self.next_ref();
+        command.orig_user_ref = UserRefNum(user_ref);
+        self.pending.insert(command.user_ref.0, Pending::Replace(terms.qty.0));
+        self.unanswered += 1;
+        Ok(command)
+    }
+
+    fn is_open(&self, id: &ClOrdId) -> bool {
+        let order = self.by_id.get(&id.0).and_then(|user_ref| self.orders.get(user_ref));
+        order.is_some_and(|order| order.status.is_open())
+    }
+
+    fn open(&mut self, id: &ClOrdId) -> Result<(u32, &mut Order), Refusal> {
+        let user_ref = *self.by_id.get(&id.0).ok_or(Refusal::UNKNOWN_ORDER)?;
+        let order = self.orders.get_mut(&user_ref).ok_or(Refusal::UNKNOWN_ORDER)?;
+        if !order.status.is_open() {
+            return Err(Refusal::TOO_LATE);
+        }
+        Ok((user_ref, order))
+    }
+
+    fn insert(&mut self, user_ref: u32, order: Order) {
+        self.by_id.insert(order.cl_ord_id.0, user_ref);
+        self.orders.insert(user_ref, order);
+        self.last_ref = self.last_ref.max(user_ref);
+    }
+
+    /// The command was not taken after all (the uplink is full): as if it had not been asked.
+    pub fn withdraw(&mut self, command: &Command) {
+        let user_ref = command.user_ref.0;
+        match command.kind {
+            CommandKind::NewOrder => {
+                self.forget(user_ref);
+                self.answered();
+            }
+            CommandKind::Cancel => {
+                if let Some(order) = self.orders.get_mut(&user_ref) {
+                    order.cancel = None;
+                }
+            }
+            _ => {
+                if self.pending.remove(&user_ref).is_some() {
+                    self.answered();
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    fn forget(&mut self, user_ref: u32) {
+        if let Some(order) = self.orders.remove(&user_ref)
+            && self.by_id.get(&order.cl_ord_id.0) == Some(&user_ref)
+        {
+            self.by_id.remove(&order.cl_ord_id.0);
+        }
+    }
+
+    /// How an order stands, open or done.
+    pub fn status(&self, id: &ClOrdId, position: u64, now: Nanos) -> Option<Execution> {
+        let order = self.orders.get(self.by_id.get(&id.0)?)?;
+        Some(Execution { at: now, ..told(order, None, position) })
+    }
+
+    /// A report of the account's stream at `position`: the ledger follows it, and says what a FIX
+    /// session is to be told.
+    #[inline]
+    pub fn apply(&mut self, report: &ExecutionReport, position: u64) -> Execution {
+        let user_ref = report.user_ref.0;
+        self.last_ref = self.last_ref.max(user_ref);
+        let mut execution = match report.kind {
+            ExecutionKind::Accepted => self.accepted(report),
+            ExecutionKind::Rejected => self.rejected(report),
+            ExecutionKind::Replaced => self.replaced(report),
+            ExecutionKind::CancelRejected => self.cancel_rejected(report),
+            ExecutionKind::MassCanceled => {
+                if self.pending.remove(&user_ref).is_some() {
+                    self.answered();
+                }
+                told(&stranger(report), None, 0)
+            }
+            _ => self.changed(report),
+        };
+        execution.kind = Some(report.kind);
+        execution.position = position;
+        execution.at = report.t_seq;
+        execution.reject = report.reject;
+        execution.cancel_reason = report.cancel_reason;
+        execution.liquidity = report.liquidity;
+        execution.match_number = report.match_number;
+        if report.kind == ExecutionKind::MassCanceled {
+            execution.cum = report.qty;
+        }
+        let done = self.orders.get_mut(&user_ref).filter(|order| !order.status.is_open());
+        if let Some(order) = done.filter(|order| !order.retired) {
+            order.retired = true;
+            self.retire(user_ref);
+        }
+        execution
+    }
+
+    fn accepted(&mut self, report: &ExecutionReport) -> Execution {
+        let user_ref = report.user_ref.0;
+        let known = self.orders.get(&user_ref).filter(|order| order.status == Status::Pending);
+        if known.is_some() {
+            self.answered();
+        }
+        let order = Order { status: Status::New, ..stranger(report) };
+        self.insert(user_ref, order);
+        told(&order, None, 0)
+    }
+
+    fn rejected(&mut self, report: &ExecutionReport) -> Execution {
+        let user_ref = report.user_ref.0;
+        if let Some(Pending::Replace(_)) = self.pending.remove(&user_ref) {
+            self.answered();
+        }
+        if report.orig_user_ref.0 != 0 {
+            // A replace: the order it was about goes on.
+            let order = self.orders.get(&report.orig_user_ref.0);
+            let order = order.copied().unwrap_or_else(|| stranger(report));
+            let execution = told(&order, None, 0);
+            return Execution {
+                cl_ord_id: report.cl_ord_id,
+                original: Some(order.cl_ord_id),
+                asked: Asked::Replace,
+                ..execution
+            };
+        }
+        let pending = self.orders.get(&user_ref).filter(|order| order.status == Status::Pending);
+        if pending.is_some() {
+            self.answered();
+            self.forget(user_ref);
+        }
+        told(&Order { status: Status::Rejected, leaves: 0, ..stranger(report) }, None, 0)
+    }
+
+    fn replaced(&mut self, report: &ExecutionReport) -> Execution {
+        let (user_ref, old_ref) = (report.user_ref.0, report.orig_user_ref.0);
+        let old = self.orders.get(&old_ref).copied();
+        self.forget(old_ref);
+        let (cum, value) = old.map_or((0, 0), |old| (old.cum, old.value));
+        let asked = match self.pending.remove(&user_ref) {
+            Some(Pending::Replace(qty)) => {
+                self.answered();
+                qty
+            }
+            _ => report.leaves.0 + cum,
+        };
+        let status = if cum > 0 { Status::PartiallyFilled } else { Status::New };
+        let original = old.map(|old| old.cl_ord_id);
+        let order = Order { qty: asked, cum, value, status, original, ..stranger(report) };
+        self.insert(user_ref, order);
+        told(&order, original, 0)
+    }
+
+    fn cancel_rejected(&mut self, report: &ExecutionReport) -> Execution {
+        let user_ref = report.user_ref.0;
+        if self.pending.remove(&user_ref).is_some() {
+            self.answered();
+            let refused = Order { status: Status::Rejected, ..stranger(report) };
+            return Execution { asked: Asked::Mass, ..told(&refused, None, 0) };
+        }
+        let order = self.orders.get_mut(&user_ref);
+        let asked = order.and_then(|order| order.cancel.take());
+        let order = self.orders.get(&user_ref).copied();
+        let order = order.unwrap_or_else(|| Order { status: Status::Rejected, ..stranger(report) });
+        let cl_ord_id = asked.unwrap_or(report.cl_ord_id);
+        Execution { cl_ord_id, original: Some(order.cl_ord_id), ..told(&order, None, 0) }
+    }
+
+    /// Reports about an order that is in the book, or was.
+    #[inline]
+    fn changed(&mut self, report: &ExecutionReport) -> Execution {
+        let user_ref = report.user_ref.0;
+        if !self.orders.contains_key(&user_ref) {
+            // From before what this ledger has kept.
+            let open = report.leaves.0 > 0;
+            let status = if open { Status::New } else { Status::Canceled };
+            self.insert(user_ref, Order { status, ..stranger(report) });
+        }
+        let (qty, price) = (report.qty.0, report.price);
+        let trade = (report.match_number.0, report.side as u8);
+        let told_of = match report.kind {
+            ExecutionKind::Executed => {
+                self.remember(trade, Trade { qty, price });
+                None
+            }
+            ExecutionKind::TradeBroken => self.trades.remove(&trade),
+            ExecutionKind::TradeCorrected => {
+                let before = self.trades.get(&trade).copied();
+                self.remember(trade, Trade { qty, price });
+                before
+            }
+            _ => None,
+        };
+        let Some(order) = self.orders.get_mut(&user_ref) else {
+            return told(&stranger(report), None, 0);
+        };
+        let mut original = order.original;
+        let mut cl_ord_id = order.cl_ord_id;
+        match report.kind {
+            ExecutionKind::Executed => {
+                order.trade(qty, price);
+                order.leaves = report.leaves.0;
+                let filled = order.leaves == 0;
+                order.status = if filled { Status::Filled } else { Status::PartiallyFilled };
+            }
+            ExecutionKind::Canceled => {
+                order.leaves = report.leaves.0;
+                if order.leaves == 0 {
+                    order.status = ended(report.cancel_reason);
+                } else {
+                    order.qty = order.cum + order.leaves;
+                }
+                let asked = order.cancel.take();
+                if let Some(asked) =
+                    asked.filter(|_| report.cancel_reason == CancelReason::Requested)
+                {
+                    original = Some(order.cl_ord_id);
+                    cl_ord_id = asked;
+                }
+            }
+            ExecutionKind::Restated => {
+                order.price = price;
+                order.leaves = report.leaves.0;
+            }
+            ExecutionKind::TradeBroken => order.untrade(qty, price),
+            ExecutionKind::TradeCorrected => {
+                if let Some(before) = told_of {
+                    order.untrade(before.qty, before.price);
+                    order.trade(qty, price);
+                }
+            }
+            _ => {}
+        }
+        order.at = report.t_seq;
+        let execution = told(order, original, 0);
+        Execution { cl_ord_id, last_qty: Qty(qty), last_price: price, ..execution }
+    }
+
+    fn remember(&mut self, key: (u64, u8), trade: Trade) {
+        while self.trades.len() >= self.limits.trades_max.max(1) && !self.trades.contains_key(&key)
+        {
+            self.trades.pop_first();
+        }
+        self.trades.insert(key, trade);
+    }
+
+    /// An order is done: it is known for a while yet.
+    fn retire(&mut self, user_ref: u32) {
+        self.done.push_back(user_ref);
+        while self.done.len() > self.limits.done_max {
+            if let Some(oldest) = self.done.pop_front() {
+                self.forget(oldest);
+            }
+        }
+    }
+}
+
+impl Order {
+    fn trade(&mut self, qty: u64, price: Price) {
+        self.cum += qty;
+        self.value += i128::from(price.0) * i128::from(qty);
+    }
+
+    fn untrade(&mut self, qty: u64, price: Price) {
+        self.cum = self.cum.saturating_sub(qty);
+        let left = self.value - i128::from(price.0) * i128::from(qty);
+        self.value = if self.cum == 0 { 0 } else { left.max(0) };
+    }
+}
+
+/// The end that a cancellation is.
+fn ended(reason: CancelReason) -> Status {
+    match reason {
+        CancelReason::EndOfDay | CancelReason::Expired | CancelReason::AuctionOver => {
+            Status::Expired
+        }
+        _ => Status::Canceled,
+    }
+}
+
+fn fill(command: &mut Command, terms: &Terms) {
+    command.side = terms.side;
+    command.order_type = terms.order_type;
+    command.time_in_force = terms.time_in_force;
+    command.flags = terms.flags;
+    command.self_trade = terms.self_trade;
+    command.instrument = terms.instrument;
+    command.display_qty = terms.display_qty;
+    command.qty = terms.qty;
+    command.price = terms.price;
+    command.stop_price = terms.stop_price;
+    command.expire_at = terms.expire_at;
+    command.min_qty = terms.min_qty;
+    command.cl_ord_id = terms.cl_ord_id;
+}
+
+/// An order as far as a report alone says.
+fn stranger(report: &ExecutionReport) -> Order {
+    Order {
+        cl_ord_id: report.cl_ord_id,
+        original: None,
+        instrument: report.instrument,
+        side: report.side,
+        order_type: report.order_type,
+        time_in_force: report.time_in_force,
+        order_ref: report.order_ref,
+        qty: report.qty.0,
+        leaves: report.leaves.0,
+        cum: 0,
+        value: 0,
+        price: report.price,
+        status: Status::Rejected,
+        cancel: None,
+        retired: false,
+        at: report.t_seq,
+    }
+}
+
+fn told(order: &Order, original: Option<ClOrdId>, position: u64) -> Execution {
+    Execution {
+        kind: None,
+        position,
+        cl_ord_id: order.cl_ord_id,
+        original,
+        status: order.status,
+        instrument: order.instrument,
+        side: order.side,
+        order_type: order.order_type,
+        time_in_force: order.time_in_force,
+        order_ref: order.order_ref,
+        qty: Qty(order.qty),
+        leaves: Qty(order.leaves),
+        cum: Qty(order.cum),
+        value: order.value,
+        price: order.price,
+        last_qty: Qty(0),
+        last_price: Price(0),
+        match_number: MatchNumber(0),
+        liquidity: Liquidity::None,
+        reject: RejectReason::None,
+        cancel_reason: CancelReason::None,
+        asked: Asked::Order,
+        at: order.at,
+    }
+}

@@ -1,0 +1,475 @@
+//! Executions and refusals in the words of each version.
+//!
+//! ExecID(17) is `E` and the position in the account's stream, for trades `T`, the match number and
+//! the side, so that a correction can name what it corrects; both are the same whichever gateway
+//! sends them.
+
+use types::{
+    CancelReason, ClOrdId, ExecutionKind, Liquidity, OrderRef, OrderType, Price, RejectReason,
+    Side, TimeInForce,
+};
+
+use super::ledger::{Asked, Execution, Status};
+use super::request::Refusal;
+use super::{
+    BUSINESS_MESSAGE_REJECT, EXECUTION_REPORT, ORDER_CANCEL_REJECT, ORDER_MASS_CANCEL_REPORT,
+    Symbols,
+};
+use crate::encode::Writer;
+use crate::session::MsgType;
+use crate::tag;
+use crate::value::Places;
+use crate::version::Version;
+use crate::view::Message;
+
+/// The message that tells an execution.
+pub fn msg_type(execution: &Execution) -> MsgType {
+    match execution.kind {
+        Some(ExecutionKind::CancelRejected) if execution.asked == Asked::Mass => {
+            ORDER_MASS_CANCEL_REPORT
+        }
+        Some(ExecutionKind::CancelRejected) => ORDER_CANCEL_REJECT,
+        Some(ExecutionKind::Rejected) if execution.asked == Asked::Replace => ORDER_CANCEL_REJECT,
+        Some(ExecutionKind::MassCanceled) => ORDER_MASS_CANCEL_REPORT,
+        _ => EXECUTION_REPORT,
+    }
+}
+
+/// Writes the body of [`msg_type`]'s message.
+#[inline]
+pub fn write(version: Version, execution: &Execution, symbols: &Symbols, writer: &mut Writer<'_>) {
+    match msg_type(execution) {
+        ORDER_CANCEL_REJECT => cancel_reject(version, execution, writer),
+        ORDER_MASS_CANCEL_REPORT => mass_cancel_report(version, execution, writer),
+        _ => execution_report(version, execution, symbols, writer),
+    }
+}
+
+fn trimmed(id: &ClOrdId) -> &[u8] {
+    let text = id.0.trim_ascii_end();
+    if text.is_empty() { b"NONE" } else { text }
+}
+
+/// OrderID(37).
+#[inline]
+fn order_id(order_ref: OrderRef, writer: &mut Writer<'_>) {
+    if order_ref.0 == 0 {
+        writer.text(tag::ORDER_ID, b"NONE");
+    } else {
+        writer.uint(tag::ORDER_ID, order_ref.0);
+    }
+}
+
+/// An identifier that came over another door may hold anything.
+#[inline]
+fn identifiers(execution: &Execution, writer: &mut Writer<'_>) {
+    writer.foreign(tag::CL_ORD_ID, trimmed(&execution.cl_ord_id));
+    if let Some(original) = &execution.original {
+        writer.foreign(tag::ORIG_CL_ORD_ID, trimmed(original));
+    }
+}
+
+#[inline]
+fn trade_suffix(side: Side) -> &'static [u8] {
+    match side {
+        Side::Buy => b"B",
+        Side::Sell => b"S",
+    }
+}
+
+/// ExecID, and what it refers to.
+#[inline]
+fn exec_ids(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
+    let suffix = trade_suffix(execution.side);
+    let number = execution.match_number.0;
+    match execution.kind {
+        Some(ExecutionKind::Executed) => writer.id(tag::EXEC_ID, b'T', number, suffix),
+        None => writer.id(tag::EXEC_ID, b'S', execution.position, b""),
+        Some(_) => writer.id(tag::EXEC_ID, b'E', execution.position, b""),
+    }
+    let (trade, changed) = match execution.kind {
+        Some(ExecutionKind::TradeBroken) => (b'1', true),
+        Some(ExecutionKind::TradeCorrected) => (b'2', true),
+        None => (b'3', false),
+        _ => (b'0', false),
+    };
+    if version == Version::Fix42 {
+        writer.char(tag::EXEC_TRANS_TYPE, trade);
+    }
+    if changed {
+        writer.id(tag::EXEC_REF_ID, b'T', number, suffix);
+    }
+    if version == Version::Fix50Sp2 && number != 0 {
+        writer.uint(tag::TRD_MATCH_ID, number);
+    }
+}
+
+/// OrdStatus(39).
+#[inline]
+fn status(version: Version, execution: &Execution) -> u8 {
+    match execution.status {
+        Status::New if version == Version::Fix42 && execution.original.is_some() => b'5',
+        Status::Pending | Status::New => b'0',
+        Status::PartiallyFilled => b'1',
+        Status::Filled => b'2',
+        Status::Canceled => b'4',
+        Status::Expired => b'C',
+        Status::Rejected => b'8',
+    }
+}
+
+/// ExecType(150).
+#[inline]
+fn exec_type(version: Version, execution: &Execution) -> u8 {
+    let old = version == Version::Fix42;
+    let Some(kind) = execution.kind else {
+        return if old { status(version, execution) } else { b'I' };
+    };
+    match kind {
+        ExecutionKind::Accepted => b'0',
+        ExecutionKind::Executed if !old => b'F',
+        ExecutionKind::Executed if execution.leaves.0 == 0 => b'2',
+        ExecutionKind::Executed => b'1',
+        ExecutionKind::Replaced => b'5',
+        ExecutionKind::Rejected | ExecutionKind::CancelRejected | ExecutionKind::MassCanceled => {
+            b'8'
+        }
+        // Part of the open quantity went: the order goes on.
+        ExecutionKind::Canceled if execution.leaves.0 > 0 => b'D',
+        ExecutionKind::Canceled if execution.status == Status::Expired => b'C',
+        ExecutionKind::Canceled => b'4',
+        ExecutionKind::Restated => b'D',
+        ExecutionKind::Triggered => {
+            if old {
+                b'D'
+            } else {
+                b'L'
+            }
+        }
+        ExecutionKind::TradeBroken if !old => b'H',
+        ExecutionKind::TradeCorrected if !old => b'G',
+        ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected => status(version, execution),
+    }
+}
+
+/// OrdType(40).
+#[inline]
+fn order_type(version: Version, order_type: OrderType) -> u8 {
+    match order_type {
+        OrderType::Market => b'1',
+        // FIX 4.2 has no word for it.
+        OrderType::MarketToLimit if version == Version::Fix42 => b'1',
+        OrderType::MarketToLimit => b'K',
+        OrderType::Limit => b'2',
+        OrderType::Stop => b'3',
+        OrderType::StopLimit => b'4',
+        OrderType::TrailingStop | OrderType::PegPrimary | OrderType::PegMid => b'P',
+    }
+}
+
+/// TimeInForce(59).
+#[inline]
+fn life(version: Version, life: TimeInForce) -> Option<u8> {
+    Some(match life {
+        TimeInForce::Day => b'0',
+        TimeInForce::GoodTillCancelled => b'1',
+        TimeInForce::AtTheOpen => b'2',
+        TimeInForce::ImmediateOrCancel => b'3',
+        TimeInForce::FillOrKill => b'4',
+        TimeInForce::GoodTillDate => b'6',
+        TimeInForce::AtTheClose if version == Version::Fix42 => return None,
+        TimeInForce::AtTheClose => b'7',
+    })
+}
+
+#[inline]
+fn execution_report(
+    version: Version,
+    execution: &Execution,
+    symbols: &Symbols,
+    writer: &mut Writer<'_>,
+) {
+    order_id(execution.order_ref, writer);
+    identifiers(execution, writer);
+    exec_ids(version, execution, writer);
+    writer.char(tag::EXEC_TYPE, exec_type(version, execution));
+    writer.char(tag::ORD_STATUS, status(version, execution));
+    if execution.status == Status::Rejected {
+        let reason = order_reject_reason(version, execution.reject);
+        writer.uint(tag::ORD_REJ_REASON, u64::from(reason));
+    }
+    if let Some(reason) = restatement(version, execution) {
+        writer.char(tag::EXEC_RESTATEMENT_REASON, reason);
+    }
+    match symbols.name(execution.instrument) {
+        Some(symbol) => writer.text(tag::SYMBOL, symbol.0.trim_ascii_end()),
+        None => writer.text(tag::SYMBOL, b"UNKNOWN"),
+    }
+    writer.char(tag::SIDE, b'1' + execution.side as u8);
+    writer.uint(tag::ORDER_QTY, execution.qty.0);
+    writer.char(tag::ORD_TYPE, order_type(version, execution.order_type));
+    if execution.price != Price(0) {
+        writer.price(tag::PRICE, execution.price);
+    }
+    if let Some(code) = life(version, execution.time_in_force) {
+        writer.char(tag::TIME_IN_FORCE, code);
+    }
+    let trade = matches!(
+        execution.kind,
+        Some(ExecutionKind::Executed | ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected)
+    );
+    if trade {
+        writer.uint(tag::LAST_QTY, execution.last_qty.0);
+        writer.price(tag::LAST_PX, execution.last_price);
+        if version != Version::Fix42
+            && let Some(code) = liquidity(execution.liquidity)
+        {
+            writer.char(tag::LAST_LIQUIDITY_IND, code);
+        }
+    }
+    writer.uint(tag::LEAVES_QTY, execution.leaves.0);
+    writer.uint(tag::CUM_QTY, execution.cum.0);
+    average(execution, writer);
+    writer.stamp(tag::TRANSACT_TIME, execution.at);
+    if let Some(text) = explanation(execution) {
+        writer.text(tag::TEXT, text.as_bytes());
+    }
+}
+
+/// AvgPx(6) with up to eight decimals, cut off.
+#[inline]
+fn average(execution: &Execution, writer: &mut Writer<'_>) {
+    let cum = execution.cum.0;
+    match u64::try_from(execution.value) {
+        _ if cum == 0 => writer.char(tag::AVG_PX, b'0'),
+        // The usual case, in 64 bits: both factors of each product have at most 32.
+        Ok(value) if cum <= u64::from(u32::MAX) => {
+            let (whole, rest) = (value / cum, value % cum);
+            let whole = i64::try_from(whole).unwrap_or(i64::MAX);
+            if rest == 0 {
+                writer.decimal(tag::AVG_PX, whole, Places::Four);
+            } else {
+                let part = (rest * 10_000 / cum) as i64;
+                let value = whole.saturating_mul(10_000).saturating_add(part);
+                writer.decimal(tag::AVG_PX, value, Places::Eight);
+            }
+        }
+        _ => {
+            let value = execution.value.saturating_mul(10_000) / i128::from(cum);
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            writer.decimal(tag::AVG_PX, value, Places::Eight);
+        }
+    }
+}
+
+fn liquidity(liquidity: Liquidity) -> Option<u8> {
+    match liquidity {
+        Liquidity::None => None,
+        Liquidity::Added => Some(b'1'),
+        Liquidity::Removed => Some(b'2'),
+        _ => Some(b'4'),
+    }
+}
+
+/// ExecRestatementReason(378) of what ExecType D tells.
+fn restatement(version: Version, execution: &Execution) -> Option<u8> {
+    match execution.kind? {
+        ExecutionKind::Restated => Some(b'3'),
+        ExecutionKind::Canceled if execution.leaves.0 > 0 => Some(b'5'),
+        ExecutionKind::Triggered if version == Version::Fix42 => Some(b'4'),
+        _ => None,
+    }
+}
+
+/// OrdRejReason(103); codes a version does not have become its most general one.
+pub fn order_reject_reason(version: Version, reason: RejectReason) -> u8 {
+    let code = match reason {
+        RejectReason::UnknownInstrument => 1,
+        RejectReason::MarketClosed | RejectReason::Halted | RejectReason::NotInThisPhase => 2,
+        RejectReason::OrderQuantityLimit
+        | RejectReason::OrderNotionalLimit
+        | RejectReason::OpenOrdersLimit
+        | RejectReason::PositionLimit
+        | RejectReason::CreditLimit
+        | RejectReason::MessageRate
+        | RejectReason::PriceCollar
+        | RejectReason::FatFinger => 3,
+        RejectReason::UnknownOrder => 5,
+        RejectReason::DuplicateClOrdId | RejectReason::DuplicateOrder => 6,
+        RejectReason::Unsupported => 11,
+        RejectReason::InvalidQuantity | RejectReason::InvalidQuantityTerms => 13,
+        _ => 99,
+    };
+    general(version, code)
+}
+
+fn general(version: Version, code: u8) -> u8 {
+    if version == Version::Fix42 && code > 6 { 0 } else { code }
+}
+
+/// CxlRejReason(102).
+fn cancel_reject_reason(version: Version, reason: RejectReason) -> u8 {
+    match reason {
+        RejectReason::UnknownOrder => 1,
+        RejectReason::NothingLeft => 0,
+        _ if version == Version::Fix42 => 2,
+        _ => 99,
+    }
+}
+
+/// Text(58): the reason in the exchange's words.
+fn explanation(execution: &Execution) -> Option<&'static str> {
+    if execution.reject != RejectReason::None {
+        return Some(reject_text(execution.reject));
+    }
+    match execution.cancel_reason {
+        CancelReason::None | CancelReason::Requested => None,
+        CancelReason::ImmediateOrCancel => Some("Not filled at once"),
+        CancelReason::EndOfDay => Some("End of the trading day"),
+        CancelReason::NotEnough => Some("Quantity not available"),
+        CancelReason::SelfTrade => Some("Self-trade prevention"),
+        CancelReason::MassCancel => Some("Mass cancel"),
+        CancelReason::Disconnect => Some("Session lost"),
+        CancelReason::Expired => Some("Expired"),
+        CancelReason::AuctionOver => Some("Auction over"),
+        CancelReason::Killed => Some("Kill switch"),
+        CancelReason::Collar => Some("Price collar"),
+        CancelReason::Capacity => Some("Capacity reached"),
+    }
+}
+
+/// A refusal in words.
+pub fn reject_text(reason: RejectReason) -> &'static str {
+    match reason {
+        RejectReason::None => "",
+        RejectReason::UnknownInstrument => "Unknown symbol",
+        RejectReason::InvalidQuantity => "Invalid quantity",
+        RejectReason::InvalidPrice => "Price is not a multiple of the tick",
+        RejectReason::PriceTooHigh => "Price too high",
+        RejectReason::PostOnlyWouldTrade => "Post-only order would have traded",
+        RejectReason::UnknownOrder => "Unknown order",
+        RejectReason::MarketClosed => "Market closed",
+        RejectReason::CapacityReached => "Capacity reached",
+        RejectReason::NothingLeft => "Nothing would be left open",
+        RejectReason::Unsupported => "Unsupported combination of terms",
+        RejectReason::NotInThisPhase => "Not taken in this phase",
+        RejectReason::Halted => "Trading is halted",
+        RejectReason::PriceCollar => "Price outside the collar",
+        RejectReason::FatFinger => "Price too far from the market",
+        RejectReason::OrderQuantityLimit => "Order quantity limit",
+        RejectReason::OrderNotionalLimit => "Order value limit",
+        RejectReason::OpenOrdersLimit => "Open orders limit",
+        RejectReason::PositionLimit => "Position limit",
+        RejectReason::CreditLimit => "Credit limit",
+        RejectReason::MessageRate => "Message rate limit",
+        RejectReason::DuplicateClOrdId => "ClOrdID is that of another order",
+        RejectReason::Killed => "Blocked by kill switch",
+        RejectReason::InvalidStopPrice => "Invalid stop price",
+        RejectReason::InvalidQuantityTerms => "Invalid MinQty or displayed quantity",
+        RejectReason::InvalidExpiry => "Invalid expiry",
+        RejectReason::DuplicateOrder => "Order number in use",
+    }
+}
+
+fn cancel_reject(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
+    order_id(execution.order_ref, writer);
+    let original = execution.original.unwrap_or(execution.cl_ord_id);
+    identifiers(&Execution { original: Some(original), ..*execution }, writer);
+    writer.char(tag::ORD_STATUS, status(version, &Execution { original: None, ..*execution }));
+    writer.char(
+        tag::CXL_REJ_RESPONSE_TO,
+        if execution.asked == Asked::Replace { b'2' } else { b'1' },
+    );
+    let reason = cancel_reject_reason(version, execution.reject);
+    writer.uint(tag::CXL_REJ_REASON, u64::from(reason));
+    writer.stamp(tag::TRANSACT_TIME, execution.at);
+    let text = reject_text(execution.reject);
+    writer.foreign(tag::TEXT, text.as_bytes());
+}
+
+fn mass_cancel_report(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
+    writer.foreign(tag::CL_ORD_ID, trimmed(&execution.cl_ord_id));
+    let id = if version == Version::Fix50Sp2 { tag::MASS_ACTION_REPORT_ID } else { tag::ORDER_ID };
+    writer.id(id, b'E', execution.position, b"");
+    let kind = if execution.instrument.0 == 0 { b'7' } else { b'1' };
+    writer.char(tag::MASS_CANCEL_REQUEST_TYPE, kind);
+    let refused = execution.reject != RejectReason::None;
+    writer.char(tag::MASS_CANCEL_RESPONSE, if refused { b'0' } else { kind });
+    if refused {
+        writer.uint(tag::MASS_CANCEL_REJECT_REASON, 99);
+    }
+    writer.uint(tag::TOTAL_AFFECTED_ORDERS, execution.cum.0);
+    writer.stamp(tag::TRANSACT_TIME, execution.at);
+    writer.foreign(tag::TEXT, reject_text(execution.reject).as_bytes());
+}
+
+/// The message that refuses a request before it reaches the engine.
+pub fn refusal_type(message: &Message<'_>) -> MsgType {
+    match message.msg_type() {
+        b"D" | b"H" => EXECUTION_REPORT,
+        b"F" | b"G" => ORDER_CANCEL_REJECT,
+        _ => BUSINESS_MESSAGE_REJECT,
+    }
+}
+
+/// Writes the body of [`refusal_type`]'s message: what was asked comes back as it was written.
+pub fn write_refusal(
+    version: Version,
+    message: &Message<'_>,
+    refusal: &Refusal,
+    now: types::Nanos,
+    writer: &mut Writer<'_>,
+) {
+    let echo = |tag: tag::Tag, writer: &mut Writer<'_>| {
+        writer.foreign(tag, message.get(tag.number).unwrap_or(&[]));
+    };
+    let seq = u64::from(message.seq_num().unwrap_or(0));
+    let general_answer = *refusal == Refusal::UNSUPPORTED_TYPE;
+    match refusal_type(message) {
+        EXECUTION_REPORT if !general_answer => {
+            let asked = message.msg_type() == b"H";
+            writer.text(tag::ORDER_ID, b"NONE");
+            echo(tag::CL_ORD_ID, writer);
+            // Outside the stream: the request's own number makes it unique within a session.
+            writer.id(tag::EXEC_ID, b'R', seq, b"");
+            if version == Version::Fix42 {
+                writer.char(tag::EXEC_TRANS_TYPE, if asked { b'3' } else { b'0' });
+            }
+            let kind = if asked && version != Version::Fix42 { b'I' } else { b'8' };
+            writer.char(tag::EXEC_TYPE, kind);
+            writer.char(tag::ORD_STATUS, b'8');
+            writer.uint(tag::ORD_REJ_REASON, u64::from(general(version, refusal.order)));
+            for tag in [tag::SYMBOL, tag::SIDE, tag::ORDER_QTY, tag::ORD_TYPE] {
+                echo(tag, writer);
+            }
+            writer.char(tag::LEAVES_QTY, b'0');
+            writer.char(tag::CUM_QTY, b'0');
+            writer.char(tag::AVG_PX, b'0');
+            writer.stamp(tag::TRANSACT_TIME, now);
+        }
+        ORDER_CANCEL_REJECT => {
+            writer.text(tag::ORDER_ID, b"NONE");
+            echo(tag::CL_ORD_ID, writer);
+            echo(tag::ORIG_CL_ORD_ID, writer);
+            writer.char(tag::ORD_STATUS, b'8');
+            let replace = message.msg_type() == b"G";
+            writer.char(tag::CXL_REJ_RESPONSE_TO, if replace { b'2' } else { b'1' });
+            let old = version == Version::Fix42 && refusal.cancel > 2;
+            writer.uint(tag::CXL_REJ_REASON, if old { 2 } else { u64::from(refusal.cancel) });
+            writer.stamp(tag::TRANSACT_TIME, now);
+        }
+        _ => {
+            writer.uint(tag::REF_SEQ_NUM, seq);
+            writer.foreign(tag::REF_MSG_TYPE, message.msg_type());
+            writer.foreign(tag::BUSINESS_REJECT_REF_ID, reference(message));
+            writer.uint(tag::BUSINESS_REJECT_REASON, u64::from(refusal.business));
+        }
+    }
+    writer.text(tag::TEXT, refusal.text.as_bytes());
+}
+
+/// The identifier of a request of any type.
+fn reference<'a>(message: &Message<'a>) -> &'a [u8] {
+    let ids = [tag::CL_ORD_ID, tag::MD_REQ_ID, tag::SECURITY_REQ_ID, tag::TRAD_SES_REQ_ID];
+    ids.iter().find_map(|tag| message.get(tag.number)).unwrap_or(&[])
+}

@@ -1,0 +1,351 @@
+//! A message held against its dictionaries.
+//!
+//! The first fault counts: fields out of order, then missing ones (ascending by tag, header first),
+//! then field by field. Work is linear in the message; memory is that of the tables, kept.
+
+use super::{Block, Dictionary, FieldDef, Kind, Rules};
+use crate::view::Message;
+
+/// SessionRejectReason(373).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum RejectReason {
+    /// No such tag.
+    InvalidTag = 0,
+    /// A field that must be there is not.
+    RequiredTagMissing = 1,
+    /// The field exists, but not in this message.
+    TagNotDefined = 2,
+    /// The field has no value.
+    NoValue = 4,
+    /// The value is none of those listed.
+    ValueIncorrect = 5,
+    /// The value is not of the field's type.
+    DataFormat = 6,
+    /// SenderCompID or TargetCompID is not the session's.
+    CompId = 9,
+    /// SendingTime is too far from the exchange's clock, or before OrigSendingTime.
+    SendingTime = 10,
+    /// No such message.
+    InvalidMsgType = 11,
+    /// The field is there twice.
+    TagTwice = 13,
+    /// A header field after the body has begun, or a body field after the trailer has.
+    OutOfOrder = 14,
+    /// A group's instance does not begin with its first field.
+    GroupOrder = 15,
+    /// A group has another number of instances than was said.
+    GroupCount = 16,
+    /// Another application version than the session's.
+    ApplicationVersion = 18,
+    /// Anything else.
+    Other = 99,
+}
+
+impl RejectReason {
+    /// Text(58) that goes with it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            RejectReason::InvalidTag => "Invalid tag number",
+            RejectReason::RequiredTagMissing => "Required tag missing",
+            RejectReason::TagNotDefined => "Tag not defined for this message type",
+            RejectReason::NoValue => "Tag specified without a value",
+            RejectReason::ValueIncorrect => "Value is incorrect (out of range) for this tag",
+            RejectReason::DataFormat => "Incorrect data format for value",
+            RejectReason::CompId => "CompID problem",
+            RejectReason::SendingTime => "SendingTime accuracy problem",
+            RejectReason::InvalidMsgType => "Invalid MsgType",
+            RejectReason::TagTwice => "Tag appears more than once",
+            RejectReason::OutOfOrder => "Tag specified out of required order",
+            RejectReason::GroupOrder => "Repeating group fields out of order",
+            RejectReason::GroupCount => "Incorrect NumInGroup count for repeating group",
+            RejectReason::ApplicationVersion => "Unsupported application version",
+            RejectReason::Other => "Message refused",
+        }
+    }
+}
+
+/// What is wrong with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// SessionRejectReason(373).
+    pub reason: RejectReason,
+    /// RefTagID(371).
+    pub tag: Option<i32>,
+}
+
+/// What happens to tags of 5000 and above that the dictionary does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CustomTags {
+    /// Refused like any unknown tag.
+    #[default]
+    Refused,
+    /// Passed on; the exchange does not look at them.
+    Tolerated,
+}
+
+/// First tag free for bilateral use.
+const CUSTOM_FROM: u32 = 5_000;
+
+/// Judges messages; keeps its tables between them.
+#[derive(Clone, Debug, Default)]
+pub struct Checker {
+    seen: Seen,
+    met: Seen,
+}
+
+/// Which tags have been met, and which words of the table are to be cleared.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    words: Vec<u64>,
+    dirty: Vec<u16>,
+}
+
+impl Seen {
+    fn clear(&mut self) {
+        for &word in &self.dirty {
+            if let Some(word) = self.words.get_mut(usize::from(word)) {
+                *word = 0;
+            }
+        }
+        self.dirty.clear();
+    }
+
+    /// Marks `tag`; whether it was marked before. Tags no dictionary can have are not kept.
+    #[inline]
+    fn mark(&mut self, tag: u32) -> bool {
+        if tag > super::TAG_MAX {
+            return false;
+        }
+        let index = tag as usize / 64;
+        if index >= self.words.len() {
+            self.words.resize(index + 1, 0);
+        }
+        let Some(word) = self.words.get_mut(index) else { return false };
+        let bit = 1u64 << (tag % 64);
+        let before = *word & bit != 0;
+        if *word == 0 {
+            self.dirty.push(index as u16);
+        }
+        *word |= bit;
+        before
+    }
+
+    fn has(&self, tag: u32) -> bool {
+        let word = self.words.get(tag as usize / 64).copied().unwrap_or(0);
+        word >> (tag % 64) & 1 == 1
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Header,
+    Body,
+    Trailer,
+}
+
+fn fault<T>(reason: RejectReason, tag: i32) -> Result<T, Fault> {
+    Err(Fault { reason, tag: Some(tag) })
+}
+
+impl Checker {
+    /// Judges `message` by `rules`.
+    pub fn check(
+        &mut self,
+        rules: &Rules,
+        custom: CustomTags,
+        message: &Message<'_>,
+    ) -> Result<(), Fault> {
+        let Some((dictionary, definition)) = rules.message(message.msg_type()) else {
+            return Err(Fault { reason: RejectReason::InvalidMsgType, tag: None });
+        };
+        let transport = &*rules.transport;
+        let run = Run { transport, dictionary, body: &definition.body, custom, message };
+        self.seen.clear();
+        let twice = run.structure(&mut self.seen)?;
+        for block in [&transport.header, &definition.body, &transport.trailer] {
+            // CheckSum is not in the view; that it is there has been checked.
+            let missing = block.required().iter().find(|&&tag| tag != 10 && !self.seen.has(tag));
+            if let Some(&tag) = missing {
+                return fault(RejectReason::RequiredTagMissing, tag as i32);
+            }
+        }
+        self.met.clear();
+        run.fields(twice, &mut self.met)
+    }
+}
+
+struct Run<'a> {
+    transport: &'a Dictionary,
+    dictionary: &'a Dictionary,
+    body: &'a Block,
+    custom: CustomTags,
+    message: &'a Message<'a>,
+}
+
+impl Run<'_> {
+    fn part(&self, tag: i32) -> Part {
+        let Ok(tag) = u32::try_from(tag) else { return Part::Body };
+        if self.transport.header.has(tag) {
+            Part::Header
+        } else if self.transport.trailer.has(tag) {
+            Part::Trailer
+        } else {
+            Part::Body
+        }
+    }
+
+    /// Header, body, trailer in this order. Marks what is there; whether something is twice, be it
+    /// in a group or not.
+    fn structure(&self, seen: &mut Seen) -> Result<bool, Fault> {
+        let (mut reached, mut twice) = (Part::Header, false);
+        for field in self.message.fields() {
+            let part = self.part(field.tag);
+            match (reached, part) {
+                (Part::Header, _) | (Part::Body, Part::Trailer) => reached = part,
+                (Part::Body, Part::Header) | (Part::Trailer, Part::Header | Part::Body) => {
+                    return fault(RejectReason::OutOfOrder, field.tag);
+                }
+                (Part::Body, Part::Body) | (Part::Trailer, Part::Trailer) => {}
+            }
+            if let Ok(tag) = u32::try_from(field.tag) {
+                twice |= seen.mark(tag);
+            }
+        }
+        Ok(twice)
+    }
+
+    /// Field by field; `twice`: some tag occurs more than once, so that it is worth looking where.
+    fn fields(&self, twice: bool, met: &mut Seen) -> Result<(), Fault> {
+        let mut at = 0;
+        while let Some(field) = self.message.field(at) {
+            let (dictionary, block) = match self.part(field.tag) {
+                Part::Header => (self.transport, &self.transport.header),
+                Part::Trailer => (self.transport, &self.transport.trailer),
+                Part::Body => (self.dictionary, self.body),
+            };
+            if twice && u32::try_from(field.tag).is_ok_and(|tag| met.mark(tag)) {
+                return fault(RejectReason::TagTwice, field.tag);
+            }
+            at = self.member(dictionary, block, at)?;
+        }
+        Ok(())
+    }
+
+    /// Judges the field at `at` as a member of `block`, with its instances if it announces a
+    /// group; returns where to go on.
+    #[inline]
+    fn member(&self, dictionary: &Dictionary, block: &Block, at: usize) -> Result<usize, Fault> {
+        let Some(field) = self.message.field(at) else { return Ok(at) };
+        let known = u32::try_from(field.tag).ok().and_then(|tag| dictionary.field(tag));
+        let Some(known) = known else {
+            let custom = u32::try_from(field.tag).is_ok_and(|tag| tag >= CUSTOM_FROM);
+            return if custom && self.custom == CustomTags::Tolerated {
+                Ok(at + 1)
+            } else {
+                fault(RejectReason::InvalidTag, field.tag)
+            };
+        };
+        if field.value.is_empty() {
+            return fault(RejectReason::NoValue, field.tag);
+        }
+        if !known.kind.admits(field.value) {
+            return fault(RejectReason::DataFormat, field.tag);
+        }
+        // Unknown message types have been refused by their own reason.
+        if known.tag != 35 && !is_listed(known, field.value) {
+            return fault(RejectReason::ValueIncorrect, field.tag);
+        }
+        if !block.has(known.tag) {
+            return fault(RejectReason::TagNotDefined, field.tag);
+        }
+        if let Some(group) = block.groups.get(&known.tag) {
+            // Old dictionaries give some counts the type int.
+            let Some(stated) = crate::value::uint(field.value) else {
+                return fault(RejectReason::DataFormat, field.tag);
+            };
+            return self.group(dictionary, group, field.tag, stated, at + 1);
+        }
+        Ok(at + 1)
+    }
+
+    fn tag_at(&self, at: usize) -> Option<u32> {
+        self.message.field(at).and_then(|field| u32::try_from(field.tag).ok())
+    }
+
+    /// How many instances of a group begin at `at`, and where they end. The number is judged
+    /// before what the instances hold.
+    fn extent(&self, group: &Block, mut at: usize) -> (u64, usize) {
+        let delimiter = group.delimiter();
+        let mut found = 0;
+        while self.tag_at(at) == Some(delimiter) {
+            found += 1;
+            let mut first = true;
+            while let Some(tag) = self.tag_at(at).filter(|&tag| group.has(tag)) {
+                if tag == delimiter && !first {
+                    break;
+                }
+                first = false;
+                at += 1;
+                if let Some(nested) = group.groups.get(&tag) {
+                    at = self.extent(nested, at).1;
+                }
+            }
+        }
+        (found, at)
+    }
+
+    /// Judges the instances of a group, the first at `at`. Depth is that of the dictionary.
+    fn group(
+        &self,
+        dictionary: &Dictionary,
+        group: &Block,
+        count: i32,
+        stated: u64,
+        mut at: usize,
+    ) -> Result<usize, Fault> {
+        let (found, end) = self.extent(group, at);
+        if found == 0
+            && stated > 0
+            && let Some(first) = self.tag_at(at).filter(|&tag| group.has(tag))
+        {
+            return fault(RejectReason::GroupOrder, first as i32);
+        }
+        if found != stated {
+            return fault(RejectReason::GroupCount, count);
+        }
+        let delimiter = group.delimiter();
+        while at < end {
+            let start = at;
+            at = self.member(dictionary, group, at)?;
+            while let Some(tag) = self.tag_at(at).filter(|&tag| tag != delimiter && at < end) {
+                let before = (start..at).any(|earlier| self.tag_at(earlier) == Some(tag));
+                if before {
+                    return fault(RejectReason::TagTwice, tag as i32);
+                }
+                at = self.member(dictionary, group, at)?;
+            }
+            let missing = group
+                .required()
+                .iter()
+                .find(|&&tag| !(start..at).any(|index| self.tag_at(index) == Some(tag)));
+            if let Some(&tag) = missing {
+                return fault(RejectReason::RequiredTagMissing, tag as i32);
+            }
+        }
+        Ok(at)
+    }
+}
+
+/// Whether the value is one of those listed, if any are.
+#[inline]
+fn is_listed(field: &FieldDef, value: &[u8]) -> bool {
+    let listed = |value: &[u8]| {
+        field.values.binary_search_by(|(code, _)| code.as_bytes().cmp(value)).is_ok()
+    };
+    field.values.is_empty()
+        || match field.kind {
+            Kind::Words => value.split(|&byte| byte == b' ').all(listed),
+            _ => listed(value),
+        }
+}

@@ -1,0 +1,253 @@
+//! What a version allows: fields, their types and values, and which stand in which message.
+//!
+//! A [`Dictionary`] comes from an XML file in QuickFIX's format ([`Dictionary::from_xml`]) or from
+//! the compact text this crate carries ([`Dictionary::compact`], docs/fix.md describes the format);
+//! [`builtin`] has the ones the exchange's own doors use. FIXT 1.1 splits a version in two, a
+//! [`Rules`] is therefore a pair: transport (header, trailer, session messages) and application.
+//! A [`Checker`] judges a message by them and answers with the exact SessionRejectReason(373).
+
+mod check;
+mod compact;
+mod kind;
+mod xml;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::version::Version;
+
+pub use check::{Checker, CustomTags, Fault, RejectReason};
+pub use kind::Kind;
+
+/// Deepest nesting of groups and components.
+const DEPTH_MAX: usize = 64;
+/// Largest tag a dictionary may define.
+const TAG_MAX: u32 = 65_535;
+
+/// A dictionary text that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DictionaryError {
+    /// Line of the text, from 1; 0 when it is about the whole.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for DictionaryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "dictionary line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for DictionaryError {}
+
+/// A field.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FieldDef {
+    /// Its number.
+    pub tag: u32,
+    /// Its name.
+    pub name: String,
+    /// Form of its value.
+    pub kind: Kind,
+    /// The values it may have, sorted, each with what it means; none: any of its form.
+    pub values: Vec<(String, String)>,
+}
+
+/// A field's place in a message, in the order of the definition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The field.
+    pub tag: u32,
+    /// Whether it must be there.
+    pub required: bool,
+    /// A remark, for the documents.
+    pub note: String,
+}
+
+/// The fields of a header, message, trailer or group.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Block {
+    /// In the order of the definition.
+    pub members: Vec<Member>,
+    /// Groups by the tag of their count.
+    pub groups: BTreeMap<u32, Arc<Block>>,
+    /// Members by tag, one bit each.
+    bits: Vec<u64>,
+    /// Tags that must be there, sorted.
+    required: Vec<u32>,
+}
+
+impl Block {
+    fn add(&mut self, member: Member) {
+        if self.has(member.tag) {
+            return;
+        }
+        let word = member.tag as usize / 64;
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
+        }
+        if let Some(bits) = self.bits.get_mut(word) {
+            *bits |= 1 << (member.tag % 64);
+        }
+        if member.required
+            && let Err(at) = self.required.binary_search(&member.tag)
+        {
+            self.required.insert(at, member.tag);
+        }
+        self.members.push(member);
+    }
+
+    /// Whether `tag` is one of its fields, the counts of its groups included.
+    #[inline]
+    pub fn has(&self, tag: u32) -> bool {
+        let word = self.bits.get(tag as usize / 64).copied().unwrap_or(0);
+        word >> (tag % 64) & 1 == 1
+    }
+
+    /// The field that begins each instance of this group.
+    pub fn delimiter(&self) -> u32 {
+        self.members.first().map_or(0, |member| member.tag)
+    }
+
+    /// Tags that must be there, ascending.
+    pub fn required(&self) -> &[u32] {
+        &self.required
+    }
+}
+
+/// A message type.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MessageDef {
+    /// MsgType(35).
+    pub msg_type: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it belongs to the session layer.
+    pub admin: bool,
+    /// A remark, for the documents.
+    pub note: String,
+    /// Its fields between header and trailer.
+    pub body: Block,
+}
+
+/// Fields and messages of one text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Dictionary {
+    /// BeginString of its messages, as `FIX.4.4`; for an application dictionary its own name.
+    pub name: String,
+    fields: BTreeMap<u32, FieldDef>,
+    messages: BTreeMap<Vec<u8>, MessageDef>,
+    /// Fields before the body.
+    pub header: Block,
+    /// Fields after the body.
+    pub trailer: Block,
+    /// Position in `quick` plus one, by tag.
+    lookup: Vec<u16>,
+    quick: Vec<FieldDef>,
+}
+
+impl Dictionary {
+    /// Reads QuickFIX's XML format. Entities and document types are refused.
+    pub fn from_xml(text: &str) -> Result<Dictionary, DictionaryError> {
+        xml::read(text)
+    }
+
+    /// Reads the compact format; of two definitions of a field the later counts.
+    pub fn compact(texts: &[&str]) -> Result<Dictionary, DictionaryError> {
+        compact::read(texts)
+    }
+
+    /// The field `tag`.
+    #[inline]
+    pub fn field(&self, tag: u32) -> Option<&FieldDef> {
+        let at = self.lookup.get(tag as usize).copied().filter(|&at| at > 0)?;
+        self.quick.get(usize::from(at) - 1)
+    }
+
+    /// The message type `msg_type`.
+    pub fn message(&self, msg_type: &[u8]) -> Option<&MessageDef> {
+        self.messages.get(msg_type)
+    }
+
+    /// All message types, by MsgType.
+    pub fn messages(&self) -> impl Iterator<Item = &MessageDef> {
+        self.messages.values()
+    }
+
+    /// All fields, by tag.
+    pub fn fields(&self) -> impl Iterator<Item = &FieldDef> {
+        self.quick.iter()
+    }
+
+    /// Builds the tables that lookups use.
+    fn index(mut self) -> Result<Dictionary, DictionaryError> {
+        let fields = std::mem::take(&mut self.fields);
+        let largest = fields.keys().next_back().copied().unwrap_or(0);
+        if largest > TAG_MAX || fields.len() >= usize::from(u16::MAX) {
+            return Err(DictionaryError { line: 0, what: format!("tag {largest} is too large") });
+        }
+        self.lookup = vec![0; largest as usize + 1];
+        for (tag, mut field) in fields {
+            field.values.sort();
+            self.quick.push(field);
+            if let Some(place) = self.lookup.get_mut(tag as usize) {
+                *place = self.quick.len() as u16;
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// The dictionaries of a session.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Which version they are for.
+    pub version: Version,
+    /// Header, trailer and session messages.
+    pub transport: Arc<Dictionary>,
+    /// Application messages; the same one before FIXT.
+    pub application: Arc<Dictionary>,
+}
+
+impl Rules {
+    /// Rules of a version whose dictionary is one.
+    pub fn single(version: Version, dictionary: Dictionary) -> Rules {
+        let transport = Arc::new(dictionary);
+        Rules { version, application: Arc::clone(&transport), transport }
+    }
+
+    /// Rules of a version in two halves.
+    pub fn split(version: Version, transport: Dictionary, application: Dictionary) -> Rules {
+        Rules { version, transport: Arc::new(transport), application: Arc::new(application) }
+    }
+
+    /// The dictionary that has the message type, and its definition.
+    pub fn message(&self, msg_type: &[u8]) -> Option<(&Dictionary, &MessageDef)> {
+        let admin = self.transport.message(msg_type).filter(|message| message.admin);
+        match admin {
+            Some(message) => Some((&self.transport, message)),
+            None => self.application.message(msg_type).map(|message| (&*self.application, message)),
+        }
+    }
+}
+
+const FIELDS: &str = include_str!("../../dictionaries/fields.dict");
+const SESSION: &str = include_str!("../../dictionaries/session.dict");
+const FIX42: &str = include_str!("../../dictionaries/fix42.dict");
+const FIX44: &str = include_str!("../../dictionaries/fix44.dict");
+const FIXT11: &str = include_str!("../../dictionaries/fixt11.dict");
+const FIX50SP2: &str = include_str!("../../dictionaries/fix50sp2.dict");
+
+/// The exchange's own rules for a version: the messages it takes and sends, nothing else.
+pub fn builtin(version: Version) -> Result<Rules, DictionaryError> {
+    Ok(match version {
+        Version::Fix42 => Rules::single(version, Dictionary::compact(&[FIELDS, SESSION, FIX42])?),
+        Version::Fix44 => Rules::single(version, Dictionary::compact(&[FIELDS, SESSION, FIX44])?),
+        Version::Fix50Sp2 => Rules::split(
+            version,
+            Dictionary::compact(&[FIELDS, SESSION, FIXT11])?,
+            Dictionary::compact(&[FIELDS, FIX50SP2])?,
+        ),
+    })
+}

@@ -1,0 +1,84 @@
+//! What is agreed with a counterparty, and why a connection ends.
+
+use types::Nanos;
+
+use crate::dictionary::{CustomTags, Rules};
+
+/// One session: a pair of CompIDs and what is agreed for it.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// Our CompID: SenderCompID(49) of what we send.
+    pub own_comp_id: String,
+    /// The counterparty's CompID: SenderCompID(49) of what we receive.
+    pub their_comp_id: String,
+    /// Version and dictionaries.
+    pub rules: Rules,
+    /// What happens to tags of 5000 and above that no dictionary has.
+    pub custom_tags: CustomTags,
+    /// Whether every Logon begins both directions at 1; otherwise sequence numbers go on, and what
+    /// was sent while the counterparty was away is resent on request.
+    pub reset_on_logon: bool,
+    /// Farthest SendingTime(52) may be from our clock, either way.
+    pub latency_max_ns: u64,
+    /// Largest HeartBtInt(108) a Logon may ask for, seconds.
+    pub heart_bt_int_max_s: u64,
+    /// How long we wait for the answer to our Logout.
+    pub logout_wait_ns: u64,
+    /// After how long a gap that has not been filled is asked for again.
+    pub gap_retry_ns: u64,
+    /// Messages kept while the ones before them are resent to us.
+    pub queue_messages_max: usize,
+    /// Bytes of those messages.
+    pub queue_bytes_max: usize,
+    /// Bytes of a resend written at a time; the rest waits until the caller comes back.
+    pub resend_slice: usize,
+}
+
+impl SessionConfig {
+    /// A session with the exchange's defaults.
+    pub fn new(own_comp_id: &str, their_comp_id: &str, rules: Rules) -> SessionConfig {
+        SessionConfig {
+            own_comp_id: own_comp_id.to_string(),
+            their_comp_id: their_comp_id.to_string(),
+            rules,
+            custom_tags: CustomTags::Refused,
+            reset_on_logon: false,
+            latency_max_ns: 120 * Nanos::SECOND,
+            heart_bt_int_max_s: 3_600,
+            logout_wait_ns: 2 * Nanos::SECOND,
+            gap_retry_ns: 30 * Nanos::SECOND,
+            queue_messages_max: 1_024,
+            queue_bytes_max: 1 << 20,
+            resend_slice: 64 << 10,
+        }
+    }
+}
+
+/// Why a connection is closed, after what has been written to it has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Before the Logon came something that is no message.
+    Garbled,
+    /// The first message was no Logon.
+    NotLogon,
+    /// No session has this BeginString and these CompIDs.
+    UnknownSession,
+    /// The session is live on another connection, which stays.
+    AlreadyLoggedOn,
+    /// The Logon was malformed, its SendingTime off, or the session's numbers did not fit it.
+    BadLogon,
+    /// The application refused the credentials.
+    NotAuthorized,
+    /// No Logon came in time.
+    LogonTimeout,
+    /// MsgSeqNum was lower than expected, and not as a possible duplicate; a Logout says so.
+    SequenceTooLow,
+    /// Logouts were exchanged.
+    LoggedOut,
+    /// Our Logout was not answered in time.
+    LogoutTimeout,
+    /// The counterparty fell silent: no answer to a TestRequest.
+    Silent,
+    /// More was given to the connection than it takes while a resend goes out.
+    Overrun,
+}

@@ -1,0 +1,572 @@
+//! The session layer of an acceptor, without I/O: messages, time and timers in, bytes out.
+//!
+//! A [`Session`] lives as long as its sequence numbers, across connections; the
+//! [`crate::Acceptor`] ties it to one connection at a time. Given the same calls it writes the
+//! same bytes. Memory is bounded: a queue of messages that came early, a store with bounds of its
+//! own, one message. Order of checks: BeginString, MsgSeqNum there, dictionary, SendingTime,
+//! CompIDs, sequence. A message refused by dictionary uses its number if that was the next one.
+
+mod config;
+mod inbound;
+mod logon;
+mod outbound;
+mod store;
+
+use types::Nanos;
+
+use crate::dictionary::{Checker, Fault, RejectReason};
+use crate::encode::Writer;
+use crate::tag::{self, Tag};
+use crate::value;
+use crate::view::{FieldIndex, Message};
+use inbound::{Gap, Queue, Waiting};
+
+pub use config::{Ending, SessionConfig};
+pub use outbound::Outbound;
+pub use store::{MemoryStore, MsgType, Store, Stored};
+
+/// Without a message for this share of HeartBtInt, in tenths, a TestRequest is sent.
+const TEST_AFTER_TENTHS: u64 = 12;
+/// And without one for this share the counterparty is taken for dead.
+const DEAD_AFTER_TENTHS: u64 = 24;
+/// TestReqID of our TestRequests.
+const TEST: &[u8] = b"TEST";
+
+/// Routing fields and what they become in an answer.
+const REVERSED: [(Tag, Tag); 6] = [
+    (tag::DELIVER_TO_COMP_ID, tag::ON_BEHALF_OF_COMP_ID),
+    (tag::DELIVER_TO_SUB_ID, tag::ON_BEHALF_OF_SUB_ID),
+    (tag::ON_BEHALF_OF_COMP_ID, tag::DELIVER_TO_COMP_ID),
+    (tag::ON_BEHALF_OF_SUB_ID, tag::DELIVER_TO_SUB_ID),
+    (tag::DELIVER_TO_LOCATION_ID, tag::ON_BEHALF_OF_LOCATION_ID),
+    (tag::ON_BEHALF_OF_LOCATION_ID, tag::DELIVER_TO_LOCATION_ID),
+];
+
+/// What an application does with what comes in.
+pub trait Application {
+    /// Whether the Logon's credentials are right for the session (its index).
+    fn logon(&mut self, session: usize, message: &Message<'_>) -> bool;
+
+    /// An application message in sequence, valid by its dictionary. Answers go through `port`.
+    fn message<S: Store>(
+        &mut self,
+        session: usize,
+        now: Nanos,
+        message: &Message<'_>,
+        port: &mut Port<'_, S>,
+    );
+}
+
+/// Where an application's answers go.
+#[derive(Debug)]
+pub struct Port<'a, S> {
+    outbound: &'a mut Outbound<S>,
+    out: &'a mut Vec<u8>,
+    now: Nanos,
+}
+
+impl<S: Store> Port<'_, S> {
+    /// Sends a message; see [`Outbound::send`].
+    #[inline]
+    pub fn send(&mut self, msg_type: MsgType, build: impl FnOnce(&mut Writer<'_>)) {
+        self.outbound.send(self.now, msg_type, self.out, build);
+    }
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Away,
+    On,
+    /// We sent a Logout; the connection ends with the answer, or then.
+    Leaving(Nanos),
+}
+
+/// One session.
+#[derive(Clone, Debug)]
+pub struct Session<S> {
+    /// What is agreed.
+    pub config: SessionConfig,
+    index: usize,
+    state: State,
+    outbound: Outbound<S>,
+    next_in: u32,
+    heart_bt_ns: u64,
+    last_received: Nanos,
+    test_sent: bool,
+    gap: Option<Gap>,
+    queue: Queue,
+    checker: Checker,
+    /// For messages out of the queue.
+    replayed: FieldIndex,
+}
+
+/// A message's place in the sequence.
+enum Place {
+    Next,
+    Early,
+    Duplicate,
+}
+
+impl<S: Store> Session<S> {
+    /// A session nobody is connected to; `index` is what the application knows it by.
+    pub fn new(index: usize, config: SessionConfig, store: S) -> Session<S> {
+        let (own, their) = (&config.own_comp_id, &config.their_comp_id);
+        let outbound = Outbound::new(config.rules.version, own, their, store, config.resend_slice);
+        Session {
+            index,
+            state: State::Away,
+            outbound,
+            next_in: 1,
+            heart_bt_ns: 0,
+            last_received: Nanos(0),
+            test_sent: false,
+            gap: None,
+            queue: Queue::new(config.queue_messages_max, config.queue_bytes_max),
+            checker: Checker::default(),
+            replayed: FieldIndex::default(),
+            config,
+        }
+    }
+
+    /// Whether a connection has it.
+    pub fn is_live(&self) -> bool {
+        self.state != State::Away
+    }
+
+    /// MsgSeqNum expected next, and the one to be sent next.
+    pub fn numbers(&self) -> (u32, u32) {
+        (self.next_in, self.outbound.next())
+    }
+
+    /// Takes the number expected next over from a gateway that is gone.
+    pub fn restore_next_in(&mut self, next_in: u32) {
+        self.next_in = next_in.max(1);
+    }
+
+    /// Bytes of messages that wait for earlier ones.
+    pub fn queued_bytes(&self) -> usize {
+        self.queue.bytes()
+    }
+
+    /// Whether a resend is under way; until it is done nothing is read.
+    pub fn is_resending(&self) -> bool {
+        self.outbound.is_resending()
+    }
+
+    /// The sending half, for what the application sends unasked.
+    pub fn outbound(&mut self) -> &mut Outbound<S> {
+        &mut self.outbound
+    }
+
+    /// The connection is gone.
+    pub(crate) fn disconnect(&mut self) {
+        self.state = State::Away;
+        self.outbound.disconnect();
+        self.queue.clear();
+        self.gap = None;
+    }
+
+    /// Sends a Logout; the connection ends with its answer or after the configured wait. A resend
+    /// under way is given up: who still wants it sees the gap and asks again.
+    pub fn logout(&mut self, now: Nanos, text: &str, out: &mut Vec<u8>) {
+        if self.state == State::On {
+            self.outbound.give_up_resend();
+            self.send_logout(now, text, out);
+            self.state = State::Leaving(now.after(self.config.logout_wait_ns));
+        }
+    }
+
+    fn send_logout(&mut self, now: Nanos, text: &str, out: &mut Vec<u8>) {
+        self.outbound.send_admin(now, b"5", out, |writer| {
+            if !text.is_empty() {
+                writer.text(tag::TEXT, text.as_bytes());
+            }
+        });
+    }
+
+    /// Next moment at which [`Session::handle_timeout`] has something to do.
+    pub fn next_timeout(&self) -> Nanos {
+        if self.outbound.is_resending() {
+            return Nanos(0);
+        }
+        match self.state {
+            State::Away => Nanos::NEVER,
+            State::Leaving(until) => until,
+            State::On if self.heart_bt_ns == 0 => Nanos::NEVER,
+            State::On if self.test_sent => self.silence(DEAD_AFTER_TENTHS),
+            State::On => {
+                let heartbeat = self.outbound.last_sent.after(self.heart_bt_ns);
+                heartbeat.min(self.silence(TEST_AFTER_TENTHS))
+            }
+        }
+    }
+
+    fn silence(&self, tenths: u64) -> Nanos {
+        self.last_received.after(self.heart_bt_ns / 10 * tenths)
+    }
+
+    /// Heartbeat, TestRequest, or the end.
+    pub fn handle_timeout(&mut self, now: Nanos, out: &mut Vec<u8>) -> Option<Ending> {
+        if self.outbound.is_resending() {
+            self.outbound.pump(now, out);
+            return None;
+        }
+        match self.state {
+            State::Leaving(until) if now >= until => return Some(Ending::LogoutTimeout),
+            State::On if self.heart_bt_ns > 0 => {}
+            _ => return None,
+        }
+        if self.test_sent {
+            return (now >= self.silence(DEAD_AFTER_TENTHS)).then_some(Ending::Silent);
+        }
+        if now >= self.silence(TEST_AFTER_TENTHS) {
+            let test = |writer: &mut Writer<'_>| writer.text(tag::TEST_REQ_ID, TEST);
+            self.outbound.send_admin(now, b"1", out, test);
+            self.test_sent = true;
+        } else if now >= self.outbound.last_sent.after(self.heart_bt_ns) {
+            self.outbound.send_admin(now, b"0", out, |_| {});
+        }
+        None
+    }
+
+    /// A message on the session's connection, after its Logon.
+    pub(crate) fn handle_message<A: Application>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        self.last_received = now;
+        self.test_sent = false;
+        if let State::Leaving(_) = self.state {
+            return self.handle_leaving(now, message, out);
+        }
+        if message.begin_string() != self.config.rules.version.begin_string().as_bytes() {
+            self.logout(now, "Incorrect BeginString", out);
+            return None;
+        }
+        let Some(seq) = message.seq_num() else {
+            self.logout(now, "MsgSeqNum missing", out);
+            return None;
+        };
+        if let Err(fault) = self.verify(now, message) {
+            self.reject(now, message, seq, fault, out);
+            if seq == self.next_in && !matches!(message.msg_type(), b"A" | b"4") {
+                self.advance(seq);
+            }
+            if matches!(fault.reason, RejectReason::CompId | RejectReason::SendingTime) {
+                self.logout(now, "", out);
+                return None;
+            }
+            return self.drain(now, app, out);
+        }
+        let ending = self.dispatch(now, message, seq, app, out);
+        if ending.is_some() {
+            return ending;
+        }
+        self.drain(now, app, out)
+    }
+
+    /// Everything about a message but its place.
+    fn verify(&mut self, now: Nanos, message: &Message<'_>) -> Result<(), Fault> {
+        let config = &self.config;
+        if let Some(wanted) = config.rules.version.appl_ver_id()
+            && let Some(stated) = message.get(tag::APPL_VER_ID.number)
+            && stated != wanted.as_bytes()
+        {
+            let tag = Some(tag::APPL_VER_ID.number as i32);
+            return Err(Fault { reason: RejectReason::ApplicationVersion, tag });
+        }
+        self.checker.check(&config.rules, config.custom_tags, message)?;
+        let sent = message.get(tag::SENDING_TIME.number).and_then(value::timestamp);
+        let accurate =
+            sent.is_some_and(|sent| now.since(sent).max(sent.since(now)) <= config.latency_max_ns);
+        if !accurate {
+            return Err(Fault { reason: RejectReason::SendingTime, tag: None });
+        }
+        let comp_ids =
+            (message.get(tag::SENDER_COMP_ID.number), message.get(tag::TARGET_COMP_ID.number));
+        let agreed = (config.their_comp_id.as_bytes(), config.own_comp_id.as_bytes());
+        if comp_ids != (Some(agreed.0), Some(agreed.1)) {
+            return Err(Fault { reason: RejectReason::CompId, tag: None });
+        }
+        Ok(())
+    }
+
+    fn dispatch<A: Application>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        seq: u32,
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        match message.msg_type() {
+            b"A" if message.flag(tag::RESET_SEQ_NUM_FLAG.number) => {
+                return self.reset_in_session(now, message, seq, out);
+            }
+            b"4" if !message.flag(tag::GAP_FILL_FLAG.number) => {
+                self.sequence_reset(now, message, seq, out);
+                return None;
+            }
+            b"5" => {
+                if seq == self.next_in {
+                    self.advance(seq);
+                }
+                self.send_logout(now, "", out);
+                return Some(Ending::LoggedOut);
+            }
+            b"2" => {
+                self.resend_request(now, message, seq, out);
+                return None;
+            }
+            _ => {}
+        }
+        match self.place(now, message, seq, out) {
+            Ok(Place::Next) => {
+                self.process(now, message, app, out);
+                None
+            }
+            Ok(Place::Early) => {
+                self.queue.keep(seq, Some(message.bytes()));
+                self.ask_for_gap(now, seq, out);
+                None
+            }
+            Ok(Place::Duplicate) => None,
+            Err(ending) => ending,
+        }
+    }
+
+    /// Where a message stands; answers what must not be.
+    fn place(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        seq: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Place, Option<Ending>> {
+        if seq == self.next_in {
+            return Ok(Place::Next);
+        }
+        if seq > self.next_in {
+            return Ok(Place::Early);
+        }
+        if !message.flag(tag::POSS_DUP_FLAG.number) {
+            let expected = self.next_in;
+            let text = format!("MsgSeqNum too low, expecting {expected} but received {seq}");
+            self.send_logout(now, &text, out);
+            return Err(Some(Ending::SequenceTooLow));
+        }
+        if message.msg_type() == b"4" {
+            return Ok(Place::Duplicate);
+        }
+        let time = |tag: Tag| message.get(tag.number).and_then(value::timestamp);
+        let Some(original) = time(tag::ORIG_SENDING_TIME) else {
+            let tag = Some(tag::ORIG_SENDING_TIME.number as i32);
+            let fault = Fault { reason: RejectReason::RequiredTagMissing, tag };
+            self.reject(now, message, seq, fault, out);
+            return Err(None);
+        };
+        if time(tag::SENDING_TIME).is_none_or(|sent| original > sent) {
+            let fault = Fault { reason: RejectReason::SendingTime, tag: None };
+            self.reject(now, message, seq, fault, out);
+            self.logout(now, "", out);
+            return Err(None);
+        }
+        Ok(Place::Duplicate)
+    }
+
+    /// The next message, whatever way it came.
+    fn process<A: Application>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) {
+        let seq = self.next_in;
+        match message.msg_type() {
+            b"4" => return self.gap_fill(now, message, seq, out),
+            b"0" | b"3" => {}
+            b"1" => {
+                let id = message.get(tag::TEST_REQ_ID.number).unwrap_or(&[]);
+                self.outbound
+                    .send_admin(now, b"0", out, |writer| writer.foreign(tag::TEST_REQ_ID, id));
+            }
+            b"A" => {
+                let fault = Fault { reason: RejectReason::Other, tag: None };
+                self.reject(now, message, seq, fault, out);
+            }
+            _ => {
+                let mut port = Port { outbound: &mut self.outbound, out, now };
+                app.message(self.index, now, message, &mut port);
+            }
+        }
+        self.advance(seq);
+    }
+
+    /// `seq` has been dealt with.
+    fn advance(&mut self, seq: u32) {
+        self.next_in = seq.saturating_add(1);
+        if self.gap.is_some_and(|gap| self.next_in > gap.until) {
+            self.gap = None;
+        }
+    }
+
+    /// Deals with waiting messages whose turn has come; asks again for what is still missing.
+    fn drain<A: Application>(
+        &mut self,
+        now: Nanos,
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        let mut index = std::mem::take(&mut self.replayed);
+        while self.state == State::On && !self.queue.is_empty() {
+            match self.queue.take(self.next_in) {
+                Some(Waiting::Done) => self.advance(self.next_in),
+                // It was parsed before, so it can be again.
+                Some(Waiting::Message(bytes)) => match index.parse(&bytes) {
+                    Ok(message) => self.process(now, &message, app, out),
+                    Err(_) => self.advance(self.next_in),
+                },
+                None => {
+                    if self.gap.is_none() && !self.queue.is_empty() {
+                        self.ask_for_gap(now, self.next_in.saturating_add(1), out);
+                    }
+                    break;
+                }
+            }
+        }
+        self.replayed = index;
+        None
+    }
+
+    /// Asks for everything from the next number on, unless that has been asked for.
+    fn ask_for_gap(&mut self, now: Nanos, seq: u32, out: &mut Vec<u8>) {
+        let retry = self.config.gap_retry_ns;
+        if self.gap.is_some_and(|gap| now.since(gap.asked_at) < retry) {
+            return;
+        }
+        self.gap = Some(Gap { until: seq.saturating_sub(1), asked_at: now });
+        let from = u64::from(self.next_in);
+        self.outbound.send_admin(now, b"2", out, |writer| {
+            writer.uint(tag::BEGIN_SEQ_NO, from);
+            writer.uint(tag::END_SEQ_NO, 0);
+        });
+    }
+
+    /// A ResendRequest is answered whatever its number, so that two of them cannot wait for each
+    /// other.
+    fn resend_request(&mut self, now: Nanos, message: &Message<'_>, seq: u32, out: &mut Vec<u8>) {
+        let number = |tag: Tag| {
+            let value = message.get(tag.number).and_then(value::uint);
+            value.and_then(|value| u32::try_from(value).ok())
+        };
+        match (number(tag::BEGIN_SEQ_NO), number(tag::END_SEQ_NO)) {
+            (Some(from), Some(to)) if from > 0 && (to == 0 || to >= from) => {
+                self.outbound.resend(from, to);
+                self.outbound.pump(now, out);
+            }
+            _ => {
+                let tag = Some(tag::BEGIN_SEQ_NO.number as i32);
+                let fault = Fault { reason: RejectReason::ValueIncorrect, tag };
+                self.reject(now, message, seq, fault, out);
+            }
+        }
+        if seq == self.next_in {
+            self.advance(seq);
+        } else if seq > self.next_in {
+            self.queue.keep(seq, None);
+            if self.state == State::On && !self.outbound.is_resending() {
+                self.ask_for_gap(now, seq, out);
+            }
+        }
+    }
+
+    fn new_seq_no(message: &Message<'_>) -> Option<u32> {
+        let value = message.get(tag::NEW_SEQ_NO.number).and_then(value::uint)?;
+        u32::try_from(value).ok()
+    }
+
+    /// SequenceReset-Reset: its own number is not looked at.
+    fn sequence_reset(&mut self, now: Nanos, message: &Message<'_>, seq: u32, out: &mut Vec<u8>) {
+        match Self::new_seq_no(message) {
+            Some(new) if new >= self.next_in => self.advance(new.saturating_sub(1)),
+            _ => {
+                let fault = Fault { reason: RejectReason::ValueIncorrect, tag: None };
+                self.reject(now, message, seq, fault, out);
+            }
+        }
+    }
+
+    /// SequenceReset-GapFill in its turn.
+    fn gap_fill(&mut self, now: Nanos, message: &Message<'_>, seq: u32, out: &mut Vec<u8>) {
+        match Self::new_seq_no(message) {
+            Some(new) if new > seq => self.advance(new - 1),
+            _ => {
+                let fault = Fault { reason: RejectReason::ValueIncorrect, tag: None };
+                self.reject(now, message, seq, fault, out);
+                self.advance(seq);
+            }
+        }
+    }
+
+    fn reject(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        seq: u32,
+        fault: Fault,
+        out: &mut Vec<u8>,
+    ) {
+        let largest = self.config.rules.version.largest_reject_reason();
+        self.outbound.send_admin(now, b"3", out, |writer| {
+            reverse_route(message, writer);
+            writer.uint(tag::REF_SEQ_NUM, u64::from(seq));
+            writer.text(tag::TEXT, fault.reason.text().as_bytes());
+            if let Some(tag) = fault.tag {
+                writer.int(tag::REF_TAG_ID, i64::from(tag));
+            }
+            writer.foreign(tag::REF_MSG_TYPE, message.msg_type());
+            if fault.reason as u16 <= largest {
+                writer.uint(tag::SESSION_REJECT_REASON, fault.reason as u64);
+            }
+        });
+    }
+
+    /// We have said goodbye: only its answer counts, and resends that are still wanted.
+    fn handle_leaving(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        match message.msg_type() {
+            b"5" => {
+                if message.seq_num() == Some(self.next_in) {
+                    self.advance(self.next_in);
+                }
+                return Some(Ending::LoggedOut);
+            }
+            b"2" if self.verify(now, message).is_ok() => {
+                if let Some(seq) = message.seq_num() {
+                    self.resend_request(now, message, seq, out);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+/// Copies the routing fields of a message into its answer, the other way round; empty ones are
+/// left out.
+pub fn reverse_route(message: &Message<'_>, writer: &mut Writer<'_>) {
+    for (from, to) in REVERSED {
+        if let Some(value) = message.get(from.number) {
+            writer.foreign(to, value);
+        }
+    }
+}

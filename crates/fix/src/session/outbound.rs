@@ -1,0 +1,258 @@
+//! The sending half of a session: numbers, headers, the store, and resends.
+//!
+//! A resend is a job that goes on over several calls when it is long or its store has to fetch;
+//! meanwhile nothing is read from the counterparty, and what the application sends is numbered and
+//! stored and leaves right after the job, so that numbers on the wire never jump ahead.
+
+use types::Nanos;
+
+use super::store::{MsgType, Store, Stored};
+use crate::encode::{self, Writer};
+use crate::tag;
+use crate::value::StampWriter;
+use crate::version::Version;
+
+/// Sends for one session.
+#[derive(Clone, Debug)]
+pub struct Outbound<S> {
+    version: Version,
+    /// `49=...<SOH>`.
+    sender: Vec<u8>,
+    /// `56=...<SOH>`.
+    target: Vec<u8>,
+    pub(super) store: S,
+    stamps: StampWriter,
+    scratch: Vec<u8>,
+    job: Option<Job>,
+    /// Somebody listens; otherwise messages are stored only.
+    connected: bool,
+    pub(super) last_sent: Nanos,
+    slice: usize,
+}
+
+/// A resend under way.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    next: u32,
+    /// Numbers below are possible duplicates, from here on they leave for the first time.
+    fresh_from: u32,
+    /// Numbers from here on were not asked for.
+    end: u32,
+}
+
+/// PossDup of a message: the time it was sent first.
+type Duplicate = Option<Nanos>;
+
+impl<S: Store> Outbound<S> {
+    /// A sender between two CompIDs.
+    pub fn new(version: Version, own: &str, their: &str, store: S, slice: usize) -> Outbound<S> {
+        let field = |tag: &str, value: &str| format!("{tag}={value}\x01").into_bytes();
+        Outbound {
+            version,
+            sender: field("49", own),
+            target: field("56", their),
+            store,
+            stamps: StampWriter::default(),
+            scratch: Vec::new(),
+            job: None,
+            connected: false,
+            last_sent: Nanos(0),
+            slice,
+        }
+    }
+
+    /// The version spoken.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// MsgSeqNum of the next message.
+    pub fn next(&self) -> u32 {
+        self.store.next()
+    }
+
+    /// Whether a resend is under way.
+    pub fn is_resending(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// Sends an application message whose fields `build` writes, and stores it. Nothing is sent
+    /// while nobody is connected, or a resend is under way: then it goes out later.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Nanos,
+        msg_type: MsgType,
+        out: &mut Vec<u8>,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) {
+        if self.connected && self.job.is_none() {
+            let seq = self.store.next();
+            let (started, body) = self.head(now, msg_type.as_bytes(), seq, None, out);
+            build(&mut Writer::new(out, &mut self.stamps));
+            self.store.push_application(now, msg_type, out.get(body..).unwrap_or(&[]));
+            encode::finish(out, started);
+            self.last_sent = now;
+        } else {
+            self.scratch.clear();
+            build(&mut Writer::new(&mut self.scratch, &mut self.stamps));
+            self.store.push_application(now, msg_type, &self.scratch);
+        }
+    }
+
+    /// Sends a session message.
+    pub(super) fn send_admin(
+        &mut self,
+        now: Nanos,
+        msg_type: &[u8],
+        out: &mut Vec<u8>,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) {
+        let seq = self.store.next();
+        let (started, _) = self.head(now, msg_type, seq, None, out);
+        build(&mut Writer::new(out, &mut self.stamps));
+        encode::finish(out, started);
+        self.store.push_admin();
+        self.last_sent = now;
+    }
+
+    /// Begins a message with its standard header; also says where the body begins.
+    #[inline]
+    fn head(
+        &mut self,
+        now: Nanos,
+        msg_type: &[u8],
+        seq: u32,
+        duplicate: Duplicate,
+        out: &mut Vec<u8>,
+    ) -> (encode::Started, usize) {
+        let started = encode::begin(out, self.version.begin_string());
+        let mut writer = Writer::new(out, &mut self.stamps);
+        writer.text(tag::MSG_TYPE, msg_type);
+        writer.uint(tag::MSG_SEQ_NUM, u64::from(seq));
+        if duplicate.is_some() {
+            writer.flag(tag::POSS_DUP_FLAG, true);
+        }
+        writer.raw(&self.sender);
+        writer.stamp(tag::SENDING_TIME, now);
+        writer.raw(&self.target);
+        if let Some(first) = duplicate {
+            writer.stamp(tag::ORIG_SENDING_TIME, first);
+        }
+        let body = out.len();
+        (started, body)
+    }
+
+    /// Begins to resend `from..=to`, `to` 0 for all; replaces a resend under way.
+    pub(super) fn resend(&mut self, from: u32, to: u32) {
+        let next = self.store.next();
+        let end = if to == 0 { next } else { to.saturating_add(1).min(next) };
+        if from < end {
+            self.job = Some(Job { next: from, fresh_from: next, end });
+        }
+    }
+
+    /// Goes on with a resend until it is done, its store has to wait, or a slice is full.
+    pub(super) fn pump(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        let limit = out.len() + self.slice;
+        let Some(mut job) = self.job.take() else { return };
+        loop {
+            if job.next >= job.end {
+                job.next = job.next.max(job.fresh_from);
+            }
+            let fresh = job.next >= job.fresh_from;
+            let end = if fresh { self.store.next() } else { job.end };
+            if job.next >= end {
+                return;
+            }
+            if out.len() >= limit || !self.step(&mut job, end, fresh, now, out) {
+                self.job = Some(job);
+                return;
+            }
+        }
+    }
+
+    /// One message, or the gap up to the next one; false: the store has to wait.
+    fn step(
+        &mut self,
+        job: &mut Job,
+        end: u32,
+        fresh: bool,
+        now: Nanos,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let gap_from = job.next;
+        while job.next < end {
+            self.scratch.clear();
+            match self.store.read(job.next, &mut self.scratch) {
+                Stored::Nothing => job.next += 1,
+                Stored::Pending => {
+                    self.fill(now, gap_from, job.next, out);
+                    return false;
+                }
+                Stored::Application { msg_type, at } => {
+                    self.fill(now, gap_from, job.next, out);
+                    let duplicate = (!fresh).then_some(at);
+                    self.repeat(now, msg_type, job.next, duplicate, out);
+                    job.next += 1;
+                    return true;
+                }
+            }
+        }
+        self.fill(now, gap_from, job.next, out);
+        true
+    }
+
+    fn fill(&mut self, now: Nanos, from: u32, to: u32, out: &mut Vec<u8>) {
+        if from < to {
+            self.gap_fill(now, from, to, out);
+        }
+    }
+
+    /// SequenceReset-GapFill over `from..to`.
+    fn gap_fill(&mut self, now: Nanos, from: u32, to: u32, out: &mut Vec<u8>) {
+        let (started, _) = self.head(now, b"4", from, Some(now), out);
+        let mut writer = Writer::new(out, &mut self.stamps);
+        writer.uint(tag::NEW_SEQ_NO, u64::from(to));
+        writer.flag(tag::GAP_FILL_FLAG, true);
+        encode::finish(out, started);
+        self.last_sent = now;
+    }
+
+    /// The message whose body is in the scratch buffer.
+    fn repeat(
+        &mut self,
+        now: Nanos,
+        msg_type: MsgType,
+        seq: u32,
+        duplicate: Duplicate,
+        out: &mut Vec<u8>,
+    ) {
+        let (started, _) = self.head(now, msg_type.as_bytes(), seq, duplicate, out);
+        out.extend_from_slice(&self.scratch);
+        encode::finish(out, started);
+        self.last_sent = now;
+    }
+
+    /// Somebody listens: messages are written from now on, not only stored.
+    pub fn connect(&mut self) {
+        self.connected = true;
+    }
+
+    /// No more of the resend under way.
+    pub(super) fn give_up_resend(&mut self) {
+        self.job = None;
+    }
+
+    /// Nobody listens any more.
+    pub(super) fn disconnect(&mut self) {
+        self.connected = false;
+        self.job = None;
+    }
+
+    /// Numbers begin at 1 again.
+    pub(super) fn reset(&mut self) {
+        self.store.reset();
+        self.job = None;
+    }
+}

@@ -1,0 +1,405 @@
+//! Values of fields: text to number and back, without floating point and without allocation.
+//!
+//! Readers take what the FIX data types allow and nothing else: no leading `+`, no exponent, no
+//! blanks; leading zeros are allowed. Times are UTC on the proleptic Gregorian calendar; a leap
+//! second (`:60`) is read as the first second of the next minute.
+
+use types::{Nanos, Price, Qty};
+
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+
+/// An unsigned number of at most 18 digits.
+pub fn uint(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 18 {
+        return None;
+    }
+    let mut value = 0u64;
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    Some(value)
+}
+
+/// A signed number of at most 18 digits.
+pub fn int(text: &[u8]) -> Option<i64> {
+    match text {
+        [b'-', digits @ ..] => uint(digits).map(|value| -(value as i64)),
+        digits => uint(digits).map(|value| value as i64),
+    }
+}
+
+/// A decimal number as a count of 10^-`places`, at most 8; `None` when it has more decimals than that which
+/// are not zero, or more than 18 digits altogether.
+#[inline]
+pub fn decimal(text: &[u8], places: u32) -> Option<i64> {
+    let (negative, text) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    if text.len() > 32 {
+        return None;
+    }
+    // At most 32 digits cannot overflow what is checked to have at most 18 afterwards.
+    let (mut value, mut kept) = (0u64, 0);
+    let mut rest = text.iter();
+    let mut point = false;
+    for &byte in rest.by_ref() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            point = byte == b'.';
+            if !point {
+                return None;
+            }
+            break;
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        kept += 1;
+    }
+    let mut decimals = 0;
+    for &byte in rest {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 || (decimals == places && digit != 0) {
+            return None;
+        }
+        if decimals < places {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+            decimals += 1;
+            kept += 1;
+        }
+    }
+    let digits = text.len() - usize::from(point);
+    if digits == 0 || kept > 18 {
+        return None;
+    }
+    let value = (value as i64).checked_mul(POWERS[(places - decimals).min(8) as usize])?;
+    Some(if negative { -value } else { value })
+}
+
+/// Powers of ten, up to the eight decimals there are at most.
+const POWERS: [i64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// A price in ten-thousandths.
+pub fn price(text: &[u8]) -> Option<Price> {
+    decimal(text, 4).map(Price)
+}
+
+/// A quantity in whole lots; decimals must be zero.
+pub fn qty(text: &[u8]) -> Option<Qty> {
+    decimal(text, 0).and_then(|lots| u64::try_from(lots).ok()).map(Qty)
+}
+
+/// Y or N.
+pub fn boolean(text: &[u8]) -> Option<bool> {
+    match text {
+        b"Y" => Some(true),
+        b"N" => Some(false),
+        _ => None,
+    }
+}
+
+fn two(text: &[u8], at: usize) -> Option<u64> {
+    let pair = text.get(at..at + 2)?;
+    uint(pair)
+}
+
+/// Nanoseconds since midnight of `HH:MM:SS` with optional decimals of a second (1 to 12 digits,
+/// cut off after nanoseconds).
+pub fn time_of_day(text: &[u8]) -> Option<u64> {
+    let (hour, minute, second) = (two(text, 0)?, two(text, 3)?, two(text, 6)?);
+    if text.get(2) != Some(&b':') || text.get(5) != Some(&b':') {
+        return None;
+    }
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let mut ns = ((hour * 60 + minute) * 60 + second) * Nanos::SECOND;
+    match text.get(8..) {
+        None | Some([]) => {}
+        Some([b'.', digits @ ..]) if (1..=12).contains(&digits.len()) => {
+            let mut unit = Nanos::SECOND;
+            for &byte in digits {
+                let digit = byte.wrapping_sub(b'0');
+                if digit > 9 {
+                    return None;
+                }
+                unit /= 10;
+                ns += u64::from(digit) * unit;
+            }
+        }
+        Some(_) => return None,
+    }
+    Some(ns)
+}
+
+fn leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+fn days_in_month(year: u64, month: u64) -> u64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if leap(year) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Days from 1970-01-01 to the `YYYYMMDD` given; `None` before 1970 and for days that are not.
+pub fn date(text: &[u8]) -> Option<u64> {
+    if text.len() != 8 {
+        return None;
+    }
+    let year = uint(text.get(..4)?)?;
+    let (month, day) = (two(text, 4)?, two(text, 6)?);
+    let valid = year >= 1970 && (1..=12).contains(&month);
+    if !valid || day == 0 || day > days_in_month(year, month) {
+        return None;
+    }
+    Some(days_from_civil(year, month, day))
+}
+
+/// Days since the epoch; March-based years make the leap day the last of its year.
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// Year, month and day of a day since the epoch; the inverse of [`days_from_civil`].
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+/// A UTC time stamp, `YYYYMMDD-HH:MM:SS` with optional decimals.
+pub fn timestamp(text: &[u8]) -> Option<Nanos> {
+    let (day, rest) = text.split_at_checked(8)?;
+    let (b'-', time) = rest.split_first()? else { return None };
+    date(day)?.checked_mul(DAY_NS)?.checked_add(time_of_day(time)?).map(Nanos)
+}
+
+/// The eight decimal digits of `value`, which is below 10^8: the first in the lowest byte, each a
+/// number from 0 to 9. Two halves, then pairs, then digits are split side by side in one word,
+/// each division a multiplication exact for its range.
+#[inline(always)]
+fn eight_digits(value: u64) -> u64 {
+    let halves = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((halves * 10_486) >> 20) & 0x7f_0000_007f;
+    let pairs = hundreds | ((halves - hundreds * 100) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | ((pairs - tens * 10) << 8)
+}
+
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+const EIGHT: u64 = 100_000_000;
+
+/// Appends `value`, which is below 10^4, as [`eight_digits`] does it in half a word.
+#[inline(always)]
+fn push_small(out: &mut Vec<u8>, value: u32) {
+    let hundreds = (value * 5_243) >> 19;
+    let pairs = hundreds | ((value - hundreds * 100) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
+    let digits = tens | ((pairs - tens * 10) << 8);
+    // The last digit stays, be it zero.
+    let leading = (digits.trailing_zeros() / 8).min(3);
+    let text = (digits + ZEROS as u32) >> (8 * leading);
+    out.extend_from_slice(&text.to_le_bytes());
+    out.truncate(out.len() - leading as usize);
+}
+
+/// Appends `value` in decimal.
+#[inline]
+pub fn push_uint(out: &mut Vec<u8>, value: u64) {
+    if value < 10_000 {
+        return push_small(out, value as u32);
+    }
+    if value >= EIGHT {
+        push_uint(out, value / EIGHT);
+        let digits = eight_digits(value % EIGHT) + ZEROS;
+        out.extend_from_slice(&digits.to_le_bytes());
+        return;
+    }
+    let digits = eight_digits(value);
+    let leading = digits.trailing_zeros() / 8;
+    let text = (digits + ZEROS) >> (8 * leading);
+    out.extend_from_slice(&text.to_le_bytes());
+    out.truncate(out.len() - leading as usize);
+}
+
+/// Appends a signed number in decimal.
+pub fn push_int(out: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    push_uint(out, value.unsigned_abs());
+}
+
+/// Appends a price with the decimals it has.
+#[inline]
+pub fn push_price(out: &mut Vec<u8>, price: Price) {
+    push_decimal(out, price.0, Places::Four);
+}
+
+/// Decimals of a number that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Places {
+    /// Ten-thousandths, as prices have.
+    Four,
+    /// As averages have.
+    Eight,
+}
+
+/// Appends `value` × 10^-`places` with the decimals it has.
+#[inline]
+pub fn push_decimal(out: &mut Vec<u8>, value: i64, places: Places) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    let magnitude = value.unsigned_abs();
+    let (whole, part) = match places {
+        Places::Four => (magnitude / 10_000, magnitude % 10_000 * 10_000),
+        Places::Eight => (magnitude / EIGHT, magnitude % EIGHT),
+    };
+    push_uint(out, whole);
+    if part != 0 {
+        out.push(b'.');
+        let digits = eight_digits(part);
+        out.extend_from_slice(&(digits + ZEROS).to_le_bytes());
+        out.truncate(out.len() - (digits.leading_zeros() / 8) as usize);
+    }
+}
+
+/// Writes time stamps to the millisecond; the text of the day is kept from one to the next.
+#[derive(Clone, Debug)]
+pub struct StampWriter {
+    day: u64,
+    text: [u8; 21],
+}
+
+impl Default for StampWriter {
+    fn default() -> StampWriter {
+        StampWriter { day: u64::MAX, text: *b"19700101-00:00:00.000" }
+    }
+}
+
+impl StampWriter {
+    /// The text of `at`, cut off to the millisecond.
+    #[inline]
+    pub fn text(&mut self, at: Nanos) -> &[u8; 21] {
+        let day = at.0 / DAY_NS;
+        if day != self.day {
+            self.set_day(day);
+        }
+        let ms = ((at.0 % DAY_NS) / Nanos::MILLI) as u32;
+        let (seconds, ms) = (ms / 1_000, ms % 1_000);
+        let (minutes, second) = (seconds / 60, seconds % 60);
+        let (hour, minute) = (minutes / 60, minutes % 60);
+        let digit = |value: u32| b'0' + (value % 10) as u8;
+        self.text[9] = digit(hour / 10);
+        self.text[10] = digit(hour);
+        self.text[12] = digit(minute / 10);
+        self.text[13] = digit(minute);
+        self.text[15] = digit(second / 10);
+        self.text[16] = digit(second);
+        self.text[18] = digit(ms / 100);
+        self.text[19] = digit(ms / 10);
+        self.text[20] = digit(ms);
+        &self.text
+    }
+
+    fn set_day(&mut self, day: u64) {
+        let (year, month, of_month) = civil_from_days(day);
+        let digits =
+            [year / 1_000, year / 100, year / 10, year, month / 10, month, of_month / 10, of_month];
+        for (place, digit) in self.text.iter_mut().zip(digits) {
+            *place = b'0' + (digit % 10) as u8;
+        }
+        self.day = day;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_strict() {
+        assert_eq!(uint(b"0042"), Some(42));
+        for bad in [&b""[..], b"+1", b" 1", b"1 ", b"1234567890123456789", b"-1"] {
+            assert_eq!(uint(bad), None, "{bad:?}");
+        }
+        assert_eq!(int(b"-7"), Some(-7));
+        assert_eq!(price(b"002000.00"), Some(Price(20_000_000)));
+        assert_eq!(price(b"-.5"), Some(Price(-5_000)));
+        assert_eq!(price(b"1.00010"), Some(Price(10_001)));
+        for bad in [&b"1.00011"[..], b"1e5", b"+200.00", b".", b"-", b"1.2.3", b""] {
+            assert_eq!(price(bad), None, "{bad:?}");
+        }
+        assert_eq!(qty(b"100.0"), Some(Qty(100)));
+        assert_eq!(qty(b"100.5"), None);
+        assert_eq!(qty(b"-1"), None);
+        assert_eq!(price(&[b'9'; 32]), None);
+    }
+
+    #[test]
+    fn times_go_there_and_back() {
+        let mut stamps = StampWriter::default();
+        for text in ["19700101-00:00:00.000", "20000229-23:59:59.999", "20261122-03:04:05.678"] {
+            let at = timestamp(text.as_bytes()).unwrap();
+            assert_eq!(stamps.text(at), text.as_bytes());
+        }
+        for day in (0..60_000).step_by(17) {
+            let text = *stamps.text(Nanos(day * DAY_NS + 1));
+            assert_eq!(date(&text[..8]), Some(day));
+        }
+        let second = timestamp(b"20261122-03:04:05").unwrap();
+        assert_eq!(timestamp(b"20261122-03:04:05.000000001").unwrap().0, second.0 + 1);
+        for bad in [
+            "20260229-00:00:00",
+            "20261122",
+            "20261122-24:00:00",
+            "20261122 03:04:05",
+            "20261122-03:04:05.",
+            "20261322-03:04:05",
+        ] {
+            assert_eq!(timestamp(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn prices_print_the_decimals_they_have() {
+        let print = |value, places| {
+            let mut out = Vec::new();
+            push_decimal(&mut out, value, places);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(print(783_505_000, Places::Four), "78350.5");
+        assert_eq!(print(-1, Places::Four), "-0.0001");
+        assert_eq!(print(1_000_000, Places::Four), "100");
+        assert_eq!(print(333_333_333, Places::Eight), "3.33333333");
+        assert_eq!(print(100_000_010, Places::Eight), "1.0000001");
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_standard_library_does() {
+        let mut seed = types::SplitMix64::new(5);
+        let edges = (0..20).flat_map(|power| [10u64.pow(power), 10u64.pow(power) - 1]);
+        let random = (0..200_000).map(|_| seed.next_u64() >> (seed.next_u64() % 64));
+        for value in edges.chain(0..20_000).chain([u64::MAX]).chain(random) {
+            let mut out = b"x".to_vec();
+            push_uint(&mut out, value);
+            assert_eq!(out, format!("x{value}").into_bytes());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A whole door: session and desk together, from Logon to fill.
+
+mod sample;
+
+use fix::app::{Desk, LedgerLimits, Symbols, Wanted};
+use fix::dictionary::builtin;
+use fix::session::{Application, MemoryStore, Port, SessionConfig, Store};
+use fix::value::StampWriter;
+use fix::{Acceptor, Limits, Message, Version};
+use types::{
+    AccountId, CancelReason, Command, CommandKind, ConnId, ExecutionKind, ExecutionReport, FeedSeq,
+    Liquidity, MatchNumber, Nanos, OrderRef, Qty, RejectReason, UserRefNum,
+};
+
+const CONN: ConnId = ConnId(1);
+
+/// Collects what the engine would get.
+struct App {
+    desk: Desk,
+    symbols: Symbols,
+    commands: Vec<Command>,
+    others: Vec<String>,
+    full: bool,
+}
+
+impl Application for App {
+    fn logon(&mut self, _: usize, _: &Message<'_>) -> bool {
+        true
+    }
+
+    fn message<S: Store>(
+        &mut self,
+        _: usize,
+        now: Nanos,
+        message: &Message<'_>,
+        port: &mut Port<'_, S>,
+    ) {
+        match self.desk.handle(now, message, &self.symbols, port) {
+            Wanted::Nothing => {}
+            Wanted::Command(command) if self.full => self.desk.busy(now, message, &command, port),
+            Wanted::Command(command) => self.commands.push(command),
+            other => self.others.push(format!("{other:?}").split('(').next().unwrap().to_string()),
+        }
+    }
+}
+
+struct Door {
+    acceptor: Acceptor<MemoryStore>,
+    app: App,
+    seq: u32,
+    position: u64,
+}
+
+impl Door {
+    fn new() -> Door {
+        let config = SessionConfig::new("FAIR", "MEM7", builtin(Version::Fix44).unwrap());
+        let store = MemoryStore::new(1_000, 1 << 20);
+        let app = App {
+            desk: Desk::new(Version::Fix44, LedgerLimits::default()),
+            symbols: Symbols::new(&[sample::instrument()]),
+            commands: Vec::new(),
+            others: Vec::new(),
+            full: false,
+        };
+        let acceptor = Acceptor::new(vec![(config, store)], Limits::default());
+        let mut door = Door { acceptor, app, seq: 1, position: 0 };
+        door.acceptor.handle_connect(sample::now(), CONN);
+        assert!(door.send("A", "98=0|108=30|").starts_with("8=FIX.4.4|"));
+        door
+    }
+
+    fn send(&mut self, kind: &str, body: &str) -> String {
+        let stamp = *StampWriter::default().text(sample::now());
+        let (seq, stamp) = (self.seq, String::from_utf8_lossy(&stamp));
+        let head = format!("8=FIX.4.4|9=0|35={kind}|34={seq}|49=MEM7|52={stamp}|56=FAIR|");
+        self.seq += 1;
+        let wire = sample::wire(&sample::repaired(&format!("{head}{body}")));
+        let mut out = Vec::new();
+        let now = sample::now();
+        let ending = self.acceptor.handle_bytes(now, CONN, &wire, &mut self.app, &mut out);
+        assert_eq!(ending, None);
+        String::from_utf8_lossy(&out).replace('\x01', "|")
+    }
+
+    fn report(&mut self, command: &Command, kind: ExecutionKind, qty: u64, leaves: u64) -> String {
+        self.position += 1;
+        let report = ExecutionReport {
+            kind,
+            side: command.side,
+            order_type: command.order_type,
+            time_in_force: command.time_in_force,
+            flags: command.flags,
+            reject: RejectReason::None,
+            cancel_reason: CancelReason::None,
+            liquidity: Liquidity::Removed,
+            account: AccountId(7),
+            instrument: command.instrument,
+            user_ref: command.user_ref,
+            orig_user_ref: UserRefNum(0),
+            reserved: [0; 4],
+            qty: Qty(qty),
+            leaves: Qty(leaves),
+            price: command.price,
+            order_ref: OrderRef(9),
+            match_number: MatchNumber(self.position),
+            public_after: FeedSeq(0),
+            t_seq: sample::now(),
+            cl_ord_id: command.cl_ord_id,
+            reserved2: [0; 2],
+        };
+        let mut out = Vec::new();
+        let outbound = self.acceptor.session(0).unwrap().outbound();
+        let (desk, symbols) = (&mut self.app.desk, &self.app.symbols);
+        desk.report(sample::now(), &report, self.position, symbols, outbound, &mut out);
+        String::from_utf8_lossy(&out).replace('\x01', "|")
+    }
+}
+
+const ORDER: &str = "11=a1|55=BTCUSD|54=1|60=20261122-09:30:00|38=100|40=2|44=78350.5|";
+
+#[test]
+fn from_logon_to_fill_and_again_after_an_absence() {
+    let mut door = Door::new();
+    assert_eq!(door.send("D", ORDER), "");
+    let command = door.app.commands[0];
+    assert_eq!((command.kind, command.qty), (CommandKind::NewOrder, Qty(100)));
+    assert!(door.report(&command, ExecutionKind::Accepted, 100, 100).contains("|150=0|39=0|"));
+    door.acceptor.handle_close(CONN);
+    for fill in 1..=100 {
+        assert_eq!(door.report(&command, ExecutionKind::Executed, 1, 100 - fill), "");
+    }
+    door.acceptor.handle_connect(sample::now(), CONN);
+    door.send("A", "98=0|108=30|");
+    let resent = door.send("2", "7=3|16=0|");
+    let messages: Vec<&str> = resent.split("8=FIX.4.4|").skip(1).collect();
+    assert_eq!(messages.len(), 101, "a hundred fills and the gap fill of the Logon");
+    for (number, message) in (1..).zip(&messages[..100]) {
+        assert!(message.contains(&format!("|34={}|43=Y|", number + 2)), "{message}");
+        assert!(message.contains(&format!("|14={number}|6=78350.5|")), "{message}");
+    }
+    assert!(messages[99].contains("|39=2|") && messages[98].contains("|39=1|"));
+    // The order is done and can be asked for.
+    let status = door.send("H", "11=a1|55=BTCUSD|54=1|");
+    assert!(status.contains("|150=I|39=2|"), "{status}");
+}
+
+#[test]
+fn what_is_possibly_resent_is_entered_once() {
+    let mut door = Door::new();
+    door.send("D", ORDER);
+    let again = door.send("D", &format!("97=Y|{ORDER}"));
+    assert!(again.contains("|35=8|") && again.contains("|150=I|39=0|"), "{again}");
+    assert_eq!(door.app.commands.len(), 1);
+    let new = door.send("D", &format!("97=Y|{}", ORDER.replace("11=a1", "11=a2")));
+    assert_eq!((new.as_str(), door.app.commands.len()), ("", 2));
+    // Without the flag it is a mistake.
+    let twice = door.send("D", ORDER);
+    assert!(twice.contains("|150=8|39=8|103=6|"), "{twice}");
+}
+
+#[test]
+fn each_request_gets_its_kind_of_answer() {
+    let mut door = Door::new();
+    let cases = [
+        ("D", ORDER.replace("BTCUSD", "NOTHING"), "|35=8|", "|103=1|"),
+        ("F", "41=zz|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|".into(), "|35=9|", "|102=1|"),
+        ("H", "11=zz|55=BTCUSD|54=1|".into(), "|35=8|", "|39=8|103=5|"),
+        ("q", "11=c1|530=1|55=NO|60=20261122-09:30:00|".into(), "|35=j|", "|380=2|"),
+        ("x", "320=s|559=4|".into(), "|35=y|", "|146=1|55=BTCUSD|"),
+        ("V", "262=m|263=0|264=0|267=1|269=0|146=1|55=NO|".into(), "|35=Y|", "|281=0|"),
+        // A message of the exchange's own.
+        ("8", "37=1|17=1|150=0|39=0|55=A|54=1|151=0|14=0|6=0|".into(), "|35=j|", "|380=3|"),
+    ];
+    for (kind, body, expected, detail) in cases {
+        let answer = door.send(kind, &body);
+        assert!(answer.contains(expected) && answer.contains(detail), "{kind}: {answer}");
+    }
+    assert!(door.app.commands.is_empty());
+    assert_eq!(door.send("V", "262=m|263=0|264=0|267=1|269=0|146=1|55=BTCUSD|"), "");
+    assert_eq!(door.send("g", "335=t|263=0|"), "");
+    assert_eq!(door.app.others, ["MarketData", "TradingStatus"]);
+    door.app.full = true;
+    let busy = door.send("D", ORDER);
+    assert!(busy.contains("58=Too many requests unanswered|"), "{busy}");
+    door.app.full = false;
+    assert_eq!(door.send("D", ORDER), "");
+}

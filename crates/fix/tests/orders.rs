@@ -1,0 +1,492 @@
+//! Orders and reports: from message to command, from report to message, in each version's words.
+
+mod sample;
+
+use fix::app::ledger::Status;
+use fix::app::market::{self, Level, MarketDataRefusal, Subscription, Update};
+use fix::app::request::{self, Request};
+use fix::app::{Ledger, LedgerLimits, Refusal, Symbols, report};
+use fix::dictionary::{Checker, CustomTags, builtin};
+use fix::session::{MemoryStore, Outbound};
+use fix::{FieldIndex, Message, Version};
+use types::{
+    AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
+    FeedSeq, InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty,
+    RejectReason, SelfTrade, Side, TimeInForce, TradingState, UserRefNum,
+};
+
+fn symbols() -> Symbols {
+    Symbols::new(&[sample::instrument()])
+}
+
+/// A participant's message of `version`; it must be valid by the exchange's own dictionary.
+fn with_message<T>(version: Version, text: &str, then: impl FnOnce(&Message<'_>) -> T) -> T {
+    let begin = version.begin_string();
+    let (msg_type, rest) = text.split_once('|').unwrap();
+    let head = "|34=7|49=MEM7|52=20261122-09:30:00|56=FAIR|";
+    let text = sample::repaired(&format!("8={begin}|9=0|35={msg_type}{head}{rest}"));
+    let wire = sample::wire(&text);
+    let mut index = FieldIndex::default();
+    let message = index.parse(&wire).unwrap();
+    let rules = builtin(version).unwrap();
+    let checked = Checker::default().check(&rules, CustomTags::Refused, &message);
+    assert_eq!(checked, Ok(()), "{version:?} {text}");
+    then(&message)
+}
+
+fn ask(version: Version, text: &str) -> Result<Option<Request>, Refusal> {
+    with_message(version, text, |message| request::parse(message, &symbols()))
+}
+
+const LIMIT: &str = "D|11=a1|21=1|55=BTCUSD|54=1|60=20261122-09:30:00|38=100|40=2|44=78350.5|";
+
+/// The limit order, changed.
+fn order(from: &str, to: &str) -> Result<request::Terms, Refusal> {
+    assert!(LIMIT.contains(from), "{from}");
+    match ask(Version::Fix50Sp2, &LIMIT.replacen(from, to, 1))? {
+        Some(Request::New { terms, .. }) => Ok(terms),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn orders_are_read_in_every_version() {
+    for version in Version::ALL {
+        let Ok(Some(Request::New { terms, resent: false })) = ask(version, LIMIT) else {
+            panic!("{version:?}")
+        };
+        assert_eq!(terms.cl_ord_id, ClOrdId(*b"a1            "));
+        assert_eq!((terms.instrument, terms.side), (InstrumentId(1), Side::Buy));
+        assert_eq!((terms.qty, terms.price), (Qty(100), Price(783_505_000)));
+        assert_eq!(terms.self_trade, SelfTrade::Allow);
+        let hidden = if version == Version::Fix50Sp2 { "1138=0|" } else { "111=0|" };
+        let Ok(Some(Request::New { terms, .. })) = ask(version, &format!("{LIMIT}{hidden}")) else {
+            panic!("{version:?}")
+        };
+        assert_eq!(terms.flags, types::ORDER_HIDDEN);
+    }
+}
+
+#[test]
+fn terms_go_where_they_belong() {
+    let cases = [
+        ("40=2|44=78350.5|", "40=1|", OrderType::Market, 0, 0),
+        ("40=2|44=78350.5|", "40=K|", OrderType::MarketToLimit, 0, 0),
+        ("40=2|44=78350.5|", "40=3|99=5|", OrderType::Stop, 0, 50_000),
+        ("40=2|44=78350.5|", "40=4|44=6|99=5|", OrderType::StopLimit, 60_000, 50_000),
+        ("40=2|44=78350.5|", "40=P|18=R|211=0.5|", OrderType::PegPrimary, 0, 5_000),
+        ("40=2|44=78350.5|", "40=P|18=M|44=7|", OrderType::PegMid, 70_000, 0),
+        ("40=2|44=78350.5|", "40=P|18=a|211=-2|", OrderType::TrailingStop, 0, 20_000),
+    ];
+    for (from, to, order_type, price, stop) in cases {
+        let terms = order(from, to).unwrap();
+        let found = (terms.order_type, terms.price, terms.stop_price);
+        assert_eq!(found, (order_type, Price(price), Price(stop)), "{to}");
+    }
+    let lives = [
+        ("0", TimeInForce::Day),
+        ("1", TimeInForce::GoodTillCancelled),
+        ("2", TimeInForce::AtTheOpen),
+        ("3", TimeInForce::ImmediateOrCancel),
+        ("4", TimeInForce::FillOrKill),
+        ("7", TimeInForce::AtTheClose),
+    ];
+    for (code, life) in lives {
+        assert_eq!(order("40=2|", &format!("40=2|59={code}|")).unwrap().time_in_force, life);
+    }
+    let dated = order("40=2|", "40=2|59=6|126=20261231-00:00:00|").unwrap();
+    assert_eq!(dated.time_in_force, TimeInForce::GoodTillDate);
+    assert_eq!(dated.expire_at, fix::value::timestamp(b"20261231-00:00:00").unwrap());
+    let terms = order("40=2|", "40=2|18=6|110=10|2964=3|1138=20|").unwrap();
+    assert_eq!((terms.min_qty, terms.display_qty), (10, 20));
+    assert_eq!((terms.flags, terms.self_trade), (types::ORDER_POST_ONLY, SelfTrade::CancelBoth));
+}
+
+#[test]
+fn each_refusal_has_its_words() {
+    let cases = [
+        ("11=a1|", "11=123456789012345|", Refusal::IDENTIFIER),
+        ("11=a1|", "11=a b|", Refusal::IDENTIFIER),
+        ("55=BTCUSD|", "55=NOTHING|", Refusal::SYMBOL),
+        ("55=BTCUSD|", "55=LONGERNAME|", Refusal::SYMBOL),
+        ("38=100|", "", Refusal::NO_QUANTITY),
+        ("38=100|", "38=1.5|", Refusal::QUANTITY),
+        ("38=100|", "38=4294967296|", Refusal::QUANTITY),
+        ("44=78350.5|", "", Refusal::NO_PRICE),
+        ("44=78350.5|", "44=1.00001|", Refusal::PRICE),
+        ("40=2|", "40=1|", Refusal::PRICE_UNWANTED),
+        ("40=2|", "40=4|", Refusal::NO_STOP),
+        ("40=2|", "40=2|99=1|", Refusal::STOP_UNWANTED),
+        ("40=2|", "40=2|18=R|", Refusal::EXEC_INST),
+        ("40=2|", "40=P|", Refusal::EXEC_INST),
+        ("40=2|", "40=2|59=6|", Refusal::EXPIRY),
+        ("40=2|", "40=2|126=20261231-00:00:00|", Refusal::EXPIRY),
+    ];
+    for (from, to, refusal) in cases {
+        assert_eq!(order(from, to), Err(refusal), "{to}");
+    }
+}
+
+/// A report about order `user_ref`.
+fn told(kind: ExecutionKind, user_ref: u32, id: &[u8; 14]) -> ExecutionReport {
+    ExecutionReport {
+        kind,
+        side: Side::Buy,
+        order_type: OrderType::Limit,
+        time_in_force: TimeInForce::Day,
+        flags: 0,
+        reject: RejectReason::None,
+        cancel_reason: CancelReason::None,
+        liquidity: Liquidity::None,
+        account: AccountId(7),
+        instrument: InstrumentId(1),
+        user_ref: UserRefNum(user_ref),
+        orig_user_ref: UserRefNum(0),
+        reserved: [0; 4],
+        qty: Qty(100),
+        leaves: Qty(100),
+        price: Price(1_000_000),
+        order_ref: OrderRef(u64::from(user_ref) + 1_000),
+        match_number: MatchNumber(0),
+        public_after: FeedSeq(0),
+        t_seq: sample::now(),
+        cl_ord_id: ClOrdId(*id),
+        reserved2: [0; 2],
+    }
+}
+
+const A1: &[u8; 14] = b"a1            ";
+const A2: &[u8; 14] = b"a2            ";
+const C1: &[u8; 14] = b"c1            ";
+
+fn request(ledger: &mut Ledger, text: &str) -> Result<Command, Refusal> {
+    let request = ask(Version::Fix44, text)?.unwrap();
+    ledger.command(&request)
+}
+
+/// What a session of `version` is told: valid by its own dictionary, header left out.
+fn words(version: Version, execution: &fix::app::Execution) -> String {
+    let mut outbound = Outbound::new(version, "FAIR", "MEM7", MemoryStore::new(9, 9_999), 9_999);
+    outbound.connect();
+    let mut out = Vec::new();
+    outbound.send(sample::now(), report::msg_type(execution), &mut out, |writer| {
+        report::write(version, execution, &symbols(), writer);
+    });
+    body(version, &out)
+}
+
+fn body(version: Version, out: &[u8]) -> String {
+    let mut index = FieldIndex::default();
+    let message = index.parse(out).unwrap();
+    let rules = builtin(version).unwrap();
+    let text = String::from_utf8_lossy(out).replace('\x01', "|");
+    let checked = Checker::default().check(&rules, CustomTags::Refused, &message);
+    assert_eq!(checked, Ok(()), "{text}");
+    let (_, body) = text.split_once("56=MEM7|").unwrap();
+    let (body, _) = body.rsplit_once("10=").unwrap();
+    let kind = String::from_utf8_lossy(message.msg_type()).into_owned();
+    format!("{kind}|{body}").replace("60=20261122-09:30:00.251|", "")
+}
+
+#[test]
+fn the_life_of_an_order_in_three_versions() {
+    let mut ledger = Ledger::new(LedgerLimits::default());
+    let command = request(&mut ledger, LIMIT).unwrap();
+    assert_eq!((command.kind, command.user_ref), (CommandKind::NewOrder, UserRefNum(1)));
+    let all =
+        |execution: &fix::app::Execution| Version::ALL.map(|version| words(version, execution));
+
+    let accepted = ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 10);
+    let terms = "55=BTCUSD|54=1|38=100|40=2|44=100|59=0|";
+    let [old, mid, new] = all(&accepted);
+    let head = "8|37=1001|11=a1|17=E10|";
+    assert_eq!(old, format!("{head}20=0|150=0|39=0|{terms}151=100|14=0|6=0|"));
+    assert_eq!(mid, format!("{head}150=0|39=0|{terms}151=100|14=0|6=0|"));
+    assert_eq!(new, mid);
+
+    let mut fill = told(ExecutionKind::Executed, 1, A1);
+    fill.liquidity = Liquidity::Added;
+    (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
+    let [old, mid, new] = all(&ledger.apply(&fill, 11));
+    let head = "8|37=1001|11=a1|17=T5B|";
+    let rest = "151=70|14=30|6=100|";
+    assert_eq!(old, format!("{head}20=0|150=1|39=1|{terms}32=30|31=100|{rest}"));
+    assert_eq!(mid, format!("{head}150=F|39=1|{terms}32=30|31=100|851=1|{rest}"));
+    assert_eq!(new, mid.replace("17=T5B|", "17=T5B|880=5|"));
+
+    let text = LIMIT.replace("D|11=a1|", "G|41=a1|37=1001|11=a2|").replace("38=100", "38=90");
+    let command = request(&mut ledger, &text).unwrap();
+    assert_eq!((command.orig_user_ref, command.user_ref), (UserRefNum(1), UserRefNum(2)));
+    let mut replaced = told(ExecutionKind::Replaced, 2, A2);
+    (replaced.qty, replaced.leaves) = (Qty(60), Qty(60));
+    replaced.orig_user_ref = UserRefNum(1);
+    let [old, mid, _] = all(&ledger.apply(&replaced, 12));
+    let terms = terms.replace("38=100", "38=90");
+    let head = "8|37=1002|11=a2|41=a1|17=E12|";
+    assert_eq!(old, format!("{head}20=0|150=5|39=1|{terms}151=60|14=30|6=100|"));
+    assert_eq!(mid, format!("{head}150=5|39=1|{terms}151=60|14=30|6=100|"));
+
+    (fill.user_ref, fill.cl_ord_id, fill.order_ref) =
+        (UserRefNum(2), ClOrdId(*A2), OrderRef(1_002));
+    (fill.qty, fill.leaves, fill.match_number) = (Qty(20), Qty(40), MatchNumber(6));
+    fill.price = Price(1_000_100);
+    let execution = ledger.apply(&fill, 13);
+    assert_eq!((execution.cum, execution.status), (Qty(50), Status::PartiallyFilled));
+    assert!(words(Version::Fix44, &execution).contains("6=100.004|"));
+
+    let cancel = "F|41=a2|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|38=90|";
+    let command = request(&mut ledger, cancel).unwrap();
+    assert_eq!((command.kind, command.user_ref), (CommandKind::Cancel, UserRefNum(2)));
+    assert_eq!(command.qty, Qty(0));
+    let mut canceled = told(ExecutionKind::Canceled, 2, A2);
+    canceled.cancel_reason = CancelReason::Requested;
+    (canceled.qty, canceled.leaves) = (Qty(40), Qty(0));
+    let [_, mid, _] = all(&ledger.apply(&canceled, 14));
+    let head = "8|37=1002|11=c1|41=a2|17=E14|";
+    assert_eq!(mid, format!("{head}150=4|39=4|{terms}151=0|14=50|6=100.004|"));
+    assert_eq!(request(&mut ledger, cancel), Err(Refusal::TOO_LATE));
+
+    // The exchange corrects a trade, then breaks it.
+    fill.kind = ExecutionKind::TradeCorrected;
+    (fill.qty, fill.leaves, fill.price) = (Qty(20), Qty(0), Price(1_000_000));
+    let [old, mid, _] = all(&ledger.apply(&fill, 15));
+    assert!(old.contains("17=E15|20=2|19=T6B|150=4|39=4|"), "{old}");
+    assert!(mid.contains("17=E15|19=T6B|150=G|39=4|"), "{mid}");
+    assert!(mid.contains("14=50|6=100|"), "{mid}");
+    fill.kind = ExecutionKind::TradeBroken;
+    let [old, mid, _] = all(&ledger.apply(&fill, 16));
+    assert!(old.contains("20=1|19=T6B|") && mid.contains("19=T6B|150=H|"), "{old} {mid}");
+    assert!(mid.contains("14=30|6=100|"), "{mid}");
+}
+
+#[test]
+fn refusals_by_the_engine() {
+    let mut ledger = Ledger::new(LedgerLimits::default());
+    request(&mut ledger, LIMIT).unwrap();
+    let mut rejected = told(ExecutionKind::Rejected, 1, A1);
+    rejected.reject = RejectReason::CreditLimit;
+    (rejected.order_ref, rejected.leaves) = (OrderRef(0), Qty(0));
+    let execution = ledger.apply(&rejected, 1);
+    let text = words(Version::Fix44, &execution);
+    assert!(text.starts_with("8|37=NONE|11=a1|17=E1|150=8|39=8|103=3|"), "{text}");
+    assert!(text.ends_with("151=0|14=0|6=0|58=Credit limit|"), "{text}");
+    assert!(ledger.is_empty());
+    // Its identifier is free again.
+    assert_eq!(request(&mut ledger, LIMIT).unwrap().user_ref, UserRefNum(2));
+    ledger.apply(&told(ExecutionKind::Accepted, 2, A1), 2);
+
+    let replace = LIMIT.replace("D|11=a1|", "G|41=a1|11=a2|");
+    request(&mut ledger, &replace).unwrap();
+    let mut rejected = told(ExecutionKind::Rejected, 3, A2);
+    rejected.orig_user_ref = UserRefNum(2);
+    rejected.reject = RejectReason::InvalidPrice;
+    let text = words(Version::Fix42, &ledger.apply(&rejected, 3));
+    let rest = "58=Price is not a multiple of the tick|";
+    assert_eq!(text, format!("9|37=1002|11=a2|41=a1|39=0|434=2|102=2|{rest}"));
+
+    let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
+    request(&mut ledger, cancel).unwrap();
+    let mut late = told(ExecutionKind::CancelRejected, 2, C1);
+    late.reject = RejectReason::UnknownOrder;
+    let text = words(Version::Fix50Sp2, &ledger.apply(&late, 4));
+    assert_eq!(text, "9|37=1002|11=c1|41=a1|39=0|434=1|102=1|58=Unknown order|");
+}
+
+#[test]
+fn refusals_by_the_ledger() {
+    let limits = LedgerLimits { pending_max: 2, ..LedgerLimits::default() };
+    let mut ledger = Ledger::new(limits);
+    let command = request(&mut ledger, LIMIT).unwrap();
+    assert_eq!(request(&mut ledger, LIMIT), Err(Refusal::DUPLICATE));
+    let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
+    assert_eq!(
+        request(&mut ledger, &cancel.replace("41=a1", "41=zz")),
+        Err(Refusal::UNKNOWN_ORDER)
+    );
+    assert_eq!(request(&mut ledger, &cancel.replace("54=1", "54=2")), Err(Refusal::MISMATCH));
+    let replace = LIMIT.replace("D|11=a1|", "G|41=a1|11=a2|");
+    let market = replace.replace("40=2|44=78350.5|", "40=1|");
+    assert_eq!(request(&mut ledger, &market), Err(Refusal::MISMATCH));
+    let same = replace.replace("11=a2|", "11=a1|");
+    assert_eq!(request(&mut ledger, &same), Err(Refusal::DUPLICATE));
+    // An order that is not answered yet can be cancelled.
+    assert!(request(&mut ledger, cancel).is_ok());
+    request(&mut ledger, &LIMIT.replace("11=a1", "11=a2")).unwrap();
+    assert_eq!(request(&mut ledger, &LIMIT.replace("11=a1", "11=a3")), Err(Refusal::BUSY));
+    ledger.withdraw(&command);
+    assert!(request(&mut ledger, LIMIT).is_ok());
+}
+
+#[test]
+fn a_ledger_of_another_gateway_says_the_same() {
+    let mut reports = vec![told(ExecutionKind::Accepted, 1, A1)];
+    for number in 0..3 {
+        let mut fill = told(ExecutionKind::Executed, 1, A1);
+        (fill.qty, fill.leaves) = (Qty(10), Qty(90 - 10 * number));
+        fill.match_number = MatchNumber(number + 1);
+        reports.push(fill);
+    }
+    let mut replaced = told(ExecutionKind::Replaced, 2, A2);
+    (replaced.leaves, replaced.orig_user_ref) = (Qty(70), UserRefNum(1));
+    reports.push(replaced);
+    let mut first = Ledger::new(LedgerLimits::default());
+    request(&mut first, LIMIT).unwrap();
+    let mut second = Ledger::new(LedgerLimits::default());
+    for (position, report) in (1..).zip(&reports) {
+        if position == 5 {
+            request(&mut first, &LIMIT.replace("D|11=a1|", "G|41=a1|11=a2|")).unwrap();
+        }
+        let said = first.apply(report, position);
+        assert_eq!(said, second.apply(report, position), "{position}");
+    }
+    let status = |ledger: &Ledger| ledger.status(&ClOrdId(*A2), 9, sample::now());
+    assert_eq!(status(&first), status(&second));
+    let text = words(Version::Fix44, &status(&first).unwrap());
+    assert!(text.contains("17=S9|150=I|39=1|") && text.contains("151=70|14=30|"), "{text}");
+    // New orders get numbers nobody has used.
+    assert_eq!(request(&mut second, LIMIT).unwrap().user_ref, UserRefNum(3));
+}
+
+#[test]
+fn done_orders_and_trades_are_kept_within_bounds() {
+    let limits = LedgerLimits { done_max: 10, trades_max: 5, pending_max: 4 };
+    let mut ledger = Ledger::new(limits);
+    for number in 1..1_000u32 {
+        let mut id = *A1;
+        id[2..6].copy_from_slice(&format!("{number:04}").into_bytes());
+        ledger.apply(&told(ExecutionKind::Accepted, number, &id), 1);
+        let mut fill = told(ExecutionKind::Executed, number, &id);
+        (fill.leaves, fill.match_number) = (Qty(0), MatchNumber(u64::from(number)));
+        assert_eq!(ledger.apply(&fill, 2).status, Status::Filled);
+        assert!(ledger.len() <= 11, "{}", ledger.len());
+        // A correction of what is forgotten leaves nothing behind.
+        fill.kind = ExecutionKind::TradeBroken;
+        fill.user_ref = UserRefNum(number.saturating_sub(500).max(1));
+        ledger.apply(&fill, 3);
+    }
+    assert!(ledger.len() <= 11);
+}
+
+#[test]
+fn mass_cancels() {
+    let mut ledger = Ledger::new(LedgerLimits::default());
+    let one = "q|11=c1|530=1|55=BTCUSD|54=2|60=20261122-09:30:00|";
+    let command = request(&mut ledger, one).unwrap();
+    assert_eq!((command.kind, command.param), (CommandKind::MassCancel, 2));
+    assert_eq!((command.instrument, command.cl_ord_id), (InstrumentId(1), ClOrdId(*C1)));
+    let mut done = told(ExecutionKind::MassCanceled, command.user_ref.0, C1);
+    (done.qty, done.leaves) = (Qty(3), Qty(0));
+    let execution = ledger.apply(&done, 8);
+    let text = words(Version::Fix44, &execution);
+    assert_eq!(text, "r|11=c1|37=E8|530=1|531=1|533=3|");
+    assert_eq!(words(Version::Fix50Sp2, &execution), "r|11=c1|1369=E8|530=1|531=1|533=3|");
+    let all = "q|11=c1|530=7|60=20261122-09:30:00|";
+    let command = request(&mut ledger, all).unwrap();
+    assert_eq!((command.param, command.instrument), (0, InstrumentId(0)));
+    let mut refused = told(ExecutionKind::CancelRejected, command.user_ref.0, C1);
+    refused.reject = RejectReason::MarketClosed;
+    refused.instrument = InstrumentId(0);
+    (refused.qty, refused.leaves) = (Qty(0), Qty(0));
+    let text = words(Version::Fix44, &ledger.apply(&refused, 9));
+    assert_eq!(text, "r|11=c1|37=E9|530=7|531=0|532=99|533=0|58=Market closed|");
+}
+
+#[test]
+fn refusals_echo_what_was_asked() {
+    let refused = |version, text: &str, refusal: &Refusal| {
+        with_message(version, text, |message| {
+            let store = MemoryStore::new(9, 9_999);
+            let mut outbound = Outbound::new(version, "FAIR", "MEM7", store, 9_999);
+            outbound.connect();
+            let mut out = Vec::new();
+            outbound.send(sample::now(), report::refusal_type(message), &mut out, |writer| {
+                report::write_refusal(version, message, refusal, sample::now(), writer);
+            });
+            body(version, &out)
+        })
+    };
+    let long = LIMIT.replace("11=a1", "11=a-very-long-identifier");
+    for version in Version::ALL {
+        let text = refused(version, &long, &Refusal::IDENTIFIER);
+        assert!(text.starts_with("8|37=NONE|11=a-very-long-identifier|17=R7|"), "{text}");
+        assert!(text.contains("150=8|39=8|"), "{text}");
+        let text = "58=ClOrdID must be 1 to 14 printable characters without blanks|";
+        assert!(refused(version, &long, &Refusal::IDENTIFIER).ends_with(text));
+        let cancel = "F|41=zz|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
+        let text = refused(version, cancel, &Refusal::UNKNOWN_ORDER);
+        assert_eq!(text, "9|37=NONE|11=c1|41=zz|39=8|434=1|102=1|58=Unknown order|");
+        let status = "H|11=a1|55=BTCUSD|54=1|";
+        assert!(refused(version, status, &Refusal::UNKNOWN_ORDER).contains("|39=8|103=5|"));
+    }
+    let mass = "q|11=c1|530=1|55=NOTHING|60=20261122-09:30:00|";
+    let text = refused(Version::Fix44, mass, &Refusal::SYMBOL);
+    assert_eq!(text, "j|45=7|372=q|379=c1|380=2|58=Unknown symbol|");
+}
+
+#[test]
+fn market_data_lists_and_states() {
+    let text = "V|262=m1|263=1|264=0|265=1|267=2|269=0|269=1|146=1|55=BTCUSD|";
+    let read = |text: &str, then: fn(Result<market::MarketDataRequest<'_>, MarketDataRefusal>)| {
+        with_message(Version::Fix44, text, |message| {
+            then(market::market_data_request(message, &symbols()));
+        });
+    };
+    read(text, |read| {
+        let request = read.unwrap();
+        assert_eq!((request.id, request.depth), (&b"m1"[..], 0));
+        assert_eq!(request.subscription, Subscription::Updates);
+        assert_eq!(request.wanted, [true, true, false]);
+        assert_eq!(request.symbols, [sample::instrument().symbol]);
+    });
+    read(&text.replace("BTCUSD", "NOTHING"), |read| {
+        assert_eq!(read, Err(MarketDataRefusal::UnknownSymbol));
+    });
+    read(&text.replace("265=1", "265=0"), |read| {
+        assert_eq!(read, Err(MarketDataRefusal::UpdateType));
+    });
+
+    let symbol = sample::instrument().symbol;
+    let level = |side, price| Level { side, price: Price(price), qty: Qty(5), orders: 2 };
+    let levels = [level(Side::Buy, 20_000), level(Side::Buy, 10_000), level(Side::Sell, 30_000)];
+    let sent = |version, msg_type, write: &dyn Fn(&mut fix::encode::Writer<'_>)| {
+        let mut outbound =
+            Outbound::new(version, "FAIR", "MEM7", MemoryStore::new(9, 9_999), 9_999);
+        outbound.connect();
+        let mut out = Vec::new();
+        outbound.send(sample::now(), msg_type, &mut out, write);
+        body(version, &out)
+    };
+    for version in Version::ALL {
+        let text = sent(version, fix::app::MARKET_DATA_SNAPSHOT, &|writer| {
+            market::write_snapshot(b"m1", symbol, &levels, writer);
+        });
+        let bids = "269=0|270=2|271=5|346=2|290=1|269=0|270=1|271=5|346=2|290=2|";
+        assert_eq!(text, format!("W|262=m1|55=BTCUSD|268=3|{bids}269=1|270=3|271=5|346=2|290=1|"));
+        let updates = [(Update::Delete, levels[0]), (Update::New, levels[2])];
+        let text = sent(version, fix::app::MARKET_DATA_INCREMENTAL, &|writer| {
+            market::write_updates(b"m1", symbol, &updates, writer);
+        });
+        let rest = "279=2|269=0|55=BTCUSD|270=2|279=0|269=1|55=BTCUSD|270=3|271=5|346=2|";
+        assert_eq!(text, format!("X|262=m1|268=2|{rest}"));
+        let text = sent(version, fix::app::TRADING_SESSION_STATUS, &|writer| {
+            market::write_trading_status(None, symbol, TradingState::Trading, writer);
+        });
+        assert_eq!(text, "h|336=BTCUSD|340=2|58=Trading|");
+        let text = sent(version, fix::app::MARKET_DATA_REQUEST_REJECT, &|writer| {
+            market::write_refusal(b"m1", MarketDataRefusal::Depth, writer);
+        });
+        assert_eq!(text, "Y|262=m1|281=5|58=Unsupported MarketDepth|");
+    }
+    let list = |version, request: &str| {
+        with_message(version, request, |message| {
+            sent(version, fix::app::SECURITY_LIST, &|writer| {
+                market::write_security_list(version, message, &symbols(), writer);
+            })
+        })
+    };
+    let all = list(Version::Fix50Sp2, "x|320=s1|559=4|");
+    assert_eq!(all, "y|320=s1|322=L7|560=0|393=1|893=Y|146=1|55=BTCUSD|969=0.01|");
+    let none = list(Version::Fix44, "x|320=s1|559=0|55=NOTHING|");
+    assert_eq!(none, "y|320=s1|322=L7|560=2|393=0|893=Y|");
+    assert_eq!(Nanos(0), Nanos::default());
+}
