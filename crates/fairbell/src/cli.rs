@@ -179,16 +179,31 @@ impl UpArgs {
 
 /// Options of `fairbell sim`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
     fairbell sim                         seeds 0 to 999\n  \
     fairbell sim --seed 42 --orders 2000 one seed again, longer\n  \
-    fairbell sim --seeds 0..50 --json    sums as one JSON document\n\n\
+    fairbell sim --seeds 0..50 --json    sums as one JSON document\n  \
+    fairbell sim fuzz                    ten thousand random scenarios\n  \
+    fairbell sim --scenario scenarios/storm.toml   a scenario from a file\n  \
+    fairbell sim attack order-spam       an attack and what others have to bear\n\n\
     Every seed is a network with losses, duplicates, reordering and delays. A seed passes when all\n\
-    books are equal and every order was answered exactly once.")]
+    books are equal and every order was answered exactly once."
+)]
 pub struct SimArgs {
-    /// Seeds to run, first..last, the last one not included
-    #[arg(long, value_name = "A..B", value_parser = seeds, default_value = "0..1000")]
-    pub seeds: Range<u64>,
+    /// Other ways to simulate
+    #[command(subcommand)]
+    pub what: Option<crate::simulate::Sim>,
+    /// A scenario file: network, faults, participants, length
+    #[arg(long, value_name = "FILE", conflicts_with = "orders")]
+    pub scenario: Option<PathBuf>,
+    /// Folder for the figures of a scenario
+    #[arg(long, value_name = "DIR", requires = "scenario", default_value = "out/scenario")]
+    pub out: PathBuf,
+    /// Seeds to run, first..last, the last one not included [default: 0..1000; of a scenario 0..5]
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    pub seeds: Option<Range<u64>>,
     /// This seed alone
     #[arg(long, value_name = "S", conflicts_with = "seeds")]
     pub seed: Option<u64>,
@@ -204,7 +219,9 @@ pub struct SimArgs {
 impl SimArgs {
     /// The seeds asked for.
     pub fn seeds(&self) -> Range<u64> {
-        self.seed.map_or(self.seeds.clone(), |seed| seed..seed.saturating_add(1))
+        let usual = 0..if self.scenario.is_some() { 5 } else { 1_000 };
+        let seeds = self.seeds.clone().unwrap_or(usual);
+        self.seed.map_or(seeds, |seed| seed..seed.saturating_add(1))
     }
 }
 
@@ -321,7 +338,7 @@ fn sample(loaded: &mut Loaded, folder: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// `30s`, `500ms`, `250us`, `2m`, `1h`: a whole number above zero and a unit.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let complaint = "write a whole number above zero and a unit, like 30s, 500ms or 2m";
@@ -341,7 +358,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `0..1000`: the first seed and the one after the last.
-fn seeds(text: &str) -> Result<Range<u64>, String> {
+pub(crate) fn seeds(text: &str) -> Result<Range<u64>, String> {
     let range = text
         .split_once("..")
         .and_then(|(first, last)| Some(first.parse().ok()?..last.parse().ok()?))

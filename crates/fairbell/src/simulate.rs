@@ -1,75 +1,124 @@
-//! `fairbell sim`: whole exchanges in the deterministic simulator, one per seed.
+//! `fairbell sim`: whole exchanges in the deterministic simulator, one per seed; random scenarios,
+//! scenarios from files, and attacks.
 
 use std::io::IsTerminal;
+use std::ops::Range;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use sim::exchange::{Scenario, SeedReport, Summary, run_seeds};
+use serde_json::{Value, json};
+use sim::exchange::{Figures, Scenario, SeedReport, Summary, run_seeds};
 
 use crate::Failure;
 use crate::cli::{DEFAULT_ORDERS, SimArgs};
 
+mod attacks;
+mod fuzz;
+mod run;
+mod scenario;
+
+pub use attacks::AttackArgs;
+pub use fuzz::FuzzArgs;
+
+/// Other ways to simulate.
+#[derive(clap::Subcommand, Clone, Debug)]
+pub enum Sim {
+    /// Random scenarios: every seed another tree, other links, clocks and faults
+    Fuzz(FuzzArgs),
+    /// A participant up to no good, and what others have to bear of it
+    Attack(AttackArgs),
+}
+
 /// Runs the seeds and prints their sums; fails when a seed does.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
+    match &args.what {
+        Some(Sim::Fuzz(args)) => return fuzz::run(args),
+        Some(Sim::Attack(args)) => return attacks::run(args),
+        None => {}
+    }
+    if let Some(file) = &args.scenario {
+        return run::run(args, file);
+    }
     let seeds = args.seeds();
-    let scenario = Scenario { orders: args.orders, ..Scenario::default() };
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    let bar = progress(seeds.end.saturating_sub(seeds.start));
-    let summary = run_seeds(seeds.clone(), threads, &scenario, &|done, failed| {
+    let mut scenario = Scenario { orders: args.orders, ..Scenario::default() };
+    if args.orders != DEFAULT_ORDERS {
+        scenario.command = format!("fairbell sim --orders {}", args.orders);
+    }
+    let bar = progress(seeds.end.saturating_sub(seeds.start), "seeds");
+    let summary = run_seeds(seeds.clone(), threads(), &scenario, &told(&bar));
+    bar.finish_and_clear();
+    if args.json {
+        let mut document = document(&summary, &seeds);
+        document["orders_per_seed"] = args.orders.into();
+        println!("{document:#}");
+    } else {
+        print(&summary);
+    }
+    verdict(&summary)
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |threads| threads.get())
+}
+
+fn progress(count: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(count);
+    if !std::io::stderr().is_terminal() || count < 2 {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let template = format!("{{pos}}/{{len}} {what} {{wide_bar}} {{eta}} {{msg}}");
+    let style = ProgressStyle::with_template(&template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn told(bar: &ProgressBar) -> impl Fn(u64, u64) + Sync + '_ {
+    |done, failed| {
         bar.set_position(done);
         if failed > 0 {
             bar.set_message(format!("{failed} failed"));
         }
-    });
-    bar.finish_and_clear();
-    if args.json {
-        println!("{:#}", document(&summary, &seeds, args.orders));
-    } else {
-        print(&summary);
-        if summary.failed > 0 && args.orders != DEFAULT_ORDERS {
-            println!("with these runs' option: --orders {}", args.orders);
-        }
     }
+}
+
+fn verdict(summary: &Summary) -> Result<(), Failure> {
     match summary.failed {
         0 => Ok(()),
         failed => Err(Failure::Run(format!("{failed} of {} seeds failed", summary.seeds))),
     }
 }
 
-fn progress(seeds: u64) -> ProgressBar {
-    let bar = ProgressBar::new(seeds);
-    if !std::io::stderr().is_terminal() || seeds < 2 {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template("{pos}/{len} seeds {wide_bar} {eta} {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
 fn print(summary: &Summary) {
     println!("{} seeds, {} failed", summary.seeds, summary.failed);
-    for (name, sum) in summary.total.iter() {
-        println!("  {:<20} {sum:>14}", name.replace('_', " "));
-    }
+    table(summary.total.iter());
     summary.reports.iter().for_each(|report| println!("{report}"));
 }
 
-fn document(summary: &Summary, seeds: &std::ops::Range<u64>, orders: u64) -> serde_json::Value {
-    let sums: serde_json::Map<String, serde_json::Value> =
-        summary.total.iter().map(|(name, sum)| (name.to_string(), sum.into())).collect();
-    let failures: Vec<serde_json::Value> = summary.reports.iter().map(failed).collect();
-    serde_json::json!({
+fn table(figures: impl Iterator<Item = (&'static str, u64)>) {
+    for (name, sum) in figures {
+        println!("  {:<20} {sum:>14}", name.replace('_', " "));
+    }
+}
+
+fn sums(total: &Figures) -> Value {
+    total.iter().map(|(name, sum)| (name.to_string(), Value::from(sum))).collect()
+}
+
+fn document(summary: &Summary, seeds: &Range<u64>) -> Value {
+    json!({
         "first_seed": seeds.start,
         "seeds": summary.seeds,
-        "orders_per_seed": orders,
         "failed": summary.failed,
-        "sums": sums,
-        "failures": failures,
+        "sums": sums(&summary.total),
+        "failures": summary.reports.iter().map(failed).collect::<Vec<_>>(),
     })
 }
 
-fn failed(report: &SeedReport) -> serde_json::Value {
-    let reasons = report.failures.iter().map(|failure| {
-        serde_json::json!({ "checker": failure.checker.name(), "reason": failure.reason })
-    });
-    serde_json::json!({ "seed": report.seed, "failures": reasons.collect::<Vec<_>>() })
+fn failed(report: &SeedReport) -> Value {
+    let reasons =
+        report.failures.iter().map(|f| json!({ "checker": f.checker.name(), "reason": f.reason }));
+    json!({
+        "seed": report.seed,
+        "again": report.again,
+        "failures": reasons.collect::<Vec<_>>(),
+    })
 }

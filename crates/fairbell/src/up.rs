@@ -410,9 +410,7 @@ impl Watch<'_> {
     /// Lets every listener know that nothing will follow.
     fn end_session(&self) {
         let done = self.handles[0].call(ROOT, |role, now, out| {
-            if let Role::Root(root) = role {
-                root.end_session(now, out);
-            }
+            let _ = role.with_root(out, |root, out| root.end_session(now, out));
         });
         if done.is_ok() {
             thread::sleep(GOODBYE);
@@ -489,6 +487,12 @@ impl Watch<'_> {
         let figures = self.board.figures();
         let snapshot = self.snapshot(&figures);
         view.show(&snapshot);
+        if figures.epoch > self.before.epoch && self.before.epoch > 0 {
+            view.note(&format!("the tree of epoch {} has taken over", figures.epoch));
+        }
+        for proxy in figures.dead.iter().filter(|proxy| !self.before.dead.contains(proxy)) {
+            view.note(&format!("proxy {proxy} does not answer: it is routed around"));
+        }
         if figures.log_room < LOG_ROOM_LOW && self.before.log_room >= LOG_ROOM_LOW {
             view.note("the input log is nearly full: orders will be held back soon");
         }

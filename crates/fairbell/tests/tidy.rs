@@ -11,6 +11,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("book", 1),
     ("book-model", 1),
     ("wire", 1),
+    ("fix", 1),
     ("overlay", 1),
     ("telemetry", 1),
     ("engine", 2),
@@ -30,6 +31,7 @@ const MODELS: &[&str] = &["book-model"];
 /// Crates whose workspace dependencies are limited further, and to what.
 const ONLY: &[(&str, &[&str])] = &[
     ("wire", &["types"]),
+    ("fix", &["types"]),
     ("overlay", &["types"]),
     ("net", &["types"]),
     ("telemetry", &["types"]),
@@ -49,6 +51,7 @@ const PURE: &[&str] = &[
     "book",
     "book-model",
     "wire",
+    "fix",
     "overlay",
     "engine",
     "feed",
@@ -71,6 +74,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "crates/sim/src/exchange/seeds.rs",
         "std::thread",
         "seeds run side by side, each world within one thread",
+    ),
+    (
+        "crates/sim/src/cloud/seeds.rs",
+        "std::thread",
+        "seeds run side by side, each cloud within one thread",
     ),
     (
         "crates/book/src/index.rs",

@@ -65,6 +65,12 @@ fn a_run_passes_and_its_json_has_what_is_promised() {
         assert_eq!(kinds.iter().filter(|found| **found == kind).count(), 2, "{kind}: {kinds:?}");
     }
     assert_eq!(report["halts"].as_array().map(Vec::len), Some(1), "{}", report["halts"]);
+    // All of it sealed, and another tree since 60 % of the play.
+    assert!(number(&report, "/sealing/opened") > 10_000);
+    assert_eq!(number(&report, "/sealing/refused") + number(&report, "/sealing/unsent"), 0);
+    assert_eq!((number(&report, "/epoch"), number(&report, "/feed_messages_lost")), (2, 0));
+    assert_eq!(number(&report, "/tree_changes/0/epoch"), 2);
+    assert!(number(&report, "/tree_changes/0/prepared_ns") > 0);
     let log = out.join("exchange.log");
     let statement = Command::new(env!("CARGO_BIN_EXE_fairbell"))
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -133,6 +139,8 @@ fn a_dead_proxy_costs_no_order_and_no_book() {
         if hedge == "0" {
             assert!(number(&report, "/repairs") > 0);
         }
+        let dead = report["dead_proxies"].as_array().expect("a list");
+        assert!(dead.iter().any(|dead| dead["proxy"] == 2), "H={hedge}: {dead:?}");
         let _ = std::fs::remove_dir_all(out);
     }
 }

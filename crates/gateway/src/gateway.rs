@@ -76,9 +76,21 @@ impl Gateway {
         self.desk.counters
     }
 
+    /// Another tree has taken over: orders go up through these from now on, the preferred one first.
+    pub fn set_candidates(&mut self, epoch: u32, candidates: Vec<types::NodeId>) {
+        self.desk.uplink.set_candidates(epoch, candidates);
+        self.private.set_epoch(epoch);
+    }
+
     /// The way up, for its totals.
     pub fn uplink(&self) -> &Uplink {
         &self.desk.uplink
+    }
+
+    /// See [`Uplink::lose_resends`].
+    #[doc(hidden)]
+    pub fn lose_resends(&mut self) {
+        self.desk.uplink.lose_resends();
     }
 
     /// The private streams, for their totals.

@@ -1,9 +1,15 @@
 //! AES-128-GCM through aws-lc-rs, about 0.1 us for a small datagram.
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::{
+    aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
+    hmac, rand,
+};
 use types::limits::DATAGRAM_MAX;
 
 use crate::seal::{Aead, NONCE_LEN, TAG_LEN};
+
+/// Parts up to this length are copied without a large buffer.
+const SMALL: usize = 64;
 
 /// One key.
 pub struct AesGcm {
@@ -38,11 +44,54 @@ impl Aead for AesGcm {
         bytes: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> bool {
+        // The cipher reads from one place and writes to another.
+        if bytes.len() <= SMALL {
+            let mut sealed = [0; SMALL];
+            let sealed = &mut sealed[..bytes.len()];
+            sealed.copy_from_slice(bytes);
+            return self.open_into(nonce, associated, (sealed, tag), bytes);
+        }
         let mut sealed = [0; DATAGRAM_MAX];
         let Some(sealed) = sealed.get_mut(..bytes.len()) else { return false };
         sealed.copy_from_slice(bytes);
+        self.open_into(nonce, associated, (sealed, tag), bytes)
+    }
+
+    fn open_into(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        associated: &[u8],
+        (bytes, tag): (&[u8], &[u8; TAG_LEN]),
+        into: &mut [u8],
+    ) -> bool {
         let nonce = Nonce::assume_unique_for_key(nonce);
         let aad = Aad::from(associated);
-        self.key.open_separate_gather(nonce, aad, sealed, tag, bytes).is_ok()
+        self.key.open_separate_gather(nonce, aad, bytes, tag, into).is_ok()
     }
+}
+
+/// Where the keys of a deployment come from: HMAC-SHA256 of what a key is for, under the secret of
+/// the deployment. Nobody finds one key from another.
+pub struct KeySource {
+    secret: hmac::Key,
+}
+
+impl KeySource {
+    /// Keys under `secret`, 32 bytes that nobody else can guess.
+    pub fn new(secret: &[u8; 32]) -> KeySource {
+        KeySource { secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
+    }
+
+    /// The key with that name; `None` when the cipher can't be set up.
+    pub fn key(&self, name: &[u8]) -> Option<AesGcm> {
+        let tag = hmac::sign(&self.secret, name);
+        AesGcm::new(tag.as_ref().first_chunk()?)
+    }
+}
+
+/// 32 bytes that nobody can guess; `None` when the machine has no randomness.
+pub fn random_secret() -> Option<[u8; 32]> {
+    let mut secret = [0; 32];
+    rand::fill(&mut secret).ok()?;
+    Some(secret)
 }

@@ -1,11 +1,17 @@
 //! Datagrams from one node to the next that are nobody else's business: what a parent tells its
-//! children about the orders they send, and who stands in for a dead proxy.
+//! children about the orders they send, who stands in for a dead proxy, which tree comes next, and
+//! that a node is alive and knows it.
 //!
 //! A family of their own: the first byte tells them from [`crate::frame`]s, so that a node which
 //! does not know them refuses them as another version.
 
 use types::{NodeId, Outbox, limits::DATAGRAM_MAX};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+use crate::{
+    hedging::{HedgePolicy, Hedging},
+    topology::{DEPTH_MAX, Topology, Tree},
+};
 
 /// First byte of a control datagram.
 pub const CONTROL_VERSION: u8 = 0x81;
@@ -22,6 +28,10 @@ pub enum ControlKind {
     HopReport = 1,
     /// Root to everybody: [`DetourBody`].
     Detour = 2,
+    /// Root to everybody: [`TreeBody`], the present tree or the next one; answered by a status.
+    Tree = 3,
+    /// Everybody to the root: [`StatusBody`].
+    Status = 4,
 }
 
 /// First 16 bytes.
@@ -32,7 +42,7 @@ pub struct ControlHeader {
     pub version: u8,
     /// What follows.
     pub kind: ControlKind,
-    /// Who sent it; a claim until datagrams are sealed.
+    /// Who sent it; proven where datagrams are sealed.
     pub sender: NodeId,
     /// Tree epoch the sender lives in.
     pub epoch: u32,
@@ -80,6 +90,92 @@ pub struct DetourBody {
     pub first: NodeId,
     /// Zero.
     pub reserved: [u8; 6],
+}
+
+/// A whole tree: what a node needs to know of an epoch before it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct TreeBody {
+    /// Length of a round of the delay all-reduce, in ns.
+    pub round_ns: u64,
+    /// Its epoch.
+    pub epoch: u32,
+    /// H of the tree.
+    pub hedge: u16,
+    /// Node of the first receiver.
+    pub receivers_at: NodeId,
+    /// Nodes of each layer of one plane, the one below the root first; 0: no layer.
+    pub layers: [u16; DEPTH_MAX],
+    /// H of each layer, or `Hedging::TREE`.
+    pub layer_hedges: [u8; DEPTH_MAX],
+    /// Times the proxy layers exist.
+    pub planes: u16,
+    /// Whose children a node helps: 0 the next siblings', 1 those of siblings with another parent,
+    /// 2 nobody's.
+    pub policy: u8,
+    /// Spare proxies per group of siblings.
+    pub spares: u8,
+    /// 1: parents change with every message.
+    pub dynamic: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+}
+
+/// Where a node stands, in answer to a [`TreeBody`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct StatusBody {
+    /// The last epoch it knows the tree of.
+    pub known: u32,
+    /// The epoch it lives in.
+    pub present: u32,
+}
+
+impl TreeBody {
+    /// What to tell of a tree.
+    pub fn of(tree: &Tree) -> TreeBody {
+        let hedging = tree.topology.hedging();
+        TreeBody {
+            round_ns: tree.round_ns,
+            epoch: tree.epoch,
+            hedge: tree.hedge.min(usize::from(u16::MAX)) as u16,
+            receivers_at: tree.topology.receiver_ids().next().unwrap_or_default(),
+            layers: tree.topology.plane_sizes().map(|size| size as u16),
+            layer_hedges: hedging.layers,
+            planes: hedging.planes,
+            policy: match hedging.policy {
+                HedgePolicy::Sibling => 0,
+                HedgePolicy::PathDisjoint => 1,
+                HedgePolicy::ExtraFanout => 2,
+            },
+            spares: hedging.spares,
+            dynamic: tree.dynamic.into(),
+            reserved: [0; 3],
+        }
+    }
+
+    /// The tree told of, with the number `stream`; `None` when there can be no such tree.
+    pub fn tree(&self, stream: u16) -> Option<Tree> {
+        let sizes = self.layers.map(usize::from);
+        let depth = sizes.iter().position(|size| *size == 0).unwrap_or(DEPTH_MAX);
+        let hedging = Hedging {
+            policy: match self.policy {
+                0 => HedgePolicy::Sibling,
+                1 => HedgePolicy::PathDisjoint,
+                2 => HedgePolicy::ExtraFanout,
+                _ => return None,
+            },
+            layers: self.layer_hedges,
+            spares: self.spares,
+            planes: self.planes,
+        };
+        let topology = Topology::from_layers(&sizes[..depth]).ok()?.with_hedging(hedging).ok()?;
+        let topology = topology.with_receivers_at(self.receivers_at).ok()?;
+        let (hedge, dynamic) = (usize::from(self.hedge), self.dynamic == 1);
+        let (epoch, round_ns) = (self.epoch, self.round_ns);
+        let whole = self.dynamic <= 1 && round_ns > 0 && self.planes > 0;
+        whole.then_some(Tree { topology, hedge, dynamic, epoch, stream, round_ns })
+    }
 }
 
 const _: () = {
@@ -153,6 +249,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_tree_is_told_whole(
+            layers in prop::collection::vec(1usize..40, 1..5), idle in 0u16..9, hedge in 0usize..4,
+            planes in 1u16..4, dynamic in any::<bool>(), epoch in any::<u32>(),
+        ) {
+            let hedging = Hedging { planes, layers: [1; DEPTH_MAX], ..Hedging::default() };
+            let topology = Topology::from_layers(&layers).unwrap().with_hedging(hedging).unwrap();
+            let first = topology.receiver_ids().next().unwrap();
+            let topology = topology.with_receivers_at(NodeId(first.0 + idle)).unwrap();
+            prop_assert_eq!(topology.receiver_ids().next(), Some(NodeId(first.0 + idle)));
+            prop_assert_eq!(topology.id_end(), topology.nodes() + usize::from(idle));
+            let tree = Tree { topology, hedge, dynamic, epoch, stream: 3, round_ns: 5 };
+            prop_assert_eq!(TreeBody::of(&tree).tree(3), Some(tree));
+        }
+
+        #[test]
+        fn arbitrary_trees_never_panic(bytes in any::<[u8; 48]>(), few in any::<bool>()) {
+            let mut body = TreeBody::read_from_bytes(&bytes).unwrap();
+            if few {
+                (body.policy, body.dynamic) = (body.policy % 3, body.dynamic % 2);
+                body.layers = body.layers.map(|size| size % 9);
+            }
+            let _ = body.tree(0).map(|tree| tree.topology.children(NodeId(1), 7, 3, true).count());
+        }
+
         #[test]
         fn arbitrary_bytes_never_panic(
             mut bytes in prop::collection::vec(any::<u8>(), 0..200), ours in any::<bool>(),

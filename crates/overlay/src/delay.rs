@@ -58,14 +58,20 @@ impl OwdEstimator {
         self.estimate_ns
     }
 
+    /// What covers `permille` of each thousand (1 to 1,000) of the window; `None` without samples.
+    pub fn percentile_ns(&mut self, permille: u32) -> Option<u64> {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&self.samples);
+        let permille = permille.clamp(1, 1_000) as usize;
+        let rank = (self.scratch.len() * permille).div_ceil(1_000).checked_sub(1)?;
+        Some(*self.scratch.select_nth_unstable(rank).1)
+    }
+
     /// Closes a round and gives its estimate.
     pub fn close_round(&mut self) -> Option<u64> {
         if std::mem::take(&mut self.fresh) {
             self.empty_rounds = 0;
-            self.scratch.clear();
-            self.scratch.extend_from_slice(&self.samples);
-            let rank = (self.scratch.len() * self.permille).div_ceil(1_000) - 1;
-            self.estimate_ns = Some(*self.scratch.select_nth_unstable(rank).1);
+            self.estimate_ns = self.percentile_ns(self.permille as u32);
         } else {
             self.empty_rounds += 1;
             let kept = |ns: u64| ns - (ns >> DECAY_SHIFT);

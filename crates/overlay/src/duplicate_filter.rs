@@ -83,6 +83,11 @@ impl DuplicateFilter {
         }
     }
 
+    /// The same, counting on from totals of another filter.
+    pub fn counting_on(self, stats: FilterStats) -> DuplicateFilter {
+        DuplicateFilter { stats, ..self }
+    }
+
     /// The epoch heard last.
     pub fn epoch(&self) -> u32 {
         self.epoch
@@ -100,6 +105,7 @@ impl DuplicateFilter {
     }
 
     /// [`DuplicateFilter::accept`] for an id of which the node is sent `copies` copies.
+    #[inline]
     pub fn accept_one_of(
         &mut self,
         epoch: u32,
@@ -107,6 +113,21 @@ impl DuplicateFilter {
         parent: Option<usize>,
         copies: usize,
     ) -> Arrival {
+        let index = id as usize & (self.slots.len() - 1);
+        if let (Some(slot), Some(parent)) = (self.slots.get_mut(index), parent)
+            && slot.id == id
+            && epoch == self.epoch
+            && parent < COPIES_MAX
+            && id > 0
+        {
+            slot.seen |= 1 << parent;
+            self.stats.duplicates += 1;
+            return Arrival::Duplicate;
+        }
+        self.judge(epoch, id, parent, copies)
+    }
+
+    fn judge(&mut self, epoch: u32, id: u64, parent: Option<usize>, copies: usize) -> Arrival {
         if epoch < self.epoch {
             self.stats.stale_epoch += 1;
             return Arrival::StaleEpoch;

@@ -283,6 +283,7 @@ impl HopHeader {
     }
 
     /// Reads the header; the rest is the body and its payload.
+    #[inline]
     pub fn read(datagram: &[u8]) -> Result<(HopHeader, &[u8]), FrameError> {
         if datagram.len() > DATAGRAM_MAX {
             return Err(FrameError::Length);

@@ -63,6 +63,10 @@ impl Gaps {
 
     /// Messages `from..to` came. The oldest gap they closed or made smaller, as it was before.
     pub fn fill(&mut self, from: u64, to: u64, now: Nanos, wait_ns: u64) -> Option<Gap> {
+        if self.list.is_empty() && from <= self.known_end {
+            self.known_end = self.known_end.max(to);
+            return None;
+        }
         self.learn(from, now, wait_ns);
         self.known_end = self.known_end.max(to);
         let first = self.list.partition_point(|gap| gap.to <= from);

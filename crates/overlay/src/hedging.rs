@@ -153,6 +153,24 @@ impl Iterator for Children {
         }
         self.here.next().map(|index| NodeId((self.first + index) as u16))
     }
+
+    /// Block by block: what a node that sends to all of them needs.
+    fn fold<B, F: FnMut(B, NodeId) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut sum = init;
+        let mut spares = std::mem::take(&mut self.spares);
+        loop {
+            for index in self.here.clone() {
+                sum = f(sum, NodeId((self.first + index) as u16));
+            }
+            if self.done > 0 {
+                sum = spares.by_ref().fold(sum, |sum, spare| f(sum, NodeId(spare as u16)));
+            }
+            if self.left == 0 {
+                return sum;
+            }
+            self.enter_block();
+        }
+    }
 }
 
 /// Senders of a message to one node, its own parent first.

@@ -11,7 +11,7 @@ use types::Nanos;
 use crate::mold::Packet;
 
 /// One waiting datagram.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Held {
     /// First message.
     pub seq: u64,
@@ -82,7 +82,12 @@ impl HoldBuffer {
     /// packet's own numbers and bytes, which are taken from the packet.
     pub fn insert(&mut self, packet: &Packet, bytes: &[u8], fields: Fields) -> Insert {
         let (seq, end) = (packet.header.seq, packet.end());
-        let place = self.order.partition_point(|(other, _)| *other <= seq);
+        let place = match self.order.back() {
+            Some((last, _)) if *last > seq => {
+                self.order.partition_point(|(other, _)| *other <= seq)
+            }
+            _ => self.order.len(),
+        };
         let before = place.checked_sub(1).and_then(|place| self.held(place));
         if before.is_some_and(|before| before.end >= end) {
             return Insert::Known;
@@ -99,24 +104,22 @@ impl HoldBuffer {
             }
         }
         let Fields { id, deadline, release_at, arrived } = fields;
-        let buffer = Vec::new();
-        let mut held = Held { seq, end, id, deadline, release_at, arrived, packet: buffer };
         let slot = match self.free.pop() {
-            Some(slot) => {
-                let old = &mut self.slots[slot as usize];
-                held.packet = std::mem::take(&mut old.packet);
-                held.packet.clear();
-                held.packet.extend_from_slice(bytes);
-                *old = held;
-                slot
-            }
+            Some(slot) => slot,
             None => {
-                held.packet.extend_from_slice(bytes);
-                self.slots.push(held);
+                self.slots.push(Held::default());
                 self.slots.len() as u32 - 1
             }
         };
-        self.order.insert(place, (seq, slot));
+        let held = &mut self.slots[slot as usize];
+        (held.seq, held.end, held.id) = (seq, end, id);
+        (held.deadline, held.release_at, held.arrived) = (deadline, release_at, arrived);
+        held.packet.clear();
+        held.packet.extend_from_slice(bytes);
+        match place == self.order.len() {
+            true => self.order.push_back((seq, slot)),
+            false => self.order.insert(place, (seq, slot)),
+        }
         outcome
     }
 

@@ -42,6 +42,8 @@ pub struct PrivateStreamsConfig {
     pub record_len: usize,
     /// Records of all accounts together.
     pub records_max: u64,
+    /// Longest datagram; less where the way there adds something.
+    pub datagram_max: usize,
     /// Records sent to a gateway beyond what it has acknowledged.
     pub in_flight_max: u64,
     /// An attachment unheard for so long may be taken over.
@@ -63,6 +65,7 @@ impl PrivateStreamsConfig {
             accounts,
             record_len,
             records_max,
+            datagram_max: DATAGRAM_MAX,
             in_flight_max: 512,
             lease_ns: 500 * Nanos::MILLI,
             rto_ns: 20 * Nanos::MILLI,
@@ -155,7 +158,8 @@ impl PrivateStreams {
     /// Empty streams of accounts 0 to `config.accounts`. `None` when no record, or none of that
     /// length, fits a datagram.
     pub fn new(config: PrivateStreamsConfig) -> Option<PrivateStreams> {
-        let room = DATAGRAM_MAX - size_of::<HopHeader>() - size_of::<PrivateBody>();
+        let room = config.datagram_max.min(DATAGRAM_MAX);
+        let room = room.checked_sub(size_of::<HopHeader>() + size_of::<PrivateBody>())?;
         let per_frame = room.checked_div(config.record_len)? as u64;
         if per_frame == 0 {
             return None;

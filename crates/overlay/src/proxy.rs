@@ -7,8 +7,8 @@
 //! merged per round. Everything else, and everything unreadable, is dropped and counted.
 //!
 //! Epochs: market data of a later epoch than the proxy's makes it follow; of an earlier one it is
-//! dropped, as are delay reports of any other. Orders pass in every epoch, they are idempotent at
-//! the engine.
+//! dropped, as are delay reports of any other. Orders pass in every epoch, up the tree of that
+//! epoch if it is known; they are idempotent at the engine.
 
 use types::{
     Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer, limits::DUPLICATE_FILTER_SLOTS,
@@ -16,7 +16,7 @@ use types::{
 
 use crate::{
     all_reduce::{DelayLimits, DelayValue, ReduceStats, RoundTable},
-    control::{ControlHeader, ControlKind, DetourBody},
+    control::{self, ControlHeader, ControlKind, DetourBody, StatusBody, TreeBody},
     detour::Detours,
     duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
     emit,
@@ -26,6 +26,7 @@ use crate::{
     },
     lift::{Lift, LiftConfig, LiftStats},
     repair_cache::{CacheConfig, CacheStats, RepairCache},
+    seat::Seat,
     send_order::SendOrder,
     topology::{ROOT, Tree},
 };
@@ -88,11 +89,15 @@ pub struct Proxy {
     tree: Tree,
     node: NodeId,
     filter: DuplicateFilter,
+    seat: Seat,
     rounds: RoundTable,
     send_order: Option<SendOrder>,
     lift: Option<Lift>,
     cache: Option<RepairCache>,
     detours: Detours,
+    /// Those of the next epoch and of the last one.
+    next_detours: Detours,
+    former_detours: Detours,
     detoured: Vec<NodeId>,
     config: ProxyConfig,
     /// The tree of the next epoch, until it begins.
@@ -106,17 +111,18 @@ impl Proxy {
     /// The proxy `node` of `tree`.
     pub fn new(tree: Tree, node: NodeId, config: ProxyConfig) -> Proxy {
         let copies = tree.copies(node);
-        let below = tree.topology.receiver_ids().next();
-        let serves_receivers = below.is_some_and(|leaf| tree.topology.is_above(node, leaf));
         Proxy {
             tree,
             node,
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
+            seat: Seat::new(&tree, node),
             rounds: RoundTable::new(tree, node, config.delay),
             send_order: config.slowest_first.then(|| SendOrder::new(&tree, node)),
             lift: config.lift.map(Lift::new),
-            cache: config.cache.filter(|_| serves_receivers).map(RepairCache::new),
+            cache: cache(&tree, node, &config),
             detours: Detours::default(),
+            next_detours: Detours::default(),
+            former_detours: Detours::default(),
             detoured: Vec::new(),
             config,
             prepared: None,
@@ -138,11 +144,20 @@ impl Proxy {
 
     /// Tells the proxy the tree of a later epoch, in which it has the same number. It takes over
     /// with the first datagram of that epoch; datagrams of the present one, which may still be on
-    /// their way then, go on through the present tree.
+    /// their way then, go on through the present tree, and orders go up the tree of the epoch that
+    /// they were sent in.
     pub fn prepare(&mut self, tree: Tree) {
-        if tree.epoch > self.filter.epoch() {
+        // News may come in any order: nothing undoes what is known of a later epoch.
+        let known = self.prepared.map_or(self.tree.epoch, |tree| tree.epoch);
+        if tree.epoch > known {
+            self.next_detours = Detours::default();
             self.prepared = Some(tree);
         }
+    }
+
+    /// The tree of the epoch it lives in.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// Who is dead, as far as the proxy has heard.
@@ -152,12 +167,27 @@ impl Proxy {
 
     fn change_tree(&mut self, tree: Tree) {
         let copies = tree.copies(self.node);
-        let filter = DuplicateFilter::new(self.config.filter_slots, tree.epoch, copies);
+        let filter = DuplicateFilter::new(self.config.filter_slots, tree.epoch, copies)
+            .counting_on(self.filter.stats());
         let former = std::mem::replace(&mut self.filter, filter);
-        self.former = Some((std::mem::replace(&mut self.tree, tree), former));
+        let left = std::mem::replace(&mut self.tree, tree);
+        self.former = (former.epoch() < tree.epoch).then_some((left, former));
+        self.seat = Seat::new(&tree, self.node);
         self.rounds = RoundTable::new(tree, self.node, self.config.delay);
         self.send_order = self.config.slowest_first.then(|| SendOrder::new(&tree, self.node));
-        self.detours = Detours::default();
+        let dead = std::mem::take(&mut self.next_detours);
+        self.former_detours = std::mem::replace(&mut self.detours, dead);
+        if self.cache.is_none() {
+            self.cache = cache(&tree, self.node, &self.config);
+        }
+    }
+
+    /// The tree and the dead of an epoch; of the present one if that epoch is unknown.
+    fn of_epoch(&self, epoch: u32) -> (&Tree, &Detours) {
+        let former = self.former.as_ref().map(|(tree, _)| (tree, &self.former_detours));
+        let next = self.prepared.as_ref().map(|tree| (tree, &self.next_detours));
+        let other = former.into_iter().chain(next).find(|(tree, _)| tree.epoch == epoch);
+        other.unwrap_or((&self.tree, &self.detours))
     }
 
     fn handle_data(&mut self, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
@@ -187,9 +217,7 @@ impl Proxy {
             }
             return;
         }
-        let mut parents = self.tree.parents_stamped(self.node, body.id, body.hedge);
-        let copies = parents.len();
-        let parent = parents.position(|parent| parent == header.sender);
+        let (parent, copies) = self.seat.parent(&self.tree, body.id, body.hedge, header.sender);
         let id = self.tree.topology.dense_id(self.node, body.id);
         if self.filter.accept_one_of(header.epoch, id, parent, copies) != Arrival::First {
             return;
@@ -223,12 +251,13 @@ impl Proxy {
             self.stats.malformed += 1;
             return;
         };
-        let layer = |node| self.tree.topology.locate(node).map(|(layer, _)| layer);
+        let (tree, detours) = self.of_epoch(header.epoch);
+        let layer = |node| tree.topology.locate(node).map(|(layer, _)| layer);
         // Orders only ever climb, so they cannot go round in circles.
         let from_below = layer(header.sender) == layer(self.node).map(|layer| layer + 1);
-        let (hedge, epoch) = (self.tree.hedge, self.filter.epoch());
-        let next = self.tree.topology.up_hop(self.node, hedge, epoch, header.attempt);
-        let next = next.and_then(|next| self.detours.living(&self.tree.topology, next));
+        let epoch = tree.epoch;
+        let next = tree.topology.up_hop(self.node, tree.hedge, epoch, header.attempt);
+        let next = next.and_then(|next| detours.living(&tree.topology, next));
         let Some(next) = next.filter(|_| from_below) else {
             self.stats.unexpected += 1;
             return;
@@ -290,17 +319,38 @@ impl Proxy {
                     }
                 }
                 ControlKind::Detour if header.sender == ROOT => {
+                    let next = self.prepared.is_some_and(|tree| tree.epoch == header.epoch);
                     match DetourBody::read_from_bytes(rest) {
                         Ok(body) if header.epoch == self.filter.epoch() => {
                             self.detours.apply(&body);
                         }
+                        Ok(body) if next => {
+                            self.next_detours.apply(&body);
+                        }
                         _ => self.stats.malformed += 1,
                     }
                 }
-                ControlKind::Detour => self.stats.unexpected += 1,
+                ControlKind::Tree if header.sender == ROOT => self.handle_tree(rest, out),
+                ControlKind::Detour | ControlKind::Tree | ControlKind::Status => {
+                    self.stats.unexpected += 1;
+                }
             },
             _ => self.stats.malformed += 1,
         }
+    }
+
+    /// The root's call: the tree that is, or the one that comes.
+    fn handle_tree(&mut self, rest: &[u8], out: &mut Outbox) {
+        let body = TreeBody::read_from_bytes(rest).ok();
+        let Some(tree) = body.and_then(|body| body.tree(self.tree.stream)) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        self.prepare(tree);
+        let known = self.prepared.map_or(self.tree.epoch, |tree| tree.epoch);
+        let present = self.filter.epoch();
+        let header = ControlHeader::new(ControlKind::Status, self.node, present, self.tree.stream);
+        control::send(out, ROOT, header, &StatusBody { known, present }, &[]);
     }
 
     fn handle_delay(&mut self, now: Nanos, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
@@ -330,6 +380,13 @@ impl Proxy {
         let body = DelayBody { round, owd_ns, bound_ns, receivers, stream, samples };
         emit::send(out, parent, hop, &body, list.as_bytes());
     }
+}
+
+/// The cache of a proxy right above receivers, if it is to have one.
+fn cache(tree: &Tree, node: NodeId, config: &ProxyConfig) -> Option<RepairCache> {
+    let below = tree.topology.receiver_ids().next();
+    let serves_receivers = below.is_some_and(|leaf| tree.topology.is_above(node, leaf));
+    config.cache.filter(|_| serves_receivers).map(RepairCache::new)
 }
 
 impl Node for Proxy {

@@ -185,13 +185,12 @@ impl Publisher {
     }
 
     /// The tree of a later epoch takes over with the next datagram; all nodes should have been told
-    /// it before (`prepare`). Overlay ids begin again, the feed goes on, deadlines too.
+    /// it before (`prepare`). Overlay ids, the feed and its deadlines go on.
     pub fn change_tree(&mut self, tree: Tree) {
         if tree.epoch <= self.tree.epoch {
             return;
         }
         self.tree = tree;
-        self.next_id = 1;
         self.store.change_tree(tree);
         self.reducer.change_tree(tree);
         self.send_order = self.config.slowest_first.then(|| SendOrder::new(&tree, ROOT));
@@ -202,8 +201,8 @@ impl Publisher {
     pub fn set_dead(&mut self, dead: &[NodeId], out: &mut Outbox) {
         let header =
             ControlHeader::new(ControlKind::Detour, ROOT, self.tree.epoch, self.tree.stream);
-        let last = self.tree.topology.nodes() as u16;
-        for first in (1..last).step_by(usize::from(DETOUR_SPAN)) {
+        let end = self.tree.topology.id_end() as u16;
+        for first in (1..end).step_by(usize::from(DETOUR_SPAN)) {
             self.detour_number += 1;
             let body = Detours::message(self.detour_number, NodeId(first), dead);
             self.detours.apply(&body);
@@ -211,6 +210,11 @@ impl Publisher {
                 control::send(out, proxy, header, &body, &[]);
             }
         }
+    }
+
+    /// Who is thought dead.
+    pub fn detours(&self) -> &Detours {
+        &self.detours
     }
 
     /// The sequence number the next message will get.

@@ -22,6 +22,7 @@ use types::{
 };
 
 use crate::{
+    control::StatusBody,
     delay::{OwdEstimator, PERMILLE},
     duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
     emit,
@@ -32,6 +33,7 @@ use crate::{
     parity::ParityDecoder,
     retransmission::REPAIR_DATAGRAMS_MAX,
     samples::ReceiverSamples,
+    seat::Seat,
     topology::{ROOT, Tree},
 };
 
@@ -39,7 +41,8 @@ use zerocopy::IntoBytes;
 
 /// Requests sent per timeout at most.
 const REQUESTS_MAX: usize = 8;
-/// First copies whose arrival times are remembered for the spread.
+/// First copies whose arrival times are remembered for the spread, at most; no more than the filter
+/// spans.
 const ARRIVALS: usize = 1_024;
 /// A packet further ahead of the last release than this is not believed.
 const AHEAD_MAX: u64 = 1 << 32;
@@ -165,6 +168,7 @@ pub struct Receiver {
     /// Somebody else who gets what is released.
     feed_copy: Option<Peer>,
     filter: DuplicateFilter,
+    seat: Seat,
     /// (id, time) of first copies, by id modulo the length.
     arrivals: Box<[(u64, Nanos)]>,
     spread: Spread,
@@ -187,8 +191,12 @@ pub struct Receiver {
     repaired: u64,
     /// The tree of the next epoch, until it begins.
     prepared: Option<Tree>,
+    /// When something may be due.
+    wake: Nanos,
     /// Filter of the last epoch, for what is still on its way.
     former: Option<DuplicateFilter>,
+    /// See [`Receiver::release_early`].
+    early_ns: u64,
     stats: ReceiverStats,
 }
 
@@ -196,13 +204,15 @@ impl Receiver {
     /// The receiver `node` of `tree`; its first timeout is due at once.
     pub fn new(tree: Tree, node: NodeId, config: ReceiverConfig) -> Receiver {
         let copies = tree.copies(node);
+        let arrivals = config.filter_slots.next_power_of_two().clamp(64, ARRIVALS);
         Receiver {
             tree,
             node,
             config,
             feed_copy: None,
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
-            arrivals: vec![(0, Nanos(0)); ARRIVALS].into_boxed_slice(),
+            seat: Seat::new(&tree, node),
+            arrivals: vec![(0, Nanos(0)); arrivals].into_boxed_slice(),
             spread: Spread::default(),
             hold: HoldBuffer::new(config.hold_max),
             gaps: Gaps::new(config.first.0),
@@ -217,7 +227,9 @@ impl Receiver {
             probing: false,
             repaired: 0,
             prepared: None,
+            wake: Nanos(0),
             former: None,
+            early_ns: 0,
             stats: ReceiverStats::default(),
         }
     }
@@ -244,11 +256,29 @@ impl Receiver {
 
     /// Tells the receiver the tree of a later epoch, in which it has the same number; see
     /// `Proxy::prepare`. The feed goes on by its own sequence numbers: nothing is lost, repeated or
-    /// reordered by the change.
+    /// reordered by the change. A tree in which it is no receiver is none for it.
     pub fn prepare(&mut self, tree: Tree) {
-        if tree.epoch > self.filter.epoch() {
+        if tree.epoch > self.status().known && tree.topology.is_receiver(self.node) {
             self.prepared = Some(tree);
         }
+    }
+
+    /// The tree of the epoch it lives in.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// What it knows of epochs, in answer to a call of the root.
+    pub fn status(&self) -> StatusBody {
+        let known = self.prepared.as_ref().map_or(self.tree.epoch, |tree| tree.epoch);
+        StatusBody { known, present: self.filter.epoch() }
+    }
+
+    /// A deliberate fault, for tests of the checks that have to find it: everything is released so
+    /// many ns before its time. No deployment asks for it.
+    #[doc(hidden)]
+    pub fn release_early(&mut self, ns: u64) {
+        self.early_ns = ns;
     }
 
     /// Hands everything on to `peer` as well, from now on.
@@ -299,11 +329,7 @@ impl Receiver {
         out: &mut Outbox,
     ) {
         let fresh = match header.kind {
-            FrameKind::Repair
-                if header.epoch >= self.filter.epoch() && self.asks(header.sender) =>
-            {
-                true
-            }
+            FrameKind::Repair if self.lives_in(header.epoch) && self.asks(header.sender) => true,
             FrameKind::Data => self.first_copy(now.now, header, body),
             _ => {
                 self.stats.unexpected += 1;
@@ -319,6 +345,9 @@ impl Receiver {
             self.take(now.now, body, packet, header.kind == FrameKind::Repair, out);
             self.release(now.now, out);
         }
+        if fresh {
+            self.wake = self.due();
+        }
     }
 
     /// Releases what is due, asks for what is missing, reports the delay estimate.
@@ -333,10 +362,17 @@ impl Receiver {
         if self.report_at <= now.now {
             self.report(now, out);
         }
+        self.wake = self.due();
     }
 
     /// When [`Receiver::handle_timeout`] is wanted next.
+    #[inline]
     pub fn next_timeout(&self) -> Nanos {
+        self.wake
+    }
+
+    /// [`Receiver::next_timeout`], worked out: after everything but a copy that changes nothing.
+    fn due(&self) -> Nanos {
         let due = match self.hold.front() {
             Some(front) if front.seq <= self.next => front.release_at,
             _ => Nanos::NEVER,
@@ -346,6 +382,12 @@ impl Receiver {
             false => Nanos::NEVER,
         };
         due.min(ask).min(self.report_at)
+    }
+
+    /// Whether that epoch is the present one, a later one, or the one that has just ended.
+    fn lives_in(&self, epoch: u32) -> bool {
+        let former = || self.former.as_ref().is_some_and(|former| former.epoch() == epoch);
+        epoch >= self.filter.epoch() || former()
     }
 
     /// Whether that node may answer requests of this receiver.
@@ -376,17 +418,19 @@ impl Receiver {
         self.stats.received += 1;
         if let Some(tree) = self.prepared.take_if(|tree| tree.epoch == header.epoch) {
             let copies = tree.copies(self.node);
-            let filter = DuplicateFilter::new(self.config.filter_slots, tree.epoch, copies);
-            self.former = Some(std::mem::replace(&mut self.filter, filter));
+            let filter = DuplicateFilter::new(self.config.filter_slots, tree.epoch, copies)
+                .counting_on(self.filter.stats());
+            let former = std::mem::replace(&mut self.filter, filter);
+            self.former = (former.epoch() < tree.epoch).then_some(former);
+            self.seat = Seat::new(&tree, self.node);
             self.tree = tree;
         }
         if let Some(former) = self.former.as_mut().filter(|f| f.epoch() == header.epoch) {
             return former.accept(header.epoch, body.id, None) == Arrival::First;
         }
-        let mut parents = self.tree.parents_stamped(self.node, body.id, body.hedge);
-        let copies = parents.len();
-        let parent = parents.position(|parent| parent == header.sender);
-        let arrival = &mut self.arrivals[body.id as usize % ARRIVALS];
+        let (parent, copies) = self.seat.parent(&self.tree, body.id, body.hedge, header.sender);
+        let span = self.arrivals.len() - 1;
+        let arrival = &mut self.arrivals[body.id as usize & span];
         match self.filter.accept_one_of(header.epoch, body.id, parent, copies) {
             Arrival::First => {
                 *arrival = (body.id, now);
@@ -469,6 +513,7 @@ impl Receiver {
 
     fn fields(&self, now: Nanos, body: &DataBody) -> Fields {
         let due = body.deadline + u64::from(body.bound_ns) + self.config.offset_ns;
+        let due = Nanos(due.0.saturating_sub(self.early_ns));
         let release_at = match body.deadline {
             Nanos(0) => Nanos(0),
             _ => due.min(now + self.config.hold_limit_ns),
@@ -585,8 +630,8 @@ fn hand_on(to: [Option<Peer>; 2], packet: Span, out: &mut Outbox) {
 /// Appends the packet, less messages before `next`, which were handed on in another packet.
 fn append_from(next: u64, held: &Held, buffer: &mut Vec<u8>) {
     let over = next.saturating_sub(held.seq).min(u64::from(u16::MAX)) as u16;
-    match Packet::parse(&held.packet) {
-        Some(packet) if over > 0 => {
+    match (over > 0).then(|| Packet::parse(&held.packet)).flatten() {
+        Some(packet) => {
             let count = packet.header.count.saturating_sub(over);
             let header = Header { seq: next, count, ..packet.header };
             buffer.extend_from_slice(&header.bytes());

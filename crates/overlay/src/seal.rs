@@ -44,6 +44,19 @@ pub trait Aead {
         bytes: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> bool;
+
+    /// As [`Aead::open`], from one place to another of the same length.
+    #[must_use]
+    fn open_into(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        associated: &[u8],
+        (bytes, tag): (&[u8], &[u8; TAG_LEN]),
+        into: &mut [u8],
+    ) -> bool {
+        into.copy_from_slice(bytes);
+        self.open(nonce, associated, into, tag)
+    }
 }
 
 /// Clear part: what a nonce is made of.
@@ -83,6 +96,10 @@ pub enum SealError {
     Tag,
     /// This number of this source came before, or is too old to tell.
     Replay,
+    /// From nobody this node has a key for.
+    Stranger,
+    /// Authentic, but nothing that its sender may send.
+    Forbidden,
 }
 
 /// Where the nonces of one kind of part come from; kinds never share a nonce.
@@ -148,11 +165,7 @@ impl Sealer {
         out.extend_from_slice(header.as_bytes());
         out.extend_from_slice(hop);
         let body_at = out.len();
-        out.extend_from_slice(body);
-        let Origin { stream, epoch, number } = origin;
-        let whole = nonce(Part::Whole, stream, epoch, number);
-        let tag = keys.1.seal(whole, &origin_bytes(origin), &mut out[body_at..]);
-        out.extend_from_slice(&tag);
+        seal_body(keys.1, origin, body, out);
         self.tag_hop(keys.0, start, body_at, out);
         true
     }
@@ -210,6 +223,16 @@ impl Sealer {
         };
         out.extend_from_slice(&tag);
     }
+}
+
+/// Appends an end-to-end part and its tag, for [`Sealer::forward`]; an origin is used once.
+pub(crate) fn seal_body(key: &impl Aead, origin: Origin, body: &[u8], out: &mut Vec<u8>) {
+    let at = out.len();
+    out.extend_from_slice(body);
+    let Origin { stream, epoch, number } = origin;
+    let nonce = nonce(Part::Whole, stream, epoch, number);
+    let tag = key.seal(nonce, &origin_bytes(origin), &mut out[at..]);
+    out.extend_from_slice(&tag);
 }
 
 fn origin_bytes(origin: Origin) -> [u8; 14] {
@@ -275,15 +298,25 @@ pub fn open_body(
     opened: &OpenedHop<'_>,
     into: &mut Vec<u8>,
 ) -> Result<(), SealError> {
-    let (body, tag) = opened.sealed.split_last_chunk::<TAG_LEN>().ok_or(SealError::Format)?;
     into.clear();
-    into.extend_from_slice(body);
+    append_body(key, opened, into)
+}
+
+/// As [`open_body`], behind what is there.
+pub(crate) fn append_body(
+    key: &impl Aead,
+    opened: &OpenedHop<'_>,
+    into: &mut Vec<u8>,
+) -> Result<(), SealError> {
+    let (body, tag) = opened.sealed.split_last_chunk::<TAG_LEN>().ok_or(SealError::Format)?;
+    let at = into.len();
+    into.resize(at + body.len(), 0);
     let Origin { stream, epoch, number } = opened.origin;
     let nonce = nonce(Part::Whole, stream, epoch, number);
-    match key.open(nonce, &origin_bytes(opened.origin), into, tag) {
+    match key.open_into(nonce, &origin_bytes(opened.origin), (body, tag), &mut into[at..]) {
         true => Ok(()),
         false => {
-            into.clear();
+            into.truncate(at);
             Err(SealError::Tag)
         }
     }

@@ -36,6 +36,8 @@ pub struct Topology {
     /// First spare proxy of each layer, and behind the last one.
     spares: [u32; DEPTH_MAX],
     hedging: Hedging,
+    /// Children are computed for a layer that is one short: see [`Topology::with_child_fault`].
+    faulty: bool,
 }
 
 /// What all nodes of one tree agree on.
@@ -106,19 +108,35 @@ impl Topology {
 
     /// Layers of any sizes, the one below the root first.
     pub fn from_layers(layers: &[usize]) -> Result<Topology, TopologyError> {
-        Topology::number(layers, Hedging::default())
+        Topology::number(layers, Hedging::default(), 0)
     }
 
     /// The same tree with another way of hedging; planes multiply the proxies, spares add some.
     pub fn with_hedging(&self, hedging: Hedging) -> Result<Topology, TopologyError> {
+        Topology::number(&self.plane_sizes()[..self.depth], hedging, 0)
+    }
+
+    /// The same tree with its receivers numbered from `first` on, so that trees of different shapes
+    /// give a receiver the same number; proxies between the tree's own and that are idle in it. A
+    /// `first` that leaves too little room for the proxies changes nothing.
+    pub fn with_receivers_at(&self, first: NodeId) -> Result<Topology, TopologyError> {
+        Topology::number(&self.plane_sizes()[..self.depth], self.hedging, first.0.into())
+    }
+
+    /// Layer sizes of one plane, the one below the root first; zero where there is no layer.
+    pub fn plane_sizes(&self) -> [usize; DEPTH_MAX] {
         let mut layers = [0; DEPTH_MAX];
         for (layer, size) in layers[..self.depth].iter_mut().enumerate() {
             *size = self.plane_size(layer) as usize;
         }
-        Topology::number(&layers[..self.depth], hedging)
+        layers
     }
 
-    fn number(layers: &[usize], mut hedging: Hedging) -> Result<Topology, TopologyError> {
+    fn number(
+        layers: &[usize],
+        mut hedging: Hedging,
+        receivers_at: u32,
+    ) -> Result<Topology, TopologyError> {
         if layers.is_empty() || layers.len() > DEPTH_MAX {
             return Err(TopologyError::Depth(layers.len()));
         }
@@ -141,6 +159,9 @@ impl Topology {
         let nodes =
             (0..layers.len()).fold(1u64, |sum, layer| sum.saturating_add(all_planes(layer)));
         let nodes = (0..proxy_layers).fold(nodes, |sum, layer| sum.saturating_add(spare(layer)));
+        let proxies = (0..proxy_layers).fold(1u64, |sum, l| sum.saturating_add(all_planes(l)));
+        let idle = u64::from(receivers_at).saturating_sub(proxies);
+        let nodes = nodes.saturating_add(idle);
         if nodes > u64::from(u16::MAX) {
             return Err(TopologyError::TooManyNodes(nodes));
         }
@@ -148,6 +169,9 @@ impl Topology {
         let mut next = 1;
         for layer in 0..layers.len() {
             sizes[layer] = all_planes(layer) as u32;
+            if layer == proxy_layers {
+                next += idle as u32;
+            }
             firsts[layer] = next;
             next += sizes[layer];
         }
@@ -156,7 +180,14 @@ impl Topology {
             *first = next;
             next += if layer < proxy_layers { spare(layer) as u32 } else { 0 };
         }
-        Ok(Topology { depth: layers.len(), sizes, firsts, spares, hedging })
+        Ok(Topology { depth: layers.len(), sizes, firsts, spares, hedging, faulty: false })
+    }
+
+    /// A deliberate off-by-one in the child sets of proxies, for tests of the checks that have to
+    /// find it. Nothing else changes; no deployment makes one.
+    #[doc(hidden)]
+    pub fn with_child_fault(self) -> Topology {
+        Topology { faulty: true, ..self }
     }
 
     /// Hops from the root to a receiver.
@@ -174,9 +205,14 @@ impl Topology {
         &self.hedging
     }
 
-    /// All nodes, the root included.
+    /// All nodes, the root included, idle proxies not.
     pub fn nodes(&self) -> usize {
         1 + self.layers().iter().sum::<u32>() as usize + self.spare_ids().count()
+    }
+
+    /// Numbers that nodes have, idle ones included: all are below this.
+    pub fn id_end(&self) -> usize {
+        self.spares[self.depth - 1] as usize
     }
 
     /// How many receivers there are.
@@ -190,7 +226,7 @@ impl Topology {
         (first..first + self.sizes[self.depth - 1]).map(|id| NodeId(id as u16))
     }
 
-    /// The proxies, in order, spare ones last.
+    /// The proxies, in order, those idle in this tree included, spare ones last.
     pub fn proxy_ids(&self) -> impl Iterator<Item = NodeId> {
         (1..self.firsts[self.depth - 1]).map(|id| NodeId(id as u16)).chain(self.spare_ids())
     }
@@ -277,7 +313,8 @@ impl Topology {
             HedgePolicy::ExtraFanout => (1, self.spares_of(next, block, hedge)),
             _ => (1 + hedge.min(blocks as usize - 1) as u32, 0..0),
         };
-        Children::new(first, self.plane_size(next), blocks, block, left, stride).and(spare)
+        let size = self.plane_size(next) - u32::from(self.faulty);
+        Children::new(first, size, blocks, block, left, stride).and(spare)
     }
 
     /// From whom `node` gets message `id`, its own parent first; the inverse of

@@ -59,6 +59,9 @@ pub struct UplinkConfig {
     /// So many timeouts in a row, none of the preferred parent's orders acknowledged between
     /// them, make the next candidate the preferred one.
     pub parent_patience: u32,
+    /// Copies of an order sent at a time, each by another candidate: what one way loses or delays
+    /// another brings, and the root drops the rest. 1 to the number of candidates.
+    pub ways: usize,
 }
 
 impl UplinkConfig {
@@ -78,6 +81,7 @@ impl UplinkConfig {
             rto_ceiling_ns: 200 * Nanos::MILLI,
             resend_batch: 64,
             parent_patience: 3,
+            ways: 1,
         }
     }
 }
@@ -151,6 +155,8 @@ pub struct Uplink {
     round_trip: RoundTrip,
     /// No order is due before this; may be early.
     next_due: Nanos,
+    /// See [`Uplink::lose_resends`].
+    lossy: bool,
     counters: UplinkCounters,
 }
 
@@ -176,6 +182,7 @@ impl Uplink {
             last_of: Vec::new(),
             round_trip,
             next_due: Nanos::NEVER,
+            lossy: false,
             counters: UplinkCounters::default(),
         };
         uplink.set_candidates(uplink.config.epoch, candidates);
@@ -193,6 +200,13 @@ impl Uplink {
         self.preferred = 0;
         self.misses = 0;
         self.blame_from = self.next_seq();
+    }
+
+    /// A deliberate fault, for tests of the checks that have to find it: a re-send is noted as made
+    /// and never leaves. No deployment asks for it.
+    #[doc(hidden)]
+    pub fn lose_resends(&mut self) {
+        self.lossy = true;
     }
 
     /// Asks for an incarnation; repeated by [`Uplink::handle_timeout`] until granted.
@@ -383,7 +397,9 @@ impl Uplink {
             earliest = earliest.min(order.due);
             self.counters.resent += 1;
             self.clear_from = self.base + self.orders.len() as u64;
-            self.send_order(at, out);
+            if !self.lossy {
+                self.send_order(at, out);
+            }
         }
         // Once per timeout, not once per order that ran into the same one.
         if first_sent.is_some_and(|sent| sent >= self.doubled_at) {
@@ -417,15 +433,18 @@ impl Uplink {
             seq: self.base + at as u64,
         };
         let body = OrderBody { source, depends_on: order.depends_on, t_in: order.t_in };
-        let attempt = order.attempt.min(u32::from(u8::MAX)) as u8;
-        let header = HopHeader {
-            attempt,
-            ..HopHeader::new(FrameKind::Order, self.config.node, self.config.epoch)
-        };
-        // Counted from the candidate of the first copy, not from the one preferred by now, so that
-        // the second copy never takes the way the first one failed on.
-        let to = self.candidates[(order.parent + order.attempt as usize) % self.candidates.len()];
-        send(out, to, header, &body, order.payload.as_slice());
+        let ways = self.config.ways.clamp(1, self.candidates.len());
+        for way in 0..ways {
+            let attempt = (order.attempt as usize).saturating_mul(ways).saturating_add(way);
+            let header = HopHeader {
+                attempt: attempt.min(usize::from(u8::MAX)) as u8,
+                ..HopHeader::new(FrameKind::Order, self.config.node, self.config.epoch)
+            };
+            // Counted from the candidate of the first copy, not from the one preferred by now, so
+            // that a further copy never takes the way the first one failed on.
+            let to = self.candidates[(order.parent + attempt) % self.candidates.len()];
+            send(out, to, header, &body, order.payload.as_slice());
+        }
     }
 
     fn send_hello(&mut self, now: Nanos, out: &mut Outbox) {

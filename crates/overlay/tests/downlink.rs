@@ -60,6 +60,8 @@ struct Options {
     detour: bool,
     /// Half way another tree takes over.
     change: bool,
+    /// And nobody below the root was told it.
+    unprepared: bool,
 }
 
 const PLAIN: Options = Options {
@@ -76,6 +78,7 @@ const PLAIN: Options = Options {
     slowest_first: false,
     detour: false,
     change: false,
+    unprepared: false,
 };
 
 const CALM: Scenario = Scenario {
@@ -399,9 +402,18 @@ impl World {
     }
 
     fn change_tree(&mut self) {
-        self.tree = Tree { epoch: 2, hedge: self.tree.hedge + 1, dynamic: false, ..self.tree };
-        self.proxies.iter_mut().for_each(|proxy| proxy.prepare(self.tree));
-        self.receivers.iter_mut().for_each(|receiver| receiver.prepare(self.tree));
+        let Tree { hedge, topology, .. } = self.tree;
+        let hedge = if self.scenario.hedge == 0 { 0 } else { hedge + 1 };
+        // Without a hedge a wider tree of the same nodes, else one more copy.
+        let topology = match hedge {
+            0 => narrower(&topology),
+            _ => topology,
+        };
+        self.tree = Tree { epoch: 2, hedge, topology, dynamic: false, ..self.tree };
+        if !self.scenario.options.unprepared {
+            self.proxies.iter_mut().for_each(|proxy| proxy.prepare(self.tree));
+            self.receivers.iter_mut().for_each(|receiver| receiver.prepare(self.tree));
+        }
         self.publisher.change_tree(self.tree);
     }
 
@@ -536,6 +548,28 @@ fn parity_makes_up_single_losses() {
     assert!(totals.complete && plain.complete);
     assert!(totals.sum(|stats| stats.parity_filled) > 100);
     assert!(totals.store.repaired_datagrams < plain.store.repaired_datagrams);
+}
+
+/// The same receivers under one proxy less; the last one is idle.
+fn narrower(topology: &Topology) -> Topology {
+    let receivers = topology.receiver_ids().next().unwrap();
+    let proxies = topology.proxy_ids().count() - 1;
+    let layers = Topology::from_layers(&[proxies, topology.receivers()]).unwrap();
+    layers.with_receivers_at(receivers).unwrap()
+}
+
+#[test]
+fn a_new_tree_that_nobody_was_told_of_loses_messages() {
+    for seed in 0..3 {
+        let change = Options { change: true, ..PLAIN };
+        let scenario = Scenario { hedge: 0, repairs: false, ..CALM };
+        let told = run(Scenario { options: change, ..scenario }, seed);
+        assert!(told.complete, "seed {seed}: nothing is lost without a repair");
+        assert_eq!(told.sum(|stats| stats.filter.strays), 0, "seed {seed}");
+        let options = Options { unprepared: true, ..change };
+        let untold = run(Scenario { options, ..scenario }, seed);
+        assert!(!untold.complete, "seed {seed}: the negative control must fail");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a whole exchange is made of, as plain values; `fairbell` reads it from TOML, the simulator
 //! makes it up from a seed.
 
-use crate::Timetable;
+use crate::{OverlayOptions, Timetable, TreeShape};
 use book::Capacity;
 use engine::{InstrumentRules, Limits};
 use overlay::retransmission::StoreConfig;
@@ -74,6 +74,8 @@ pub struct ExchangeConfig {
     pub midnight: Nanos,
     /// Source of all randomness of the run, among it the gateways' boot nonces.
     pub seed: u64,
+    /// What is used of the overlay beyond the plain tree.
+    pub options: OverlayOptions,
 }
 
 /// Why no exchange can be made of a configuration.
@@ -87,6 +89,10 @@ pub enum ExchangeError {
     PrivateStreams,
     /// An account's login does not fit SoupBinTCP.
     Login(String),
+    /// A tree needs more proxies than there are.
+    TooFewProxies,
+    /// The cipher of sealed datagrams can't be set up.
+    Cipher,
 }
 
 impl std::fmt::Display for ExchangeError {
@@ -95,6 +101,8 @@ impl std::fmt::Display for ExchangeError {
             ExchangeError::Topology(error) => error.fmt(f),
             ExchangeError::Engine(error) => error.fmt(f),
             ExchangeError::PrivateStreams => f.write_str("too many accounts, or no log capacity"),
+            ExchangeError::TooFewProxies => f.write_str("that tree needs more proxies"),
+            ExchangeError::Cipher => f.write_str("the cipher of sealed datagrams is not there"),
             ExchangeError::Login(name) => {
                 write!(f, "account {name}: user name or password does not fit SoupBinTCP")
             }
@@ -113,10 +121,31 @@ impl ExchangeConfig {
         GatewayId(index as u16 + 1)
     }
 
-    /// The tree of proxies and receivers.
+    /// The tree of proxies and receivers at the start.
     pub fn tree(&self) -> Result<Tree, ExchangeError> {
-        let topology = Topology::new(self.depth, self.fanout, self.receivers)
-            .map_err(ExchangeError::Topology)?;
+        self.tree_of(TreeShape { depth: self.depth, fanout: self.fanout })
+    }
+
+    /// A tree of another shape, in which every node has the number that it has in all others; of
+    /// the first epoch. One that needs more proxies than there are is refused.
+    pub fn tree_of(&self, shape: TreeShape) -> Result<Tree, ExchangeError> {
+        let first = TreeShape { depth: self.depth, fanout: self.fanout };
+        // Trees with spare proxies number these behind the receivers, so they keep their shape.
+        let spares = self.options.has_spares();
+        let shapes = if spares { &[][..] } else { &self.options.shapes[..] };
+        let wanted = self.topology(if spares { first } else { shape })?;
+        let mut receivers_at = NodeId(0);
+        for shape in shapes.iter().copied().chain([first]) {
+            let topology = self.topology(shape)?;
+            receivers_at = receivers_at.max(topology.receiver_ids().next().unwrap_or_default());
+        }
+        let topology = match spares {
+            true => wanted,
+            false => wanted.with_receivers_at(receivers_at).map_err(ExchangeError::Topology)?,
+        };
+        if topology.receiver_ids().next() > Some(receivers_at) {
+            return Err(ExchangeError::TooFewProxies);
+        }
         Ok(Tree {
             topology,
             hedge: self.hedge,
@@ -125,6 +154,12 @@ impl ExchangeConfig {
             stream: 0,
             round_ns: self.round_ns,
         })
+    }
+
+    fn topology(&self, shape: TreeShape) -> Result<Topology, ExchangeError> {
+        Topology::new(shape.depth, shape.fanout, self.receivers)
+            .and_then(|topology| topology.with_hedging(self.options.hedging))
+            .map_err(ExchangeError::Topology)
     }
 
     /// The engine's part; the audit and the offline replay use the very same.

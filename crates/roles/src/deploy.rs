@@ -4,23 +4,25 @@ use feed::ListenerConfig;
 use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login};
 use overlay::{
     all_reduce::DelayLimits,
+    guard::Fleet,
     proxy::{Proxy, ProxyConfig},
     receiver::{Receiver, ReceiverConfig},
     topology::Tree,
 };
-use types::{NodeId, Peer, SplitMix64};
+use types::{Nanos, NodeId, Peer, SplitMix64};
 use wire::moldudp::Session;
 
-use crate::{Edge, ExchangeConfig, ExchangeError, Role, Root};
+use crate::{Edge, ExchangeConfig, ExchangeError, Role, Root, Sealed};
 
 /// Makes the root, the proxies and the edges; a node's place in the list is its [`NodeId`].
 /// `feed_of` says who gets what receiver `index` releases.
 ///
-/// `start_s` is a number that rises with every start of the deployment (seconds since the epoch
-/// will do): it tells a gateway's attachments from those of an earlier life.
+/// `start` is a number that rises with every start of the deployment, by more than the attachments
+/// a gateway made meanwhile: it tells these from those of an earlier life. With a secret in the
+/// options every node comes behind its guard.
 pub fn deploy(
     config: &ExchangeConfig,
-    start_s: u32,
+    start: u32,
     feed_of: impl Fn(usize) -> Peer,
 ) -> Result<Vec<Role>, ExchangeError> {
     for account in &config.accounts {
@@ -29,39 +31,79 @@ pub fn deploy(
         }
     }
     let tree = config.tree()?;
-    let mut nonces = SplitMix64::new(config.seed ^ u64::from(start_s));
+    let mut nonces = SplitMix64::new(config.seed ^ u64::from(start));
     let mut nodes = vec![Role::Root(Box::new(Root::new(config, tree)?))];
-    let proxies = tree.topology.proxy_ids();
-    let delay = DelayLimits { owd_max_ns: config.delay_cap_ns, ..DelayLimits::default() };
-    let proxy = ProxyConfig { delay, ..ProxyConfig::default() };
-    nodes.extend(proxies.map(|node| Role::Proxy(Box::new(Proxy::new(tree, node, proxy)))));
+    let options = &config.options;
+    let delay = DelayLimits {
+        owd_max_ns: config.delay_cap_ns,
+        samples: options.samples(),
+        ..DelayLimits::default()
+    };
+    let config_of_proxies = ProxyConfig {
+        delay,
+        slowest_first: options.slowest_first,
+        lift: options.lift,
+        cache: options.cache,
+        ..ProxyConfig::default()
+    };
+    let proxy = |node| Role::Proxy(Box::new(Proxy::new(tree, node, config_of_proxies)));
+    let spares = tree.topology.spare_ids().count();
+    let proxies = tree.topology.proxy_ids().count() - spares;
+    nodes.extend(tree.topology.proxy_ids().take(proxies).map(proxy));
     for (index, node) in tree.topology.receiver_ids().enumerate() {
         let boot_nonce = nonces.next_u64() as u32;
-        let edge = edge(config, tree, node, index, (boot_nonce, start_s), feed_of(index));
+        let edge = edge(config, tree, node, index, (boot_nonce, start), feed_of(index));
         nodes.push(Role::Edge(Box::new(edge)));
     }
-    Ok(nodes)
+    nodes.extend(tree.topology.spare_ids().map(proxy));
+    seal(config, &tree, start, nodes)
 }
+
+/// Puts every node behind its guard, where datagrams are sealed.
+fn seal(
+    config: &ExchangeConfig,
+    tree: &Tree,
+    start: u32,
+    nodes: Vec<Role>,
+) -> Result<Vec<Role>, ExchangeError> {
+    let Some(secret) = &config.options.secret else { return Ok(nodes) };
+    let fleet = Fleet::of(&tree.topology);
+    let guarded = |(index, role): (usize, Role)| {
+        let queues = config.options.lift.is_some() && role.as_proxy().is_some();
+        let guard = secret
+            .guard(NodeId(index as u16), &fleet, start, queues)
+            .ok_or(ExchangeError::Cipher)?;
+        Ok(Role::Sealed(Box::new(Sealed::new(role, guard))))
+    };
+    nodes.into_iter().enumerate().map(guarded).collect()
+}
+
+/// Where proxies answer repairs, receivers that miss the same ask at different times.
+const GAP_JITTER_NS: u64 = 100 * Nanos::MICRO;
 
 fn edge(
     config: &ExchangeConfig,
     tree: Tree,
     node: NodeId,
     index: usize,
-    (boot_nonce, start_s): (u32, u32),
+    (boot_nonce, start): (u32, u32),
     feed: Peer,
 ) -> Edge {
     let mut receiver = ReceiverConfig::new(config.session, feed);
     receiver.owd_window = config.delay_window;
     receiver.owd_permille = config.delay_permille;
+    receiver.samples = config.options.samples();
+    receiver.parity = config.options.parity > 0;
+    receiver.ask_parents = config.options.cache.is_some();
+    receiver.gap_jitter_ns = if receiver.ask_parents { GAP_JITTER_NS } else { 0 };
     let gateway = GatewayConfig {
         gateway: ExchangeConfig::gateway(index),
         node,
         root: ExchangeConfig::ROOT,
         epoch: tree.epoch,
-        candidates: tree.topology.up_candidates(node, config.hedge, tree.epoch).collect(),
+        candidates: tree.topology.up_candidates(node, tree.hedge, tree.epoch).collect(),
         boot_nonce,
-        first_token: start_s,
+        first_token: start,
         session: config.session,
         instruments: config.instruments.clone(),
         midnight: config.midnight,
@@ -70,7 +112,7 @@ fn edge(
         cancel_grace_ns: CANCEL_GRACE_NS,
         connections_max: config.connections_max,
     };
-    Edge::new(Receiver::new(tree, node, receiver), Gateway::new(gateway))
+    Edge::new(node, Receiver::new(tree, node, receiver), Gateway::new(gateway))
 }
 
 fn login(account: &crate::Account) -> Login {

@@ -2,7 +2,8 @@
 //!
 //! The simulator and the binary run these very objects: [`Root`] (ingress, sequencer, log, engine,
 //! publisher, private streams), [`Edge`] (receiver and gateway of one VM), and [`Role`], any node
-//! of a run. [`deploy`] makes all of them from one [`ExchangeConfig`]; [`audit`] says afterwards
+//! of a run. [`Sealed`] puts a guard before any of them that lets in and out sealed datagrams only.
+//! [`deploy`] makes all of them from one [`ExchangeConfig`]; [`audit`] says afterwards
 //! whether every book is the engine's; [`offline`] plays a sample through the engine alone.
 
 mod audit;
@@ -11,8 +12,10 @@ mod day;
 mod deploy;
 mod edge;
 mod offline;
+mod options;
 mod role;
 mod root;
+mod sealed;
 mod timetable;
 
 pub use audit::{Audit, Unequal, audit};
@@ -21,6 +24,8 @@ pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, listener};
 pub use edge::Edge;
 pub use offline::{Offline, offline};
+pub use options::{OverlayOptions, Secret, TreeShape};
 pub use role::Role;
 pub use root::{Root, RootCounters};
+pub use sealed::Sealed;
 pub use timetable::{Timetable, set_phase};

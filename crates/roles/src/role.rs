@@ -1,11 +1,11 @@
 //! Any node of a run, so that a driver can host all kinds and give them back afterwards.
 
 use feed::Listener;
-use overlay::proxy::Proxy;
+use overlay::{guard::GuardStats, proxy::Proxy};
 use participant::Driver;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
 
-use crate::{Edge, Root};
+use crate::{Edge, Root, Sealed};
 
 /// One node.
 pub enum Role {
@@ -19,6 +19,8 @@ pub enum Role {
     Listener(Box<Listener>),
     /// The participants.
     Driver(Box<Driver>),
+    /// A node whose datagrams are sealed.
+    Sealed(Box<Sealed>),
 }
 
 /// Calls a method of whichever node it is.
@@ -30,14 +32,54 @@ macro_rules! each {
             Role::Edge($node) => $call,
             Role::Listener($node) => $call,
             Role::Driver($node) => $call,
+            Role::Sealed($node) => $call,
         }
     };
 }
 
 impl Role {
+    /// What it is behind its guard, if it has one.
+    pub fn plain(&self) -> &Role {
+        match self {
+            Role::Sealed(sealed) => sealed.node(),
+            plain => plain,
+        }
+    }
+
+    /// What its guard did; `None` without one.
+    pub fn guard(&self) -> Option<GuardStats> {
+        match self {
+            Role::Sealed(sealed) => Some(sealed.guard_stats()),
+            _ => None,
+        }
+    }
+
+    /// Calls the root, if it is one, and puts what it wants done into `out`, sealed if that is how
+    /// it speaks.
+    pub fn with_root<T>(
+        &mut self,
+        out: &mut Outbox,
+        call: impl FnOnce(&mut Root, &mut Outbox) -> T,
+    ) -> Option<T> {
+        match self {
+            Role::Root(root) => Some(call(root, out)),
+            Role::Sealed(sealed) => sealed.call(out, |role, out| role.with_root(out, call)),
+            _ => None,
+        }
+    }
+
+    /// The edge, if it is one, for what sends nothing.
+    pub fn as_edge_mut(&mut self) -> Option<&mut Edge> {
+        match self {
+            Role::Edge(edge) => Some(edge),
+            Role::Sealed(sealed) => sealed.node_mut().as_edge_mut(),
+            _ => None,
+        }
+    }
+
     /// The root, if it is one.
     pub fn as_root(&self) -> Option<&Root> {
-        match self {
+        match self.plain() {
             Role::Root(root) => Some(root),
             _ => None,
         }
@@ -45,7 +87,7 @@ impl Role {
 
     /// The proxy, if it is one.
     pub fn as_proxy(&self) -> Option<&Proxy> {
-        match self {
+        match self.plain() {
             Role::Proxy(proxy) => Some(proxy),
             _ => None,
         }
@@ -53,7 +95,7 @@ impl Role {
 
     /// The edge, if it is one.
     pub fn as_edge(&self) -> Option<&Edge> {
-        match self {
+        match self.plain() {
             Role::Edge(edge) => Some(edge),
             _ => None,
         }

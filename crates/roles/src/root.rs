@@ -13,10 +13,13 @@ use engine::{
     log::{Draft, InputLog},
 };
 use overlay::{
+    control::{ControlHeader, ControlKind, StatusBody},
     frame::{
         self, AttachBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody, PrivateAckBody,
     },
     ingress::{Ingress, IngressConfig, Verdict},
+    lift::Inlet,
+    membership::Membership,
     order_ack::AckScheduler,
     private_sender::{PrivateStreams, PrivateStreamsConfig},
     publisher::{Publisher, PublisherConfig},
@@ -28,10 +31,10 @@ use types::{
     Incarnation, Nanos, Node, NodeId, Outbox, Peer, ShardId, Source,
 };
 use wire::itch;
-use zerocopy::{IntoBytes, TryFromBytes};
+use zerocopy::{FromBytes, IntoBytes, TryFromBytes};
 
 use crate::config::{ExchangeConfig, ExchangeError};
-use crate::{DayRecord, Timetable};
+use crate::{DayRecord, OverlayOptions, Timetable, TreeShape};
 
 /// What the root itself counts; its parts have counters of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,6 +53,12 @@ pub struct RootCounters {
 pub struct Root {
     node: NodeId,
     epoch: u32,
+    /// Trees by shape, for those that the tree may change to.
+    trees: Vec<(TreeShape, Tree)>,
+    /// Who answers, and which tree they know; with a roll call only.
+    membership: Option<Membership>,
+    /// Tells proxies how their orders arrive, where these are paced.
+    inlet: Option<Inlet>,
     gateway_nodes: Vec<NodeId>,
     /// The boot nonce that each gateway's present incarnation was granted for.
     granted: Vec<Option<(u32, Incarnation)>>,
@@ -90,20 +99,21 @@ impl Root {
         }
         let records_max = config.log_capacity as u64 * 4;
         let accounts = config.accounts.len() as u16;
-        let private = PrivateStreams::new(PrivateStreamsConfig::new(
-            node,
-            accounts,
-            size_of::<ExecutionReport>(),
-            records_max,
-        ))
-        .ok_or(ExchangeError::PrivateStreams)?;
-        let mut publisher = PublisherConfig::new(config.session);
-        publisher.linger_ns = config.linger_ns;
-        publisher.delay.owd_max_ns = config.delay_cap_ns;
-        publisher.store = config.store;
+        let record_len = size_of::<ExecutionReport>();
+        let mut private = PrivateStreamsConfig::new(node, accounts, record_len, records_max);
+        private.datagram_max = config.options.datagram_max();
+        let private = PrivateStreams::new(private).ok_or(ExchangeError::PrivateStreams)?;
+        let options = &config.options;
+        let mut trees = Vec::new();
+        for shape in &options.shapes {
+            trees.push((*shape, config.tree_of(*shape)?));
+        }
         Ok(Root {
             node,
             epoch: tree.epoch,
+            trees,
+            membership: options.roll_call.map(|calls| Membership::new(tree, calls)),
+            inlet: options.lift.map(|_| Inlet::new(options.credits())),
             granted: vec![None; gateways + 1],
             gateway_nodes,
             ingress,
@@ -111,7 +121,7 @@ impl Root {
             engine: Engine::new(engine_config),
             output: Output::with_capacity(256, 256),
             itch: itch::Encoder::new(&config.instruments, config.midnight),
-            publisher: Publisher::new(tree, publisher),
+            publisher: Publisher::new(tree, publisher_config(config)),
             private,
             acks: AckScheduler::new(node, tree.epoch, gateways),
             timetable: config.timetable.clone(),
@@ -152,6 +162,11 @@ impl Root {
         &self.private
     }
 
+    /// Who answers and which trees there were; with a roll call only.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.membership.as_ref()
+    }
+
     /// Auctions and halts so far.
     pub fn day(&self) -> &DayRecord {
         &self.day
@@ -162,7 +177,46 @@ impl Root {
         self.counters
     }
 
+    /// Begins to move everybody to the tree of another shape, one of the options' or the first one;
+    /// false for others, while a change is under way, or without a roll call. Orders, market data
+    /// and private streams go on meanwhile.
+    pub fn change_tree(&mut self, now: ClockReading, shape: TreeShape, out: &mut Outbox) -> bool {
+        let tree = self.trees.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree);
+        match (&mut self.membership, tree) {
+            (Some(membership), Some(tree)) => membership.change_tree(now.now, tree, out),
+            _ => false,
+        }
+    }
+
+    fn handle_control(&mut self, now: ClockReading, bytes: &[u8], out: &mut Outbox) {
+        let read = ControlHeader::read(bytes).filter(|(h, _)| h.kind == ControlKind::Status);
+        let status = read.and_then(|(header, rest)| {
+            Some((header.sender, StatusBody::read_from_bytes(rest).ok()?))
+        });
+        match (&mut self.membership, status) {
+            (Some(membership), Some((sender, status))) => {
+                membership.handle_status(now.now, sender, &status, &mut self.publisher, out);
+                self.follow_tree();
+            }
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// Headers name the epoch of the publisher's tree.
+    fn follow_tree(&mut self) {
+        let epoch = self.membership.as_ref().map_or(self.epoch, |known| known.tree().epoch);
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.acks.set_epoch(epoch);
+            self.private.set_epoch(epoch);
+        }
+    }
+
     fn handle_frame(&mut self, now: ClockReading, bytes: &[u8], out: &mut Outbox) {
+        if ControlHeader::is_control(bytes) {
+            self.handle_control(now, bytes, out);
+            return;
+        }
         let Ok((header, rest)) = HopHeader::read(bytes) else {
             self.counters.malformed += 1;
             return;
@@ -170,7 +224,7 @@ impl Root {
         match header.kind {
             FrameKind::Order => self.handle_order(now, &header, rest),
             FrameKind::Hello => match frame::body::<HelloBody>(rest) {
-                Ok((hello, [])) => self.handle_hello(now, &hello, out),
+                Ok((hello, [])) => self.handle_hello(now, header.sender, &hello, out),
                 _ => self.counters.malformed += 1,
             },
             FrameKind::Attach => match frame::body::<AttachBody>(rest) {
@@ -198,6 +252,9 @@ impl Root {
             self.counters.malformed += 1;
             return;
         };
+        if let Some(inlet) = &mut self.inlet {
+            inlet.heard(now.now, header);
+        }
         // Checked before it is remembered: what is remembered must be able to reach the log.
         if read_order(payload).is_none() {
             self.counters.not_an_order += 1;
@@ -216,10 +273,17 @@ impl Root {
     }
 
     /// Grants an incarnation through the log, once per start of the gateway.
-    fn handle_hello(&mut self, now: ClockReading, hello: &HelloBody, out: &mut Outbox) {
+    fn handle_hello(
+        &mut self,
+        now: ClockReading,
+        sender: NodeId,
+        hello: &HelloBody,
+        out: &mut Outbox,
+    ) {
         let gateway = hello.gateway;
         let index = usize::from(gateway.0);
-        let Some(to) = self.node_of(gateway) else {
+        // Nobody asks for another's life.
+        let Some(to) = self.node_of(gateway).filter(|node| *node == sender) else {
             self.counters.malformed += 1;
             return;
         };
@@ -333,8 +397,11 @@ impl Root {
         self.timetable.replace_due(timetable);
     }
 
-    /// Logs what the timetable says is due.
+    /// Does what the timetable says is due.
     fn keep_time(&mut self, now: ClockReading, out: &mut Outbox) {
+        while let Some(shape) = self.timetable.pop_tree(now.now) {
+            self.change_tree(now, shape, out);
+        }
         while !self.ended {
             let day = &self.day;
             let Some(command) = self.timetable.pop(now.now, |id| day.in_call(id)) else { return };
@@ -355,6 +422,26 @@ impl Root {
         let draft = Draft { t_in: now.now, source: Source::default(), flags: 0, command };
         self.log_and_apply(now, draft, out)
     }
+}
+
+/// The number of the one tree there is.
+const STREAM: u16 = 0;
+/// Orders that the root's paced children may have on their way together.
+const INLET_ROOM: usize = 1_024;
+
+fn publisher_config(config: &ExchangeConfig) -> PublisherConfig {
+    let options: &OverlayOptions = &config.options;
+    let mut publisher = PublisherConfig::new(config.session);
+    publisher.linger_ns = config.linger_ns;
+    publisher.delay.owd_max_ns = config.delay_cap_ns;
+    publisher.delay.samples = options.samples();
+    publisher.store = config.store;
+    publisher.packet_max = options.packet_max();
+    publisher.estimator = options.estimator;
+    publisher.hedge = options.hedge_mode;
+    publisher.parity = options.parity;
+    publisher.slowest_first = options.slowest_first;
+    publisher
 }
 
 /// Whether a command is a participant's own.
@@ -391,6 +478,15 @@ impl Node for Root {
         self.keep_time(now, out);
         self.publisher.handle_timeout(now, out);
         self.private.handle_timeout(now, out);
+        if let Some(membership) = &mut self.membership {
+            membership.handle_timeout(now.now, &mut self.publisher, out);
+            self.follow_tree();
+        }
+        if let Some(inlet) = &mut self.inlet {
+            let (kind, node) = (ControlKind::HopReport, self.node);
+            let header = ControlHeader::new(kind, node, self.epoch, STREAM);
+            inlet.handle_timeout(now.now, INLET_ROOM, header, out);
+        }
         self.pump(now, out);
     }
 
@@ -402,6 +498,8 @@ impl Node for Root {
             self.publisher.next_timeout(),
             self.private.next_timeout(),
             self.acks.next_timeout(),
+            self.membership.as_ref().map_or(Nanos::NEVER, Membership::next_timeout),
+            self.inlet.as_ref().map_or(Nanos::NEVER, Inlet::next_timeout),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }

@@ -2,12 +2,15 @@
 //!
 //! The root logs a command when its own clock says that it is due; a replay finds it in the log and
 //! needs no timetable. Commands of one time go in the order they were added. A venue with days by
-//! its own clock has a schedule of the engine's besides.
+//! its own clock has a schedule of the engine's besides. Changes of the tree are on it, too; they
+//! are no commands of the engine and not in its log.
 
 use std::collections::VecDeque;
 
 use engine::schedule::Schedule;
 use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Phase};
+
+use crate::TreeShape;
 
 /// A command that repeats as long as it has something to do.
 #[derive(Clone, Debug)]
@@ -23,6 +26,7 @@ pub struct Timetable {
     due: VecDeque<(Nanos, Command)>,
     repeated: Vec<Repeated>,
     schedule: Option<Schedule>,
+    trees: VecDeque<(Nanos, TreeShape)>,
 }
 
 impl Timetable {
@@ -50,6 +54,13 @@ impl Timetable {
         self
     }
 
+    /// Has the overlay change to a tree of this shape at this time of the root's clock.
+    pub fn change_tree_at(mut self, due: Nanos, shape: TreeShape) -> Timetable {
+        let place = self.trees.partition_point(|(other, _)| *other <= due);
+        self.trees.insert(place, (due, shape));
+        self
+    }
+
     /// Adds a command that is due again and again; while nothing is in a call (or, for a command
     /// about one instrument, that one is not) it is passed over.
     pub fn every(mut self, every_ns: u64, command: Command) -> Timetable {
@@ -64,17 +75,25 @@ impl Timetable {
         self
     }
 
-    /// Replaces the commands with due times, keeps those that repeat.
+    /// Replaces what has due times, keeps commands that repeat.
     pub fn replace_due(&mut self, other: Timetable) {
         self.due = other.due;
+        self.trees = other.trees;
     }
 
     /// When the next command is due.
     pub fn next_due(&self) -> Nanos {
         let first = self.due.front().map(|(due, _)| *due);
+        let tree = self.trees.front().map(|(due, _)| *due);
         let repeated = self.repeated.iter().map(|repeated| repeated.next);
         let planned = self.schedule.as_ref().and_then(Schedule::next_due);
-        first.into_iter().chain(repeated).chain(planned).min().unwrap_or(Nanos::NEVER)
+        first.into_iter().chain(tree).chain(repeated).chain(planned).min().unwrap_or(Nanos::NEVER)
+    }
+
+    /// The next change of the tree that is due now.
+    pub fn pop_tree(&mut self, now: Nanos) -> Option<TreeShape> {
+        let due = self.trees.front().is_some_and(|(due, _)| *due <= now);
+        if due { self.trees.pop_front().map(|(_, shape)| shape) } else { None }
     }
 
     /// The next command that is due now; `in_call` says whether an instrument (0: any) is in a call.
@@ -152,6 +171,16 @@ mod tests {
         let last = [(33, phase), (41, phase), (42, phase), (43, CommandKind::EndOfDay)];
         assert_eq!(seen[3..], last);
         assert_eq!(table.next_due(), Nanos(55 * hour));
+    }
+
+    #[test]
+    fn a_new_tree_is_due_once() {
+        let shape = TreeShape { depth: 2, fanout: 5 };
+        let mut table = Timetable::empty().change_tree_at(Nanos(7), shape);
+        assert_eq!((table.next_due(), table.pop_tree(Nanos(6))), (Nanos(7), None));
+        assert_eq!(table.pop(Nanos(9), |_| true), None);
+        assert_eq!(table.pop_tree(Nanos(7)), Some(shape));
+        assert_eq!((table.next_due(), table.pop_tree(Nanos(9))), (Nanos::NEVER, None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A simulated node's clock: true time plus an offset and a drift, with the error bound it claims.
 //!
-//! Readings never run backwards while true time does not. Turning a reading back into true time
+//! Readings never run backwards while true time does not: after a step back the clock stands until
+//! the time it showed comes again, as a node sees it that guards its readings. Turning a reading back into true time
 //! rounds up, so that a timer never fires before its own clock shows the time asked for. Whether
 //! the claimed bound is honest is up to whoever builds the clock: [`SimClock::error_ns`] says.
 
@@ -22,15 +23,22 @@ pub struct SimClock {
     pub drift_ppb: i64,
     /// The error bound it reports with every reading.
     pub bound_ns: u64,
+    /// It never reads less than this.
+    pub floor: Nanos,
 }
 
 impl Default for SimClock {
     fn default() -> Self {
-        SimClock { origin: Nanos(0), offset_ns: 0, drift_ppb: 0, bound_ns: 0 }
+        SimClock { origin: Nanos(0), offset_ns: 0, drift_ppb: 0, bound_ns: 0, floor: Nanos(0) }
     }
 }
 
 impl SimClock {
+    /// This clock once it has been stepped at true time `at`, so that it is `offset_ns` off there.
+    pub fn stepped(&self, at: Nanos, offset_ns: i64) -> SimClock {
+        SimClock { origin: at, offset_ns, floor: self.now(at), ..*self }
+    }
+
     /// The reading at true time `at`.
     pub fn read(&self, at: Nanos) -> ClockReading {
         ClockReading { now: self.now(at), bound_ns: self.bound_ns }
@@ -40,6 +48,9 @@ impl SimClock {
     pub fn true_time(&self, reading: Nanos) -> Nanos {
         if reading == Nanos::NEVER {
             return Nanos::NEVER;
+        }
+        if self.floor != Nanos(0) && reading <= self.floor {
+            return Nanos(0);
         }
         let straight = i128::from(reading.0) - i128::from(self.offset_ns);
         if self.drift_ppb == 0 {
@@ -69,7 +80,7 @@ impl SimClock {
     }
 
     fn now(&self, at: Nanos) -> Nanos {
-        clamp(self.exact(i128::from(at.0)))
+        clamp(self.exact(i128::from(at.0))).max(self.floor)
     }
 
     /// The reading, were there no end to the range of instants.
@@ -103,7 +114,7 @@ mod tests {
             at in 0..DAY,
         ) {
             let origin = Nanos(20_000 * DAY);
-            let clock = SimClock { origin, offset_ns, drift_ppb, bound_ns: 0 };
+            let clock = SimClock { origin, offset_ns, drift_ppb, ..SimClock::default() };
             let wanted = Nanos(origin.0 + at);
             let fires = clock.true_time(wanted);
             prop_assert!(clock.read(fires).now >= wanted);
@@ -111,6 +122,19 @@ mod tests {
             let later = Nanos(fires.0 + 1);
             prop_assert!(clock.read(later).now >= clock.read(fires).now);
         }
+    }
+
+    #[test]
+    fn a_step_back_stops_the_clock_until_its_time_comes_again() {
+        let clock = SimClock { offset_ns: 500, drift_ppb: 1_000, ..SimClock::default() };
+        let at = Nanos(10_000);
+        let stepped = clock.stepped(at, -1_000);
+        assert_eq!(stepped.read(at).now, clock.read(at).now);
+        assert_eq!(stepped.read(Nanos(11_400)).now, Nanos(10_500));
+        assert_eq!(stepped.read(Nanos(11_600)).now, Nanos(10_600));
+        assert_eq!(stepped.true_time(Nanos(10_600)), Nanos(11_600));
+        assert!(stepped.true_time(Nanos(10_500)) <= at, "it reads that already");
+        assert_eq!(clock.stepped(at, 3_000).read(at).now, Nanos(13_000));
     }
 
     #[test]

@@ -9,12 +9,17 @@
 //! Everything follows from the seed: a failing one, printed with the command that repeats it, is
 //! all there is to know. Threads exist only between seeds, never inside one.
 
+mod attack;
 mod checks;
+mod child_set;
 mod day;
+mod faults;
+mod fuzz;
 mod report;
 mod sabotage;
 mod scenario;
 mod seeds;
+mod timings;
 mod watch;
 
 use std::ops::Range;
@@ -23,15 +28,19 @@ use participant::Phase;
 use roles::Role;
 use types::{Command, CommandKind, InstrumentId, Nanos, Trace};
 
-pub use report::{Checker, Failure, Figures, SeedReport};
+pub use attack::{Attack, AttackKind, Harm, HarmCheck, harm};
+pub use faults::{FaultKind, FaultSpec};
+pub use report::{Checker, FAULTS, Failure, Figures, SeedReport};
 pub use sabotage::Sabotage;
 pub use scenario::{START, Scenario, instruments};
 pub use seeds::Summary;
+pub use timings::{Answer, Delivery, Service, Timings};
 
 use crate::{
     link::LinkModel,
-    world::{Fault, Sent, Tap, Verdict, World, Written},
+    world::{Blow, Fault, Sent, Tap, Verdict, World, Written},
 };
+use attack::Forger;
 use checks::{Cast, TapeFigures};
 use report::Failures;
 use sabotage::Saboteur;
@@ -42,20 +51,30 @@ use watch::Watch;
 const STEP_NS: u64 = 2 * Nanos::MILLI;
 /// Patience with logging in and loading.
 const LOAD_NS: u64 = 8 * Nanos::SECOND;
+/// Patience with the flow, beyond four times its length.
+const FLOW_PATIENCE_NS: u64 = 4 * Nanos::SECOND;
 /// Patience once the faults are over.
 const LIVENESS_NS: u64 = 9 * Nanos::SECOND;
 
 /// Runs one seed and says what did not hold.
 pub fn run_seed(seed: u64, scenario: &Scenario) -> SeedReport {
+    run_timed(seed, scenario).0
+}
+
+/// As [`run_seed`], with the times of everything.
+pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let (world, places) = scenario.build(seed);
-    let clock = |index: usize| (index, world.clock(index).unwrap_or_default());
-    let watch = Watch::new(places.root, places.edges().map(clock));
+    let tree = scenario.config(seed).tree().expect("the exchange was built of it");
+    let edges = places.edge(0)..places.listener(0);
+    let dishonest = scenario.attack.and_then(|attack| attack.dishonest_edge(places));
+    let watch = Watch::new(places.root, edges, dishonest, tree);
     let saboteur = Saboteur::new(scenario.sabotage, places.edge(places.receivers - 1));
-    let figures = Figures::default();
-    let failures = Failures::default();
-    let run =
-        Run { seed, scenario, world, places, tap: Eyes { watch, saboteur }, failures, figures };
-    run.play()
+    let forger = scenario.attack.map(|attack| attack.forger(places));
+    let (figures, failures) = (Figures::default(), Failures::default());
+    let tap = Eyes { watch, saboteur, forger };
+    let receivers = (places.receivers - usize::from(dishonest.is_some())) as u32;
+    let timings = Timings { receivers, ..Timings::default() };
+    Run { seed, scenario, world, places, tap, failures, figures, timings }.play()
 }
 
 /// Runs many seeds on `threads` threads; `progress` hears how many are done and how many failed.
@@ -65,18 +84,34 @@ pub fn run_seeds(
     scenario: &Scenario,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Summary {
-    seeds::run_each(seeds, threads, &|seed| run_seed(seed, scenario), progress)
+    let again = |seed| scenario.again(seed);
+    seeds::run_each(seeds, threads, &|seed| run_seed(seed, scenario), &again, progress)
+}
+
+/// Runs many seeds, each a scenario of its own: [`Scenario::random`].
+pub fn fuzz_seeds(
+    seeds: Range<u64>,
+    threads: usize,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Summary {
+    let run = |seed| run_seed(seed, &Scenario::random(seed));
+    let again = |seed| Scenario::random(seed).again(seed);
+    seeds::run_each(seeds, threads, &run, &again, progress)
 }
 
 /// Sees every datagram after the injected bug has had its way with it.
 struct Eyes {
     watch: Watch,
     saboteur: Saboteur,
+    forger: Option<Forger>,
 }
 
 impl Tap<Role> for Eyes {
     fn datagram(&mut self, sent: Sent<'_>) -> Verdict {
-        let verdict = self.saboteur.datagram(&sent);
+        let verdict = match &mut self.forger {
+            Some(forger) => forger.datagram(&sent),
+            None => self.saboteur.datagram(&sent),
+        };
         match &verdict {
             Verdict::Pass => self.watch.datagram(&sent),
             Verdict::Rewrite(bytes) => self.watch.datagram(&Sent { bytes, ..sent }),
@@ -90,6 +125,12 @@ impl Tap<Role> for Eyes {
     }
 
     fn trace(&mut self, _at: Nanos, _node: usize, _trace: &Trace) {}
+
+    fn struck(&mut self, _at: Nanos, node: usize, blow: Blow) {
+        if blow == Blow::Restarted {
+            self.watch.restarted(node);
+        }
+    }
 }
 
 /// One seed being run.
@@ -101,10 +142,11 @@ struct Run<'s> {
     tap: Eyes,
     failures: Failures,
     figures: Figures,
+    timings: Timings,
 }
 
 impl Run<'_> {
-    fn play(mut self) -> SeedReport {
+    fn play(mut self) -> (SeedReport, Timings) {
         if self.load() {
             self.open_day();
             self.disturb();
@@ -152,7 +194,7 @@ impl Run<'_> {
         if !day::has_auctions(seed, scenario) {
             return;
         }
-        let flow_ns = scenario.orders * Nanos::SECOND / scenario.rate_per_s.max(1);
+        let flow_ns = scenario.flow_ns();
         self.world.poke(self.places.root, &mut self.tap, |role, now, _| {
             if let Role::Root(root) = role {
                 root.set_timetable(day::plan(seed, now.now, flow_ns, scenario.participants));
@@ -190,22 +232,35 @@ impl Run<'_> {
     fn disturb(&mut self) {
         let places = self.places;
         let from = self.world.now();
-        let flow_ns = self.scenario.orders * Nanos::SECOND / self.scenario.rate_per_s.max(1);
+        let flow_ns = self.scenario.flow_ns();
         let until = from.after(200 * Nanos::MILLI + flow_ns / 2);
         let plan = self.scenario.plan(self.seed, &mut self.world, places, (from, until));
-        self.figures.proxies_killed = plan.proxies_killed;
+        if let Some(attack) = self.scenario.attack {
+            attack.strike(&mut self.world, places, from);
+        }
+        let figures = &mut self.figures;
+        figures.proxies_killed = plan.proxies_killed;
+        figures.proxies_restarted = plan.proxies_restarted;
+        figures.edges_restarted = plan.edges_restarted;
+        figures.listeners_restarted = plan.listeners_restarted;
+        figures.one_way_partitions = plan.one_way_partitions;
+        figures.partitions = plan.partitions;
+        figures.isolations = plan.isolations;
         let cut_before = self.world.stats().streams_cut;
-        let patience = 4 * flow_ns + Nanos::SECOND;
+        let patience = 4 * flow_ns + FLOW_PATIENCE_NS;
         self.until(patience, "the end of the flow", |world| {
             Run::phase(world, places) >= Phase::Draining && world.now() > until
         });
         self.figures.connections_cut = self.world.stats().streams_cut - cut_before;
-        let healed = plan.streams_cut == (self.figures.connections_cut > 0);
-        self.failures.check(Checker::Sound, healed, || "a planned cut did not come".to_string());
+        // With restarts there may be nothing left to cut.
+        let came = plan.cuts_planned == 0 || self.figures.connections_cut > 0;
+        let came = came || plan.edges_restarted > 0;
+        self.failures.check(Checker::Sound, came, || "a planned cut did not come".to_string());
         fn heal(model: LinkModel) -> LinkModel {
             LinkModel { loss_permille: 0, duplicate_permille: 0, reorder_permille: 0, ..model }
         }
         self.world.fault(self.world.now(), Fault::ChangeLinks(heal));
+        self.world.fault(self.world.now(), Fault::ClearWeather);
     }
 
     /// Everything asked is answered and everything said is heard.
@@ -239,10 +294,13 @@ impl Run<'_> {
         });
     }
 
-    fn conclude(mut self) -> SeedReport {
+    fn conclude(mut self) -> (SeedReport, Timings) {
         let (places, seed) = (self.places, self.seed);
         let tape = self.tape();
-        checks::clocks(&self.world, &mut self.failures);
+        if self.scenario.attack.is_none() {
+            checks::clocks(&self.world, &mut self.failures);
+        }
+        self.tap.watch.judge();
         if let Some(cast) = Cast::find(&self.world, places) {
             let watch = &self.tap.watch;
             let failures = &mut self.failures;
@@ -259,7 +317,10 @@ impl Run<'_> {
         let mut found = std::mem::take(&mut self.tap.watch.failures).into_vec();
         found.extend(self.failures.into_vec());
         let event_hash = self.world.event_hash();
-        SeedReport { seed, failures: found, figures: self.figures, event_hash }
+        let again = self.scenario.again(seed);
+        self.timings.deliveries = self.tap.watch.take_deliveries();
+        let report = SeedReport { seed, failures: found, figures: self.figures, event_hash, again };
+        (report, self.timings)
     }
 
     fn tape(&mut self) -> TapeFigures {
@@ -267,6 +328,8 @@ impl Run<'_> {
             return TapeFigures { joined: 0, unmatched: 0, mismatched: 0 };
         };
         let tape = driver.tape();
+        let answers = &mut self.timings.answers;
+        tape.drain_latencies(|latency| answers.push(Answer { at: latency.at, ns: latency.ns }));
         let joined = tape.trades().len() as u64;
         TapeFigures { joined, unmatched: tape.unmatched(), mismatched: tape.mismatched() }
     }
@@ -288,6 +351,19 @@ fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Fi
     figures.drops = links.dropped;
     figures.duplicates = links.duplicated;
     figures.reordered = links.reordered;
+    figures.blocked = links.blocked;
+    let (weather, world_stats) = (world.links().weather_stats(), world.stats());
+    figures.uneven_paths = weather.uneven_paths;
+    figures.straggled = weather.slowed;
+    figures.bursts = weather.bursts;
+    figures.queued = weather.queued;
+    figures.overflowed = weather.overflowed;
+    figures.egress_waits = world_stats.egress_waits;
+    figures.pauses = world_stats.pauses;
+    figures.clock_steps = world_stats.clock_steps;
+    let clocks = || (0..world.nodes().count()).filter_map(|index| world.clock(index));
+    figures.clock_offsets = clocks().filter(|clock| clock.offset_ns != 0).count() as u64;
+    figures.clock_drifts = clocks().filter(|clock| clock.drift_ppb != 0).count() as u64;
     figures.resends = watch.resends;
     figures.client_resends = ledger.resends;
     figures.repairs = cast.edges.iter().map(|edge| edge.receiver().stats().repairs_filled).sum();

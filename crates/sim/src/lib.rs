@@ -11,5 +11,7 @@ mod queue;
 mod world;
 
 pub use clock::{DRIFT_PPB_MAX, SimClock};
-pub use link::{GROUPS_MAX, LinkModel, LinkStats, Links};
-pub use world::{Fault, NoTap, Place, Sent, Tap, Verdict, World, WorldStats, Written, address};
+pub use link::{Bursts, GROUPS_MAX, LinkModel, LinkStats, Links, PathQueue, Weather, WeatherStats};
+pub use world::{
+    Blow, Fault, NoTap, Place, Sent, Tap, Verdict, World, WorldStats, Written, address,
+};

@@ -2,11 +2,18 @@
 //!
 //! Every node is in a group; a link class belongs to each ordered pair of groups (or, for single
 //! links, to a pair of nodes) and holds one [`LinkModel`] and its [`LinkStats`]. One random draw
-//! decides a datagram's fate unless something rare happens to it. Floats appear only here.
+//! decides a datagram's fate unless something rare happens to it. What differs by path and time is
+//! [`Weather`]. Floats appear only here.
+
+mod weather;
 
 use std::collections::BTreeMap;
 
 use types::{Nanos, SplitMix64};
+
+use crate::cloud::math::{exp, normal_quantile};
+pub(crate) use weather::Sky;
+pub use weather::{Bursts, PathQueue, Weather, WeatherStats};
 
 /// Groups a node can be in.
 pub const GROUPS_MAX: usize = 16;
@@ -18,9 +25,9 @@ const QUANTILES: usize = 4_096;
 pub struct LinkModel {
     /// Delay every datagram has.
     pub base_ns: u64,
-    /// Median of the delay added on top: log-logistic, which is log-normal but for a heavier tail.
+    /// Median of the delay added on top, which is log-normal.
     pub jitter_ns: u64,
-    /// Spread of that delay: the sigma of the log-normal it resembles.
+    /// Sigma of that log-normal.
     pub jitter_sigma: f64,
     /// Datagrams lost, of a thousand.
     pub loss_permille: u16,
@@ -76,7 +83,7 @@ pub(crate) struct Fate {
 struct Class {
     name: &'static str,
     model: LinkModel,
-    jitter: Vec<u64>,
+    delays: Vec<u64>,
     loss: u64,
     duplicate: u64,
     reorder: u64,
@@ -91,9 +98,15 @@ struct Block {
     end: Nanos,
 }
 
+/// In a block: whoever it is.
+const ANYBODY: u32 = u32::MAX;
+
 /// All links of a world.
 pub struct Links {
     classes: Vec<Class>,
+    /// Measured delays in ascending order, in place of the models' base and jitter.
+    measured: Vec<u64>,
+    sky: Option<Sky>,
     groups: [[u8; GROUPS_MAX]; GROUPS_MAX],
     pairs: BTreeMap<(u32, u32), u8>,
     blocks: Vec<Block>,
@@ -103,7 +116,9 @@ impl Links {
     /// All links alike.
     pub fn new(model: LinkModel) -> Links {
         Links {
-            classes: vec![Class::new("default", model)],
+            classes: vec![Class::new("default", model, &[])],
+            measured: Vec::new(),
+            sky: None,
             groups: [[0; GROUPS_MAX]; GROUPS_MAX],
             pairs: BTreeMap::new(),
             blocks: Vec::new(),
@@ -133,11 +148,51 @@ impl Links {
         self.blocks.push(Block { from: from as u32, to: to as u32, start, end });
     }
 
+    /// As [`Links::block`] for everything that `node` sends or is sent.
+    pub fn isolate(&mut self, node: usize, start: Nanos, end: Nanos) {
+        let node = node as u32;
+        self.blocks.push(Block { from: node, to: ANYBODY, start, end });
+        self.blocks.push(Block { from: ANYBODY, to: node, start, end });
+    }
+
     /// Every model becomes `change` of itself, say to heal all links.
     pub fn change_models(&mut self, change: impl Fn(LinkModel) -> LinkModel) {
         for class in &mut self.classes {
-            *class = Class { stats: class.stats, ..Class::new(class.name, change(class.model)) };
+            let changed = Class::new(class.name, change(class.model), &self.measured);
+            *class = Class { stats: class.stats, ..changed };
         }
+    }
+
+    /// Delays as measured, in ns, in place of every model's base and jitter; none: as modelled.
+    pub fn measured(&mut self, mut delays_ns: Vec<u64>) {
+        delays_ns.sort_unstable();
+        self.measured = delays_ns;
+        self.change_models(|model| model);
+    }
+
+    /// Sets the weather; `seed` decides everything random about it.
+    pub fn set_weather(&mut self, weather: Weather, seed: u64) {
+        self.sky = Some(Sky::new(weather, seed));
+    }
+
+    /// Delays from and to `node` are `permille` thousandths of what they would be; the weather has
+    /// to be set before.
+    pub fn slow_node(&mut self, node: usize, permille: u64) {
+        if let Some(sky) = &mut self.sky {
+            sky.slow_node(node, permille);
+        }
+    }
+
+    /// Bursts and queues end.
+    pub fn clear_weather(&mut self) {
+        if let Some(sky) = &mut self.sky {
+            sky.clear();
+        }
+    }
+
+    /// What the weather did.
+    pub fn weather_stats(&self) -> WeatherStats {
+        self.sky.as_ref().map(Sky::stats).unwrap_or_default()
     }
 
     /// Name and figures of each class.
@@ -163,8 +218,9 @@ impl Links {
 
     /// The end of the block that holds at `now`, if any.
     pub(crate) fn blocked_until(&self, from: u32, to: u32, now: Nanos) -> Option<Nanos> {
+        let is = |block: u32, node: u32| block == node || block == ANYBODY;
         let holds = |block: &&Block| {
-            block.from == from && block.to == to && block.start <= now && now < block.end
+            is(block.from, from) && is(block.to, to) && block.start <= now && now < block.end
         };
         self.blocks.iter().filter(holds).map(|block| block.end).max()
     }
@@ -181,23 +237,37 @@ impl Links {
             class.stats.dropped += 1;
             return Fate { first: None, second: None };
         }
-        let mut first = class.model.base_ns + class.jitter_at(draw);
+        let mut first = class.delay_at(draw);
         if draw >> 16 & 0xFFFF < class.reorder {
             class.stats.reordered += 1;
             first += rng.below(class.model.reorder_ns + 1);
         }
         let second = (draw >> 32 & 0xFFFF < class.duplicate).then(|| {
             class.stats.duplicated += 1;
-            class.model.base_ns + class.jitter_at(rng.next_u64())
+            class.delay_at(rng.next_u64())
         });
         Fate { first: Some(first), second }
+    }
+
+    /// What the weather makes of a delay; see [`Sky::delay`].
+    pub(crate) fn in_weather(
+        &mut self,
+        path: (u32, u32),
+        at: Nanos,
+        delay_ns: u64,
+        lossless: bool,
+    ) -> Option<u64> {
+        match &mut self.sky {
+            None => Some(delay_ns),
+            Some(sky) => sky.delay(path, at, delay_ns, lossless),
+        }
     }
 
     /// Delay of a piece of a stream: what the model loses or holds back comes later.
     pub(crate) fn stream_delay(&self, class: u8, rng: &mut SplitMix64) -> u64 {
         let class = &self.classes[usize::from(class)];
         let draw = rng.next_u64();
-        let mut delay = class.model.base_ns + class.jitter_at(draw);
+        let mut delay = class.delay_at(draw);
         if draw & 0xFFFF < class.loss + class.reorder {
             delay += 2 * class.model.base_ns + class.model.reorder_ns;
         }
@@ -206,25 +276,26 @@ impl Links {
 
     fn class(&mut self, name: &'static str, model: LinkModel) -> u8 {
         assert!(self.classes.len() < 256, "at most 255 link classes");
-        self.classes.push(Class::new(name, model));
+        self.classes.push(Class::new(name, model, &self.measured));
         (self.classes.len() - 1) as u8
     }
 }
 
 impl Class {
-    fn new(name: &'static str, model: LinkModel) -> Class {
+    fn new(name: &'static str, model: LinkModel, measured: &[u64]) -> Class {
         let threshold = |permille: u16| u64::from(permille) * 65_536 / 1_000;
-        // Quantiles of the log-logistic: median * (p / (1 - p)) ^ (sigma / 1.702), 1.702 being the
-        // usual factor between a logistic and a normal deviate.
         let quantile = |index: usize| {
+            if !measured.is_empty() {
+                return measured[index * measured.len() / QUANTILES];
+            }
             let p = (index as f64 + 0.5) / QUANTILES as f64;
-            let factor = (p / (1.0 - p)).powf(model.jitter_sigma / 1.702);
-            (model.jitter_ns as f64 * factor) as u64
+            let factor = exp(model.jitter_sigma * normal_quantile(p));
+            model.base_ns + (model.jitter_ns as f64 * factor) as u64
         };
         Class {
             name,
             model,
-            jitter: (0..QUANTILES).map(quantile).collect(),
+            delays: (0..QUANTILES).map(quantile).collect(),
             loss: threshold(model.loss_permille),
             duplicate: threshold(model.duplicate_permille),
             reorder: threshold(model.reorder_permille),
@@ -232,8 +303,8 @@ impl Class {
         }
     }
 
-    fn jitter_at(&self, draw: u64) -> u64 {
-        self.jitter[(draw >> 48) as usize % QUANTILES]
+    fn delay_at(&self, draw: u64) -> u64 {
+        self.delays[(draw >> 48) as usize % QUANTILES]
     }
 }
 
@@ -278,5 +349,22 @@ mod tests {
         assert_eq!(links.blocked_until(5, 6, Nanos(10)), Some(Nanos(20)));
         assert_eq!(links.blocked_until(5, 6, Nanos(20)), None);
         assert_eq!(links.blocked_until(6, 5, Nanos(15)), None);
+        links.isolate(7, Nanos(30), Nanos(40));
+        assert_eq!(links.blocked_until(7, 1, Nanos(30)), Some(Nanos(40)));
+        assert_eq!(links.blocked_until(1, 7, Nanos(39)), Some(Nanos(40)));
+        assert_eq!(links.blocked_until(1, 2, Nanos(35)), None);
+    }
+
+    #[test]
+    fn measured_delays_replace_the_model() {
+        let (mut links, mut rng) = (Links::new(LinkModel::default()), SplitMix64::new(1));
+        links.measured(vec![30, 10, 20, 40]);
+        links.between(0, 1, "later", LinkModel { base_ns: 5, ..LinkModel::default() });
+        let mut count = [0; 5];
+        for draw in 0..4_000u32 {
+            let delay = links.fate((draw % 2) as u8, &mut rng).first.unwrap();
+            count[delay as usize / 10] += 1;
+        }
+        assert!(count[0] == 0 && count[1..].iter().all(|count| (800..1_200).contains(count)));
     }
 }

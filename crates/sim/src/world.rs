@@ -1,7 +1,7 @@
 //! A deterministic world for sans-I/O nodes: virtual time, clocks, links, streams and faults.
 //!
 //! One event queue orders everything by (time, scheduling order), one seeded generator draws
-//! everything random: the same seed and the same calls give the same [`World::event_hash`]. Nodes
+//! everything random (the weather of the links has one of its own): the same seed and the same calls give the same [`World::event_hash`]. Nodes
 //! take no time of their own; a node may take time per datagram it sends ([`Place::egress_ns`]).
 //! The contract of `types::Node` is kept: one call at a time, clocks never run backwards, a timer
 //! never fires before the node's own clock shows it.
@@ -21,7 +21,7 @@ use crate::{
     link::{LinkModel, Links},
     queue::{Pool, Queue},
 };
-use streams::Streams;
+use streams::{STREAM_BYTES_MAX, Streams};
 
 /// Where a node stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,6 +54,8 @@ pub struct Sent<'a> {
     pub to: usize,
     /// The addressee's socket.
     pub channel: Channel,
+    /// What the sender's own clock reads.
+    pub reading: Nanos,
     /// What is sent.
     pub bytes: &'a [u8],
 }
@@ -97,8 +99,24 @@ pub trait Tap<N> {
     /// A node reports something.
     fn trace(&mut self, _at: Nanos, _node: usize, _trace: &Trace) {}
 
+    /// A fault strikes a node.
+    fn struck(&mut self, _at: Nanos, _node: usize, _blow: Blow) {}
+
     /// A node has been called and what it wanted has been scheduled.
     fn after(&mut self, _at: Nanos, _node: usize, _state: &N) {}
+}
+
+/// What happens to a node by a [`Fault`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blow {
+    /// It dies.
+    Killed,
+    /// A new one takes its place.
+    Restarted,
+    /// It stands still for a while.
+    Paused,
+    /// Its clock is stepped.
+    ClockStepped,
 }
 
 /// Watches nothing.
@@ -118,6 +136,14 @@ pub enum Fault<N> {
     CutStream(usize, u64),
     /// The models of all links change.
     ChangeLinks(fn(LinkModel) -> LinkModel),
+    /// Bursts and queues of the weather end.
+    ClearWeather,
+    /// A node stands still for so many ns; what comes waits for it, datagrams too.
+    Pause(usize, u64),
+    /// A node's clock is from now on so many ns off.
+    StepClock(usize, i64),
+    /// A node reads no stream any more.
+    StopReading(usize),
 }
 
 /// What the world did.
@@ -135,6 +161,16 @@ pub struct WorldStats {
     pub streams_refused: u64,
     /// Streams cut by a fault or because too much waited in them.
     pub streams_cut: u64,
+    /// Datagrams that waited until their sender had sent others.
+    pub egress_waits: u64,
+    /// Nodes killed.
+    pub kills: u64,
+    /// Nodes built anew.
+    pub restarts: u64,
+    /// Pauses of nodes.
+    pub pauses: u64,
+    /// Steps of clocks.
+    pub clock_steps: u64,
 }
 
 struct Slot<N> {
@@ -150,6 +186,12 @@ struct Slot<N> {
     /// Streams with bytes the node did not want yet.
     held: Vec<(u32, u32, u8)>,
     accepted: u32,
+    /// It stands still until then.
+    paused_until: Option<Nanos>,
+    /// What came meanwhile.
+    backlog: Vec<Event>,
+    /// It reads no streams.
+    deaf: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -195,6 +237,10 @@ enum Event {
     Fault {
         index: u32,
     },
+    /// A pause may be over.
+    Resume {
+        node: u32,
+    },
 }
 
 const _: () = assert!(size_of::<Event>() <= 16, "events are kept inline in the queue");
@@ -210,6 +256,9 @@ pub struct World<N> {
     links: Links,
     streams: Streams,
     faults: Vec<Option<Fault<N>>>,
+    /// Nodes that stand still.
+    paused: u32,
+    stream_bytes_max: usize,
     outbox: Outbox,
     scratch: Vec<u8>,
     hash: Digest,
@@ -229,6 +278,8 @@ impl<N: Node> World<N> {
             links: Links::new(model),
             streams: Streams::default(),
             faults: Vec::new(),
+            paused: 0,
+            stream_bytes_max: STREAM_BYTES_MAX,
             outbox: Outbox::default(),
             scratch: Vec::new(),
             hash: Digest::default(),
@@ -255,6 +306,9 @@ impl<N: Node> World<N> {
             egress_free: Nanos(0),
             held: Vec::new(),
             accepted: 0,
+            paused_until: None,
+            backlog: Vec::new(),
+            deaf: false,
         });
         self.arm(index);
         index
@@ -265,6 +319,11 @@ impl<N: Node> World<N> {
         let index = self.faults.len() as u32;
         self.faults.push(Some(fault));
         self.queue.push(at.max(self.now), Event::Fault { index });
+    }
+
+    /// Streams in which more than `bytes` wait for a reader are cut.
+    pub fn limit_streams(&mut self, bytes: usize) {
+        self.stream_bytes_max = bytes;
     }
 
     /// True time.

@@ -24,6 +24,9 @@ fn every_injected_bug_is_caught_by_its_checker() {
             Sabotage::EarlyExecutions => Checker::TickFirst,
             Sabotage::MisdirectAnswer => Checker::AnsweredOnce,
             Sabotage::ForgetInput => Checker::ReplayEqual,
+            Sabotage::ChildSetOffByOne => Checker::ChildSet,
+            Sabotage::EarlyRelease => Checker::ReleaseDeadline,
+            Sabotage::LostResend => Checker::AnsweredOnce,
         };
         let scenario = Scenario { sabotage, ..Scenario::default() };
         let report = run_seed(1, &scenario);

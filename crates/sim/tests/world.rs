@@ -136,6 +136,7 @@ fn ring(seed: u64) -> World<Chatter> {
             offset_ns: rng.below(2_000_000) as i64 - 1_000_000,
             drift_ppb: rng.below(200_000) as i64 - 100_000,
             bound_ns: 2_000_000,
+            ..SimClock::default()
         };
         let place = Place {
             overlay: Some(NodeId(index)),
@@ -238,4 +239,69 @@ fn partitions_and_taps_take_their_part() {
     };
     assert!(heard(1, 0).count() > 180 && heard(1, 0).all(|(_, byte)| byte == 255));
     assert_eq!((heard(2, 0).count(), heard(1, 4).count()), (0, 0));
+}
+
+#[test]
+fn a_paused_node_gets_everything_later_and_nothing_before() {
+    let (from, until) = (START.after(4 * Nanos::MILLI), START.after(6 * Nanos::MILLI));
+    struct Watcher(Nanos, Nanos, u32);
+    impl Tap<Chatter> for Watcher {
+        fn after(&mut self, at: Nanos, node: usize, _: &Chatter) {
+            self.2 += u32::from(node == 1 && self.0 <= at && at < self.1);
+        }
+    }
+    let mut world = ring(5);
+    world.fault(from, Fault::Pause(1, 2 * Nanos::MILLI));
+    world.fault(from.after(1), Fault::Pause(1, 10));
+    let mut watcher = Watcher(from.after(1), until, 0);
+    world.run_until(START.after(Nanos::SECOND), &mut watcher);
+    assert_eq!(watcher.2, 0, "it was called during its pause");
+    assert_eq!(world.stats().pauses, 2);
+    for node in world.nodes().flatten() {
+        assert_eq!((node.early, node.backwards, node.left), (0, 0, 0));
+    }
+    let total = world.links().total();
+    assert_eq!(total.delivered, total.sent - total.dropped + total.duplicated);
+    assert_eq!(world.pending(), (0, 0));
+}
+
+#[test]
+fn a_node_that_dies_during_its_pause_leaves_nothing_behind() {
+    let mut world = ring(6);
+    world.fault(START.after(4_000_000), Fault::Pause(1, 3 * Nanos::MILLI));
+    world.fault(START.after(5_000_000), Fault::Kill(1));
+    let fresh = |now: Nanos| Chatter { next: now, ..Chatter::new(vec![], None, 1) };
+    world.fault(START.after(6_000_000), Fault::Restart(1, Box::new(fresh)));
+    world.run_until(START.after(Nanos::SECOND), &mut NoTap);
+    assert_eq!(world.pending(), (0, 0));
+    assert!(world.node(1).is_some_and(|node| node.left == 0));
+    assert_eq!((world.stats().kills, world.stats().restarts), (1, 1));
+}
+
+#[test]
+fn stepped_clocks_never_run_backwards_and_fire_no_timer_early() {
+    for seed in 0..16 {
+        let mut world = ring(seed);
+        let mut rng = SplitMix64::new(seed);
+        for step in 1..40 {
+            let (node, offset) = (rng.below(5) as usize, rng.below(3_000_000) as i64 - 1_500_000);
+            world.fault(START.after(step * 250_000), Fault::StepClock(node, offset));
+        }
+        world.run_until(START.after(Nanos::SECOND), &mut NoTap);
+        assert_eq!(world.stats().clock_steps, 39);
+        for node in world.nodes().flatten() {
+            assert_eq!((node.early, node.backwards, node.left), (0, 0, 0), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_read_is_cut_off_once_too_much_waits() {
+    let mut world = ring(7);
+    world.limit_streams(240);
+    world.fault(START, Fault::StopReading(1));
+    world.run_until(START.after(Nanos::SECOND), &mut NoTap);
+    assert_eq!(world.stats().streams_cut, 1);
+    let read: Vec<usize> = world.nodes().flatten().map(|node| node.read.len()).collect();
+    assert!(read[1] < 200 && read[2] > 200, "{read:?}");
 }

@@ -1,5 +1,6 @@
 //! What each configuration key may be: the single table behind validation and documentation.
 
+use super::overlay::{ESTIMATORS, MODES, PACES, POLICIES, QUEUES};
 use super::price_text;
 
 /// What a key takes.
@@ -67,9 +68,29 @@ pub const KEYS: &[Key] = &[
     whole("overlay.hedge", 0, 8),
     key("overlay.dynamic_parents", Kind::Switch),
     whole("overlay.linger_us", 0, 10_000),
+    key("overlay.sealed", Kind::Switch),
+    whole("overlay.roll_call_ms", 0, 1_000),
+    whole("overlay.change_tree_at_percent", 0, 95),
+    whole("overlay.change_depth", 0, 6),
+    whole("overlay.change_fanout", 0, 64),
+    key("overlay.hedging", Kind::Choice(POLICIES)),
+    key("overlay.layer_hedges", Kind::Text { max: 32 }),
+    key("overlay.hedge_mode", Kind::Choice(MODES)),
+    whole("overlay.planes", 1, 4),
+    key("overlay.slowest_first", Kind::Switch),
+    whole("overlay.parity", 0, 32),
+    whole("overlay.repair_cache", 0, 65_536),
+    key("overlay.queue", Kind::Choice(QUEUES)),
+    whole("overlay.queue_age_ms", 1, 1_000),
+    whole("overlay.queue_gap_us", 0, 10_000),
+    key("overlay.pacing", Kind::Choice(PACES)),
+    whole("overlay.credits_per_ms", 1, 10_000),
     whole("hold.round_ms", 1, 10_000),
     whole("hold.window_messages", 10, 100_000),
     key("hold.percentile", Kind::Decimal { min: 50.0, max: 99.9 }),
+    key("hold.estimator", Kind::Choice(ESTIMATORS)),
+    key("hold.target_percent", Kind::Decimal { min: 50.0, max: 99.9 }),
+    whole("hold.samples", 0, 64),
     whole("hold.cap_ms", 1, 1_000),
     whole("hold.clock_bound_ns", 0, 1_000_000),
     key("sequencer.enabled", Kind::Switch),

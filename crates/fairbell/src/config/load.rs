@@ -277,6 +277,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         );
     }
     day(config, &mut both);
+    overlay(config, &mut both);
     let mut seen = BTreeSet::new();
     for (index, entry) in config.instruments.0.iter().enumerate() {
         let path = |key: &str| format!("instrument[{index}].{key}");
@@ -308,6 +309,25 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         }
     }
     found
+}
+
+/// Relations of the tree's keys.
+fn overlay(config: &Config, both: &mut impl FnMut((&str, String), (&str, String))) {
+    let overlay = &config.overlay;
+    if let Err(why) = overlay.layer_hedges() {
+        both(
+            ("overlay.layer_hedges", why.clone()),
+            ("overlay.depth", format!("layer_hedges {why}")),
+        );
+    }
+    if overlay.planes > 1 && overlay.hedging == "extra-fanout" {
+        let why = "planes and extra-fanout do not go together".to_string();
+        both(("overlay.planes", why.clone()), ("overlay.hedging", why));
+    }
+    if overlay.queue == "none" && overlay.pacing != "free" {
+        let why = format!("pacing {:?} needs a queue", overlay.pacing);
+        both(("overlay.pacing", why.clone()), ("overlay.queue", why));
+    }
 }
 
 /// Relations of the trading day's keys.

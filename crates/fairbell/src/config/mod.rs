@@ -7,6 +7,7 @@
 
 pub mod keys;
 mod load;
+mod overlay;
 mod price_text;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
 
 pub use load::{ConfigError, Loaded};
+pub use overlay::Overlay;
 
 /// Everything that can be set.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -49,24 +51,6 @@ pub struct Config {
     pub accounts: Accounts,
 }
 
-/// The tree of proxies.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Overlay {
-    /// Hops from the root to a receiver (D).
-    pub depth: u32,
-    /// Children of a node (F).
-    pub fanout: u32,
-    /// Receiver VMs, each with a gateway (N).
-    pub receivers: u32,
-    /// Siblings whose children a node also sends to (H).
-    pub hedge: u32,
-    /// Parents change with every message.
-    pub dynamic_parents: bool,
-    /// Longest time a market-data message waits for company in its datagram, microseconds.
-    pub linger_us: u64,
-}
-
 /// Hold-and-release.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
@@ -77,6 +61,12 @@ pub struct Hold {
     pub window_messages: u32,
     /// Percentile of these delays that it reports.
     pub percentile: f64,
+    /// How the fleet's delay is estimated.
+    pub estimator: String,
+    /// Share of datagrams that the estimators other than the paper's aim at, percent.
+    pub target_percent: f64,
+    /// Sampled messages per round; 0: none, or 32 where an option needs them.
+    pub samples: u32,
     /// Largest delay that the root believes, milliseconds.
     pub cap_ms: u64,
     /// Largest error of a node's clock, nanoseconds.
@@ -283,18 +273,15 @@ pub struct Instruments(pub Vec<InstrumentEntry>);
 #[serde(transparent)]
 pub struct Accounts(pub Vec<AccountEntry>);
 
-impl Default for Overlay {
-    fn default() -> Self {
-        Overlay { depth: 2, fanout: 3, receivers: 9, hedge: 1, dynamic_parents: true, linger_us: 0 }
-    }
-}
-
 impl Default for Hold {
     fn default() -> Self {
         Hold {
             round_ms: 50,
             window_messages: 1_000,
             percentile: 99.0,
+            estimator: overlay::ESTIMATORS[0].to_string(),
+            target_percent: 99.0,
+            samples: 0,
             cap_ms: 20,
             clock_bound_ns: 100,
         }

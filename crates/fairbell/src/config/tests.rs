@@ -140,10 +140,56 @@ fn relations_between_keys_blame_the_key_that_was_set() {
             "fairbell.toml:2: day.halt_at_percent: halt_at_percent, halt_percent and \
              resume_percent make 135, over 95",
         ),
+        (
+            "[overlay]\nlayer_hedges = \"1\"",
+            "fairbell.toml:2: overlay.layer_hedges: must be \"same\" or 2 numbers 0..=8 like \
+             \"0,1\", is \"1\"",
+        ),
+        (
+            "[overlay]\nplanes = 2\nhedging = \"extra-fanout\"",
+            "fairbell.toml:2: overlay.planes: planes and extra-fanout do not go together",
+        ),
+        (
+            "[overlay]\npacing = \"credits\"",
+            "fairbell.toml:2: overlay.pacing: pacing \"credits\" needs a queue",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(complaint(text), expected);
     }
+}
+
+#[test]
+fn options_of_the_overlay_reach_its_nodes() {
+    use overlay::{
+        estimator::Estimator, hedger::HedgeMode, hedging::HedgePolicy, lift::Pace,
+        membership::RollCallConfig,
+    };
+    let read = |text| Loaded::text("fairbell.toml", text).and_then(Loaded::finish).unwrap();
+    let options = |config: &Config| config.overlay.options(&config.hold, None);
+    let config = Config::default();
+    let plain = roles::OverlayOptions {
+        roll_call: Some(RollCallConfig::default()),
+        shapes: options(&config).shapes,
+        ..Default::default()
+    };
+    assert_eq!(options(&config), plain, "nothing else is on by default");
+    assert_eq!(plain.shapes.iter().map(|shape| shape.fanout).collect::<Vec<_>>(), [3, 5]);
+    let text = "[overlay]\nhedging = \"path-disjoint\"\nlayer_hedges = \"0, 2\"\nplanes = 2\n\
+                hedge_mode = \"adaptive\"\nparity = 8\nrepair_cache = 100\nqueue = \"fifo\"\n\
+                queue_gap_us = 3\npacing = \"credits\"\ncredits_per_ms = 9\nslowest_first = true\n\
+                change_tree_at_percent = 0\nroll_call_ms = 0\n\
+                [hold]\nestimator = \"miss-rate\"\ntarget_percent = 97.5";
+    let set = options(&read(text));
+    assert_eq!((set.hedging.policy, set.hedging.planes), (HedgePolicy::PathDisjoint, 2));
+    assert_eq!(set.hedging.layers[..2], [0, 2]);
+    assert_eq!(set.hedge_mode, HedgeMode::Adaptive { first: 1, most: 2, gain_permille: 50 });
+    assert_eq!(set.estimator, Estimator::MissRate { permille: 975 });
+    assert_eq!((set.samples(), set.parity, set.slowest_first), (32, 8, true));
+    assert_eq!(set.cache.map(|cache| cache.datagrams), Some(100));
+    let lift = set.lift.expect("a queue");
+    assert_eq!((lift.pace, lift.gap_ns), (Pace::Credits { rate: 9 }, 3_000));
+    assert_eq!((set.roll_call, set.shapes), (None, Vec::new()));
 }
 
 #[test]

@@ -73,6 +73,16 @@ pub struct Report {
     pub repairs: u64,
     /// Orders sent upward again.
     pub resends: u64,
+    /// Feed messages that a receiver never handed on, all receivers together.
+    pub feed_messages_lost: u64,
+    /// Epoch of the tree at the end; 1 unless it changed.
+    pub epoch: u32,
+    /// Changes of the tree, in order.
+    pub tree_changes: Vec<TreeChangeReport>,
+    /// Proxies that were found dead and routed around, in order.
+    pub dead_proxies: Vec<DeadProxyReport>,
+    /// The datagrams between nodes, as their guards saw them.
+    pub sealing: SealingReport,
     /// Executions that reached a participant at the maximum hold, before their tick was public.
     pub executions_overdue: u64,
     /// Orders refused because they would have traded although post-only.
@@ -208,6 +218,45 @@ pub struct HaltReport {
     pub after_ns: u64,
     /// How long no order was taken.
     pub lasted_ns: u64,
+}
+
+/// A change of the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct TreeChangeReport {
+    /// The epoch that began.
+    pub epoch: u32,
+    /// When it was asked for, from the start of play.
+    pub after_ns: u64,
+    /// From then until every node knew the new tree and the root changed to it.
+    pub prepared_ns: u64,
+    /// From then until every node was known to live in it; 0: that was not seen.
+    pub settled_ns: u64,
+}
+
+/// A proxy that was found dead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct DeadProxyReport {
+    /// Which, from 1.
+    pub proxy: u16,
+    /// When it was routed around, from the start of play.
+    pub after_ns: u64,
+    /// How long it had been silent then.
+    pub silent_ns: u64,
+}
+
+/// Sealed datagrams, all nodes together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SealingReport {
+    /// It was on.
+    pub enabled: bool,
+    /// Datagrams sealed, copies included.
+    pub sealed: u64,
+    /// Datagrams opened.
+    pub opened: u64,
+    /// Datagrams refused: in clear, forged, repeated, or not their sender's to send.
+    pub refused: u64,
+    /// Datagrams of our own that could not be sealed.
+    pub unsent: u64,
 }
 
 /// What the sequencer did.

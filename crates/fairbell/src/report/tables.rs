@@ -11,6 +11,9 @@ const POST_ONLY: &str = "post_only_would_trade";
 /// Auctions that are shown one by one; a batch auction makes many.
 const AUCTIONS_SHOWN: usize = 24;
 
+/// Dead proxies that are shown one by one.
+const DEATHS_SHOWN: usize = 12;
+
 /// A titled table; the first column names the row, all others are figures.
 pub struct Table {
     /// What it is about.
@@ -28,6 +31,8 @@ pub fn tables(report: &Report) -> Vec<Table> {
         latency(report),
         fairness(report),
         overlay(report),
+        membership(report),
+        sealing(report),
         instruments(report),
         auctions(report),
         halts(report),
@@ -171,6 +176,43 @@ fn overlay(report: &Report) -> Table {
         head: vec!["", "copies received", "dropped as duplicates", "missing"],
         rows,
     }
+}
+
+fn membership(report: &Report) -> Table {
+    let settled = |ns: u64| if ns == 0 { "-".to_string() } else { micros(ns) };
+    let changes = report.tree_changes.iter().map(|change| {
+        row([
+            format!("tree of epoch {}", change.epoch),
+            seconds(change.after_ns),
+            micros(change.prepared_ns),
+            settled(change.settled_ns),
+        ])
+    });
+    let deaths = report.dead_proxies.iter().take(DEATHS_SHOWN).map(|dead| {
+        let name = format!("proxy {} dead, silent for {}", dead.proxy, seconds(dead.silent_ns));
+        row([name, seconds(dead.after_ns)])
+    });
+    let mut rows: Vec<Vec<String>> = changes.chain(deaths).collect();
+    let others = report.dead_proxies.len().saturating_sub(DEATHS_SHOWN);
+    if others > 0 {
+        rows.push(named("other deaths", grouped(others as u64)));
+    }
+    if !rows.is_empty() {
+        rows.push(named("feed messages lost", grouped(report.feed_messages_lost)));
+    }
+    Table {
+        title: "Changes of the tree",
+        head: vec!["", "after", "prepared us", "settled us"],
+        rows,
+    }
+}
+
+fn sealing(report: &Report) -> Table {
+    let sealing = &report.sealing;
+    let figures = [sealing.sealed, sealing.opened, sealing.refused].map(grouped);
+    let line = std::iter::once("datagrams between nodes".to_string()).chain(figures).collect();
+    let rows = if sealing.enabled { vec![line] } else { Vec::new() };
+    Table { title: "Sealing", head: vec!["", "sealed", "opened", "refused"], rows }
 }
 
 fn instruments(report: &Report) -> Table {

@@ -66,6 +66,25 @@ fn passing() -> Report {
             after_ns: 12_000_000_000,
             lasted_ns: 1_500_000_000,
         }],
+        epoch: 2,
+        tree_changes: vec![TreeChangeReport {
+            epoch: 2,
+            after_ns: 18_000_000_000,
+            prepared_ns: 310_000,
+            settled_ns: 5_200_000,
+        }],
+        dead_proxies: vec![DeadProxyReport {
+            proxy: 3,
+            after_ns: 10_400_000_000,
+            silent_ns: 350_000_000,
+        }],
+        sealing: SealingReport {
+            enabled: true,
+            sealed: 4_711,
+            opened: 4_700,
+            refused: 11,
+            unsent: 0,
+        },
         feed_messages: 512_345,
         venue_trades: Some(284),
         venue_trades_reproduced_offline: Some(284),
@@ -156,6 +175,22 @@ fn auctions_and_halts_are_shown() {
     assert!(halt.contains("GENB") && halt.contains("12.0 s") && halt.ends_with("1.5 s"), "{halt}");
     let many = Report { auctions: vec![passing().auctions[0].clone(); 30], ..passing() };
     assert!(many.to_text().contains("others"));
+}
+
+#[test]
+fn trees_deaths_and_seals_are_shown() {
+    let text = passing().to_text();
+    let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or("").to_string();
+    let tree = line("tree of epoch 2");
+    assert!(
+        tree.contains("18.0 s") && tree.contains("310.0") && tree.ends_with("5,200.0"),
+        "{tree}"
+    );
+    assert!(line("proxy 3 dead").ends_with("10.4 s") && line("feed messages lost").ends_with(" 0"));
+    assert!(line("datagrams between nodes").ends_with("11"), "{text}");
+    let mut clear = passing();
+    clear.sealing = SealingReport::default();
+    assert!(!clear.to_text().contains("Sealing"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::Loop;
+use overlay::guard::GuardStats;
 use participant::Status;
 use roles::Role;
 use types::{InstrumentId, NodeId, Price, Qty, Side};
@@ -43,6 +44,12 @@ pub struct Figures {
     pub log_room: usize,
     /// By overlay node.
     pub copies: Vec<Copies>,
+    /// By overlay node: what its guard did.
+    pub guards: Vec<GuardStats>,
+    /// Epoch of the tree.
+    pub epoch: u32,
+    /// Proxies thought dead.
+    pub dead: Vec<NodeId>,
     /// By overlay node: repairs that brought something new.
     pub repairs: Vec<u64>,
     /// By overlay node: orders sent again.
@@ -65,6 +72,7 @@ impl Board {
             tops: vec![Top::default(); instruments],
             log_room: usize::MAX,
             copies: vec![Copies::default(); nodes],
+            guards: vec![GuardStats::default(); nodes],
             repairs: vec![0; nodes],
             resends: vec![0; nodes],
             heard: vec![0; listeners],
@@ -93,8 +101,14 @@ impl Figures {
     /// Notes what a node says of itself.
     pub fn take(&mut self, id: NodeId, role: &Role) {
         let place = usize::from(id.0);
-        match role {
+        if let Some(stats) = role.guard() {
+            set(&mut self.guards, place, stats);
+        }
+        match role.plain() {
             Role::Root(root) => {
+                self.epoch = root.membership().map_or(1, |known| known.tree().epoch);
+                self.dead.clear();
+                self.dead.extend_from_slice(root.publisher().detours().dead());
                 self.feed_next = root.engine().feed_next().0;
                 self.log_room = root.log().room();
                 for (index, top) in self.tops.iter_mut().enumerate() {
@@ -124,7 +138,7 @@ impl Figures {
                 set(&mut self.listener_repairs, place, listener.counters().repaired);
             }
             Role::Driver(driver) if id == DRIVER => self.driver = Some(driver.status()),
-            Role::Driver(_) => {}
+            Role::Driver(_) | Role::Sealed(_) => {}
         }
     }
 
@@ -152,6 +166,13 @@ impl Figures {
             first = last;
         }
         hops
+    }
+
+    /// What all guards did together.
+    pub fn guard(&self) -> GuardStats {
+        let mut sum = GuardStats::default();
+        self.guards.iter().for_each(|stats| sum += *stats);
+        sum
     }
 
     /// Everything played, answered, and heard by every listener.

@@ -84,18 +84,32 @@ impl<'a> Director<'a> {
                 table = table.at(Nanos(0), set_phase(instrument, trading(entry)));
             }
         }
-        let table = self.halt(table, from);
+        let table = self.change_tree(self.halt(table, from), from);
         self.on_root(move |root, _, _| root.set_timetable(table));
+    }
+
+    /// Another tree takes over in the middle of the play.
+    fn change_tree(&self, table: Timetable, from: Nanos) -> Timetable {
+        match self.config.overlay.change_to() {
+            Some(shape) => {
+                let percent = self.config.overlay.change_tree_at_percent;
+                table.change_tree_at(self.after(from, percent), shape)
+            }
+            None => table,
+        }
+    }
+
+    /// So many percent of the play after its start.
+    fn after(&self, from: Nanos, percent: u32) -> Nanos {
+        let part = u128::from(self.play_ns) * u128::from(percent) / 100;
+        from.after(u64::try_from(part).unwrap_or(u64::MAX))
     }
 
     fn halt(&self, table: Timetable, from: Nanos) -> Timetable {
         let day = &self.config.day;
         let found = numbered(self.config).find(|(id, _)| u32::from(id.0) == day.halt_instrument);
         let Some((instrument, entry)) = found else { return table };
-        let after = |percent: u32| {
-            let part = u128::from(self.play_ns) * u128::from(percent) / 100;
-            from.after(u64::try_from(part).unwrap_or(u64::MAX))
-        };
+        let after = |percent: u32| self.after(from, percent);
         let end = day.halt_at_percent + day.halt_percent;
         table
             .at(after(day.halt_at_percent), set_phase(instrument, Phase::Halt))
@@ -141,9 +155,7 @@ impl<'a> Director<'a> {
     ) {
         // Refused only when the loop is over, which shows elsewhere.
         let _ = self.root.call(ROOT, move |role, now, out| {
-            if let Role::Root(root) = role {
-                call(root, now, out);
-            }
+            let _ = role.with_root(out, |root, out| call(root, now, out));
         });
     }
 }

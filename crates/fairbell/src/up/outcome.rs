@@ -11,8 +11,8 @@ use super::board::{Board, Figures};
 use super::plan::CHECKPOINT_EVERY;
 use crate::config::Config;
 use crate::report::{
-    AuctionReport, Curve, Depth, HaltReport, InstrumentReport, PlotData, Quantiles, Report,
-    SequencerReport, UnequalBook, WindowPoint,
+    AuctionReport, Curve, DeadProxyReport, Depth, HaltReport, InstrumentReport, PlotData,
+    Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport, UnequalBook, WindowPoint,
 };
 
 /// Positions at which books must be equal, or as many as the feed has.
@@ -89,6 +89,7 @@ impl Remains<'_> {
         self.participants(driver, &mut report);
         self.engine(root, &mut report);
         self.overlay(&figures, &mut report);
+        self.membership(root, &figures, &mut report);
         self.books(root, &mut report);
         self.sample(driver, &mut report);
         let plots = self.plots(root, driver);
@@ -198,6 +199,54 @@ impl Remains<'_> {
         report.resends = figures.resends.iter().sum();
         let edges = self.nodes.iter().filter_map(|(_, role)| role.as_edge());
         report.executions_overdue = edges.map(|edge| edge.gateway().counters().overdue).sum();
+    }
+
+    /// Sealing, trees and dead proxies.
+    fn membership(&mut self, root: &Root, figures: &Figures, report: &mut Report) {
+        let guard = figures.guard();
+        report.sealing = SealingReport {
+            enabled: self.config.overlay.sealed,
+            sealed: guard.sealed,
+            opened: guard.opened,
+            refused: guard.refused(),
+            unsent: guard.unsent,
+        };
+        if guard.unsent > 0 {
+            self.complaints.push(format!("{} datagrams could not be sealed", guard.unsent));
+        }
+        report.epoch = figures.epoch;
+        let last = root.engine().feed_next().0.saturating_sub(1);
+        let edges = self.nodes.iter().filter_map(|(_, role)| role.as_edge());
+        report.feed_messages_lost =
+            edges.map(|edge| last.saturating_sub(edge.receiver().watermark().0)).sum();
+        if report.feed_messages_lost > 0 {
+            let lost = report.feed_messages_lost;
+            self.complaints.push(format!("receivers never handed on {lost} feed messages"));
+        }
+        let Some(membership) = root.membership() else { return };
+        let start = self.started_at.unwrap_or_default();
+        report.tree_changes = membership
+            .changed()
+            .iter()
+            .map(|change| TreeChangeReport {
+                epoch: change.epoch,
+                after_ns: change.asked_at.since(start),
+                prepared_ns: change.prepared_ns,
+                settled_ns: change.settled_ns,
+            })
+            .collect();
+        report.dead_proxies = membership
+            .deaths()
+            .iter()
+            .map(|death| DeadProxyReport {
+                proxy: death.node.0,
+                after_ns: death.at.since(start),
+                silent_ns: death.silent_ns,
+            })
+            .collect();
+        if membership.is_changing() {
+            self.complaints.push("a change of the tree did not come to its end".to_string());
+        }
     }
 
     fn books(&mut self, root: &Root, report: &mut Report) {

@@ -10,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use feed::{CaptureConfig, Listener};
 use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, WaitStrategy, trace_channel};
-use overlay::retransmission::StoreConfig;
+use overlay::{retransmission::StoreConfig, topology::Tree};
 use participant::Driver;
-use roles::{Account, ExchangeConfig, Role, deploy};
+use roles::{Account, ExchangeConfig, OverlayOptions, Role, Secret, deploy};
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
 use super::tamper::Relay;
@@ -119,7 +119,31 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         session: session_name(now),
         midnight: Nanos(now.0 - now.0 % day_ns),
         seed: config.flow.seed,
+        options: OverlayOptions::default(),
     }
+}
+
+/// What the configuration uses of the overlay beyond the plain tree, sealed under a fresh secret.
+fn options(config: &Config) -> Result<OverlayOptions, Failure> {
+    let secret = match config.overlay.sealed {
+        true => Some(Secret::random().ok_or_else(|| {
+            Failure::Run("no randomness for the keys of sealed datagrams".to_string())
+        })?),
+        false => None,
+    };
+    Ok(config.overlay.options(&config.hold, secret))
+}
+
+/// Nodes of each layer; proxies that are idle at first count to the layer above the receivers.
+fn layers(tree: &Tree) -> Vec<u32> {
+    let topology = &tree.topology;
+    let mut layers = topology.layers().to_vec();
+    let placed = topology.proxy_ids().filter(|node| topology.locate(*node).is_some()).count();
+    let idle = topology.proxy_ids().count() - placed;
+    if let [.., proxies, _] = &mut layers[..] {
+        *proxies += idle as u32;
+    }
+    layers
 }
 
 /// Ten characters that differ from start to start, because every start numbers from 1: the last
@@ -138,14 +162,15 @@ pub fn plan(
     wishes: Wishes,
     driver: impl FnOnce(&[Peer]) -> Result<Driver, Failure>,
 ) -> Result<Plan, Failure> {
-    let exchange = exchange_config(config, &clock);
+    let mut exchange = exchange_config(config, &clock);
+    exchange.options = options(config)?;
     let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
-    let layers = tree.topology.layers().to_vec();
+    let layers = layers(&tree);
     let receivers: Vec<NodeId> = tree.topology.receiver_ids().collect();
     let proxies: Vec<NodeId> = tree.topology.proxy_ids().collect();
     let base = config.ports.base;
 
-    let overlay = many(tree.topology.nodes(), |_| bind_udp(0, 0))?;
+    let overlay = many(tree.topology.id_end(), |_| bind_udp(0, 0))?;
     let feed = bind_udp(base, FEED_PORT)?;
     let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
     let entries = many(receivers.len(), |n| bind_tcp(base, ENTRY_PORTS + n))?;
@@ -174,19 +199,23 @@ pub fn plan(
         Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?;
     let mut loops = loops(&clock, Arc::new(directory))?;
 
-    let start_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs() as u32);
-    let nodes = deploy(&exchange, start_s, |index| feed_of[index])
+    // In 16 ms: rises faster than any gateway attaches accounts.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let start = since.map_or(0, |at| (at.as_millis() / 16) as u32);
+    let nodes = deploy(&exchange, start, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let mut feed = Some(feed);
     let mut entries = entries.into_iter();
     for ((index, mut role), socket) in nodes.into_iter().enumerate().zip(overlay) {
         let id = NodeId(index as u16);
         let mut sockets = vec![(Channel::OVERLAY, socket)];
-        let (place, listener) = match &mut role {
-            Role::Edge(edge) => {
-                if receivers.first() == Some(&id) {
-                    edge.copy_feed_to(net::peer_addr(addresses.feed_copy));
-                }
+        if receivers.first() == Some(&id)
+            && let Some(edge) = role.as_edge_mut()
+        {
+            edge.copy_feed_to(net::peer_addr(addresses.feed_copy));
+        }
+        let (place, listener) = match role.plain() {
+            Role::Edge(_) => {
                 sockets.push((Channel::FEED, bind_udp(0, 0)?));
                 (1, entries.next())
             }

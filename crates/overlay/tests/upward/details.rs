@@ -283,3 +283,33 @@ fn orders_that_come_into_reach_are_resent_at_once() {
     uplink.handle_timeout(at(us), &mut out);
     assert_eq!(uplink.counters().resent, 266);
 }
+
+#[test]
+fn several_ways_carry_an_order_at_a_time_and_resends_take_the_next_ones() {
+    let parents = [NodeId(1), NodeId(2), NodeId(3)];
+    for (ways, expected) in [(1, vec![1, 2, 3]), (2, vec![1, 2, 3, 1, 2, 3]), (9, vec![1, 2, 3])] {
+        let config = UplinkConfig { ways, ..UplinkConfig::new(GatewayId(1), GATEWAY, ROOT, 1) };
+        let (mut uplink, mut out) = (Uplink::new(config, parents.to_vec()), Outbox::default());
+        let grant = GrantBody {
+            gateway: GatewayId(1),
+            reserved: 0,
+            boot_nonce: 1,
+            incarnation: Incarnation(1),
+        };
+        uplink.start(at(0), &mut out);
+        uplink.handle_grant(&grant);
+        out.clear();
+        uplink.submit(at(1), ACCOUNT, at(1).now, b"order", &mut out).unwrap();
+        let (mut sent, mut now) = (taken(&mut out), at(1));
+        while sent.len() < expected.len() {
+            now = ClockReading { now: uplink.next_timeout(), ..now };
+            uplink.handle_timeout(now, &mut out);
+            sent.append(&mut taken(&mut out));
+        }
+        let to: Vec<u16> = sent.iter().map(|(to, ..)| to.0).collect();
+        assert_eq!(to, expected, "{ways}");
+        let attempts: Vec<usize> =
+            sent.iter().map(|(_, header, _)| header.attempt.into()).collect();
+        assert_eq!(attempts, (0..expected.len()).collect::<Vec<_>>(), "{ways}");
+    }
+}

@@ -1,6 +1,6 @@
 //! The root and one edge joined by a hop that loses nothing and takes no time.
 
-use roles::{Account, Edge, ExchangeConfig, Role, Root, Timetable, deploy};
+use roles::{Account, Edge, ExchangeConfig, OverlayOptions, Role, Root, Timetable, deploy};
 use types::{
     AccountId, Channel, ClOrdId, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node,
     NodeId, Op, Outbox, Peer, Price, Qty, Side, Symbol, TimeInForce, UserRefNum, limits,
@@ -57,6 +57,7 @@ pub fn config() -> ExchangeConfig {
         session: *b"FAIRBELL01",
         midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
         seed: 1,
+        options: OverlayOptions::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use overlay::topology::Topology;
 
 use super::{
-    report::{Report, Row, Run},
+    report::{Check, Report, Row, Run},
     table1,
 };
 
@@ -36,11 +36,13 @@ pub fn run(run: &mut Run) -> Report {
         rows.push(Row::single(what, "$/h", published.map(|p| p.3), dollars));
     }
     (run.progress)(1.0);
+    let worst = rows.iter().filter_map(Row::difference).map(f64::abs).fold(0.0, f64::max);
     Report {
         name: "cost",
         title: "Table 3: cost of the proxies",
         model: format!("trees by the rule F=10, H+1 parallel trees, ${VM_HOUR} a VM and hour"),
         seeds: run.seeds,
+        checks: vec![Check::new("largest relative difference", worst, 0.0, 1e-9)],
         rows,
         notes: vec![
             "Goodput 1/(H+1) holds per proxy. The receivers still take H+1 copies of every message, \

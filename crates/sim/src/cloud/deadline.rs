@@ -1,72 +1,121 @@
-//! Deadline estimators, as the root runs them on what receivers report.
+//! Deadline estimators as the root runs them on what receivers report: the overlay's own
+//! ([`overlay::estimator`], [`overlay::delay`]), fed with what the rounds of the all-reduce bring.
 //!
 //! Per message the root needs one number D (deadline = t_sent + D). Three ways to it:
 //! the paper's, the maximum over receivers of each one's percentile of its own delays over the last
-//! window; a percentile of the per-message maximum, for which receivers report the delays of the
-//! window by message and every proxy passes on the element-wise maximum; and a controller that
-//! hears one bit a message, whether any receiver missed it.
+//! window; a percentile of the per-message maximum of sampled messages; and a controller that hears
+//! one bit a sampled message, whether any receiver missed it.
+//!
+//! Rounds last 50 ms and all receivers report in every one (the experiments lose no reports). What
+//! a report of round r says of single messages is about those sent in round r - 2, the 64 that all
+//! receivers pick alike.
 
-use std::collections::VecDeque;
+use overlay::{
+    estimator::{Estimator as Rule, EstimatorState},
+    samples::{REPORT_LAG, SAMPLE_MISSED, SAMPLE_STAMPED, SAMPLES_MAX, Sample, SampleSet},
+};
 
-use super::stats::percentile;
-
-/// Messages of a tumbling window (paper §8 leaves it open).
+/// Delays a receiver takes its percentile of (paper §8 leaves it open).
 pub const WINDOW: usize = 1_000;
-/// Messages that pass between the end of a window and the first that uses its result.
-const LAG: usize = 25;
+/// Sampled messages that a percentile of the maximum is taken of.
+const SAMPLED: u16 = 1_000;
+/// No delay counts for more, as in `overlay::all_reduce::DelayLimits`.
+const CAP_NS: u64 = 50_000_000;
+/// Rounds whose messages are remembered.
+const KEPT: usize = REPORT_LAG as usize + 1;
 
-/// Which estimator, and what it aims at (a share, 0 to 1).
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// Which estimator, and what it aims at (parts of a thousand).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Maximum over receivers of this percentile of their delays; the paper's is 0.95.
-    MaxOfPercentiles(f64),
+    /// Maximum over receivers of this percentile of their delays; the paper's is 950.
+    MaxOfPercentiles(u32),
     /// This percentile of the per-message maximum.
-    OfMaximum(f64),
+    OfMaximum(u16),
     /// One-bit controller that aims at this share of messages without a miss.
-    OneBit(f64),
+    OneBit(u16),
 }
 
 impl Kind {
     /// A name for tables.
     pub fn name(&self) -> String {
-        match self {
-            Kind::MaxOfPercentiles(share) => format!("max of p{:.4}s", trim(share * 100.0)),
-            Kind::OfMaximum(share) => format!("p{:.4} of the maximum", trim(share * 100.0)),
-            Kind::OneBit(share) => format!("one-bit, target {:.4} %", trim(share * 100.0)),
+        let part = |permille: u32| match permille % 10 {
+            0 => format!("{}", permille / 10),
+            rest => format!("{}.{rest}", permille / 10),
+        };
+        match *self {
+            Kind::MaxOfPercentiles(permille) => format!("max of p{}s", part(permille)),
+            Kind::OfMaximum(permille) => format!("p{} of the maximum", part(permille.into())),
+            Kind::OneBit(permille) => format!("one-bit, target {} %", part(permille.into())),
         }
-        .replace(".0000", "")
+    }
+
+    /// The overlay's.
+    pub fn rule(&self) -> Rule {
+        match *self {
+            Kind::MaxOfPercentiles(_) => Rule::MaxOfPercentiles,
+            Kind::OfMaximum(permille) => Rule::MessagePercentile { permille, window: SAMPLED },
+            Kind::OneBit(permille) => Rule::MissRate { permille },
+        }
+    }
+
+    /// Which percentile receivers report.
+    pub fn permille(&self) -> u32 {
+        match *self {
+            Kind::MaxOfPercentiles(permille) => permille,
+            _ => overlay::delay::PERMILLE,
+        }
     }
 }
 
-fn trim(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
+/// What the receivers together say of the messages of recent rounds.
+pub struct Rounds {
+    /// Sampled messages of the last rounds, the present one last.
+    sets: [SampleSet; KEPT],
+    receivers: u16,
+}
+
+impl Rounds {
+    /// Nothing heard of `receivers` receivers.
+    pub fn new(receivers: usize) -> Rounds {
+        let sets = std::array::from_fn(|_| SampleSet::new(SAMPLES_MAX));
+        Rounds { sets, receivers: receivers as u16 }
+    }
+
+    /// All receivers have a message of the present round, the slowest of them after `owd_ns` by its
+    /// own clock.
+    pub fn arrived(&mut self, id: u64, owd_ns: u64) {
+        let owd_ns = owd_ns.min(u64::from(u32::MAX)) as u32;
+        self.sets[KEPT - 1].add(Sample { id, owd_ns, receivers: self.receivers, flags: 0 });
+    }
+
+    /// The next round begins: its number of receivers and the messages that its reports are about.
+    pub fn begin(&mut self) -> (u32, &[Sample]) {
+        self.sets.rotate_left(1);
+        self.sets[KEPT - 1].clear();
+        (self.receivers.into(), self.sets[0].as_slice())
+    }
 }
 
 /// An estimator at work.
 pub struct Estimator {
     kind: Kind,
-    /// Result in force, in ns; `None` before the first.
+    state: EstimatorState,
+    /// In force, in ns; `None` before the first report.
     current: Option<u64>,
-    /// Results on their way to the root: (message from which they hold, value).
-    coming: VecDeque<(usize, u64)>,
-    /// The controller's value, exact.
-    level: f64,
-    /// Whether messages were missed by somebody, until the root hears of it.
-    misses: VecDeque<bool>,
-    /// Messages so far.
-    messages: usize,
+    /// By message id modulo the length: (id, stamped, missed).
+    fates: Vec<(u64, bool, bool)>,
+    scratch: Vec<Sample>,
 }
 
 impl Estimator {
-    /// One that has heard nothing.
-    pub fn new(kind: Kind) -> Estimator {
+    /// One that has heard nothing; rounds have at most `messages` messages.
+    pub fn new(kind: Kind, messages: usize) -> Estimator {
         Estimator {
             kind,
+            state: EstimatorState::new(kind.rule(), CAP_NS),
             current: None,
-            coming: VecDeque::new(),
-            level: 0.0,
-            misses: VecDeque::new(),
-            messages: 0,
+            fates: vec![(0, false, false); messages * (KEPT + 1)],
+            scratch: Vec::new(),
         }
     }
 
@@ -76,87 +125,84 @@ impl Estimator {
     }
 
     /// D for the next message.
-    pub fn delay_ns(&mut self) -> Option<u64> {
-        while let Some((_, value)) = self.coming.pop_front_if(|(from, _)| *from <= self.messages) {
-            match self.kind {
-                // The controller starts from the first window and then goes its own way.
-                Kind::OneBit(_) if self.current.is_some() => {}
-                Kind::OneBit(_) => self.level = value as f64,
-                _ => {}
-            }
-            if !matches!(self.kind, Kind::OneBit(_)) || self.current.is_none() {
-                self.current = Some(value);
-            }
-        }
+    pub fn delay_ns(&self) -> Option<u64> {
         self.current
     }
 
-    /// The message is over; by the receivers' clocks the last of them had it `needed_ns` after it
-    /// was sent, so it was missed when D was less.
-    pub fn learn(&mut self, needed_ns: u64) {
-        self.messages += 1;
-        let (Kind::OneBit(target), Some(current)) = (self.kind, self.current) else { return };
-        self.misses.push_back(needed_ns > current);
-        if self.misses.len() <= LAG {
-            return;
-        }
-        // A step up per miss and a small one down otherwise balance where the share of misses is
-        // 1 - target. Steps are relative, so that no scale has to be known beforehand.
-        let step = 0.02 * self.level;
-        match self.misses.pop_front() {
-            Some(true) => self.level += step * target,
-            _ => self.level -= step * (1.0 - target),
-        }
-        self.current = Some(self.level as u64);
+    /// What became of a message: by the receivers' clocks the last of them could hand it on
+    /// `needed_ns` after it was sent. Receivers report it if it was sampled.
+    pub fn saw(&mut self, id: u64, needed_ns: u64) {
+        let place = id as usize % self.fates.len();
+        let missed = self.current.is_some_and(|delay_ns| needed_ns > delay_ns);
+        self.fates[place] = (id, self.current.is_some(), missed);
     }
 
-    /// A window is over: `by_receiver` gives a percentile's maximum over receivers, `maxima` are
-    /// the per-message maxima of the window.
-    pub fn close_window(&mut self, by_receiver: &mut impl FnMut(f64) -> u64, maxima: &mut [u64]) {
-        let value = match self.kind {
-            Kind::MaxOfPercentiles(share) => by_receiver(share),
-            Kind::OfMaximum(share) | Kind::OneBit(share) => percentile(maxima, share),
-        };
-        self.coming.push_back((self.messages + LAG, value));
+    /// The reports of a round are in: the maximum of the receivers' percentiles and the samples.
+    pub fn reports(&mut self, owd_ns: u64, receivers: u32, samples: &[Sample]) {
+        self.scratch.clear();
+        for sample in samples {
+            let (id, stamped, missed) = self.fates[sample.id as usize % self.fates.len()];
+            let known = id == sample.id;
+            let stamped = if known && stamped { SAMPLE_STAMPED } else { 0 };
+            let missed = if known && missed { SAMPLE_MISSED } else { 0 };
+            self.scratch.push(Sample { flags: stamped | missed, ..*sample });
+        }
+        self.current = Some(self.state.round(owd_ns, receivers, &self.scratch));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cloud::stats::percentile;
     use types::SplitMix64;
 
+    const ROUND: usize = 250;
+
     fn hits(kind: Kind, messages: usize, drift: u64) -> f64 {
-        let (mut estimator, mut rng) = (Estimator::new(kind), SplitMix64::new(3));
-        let (mut window, mut hit, mut stamped) = (Vec::new(), 0, 0);
+        let (mut estimator, mut rng) = (Estimator::new(kind, ROUND), SplitMix64::new(3));
+        let (mut rounds, mut window) = (Rounds::new(7), Vec::new());
+        let (mut hit, mut stamped) = (0, 0);
         for message in 0..messages {
+            if message % ROUND == 0 && message > 0 {
+                let recent = window.len().saturating_sub(WINDOW);
+                let owd_ns = percentile(&mut window[recent..].to_vec(), 0.95);
+                let (receivers, samples) = rounds.begin();
+                estimator.reports(owd_ns, receivers, samples);
+            }
             let needed = 100_000 + rng.below(50_000) + drift * message as u64;
-            if let Some(delay) = estimator.delay_ns() {
+            if let Some(delay) = estimator.delay_ns().filter(|_| message >= 5_000) {
                 stamped += 1;
                 hit += usize::from(needed <= delay);
             }
-            estimator.learn(needed);
+            let id = message as u64 + 1;
+            estimator.saw(id, needed);
+            rounds.arrived(id, needed);
             window.push(needed);
-            if window.len() == WINDOW {
-                let mut copy = window.clone();
-                estimator.close_window(&mut |share| percentile(&mut copy, share), &mut window);
-                window.clear();
-            }
         }
-        assert_eq!(stamped, messages - WINDOW - LAG);
+        assert_eq!(stamped, messages - 5_000);
         hit as f64 / stamped as f64
     }
 
     #[test]
     fn percentiles_and_controller_meet_their_targets() {
-        assert!((hits(Kind::OfMaximum(0.95), 40_000, 0) - 0.95).abs() < 0.01);
-        assert!((hits(Kind::MaxOfPercentiles(0.95), 40_000, 0) - 0.95).abs() < 0.01);
-        assert!((hits(Kind::OneBit(0.95), 40_000, 0) - 0.95).abs() < 0.01);
+        for kind in [Kind::OfMaximum(950), Kind::MaxOfPercentiles(950), Kind::OneBit(950)] {
+            let share = hits(kind, 60_000, 0);
+            assert!((share - 0.95).abs() < 0.01, "{kind:?} {share}");
+        }
     }
 
     #[test]
     fn the_controller_follows_a_drift_that_windows_miss() {
-        assert!(hits(Kind::OneBit(0.95), 40_000, 20) > 0.9);
-        assert!(hits(Kind::OfMaximum(0.95), 40_000, 20) < 0.6, "control: always a window late");
+        let (controlled, window) =
+            (hits(Kind::OneBit(950), 40_000, 20), hits(Kind::OfMaximum(950), 40_000, 20));
+        assert!(controlled > 0.9, "{controlled}");
+        assert!(window < 0.6, "control: always a window late, {window}");
+    }
+
+    #[test]
+    fn names_say_what_is_meant() {
+        assert_eq!(Kind::MaxOfPercentiles(975).name(), "max of p97.5s");
+        assert_eq!(Kind::OneBit(990).name(), "one-bit, target 99 %");
     }
 }

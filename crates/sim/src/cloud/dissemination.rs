@@ -3,7 +3,7 @@
 use super::{
     flow::{Flow, LOST},
     link::{Cloud, Profile},
-    report::{Curve, Figure, Report, Row, Run},
+    report::{Check, Curve, Figure, Report, Row, Run},
     stats::{cdf_us, median, percentile},
     table1,
 };
@@ -126,12 +126,18 @@ pub fn figure5(run: &mut Run) -> Report {
         curves.push(Curve { name: name.to_string(), points: cdf_us(&all, 200) });
         (run.progress)((done + 1) as f64 / cases.len() as f64);
     }
+    let tree = &rows[4];
+    let checks = vec![
+        Check::new("tree with H=2: difference", tree.difference().unwrap_or(1.0), -0.1, 0.1),
+        Check::new("tree over direct unicast", tree.ours.mean / rows[1].ours.mean, 0.0, 0.6),
+    ];
     Report {
         name: "figure5",
         title: "Figure 5: OML of direct unicast, the provider's multicast and the tree",
         model: format!("profile table1, N=100, {messages} messages a seed at 5,000 a second"),
         seeds: run.seeds,
         rows,
+        checks,
         figures: vec![Figure {
             file: "figure5",
             title: "Figure 5: OML, N=100".into(),
@@ -204,6 +210,11 @@ pub fn hedging(run: &mut Run) -> Report {
         windows.push(Curve { name: format!("H={hedge}"), points: cdf_us(&all_windows, 200) });
         (run.progress)((hedge + 1) as f64 / 4.0);
     }
+    let tails: Vec<f64> = (0..3).map(|hedge| report.rows[4 * hedge + 3].ours.mean).collect();
+    report.checks.extend([
+        Check::new("p99 delivery window, H=1 over H=0", tails[1] / tails[0], 0.0, 0.6),
+        Check::new("p99 delivery window, H=2 over H=1", tails[2] / tails[1], 0.6, 1.0),
+    ]);
     figure7(run, messages, &mut report);
     let figure = |file, title: &str, x, curves| Figure {
         file,
@@ -274,7 +285,7 @@ pub fn scale(run: &mut Run) -> Report {
             if hedge == 2 {
                 let most = rows[rows.len() - 1].ours.mean / 1e3;
                 let what = format!("N={receivers} H=2: median OML below 350 us");
-                checks.push(super::report::Check::new(what, most, 0.0, 350.0));
+                checks.push(Check::new(what, most, 0.0, 350.0));
                 let name = format!("N={receivers}");
                 curves.push(Curve { name, points: cdf_us(&all, 200) });
             }

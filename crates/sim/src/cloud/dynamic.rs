@@ -4,7 +4,7 @@
 use super::{
     flow::{Flow, LOST},
     link::{Cloud, Profile, QueueModel, SpikeModel},
-    report::{Curve, Figure, Report, Row, Run},
+    report::{Check, Curve, Figure, Report, Row, Run},
     stats::{cdf_us, median, percentile},
     table1,
 };
@@ -127,6 +127,11 @@ pub fn run(run: &mut Run) -> Report {
             let values = change(&medians[0].1, &medians[1].1);
             let what = format!("{name}: change of the median OML in bursts (paper: up to)");
             report.rows.push(Row::new(what, "%", Some(-80.0), &values));
+            if index == 1 {
+                let ours = report.rows[report.rows.len() - 1].ours.mean;
+                let what = "load-induced: change of the median OML in bursts (%)";
+                report.checks.push(Check::new(what, ours, -80.0, -30.0));
+            }
         }
         report.figures.push(Figure {
             file: ["dynamic-independent", "dynamic-load", "dynamic-load-root"][index],

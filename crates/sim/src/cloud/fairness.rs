@@ -5,35 +5,37 @@ use super::{
     hold_release::{self, Arrivals, Outcome, Setup},
     link::Profile,
     report::{Check, Curve, Figure, Report, Row, Run},
+    seeds,
     stats::{Estimate, cdf_us},
 };
 
 /// The paper's estimator.
-const PAPER: Kind = Kind::MaxOfPercentiles(0.95);
-/// Ours for the bar of 95 %, and for the aim of 99 %.
-const OURS: Kind = Kind::OfMaximum(0.95);
-const AIM: Kind = Kind::OfMaximum(0.99);
+const PAPER: Kind = Kind::MaxOfPercentiles(950);
+/// Ours for the bar of 95 %, with a margin because a percentile of 1,000 samples is an estimate, and
+/// for the aim of 99 %.
+const OURS: Kind = Kind::OfMaximum(970);
+const AIM: Kind = Kind::OfMaximum(990);
 /// The trade-off curves.
 const KINDS: [Kind; 14] = [
     PAPER,
     OURS,
     AIM,
-    Kind::MaxOfPercentiles(0.90),
-    Kind::MaxOfPercentiles(0.975),
-    Kind::MaxOfPercentiles(0.99),
-    Kind::MaxOfPercentiles(0.999),
-    Kind::OfMaximum(0.80),
-    Kind::OfMaximum(0.90),
-    Kind::OfMaximum(0.97),
-    Kind::OneBit(0.80),
-    Kind::OneBit(0.90),
-    Kind::OneBit(0.95),
-    Kind::OneBit(0.99),
+    Kind::MaxOfPercentiles(900),
+    Kind::MaxOfPercentiles(975),
+    Kind::MaxOfPercentiles(990),
+    Kind::MaxOfPercentiles(999),
+    Kind::OfMaximum(800),
+    Kind::OfMaximum(900),
+    Kind::OfMaximum(950),
+    Kind::OneBit(800),
+    Kind::OneBit(900),
+    Kind::OneBit(950),
+    Kind::OneBit(990),
 ];
 /// Largest clock error of the standard cloud: its p99, cut off at 1.5 times that.
 const CLOCK_ERROR_NS: f64 = 450.0;
 /// (N, messages a seed).
-const SIZES: [(usize, usize); 3] = [(100, 5_025), (1_000, 4_025), (5_000, 2_025)];
+const SIZES: [(usize, usize); 3] = [(100, 30_000), (1_000, 16_000), (5_000, 7_000)];
 
 /// (N, published P(F) in %, published OML in us) of tables 2 and 4.
 const TABLE2: [(usize, f64, f64); 2] = [(100, 92.0, 175.0), (1_000, 84.0, 238.0)];
@@ -47,10 +49,10 @@ struct Series {
 }
 
 impl Series {
-    fn new(seeds: u64, kinds: &[Kind], setup: impl Fn(u64) -> Setup) -> Series {
+    fn new(seeds: u64, kinds: &[Kind], setup: impl Fn(u64) -> Setup + Sync) -> Series {
         let mut series = Series { arrivals: Vec::new(), outcomes: vec![Vec::new(); kinds.len()] };
-        for seed in 0..seeds {
-            let (arrivals, outcomes) = hold_release::run(&setup(seed), kinds);
+        let runs = seeds::map(seeds, |seed| hold_release::run(&setup(seed), kinds));
+        for (arrivals, outcomes) in runs {
             series.arrivals.push(arrivals);
             for (list, outcome) in series.outcomes.iter_mut().zip(outcomes) {
                 list.push(outcome);
@@ -92,7 +94,10 @@ pub fn run(run: &mut Run) -> Report {
             "profile standard (tables 2, figure 9) and gcp-like (table 4): Table-1 hops, spatial \
                 spread, bursts of delay on paths, 5 % stragglers, 0.1 % loss, clock error 300 ns \
                 p99; F=10, D by rule, H=2 unless said, dynamic parents, 5,000 messages a second, \
-                tumbling window of 1,000 messages, estimators see only what receivers report"
+                estimators are the overlay's and see only what receivers report: every 50 ms each \
+                one's percentile of its last 1,000 delays and the delays of 64 messages of the 250 \
+                of a round, a percentile of the maximum over the last 1,000 of those; the first \
+                4,000 messages are not measured"
                 .into(),
         seeds: run.seeds,
         ..Report::default()
@@ -134,14 +139,26 @@ fn trade_off(run: &Run, report: &mut Report, receivers: usize, messages: usize) 
     report.rows.extend(series.rows(12, &name(&KINDS[12]), None));
     let paper = series.mean(0, |o| o.oml_release_ns);
     let most = if receivers >= 5_000 { 1.2 } else { 1.1 };
-    for (kind, least) in [(1, 0.95), (12, 0.95)] {
+    let most_ns = most * paper;
+    for kind in [1, 2, 12] {
         let what = name(&KINDS[kind]);
         let share = series.mean(kind, |o| o.p_fair);
-        report.checks.push(Check::new(format!("{what}: P(F)"), share, least, 1.0));
         let cost = series.mean(kind, |o| o.oml_release_ns) / paper;
-        let what = format!("{what}: release OML over the paper estimator's");
-        report.checks.push(Check::new(what, cost, 0.0, most));
+        let dearer = format!("{what}: release OML against the paper's estimator");
+        report.rows.push(Row::single(dearer, "%", None, (cost - 1.0) * 100.0));
+        if KINDS[kind] != AIM {
+            report.checks.push(Check::new(format!("{what}: P(F)"), share, 0.95, 1.0));
+            let what = format!("{what}: release OML over the paper estimator's");
+            report.checks.push(Check::new(what, cost, 0.0, most));
+        }
     }
+    let figure = curves(&series, receivers);
+    let best = reached(&figure.curves[1].points, most_ns / 1e3);
+    let what = format!(
+        "N={receivers} H=2, percentiles of the maximum: P(F) for {:.0} % more release OML",
+        (most - 1.0) * 100.0
+    );
+    report.rows.push(Row::single(what, "%", None, best));
     let dws = series.mean(1, |o| o.dws_true_ns);
     let what =
         format!("N={receivers}: median DWS in true time, at most twice the clock error (ns)");
@@ -151,7 +168,17 @@ fn trade_off(run: &Run, report: &mut Report, receivers: usize, messages: usize) 
     let omls: Vec<f64> = series.arrivals.iter().map(|a| a.oml_ns).collect();
     let what = format!("N={receivers} H=2: median OML without hold-and-release");
     report.rows.push(Row::new(what, "ns", None, &omls));
-    report.figures.push(curves(&series, receivers));
+    report.figures.push(figure);
+}
+
+/// Where a rising curve stands at `x`, between its points on a straight line.
+fn reached(points: &[(f64, f64)], x: f64) -> f64 {
+    let after = points.partition_point(|point| point.0 <= x);
+    match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
+        (Some(a), Some(b)) => a.1 + (b.1 - a.1) * (x - a.0) / (b.0 - a.0),
+        (Some(last), None) => last.1,
+        (None, _) => 0.0,
+    }
 }
 
 fn curves(series: &Series, receivers: usize) -> Figure {
@@ -184,7 +211,7 @@ fn curves(series: &Series, receivers: usize) -> Figure {
 
 /// The three systems of figure 9 at N = 100, with the paper's estimator.
 fn figure9(run: &Run, report: &mut Report) {
-    let messages = 3_025;
+    let messages = 8_000;
     let cases = [("Jasper H=2", 2, 2), ("Jasper H=0", 2, 0), ("CloudEx-like", 1, 0)];
     let (mut windows, mut omls) = (Vec::new(), Vec::new());
     for (name, depth, hedge) in cases {
@@ -227,7 +254,7 @@ fn gcp(run: &Run, report: &mut Report) {
     for (receivers, share, oml) in TABLE4 {
         let series = Series::new(run.seeds, &[PAPER], |seed| Setup {
             profile: Profile::gcp_like(),
-            ..Setup::standard(receivers, 2, 2_025, seed)
+            ..Setup::standard(receivers, 2, 8_000, seed)
         });
         let what = format!("table 4 (gcp-like), N={receivers} H=2, {}", PAPER.name());
         report.rows.extend(series.rows(0, &what, Some((share, oml))));
@@ -240,9 +267,16 @@ mod tests {
 
     #[test]
     fn the_maximums_percentile_is_fair_where_the_papers_estimator_is_not() {
-        let series = Series::new(3, &[PAPER, OURS], |seed| Setup::standard(300, 2, 4_025, seed));
+        let series = Series::new(3, &[PAPER, OURS], |seed| Setup::standard(300, 2, 9_000, seed));
         let (paper, ours) = (series.mean(0, |o| o.p_fair), series.mean(1, |o| o.p_fair));
         assert!(ours > 0.94 && paper < ours - 0.02, "{paper} {ours}");
         assert_eq!(series.mean(1, |o| o.dws_ns), 0.0);
+        assert!(series.mean(0, |o| o.dws_true_ns) >= 1.0, "clocks are not perfect");
+    }
+
+    #[test]
+    fn curves_are_read_between_their_points() {
+        let points = [(1.0, 10.0), (3.0, 20.0)];
+        assert_eq!([0.5, 1.0, 2.0, 9.0].map(|x| reached(&points, x)), [0.0, 10.0, 15.0, 20.0]);
     }
 }

@@ -5,7 +5,7 @@
 //! the same arrival times as the real nodes under [`super::nodes`] as long as no message overtakes
 //! another at a node, which a test compares; this way is some ten times faster.
 
-use overlay::topology::Tree;
+use overlay::{send_order::SendOrder, topology::Tree};
 use types::NodeId;
 
 use super::link::{Cloud, THREADS_MAX};
@@ -24,6 +24,8 @@ pub struct Flow {
     /// Copies sent so far.
     copies: u64,
     first_receiver: usize,
+    /// What each sender knows of its children, if slow ones are served first.
+    orders: Vec<SendOrder>,
 }
 
 impl Flow {
@@ -38,7 +40,26 @@ impl Flow {
             busy: vec![[0; THREADS_MAX]; nodes],
             copies: 0,
             first_receiver,
+            orders: Vec::new(),
         }
+    }
+
+    /// Has every sender serve those children first that it has heard to be slowest.
+    pub fn serve_slowest_first(&mut self) {
+        let senders = (0..self.first_receiver as u16).map(NodeId);
+        self.orders = senders.map(|node| SendOrder::new(&self.tree, node)).collect();
+    }
+
+    /// `child` reports to `parent` how slow it is.
+    pub fn report(&mut self, parent: NodeId, child: NodeId, owd_ns: u64) {
+        if let Some(order) = self.orders.get_mut(usize::from(parent.0)) {
+            order.learn(child, owd_ns);
+        }
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// The cloud.
@@ -68,13 +89,18 @@ impl Flow {
             let mut at = arrived.max(busy[thread]);
             let from = NodeId(node as u16);
             let children = self.tree.topology.children(from, id, hedge, self.tree.dynamic);
-            for child in children {
+            let (cloud, arrival) = (&mut self.cloud, &mut self.arrival);
+            let mut copy = |child: NodeId| {
                 at += copy_ns;
                 self.copies += 1;
-                if let Some(delay) = self.cloud.delay_ns(key, from.0, child.0, at) {
-                    let arrival = &mut self.arrival[usize::from(child.0)];
+                if let Some(delay) = cloud.delay_ns(key, from.0, child.0, at) {
+                    let arrival = &mut arrival[usize::from(child.0)];
                     *arrival = (*arrival).min(at + delay);
                 }
+            };
+            match self.orders.get_mut(node) {
+                Some(order) => order.arrange(children).iter().copied().for_each(&mut copy),
+                None => children.for_each(&mut copy),
             }
             self.busy[node][thread] = at;
         }

@@ -1,8 +1,15 @@
 //! Hold-and-release in one cloud. One pass over the messages serves every
 //! estimator: arrivals don't depend on deadlines.
 
+use std::collections::BTreeSet;
+
+use overlay::{
+    delay::{OwdEstimator, PERMILLE},
+    samples::Sample,
+};
+
 use super::{
-    deadline::{Estimator, Kind, WINDOW},
+    deadline::{Estimator, Kind, Rounds, WINDOW},
     flow::{Flow, LOST},
     link::{Cloud, Profile},
     stats::{median, percentile},
@@ -11,6 +18,13 @@ use super::{
 
 /// Time between messages: 5,000 a second, as in the paper.
 pub const INTERVAL_NS: u64 = 200_000;
+/// Messages of a round of the all-reduce, which lasts 50 ms.
+const ROUND: usize = 250;
+/// Messages sent from the beginning of a round until the root has its reports: receivers spread
+/// theirs over an eighth of the round, and then they climb.
+const CLIMB: usize = 33;
+/// Messages before anything is measured: all estimators have all they need by then.
+pub const WARM_UP: usize = 4_000;
 /// What a receiver waits after it saw that a message is missing, before it asks for it.
 const GAP_WAIT_NS: u64 = 200_000;
 /// From asking to having it, at the speed of the cloud's hops: up and down, twice a hop's median.
@@ -29,7 +43,7 @@ pub struct Setup {
     pub hedge: usize,
     /// Whether parents change with every message.
     pub dynamic: bool,
-    /// Messages, those before the first deadline included.
+    /// Messages, the first [`WARM_UP`] of which are not measured.
     pub messages: usize,
     /// Seed.
     pub seed: u64,
@@ -84,6 +98,8 @@ pub struct Arrivals {
 struct Message {
     /// The last receiver had it, and all before it, this long after sending by its own clock.
     needed_ns: u64,
+    /// The last receiver had it this long after sending by its own clock.
+    owd_ns: u64,
     /// Mean over receivers of the same.
     mean_ns: u64,
     /// Last arrival, true time since sending.
@@ -101,28 +117,41 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
     let spread = (clocks.iter().max().unwrap_or(&0) - clocks.iter().min().unwrap_or(&0)) as u64;
     let slowest_clock = clocks.iter().map(|clock| -clock).max().unwrap_or(0);
     let mut flow = Flow::new(tree, cloud);
+    let mut rounds = Rounds::new(receivers);
     let mut receivers = Receivers::new(clocks);
     let mut estimators: Vec<(Estimator, Tally)> =
-        kinds.iter().map(|kind| (Estimator::new(*kind), Tally::default())).collect();
-    let (mut omls, mut maxima) = (Vec::new(), Vec::with_capacity(WINDOW));
-    for id in 1..=setup.messages as u64 {
+        kinds.iter().map(|kind| (Estimator::new(*kind, ROUND), Tally::default())).collect();
+    let permilles: BTreeSet<u32> = kinds.iter().map(Kind::permille).collect();
+    let mut omls = Vec::new();
+    let mut due: Option<Vec<Sample>> = None;
+    for (index, id) in (1..=setup.messages as u64).enumerate() {
+        if index % ROUND == 0 && index > 0 {
+            due = Some(rounds.begin().1.to_vec());
+        }
+        if index % ROUND == CLIMB
+            && let Some(samples) = due.take()
+        {
+            let count = receivers.clocks.len() as u32;
+            for permille in &permilles {
+                let owd_ns = receivers.max_of_percentiles(*permille);
+                let concerned = estimators.iter_mut().map(|(estimator, _)| estimator);
+                concerned
+                    .filter(|estimator| estimator.kind().permille() == *permille)
+                    .for_each(|estimator| estimator.reports(owd_ns, count, &samples));
+            }
+        }
         let sent_at = id * INTERVAL_NS;
         let message = receivers.take(sent_at, flow.send(id, sent_at, setup.hedge));
-        omls.push(message.oml_ns);
+        rounds.arrived(id, message.owd_ns);
+        let measured = index >= WARM_UP;
+        if measured {
+            omls.push(message.oml_ns);
+        }
         for (estimator, tally) in &mut estimators {
-            if let Some(delay_ns) = estimator.delay_ns() {
+            if let Some(delay_ns) = estimator.delay_ns().filter(|_| measured) {
                 tally.add(delay_ns, &message, slowest_clock, spread);
             }
-            estimator.learn(message.needed_ns);
-        }
-        maxima.push(message.needed_ns);
-        if maxima.len() == WINDOW {
-            let mut percentiles = |share| receivers.max_of_percentiles(share);
-            for (estimator, _) in &mut estimators {
-                estimator.close_window(&mut percentiles, &mut maxima);
-            }
-            maxima.clear();
-            receivers.clear();
+            estimator.saw(id, message.needed_ns);
         }
     }
     let arrivals = Arrivals {
@@ -139,21 +168,20 @@ struct Receivers {
     clocks: Vec<i64>,
     /// When everything so far had arrived, true time: delivery is in sequence.
     ready: Vec<u64>,
-    /// Delays of the window by own clock, a row of [`WINDOW`] per receiver.
-    delays: Vec<u32>,
-    filled: usize,
+    /// What each keeps of its delays by its own clock.
+    delays: Vec<OwdEstimator>,
     repaired: u64,
 }
 
 impl Receivers {
     fn new(clocks: Vec<i64>) -> Receivers {
         let count = clocks.len();
-        let delays = vec![0; count * WINDOW];
-        Receivers { clocks, ready: vec![0; count], delays, filled: 0, repaired: 0 }
+        let delays = (0..count).map(|_| OwdEstimator::new(WINDOW, PERMILLE)).collect();
+        Receivers { clocks, ready: vec![0; count], delays, repaired: 0 }
     }
 
     fn take(&mut self, sent_at: u64, arrivals: &[u64]) -> Message {
-        let (mut needed_ns, mut sum, mut oml_ns, mut missing) = (0, 0, 0, false);
+        let (mut needed_ns, mut owd_ns, mut sum, mut oml_ns, mut missing) = (0, 0, 0, 0, false);
         for (index, arrival) in arrivals.iter().enumerate() {
             let lost = *arrival == LOST;
             missing |= lost;
@@ -164,29 +192,25 @@ impl Receivers {
             };
             oml_ns = oml_ns.max(arrival - sent_at);
             let own = |at: u64| (at - sent_at).saturating_add_signed(self.clocks[index]);
-            // Repairs are no measure of the tree's delay: a receiver does not report them.
-            let delay = if lost { 0 } else { own(arrival) };
-            self.delays[index * WINDOW + self.filled] = delay.min(u64::from(u32::MAX)) as u32;
+            let delay = own(arrival);
+            owd_ns = owd_ns.max(delay);
+            if !lost {
+                // Repairs are no measure of the tree's delay.
+                self.delays[index].sample(delay);
+            }
             self.ready[index] = self.ready[index].max(arrival);
             let needed = own(self.ready[index]);
             needed_ns = needed_ns.max(needed);
             sum += needed;
         }
-        self.filled += 1;
         self.repaired += u64::from(missing);
-        Message { needed_ns, mean_ns: sum / arrivals.len().max(1) as u64, oml_ns }
+        Message { needed_ns, owd_ns, mean_ns: sum / arrivals.len().max(1) as u64, oml_ns }
     }
 
-    fn max_of_percentiles(&mut self, share: f64) -> u64 {
-        let rank = (self.filled as f64 * share).ceil().max(1.0) as usize;
-        let rank = rank.min(self.filled) - 1;
-        let rows = self.delays.chunks_exact_mut(WINDOW);
-        let one = |row: &mut [u32]| *row[..self.filled].select_nth_unstable(rank).1;
-        rows.map(one).map(u64::from).max().unwrap_or(0)
-    }
-
-    fn clear(&mut self) {
-        self.filled = 0;
+    /// The maximum over receivers of a percentile of theirs.
+    fn max_of_percentiles(&mut self, permille: u32) -> u64 {
+        let each = self.delays.iter_mut().filter_map(|delays| delays.percentile_ns(permille));
+        each.max().unwrap_or(0)
     }
 }
 

@@ -1,19 +1,24 @@
-//! Inbound fairness: in which order do the orders of one race reach the engine? The sequencer is
-//! the overlay's own.
+//! Inbound fairness: in which order do the orders of one race reach the engine? The sequencer and
+//! the ways up are the overlay's own: a gateway sends an order by as many of its candidates at a
+//! time as `overlay::uplink::UplinkConfig::ways` says, again by the next ones after a timeout.
 
 use overlay::{
     order_policy::{Delivery, Marks, OrderPolicy},
     sequencer::{Offer, Sequencer, SequencerConfig},
+    topology::Tree,
 };
-use types::{ClockReading, GatewayId, Incarnation, Nanos, ShardId, Source, SplitMix64};
+use types::{ClockReading, GatewayId, Incarnation, Nanos, NodeId, ShardId, Source, SplitMix64};
 
 use super::{
     link::{Cloud, Profile},
     report::{Check, Curve, Figure, Report, Row, Run},
+    seeds,
     stats::{median, percentile},
+    table1,
 };
 
 const LAYERS: [u32; 2] = [10, 100];
+const HEDGE: usize = 2;
 /// Races a seed, orders in each, and time between races.
 const RACES: u64 = 2_000;
 const ORDERS: u64 = 20;
@@ -22,8 +27,8 @@ const RACE_NS: u64 = 1_000_000;
 const REACTION_NS: u64 = 40_000;
 /// Pairs generated closer than this are nobody's: twice the largest clock error.
 const CLOSE_NS: u64 = 900;
-/// A lost order is sent again after this.
-const AGAIN_NS: u64 = 1_000_000;
+/// A lost order is sent again after this, the overlay's shortest timeout.
+const AGAIN_NS: u64 = 10_000_000;
 /// Clocks begin here.
 const START: u64 = Nanos::SECOND;
 
@@ -64,7 +69,8 @@ struct Outcome {
 
 /// Orders of all races, in order of arrival. `ways`: copies sent upwards by different parents.
 /// `held`: whether the tick reaches everybody at one deadline or when it comes.
-fn orders(seed: u64, ways: u16, held: bool) -> Vec<Order> {
+fn orders(seed: u64, ways: usize, held: bool) -> Vec<Order> {
+    let tree = table1::tree(&LAYERS.map(|size| size as usize), HEDGE, true);
     let run_ns = RACES * RACE_NS;
     let mut cloud = Cloud::new(&Profile::standard(), seed, &LAYERS, run_ns);
     let mut rng = SplitMix64::new(SplitMix64::mix(seed) ^ 0x1B);
@@ -83,7 +89,7 @@ fn orders(seed: u64, ways: u16, held: bool) -> Vec<Order> {
             let since_tick = rng.below(REACTION_NS);
             let generated = delivered + since_tick;
             let number = orders.len() as u64 + 1;
-            let arrived = climb(&mut cloud, number, receiver, generated, ways);
+            let arrived = climb(&mut cloud, &tree, number, node, generated, ways);
             let t_in = generated.saturating_add_signed(clock);
             orders.push(Order { race, generated, t_in, arrived, since_tick, tick: START + tick });
         }
@@ -93,15 +99,22 @@ fn orders(seed: u64, ways: u16, held: bool) -> Vec<Order> {
 }
 
 /// When the first copy of an order is at the root. The way up has the delays of the way down.
-fn climb(cloud: &mut Cloud, number: u64, receiver: u16, generated: u64, ways: u16) -> u64 {
-    let proxies = LAYERS[0] as u16;
-    let node = 1 + proxies + receiver;
+fn climb(
+    cloud: &mut Cloud,
+    tree: &Tree,
+    number: u64,
+    node: u16,
+    generated: u64,
+    ways: usize,
+) -> u64 {
+    let parents = tree.topology.up_candidates(NodeId(node), tree.hedge, tree.epoch);
+    let parents: Vec<NodeId> = parents.collect();
     let mut sent_at = generated;
-    for attempt in 0u64.. {
+    for round in 0usize.. {
         let mut best = u64::MAX;
-        for way in 0..ways {
-            let proxy = 1 + (receiver / 10 + way + attempt as u16) % proxies;
-            let key = cloud.message_key(number << 16 | attempt << 8 | u64::from(way));
+        for attempt in round * ways..(round + 1) * ways {
+            let proxy = parents[attempt % parents.len()].0;
+            let key = cloud.message_key(number << 16 | attempt as u64);
             let at = sent_at - START;
             let first = cloud.delay_ns(key, proxy, node, at);
             let whole = first.and_then(|hop| Some(hop + cloud.delay_ns(key, 0, proxy, at + hop)?));
@@ -199,33 +212,33 @@ fn spread(orders: &[Order]) -> (u64, u64) {
 pub fn run(run: &mut Run) -> Report {
     let steps: Vec<u64> = (0..=16).map(|step| step * 25_000).collect();
     let (mut rows, mut curves, mut checks) = (Vec::new(), Vec::new(), Vec::new());
-    for (done, ways) in [1u16, 2].into_iter().enumerate() {
-        let runs: Vec<Vec<Order>> = (0..run.seeds).map(|seed| orders(seed, ways, true)).collect();
-        let name = ["one way up", "two ways up"][done];
-        let share = |policy: &dyn Fn(&[Order]) -> Policy| -> (Vec<f64>, Vec<f64>, Vec<f64>) {
-            let [mut shares, mut added, mut late] = <[Vec<f64>; 3]>::default();
-            for orders in &runs {
+    for (done, ways) in [1usize, 2, 3].into_iter().enumerate() {
+        let runs: Vec<Vec<Order>> = seeds::map(run.seeds, |seed| orders(seed, ways, true));
+        let name = ["one way up", "two ways up", "three ways up"][done];
+        let share = |policy: &(dyn Fn(&[Order]) -> Policy + Sync)| -> [Vec<f64>; 3] {
+            let outcomes = seeds::map(run.seeds, |seed| {
+                let orders = &runs[seed as usize];
                 let outcome = judge(orders, policy(orders));
-                shares.push(outcome.in_order * 100.0);
-                added.push(outcome.latency_ns as f64 - spread(orders).1 as f64);
-                late.push(outcome.late as f64 / orders.len() as f64 * 100.0);
-            }
-            (shares, added, late)
+                let added = outcome.latency_ns as f64 - spread(orders).1 as f64;
+                let late = outcome.late as f64 / orders.len() as f64 * 100.0;
+                [outcome.in_order * 100.0, added, late]
+            });
+            [0, 1, 2].map(|field| outcomes.iter().map(|outcome| outcome[field]).collect())
         };
-        let (plain, ..) = share(&|_| Policy::Arrival);
+        let [plain, ..] = share(&|_| Policy::Arrival);
         rows.push(Row::new(format!("{name}, no sequencer: pairs in order"), "%", None, &plain));
         let spreads: Vec<f64> = runs.iter().map(|orders| spread(orders).0 as f64).collect();
         rows.push(Row::new(format!("{name}: p95 delay spread"), "ns", None, &spreads));
         // A window of median + spread adds exactly the spread to the median latency.
-        let (shares, added, late) =
+        let [shares, added, late] =
             share(&|orders| Policy::Sequencer(spread(orders).0 + spread(orders).1));
         let what = format!("{name}, sequencer with that much added latency");
         rows.push(Row::new(format!("{what}: pairs in order"), "%", None, &shares));
         rows.push(Row::new(format!("{what}: added median latency"), "ns", None, &added));
         rows.push(Row::new(format!("{what}: orders late"), "%", None, &late));
         let ours = rows[rows.len() - 3].ours.mean;
-        if ways == 2 {
-            let what = "two ways up: pairs in order at added latency = p95 spread (%)";
+        if ways == HEDGE + 1 {
+            let what = "three ways up: pairs in order at added latency = p95 spread (%)";
             checks.push(Check::new(what, ours, 99.9, 100.0));
         }
         for (kind, policy) in [
@@ -234,14 +247,19 @@ pub fn run(run: &mut Run) -> Report {
         ] {
             let mut points = Vec::new();
             for step in &steps {
-                let (shares, added, _) = share(&|_| policy(*step));
+                let [shares, added, _] = share(&|_| policy(*step));
                 let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len().max(1) as f64;
                 points.push((mean(&added) / 1e3, mean(&shares)));
             }
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            if kind == "sequencer" {
+                let what = format!("{name}, sequencer: best share of pairs in order");
+                let best = points.iter().map(|point| point.1).fold(0.0, f64::max);
+                rows.push(Row::single(what, "%", None, best));
+            }
             curves.push(Curve { name: format!("{kind}, {name}"), points });
         }
-        (run.progress)((done + 1) as f64 / 3.0);
+        (run.progress)((done + 1) as f64 / 4.0);
     }
     unheld(run, &mut rows);
     (run.progress)(1.0);
@@ -269,10 +287,13 @@ pub fn run(run: &mut Run) -> Report {
             "The Jasper paper does not order what comes up; its successor does and prints no \
              figures. So there is nothing published beside ours."
                 .into(),
-            "With one way up, an order lost on it (0.1 % a hop) comes a re-send later than any \
-             window of this size waits for, and is in the wrong order with all it raced with: that \
-             alone costs some 0.3 % of pairs. With two ways up (the first copy counts) losses are \
-             no matter."
+            "The demand of 99.9 % is met when orders are hedged as market data is: with H=2 a \
+             gateway has three candidates, and `ways` of the overlay's uplink lets it use them all \
+             at a time, which triples the traffic of orders. Two ways come close to it on either \
+             side, seed by seed. The overlay's default of one way does not meet it: an order lost \
+             on it (0.1 % a hop) comes a re-send later than any window of this size waits for, and \
+             is in the wrong order with all it raced with; see the row of the best share, which no \
+             window betters."
                 .into(),
             "A batch auction has no order within a batch: a pair in one batch counts half.".into(),
         ],

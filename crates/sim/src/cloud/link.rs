@@ -164,7 +164,7 @@ impl Profile {
 struct LogNormal {
     sigma: f64,
     /// Values at p = i / QUANTILES, the two ends left out of use.
-    edges: Vec<f64>,
+    edges: Box<[f64; QUANTILES + 1]>,
 }
 
 impl LogNormal {
@@ -173,19 +173,25 @@ impl LogNormal {
             let p = (index as f64 / QUANTILES as f64).clamp(1e-9, 1.0 - 1e-9);
             exp(sigma * normal_quantile(p))
         };
-        LogNormal { sigma, edges: (0..=QUANTILES).map(edge).collect() }
+        LogNormal { sigma, edges: Box::new(std::array::from_fn(edge)) }
     }
 
     /// Value for 44 random bits.
+    #[inline]
     fn at(&self, bits: u64) -> f64 {
         let cell = (bits >> 32) as usize & (QUANTILES - 1);
         let rest = f64::from(bits as u32) / 4_294_967_296.0;
         if cell == 0 || cell == QUANTILES - 1 {
-            let p = (cell as f64 + rest.max(1e-7)) / QUANTILES as f64;
-            return exp(self.sigma * normal_quantile(p));
+            return self.beyond(cell, rest);
         }
         let low = self.edges[cell];
         low + (self.edges[cell + 1] - low) * rest
+    }
+
+    #[cold]
+    fn beyond(&self, cell: usize, rest: f64) -> f64 {
+        let p = (cell as f64 + rest.max(1e-7)) / QUANTILES as f64;
+        exp(self.sigma * normal_quantile(p))
     }
 }
 
@@ -201,15 +207,16 @@ struct Spike {
 struct Spikes {
     coming: Vec<Spike>,
     next: usize,
+    /// By path.
     active: Vec<Spike>,
     /// Bit per hash of a path: perhaps active.
-    filter: Box<[u64]>,
+    filter: Box<[u64; SPIKE_FILTER / 64]>,
     checked: u64,
 }
 
 impl Spikes {
     fn new(coming: Vec<Spike>) -> Spikes {
-        let filter = vec![0; SPIKE_FILTER / 64].into_boxed_slice();
+        let filter = Box::new([0; SPIKE_FILTER / 64]);
         Spikes { coming, next: 0, active: Vec::new(), filter, checked: 0 }
     }
 
@@ -217,6 +224,7 @@ impl Spikes {
         (path.wrapping_mul(0x9E37_79B1) >> 16) as usize
     }
 
+    #[inline]
     fn extra_ns(&mut self, path: u32, at: u64) -> u64 {
         // Copies are asked for in nearly the order of time; 1 ms covers what is out of order.
         if at > self.checked {
@@ -226,10 +234,18 @@ impl Spikes {
         if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
             return 0;
         }
-        let holds = |spike: &&Spike| spike.path == path && spike.start <= at && at < spike.end;
-        self.active.iter().filter(holds).map(|spike| spike.extra_ns).max().unwrap_or(0)
+        self.lasting_ns(path, at)
     }
 
+    #[cold]
+    fn lasting_ns(&self, path: u32, at: u64) -> u64 {
+        let first = self.active.partition_point(|spike| spike.path < path);
+        let here = self.active[first..].iter().take_while(|spike| spike.path == path);
+        let holds = |spike: &&Spike| spike.start <= at && at < spike.end;
+        here.filter(holds).map(|spike| spike.extra_ns).max().unwrap_or(0)
+    }
+
+    #[cold]
     fn refresh(&mut self, at: u64) {
         self.checked = at + Nanos::MILLI;
         let slack = 20 * Nanos::MILLI;
@@ -238,6 +254,7 @@ impl Spikes {
             self.active.push(*spike);
             self.next += 1;
         }
+        self.active.sort_unstable_by_key(|spike| spike.path);
         self.filter.fill(0);
         for spike in &self.active {
             let bit = Spikes::bit(spike.path);
@@ -253,11 +270,13 @@ pub struct Cloud {
     path_key: u64,
     plain: LogNormal,
     noisy: LogNormal,
-    factors: Vec<f64>,
+    factors: Box<[f64; FACTORS]>,
     /// Factor of a VM's delays: 1, or more for a straggler.
     slowness: Vec<f64>,
     clock_ns: Vec<i64>,
     loss: u64,
+    /// Delays are measured ones.
+    measures: bool,
     spikes: Option<Spikes>,
     /// First path number of each receiving layer, for the queues.
     layers: Vec<u32>,
@@ -299,10 +318,11 @@ impl Cloud {
             path_key: rng.next_u64(),
             plain: LogNormal::new(profile.sigma),
             noisy: LogNormal::new(profile.straggler_sigma),
-            factors: (0..FACTORS).map(factor).collect(),
+            factors: Box::new(std::array::from_fn(factor)),
             slowness,
             clock_ns,
             loss: u64::from(profile.loss_ppm) * (1 << 20) / 1_000_000,
+            measures: profile.measured.is_some(),
             spikes,
             layers: layers.to_vec(),
             queues: if profile.queue.is_some() { vec![0; paths] } else { Vec::new() },
@@ -332,6 +352,7 @@ impl Cloud {
     }
 
     /// Delay of the copy of a message that leaves `from` for `to` at `sent_at`; `None` when lost.
+    #[inline]
     pub fn delay_ns(&mut self, key: u64, from: u16, to: u16, sent_at: u64) -> Option<u64> {
         let path = u32::from(from) << 16 | u32::from(to);
         let draw = SplitMix64::mix(key ^ u64::from(path).wrapping_mul(0xA24B_AED4_963E_E407));
@@ -339,37 +360,54 @@ impl Cloud {
             return None;
         }
         let bits = draw >> 20;
-        let profile = &self.profile;
         let slowness = self.slowness[usize::from(from)].max(self.slowness[usize::from(to)]);
-        let delay = match &profile.measured {
-            Some(measured) => f64::from(measured[(bits % measured.len() as u64) as usize]),
-            None if slowness > 1.0 => {
-                (profile.base_ns + profile.median_ns * self.noisy.at(bits)) * slowness
-            }
-            None => profile.base_ns + profile.median_ns * self.plain.at(bits),
+        let (base_ns, median_ns) = (self.profile.base_ns, self.profile.median_ns);
+        let delay = if self.measures {
+            self.measured_ns(bits)
+        } else if slowness > 1.0 {
+            (base_ns + median_ns * self.noisy.at(bits)) * slowness
+        } else {
+            base_ns + median_ns * self.plain.at(bits)
         };
-        let delay = if profile.spatial_sigma > 0.0 {
+        let delay = if self.profile.spatial_sigma > 0.0 {
             let spot = SplitMix64::mix(self.path_key ^ u64::from(path)) as usize;
             delay * self.factors[spot % FACTORS]
         } else {
             delay
         };
-        let mut delay = delay as u64;
+        // Signed is the shorter conversion; the value is far within both.
+        let mut delay = delay as i64 as u64;
         if let Some(spikes) = &mut self.spikes {
             delay += spikes.extra_ns(path, sent_at);
         }
-        if let Some(queue) = self.profile.queue.filter(|queue| queue.at_root || from > 0) {
-            // Paths that are not down the tree have no queue.
-            if let Some(until) = self.path_index(from, to).and_then(|i| self.queues.get_mut(i)) {
-                let wait = until.saturating_sub(sent_at);
-                if wait > queue.limit_ns {
-                    return None;
-                }
-                *until = sent_at + wait + queue.service_ns;
-                delay += wait;
-            }
+        match self.queues.is_empty() {
+            true => Some(delay),
+            false => Some(delay + self.queued_ns(from, to, sent_at)?),
         }
-        Some(delay)
+    }
+
+    #[cold]
+    fn measured_ns(&self, bits: u64) -> f64 {
+        let measured = self.profile.measured.as_deref().unwrap_or(&[0]);
+        f64::from(measured[(bits % measured.len() as u64) as usize])
+    }
+
+    /// Wait in the queue of a path, if it has one; `None` when that is full.
+    #[cold]
+    fn queued_ns(&mut self, from: u16, to: u16, sent_at: u64) -> Option<u64> {
+        let queue = self.profile.queue.filter(|queue| queue.at_root || from > 0);
+        // Paths that are not down the tree have no queue.
+        let place = queue.and_then(|queue| Some((queue, self.path_index(from, to)?)));
+        let Some((queue, until)) = place.and_then(|(q, i)| Some((q, self.queues.get_mut(i)?)))
+        else {
+            return Some(0);
+        };
+        let wait = until.saturating_sub(sent_at);
+        if wait > queue.limit_ns {
+            return None;
+        }
+        *until = sent_at + wait + queue.service_ns;
+        Some(wait)
     }
 
     fn path_index(&self, from: u16, to: u16) -> Option<usize> {

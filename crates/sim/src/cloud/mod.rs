@@ -23,6 +23,7 @@ pub mod nodes;
 pub mod pacing;
 pub mod profit;
 pub mod report;
+pub mod seeds;
 pub mod stats;
 pub mod table1;
 pub mod throughput;

@@ -7,6 +7,8 @@
 //! another. Datagrams are not sealed here.
 
 use overlay::{
+    all_reduce::DelayLimits,
+    estimator::Estimator,
     frame::{DataBody, FrameKind, HopHeader},
     proxy::{Proxy, ProxyConfig},
     publisher::{Publisher, PublisherConfig},
@@ -14,7 +16,7 @@ use overlay::{
     retransmission::StoreConfig,
     topology::Tree,
 };
-use types::{Channel, ClockReading, Nanos, Node, Op, Outbox, Peer, TracePoint};
+use types::{Channel, ClockReading, Nanos, Node, Op, Outbox, Peer, Span, TracePoint};
 
 use super::{
     link::{Cloud, THREADS_MAX},
@@ -26,10 +28,13 @@ const SESSION: [u8; 10] = *b"CLOUD00001";
 const TRACED: usize = 4_096;
 /// Timers further away than this are far.
 const FAR: u64 = 4 * Nanos::MILLI;
+/// No timeout has this time.
+const UNASKED: u64 = u64::MAX - 1;
 /// Clocks begin here, so that no reading is negative.
 const START: u64 = Nanos::SECOND;
 
-/// Sizes of the nodes' tables, smaller than a real node's so that thousands fit the caches.
+/// Sizes of the nodes' tables, smaller than a real node's so that thousands fit the caches, and how
+/// deadlines are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// Ids a duplicate filter spans.
@@ -38,11 +43,16 @@ pub struct Sizes {
     pub hold_max: usize,
     /// Delays an estimate is taken over.
     pub owd_window: usize,
+    /// How the root makes deadlines of them.
+    pub estimator: Estimator,
+    /// Messages of a round whose delays are reported one by one.
+    pub samples: usize,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Sizes { filter_slots: 64, hold_max: 64, owd_window: 100 }
+        let estimator = Estimator::MaxOfPercentiles;
+        Sizes { filter_slots: 64, hold_max: 64, owd_window: 100, estimator, samples: 0 }
     }
 }
 
@@ -65,22 +75,43 @@ pub struct Delivery {
     pub first_release: u64,
     /// Last hand-off, true time.
     pub last_release: u64,
-    /// Whether it carried a deadline.
+    /// Whether it carried a deadline, and how long after sending.
     pub stamped: bool,
+    /// Time from sending to the deadline, in ns; 0 without one.
+    pub allowed_ns: u64,
 }
 
+/// What happens next, in 8 bytes: kind, node and payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// Payload `slot` reaches a node.
-    Datagram {
-        node: u16,
-        slot: u32,
-    },
-    Timer {
-        node: u16,
-    },
-    /// The next message is published.
-    Publish,
+struct Event(u64);
+
+/// A datagram reaches a node.
+const DATAGRAM: u64 = 0;
+/// A node's timer is due.
+const TIMER: u64 = 1;
+/// The next message is published.
+const PUBLISH: u64 = 2;
+
+impl Event {
+    fn datagram(node: u16, slot: u32) -> Event {
+        Event(DATAGRAM << 48 | u64::from(node) << 32 | u64::from(slot))
+    }
+
+    fn timer(node: u16) -> Event {
+        Event(TIMER << 48 | u64::from(node) << 32)
+    }
+
+    fn kind(self) -> u64 {
+        self.0 >> 48
+    }
+
+    fn node(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    fn slot(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 /// Which node it is, by its place in a list.
@@ -89,6 +120,20 @@ enum Who {
     Root,
     Proxy(usize),
     Receiver(usize),
+}
+
+/// What the simulator keeps of a node.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Reading of its clock minus true time, in ns.
+    clock_ns: i64,
+    /// True times of its timer events in the queue: the next one soon and the next one far away;
+    /// [`u64::MAX`] for none. A far one stays when a sooner one is wanted, so the queue's heap does
+    /// not fill with timers that were overtaken.
+    soon: u64,
+    far: u64,
+    /// The timeout that those are for, by its own clock; [`UNASKED`] when one has come since.
+    asked: u64,
 }
 
 #[derive(Default)]
@@ -104,10 +149,7 @@ pub struct NodeWorld {
     /// Nodes 1 and up; those after them are the receivers.
     proxies: Vec<Proxy>,
     edges: Vec<Receiver>,
-    /// True times of a node's timer events in the queue: the next one soon and the next one far
-    /// away; [`u64::MAX`] for none. A far one stays when a sooner one is wanted, so the queue's
-    /// heap does not fill with timers that were overtaken.
-    timers: Vec<(u64, u64)>,
+    places: Vec<Place>,
     busy: Vec<[u64; THREADS_MAX]>,
     wheel: Wheel<Event>,
     pool: Vec<Payload>,
@@ -130,15 +172,26 @@ impl NodeWorld {
     /// Nodes of `tree` in `cloud` (made for its layers).
     pub fn new(tree: Tree, cloud: Cloud, sizes: Sizes) -> NodeWorld {
         let store = StoreConfig { datagrams: 4_096, bytes: 1 << 20 };
-        let config = PublisherConfig { store, ..PublisherConfig::new(SESSION) };
+        let delay = DelayLimits { samples: sizes.samples, ..DelayLimits::default() };
+        let estimator = sizes.estimator;
+        let config = PublisherConfig { store, delay, estimator, ..PublisherConfig::new(SESSION) };
         let receiver = ReceiverConfig {
             filter_slots: sizes.filter_slots,
             hold_max: sizes.hold_max,
             owd_window: sizes.owd_window,
+            samples: sizes.samples,
             ..ReceiverConfig::new(SESSION, Peer::Addr(0))
         };
-        let proxy = ProxyConfig { filter_slots: sizes.filter_slots, ..ProxyConfig::default() };
+        let filter_slots = sizes.filter_slots;
+        let proxy = ProxyConfig { filter_slots, delay, ..ProxyConfig::default() };
         let nodes = tree.topology.nodes();
+        let place = |node| Place {
+            clock_ns: cloud.clock_ns(node),
+            soon: u64::MAX,
+            far: u64::MAX,
+            asked: UNASKED,
+        };
+        let places = (0..nodes).map(place).collect();
         let mut world = NodeWorld {
             cloud,
             publisher: Publisher::new(tree, config),
@@ -146,7 +199,7 @@ impl NodeWorld {
             edges: (tree.topology.receiver_ids())
                 .map(|node| Receiver::new(tree, node, receiver))
                 .collect(),
-            timers: vec![(u64::MAX, u64::MAX); nodes],
+            places,
             busy: vec![[0; THREADS_MAX]; nodes],
             wheel: Wheel::default(),
             pool: Vec::new(),
@@ -162,7 +215,7 @@ impl NodeWorld {
             datagrams: 0,
             other: 0,
         };
-        (0..nodes as u16).for_each(|node| world.ask_timer(START, node));
+        (0..nodes as u16).for_each(|node| world.set_timer(START, node, Nanos(0)));
         world
     }
 
@@ -170,8 +223,9 @@ impl NodeWorld {
     /// or the last call, counted from the start), and runs until `quiet_ns` after the last.
     pub fn run(&mut self, first_at: u64, messages: u64, interval_ns: u64, quiet_ns: u64) {
         (self.left, self.interval_ns) = (messages, interval_ns.max(1));
+        self.finished.reserve(messages as usize);
         if messages > 0 {
-            self.wheel.push(START + first_at, Event::Publish);
+            self.wheel.push(START + first_at, Event(PUBLISH << 48));
         }
         let end = START + first_at + messages * self.interval_ns + quiet_ns;
         while let Some((at, event)) = self.wheel.pop_until(end) {
@@ -213,111 +267,157 @@ impl NodeWorld {
     }
 
     fn reading(&self, node: u16, at: u64) -> ClockReading {
-        let now = Nanos(at.saturating_add_signed(self.cloud.clock_ns(usize::from(node))));
-        ClockReading { now, bound_ns: 0 }
+        let clock_ns = self.places[usize::from(node)].clock_ns;
+        ClockReading { now: Nanos(at.saturating_add_signed(clock_ns)), bound_ns: 0 }
     }
 
     fn step(&mut self, at: u64, event: Event) {
         self.events += 1;
-        let node = match event {
-            Event::Datagram { node, slot } => {
-                self.deliver(at, node, slot);
-                node
-            }
-            Event::Timer { node } => {
-                let (soon, far) = &mut self.timers[usize::from(node)];
-                if *soon == at {
-                    *soon = u64::MAX;
-                } else if *far == at {
-                    *far = u64::MAX;
-                } else {
+        let node = event.node();
+        let due = match event.kind() {
+            DATAGRAM => self.deliver(at, node, event.slot()),
+            TIMER => match self.fire(at, node) {
+                Some(due) => due,
+                None => {
                     // An earlier one took its place.
                     self.events -= 1;
                     return;
                 }
-                let now = self.reading(node, at);
-                match self.who(node) {
-                    Who::Root => self.publisher.handle_timeout(now, &mut self.out),
-                    Who::Proxy(at) => self.proxies[at].handle_timeout(now, &mut self.out),
-                    Who::Receiver(at) => self.edges[at].handle_timeout(now, &mut self.out),
-                }
-                node
-            }
-            Event::Publish => {
-                let now = self.reading(0, at);
-                // The publisher takes every message of this size until its session ends.
-                let _ = self.publisher.push_message(now, &self.message, &mut self.out);
-                self.publisher.flush(now, &mut self.out);
-                self.left -= 1;
-                if self.left > 0 {
-                    self.wheel.push(at + self.interval_ns, Event::Publish);
-                }
-                0
-            }
+            },
+            _ => self.publish(at),
         };
-        self.drain(at, node);
-        self.ask_timer(at, node);
+        if !self.out.is_empty() {
+            self.drain(at, node);
+        }
+        if due.0 != self.places[usize::from(node)].asked {
+            self.set_timer(at, node, due);
+        }
     }
 
-    fn deliver(&mut self, at: u64, node: u16, slot: u32) {
+    fn publish(&mut self, at: u64) -> Nanos {
+        let now = self.reading(0, at);
+        // The publisher takes every message of this size until its session ends.
+        let _ = self.publisher.push_message(now, &self.message, &mut self.out);
+        self.publisher.flush(now, &mut self.out);
+        self.left -= 1;
+        if self.left > 0 {
+            self.wheel.push(at + self.interval_ns, Event(PUBLISH << 48));
+        }
+        self.publisher.next_timeout()
+    }
+
+    /// Calls the node if the timer still stands; when it wants to be called next.
+    fn fire(&mut self, at: u64, node: u16) -> Option<Nanos> {
+        let place = &mut self.places[usize::from(node)];
+        if place.soon == at {
+            place.soon = u64::MAX;
+        } else if place.far == at {
+            place.far = u64::MAX;
+        } else {
+            return None;
+        }
+        place.asked = UNASKED;
+        let now = self.reading(node, at);
+        Some(match self.who(node) {
+            Who::Root => {
+                self.publisher.handle_timeout(now, &mut self.out);
+                self.publisher.next_timeout()
+            }
+            Who::Proxy(at) => {
+                self.proxies[at].handle_timeout(now, &mut self.out);
+                self.proxies[at].next_timeout()
+            }
+            Who::Receiver(at) => {
+                self.edges[at].handle_timeout(now, &mut self.out);
+                self.edges[at].next_timeout()
+            }
+        })
+    }
+
+    /// Hands a datagram to its node; when that wants to be called next.
+    fn deliver(&mut self, at: u64, node: u16, slot: u32) -> Nanos {
         let now = self.reading(node, at);
         let who = self.who(node);
         let payload = &mut self.pool[slot as usize];
-        match (who, HopHeader::read(&payload.bytes)) {
-            (Who::Proxy(at), _) => {
-                let (channel, from) = (Channel::OVERLAY, Peer::Addr(0));
-                let proxy = &mut self.proxies[at];
-                proxy.handle_datagram(now, channel, from, &payload.bytes, &mut self.out);
-            }
-            (Who::Root, Ok((header, rest))) => {
-                self.publisher.handle_frame(now, &header, rest, &mut self.out);
-            }
-            (Who::Receiver(at), Ok((header, rest))) => {
-                self.edges[at].handle_frame(now, &header, rest, &mut self.out);
-            }
-            (_, Err(_)) => {}
-        }
         payload.references -= 1;
         if payload.references == 0 {
             self.free.push(slot);
         }
+        match who {
+            Who::Proxy(at) => {
+                let (channel, from) = (Channel::OVERLAY, Peer::Addr(0));
+                let proxy = &mut self.proxies[at];
+                proxy.handle_datagram(now, channel, from, &payload.bytes, &mut self.out);
+                proxy.next_timeout()
+            }
+            Who::Receiver(at) => {
+                let receiver = &mut self.edges[at];
+                if let Ok((header, rest)) = HopHeader::read(&payload.bytes) {
+                    receiver.handle_frame(now, &header, rest, &mut self.out);
+                }
+                receiver.next_timeout()
+            }
+            Who::Root => {
+                if let Ok((header, rest)) = HopHeader::read(&payload.bytes) {
+                    self.publisher.handle_frame(now, &header, rest, &mut self.out);
+                }
+                self.publisher.next_timeout()
+            }
+        }
     }
 
     fn drain(&mut self, at: u64, node: u16) {
-        if self.out.is_empty() {
-            return;
+        if self.out.ops().iter().any(|op| overlay_copy(op).is_some()) {
+            self.send(at, node);
         }
+        for index in 0..self.out.traces().len() {
+            let trace = self.out.traces()[index];
+            let clock_ns = self.places[usize::from(trace.node.0)].clock_ns;
+            self.note(
+                trace.point,
+                trace.id,
+                trace.at.0.saturating_add_signed(-clock_ns),
+                trace.value,
+            );
+        }
+        self.out.clear();
+    }
+
+    /// Puts the copies that a node makes on their way, one after the other.
+    fn send(&mut self, at: u64, node: u16) {
         let out = std::mem::take(&mut self.out);
-        let mut last = None;
-        let threads = self.cloud.profile().threads;
+        let (threads, copy_ns) = (self.cloud.profile().threads, self.cloud.profile().copy_ns);
         let busy = &self.busy[usize::from(node)][..threads];
         let thread = (0..threads).min_by_key(|thread| busy[*thread]).unwrap_or(0);
         let mut leaves = at.max(busy[thread]);
+        let (mut last, mut slot, mut key, mut references) = (None, 0, 0, 0);
         for op in out.ops() {
-            let Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes: span } = *op
-            else {
-                continue;
-            };
-            let (slot, key) = match last {
-                Some((same, slot, key)) if same == span => (slot, key),
-                _ => self.store(out.bytes(span)),
-            };
-            last = Some((span, slot, key));
-            leaves += self.cloud.profile().copy_ns;
+            let Some((to, span)) = overlay_copy(op) else { continue };
+            if last != Some(span) {
+                self.settle(last.is_some(), slot, references);
+                (slot, key) = self.store(out.bytes(span));
+                (last, references) = (Some(span), 0);
+            }
+            leaves += copy_ns;
             self.datagrams += 1;
-            if let Some(delay) = self.cloud.delay_ns(key, node, to.0, leaves) {
-                self.pool[slot as usize].references += 1;
-                self.wheel.push(leaves + delay, Event::Datagram { node: to.0, slot });
+            if let Some(delay) = self.cloud.delay_ns(key, node, to, leaves) {
+                references += 1;
+                self.wheel.push(leaves + delay, Event::datagram(to, slot));
             }
         }
+        self.settle(last.is_some(), slot, references);
         self.busy[usize::from(node)][thread] = leaves;
-        for trace in out.traces() {
-            let offset = self.cloud.clock_ns(usize::from(trace.node.0));
-            let at = trace.at.0.saturating_add_signed(-offset);
-            self.note(trace.point, trace.id, at, trace.value);
-        }
         self.out = out;
-        self.out.clear();
+    }
+
+    /// So many copies of a payload are on their way.
+    fn settle(&mut self, stored: bool, slot: u32, references: u32) {
+        if stored {
+            self.pool[slot as usize].references = references;
+            if references == 0 {
+                self.free.push(slot);
+            }
+        }
     }
 
     /// Keeps bytes; also what the cloud knows the message by.
@@ -346,8 +446,9 @@ impl NodeWorld {
         let delivery = &mut self.deliveries[id as usize % TRACED];
         match point {
             TracePoint::Published => {
-                let stamped = value != 0;
-                *delivery = Delivery { id, sent_at: at, stamped, ..Delivery::default() };
+                let (stamped, allowed_ns) = (value != 0, value.saturating_sub(at));
+                *delivery =
+                    Delivery { id, sent_at: at, stamped, allowed_ns, ..Delivery::default() };
             }
             _ if delivery.id != id => {}
             TracePoint::Arrived => {
@@ -369,23 +470,28 @@ impl NodeWorld {
         }
     }
 
-    fn ask_timer(&mut self, at: u64, node: u16) {
-        let due = match self.who(node) {
-            Who::Root => self.publisher.next_timeout(),
-            Who::Proxy(at) => self.proxies[at].next_timeout(),
-            Who::Receiver(at) => self.edges[at].next_timeout(),
-        };
+    fn set_timer(&mut self, at: u64, node: u16, due: Nanos) {
+        let place = &mut self.places[usize::from(node)];
+        place.asked = due.0;
         if due == Nanos::NEVER {
             return;
         }
-        let offset = self.cloud.clock_ns(usize::from(node));
-        let due = due.0.saturating_add_signed(-offset).max(at);
-        let (soon, far) = &mut self.timers[usize::from(node)];
-        let timer = if due - at > FAR { far } else { soon };
+        let due = due.0.saturating_add_signed(-place.clock_ns).max(at);
+        let timer = if due - at > FAR { &mut place.far } else { &mut place.soon };
         if due < *timer {
             *timer = due;
-            self.wheel.push(due, Event::Timer { node });
+            self.wheel.push(due, Event::timer(node));
         }
+    }
+}
+
+/// A datagram between nodes: to whom, and which bytes.
+fn overlay_copy(op: &Op) -> Option<(u16, Span)> {
+    match *op {
+        Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes } => {
+            Some((to.0, bytes))
+        }
+        _ => None,
     }
 }
 
@@ -442,5 +548,36 @@ mod tests {
         assert_eq!(world.finished().len(), 2_000);
         assert!(world.finished().iter().any(|delivery| delivery.stamped));
         assert!(world.totals().2 > 500, "{:?}", world.totals());
+    }
+
+    #[test]
+    fn real_nodes_and_the_model_of_hold_and_release_make_the_same_deadlines() {
+        use crate::cloud::{deadline::Kind, hold_release, stats::median};
+        let profile =
+            Profile { loss_ppm: 0, clock_error_ns: 0.0, spikes: None, ..Profile::standard() };
+        let (layers, hedge, messages) = (vec![4, 30], 1, 9_000);
+        for kind in [Kind::MaxOfPercentiles(950), Kind::OfMaximum(950)] {
+            let tree = table1::tree(&layers, hedge, true);
+            let cloud = Cloud::new(&profile, 4, tree.topology.layers(), 10 * Nanos::SECOND);
+            let estimator = kind.rule();
+            let sizes = Sizes { owd_window: 1_000, estimator, samples: 64, ..Sizes::default() };
+            let mut world = NodeWorld::new(tree, cloud, sizes);
+            world.run(0, messages, hold_release::INTERVAL_NS, 10 * Nanos::MILLI);
+            let settled = &world.finished()[hold_release::WARM_UP..];
+            let mut allowed: Vec<u64> = settled.iter().map(|one| one.allowed_ns).collect();
+            let on_time = settled.iter().filter(|one| one.late == 0).count();
+            let setup = hold_release::Setup {
+                layers: layers.clone(),
+                hedge,
+                messages: messages as usize,
+                profile: profile.clone(),
+                ..hold_release::Setup::standard(30, hedge, 0, 4)
+            };
+            let (_, outcomes) = hold_release::run(&setup, &[kind]);
+            let ratio = median(&mut allowed) as f64 / outcomes[0].oml_release_ns;
+            let share = on_time as f64 / settled.len() as f64;
+            assert!((ratio - 1.0).abs() < 0.02, "{kind:?} {ratio}");
+            assert!((share - outcomes[0].p_on_time).abs() < 0.03, "{kind:?} {share} {outcomes:?}");
+        }
     }
 }

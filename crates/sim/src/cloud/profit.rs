@@ -3,7 +3,6 @@
 use types::SplitMix64;
 
 use super::{
-    deadline::Kind,
     flow::{Flow, LOST},
     hold_release::INTERVAL_NS,
     link::{Cloud, Profile, exponential},
@@ -91,7 +90,7 @@ pub fn run(run: &mut Run) -> Report {
             "profile standard, N={RECEIVERS}, active participants 1, 2, 99 and 100, reaction time \
              exponential of mean {} us, earliest own timestamp wins; {}",
             REACTION_NS / 1e3,
-            Kind::OfMaximum(0.95).name()
+            "p95 of the maximum of 1,000 messages"
         ),
         seeds: run.seeds,
         rows,

@@ -1,27 +1,33 @@
 //! An event queue for events that are mostly less than a few milliseconds away.
 //!
-//! A ring of buckets of 256 ns; a bucket is a linked list in one slab and is sorted when its time
-//! comes. Later events wait in a heap until they fit. Events of one time come out in the order in
-//! which they went in, unless one of them had to wait in the heap.
+//! A ring of buckets of 32 ns with a bit for each that holds something; a bucket is a linked list
+//! in one slab and is sorted when its time comes, which with a few events in it is next to nothing.
+//! Later events wait in a heap until they fit. Events of one time come out in the order in which
+//! they went in, unless one of them had to wait in the heap.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// log2 of a bucket's width in ns.
-const WIDTH: u32 = 8;
-/// Buckets of the ring: 8.4 ms.
+const WIDTH: u32 = 5;
+/// Buckets of the ring: 1 ms.
 const BUCKETS: u64 = 1 << 15;
+const WORDS: u64 = BUCKETS / 64;
 const NIL: u32 = u32::MAX;
 
+/// 16 bytes with an event of 8.
 #[derive(Clone, Copy)]
 struct Entry<E> {
-    at: u64,
-    event: E,
+    /// Lower half of the time: the ring is shorter than that.
+    at: u32,
     next: u32,
+    event: E,
 }
 
 /// The queue.
 pub struct Wheel<E> {
-    heads: Box<[u32]>,
+    heads: Box<[u32; BUCKETS as usize]>,
+    /// Bit per bucket: its list is not empty.
+    marks: Box<[u64; WORDS as usize]>,
     slab: Vec<Entry<E>>,
     free: u32,
     /// The bucket being emptied, latest event first.
@@ -31,19 +37,23 @@ pub struct Wheel<E> {
     /// Events in the ring.
     ringed: usize,
     far: BinaryHeap<Reverse<(u64, u64, E)>>,
+    /// Bucket of the earliest event in the heap.
+    far_bucket: u64,
     pushed: u64,
 }
 
 impl<E: Copy + Ord> Default for Wheel<E> {
     fn default() -> Self {
         Wheel {
-            heads: vec![NIL; BUCKETS as usize].into_boxed_slice(),
+            heads: Box::new([NIL; BUCKETS as usize]),
+            marks: Box::new([0; WORDS as usize]),
             slab: Vec::new(),
             free: NIL,
             current: Vec::new(),
             bucket: 0,
             ringed: 0,
             far: BinaryHeap::new(),
+            far_bucket: u64::MAX,
             pushed: 0,
         }
     }
@@ -61,34 +71,46 @@ impl<E: Copy + Ord> Wheel<E> {
     }
 
     /// Adds an event; one whose time is over comes next.
+    #[inline]
     pub fn push(&mut self, at: u64, event: E) {
-        let bucket = at >> WIDTH;
-        if bucket <= self.bucket {
+        let ahead = (at >> WIDTH).saturating_sub(self.bucket);
+        if ahead.wrapping_sub(1) < BUCKETS - 1 {
+            self.link(at, event);
+        } else {
+            self.push_aside(at, event, ahead);
+        }
+    }
+
+    #[cold]
+    fn push_aside(&mut self, at: u64, event: E, ahead: u64) {
+        if ahead == 0 {
             let place = self.current.partition_point(|(other, _)| *other > at);
             self.current.insert(place, (at, event));
-        } else if bucket - self.bucket < BUCKETS {
-            self.link(at, event);
         } else {
             self.pushed += 1;
             self.far.push(Reverse((at, self.pushed, event)));
+            self.far_bucket = self.far_bucket.min(at >> WIDTH);
         }
     }
 
     /// The earliest event, unless it is later than `limit`.
+    #[inline]
     pub fn pop_until(&mut self, limit: u64) -> Option<(u64, E)> {
         loop {
             if let Some(last) = self.current.last() {
                 return if last.0 > limit { None } else { self.current.pop() };
             }
-            if !self.advance(limit) {
-                return None;
+            if let Some(single) = self.advance(limit)? {
+                return Some(single);
             }
         }
     }
 
+    #[inline]
     fn link(&mut self, at: u64, event: E) {
-        let head = &mut self.heads[((at >> WIDTH) & (BUCKETS - 1)) as usize];
-        let entry = Entry { at, event, next: *head };
+        let bucket = (at >> WIDTH) & (BUCKETS - 1);
+        let head = &mut self.heads[bucket as usize];
+        let entry = Entry { at: at as u32, next: *head, event };
         match self.slab.get_mut(self.free as usize) {
             Some(slot) => {
                 *head = self.free;
@@ -100,49 +122,102 @@ impl<E: Copy + Ord> Wheel<E> {
                 self.slab.push(entry);
             }
         }
+        self.marks[(bucket / 64) as usize] |= 1 << (bucket % 64);
         self.ringed += 1;
     }
 
-    /// Goes to the next bucket that holds something, but not beyond `limit`; false when there is
-    /// none.
-    fn advance(&mut self, limit: u64) -> bool {
+    /// Goes to the next bucket that holds something, but not beyond `limit`, and takes its list
+    /// over; an event that is alone in it, and not too late, is given at once. `None` when there is
+    /// no bucket.
+    fn advance(&mut self, limit: u64) -> Option<Option<(u64, E)>> {
         let last = limit >> WIDTH;
         while self.bucket < last {
-            if self.ringed == 0 {
-                let Some(Reverse((at, ..))) = self.far.peek() else { return false };
+            let next = match self.next_mark() {
+                Some(bucket) => bucket,
                 // Straight to the bucket before the next event.
-                self.bucket = self.bucket.max((at >> WIDTH) - 1).min(last - 1);
+                None if self.far_bucket < u64::MAX => self.bucket.max(self.far_bucket - 1),
+                None => return None,
+            };
+            // What waits in the heap is at least a ring further than this one was: after `next`.
+            self.bucket = next.min(last);
+            if self.far_bucket - self.bucket < BUCKETS {
+                self.fetch_far();
             }
-            self.bucket += 1;
-            self.fetch_far();
-            let head = &mut self.heads[(self.bucket & (BUCKETS - 1)) as usize];
-            let mut at = std::mem::replace(head, NIL);
-            while let Some(entry) = self.slab.get_mut(at as usize) {
-                self.current.push((entry.at, entry.event));
-                self.ringed -= 1;
-                let next = std::mem::replace(&mut entry.next, self.free);
-                self.free = at;
-                at = next;
-            }
-            if !self.current.is_empty() {
-                // The list is in reverse order of pushing, as events of one time should be; the
-                // sort is stable.
-                self.current.sort_by_key(|(at, _)| Reverse(*at));
-                return true;
+            let place = self.bucket & (BUCKETS - 1);
+            let first = std::mem::replace(&mut self.heads[place as usize], NIL);
+            if let Some(entry) = self.slab.get_mut(first as usize) {
+                self.marks[(place / 64) as usize] &= !(1 << (place % 64));
+                let at = upper(self.bucket) | u64::from(entry.at);
+                if entry.next == NIL && at <= limit {
+                    entry.next = std::mem::replace(&mut self.free, first);
+                    self.ringed -= 1;
+                    return Some(Some((at, entry.event)));
+                }
+                self.take_list(first);
+                return Some(None);
             }
         }
-        false
+        None
     }
 
+    /// The next bucket of the ring that holds something.
+    fn next_mark(&self) -> Option<u64> {
+        if self.ringed == 0 {
+            return None;
+        }
+        let place = (self.bucket + 1) & (BUCKETS - 1);
+        let (word, bit) = (place / 64, place % 64);
+        let first = self.marks[word as usize] & (u64::MAX << bit);
+        let found = |word: u64, marks: u64| {
+            let place = (word & (WORDS - 1)) * 64 + u64::from(marks.trailing_zeros());
+            let ahead = place.wrapping_sub(self.bucket) & (BUCKETS - 1);
+            self.bucket + ahead
+        };
+        if first != 0 {
+            return Some(found(word, first));
+        }
+        (word + 1..=word + WORDS).find_map(|word| {
+            let marks = self.marks[(word & (WORDS - 1)) as usize];
+            (marks != 0).then(|| found(word, marks))
+        })
+    }
+
+    /// Takes the list of the present bucket over, in order.
+    fn take_list(&mut self, first: u32) {
+        let (mut index, upper) = (first, upper(self.bucket));
+        while let Some(entry) = self.slab.get_mut(index as usize) {
+            let (at, event) = (upper | u64::from(entry.at), entry.event);
+            let next = std::mem::replace(&mut entry.next, self.free);
+            self.free = index;
+            index = next;
+            self.ringed -= 1;
+            // The list is in reverse order of pushing, as events of one time should be here too.
+            if self.current.last().is_none_or(|(last, _)| *last >= at) {
+                self.current.push((at, event));
+            } else {
+                let place = self.current.partition_point(|(other, _)| *other >= at);
+                self.current.insert(place, (at, event));
+            }
+        }
+    }
+
+    #[cold]
     fn fetch_far(&mut self) {
         while let Some(Reverse((at, ..))) = self.far.peek() {
-            if (at >> WIDTH) - self.bucket >= BUCKETS {
+            self.far_bucket = at >> WIDTH;
+            if self.far_bucket - self.bucket >= BUCKETS {
                 return;
             }
             let Some(Reverse((at, _, event))) = self.far.pop() else { return };
             self.link(at, event);
         }
+        self.far_bucket = u64::MAX;
     }
+}
+
+/// Upper half of the times of a bucket.
+fn upper(bucket: u64) -> u64 {
+    (bucket << WIDTH) & !u64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use engine::Applied;
 use feed::Listener;
 use participant::{Client, Driver, RequestKind};
 use roles::{Edge, Role, Root};
-use types::{AccountId, CommandKind, FeedSeq, Input, Nanos, UserRefNum};
+use types::{AccountId, CommandKind, FeedSeq, Input, Nanos, Source, UserRefNum};
 
 use super::{
     report::{Checker, Failures},
@@ -137,6 +137,7 @@ pub(super) fn replayed(
     let positions: Vec<FeedSeq> = noted.map(|checkpoint| checkpoint.seq).collect();
     let found = engine::replay_digests(engine.config().clone(), &inputs, &positions);
     logged_once(cast, &inputs, failures);
+    causal(&inputs, failures);
     let replay = match found {
         Ok(replay) => replay,
         Err(error) => {
@@ -147,6 +148,12 @@ pub(super) fn replayed(
     let same = replay.state == engine.state_digest() && replay.feed_next == engine.feed_next();
     failures.check(Checker::ReplayEqual, same, || "the replay ends in another state".to_string());
     let (stream, next) = watch.published();
+    for (index, listener) in cast.listeners.iter().enumerate() {
+        let heard = listener.next_seq();
+        failures.check(Checker::NoLoss, heard == FeedSeq(next), || {
+            format!("listener {index} heard up to {heard}, published was up to {next}")
+        });
+    }
     failures.check(Checker::FeedEqual, FeedSeq(next) == engine.feed_next(), || {
         format!("published up to {next}, the engine is at {}", engine.feed_next())
     });
@@ -219,6 +226,21 @@ fn logged_once(cast: &Cast<'_>, inputs: &[Input], failures: &mut Failures) {
                 format!("participant {index}, request {number}: in the log as {found:?}")
             });
         }
+    }
+}
+
+/// Within one life of a gateway, what a session asked for is logged in the order of its numbers.
+fn causal(inputs: &[Input], failures: &mut Failures) {
+    let mut last: BTreeMap<(u16, u16, u32), u64> = BTreeMap::new();
+    // What the exchange itself says has no number.
+    for input in inputs.iter().filter(|input| input.source.seq != 0) {
+        let Source { gateway, incarnation, seq, .. } = input.source;
+        let account = input.command.account;
+        let before = last.entry((account.0, gateway.0, incarnation.0)).or_insert(0);
+        failures.check(Checker::Causality, seq > *before, || {
+            format!("account {}: request {seq} of gateway {} after {before}", account.0, gateway.0)
+        });
+        *before = seq.max(*before);
     }
 }
 

@@ -2,65 +2,59 @@
 
 use std::fmt;
 
-/// What must hold of every run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Checker {
-    /// Once the faults are over, everything asked is answered and every book gets everything.
-    Liveness,
-    /// Each request has its answer, and no more of them than it may have.
-    AnsweredOnce,
-    /// Each request is in the input log, and nothing that nobody asked for.
-    LoggedOnce,
-    /// Both participants of each trade hear of it, once and alike.
-    BothSides,
-    /// No execution reaches a client before the tick of the trade left the gateway's receiver.
-    TickFirst,
-    /// A receiver hands on every message once, in sequence.
-    ReleaseOrder,
-    /// A receiver hands on nothing before the deadline plus bound by its own clock.
-    ReleaseDeadline,
-    /// Every listener's books are the engine's, at checkpoints and at the end.
-    BooksEqual,
-    /// Every listener heard the very bytes that were published.
-    FeedEqual,
-    /// The input log replayed gives the same state and the same books.
-    ReplayEqual,
-    /// No node panics, loses data to a bound, or meets what it should never meet.
-    Sound,
+macro_rules! checkers {
+    ($($(#[$doc:meta])* $checker:ident = $name:literal,)*) => {
+        /// What must hold of every run.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Checker {
+            $($(#[$doc])* $checker,)*
+        }
+
+        impl Checker {
+            /// All of them.
+            pub const ALL: &[Checker] = &[$(Checker::$checker,)*];
+
+            /// Its name in reports.
+            pub fn name(self) -> &'static str {
+                match self { $(Checker::$checker => $name,)* }
+            }
+        }
+    };
 }
 
-impl Checker {
-    /// All of them.
-    pub const ALL: [Checker; 11] = [
-        Checker::Liveness,
-        Checker::AnsweredOnce,
-        Checker::LoggedOnce,
-        Checker::BothSides,
-        Checker::TickFirst,
-        Checker::ReleaseOrder,
-        Checker::ReleaseDeadline,
-        Checker::BooksEqual,
-        Checker::FeedEqual,
-        Checker::ReplayEqual,
-        Checker::Sound,
-    ];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Checker::Liveness => "liveness",
-            Checker::AnsweredOnce => "answered-once",
-            Checker::LoggedOnce => "logged-once",
-            Checker::BothSides => "both-sides",
-            Checker::TickFirst => "tick-first",
-            Checker::ReleaseOrder => "release-order",
-            Checker::ReleaseDeadline => "release-deadline",
-            Checker::BooksEqual => "books-equal",
-            Checker::FeedEqual => "feed-equal",
-            Checker::ReplayEqual => "replay-equal",
-            Checker::Sound => "sound",
-        }
-    }
+checkers! {
+    /// Once the faults are over, everything asked is answered and every book gets everything.
+    Liveness = "liveness",
+    /// Every receiver hands on, and every listener hears, all that was published.
+    NoLoss = "no-loss",
+    /// A receiver hands nothing on twice in one life.
+    NoDuplicate = "no-duplicate",
+    /// A receiver hands on in sequence, without a gap, what was published and nothing else.
+    ReleaseOrder = "release-order",
+    /// A receiver hands on nothing before the deadline plus bound by its own clock.
+    ReleaseDeadline = "release-deadline",
+    /// Nothing is handed on before its deadline by true time less twice the clock bound.
+    ReleaseTrueTime = "release-true-time",
+    /// Each node sends each datagram to exactly the nodes whose parent it is.
+    ChildSet = "child-set",
+    /// Each request has its answer, and no more of them than it may have.
+    AnsweredOnce = "answered-once",
+    /// Each request is in the input log, and nothing that nobody asked for.
+    LoggedOnce = "logged-once",
+    /// Requests of one session are logged in the order in which they were made.
+    Causality = "causality",
+    /// Both participants of each trade hear of it, once and alike.
+    BothSides = "both-sides",
+    /// No execution reaches a client before the tick of the trade left the gateway's receiver.
+    TickFirst = "tick-first",
+    /// Every listener's books are the engine's, at checkpoints and at the end.
+    BooksEqual = "books-equal",
+    /// Every listener heard the very bytes that were published.
+    FeedEqual = "feed-equal",
+    /// The input log replayed gives the same state and the same books.
+    ReplayEqual = "replay-equal",
+    /// No node panics, loses data to a bound, or meets what it should never meet.
+    Sound = "sound",
 }
 
 impl fmt::Display for Checker {
@@ -169,10 +163,77 @@ figures! {
     repairs,
     /// Messages that listeners got from the retransmission server.
     listener_repairs,
-    /// Proxies killed.
+    /// Proxies killed for good.
     proxies_killed,
+    /// Proxies that died and came back empty.
+    proxies_restarted,
+    /// Receivers and gateways that died and came back empty.
+    edges_restarted,
+    /// Listeners that died and began anew.
+    listeners_restarted,
+    /// Nodes that stood still for a while.
+    pauses,
     /// Client connections cut.
     connections_cut,
+    /// Pairs of nodes one of which did not hear the other.
+    one_way_partitions,
+    /// Pairs of nodes that did not hear each other.
+    partitions,
+    /// Nodes cut off from everybody.
+    isolations,
+    /// Datagrams lost to partitions.
+    blocked,
+    /// Paths more than 2 % slower or quicker than the median.
+    uneven_paths,
+    /// Datagrams and parts of streams slowed by a straggling node.
+    straggled,
+    /// Bursts of delay on paths.
+    bursts,
+    /// Datagrams and parts of streams that waited in the queue of a path.
+    queued,
+    /// Datagrams lost to a full queue.
+    overflowed,
+    /// Datagrams that waited until their sender had sent others.
+    egress_waits,
+    /// Clocks that were off.
+    clock_offsets,
+    /// Clocks that drifted.
+    clock_drifts,
+    /// Clocks that jumped.
+    clock_steps,
+}
+
+/// Figures that count a kind of fault, each by how often it had an effect.
+pub const FAULTS: &[&str] = &[
+    "drops",
+    "duplicates",
+    "reordered",
+    "one_way_partitions",
+    "partitions",
+    "isolations",
+    "blocked",
+    "uneven_paths",
+    "straggled",
+    "bursts",
+    "queued",
+    "overflowed",
+    "egress_waits",
+    "pauses",
+    "proxies_killed",
+    "proxies_restarted",
+    "edges_restarted",
+    "listeners_restarted",
+    "connections_cut",
+    "clock_offsets",
+    "clock_drifts",
+    "clock_steps",
+];
+
+impl Figures {
+    /// Name and count of every kind of fault.
+    pub fn faults(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.iter().filter(|(name, _)| FAULTS.contains(name))
+    }
 }
 
 /// The end of one seed.
@@ -186,6 +247,8 @@ pub struct SeedReport {
     pub figures: Figures,
     /// Digest of every event: the same for the same seed and build.
     pub event_hash: u64,
+    /// The command that repeats the run.
+    pub again: String,
 }
 
 impl fmt::Display for SeedReport {
@@ -193,7 +256,7 @@ impl fmt::Display for SeedReport {
         if self.failures.is_empty() {
             return write!(f, "seed {}: ok", self.seed);
         }
-        write!(f, "seed {} failed; again with: fairbell sim --seed {0}", self.seed)?;
+        write!(f, "seed {} failed; again with: {}", self.seed, self.again)?;
         for failure in &self.failures {
             write!(f, "\n  {}: {}", failure.checker, failure.reason)?;
         }
@@ -215,8 +278,14 @@ mod tests {
         failures.check(Checker::TickFirst, false, || "late".to_string());
         let (seed, failures) = (7, failures.into_vec());
         assert_eq!(failures.len(), KEPT_MAX + 1);
-        let report = SeedReport { seed, failures, figures: Figures::default(), event_hash: 0 };
+        let (figures, again) = (Figures::default(), "fairbell sim --seed 7".to_string());
+        let report = SeedReport { seed, failures, figures, event_hash: 0, again };
         let text = report.to_string();
         assert!(text.contains("fairbell sim --seed 7") && text.contains("tick-first: late"));
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_a_figure() {
+        assert_eq!(Figures::default().faults().count(), FAULTS.len());
     }
 }

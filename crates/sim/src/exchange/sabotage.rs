@@ -1,12 +1,24 @@
 //! Injected bugs: a checker that never fails proves nothing, so tests make the exchange misbehave
 //! in one way each and expect the checker of that way to say so.
+//!
+//! Some forge datagrams on their way; those called bugs of the code have the nodes themselves take
+//! a wrong turn, in the code they run in production.
 
-use overlay::frame::{self, DataBody, FrameKind, HopHeader, PrivateBody};
-use types::{Channel, ExecutionKind, ExecutionReport, FeedSeq, Nanos};
+use overlay::{
+    all_reduce::DelayLimits,
+    frame::{self, DataBody, FrameKind, HopHeader, PrivateBody},
+    proxy::{Proxy, ProxyConfig},
+};
+use roles::{ExchangeConfig, Role};
+use types::{Channel, ExecutionKind, ExecutionReport, FeedSeq, Nanos, NodeId};
 use wire::moldudp::Packet;
 use zerocopy::{IntoBytes, TryFromBytes};
 
+use super::scenario::Places;
 use crate::world::{Sent, Verdict};
+
+/// How early a receiver with [`Sabotage::EarlyRelease`] hands on.
+const EARLY_NS: u64 = 100 * Nanos::MICRO;
 
 /// One way to misbehave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -28,11 +40,17 @@ pub enum Sabotage {
     MisdirectAnswer,
     /// The log that is replayed lacks one input.
     ForgetInput,
+    /// A bug of the code: proxies compute their children for a layer that is one node short.
+    ChildSetOffByOne,
+    /// A bug of the code: the last edge's receiver hands on 100 us before the deadline.
+    EarlyRelease,
+    /// A bug of the code: gateways note re-sends as made that never left.
+    LostResend,
 }
 
 impl Sabotage {
     /// All that do something.
-    pub const ALL: [Sabotage; 7] = [
+    pub const ALL: [Sabotage; 10] = [
         Sabotage::LoseResends,
         Sabotage::FlipReleasedByte,
         Sabotage::IgnoreHold,
@@ -40,7 +58,31 @@ impl Sabotage {
         Sabotage::EarlyExecutions,
         Sabotage::MisdirectAnswer,
         Sabotage::ForgetInput,
+        Sabotage::ChildSetOffByOne,
+        Sabotage::EarlyRelease,
+        Sabotage::LostResend,
     ];
+
+    /// Puts the bugs of the code into nodes that were just built.
+    pub(super) fn build(self, config: &ExchangeConfig, places: Places, nodes: &mut [Role]) {
+        let Ok(mut tree) = config.tree() else { return };
+        let delay = DelayLimits { owd_max_ns: config.delay_cap_ns, ..DelayLimits::default() };
+        tree.topology = tree.topology.with_child_fault();
+        let victim = places.edge(places.receivers - 1);
+        for (index, node) in nodes.iter_mut().enumerate() {
+            match (self, node) {
+                (Sabotage::ChildSetOffByOne, Role::Proxy(proxy)) => {
+                    let config = ProxyConfig { delay, ..ProxyConfig::default() };
+                    **proxy = Proxy::new(tree, NodeId(index as u16), config);
+                }
+                (Sabotage::EarlyRelease, Role::Edge(edge)) if index == victim => {
+                    edge.misbehave(EARLY_NS, false);
+                }
+                (Sabotage::LostResend, Role::Edge(edge)) => edge.misbehave(0, true),
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Messages that pass before the one that is tampered with.
@@ -62,7 +104,11 @@ impl Saboteur {
 
     pub(super) fn datagram(&mut self, sent: &Sent<'_>) -> Verdict {
         let forged = match self.what {
-            Sabotage::Nothing | Sabotage::ForgetInput => None,
+            Sabotage::Nothing
+            | Sabotage::ForgetInput
+            | Sabotage::ChildSetOffByOne
+            | Sabotage::EarlyRelease
+            | Sabotage::LostResend => None,
             Sabotage::LoseResends => {
                 let resent = HopHeader::read(sent.bytes)
                     .is_ok_and(|(header, _)| header.kind == FrameKind::Order && header.attempt > 0);

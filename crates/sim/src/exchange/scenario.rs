@@ -12,15 +12,20 @@ use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
     Source,
 };
-use roles::{Account, ExchangeConfig, Role, deploy, listener};
+use roles::{Account, ExchangeConfig, OverlayOptions, Role, deploy, listener};
 use types::{
-    AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Price, Qty, SplitMix64, Symbol,
+    AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Peer, Price, Qty, SplitMix64,
+    Symbol,
 };
 
-use super::sabotage::Sabotage;
+use super::{
+    attack::Attack,
+    faults::{FaultSpec, START_DELAY_NS, Striker},
+    sabotage::Sabotage,
+};
 use crate::{
     clock::SimClock,
-    link::LinkModel,
+    link::{LinkModel, Links, Weather},
     world::{Fault, Place, World, address},
 };
 
@@ -29,8 +34,8 @@ pub const START: Nanos = Nanos(1_767_261_600 * Nanos::SECOND);
 
 /// The channel a gateway's address has; its streams are told apart by nothing else.
 const ENTRY: Channel = Channel(2);
-/// Largest error of any clock.
-const CLOCK_BOUND_NS: u64 = 20 * Nanos::MICRO;
+/// A listener notes its books' digests so often.
+pub(super) const CHECKPOINT_EVERY: u64 = 64;
 
 const ROOT: u8 = 0;
 const PROXY: u8 = 1;
@@ -55,6 +60,8 @@ pub struct Scenario {
     pub orders: u64,
     /// Timed requests per instrument and second.
     pub rate_per_s: u64,
+    /// Nothing is played later than this after the first order; `None`: all orders are.
+    pub duration_ns: Option<u64>,
     /// Every link while faults last.
     pub link: LinkModel,
     /// Of how many seeds one loses a proxy; 0 for none.
@@ -63,8 +70,32 @@ pub struct Scenario {
     pub auctions_every: u64,
     /// Of how many seeds one has orders of all kinds in its flow; 0 for none.
     pub specials_every: u64,
+    /// What strikes at a time; `None`: a little of everything, by the seed.
+    pub faults: Option<Vec<FaultSpec>>,
+    /// What differs by path and time.
+    pub weather: Weather,
+    /// Straggling nodes, drawn from the seed.
+    pub stragglers: usize,
+    /// Their delays, in thousandths of what they would be.
+    pub straggler_permille: u64,
+    /// Delays as measured, in ns, in place of the link model's; none: as modelled.
+    pub measured_ns: Vec<u64>,
+    /// Time a node of the exchange needs to send one datagram, ns.
+    pub egress_ns: u64,
+    /// Bound that every clock claims, ns; errors stay below seven tenths of it.
+    pub clock_bound_ns: u64,
+    /// Of a thousand clocks, so many are wrong.
+    pub wrong_clocks_permille: u64,
+    /// No delay estimate above this is believed, ns.
+    pub delay_cap_ns: u64,
+    /// What is used of the overlay beyond the plain tree; nothing that seals.
+    pub options: OverlayOptions,
+    /// Somebody who is up to no good.
+    pub attack: Option<Attack>,
     /// An injected bug, for tests of the checkers.
     pub sabotage: Sabotage,
+    /// The command that repeats a seed, without the seed.
+    pub command: String,
 }
 
 impl Default for Scenario {
@@ -77,6 +108,7 @@ impl Default for Scenario {
             participants: 8,
             orders: 500,
             rate_per_s: 400,
+            duration_ns: None,
             link: LinkModel {
                 base_ns: 10_100,
                 jitter_ns: 15_600,
@@ -89,7 +121,19 @@ impl Default for Scenario {
             kill_every: 10,
             auctions_every: 2,
             specials_every: 3,
+            faults: None,
+            weather: Weather::default(),
+            stragglers: 0,
+            straggler_permille: 1_000,
+            measured_ns: Vec::new(),
+            egress_ns: 1_000,
+            clock_bound_ns: 20 * Nanos::MICRO,
+            wrong_clocks_permille: 500,
+            delay_cap_ns: 5 * Nanos::MILLI,
+            options: OverlayOptions::default(),
+            attack: None,
             sabotage: Sabotage::Nothing,
+            command: "fairbell sim".to_string(),
         }
     }
 }
@@ -119,13 +163,24 @@ impl Places {
     pub(super) fn driver(&self) -> usize {
         1 + self.proxies + 2 * self.receivers
     }
+
+    /// The participant who attacks, where there is one.
+    pub(super) fn attacker(&self) -> usize {
+        self.driver() + 1
+    }
 }
 
 /// What will go wrong, for the report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Plan {
     pub(super) proxies_killed: u64,
-    pub(super) streams_cut: bool,
+    pub(super) proxies_restarted: u64,
+    pub(super) edges_restarted: u64,
+    pub(super) listeners_restarted: u64,
+    pub(super) one_way_partitions: u64,
+    pub(super) partitions: u64,
+    pub(super) isolations: u64,
+    pub(super) cuts_planned: u64,
 }
 
 /// The instruments of every run.
@@ -160,7 +215,7 @@ impl Scenario {
             round_ns: 50 * Nanos::MILLI,
             delay_window: 200,
             delay_permille: 950,
-            delay_cap_ns: 5 * Nanos::MILLI,
+            delay_cap_ns: self.delay_cap_ns,
             sequencer_window_ns: 300 * Nanos::MICRO,
             linger_ns: 0,
             execution_hold_max_ns: 5 * Nanos::SECOND,
@@ -173,11 +228,23 @@ impl Scenario {
             limits: engine::Limits::NONE,
             self_trade: Vec::new(),
             timetable: super::day::timetable(seed, self),
-            accounts: (0..self.participants).map(account).collect(),
+            accounts: (0..self.participants + u8::from(self.attack.is_some()))
+                .map(account)
+                .collect(),
             session: *b"FAIRBELL01",
             midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
             seed,
+            options: self.options(),
         }
+    }
+
+    /// What is used of the overlay beyond the plain tree.
+    fn options(&self) -> OverlayOptions {
+        let mut options = self.options.clone();
+        if let Some(attack) = self.attack {
+            attack.defend(&mut options);
+        }
+        options
     }
 
     /// The world at its start.
@@ -191,9 +258,12 @@ impl Scenario {
         let places = Places { root: 0, proxies, receivers: self.receivers };
         let mut rng = SplitMix64::new(seed ^ 0xC10C);
         let mut world = World::new(seed, START, self.link);
+        self.set_weather(seed, world.links_mut(), places);
         let feed_of = |index: usize| address(places.listener(index), Channel::FEED);
         let start_s = (START.0 / Nanos::SECOND) as u32;
-        let nodes = deploy(&config, start_s, feed_of).expect("the scenario's exchange is possible");
+        let mut nodes =
+            deploy(&config, start_s, feed_of).expect("the scenario's exchange is possible");
+        self.sabotage.build(&config, places, &mut nodes);
         for (id, node) in nodes.into_iter().enumerate() {
             let group = match &node {
                 Role::Root(_) => ROOT,
@@ -202,22 +272,57 @@ impl Scenario {
             };
             let overlay = Some(NodeId(id as u16));
             let listens = group == EDGE;
-            let clock = clock(&mut rng);
-            world.add(node, Place { overlay, clock, group, egress_ns: 1_000, listens });
+            let (clock, egress_ns) = (self.clock(&mut rng), self.egress_ns);
+            world.add(node, Place { overlay, clock, group, egress_ns, listens });
         }
         let server = address(places.root, Channel::FEED);
         for _ in 0..self.receivers {
             let mut settings = listener(&config, server);
-            settings.checkpoint_every = 64;
+            settings.checkpoint_every = CHECKPOINT_EVERY;
             let node = Role::Listener(Box::new(Listener::new(settings)));
-            let clock = clock(&mut rng);
+            let clock = self.clock(&mut rng);
             world.add(node, Place { group: LISTENER, clock, ..Place::default() });
         }
         let driver = Role::Driver(Box::new(self.driver(seed, &config, places)));
-        let clock = clock(&mut rng);
+        let clock = self.clock(&mut rng);
         world.add(driver, Place { group: PARTICIPANT, clock, ..Place::default() });
+        if let Some(attack) = self.attack {
+            let account = &config.accounts[usize::from(self.participants)];
+            let node = Role::Driver(Box::new(attack.driver(self, &config, account, places)));
+            world.add(node, Place { group: PARTICIPANT, ..Place::default() });
+        }
         self.name_links(&mut world);
         (world, places)
+    }
+
+    fn set_weather(&self, seed: u64, links: &mut Links, places: Places) {
+        let fair = self.weather == Weather::default() && self.stragglers == 0;
+        if !fair {
+            links.set_weather(self.weather, seed);
+        }
+        let mut rng = SplitMix64::new(seed ^ 0x57A6);
+        for _ in 0..self.stragglers {
+            // The root is chosen with care, the others as they come.
+            let node = 1 + rng.below(places.driver() as u64 - 1) as usize;
+            links.slow_node(node, self.straggler_permille);
+        }
+        if !self.measured_ns.is_empty() {
+            links.measured(self.measured_ns.clone());
+        }
+    }
+
+    /// The gateways of participant `index`, its first choice first.
+    pub(super) fn gateways(&self, index: usize, places: Places) -> Vec<Peer> {
+        let gateway = |step| address(places.edge((index + step) % self.receivers), ENTRY);
+        (0..self.receivers).map(gateway).collect()
+    }
+
+    /// Twice the time that the timed part takes, about.
+    pub(super) fn flow_ns(&self) -> u64 {
+        match self.duration_ns {
+            Some(ns) => 2 * ns,
+            None => self.orders * Nanos::SECOND / self.rate_per_s.max(1),
+        }
     }
 
     fn name_links(&self, world: &mut World<Role>) {
@@ -241,17 +346,17 @@ impl Scenario {
 
     fn driver(&self, seed: u64, config: &ExchangeConfig, places: Places) -> Driver {
         let client = |(index, account): (usize, &Account)| {
-            let gateways = (0..self.receivers)
-                .map(|step| address(places.edge((index + step) % self.receivers), ENTRY))
-                .collect();
+            let gateways = self.gateways(index, places);
             let mut client = ClientConfig::new(&account.username, &account.password, gateways);
             client.orders_max = 1 << 16;
             client
         };
-        let clients = config.accounts.iter().enumerate().map(client).collect();
+        let honest = usize::from(self.participants);
+        let clients = config.accounts.iter().take(honest).enumerate().map(client).collect();
         let mut settings = DriverConfig::new(config.instruments.clone(), clients);
         settings.window = 16;
-        settings.start_delay_ns = 200 * Nanos::MILLI;
+        settings.duration_ns = self.duration_ns;
+        settings.start_delay_ns = START_DELAY_NS;
         settings.load_timeout_ns = 8 * Nanos::SECOND;
         settings.drain_timeout_ns = 8 * Nanos::SECOND;
         let (mut opening, mut schedule) = (Vec::new(), Schedule::default());
@@ -301,6 +406,12 @@ impl Scenario {
     ) -> Plan {
         let mut rng = SplitMix64::new(seed ^ 0xFA17);
         let mut plan = Plan::default();
+        if let Some(faults) = &self.faults {
+            let scenario = self;
+            let mut striker = Striker { seed, scenario, world, places, from, until, rng, lives: 0 };
+            faults.iter().for_each(|spec| striker.strike(spec, &mut plan));
+            return plan;
+        }
         let span = until.since(from).max(1);
         let mut when = || from.after(rng.below(span));
         let (kill_at, cut_at, block_at, block_ns) =
@@ -315,26 +426,31 @@ impl Scenario {
             2 if seed % 16 == 2 => world.fault(cut_at, Fault::CutStreams(places.driver())),
             _ => {}
         }
-        plan.streams_cut = seed % 4 == 1 || seed % 16 == 2;
+        plan.cuts_planned = u64::from(seed % 4 == 1 || seed % 16 == 2);
         if seed % 5 == 2 {
             // The root and one edge do not hear each other for a while; the tree goes on.
             let edge = places.edge(rng.below(places.receivers as u64) as usize);
             let links = world.links_mut();
             links.block(places.root, edge, block_at, block_at.after(block_ns));
             links.block(edge, places.root, block_at, block_at.after(block_ns));
+            plan.partitions = 1;
         }
         plan
     }
-}
 
-/// Half of the clocks are perfect, half are wrong within the bound, drift included (20 s of it).
-fn clock(rng: &mut SplitMix64) -> SimClock {
-    let (wrong, offset, drift) = (rng.below(2), rng.below(28_001), rng.below(601));
-    let sign = wrong as i64;
-    SimClock {
-        origin: START,
-        offset_ns: sign * (offset as i64 - 14_000),
-        drift_ppb: sign * (drift as i64 - 300),
-        bound_ns: CLOCK_BOUND_NS,
+    /// A clock, perhaps perfect, else wrong within the bound, drift included (20 s of it).
+    fn clock(&self, rng: &mut SplitMix64) -> SimClock {
+        let offset_max = self.clock_bound_ns * 7 / 10;
+        let drift_max = self.clock_bound_ns * 15 / 1_000;
+        let wrong = rng.below(1_000) < self.wrong_clocks_permille;
+        let (offset, drift) = (rng.below(2 * offset_max + 1), rng.below(2 * drift_max + 1));
+        let sign = i64::from(wrong);
+        SimClock {
+            origin: START,
+            offset_ns: sign * (offset as i64 - offset_max as i64),
+            drift_ppb: sign * (drift as i64 - drift_max as i64),
+            bound_ns: self.clock_bound_ns,
+            ..SimClock::default()
+        }
     }
 }

@@ -29,7 +29,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn add(&mut self, report: SeedReport) {
+    /// Adds the end of one seed.
+    pub fn add(&mut self, report: SeedReport) {
         self.seeds += 1;
         self.total.add(&report.figures);
         if !report.failures.is_empty() {
@@ -47,6 +48,7 @@ pub fn run_each(
     seeds: Range<u64>,
     threads: usize,
     run: &(dyn Fn(u64) -> SeedReport + Sync),
+    again: &(dyn Fn(u64) -> String + Sync),
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Summary {
     let (next, summary) = (AtomicU64::new(seeds.start), Mutex::new(Summary::default()));
@@ -57,7 +59,7 @@ pub fn run_each(
                 return;
             }
             let report = catch_unwind(AssertUnwindSafe(|| run(seed)))
-                .unwrap_or_else(|panic| panicked(seed, panic.as_ref()));
+                .unwrap_or_else(|panic| panicked(seed, panic.as_ref(), again(seed)));
             let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
             summary.add(report);
             let (done, failed) = (summary.seeds, summary.failed);
@@ -73,12 +75,12 @@ pub fn run_each(
     summary.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn panicked(seed: u64, panic: &(dyn std::any::Any + Send)) -> SeedReport {
+fn panicked(seed: u64, panic: &(dyn std::any::Any + Send), again: String) -> SeedReport {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
     let reason = format!("panic: {text}");
     let failures = vec![Failure { checker: Checker::Sound, reason }];
-    SeedReport { seed, failures, figures: Figures::default(), event_hash: 0 }
+    SeedReport { seed, failures, figures: Figures::default(), event_hash: 0, again }
 }
 
 #[cfg(test)]
@@ -90,16 +92,23 @@ mod tests {
         let run = |seed: u64| {
             assert!(seed % 10 != 3, "seed {seed} is bad");
             let figures = Figures { orders: seed, ..Figures::default() };
-            SeedReport { seed, failures: Vec::new(), figures, event_hash: seed }
+            SeedReport {
+                seed,
+                failures: Vec::new(),
+                figures,
+                event_hash: seed,
+                again: String::new(),
+            }
         };
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
-        let summary = run_each(10..40, 2, &run, &|_, _| {});
+        let summary = run_each(10..40, 2, &run, &|seed| format!("again {seed}"), &|_, _| {});
         std::panic::set_hook(hook);
         assert_eq!((summary.seeds, summary.failed), (30, 3));
         assert_eq!(summary.total.orders, (10..40).sum::<u64>() - 13 - 23 - 33);
         let seeds: Vec<u64> = summary.reports.iter().map(|report| report.seed).collect();
         assert_eq!(seeds, [13, 23, 33]);
-        assert!(summary.reports[0].to_string().contains("sound: panic: seed 13 is bad"));
+        let text = summary.reports[0].to_string();
+        assert!(text.contains("again 13") && text.contains("sound: panic: seed 13 is bad"));
     }
 }

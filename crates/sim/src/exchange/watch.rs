@@ -8,7 +8,11 @@
 use std::collections::BTreeMap;
 
 use feed::StreamDigest;
-use overlay::frame::{self, DataBody, FrameKind, HopHeader};
+use overlay::{
+    control::{ControlHeader, ControlKind},
+    frame::{self, DataBody, FrameKind, HopHeader},
+    topology::Tree,
+};
 use types::{Channel, ConnId, Nanos};
 use wire::{
     itch::{self, Message},
@@ -17,8 +21,12 @@ use wire::{
     soupbin::{Framer, SERVER_PACKET_MAX, ServerPacket},
 };
 
-use super::report::{Checker, Failures};
-use crate::{clock::SimClock, world::Sent, world::Written};
+use super::{
+    child_set::ChildSets,
+    report::{Checker, Failures},
+    timings::Delivery,
+};
+use crate::world::{Sent, Written};
 
 /// One datagram of market data as the root published it.
 #[derive(Clone, Copy)]
@@ -30,18 +38,31 @@ struct Published {
 }
 
 /// What an edge has done so far.
+#[derive(Default)]
 struct Edge {
-    clock: SimClock,
-    /// The next message to be handed on.
+    /// The next message to be handed on in its present life.
     next: u64,
+    /// And in all its lives.
+    furthest: u64,
+    /// Its deliveries count for what others have of the exchange.
+    honest: bool,
+    /// The smallest of: release, by true time, less what it had to wait for.
+    margin_ns: i64,
+    /// By its own clock: how much too early at worst, and which message that was.
+    early: (u64, u64),
 }
 
 /// The watch over one run.
 pub struct Watch {
     root: usize,
+    /// The publisher and the proxies have lower numbers than this.
+    first_edge: usize,
     edges: BTreeMap<usize, Edge>,
+    child_sets: ChildSets,
     last_id: u64,
     published: Vec<Published>,
+    /// What became of each of them.
+    deliveries: Vec<Delivery>,
     stream: StreamDigest,
     /// Feed position of the first message that prints each trade, by match number.
     prints: BTreeMap<u64, u64>,
@@ -60,14 +81,25 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches the root and the edges, given by node index and clock.
-    pub fn new(root: usize, edges: impl IntoIterator<Item = (usize, SimClock)>) -> Watch {
-        let edge = |(index, clock)| (index, Edge { clock, next: 1 });
+    /// Watches the root, the proxies and the edges, of which one may be dishonest.
+    pub fn new(
+        root: usize,
+        edges: std::ops::Range<usize>,
+        dishonest: Option<usize>,
+        tree: Tree,
+    ) -> Watch {
+        let edge = |index| {
+            let honest = Some(index) != dishonest;
+            (index, Edge { next: 1, furthest: 1, honest, margin_ns: i64::MAX, early: (0, 0) })
+        };
         Watch {
             root,
-            edges: edges.into_iter().map(edge).collect(),
+            first_edge: edges.start,
+            edges: edges.map(edge).collect(),
+            child_sets: ChildSets::new(tree),
             last_id: 0,
             published: Vec::new(),
+            deliveries: Vec::new(),
             stream: StreamDigest::default(),
             prints: BTreeMap::new(),
             crosses: BTreeMap::new(),
@@ -83,6 +115,40 @@ impl Watch {
     /// Digest of all messages published, and the number after the last one.
     pub fn published(&self) -> (u64, u64) {
         (self.stream.value(), self.published.last().map_or(1, |last| last.end))
+    }
+
+    /// What became of what was published.
+    pub fn take_deliveries(&mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.deliveries)
+    }
+
+    /// An edge starts anew: it hands on from the beginning.
+    pub fn restarted(&mut self, node: usize) {
+        if let Some(edge) = self.edges.get_mut(&node) {
+            edge.next = 1;
+            self.sessions.retain(|(from, _), _| *from != node);
+        }
+    }
+
+    /// The verdicts that need the whole run.
+    pub fn judge(&mut self) {
+        let end = self.published().1;
+        for (index, edge) in &self.edges {
+            let next = edge.next;
+            self.failures.check(Checker::NoLoss, next == end, || {
+                format!("edge {index} handed on up to {next}, published was up to {end}")
+            });
+            let (early_ns, seq) = edge.early;
+            self.failures.check(Checker::ReleaseDeadline, early_ns == 0, || {
+                format!("edge {index} handed on message {seq} {early_ns} ns early by its own clock")
+            });
+            let margin_ns = edge.margin_ns;
+            let kept = margin_ns >= 0 || !edge.honest;
+            self.failures.check(Checker::ReleaseTrueTime, kept, || {
+                format!("edge {index} handed on {} ns too early by true time", -margin_ns)
+            });
+        }
+        self.child_sets.judge(&mut self.failures);
     }
 
     /// Trades that were printed one by one: all but those of an auction between two orders of
@@ -112,14 +178,24 @@ impl Watch {
     }
 
     fn frame(&mut self, sent: &Sent<'_>) {
+        if let Some((header, _)) = ControlHeader::read(sent.bytes) {
+            if header.kind == ControlKind::Detour {
+                self.child_sets.detour();
+            }
+            return;
+        }
         let Ok((header, rest)) = HopHeader::read(sent.bytes) else {
             let (from, at) = (sent.from, sent.at);
             self.failures.add(Checker::Sound, || format!("node {from} sent no frame at {at:?}"));
             return;
         };
         let from_root = sent.from == self.root;
+        if header.kind == FrameKind::Data && sent.from < self.first_edge {
+            let Ok((body, _)) = frame::body::<DataBody>(rest) else { return };
+            self.child_sets.copy((sent.from, sent.to), body.id, header.epoch, body.hedge);
+        }
         match header.kind {
-            FrameKind::Data if from_root => self.publish(rest),
+            FrameKind::Data if from_root => self.publish(sent.at, rest),
             FrameKind::Repair if from_root => self.repairs += 1,
             FrameKind::Order if header.attempt > 0 && self.edges.contains_key(&sent.from) => {
                 self.resends += 1;
@@ -129,7 +205,7 @@ impl Watch {
     }
 
     /// Takes in a datagram of the root; it comes once per child, the first one counts.
-    fn publish(&mut self, rest: &[u8]) {
+    fn publish(&mut self, at: Nanos, rest: &[u8]) {
         let Ok((body, packet)) = frame::body::<DataBody>(rest) else { return };
         let Ok(packet) = Packet::parse(packet) else {
             self.failures.add(Checker::Sound, || "the root published no packet".to_string());
@@ -149,6 +225,7 @@ impl Watch {
         });
         let bound_ns = u64::from(body.bound_ns);
         self.published.push(Published { seq, end, deadline: body.deadline, bound_ns });
+        self.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
         for (position, message) in (seq..).zip(packet.messages()) {
             self.stream.push(message);
             match itch::parse(message) {
@@ -191,27 +268,39 @@ impl Watch {
             return;
         };
         let (seq, next) = (packet.seq(), edge.next);
-        self.failures.check(Checker::ReleaseOrder, seq == next, || {
-            format!("edge {from} released message {seq} when {next} was due, at {}", at.0)
+        let again = seq < next;
+        self.failures.check(Checker::NoDuplicate, !again, || {
+            format!("edge {from} handed on message {seq} when {next} was due, at {}", at.0)
+        });
+        self.failures.check(Checker::ReleaseOrder, seq <= next, || {
+            format!("edge {from} handed on message {seq} when {next} was due, at {}", at.0)
         });
         if packet.is_heartbeat() || packet.is_end_of_session() {
             return;
         }
         edge.next = packet.next_seq().max(next);
-        let reading = edge.clock.read(at).now;
         let place = self.published.partition_point(|published| published.end <= seq);
-        let Some(published) = self.published.get(place) else {
+        let (Some(published), Some(delivery)) =
+            (self.published.get(place), self.deliveries.get_mut(place))
+        else {
             self.failures.add(Checker::ReleaseOrder, || {
-                format!("edge {from} released message {seq}, which was not published")
+                format!("edge {from} handed on message {seq}, which was not published")
             });
             return;
         };
+        if edge.honest && seq >= edge.furthest {
+            edge.furthest = packet.next_seq();
+            delivery.first = delivery.first.min(at);
+            delivery.last = at;
+            delivery.receivers += 1;
+        }
+        if published.deadline == Nanos(0) || published.seq > seq {
+            return;
+        }
         let due = published.deadline.after(published.bound_ns);
-        let stamped = published.deadline != Nanos(0) && published.seq <= seq;
-        self.failures.check(Checker::ReleaseDeadline, !stamped || reading >= due, || {
-            let early = due.since(reading);
-            format!("edge {from} released message {seq} {early} ns early by its own clock")
-        });
+        edge.early = edge.early.max((due.since(sent.reading), seq));
+        let allowed = published.deadline.0.saturating_sub(2 * published.bound_ns);
+        edge.margin_ns = edge.margin_ns.min(at.0 as i64 - allowed as i64);
     }
 
     /// A node writes to a stream.

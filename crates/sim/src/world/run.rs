@@ -2,7 +2,7 @@
 
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Span};
 
-use super::{Event, Fault, Sent, Tap, Verdict, World, Written, address, streams::STREAM_BYTES_MAX};
+use super::{Blow, Event, Fault, Sent, Tap, Verdict, World, Written, address};
 
 /// Timers a node may fire in a row without time moving on: more is a bug of the node.
 const SPINS_MAX: u32 = 10_000;
@@ -53,6 +53,13 @@ impl<N: Node> World<N> {
     }
 
     fn handle(&mut self, event: Event, tap: &mut impl Tap<N>) {
+        if self.paused > 0
+            && let Some(node) = self.target(event)
+            && self.slots[node].paused_until.is_some()
+        {
+            self.slots[node].backlog.push(event);
+            return;
+        }
         match event {
             Event::Datagram { to, payload, channel, class } => {
                 self.fold(1, u64::from(to) << 16 | self.pool.bytes(payload).len() as u64);
@@ -86,9 +93,38 @@ impl<N: Node> World<N> {
             Event::Ready { slot, life, side } => self.deliver(slot, life, side, tap),
             Event::Fault { index } => {
                 if let Some(fault) = self.faults[index as usize].take() {
-                    self.strike(fault);
+                    self.strike(fault, tap);
                 }
             }
+            Event::Resume { node } => self.resume(node as usize, tap),
+        }
+    }
+
+    /// Who an event is for.
+    fn target(&mut self, event: Event) -> Option<usize> {
+        let node = match event {
+            Event::Datagram { to, .. } => to,
+            Event::Timer { node, .. } => node,
+            Event::Syn { slot, .. } => self.streams.nodes(slot)[1],
+            Event::Open { slot, .. } => self.streams.nodes(slot)[0],
+            Event::Arrive { slot, life, side, .. }
+            | Event::Fin { slot, life, side }
+            | Event::Ready { slot, life, side } => self.streams.end(slot, life, side)?.node,
+            Event::Fault { .. } | Event::Resume { .. } => return None,
+        };
+        Some(node as usize)
+    }
+
+    /// Ends a pause, if it is over: what came meanwhile comes now.
+    fn resume(&mut self, index: usize, tap: &mut impl Tap<N>) {
+        let slot = &mut self.slots[index];
+        if slot.paused_until.is_none_or(|until| until > self.now) {
+            return;
+        }
+        slot.paused_until = None;
+        self.paused -= 1;
+        for event in std::mem::take(&mut slot.backlog) {
+            self.handle(event, tap);
         }
     }
 
@@ -248,8 +284,10 @@ impl<N: Node> World<N> {
 
     fn send(&mut self, from: usize, peer: Peer, payload: u32, bytes: &[u8], tap: &mut impl Tap<N>) {
         let slot = &mut self.slots[from];
+        self.stats.egress_waits += u64::from(slot.egress_free > self.now);
         let leaves = self.now.max(slot.egress_free).after(slot.place.egress_ns);
         slot.egress_free = leaves;
+        let reading = slot.place.clock.read(self.now).now;
         let Some((to, channel)) = self.route(peer) else {
             self.stats.unroutable += 1;
             return;
@@ -258,7 +296,7 @@ impl<N: Node> World<N> {
         let stats = self.links.stats_mut(class);
         stats.sent += 1;
         stats.bytes += bytes.len() as u64;
-        let verdict = tap.datagram(Sent { at: self.now, from, to, channel, bytes });
+        let verdict = tap.datagram(Sent { at: self.now, from, to, channel, reading, bytes });
         let (sender, from, to) = (self.pool.sender(payload), from as u32, to as u32);
         if verdict == Verdict::Drop || self.links.blocked_until(from, to, self.now).is_some() {
             self.links.stats_mut(class).blocked += 1;
@@ -273,6 +311,10 @@ impl<N: Node> World<N> {
             }
         };
         for delay in [fate.first, fate.second].into_iter().flatten() {
+            let Some(delay) = self.links.in_weather((from, to), leaves, delay, false) else {
+                self.links.stats_mut(class).dropped += 1;
+                continue;
+            };
             self.pool.retain(payload);
             let event = Event::Datagram { to, payload, channel, class };
             self.queue.push(leaves.after(delay), event);
@@ -285,7 +327,9 @@ impl<N: Node> World<N> {
         let class = self.class(from, to);
         let blocked = self.links.blocked_until(from as u32, to as u32, self.now);
         let leaves = blocked.unwrap_or(self.now);
-        leaves.after(self.links.stream_delay(class, &mut self.rng))
+        let delay = self.links.stream_delay(class, &mut self.rng);
+        let delay = self.links.in_weather((from as u32, to as u32), leaves, delay, true);
+        leaves.after(delay.unwrap_or(0))
     }
 
     fn connect(&mut self, index: usize, conn: ConnId, to: Peer) {
@@ -353,7 +397,8 @@ impl<N: Node> World<N> {
             let arrive = Event::Arrive { slot, life, len: len as u32, side: other };
             self.queue.push(end.last_at, arrive);
         }
-        let full = |end: &mut super::streams::End| end.waiting() > STREAM_BYTES_MAX;
+        let most = self.stream_bytes_max;
+        let full = |end: &mut super::streams::End| end.waiting() > most;
         if self.streams.end(slot, life, other).is_some_and(full) {
             self.cut(slot);
         }
@@ -388,6 +433,9 @@ impl<N: Node> World<N> {
         let (index, conn) = (end.node as usize, end.conn);
         if end.open && end.arrived() > 0 {
             let place = &mut self.slots[index];
+            if place.deaf {
+                return;
+            }
             if place.node.as_ref().is_some_and(|node| !node.wants_stream(conn)) {
                 if !place.held.contains(&(slot, life, side)) {
                     place.held.push((slot, life, side));
@@ -425,13 +473,15 @@ impl<N: Node> World<N> {
         });
     }
 
-    fn strike(&mut self, fault: Fault<N>) {
+    fn strike(&mut self, fault: Fault<N>, tap: &mut impl Tap<N>) {
         match fault {
-            Fault::Kill(index) => self.kill(index),
+            Fault::Kill(index) => self.kill(index, tap),
             Fault::Restart(index, build) => {
-                self.kill(index);
+                self.kill(index, tap);
                 let Some(slot) = self.slots.get_mut(index) else { return };
                 slot.node = Some(build(slot.place.clock.read(self.now).now));
+                self.stats.restarts += 1;
+                tap.struck(self.now, index, Blow::Restarted);
                 self.arm(index);
             }
             Fault::CutStreams(index) => {
@@ -446,12 +496,42 @@ impl<N: Node> World<N> {
                 }
             }
             Fault::ChangeLinks(change) => self.links.change_models(change),
+            Fault::ClearWeather => self.links.clear_weather(),
+            Fault::Pause(index, ns) => self.pause(index, ns, tap),
+            Fault::StepClock(index, offset_ns) => {
+                let Some(slot) = self.slots.get_mut(index) else { return };
+                slot.place.clock = slot.place.clock.stepped(self.now, offset_ns);
+                self.stats.clock_steps += 1;
+                tap.struck(self.now, index, Blow::ClockStepped);
+                // A timer may be due earlier now.
+                self.arm(index);
+            }
+            Fault::StopReading(index) => {
+                if let Some(slot) = self.slots.get_mut(index) {
+                    slot.deaf = true;
+                }
+            }
         }
     }
 
-    fn kill(&mut self, index: usize) {
+    fn pause(&mut self, index: usize, ns: u64, tap: &mut impl Tap<N>) {
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.node.is_some()) else {
+            return;
+        };
+        self.paused += u32::from(slot.paused_until.is_none());
+        let until = self.now.after(ns.max(1)).max(slot.paused_until.unwrap_or(Nanos(0)));
+        slot.paused_until = Some(until);
+        self.stats.pauses += 1;
+        tap.struck(self.now, index, Blow::Paused);
+        self.queue.push(until, Event::Resume { node: index as u32 });
+    }
+
+    fn kill(&mut self, index: usize, tap: &mut impl Tap<N>) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.node = None;
+        if slot.node.take().is_some() {
+            self.stats.kills += 1;
+            tap.struck(self.now, index, Blow::Killed);
+        }
         slot.armed = Nanos::NEVER;
         slot.held.clear();
         for (stream, side) in self.streams.of_node(index as u32) {
@@ -460,6 +540,11 @@ impl<N: Node> World<N> {
             if let Some(conn) = name {
                 self.close(index, conn);
             }
+        }
+        if let Some(until) = &mut self.slots[index].paused_until {
+            // Nobody is left to take what waited.
+            *until = self.now;
+            self.resume(index, tap);
         }
     }
 }

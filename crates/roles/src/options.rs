@@ -1,0 +1,123 @@
+//! What an exchange may use of the overlay beyond the plain tree; everything is off by default.
+
+use overlay::{
+    aes_gcm::{AesGcm, KeySource},
+    estimator::Estimator,
+    frame::{DataBody, HopHeader},
+    guard::{Fleet, Guard, KeyTable},
+    hedger::HedgeMode,
+    hedging::{HedgePolicy, Hedging},
+    lift::{LiftConfig, Pace},
+    membership::RollCallConfig,
+    repair_cache::CacheConfig,
+    seal,
+};
+use types::{NodeId, limits::DATAGRAM_MAX};
+
+/// Depth and fan-out of a tree of the same receivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeShape {
+    /// Hops from the root to a receiver (D).
+    pub depth: usize,
+    /// Children per proxy (F).
+    pub fanout: usize,
+}
+
+/// The secret of a deployment, from which every key is derived. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Secret {
+    /// A fresh one; `None` when the machine has no randomness.
+    pub fn random() -> Option<Secret> {
+        overlay::aes_gcm::random_secret().map(Secret)
+    }
+
+    /// The guard of `node`, whose epoch is the number of this start. Keys follow from the secret and
+    /// from that number, so each start has other ones.
+    pub fn guard(
+        &self,
+        node: NodeId,
+        fleet: &Fleet,
+        start: u32,
+        queues: bool,
+    ) -> Option<Guard<AesGcm>> {
+        let source = KeySource::new(&self.0);
+        let keys = KeyTable::new(node, fleet, |part| {
+            source.key(&[&start.to_le_bytes()[..], part].concat())
+        })?;
+        Some(Guard::new(node, fleet.clone(), start, queues, keys))
+    }
+}
+
+/// The options of one exchange; all its nodes agree on them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OverlayOptions {
+    /// Datagrams between nodes are sealed under keys of this secret; `None`: in clear.
+    pub secret: Option<Secret>,
+    /// The root watches its proxies, routes around dead ones and can change the tree.
+    pub roll_call: Option<RollCallConfig>,
+    /// Shapes that the tree may change to, so that there are proxies enough.
+    pub shapes: Vec<TreeShape>,
+    /// Who sends further copies.
+    pub hedging: Hedging,
+    /// Which messages are hedged.
+    pub hedge_mode: HedgeMode,
+    /// How delays become deadlines.
+    pub estimator: Estimator,
+    /// Sampled messages per round of the delay all-reduce; some estimators and the adaptive hedge
+    /// need them.
+    pub samples: usize,
+    /// Slow children are served first.
+    pub slowest_first: bool,
+    /// Orders wait at proxies in a queue and leave at a pace; `None`: they pass straight through.
+    pub lift: Option<LiftConfig>,
+    /// A parity datagram for every so many; 0: none.
+    pub parity: u16,
+    /// What proxies above receivers keep for repairs; `None`: nothing.
+    pub cache: Option<CacheConfig>,
+}
+
+/// Samples of a round where an option needs them and none are asked for.
+const SAMPLES: usize = 32;
+/// Bytes that a parity block adds to the packets it mixes.
+const PARITY_BYTES: usize = 30;
+
+impl OverlayOptions {
+    /// Samples per round, as many as the other options need at least.
+    pub fn samples(&self) -> usize {
+        let adaptive = matches!(self.hedge_mode, HedgeMode::Adaptive { .. });
+        let needed = self.estimator.samples() || adaptive;
+        if needed && self.samples == 0 { SAMPLES } else { self.samples }
+    }
+
+    /// Longest clear datagram.
+    pub(crate) fn datagram_max(&self) -> usize {
+        DATAGRAM_MAX - if self.secret.is_some() { seal::OVERHEAD } else { 0 }
+    }
+
+    /// Longest MoldUDP64 packet, so that it fits a datagram with whatever is added.
+    pub(crate) fn packet_max(&self) -> usize {
+        let parity = if self.parity > 0 { PARITY_BYTES } else { 0 };
+        self.datagram_max() - size_of::<HopHeader>() - size_of::<DataBody>() - parity
+    }
+
+    /// Credits that the root grants its children per millisecond, where that is what paces them.
+    pub(crate) fn credits(&self) -> Option<u32> {
+        match self.lift?.pace {
+            Pace::Credits { rate } => Some(rate),
+            Pace::Free | Pace::Paper(_) => None,
+        }
+    }
+
+    /// Whether the number of nodes depends on more than depth, fan-out and planes.
+    pub(crate) fn has_spares(&self) -> bool {
+        self.hedging.policy == HedgePolicy::ExtraFanout && self.hedging.spares > 0
+    }
+}

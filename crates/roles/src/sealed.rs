@@ -1,0 +1,134 @@
+//! A node behind its guard: the same contract outside, sealed datagrams instead of clear ones.
+//!
+//! The node itself is not changed and knows nothing of it. Everything on the overlay channel passes
+//! the guard both ways; streams and the public feed do not. Whoever calls the node by other ways
+//! than [`types::Node`] does it through [`Sealed::call`], or what it sends would be clear and
+//! refused everywhere.
+
+use overlay::{
+    aes_gcm::AesGcm,
+    guard::{Guard, GuardStats},
+};
+use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Span};
+
+use crate::Role;
+
+/// A node and its guard.
+pub struct Sealed {
+    node: Role,
+    guard: Guard<AesGcm>,
+    /// What the node wants done, in clear.
+    clear: Outbox,
+}
+
+impl Sealed {
+    /// Puts `guard` before `node`.
+    pub fn new(node: Role, guard: Guard<AesGcm>) -> Sealed {
+        Sealed { node, guard, clear: Outbox::default() }
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Role {
+        &self.node
+    }
+
+    pub(crate) fn node_mut(&mut self) -> &mut Role {
+        &mut self.node
+    }
+
+    /// What the guard did.
+    pub fn guard_stats(&self) -> GuardStats {
+        self.guard.stats()
+    }
+
+    /// Calls the node, and seals what it wants sent.
+    pub fn call<T>(
+        &mut self,
+        out: &mut Outbox,
+        call: impl FnOnce(&mut Role, &mut Outbox) -> T,
+    ) -> T {
+        self.clear.clear();
+        let result = call(&mut self.node, &mut self.clear);
+        self.pass(out);
+        result
+    }
+
+    fn pass(&mut self, out: &mut Outbox) {
+        // Where the bytes of the last public datagram went, and which sealed one was the last: both
+        // often go to several.
+        let (mut stored, mut sealed): (Option<(Span, Span)>, Option<Span>) = (None, None);
+        for op in self.clear.ops() {
+            match *op {
+                Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes } => {
+                    let again = sealed == Some(bytes);
+                    sealed = Some(bytes);
+                    let (guard, clear, mut sent) =
+                        (&mut self.guard, self.clear.bytes(bytes), false);
+                    let span = out.write(|buffer| sent = guard.seal(to, clear, again, buffer));
+                    if sent {
+                        out.datagram(Channel::OVERLAY, Peer::Node(to), span);
+                    }
+                }
+                Op::Datagram { channel, to, bytes } => {
+                    let span = match stored {
+                        Some((clear, span)) if clear == bytes => span,
+                        _ => out.store(self.clear.bytes(bytes)),
+                    };
+                    stored = Some((bytes, span));
+                    out.datagram(channel, to, span);
+                }
+                Op::Stream { conn, bytes } => {
+                    let span = out.store(self.clear.bytes(bytes));
+                    out.stream(conn, span);
+                }
+                Op::Connect { conn, to } => out.connect(conn, to),
+                Op::Close { conn } => out.close(conn),
+            }
+        }
+        self.clear.traces().iter().for_each(|trace| out.trace(*trace));
+    }
+}
+
+impl Node for Sealed {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        self.clear.clear();
+        if channel == Channel::OVERLAY {
+            let Ok(bytes) = self.guard.open(bytes) else { return };
+            self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
+        } else {
+            self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
+        }
+        self.pass(out);
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_timeout(now, out));
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        self.node.next_timeout()
+    }
+
+    fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_connect(now, conn, out));
+    }
+
+    fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_stream(now, conn, bytes, out));
+    }
+
+    fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_close(now, conn, out));
+    }
+
+    fn wants_stream(&self, conn: ConnId) -> bool {
+        self.node.wants_stream(conn)
+    }
+}

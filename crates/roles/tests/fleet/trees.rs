@@ -1,0 +1,114 @@
+//! Trees change and proxies die under load: nothing is lost, repeated or reordered.
+
+use types::Nanos;
+
+use crate::{
+    DEEP, FIRST, WIDE,
+    common::MS,
+    plain, sealed,
+    world::{CALM, Fleet, Links, ROUGH},
+};
+
+const EVERY: u64 = 400 * Nanos::MICRO;
+
+#[test]
+fn trees_change_under_load_without_a_repair_or_a_second_copy() {
+    for seed in 0..4 {
+        let mut fleet = Fleet::new(&sealed(), CALM, seed);
+        fleet.login();
+        fleet.trade(100 * MS, EVERY);
+        let before = (fleet.repairs(), fleet.resent());
+        for (epoch, shape) in [(2, WIDE), (3, DEEP), (4, FIRST), (5, DEEP)] {
+            assert!(fleet.on_root(|root, now, out| root.change_tree(now, shape, out)));
+            assert!(
+                !fleet.on_root(|root, now, out| root.change_tree(now, WIDE, out)),
+                "one at a time"
+            );
+            fleet.trade(60 * MS, EVERY);
+            let membership = fleet.root().membership().expect("a roll call");
+            let change = *membership.changed().last().expect("changed");
+            assert_eq!((change.epoch, membership.is_changing()), (epoch, false), "seed {seed}");
+            assert!(change.settled_ns > 0 && change.settled_ns < 50 * MS, "{change:?}");
+            assert_eq!(membership.tree().topology.depth(), shape.depth);
+        }
+        fleet.run(500 * MS);
+        fleet.check(seed);
+        assert_eq!((fleet.repairs(), fleet.resent()), before, "seed {seed}: nothing went astray");
+        let edges = (0..6).map(|n| fleet.edge(n).receiver());
+        assert!(edges.clone().all(|receiver| receiver.tree().epoch == 5));
+        assert!(edges.clone().all(|receiver| receiver.stats().filter.stale_epoch == 0));
+    }
+}
+
+#[test]
+fn rough_links_delay_a_change_and_lose_nothing() {
+    for seed in 0..4 {
+        let mut fleet = Fleet::new(&sealed(), ROUGH, seed);
+        fleet.login();
+        for shape in [WIDE, DEEP, FIRST] {
+            assert!(fleet.on_root(|root, now, out| root.change_tree(now, shape, out)));
+            fleet.trade(120 * MS, EVERY);
+        }
+        fleet.run(2_000 * MS);
+        fleet.check(seed);
+        let membership = fleet.root().membership().expect("a roll call");
+        assert_eq!((membership.changed().len(), membership.deaths().len()), (3, 0), "seed {seed}");
+        assert!(fleet.resent() > 0, "the links were bad");
+    }
+}
+
+#[test]
+fn a_dead_proxy_is_found_and_routed_around() {
+    let mut config = sealed();
+    config.hedge = 0;
+    let mut fleet = Fleet::new(&config, CALM, 1);
+    fleet.login();
+    fleet.trade(50 * MS, EVERY);
+    fleet.kill(2);
+    fleet.trade(500 * MS, EVERY);
+    let (repairs, dead) = (fleet.repairs(), fleet.root().publisher().detours().dead().to_vec());
+    assert_eq!(dead, [types::NodeId(2)]);
+    assert!(repairs > 0, "without a hedge its receivers had to ask");
+    let death = fleet.root().membership().expect("a roll call").deaths()[0];
+    assert!((250 * MS..450 * MS).contains(&death.silent_ns), "{death:?}");
+    fleet.run(300 * MS);
+    let before = fleet.repairs();
+    fleet.trade(200 * MS, EVERY);
+    fleet.run(3_000 * MS);
+    fleet.check(1);
+    assert_eq!(fleet.repairs(), before, "everybody goes around it");
+    // It stays dead in the next tree, which has it, too.
+    assert!(fleet.on_root(|root, now, out| root.change_tree(now, WIDE, out)));
+    fleet.trade(100 * MS, EVERY);
+    fleet.run(500 * MS);
+    fleet.check(1);
+    assert_eq!(fleet.root().publisher().detours().dead(), dead);
+    assert_eq!(fleet.edge(0).receiver().tree().epoch, 2);
+}
+
+#[test]
+fn nobody_watches_where_nobody_should() {
+    let mut config = plain();
+    config.hedge = 0;
+    let mut fleet = Fleet::new(&config, CALM, 1);
+    fleet.login();
+    fleet.kill(2);
+    fleet.trade(600 * MS, EVERY);
+    fleet.run(3_000 * MS);
+    fleet.check(1);
+    assert!(fleet.root().publisher().detours().is_empty());
+    assert!(!fleet.on_root(|root, now, out| root.change_tree(now, WIDE, out)));
+}
+
+#[test]
+fn a_root_that_slept_thinks_nobody_dead() {
+    let links = Links { jitter_ns: 10_000, ..CALM };
+    let mut fleet = Fleet::new(&sealed(), links, 1);
+    fleet.login();
+    let before = fleet.root().membership().expect("a roll call").stats();
+    fleet.sleep(0, 3_000 * MS);
+    fleet.run(500 * MS);
+    let membership = fleet.root().membership().expect("a roll call");
+    assert!(membership.stats().answers > before.answers);
+    assert!(membership.deaths().is_empty());
+}

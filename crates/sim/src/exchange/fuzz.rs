@@ -1,0 +1,139 @@
+//! A seed as a whole scenario: tree, links, weather, clocks and faults all drawn from it.
+//!
+//! Worlds are small and short so that many of them can be had; what matters is how much goes wrong
+//! at the same time, not for how long.
+
+use types::{Nanos, SplitMix64};
+
+use super::{
+    faults::{FaultKind, FaultSpec},
+    scenario::Scenario,
+};
+use crate::link::{Bursts, LinkModel, PathQueue, Weather};
+
+/// Layers to choose from: (D, F, smallest and largest N).
+const TREES: [(usize, usize, u64, u64); 5] =
+    [(1, 16, 2, 6), (2, 2, 3, 6), (2, 3, 4, 9), (2, 4, 5, 8), (3, 2, 4, 7)];
+
+/// Draws: whether, and how much.
+struct Dice(SplitMix64);
+
+impl Dice {
+    fn chance(&mut self, permille: u64) -> bool {
+        self.0.below(1_000) < permille
+    }
+
+    fn within(&mut self, from: u64, to: u64) -> u64 {
+        from + self.0.below(to - from + 1)
+    }
+
+    /// Nothing in half of the cases, else up to `most`, small values more often.
+    fn some(&mut self, most: u64) -> u64 {
+        if self.chance(500) {
+            return 0;
+        }
+        let first = self.0.below(most + 1);
+        self.0.below(first + 1)
+    }
+}
+
+impl Scenario {
+    /// The scenario of a seed of `fairbell sim fuzz`.
+    pub fn random(seed: u64) -> Scenario {
+        let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0xF022));
+        let (depth, fanout, least, most) = TREES[dice.0.below(TREES.len() as u64) as usize];
+        let link = link(&mut dice);
+        let orders = dice.within(50, 130);
+        Scenario {
+            depth,
+            fanout,
+            receivers: dice.within(least, most) as usize,
+            hedge: dice.within(0, 2) as usize,
+            participants: dice.within(2, 8) as u8,
+            orders,
+            rate_per_s: dice.within(150, 600),
+            link,
+            kill_every: 0,
+            auctions_every: 2,
+            specials_every: 3,
+            faults: Some(faults(&mut dice)),
+            weather: weather(&mut dice),
+            stragglers: dice.some(4) as usize,
+            straggler_permille: dice.within(1_200, 6_000),
+            egress_ns: dice.within(0, 5_000),
+            wrong_clocks_permille: dice.within(0, 1_000),
+            command: "fairbell sim fuzz".to_string(),
+            ..Scenario::default()
+        }
+    }
+
+    /// The command that repeats `seed`.
+    pub fn again(&self, seed: u64) -> String {
+        format!("{} --seed {seed}", self.command)
+    }
+}
+
+fn link(dice: &mut Dice) -> LinkModel {
+    LinkModel {
+        base_ns: dice.within(1_000, 30_000),
+        jitter_ns: dice.within(2_000, 40_000),
+        jitter_sigma: dice.within(200, 800) as f64 / 1_000.0,
+        loss_permille: dice.some(60) as u16,
+        duplicate_permille: dice.some(60) as u16,
+        reorder_permille: dice.some(120) as u16,
+        reorder_ns: dice.within(100, 3_000) * Nanos::MICRO,
+    }
+}
+
+fn weather(dice: &mut Dice) -> Weather {
+    let bursts = Bursts {
+        every_ns: dice.within(20, 300) * Nanos::MILLI,
+        length_ns: dice.within(200, 8_000) * Nanos::MICRO,
+        extra_ns: dice.within(50, 2_000) * Nanos::MICRO,
+    };
+    let queue = PathQueue {
+        service_ns: dice.within(500, 20_000),
+        limit_ns: dice.within(20, 1_000) * Nanos::MICRO,
+    };
+    Weather {
+        spatial_sigma: dice.some(400) as f64 / 1_000.0,
+        bursts: dice.chance(500).then_some(bursts),
+        queue: dice.chance(400).then_some(queue),
+    }
+}
+
+/// Up to six faults; at most one that cuts connections, so that a cut finds one to cut.
+fn faults(dice: &mut Dice) -> Vec<FaultSpec> {
+    let mut list = Vec::new();
+    let mut cuts = 0;
+    for _ in 0..dice.some(9).min(6) {
+        let kind = FaultKind::ALL[dice.0.below(FaultKind::ALL.len() as u64) as usize];
+        let cut = matches!(kind, FaultKind::CutConnection | FaultKind::CutAll);
+        cuts += u64::from(cut);
+        if !cut || cuts == 1 {
+            list.push(FaultSpec::any(kind));
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_scenario_and_all_of_them_are_possible() {
+        let mut kinds = vec![0; FaultKind::ALL.len()];
+        for seed in 0..2_000 {
+            let scenario = Scenario::random(seed);
+            assert_eq!(scenario, Scenario::random(seed));
+            assert!(scenario.config(seed).tree().is_ok(), "seed {seed}");
+            for fault in scenario.faults.iter().flatten() {
+                kinds[FaultKind::ALL.iter().position(|kind| *kind == fault.kind).unwrap()] += 1;
+            }
+        }
+        assert!(kinds.iter().all(|count| *count >= 100), "{kinds:?}");
+        assert_eq!(Scenario::random(3).again(3), "fairbell sim fuzz --seed 3");
+        assert!(FaultKind::ALL.iter().all(|kind| FaultKind::named(kind.name()) == Some(*kind)));
+    }
+}

@@ -1,0 +1,35 @@
+//! Random scenarios: a slice of them passes, and bugs of the code are caught from outside.
+//!
+//! The checkers compare what was sent, logged and heard when a run is over; none of them is an
+//! assertion of the code under test, so a build without assertions finds the same.
+
+use sim::exchange::{Checker, FAULTS, Sabotage, Scenario, fuzz_seeds, run_seed};
+
+#[test]
+fn a_slice_of_random_scenarios_passes_and_all_kinds_of_faults_happen() {
+    let summary = fuzz_seeds(0..150, 2, &|_, _| {});
+    let reports: Vec<String> = summary.reports.iter().map(ToString::to_string).collect();
+    assert_eq!((summary.seeds, summary.failed), (150, 0), "{}", reports.join("\n"));
+    let faults: Vec<_> = summary.total.faults().collect();
+    assert_eq!(faults.len(), FAULTS.len());
+    assert!(faults.iter().all(|(_, count)| *count > 0), "{faults:?}");
+}
+
+/// Bugs of the code, and who has to find each of them.
+const BUGS: [(Sabotage, Checker); 3] = [
+    (Sabotage::ChildSetOffByOne, Checker::ChildSet),
+    (Sabotage::EarlyRelease, Checker::ReleaseTrueTime),
+    (Sabotage::LostResend, Checker::AnsweredOnce),
+];
+
+#[test]
+fn seeded_bugs_are_caught_within_a_thousand_seeds() {
+    for (sabotage, checker) in BUGS {
+        let finds = |seed: &u64| {
+            let report = run_seed(*seed, &Scenario { sabotage, ..Scenario::random(*seed) });
+            report.failures.iter().any(|failure| failure.checker == checker)
+        };
+        let found = (0..1_000).find(finds);
+        assert!(found.is_some(), "{sabotage:?} was not caught by {checker} in 1,000 seeds");
+    }
+}
