@@ -8,12 +8,37 @@ mod fairbell;
 mod numbered;
 mod plain;
 
-use book_model::tape::{Tape, TapeCommand, TradeSum};
+use book_model::tape::{Tape, TapeCommand, TapeKind, TradeSum};
 
 /// A book that plays commands.
 pub trait Peer {
     /// Plays the commands and counts their trades.
     fn play(&mut self, commands: &[TapeCommand], sum: &mut TradeSum);
+}
+
+/// A book that knows limit orders and cancels only: a replace is a cancel and a new order, and what
+/// an immediate-or-cancel order leaves is cancelled.
+trait Plain {
+    /// Enters an order; false when nothing of it can be left that has to be cancelled.
+    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) -> bool;
+    /// An order that is not there shows in the trades.
+    fn cancel(&mut self, id: u64);
+}
+
+impl<T: Plain> Peer for T {
+    fn play(&mut self, commands: &[TapeCommand], sum: &mut TradeSum) {
+        for command in commands {
+            if matches!(command.kind, TapeKind::Replace | TapeKind::Cancel) {
+                self.cancel(command.id);
+            }
+            if command.kind != TapeKind::Cancel {
+                let left = self.limit(command, sum);
+                if command.kind == TapeKind::ImmediateOrCancel && left {
+                    self.cancel(command.id);
+                }
+            }
+        }
+    }
 }
 
 /// How the table calls ours.

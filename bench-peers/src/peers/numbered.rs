@@ -7,7 +7,7 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use types::Side;
 
-use super::Peer;
+use super::Plain;
 
 /// Tape ids and a book's own, both ways; a table where ids are dense, a map where they are not.
 struct Numbers {
@@ -60,41 +60,27 @@ impl Limitbook {
         let book = limitbook::OrderBook::new(Decimal::ONE).expect("a tick of one");
         Limitbook { book, numbers: Numbers::new(tape) }
     }
+}
 
-    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) {
+impl Plain for Limitbook {
+    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) -> bool {
         let side = match command.side {
             Side::Buy => limitbook::OrderSide::Buy,
             Side::Sell => limitbook::OrderSide::Sell,
         };
         let (price, qty) = (Decimal::from(command.price), Decimal::from(command.qty));
-        let Ok((own, fills)) = self.book.add_limit_order(side, price, qty) else { return };
+        let Ok((own, fills)) = self.book.add_limit_order(side, price, qty) else { return true };
         self.numbers.set(command.id, own);
         for fill in fills {
             let maker = self.numbers.tape(fill.maker_order_id);
             let price = fill.price.to_i64().unwrap_or(0);
             sum.add(command.id, maker, price, fill.quantity.to_u32().unwrap_or(0));
         }
+        true
     }
 
     fn cancel(&mut self, id: u64) {
-        // An order that is not there shows in the trades.
         let _ = self.book.cancel_limit_order(self.numbers.own(id));
-    }
-}
-
-impl Peer for Limitbook {
-    fn play(&mut self, commands: &[TapeCommand], sum: &mut TradeSum) {
-        for command in commands {
-            if matches!(command.kind, TapeKind::Replace | TapeKind::Cancel) {
-                self.cancel(command.id);
-            }
-            if command.kind != TapeKind::Cancel {
-                self.limit(command, sum);
-                if command.kind == TapeKind::ImmediateOrCancel {
-                    self.cancel(command.id);
-                }
-            }
-        }
     }
 }
 
@@ -121,8 +107,10 @@ impl Matchcore {
         self.sequence += 1;
         self.book.execute(&matchcore::Command { meta, kind })
     }
+}
 
-    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) {
+impl Plain for Matchcore {
+    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) -> bool {
         use matchcore::{
             CommandKind, LimitOrder, NewOrder, OrderFlags, Price, Quantity, QuantityPolicy,
             SubmitCmd, TimeInForce,
@@ -145,13 +133,14 @@ impl Matchcore {
         self.numbers.set(command.id, own);
         let matchcore::CommandOutcome::Applied(matchcore::CommandReport::Submit(effects)) = outcome
         else {
-            return;
+            return false;
         };
-        let Some(result) = effects.target_order().match_result() else { return };
+        let Some(result) = effects.target_order().match_result() else { return false };
         for trade in result.trades() {
             let maker = self.numbers.tape(trade.maker_order_id().0);
             sum.add(command.id, maker, trade.price().0 as i64, trade.quantity().0 as u32);
         }
+        false
     }
 
     fn cancel(&mut self, id: u64) {
@@ -159,18 +148,5 @@ impl Matchcore {
         let order_kind = matchcore::OrderKind::Limit;
         let cancel = matchcore::CancelCmd { order_id, order_kind };
         self.execute(matchcore::CommandKind::Cancel(cancel));
-    }
-}
-
-impl Peer for Matchcore {
-    fn play(&mut self, commands: &[TapeCommand], sum: &mut TradeSum) {
-        for command in commands {
-            if matches!(command.kind, TapeKind::Replace | TapeKind::Cancel) {
-                self.cancel(command.id);
-            }
-            if command.kind != TapeKind::Cancel {
-                self.limit(command, sum);
-            }
-        }
     }
 }

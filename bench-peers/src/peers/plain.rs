@@ -1,11 +1,11 @@
 //! Books that take the caller's order ids.
 
-use book_model::tape::{Tape, TapeCommand, TapeKind, TradeSum};
+use book_model::tape::{Tape, TapeCommand, TradeSum};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use types::Side;
 
-use super::Peer;
+use super::Plain;
 
 /// lobster: ids of 128 bits, no immediate-or-cancel.
 pub struct Lobster(lobster::OrderBook);
@@ -15,7 +15,9 @@ impl Lobster {
     pub fn new(tape: &Tape) -> Lobster {
         Lobster(lobster::OrderBook::new(tape.prefill * 2, 64, false))
     }
+}
 
+impl Plain for Lobster {
     fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) -> bool {
         let side = match command.side {
             Side::Buy => lobster::Side::Bid,
@@ -30,32 +32,16 @@ impl Lobster {
         let (fills, full) = match event {
             lobster::OrderEvent::Filled { fills, .. } => (fills, true),
             lobster::OrderEvent::PartiallyFilled { fills, .. } => (fills, false),
-            _ => return false,
+            _ => return true,
         };
         for fill in fills {
             sum.add(fill.order_1 as u64, fill.order_2 as u64, fill.price as i64, fill.qty as u32);
         }
-        full
+        !full
     }
 
     fn cancel(&mut self, id: u64) {
         self.0.execute(lobster::OrderType::Cancel { id: u128::from(id) });
-    }
-}
-
-impl Peer for Lobster {
-    fn play(&mut self, commands: &[TapeCommand], sum: &mut TradeSum) {
-        for command in commands {
-            if matches!(command.kind, TapeKind::Replace | TapeKind::Cancel) {
-                self.cancel(command.id);
-            }
-            if command.kind != TapeKind::Cancel {
-                let full = self.limit(command, sum);
-                if command.kind == TapeKind::ImmediateOrCancel && !full {
-                    self.cancel(command.id);
-                }
-            }
-        }
     }
 }
 
@@ -67,38 +53,28 @@ impl RustOb {
     pub fn new() -> RustOb {
         RustOb(rust_ob::OrderBook::new())
     }
+}
 
-    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) {
+impl Plain for RustOb {
+    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) -> bool {
         let side = match command.side {
             Side::Buy => rust_ob::Side::Buy,
             Side::Sell => rust_ob::Side::Sell,
         };
         let (price, qty) = (Decimal::from(command.price), Decimal::from(command.qty));
         let matches = self.0.process_limit_order(command.id, side, price, qty);
-        let Ok(matches) = matches else { return };
+        let Ok(matches) = matches else { return true };
         // The last is the order's own.
         for found in matches.iter().take(matches.len().saturating_sub(1)) {
             let qty = found.quantity.to_u32().unwrap_or(0);
             let cost = found.cost.to_i64().unwrap_or(0).abs();
             sum.add(command.id, found.order, cost / i64::from(qty.max(1)), qty);
         }
+        true
     }
-}
 
-impl Peer for RustOb {
-    fn play(&mut self, commands: &[TapeCommand], sum: &mut TradeSum) {
-        for command in commands {
-            if matches!(command.kind, TapeKind::Replace | TapeKind::Cancel) {
-                // An order that is not there shows in the trades.
-                let _ = self.0.cancel_order(command.id);
-            }
-            if command.kind != TapeKind::Cancel {
-                self.limit(command, sum);
-                if command.kind == TapeKind::ImmediateOrCancel {
-                    let _ = self.0.cancel_order(command.id);
-                }
-            }
-        }
+    fn cancel(&mut self, id: u64) {
+        let _ = self.0.cancel_order(id);
     }
 }
 
@@ -110,8 +86,10 @@ impl OrderbookRs {
     pub fn new() -> OrderbookRs {
         OrderbookRs(orderbook_rs::OrderBook::new("TAPE"))
     }
+}
 
-    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) {
+impl Plain for OrderbookRs {
+    fn limit(&mut self, command: &TapeCommand, sum: &mut TradeSum) -> bool {
         let side = match command.side {
             Side::Buy => orderbook_rs::Side::Buy,
             Side::Sell => orderbook_rs::Side::Sell,
@@ -124,7 +102,7 @@ impl OrderbookRs {
             orderbook_rs::TimeInForce::Gtc,
             None,
         );
-        let Ok((_, Some(result))) = result else { return };
+        let Ok((_, Some(result))) = result else { return true };
         for trade in result.match_result.trades().as_vec() {
             let maker = match trade.maker_order_id() {
                 orderbook_rs::Id::Sequential(id) => id,
@@ -133,26 +111,10 @@ impl OrderbookRs {
             let (price, qty) = (trade.price().as_u128(), trade.quantity().as_u64());
             sum.add(command.id, maker, price as i64, qty as u32);
         }
+        true
     }
 
     fn cancel(&mut self, id: u64) {
-        // An order that is not there shows in the trades.
         let _ = self.0.cancel_order(orderbook_rs::Id::from_u64(id));
-    }
-}
-
-impl Peer for OrderbookRs {
-    fn play(&mut self, commands: &[TapeCommand], sum: &mut TradeSum) {
-        for command in commands {
-            if matches!(command.kind, TapeKind::Replace | TapeKind::Cancel) {
-                self.cancel(command.id);
-            }
-            if command.kind != TapeKind::Cancel {
-                self.limit(command, sum);
-                if command.kind == TapeKind::ImmediateOrCancel {
-                    self.cancel(command.id);
-                }
-            }
-        }
     }
 }

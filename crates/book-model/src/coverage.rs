@@ -18,10 +18,24 @@ use crate::kind::Kind;
 use crate::model::{Model, Told};
 use crate::possible::possible;
 
-/// What can become of an order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Outcome {
+/// Defines the outcomes and the list of them.
+macro_rules! outcomes {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What can become of an order.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum Outcome {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Outcome {
+            /// All outcomes, in order.
+            pub const ALL: &[Outcome] = &[$(Outcome::$name),*];
+        }
+    };
+}
+
+outcomes! {
     /// Refused: `DuplicateOrder`.
     RefusedDuplicate,
     /// Refused: `Unsupported`.
@@ -98,53 +112,6 @@ pub enum Outcome {
     KeptPlace,
     /// Replaced a displayed order and is not displayed.
     Withdrew,
-}
-
-impl Outcome {
-    /// All outcomes, in order.
-    pub const ALL: [Outcome; 38] = {
-        use Outcome::*;
-        [
-            RefusedDuplicate,
-            RefusedUnsupported,
-            RefusedQuantities,
-            RefusedStopPrice,
-            RefusedClosed,
-            RefusedHalted,
-            RefusedPhase,
-            RefusedPostOnly,
-            RefusedCapacity,
-            Rested,
-            Waiting,
-            Listed,
-            TradedFully,
-            TradedThenRested,
-            TradedThenCancelled,
-            CancelledUntraded,
-            NotEnough,
-            PreventedUntraded,
-            PreventedAfterTrade,
-            PreventedAndWentOn,
-            CollarRested,
-            CollarCancelled,
-            CapacityCancelled,
-            TradedResting,
-            TradedInAuction,
-            Replenished,
-            PreventedResting,
-            Triggered,
-            Priced,
-            Parked,
-            EnteredClose,
-            Reduced,
-            Cancelled,
-            MassCancelled,
-            Expired,
-            AuctionOver,
-            KeptPlace,
-            Withdrew,
-        ]
-    };
 }
 
 /// All self-trade modes.
@@ -443,7 +410,7 @@ impl Coverage {
                 let _ = write!(text, "{:>15}", format!("{phase:?}"));
             }
             text.push('\n');
-            for outcome in Outcome::ALL {
+            for &outcome in Outcome::ALL {
                 let cells = |phase| {
                     (0..MODES.len() as u8)
                         .map(move |mode| Cell { kind, phase, mode, outcome })

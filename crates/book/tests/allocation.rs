@@ -1,13 +1,14 @@
 //! No command of any kind allocates: counted by an allocator that wraps the system's, over the
 //! random days of the model comparison.
 
-mod common;
-
 use book::{BookConfig, Books, Capacity, Order, Sink};
 use book_model::flow::{Flow, Profile, Step};
 use book_model::model::{self, Model};
-use common::allocations;
+use counting::allocations;
 use types::{CancelReason, OrderEvent};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Counts events.
 struct Count(u64);

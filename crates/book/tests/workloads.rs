@@ -1,14 +1,15 @@
 //! The order-book workloads through the books: exact check values, and no allocation once the
 //! books are warm.
 
-mod common;
-
 use book::{BookConfig, Books, Capacity, Order, Sink};
 use book_model::tape::{Checks, Ids, Tape, TapeCommand, TapeKind, TradeSum, Workload};
-use common::allocations;
+use counting::allocations;
 use types::{
     Allocation, NewOrder, OrderEvent, Phase, Price, Side, TickTable, TimeInForce, Trigger,
 };
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 struct Summed<'a>(&'a mut TradeSum);
 

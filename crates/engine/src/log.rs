@@ -106,6 +106,11 @@ impl InputLog {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
+    /// The records after a position, in order.
+    pub fn after(&self, seq: Seq) -> impl Iterator<Item = &Input> {
+        (seq.0..self.len as u64).map_while(|index| self.get(Seq(index + 1)))
+    }
+
     /// All records in order.
     pub fn iter(&self) -> impl Iterator<Item = &Input> {
         self.chunks.iter().flatten()

@@ -6,9 +6,6 @@
 
 mod sample;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use fix::app::{Desk, LedgerLimits, Symbols, Wanted};
 use fix::dictionary::{Checker, CustomTags, Rules, builtin};
 use fix::session::{Application, Ending, MemoryStore, Port, SessionConfig, Store};
@@ -16,24 +13,8 @@ use fix::value::{StampWriter, uint};
 use fix::{Acceptor, FieldIndex, Frame, Framer, Limits, Message, Version};
 use types::{ConnId, Nanos, SplitMix64};
 
-static LIVE: AtomicI64 = AtomicI64::new(0);
-
-struct Counting;
-
-#[allow(unsafe_code, reason = "a global allocator cannot be had without")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 const CONN: ConnId = ConnId(1);
 const START: Nanos = Nanos(1_800_000_000 * Nanos::SECOND);
@@ -312,15 +293,14 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// One test for all, since the allocation count is the process's.
 #[test]
 fn faulty_dialogues_are_answered_rightly_in_flat_memory() {
     let rules = Version::ALL.map(|version| builtin(version).unwrap());
     let (seed, count) = (number("FAIRBELL_FIX_SEED", 1), number("FAIRBELL_FIX_MUTATIONS", 100_000));
     let tenth = mutate(&rules, seed, count / 10);
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = counting::live_bytes();
     let rest = mutate(&rules, seed + count, count - count / 10);
-    let grown = LIVE.load(Ordering::Relaxed) - before;
+    let grown = counting::live_bytes() - before;
     assert!(grown.abs() < 64 << 10, "{grown} bytes more after nine times the messages");
     let share = rest.framed * 100 / rest.sent;
     assert!(share >= 30, "only {share} % are messages");

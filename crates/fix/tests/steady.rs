@@ -2,9 +2,6 @@
 
 mod sample;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use fix::app::{Symbols, report, request};
 use fix::dictionary::builtin;
 use fix::session::{Application, MemoryStore, Port, SessionConfig, Store};
@@ -12,26 +9,8 @@ use fix::value::StampWriter;
 use fix::{Acceptor, Limits, Message, Version};
 use types::{ConnId, Nanos};
 
-thread_local! {
-    /// Of this thread: the test harness has one of its own.
-    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[allow(unsafe_code, reason = "a global allocator cannot be had without")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.set(ALLOCATED.get() + 1);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 struct App {
     symbols: Symbols,
@@ -81,16 +60,16 @@ fn orders_and_reports_do_not_allocate() {
     let mut before = 0;
     for (number, message) in messages.iter().enumerate() {
         if number == 500 {
-            before = ALLOCATED.get();
+            before = counting::allocations();
         }
         out.clear();
         assert_eq!(door.handle_bytes(now, conn, message, &mut app, &mut out), None);
         assert!(!out.is_empty());
     }
-    let allocated = ALLOCATED.get() - before;
+    let allocated = counting::allocations() - before;
     assert_eq!(app.taken, 900);
     assert_eq!(allocated, 0);
     // The counter counts.
     drop(std::hint::black_box(vec![0u8; 10]));
-    assert!(ALLOCATED.get() > before);
+    assert!(counting::allocations() > before);
 }

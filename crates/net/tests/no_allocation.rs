@@ -1,10 +1,5 @@
 //! A warm loop does not allocate: datagrams, streams, timers and traces over and over.
-//!
-//! The counting allocator is the only unsafe code here; it passes every call on unchanged.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,29 +8,8 @@ use std::time::Duration;
 use net::{Clock, Directory, Loop, LoopConfig, peer_addr, trace_channel};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Trace, TracePoint};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: forwards to the system allocator with the caller's own arguments; the counter is a
-// constant-initialised thread local without destructor, so touching it never allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above; `at` came from `alloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 const ROUNDS: u32 = 4_000;
 const WARM: u32 = 1_000;
@@ -87,10 +61,10 @@ impl Node for Busy {
             }
         }
         if self.rounds == WARM {
-            self.at_warm = ALLOCATIONS.get();
+            self.at_warm = counting::allocations();
         }
         if self.rounds == ROUNDS {
-            self.at_end = ALLOCATIONS.get();
+            self.at_end = counting::allocations();
             self.due = Nanos::NEVER;
         }
     }

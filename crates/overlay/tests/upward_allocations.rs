@@ -1,12 +1,6 @@
 //! Once warm, an order's way up and a record's way down allocate nothing.
 //!
-//! Counts this process's allocations, hence a test binary of its own with one test.
-#![allow(unsafe_code)]
-
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicU64, Ordering},
-};
+//! Counts allocations, hence a test binary of its own.
 
 use overlay::{
     frame::{self, FrameKind, GrantBody, HopHeader, OrderAckBody, OrderBody, PrivateBody},
@@ -21,26 +15,8 @@ use types::{
     AccountId, ClockReading, GatewayId, Incarnation, Nanos, NodeId, Op, Outbox, SeqWindow, ShardId,
 };
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 const GATEWAY: GatewayId = GatewayId(1);
 const NODES: [NodeId; 2] = [NodeId(0), NodeId(9)];
@@ -168,9 +144,9 @@ fn steady_state_allocates_nothing() {
     // Measured between two growths of the record store: its chunk lists double when an account
     // reaches 32 and 64 chunks of 64 records, and its second segment begins with chunk 128.
     (0..6_400).for_each(|n| world.step(n));
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = counting::allocations();
     (6_400..7_900).for_each(|n| world.step(n));
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocations = counting::allocations() - before;
     let resent = world.uplink.counters().resent;
     assert!(world.delivered > 7_700 && resent > 1_000, "{} {resent}", world.delivered);
     assert_eq!(allocations, 0, "in 1,500 orders and records");

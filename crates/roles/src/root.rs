@@ -28,7 +28,7 @@ use overlay::{
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
-    Incarnation, Nanos, Node, NodeId, Outbox, Peer, ShardId, Source,
+    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, ShardId, Source,
 };
 use wire::itch;
 use zerocopy::{FromBytes, IntoBytes, TryFromBytes};
@@ -317,6 +317,41 @@ impl Root {
         self.gateway_nodes.get(usize::from(gateway.0).checked_sub(1)?).copied()
     }
 
+    /// Puts an input into the log; false when it is full.
+    fn enter_log(&mut self, now: ClockReading, draft: Draft) -> bool {
+        let entered = self.log.append(now.now, draft).is_ok();
+        self.counters.log_full += u64::from(!entered);
+        entered
+    }
+
+    /// Applies what is in the log and not applied yet, and passes the events on; says what became
+    /// of the last.
+    fn apply_logged(&mut self, now: ClockReading, out: &mut Outbox) -> Option<Applied> {
+        let Root { engine, log, output, private, counters, day, itch, publisher, scratch, .. } =
+            self;
+        let mut last = None;
+        let inputs = log.after(Seq(engine.applied()));
+        engine.apply_all(inputs, output, |_, input, applied, output| {
+            last = Some(applied);
+            for report in &output.executions {
+                if private.append(report.account, report.as_bytes()).is_err() {
+                    counters.unencodable += 1;
+                }
+            }
+            for (position, event) in &output.market {
+                day.note(input.t_seq, event);
+                scratch.clear();
+                let written = itch.encode(event, input.t_seq, scratch);
+                let pushed = publisher.push_message(now, scratch, out);
+                if written.is_err() || pushed != Ok(*position) {
+                    counters.unencodable += 1;
+                }
+            }
+            output.clear();
+        });
+        last
+    }
+
     /// Puts one input into the log, applies it and passes its events on.
     fn log_and_apply(
         &mut self,
@@ -324,33 +359,13 @@ impl Root {
         draft: Draft,
         out: &mut Outbox,
     ) -> Option<Applied> {
-        let Ok(input) = self.log.append(now.now, draft) else {
-            self.counters.log_full += 1;
-            return None;
-        };
-        self.output.clear();
-        let applied = self.engine.apply(&input, &mut self.output);
-        for report in &self.output.executions {
-            if self.private.append(report.account, report.as_bytes()).is_err() {
-                self.counters.unencodable += 1;
-            }
-        }
-        for (position, event) in &self.output.market {
-            self.day.note(input.t_seq, event);
-            self.scratch.clear();
-            let written = self.itch.encode(event, input.t_seq, &mut self.scratch);
-            let pushed = self.publisher.push_message(now, &self.scratch, out);
-            if written.is_err() || pushed != Ok(*position) {
-                self.counters.unencodable += 1;
-            }
-        }
-        Some(applied)
+        if self.enter_log(now, draft) { self.apply_logged(now, out) } else { None }
     }
 
-    fn take(&mut self, now: ClockReading, order: &Sequenced, out: &mut Outbox) {
+    fn take(&mut self, now: ClockReading, order: &Sequenced) {
         let Some(command) = read_order(order.payload.as_slice()) else { return };
         let Sequenced { source, t_in, flags, .. } = *order;
-        if self.log_and_apply(now, Draft { t_in, source, flags, command }, out).is_some() {
+        if self.enter_log(now, Draft { t_in, source, flags, command }) {
             self.acks.mark(source.gateway);
         }
     }
@@ -358,8 +373,9 @@ impl Root {
     /// Moves whatever is due through the log, then lets everything out.
     fn pump(&mut self, now: ClockReading, out: &mut Outbox) {
         while let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended) {
-            self.take(now, &order, out);
+            self.take(now, &order);
         }
+        self.apply_logged(now, out);
         self.publisher.flush(now, out);
         self.private.flush(now, out);
         let (engine, nodes) = (&self.engine, &self.gateway_nodes);

@@ -1,39 +1,15 @@
 //! Once warm, an order's journey through edge and root and back allocates nothing.
 //!
-//! Counts this process's allocations, hence a test binary of its own with one test.
-#![allow(unsafe_code)]
+//! Counts allocations, hence a test binary of its own.
 
 mod common;
-
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicU64, Ordering},
-};
 
 use common::{MS, Outside, Pair, config, enter};
 use types::{ConnId, Node, Peer, Side};
 use wire::soupbin::{ClientPacket, LoginRequest};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Counts and forgets.
 #[derive(Default)]
@@ -119,9 +95,9 @@ fn steady_state_allocates_nothing() {
     // Measured between two growths of log and record store: the log's second chunk begins with
     // input 4,097; the store's chunk lists double at 32 and 64 chunks of 64 records an account.
     (1..=1_100).for_each(|n| day.step(n));
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = counting::allocations();
     (1_101..=2_000).for_each(|n| day.step(n));
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocations = counting::allocations() - before;
     let counters = day.pair.root.engine().counters();
     assert_eq!((counters.accepted, day.pair.root.engine().open_orders()), (4_000, 0));
     assert_eq!(day.pair.edge.gateway().counters().reports, 8_000);

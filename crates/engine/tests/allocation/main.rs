@@ -1,15 +1,9 @@
-//! After warm-up the engine allocates nothing: counted by an allocator that wraps the system's.
-//!
-//! The one `unsafe` here is what Rust asks of any global allocator; each call is passed on as it
-//! came. The counter is per thread, so that the test harness does not disturb it.
-#![allow(unsafe_code)]
+//! After warm-up the engine allocates nothing.
 
 mod tape;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use book::Capacity;
+use counting::allocations;
 use engine::{Applied, Config, Engine, Limits, Output};
 use types::{
     AccountId, Command, CommandKind, GatewayId, Incarnation, Input, Instrument, InstrumentId,
@@ -17,39 +11,8 @@ use types::{
     UserRefNum,
 };
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every method hands its arguments unchanged to the system allocator, whose contract is
-// the one our callers keep; counting touches no memory that could be allocated.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 const ACCOUNTS: u64 = 4;
 

@@ -11,7 +11,7 @@ use types::{
     Liquidity, Nanos, Price, Qty, Seq, Source, Symbol, TimeInForce, UserRefNum,
 };
 
-use crate::allocations;
+use counting::allocations;
 
 const ACCOUNTS: u64 = 16;
 const ONE: InstrumentId = InstrumentId(1);
