@@ -53,6 +53,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a whole exchange on this machine and play order flow through it
     Up(UpArgs),
+    /// Play order load against any OUCH or FIX door and account for every answer
+    Load(crate::load::LoadArgs),
     /// Run the exchange in the deterministic simulator, once per seed
     Sim(SimArgs),
     /// Replay the sample in file order through the engine, in process

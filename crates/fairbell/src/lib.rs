@@ -12,6 +12,7 @@ pub mod check;
 pub mod cli;
 pub mod config;
 pub mod explain;
+pub mod load;
 pub mod log;
 pub mod replay;
 pub mod report;
@@ -74,6 +75,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     let Some(cli) = cli::parse(args)? else { return Ok(()) };
     match cli.command {
         Command::Up(args) => up::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Log(args) => match args.log {

@@ -42,7 +42,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("engine", &["types", "book"]),
     ("feed", &["types", "wire"]),
     ("gateway", &["types", "wire", "overlay"]),
-    ("participant", &["types", "wire"]),
+    ("participant", &["types", "wire", "fix", "telemetry"]),
 ];
 
 /// Sans-I/O crates: time, randomness and threads come in as arguments, and no order of iteration

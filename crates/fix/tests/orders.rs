@@ -260,6 +260,20 @@ fn the_life_of_an_order_in_three_versions() {
 }
 
 #[test]
+fn a_cancel_that_follows_at_once_is_told_by_its_own_identifier() {
+    let mut ledger = Ledger::new(LedgerLimits::default());
+    request(&mut ledger, LIMIT).unwrap();
+    let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
+    request(&mut ledger, cancel).unwrap();
+    ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 10);
+    let mut canceled = told(ExecutionKind::Canceled, 1, A1);
+    canceled.cancel_reason = CancelReason::Requested;
+    canceled.leaves = Qty(0);
+    let said = words(Version::Fix44, &ledger.apply(&canceled, 11));
+    assert!(said.contains("|11=c1|41=a1|"), "{said}");
+}
+
+#[test]
 fn refusals_by_the_engine() {
     let mut ledger = Ledger::new(LedgerLimits::default());
     request(&mut ledger, LIMIT).unwrap();

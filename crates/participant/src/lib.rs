@@ -6,6 +6,7 @@
 //! - [`ledger`] keeps every request of one account against its answers: exactly once, or counted.
 //! - [`client`] is one OUCH session over SoupBinTCP that survives its connections; [`Driver`] is
 //!   the node that owns the clients and plays the timetable; [`tape`] is what they saw.
+//! - [`load`] plays an even timetable of orders against any OUCH or FIX door and counts answers.
 //!
 //! Nothing here knows the exchange's internals, a socket or a clock: a client sees bytes and is
 //! told the time, so that the same objects run against real gateways and in the simulator. Only
@@ -17,6 +18,7 @@ mod driver;
 pub mod flow;
 pub mod generator;
 pub mod ledger;
+pub mod load;
 mod opening;
 mod rows;
 pub mod sample;

@@ -38,7 +38,7 @@ fn idle(driver: &Driver) -> bool {
     driver.phase() == Phase::Idle
 }
 
-fn finish(world: &mut World) -> Status {
+fn finish(world: &mut World<Driver>) -> Status {
     assert!(world.run(60_000 * MS, idle), "stuck: {:?}", world.driver.status());
     world.driver.status()
 }

@@ -8,7 +8,7 @@
 pub mod keys;
 mod load;
 mod overlay;
-mod price_text;
+pub(crate) mod price_text;
 
 #[cfg(test)]
 mod tests;

@@ -383,10 +383,12 @@ impl Ledger {
     fn accepted(&mut self, report: &ExecutionReport) -> Execution {
         let user_ref = report.user_ref.0;
         let known = self.orders.get(&user_ref).filter(|order| order.status == Status::Pending);
+        // Its cancel may have followed at once.
+        let cancel = known.and_then(|order| order.cancel);
         if known.is_some() {
             self.answered();
         }
-        let order = Order { status: Status::New, ..stranger(report) };
+        let order = Order { status: Status::New, cancel, ..stranger(report) };
         self.insert(user_ref, order);
         told(&order, None, 0)
     }

@@ -1,11 +1,10 @@
-//! A whole exchange small enough to read, and a world with delays that runs a driver against it.
+//! A whole exchange small enough to read, and a world with delays that runs a node against it.
 //!
 //! The book is a list searched from the front: slow, and independent of the real engine. Answers
 //! can be swallowed or doubled and all connections cut, to see that the participants notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use participant::Driver;
 use types::{
     CancelReason, ClOrdId, ClockReading, Command, CommandKind, ConnId, ExecutionKind,
     ExecutionReport, FeedSeq, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos, Node, Op,
@@ -305,9 +304,9 @@ enum Event {
     Closed(ConnId),
 }
 
-/// Driver and exchange with a delay between them.
-pub struct World {
-    pub driver: Driver,
+/// A driver, or another node that plays orders, and the exchange, with a delay between them.
+pub struct World<N> {
+    pub driver: N,
     pub exchange: Exchange,
     pub now: u64,
     events: BTreeMap<(u64, u64), Event>,
@@ -315,8 +314,8 @@ pub struct World {
     out: Outbox,
 }
 
-impl World {
-    pub fn new(driver: Driver) -> World {
+impl<N: Node> World<N> {
+    pub fn new(driver: N) -> World<N> {
         let (events, out) = (BTreeMap::new(), Outbox::default());
         World { driver, exchange: Exchange::new(), now: 1_000 * MS, events, count: 0, out }
     }
@@ -335,7 +334,7 @@ impl World {
     }
 
     /// Runs until `stop` says so or the time is over; true in the first case.
-    pub fn run(&mut self, for_ns: u64, stop: impl Fn(&Driver) -> bool) -> bool {
+    pub fn run(&mut self, for_ns: u64, stop: impl Fn(&N) -> bool) -> bool {
         let end = self.now + for_ns;
         let mut steps = 0u64;
         while !stop(&self.driver) {

@@ -1,0 +1,128 @@
+//! OUCH 5.0 over SoupBinTCP.
+//!
+//! The first login asks for the account's stream from its start: whatever it holds is of earlier
+//! runs, and tells which order numbers are used. Ours begin behind them.
+
+use types::{CancelReason, ClOrdId, Instrument, Nanos, Qty, Symbol, TimeInForce, UserRefNum};
+use wire::ouch::{self, NewOrder, Outbound, ReplaceRequest};
+use wire::soupbin::{ClientEvent, ClientSession};
+
+use super::door::{Heard, Login};
+use super::requests::{Answer, Kind, Request};
+
+/// One session.
+#[derive(Debug)]
+pub struct OuchDoor {
+    session: ClientSession,
+    symbol: Symbol,
+    /// Lowest number of ours; 0 until something has been sent.
+    first: u32,
+    scratch: Vec<u8>,
+}
+
+impl OuchDoor {
+    /// `None`: the credentials do not fit SoupBinTCP.
+    pub fn new(login: &Login, instrument: &Instrument) -> Option<OuchDoor> {
+        let session = ClientSession::new(&login.username, &login.password).ok()?;
+        let symbol = instrument.symbol;
+        Some(OuchDoor { session, symbol, first: 0, scratch: Vec::with_capacity(128) })
+    }
+
+    pub fn connect(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        // A login always fits.
+        let _ = self.session.connect(now, out);
+    }
+
+    pub fn handle_close(&mut self) {
+        self.session.handle_close();
+    }
+
+    pub fn handle_bytes(&mut self, now: Nanos, bytes: &[u8], mut on: impl FnMut(Heard)) {
+        let first = self.first;
+        self.session.handle_bytes(now, bytes, |event| match event {
+            ClientEvent::Accepted { .. } => on(Heard::LoggedIn),
+            ClientEvent::Rejected(_) => on(Heard::Refused),
+            ClientEvent::Sequenced { message, .. } | ClientEvent::Unsequenced(message) => {
+                if let Some(heard) = heard(message, first) {
+                    on(heard);
+                }
+            }
+            ClientEvent::EndOfSession | ClientEvent::Violation(_) | ClientEvent::Dead => {
+                on(Heard::Over);
+            }
+        });
+    }
+
+    pub fn send(&mut self, now: Nanos, request: &Request, out: &mut Vec<u8>) -> bool {
+        let user_ref = UserRefNum(request.order);
+        if self.first == 0 {
+            self.first = request.order;
+        }
+        self.scratch.clear();
+        let (qty, price) = (Qty(request.lots.into()), request.price);
+        let cl_ord_id = ClOrdId::default();
+        let encoded = match request.kind {
+            Kind::Cancel => ouch::encode_cancel(user_ref, Qty(0), &mut self.scratch),
+            Kind::New => {
+                let order = NewOrder {
+                    user_ref,
+                    side: request.side,
+                    qty,
+                    symbol: self.symbol,
+                    price: Some(price),
+                    time_in_force: TimeInForce::Day,
+                    post_only: false,
+                    cl_ord_id,
+                };
+                ouch::encode_enter_order(&order, &mut self.scratch)
+            }
+            Kind::Replace => {
+                let replace = ReplaceRequest {
+                    orig_user_ref: UserRefNum(request.original),
+                    user_ref,
+                    qty,
+                    price,
+                    time_in_force: TimeInForce::Day,
+                    post_only: false,
+                    cl_ord_id,
+                };
+                ouch::encode_replace(&replace, &mut self.scratch)
+            }
+        };
+        encoded.is_ok() && self.session.send_unsequenced(now, &self.scratch, out).is_ok()
+    }
+
+    pub fn handle_timeout(&mut self, now: Nanos, out: &mut Vec<u8>) -> bool {
+        self.session.handle_timeout(now, out).is_none()
+    }
+
+    pub fn next_timeout(&self) -> Nanos {
+        self.session.next_timeout()
+    }
+}
+
+/// What a message of the exchange says; `None`: nothing that counts.
+fn heard(message: &[u8], first: u32) -> Option<Heard> {
+    let Ok(message) = ouch::parse_outbound(message) else { return Some(Heard::Stray) };
+    let (order, answer) = match message {
+        Outbound::OrderAccepted(m, _) => (m.user_ref.get(), Answer::Accepted),
+        Outbound::OrderReplaced(m, _) => (m.user_ref.get(), Answer::Replaced),
+        Outbound::OrderRejected(m, _) => (m.user_ref.get(), Answer::Rejected(m.reason.get())),
+        Outbound::CancelReject(m, _) => (m.user_ref.get(), Answer::CancelRejected),
+        Outbound::OrderCanceled(m, _) => {
+            let asked = ouch::cancel_reason(m.reason) == Some(CancelReason::Requested);
+            (m.user_ref.get(), if asked { Answer::Canceled } else { Answer::Removed })
+        }
+        Outbound::OrderExecuted(m, _) => {
+            let (order, lots) = (m.user_ref.get(), u64::from(m.quantity.get()));
+            return Some(if first == 0 || order < first {
+                Heard::Before { order }
+            } else {
+                Heard::Executed { order, lots }
+            });
+        }
+        _ => return None,
+    };
+    let before = first == 0 || order < first;
+    Some(if before { Heard::Before { order } } else { Heard::Answer { order, answer } })
+}

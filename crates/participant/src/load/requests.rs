@@ -1,0 +1,253 @@
+//! One client's requests and what became of them: exactly one answer each, or counted.
+
+use std::collections::BTreeMap;
+
+use types::{Nanos, Price, Side};
+
+/// What was asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// A new order.
+    New,
+    /// A replacement of one.
+    Replace,
+    /// A cancel.
+    Cancel,
+}
+
+/// What it was answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The order is in.
+    Accepted,
+    /// The order, or the replacement, was refused; the protocol's reason.
+    Rejected(u16),
+    /// Replaced the older one.
+    Replaced,
+    /// Cancelled because it was asked for.
+    Canceled,
+    /// Cancelled without having been asked for; no answer to anything.
+    Removed,
+    /// The cancel was refused: nothing to cancel.
+    CancelRejected,
+}
+
+/// Sums over all clients.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LoadCounts {
+    /// Requests of the timetable.
+    pub asked: u64,
+    /// Requests with an answer.
+    pub answered: u64,
+    /// Without one; so far, or for good at the end.
+    pub lost: u64,
+    /// Further answers to answered requests.
+    pub duplicates: u64,
+    /// Answers and messages that belong to nothing we asked.
+    pub stray: u64,
+    /// Requests sent again after a connection had ended.
+    pub resent: u64,
+    /// Requests that have no wire format; a fault of ours.
+    pub unsendable: u64,
+    /// Orders accepted.
+    pub accepted: u64,
+    /// Orders replaced.
+    pub replaced: u64,
+    /// Orders cancelled as asked.
+    pub canceled: u64,
+    /// Cancels of orders that were gone.
+    pub cancels_rejected: u64,
+    /// Orders and replacements refused, by the protocol's reason.
+    pub rejected: BTreeMap<u16, u64>,
+    /// Executions, one for each side that is ours.
+    pub executions: u64,
+    /// Their lots.
+    pub executed_lots: u64,
+    /// Logins accepted.
+    pub logins: u64,
+    /// Logins refused.
+    pub logins_refused: u64,
+    /// Connections that ended, refused ones too.
+    pub connections_lost: u64,
+}
+
+/// One request, as the doors send it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// What.
+    pub kind: Kind,
+    /// Number of the order it is about: the new one of a replacement.
+    pub order: u32,
+    /// Number of the order replaced.
+    pub original: u32,
+    /// Side.
+    pub side: Side,
+    /// Limit price.
+    pub price: Price,
+    /// Lots.
+    pub lots: u32,
+    /// Has been sent before.
+    pub sent: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    request: Request,
+    due: Nanos,
+    /// The new order or replacement has its answer.
+    answered: bool,
+    /// Open lots after the answer.
+    open: u32,
+    /// When its cancel was due, until that is answered.
+    cancel: Option<Nanos>,
+    /// A cancel has been asked for and answered.
+    canceled: bool,
+    /// The cancel has been sent.
+    cancel_sent: bool,
+}
+
+/// See the module. Orders are numbered densely from a first number on.
+#[derive(Debug)]
+pub struct Requests {
+    first: u32,
+    slots: Vec<Slot>,
+    waiting: u64,
+}
+
+impl Requests {
+    /// Room for `requests` without growing.
+    pub fn with_capacity(requests: usize) -> Requests {
+        Requests { first: 1, slots: Vec::with_capacity(requests), waiting: 0 }
+    }
+
+    /// Requests without an answer.
+    pub fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// Numbers up to this one are used; ignored once orders have been numbered.
+    pub fn begin_after(&mut self, order: u32) {
+        if self.slots.is_empty() {
+            self.first = self.first.max(order.saturating_add(1));
+        }
+    }
+
+    fn slot(&mut self, order: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(order.checked_sub(self.first)? as usize)
+    }
+
+    /// A new order, or the replacement of `original` when that is not 0.
+    pub fn add(&mut self, original: u32, terms: (Side, Price, u32), due: Nanos) -> Request {
+        let kind = if original == 0 { Kind::New } else { Kind::Replace };
+        let order = self.first.saturating_add(self.slots.len() as u32);
+        let (side, price, lots) = terms;
+        let request = Request { kind, order, original, side, price, lots, sent: false };
+        self.slots.push(Slot {
+            request,
+            due,
+            answered: false,
+            open: lots,
+            cancel: None,
+            canceled: false,
+            cancel_sent: false,
+        });
+        self.waiting += 1;
+        request
+    }
+
+    /// A cancel of `order`; `None` if that has one already.
+    pub fn cancel(&mut self, order: u32, due: Nanos) -> Option<Request> {
+        let slot = self.slot(order)?;
+        if slot.cancel.is_some() || slot.canceled {
+            return None;
+        }
+        slot.cancel = Some(due);
+        let request = Request { kind: Kind::Cancel, sent: false, ..slot.request };
+        self.waiting += 1;
+        Some(request)
+    }
+
+    /// It has gone out.
+    pub fn note_sent(&mut self, request: &Request) {
+        if let Some(slot) = self.slot(request.order) {
+            let noted = match request.kind {
+                Kind::Cancel => &mut slot.cancel_sent,
+                Kind::New | Kind::Replace => &mut slot.request.sent,
+            };
+            *noted = true;
+        }
+    }
+
+    /// The terms of an order.
+    pub fn terms(&self, order: u32) -> Option<(Side, Price, u32)> {
+        let slot = self.slots.get(order.checked_sub(self.first)? as usize)?;
+        Some((slot.request.side, slot.request.price, slot.request.lots))
+    }
+
+    /// An answer; when it is the first to its request: what was asked and when that was due.
+    pub fn answered(
+        &mut self,
+        order: u32,
+        answer: Answer,
+        counts: &mut LoadCounts,
+    ) -> Option<(Kind, Nanos)> {
+        let Some(slot) = self.slot(order) else {
+            counts.stray += 1;
+            return None;
+        };
+        let kind = slot.request.kind;
+        let first = match answer {
+            Answer::Removed => {
+                slot.open = 0;
+                return None;
+            }
+            Answer::Canceled | Answer::CancelRejected => {
+                if answer == Answer::Canceled {
+                    slot.open = 0;
+                }
+                let first = slot.cancel.take().map(|due| (Kind::Cancel, due));
+                slot.canceled |= first.is_some();
+                first
+            }
+            Answer::Accepted | Answer::Replaced | Answer::Rejected(_) => {
+                let refused = matches!(answer, Answer::Rejected(_));
+                let fits = refused || (answer == Answer::Replaced) == (kind == Kind::Replace);
+                if refused {
+                    slot.open = 0;
+                }
+                let first = (!slot.answered && fits).then_some((kind, slot.due));
+                slot.answered |= fits;
+                first
+            }
+        };
+        if first.is_none() {
+            counts.duplicates += 1;
+            return None;
+        }
+        self.waiting -= 1;
+        counts.answered += 1;
+        match answer {
+            Answer::Accepted => counts.accepted += 1,
+            Answer::Replaced => counts.replaced += 1,
+            Answer::Canceled => counts.canceled += 1,
+            Answer::CancelRejected => counts.cancels_rejected += 1,
+            Answer::Rejected(reason) => *counts.rejected.entry(reason).or_default() += 1,
+            Answer::Removed => {}
+        }
+        first
+    }
+
+    /// An execution; true when nothing of the order is open any more.
+    pub fn executed(&mut self, order: u32, lots: u64) -> bool {
+        let Some(slot) = self.slot(order) else { return false };
+        slot.open = slot.open.saturating_sub(u32::try_from(lots).unwrap_or(u32::MAX));
+        slot.open == 0
+    }
+
+    /// All requests without an answer, orders before cancels.
+    pub fn unanswered(&self) -> Vec<Request> {
+        let orders = self.slots.iter().filter(|slot| !slot.answered).map(|slot| slot.request);
+        let cancels = self.slots.iter().filter(|slot| slot.cancel.is_some());
+        orders.chain(cancels.map(|slot| Request { kind: Kind::Cancel, ..slot.request })).collect()
+    }
+}
