@@ -5,7 +5,7 @@
 //! at every position; wherever a requested position is the last of its input, and at the end, the
 //! two must agree.
 
-use types::{FeedSeq, Input, InstrumentId, MarketEvent};
+use types::{FeedSeq, Input, InstrumentId};
 
 use crate::apply::{Applied, Engine};
 use crate::config::Config;
@@ -147,7 +147,7 @@ impl Audit {
                 return Err(ReplayError::Position(*position, due));
             }
             self.position = due;
-            if let Some(id) = instrument(event) {
+            if let Some(id) = event.instrument() {
                 let image = usize::from(id.0).checked_sub(1).and_then(|i| self.images.get_mut(i));
                 let image = image.ok_or(ReplayError::Instrument(due, id))?;
                 image.apply(event).map_err(|error| ReplayError::Event(due, error))?;
@@ -176,25 +176,5 @@ impl Audit {
             }
         }
         Ok(())
-    }
-}
-
-/// The instrument an event is about.
-pub(crate) fn instrument(event: &MarketEvent) -> Option<InstrumentId> {
-    match *event {
-        MarketEvent::SystemEvent { .. } => None,
-        MarketEvent::Directory { instrument }
-        | MarketEvent::TradingAction { instrument, .. }
-        | MarketEvent::AddOrder { instrument, .. }
-        | MarketEvent::OrderExecuted { instrument, .. }
-        | MarketEvent::OrderExecutedWithPrice { instrument, .. }
-        | MarketEvent::OrderCancel { instrument, .. }
-        | MarketEvent::OrderDelete { instrument, .. }
-        | MarketEvent::OrderReplace { instrument, .. }
-        | MarketEvent::Trade { instrument, .. }
-        | MarketEvent::CrossTrade { instrument, .. }
-        | MarketEvent::BrokenTrade { instrument, .. }
-        | MarketEvent::Imbalance { instrument, .. }
-        | MarketEvent::Collar { instrument, .. } => Some(instrument),
     }
 }

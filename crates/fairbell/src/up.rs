@@ -90,6 +90,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         layers: &ended.layers,
         nodes: &ended.nodes,
         ledger: &ended.ledger,
+        loaded: &ended.loaded,
         rtt: &ended.rtt,
         board: &ended.board,
         notices,
@@ -184,7 +185,24 @@ fn capture(
     config: &Config,
 ) -> Result<(), Failure> {
     let listener = nodes.iter().find_map(|(_, role)| role.as_listener());
-    let Some(capture) = listener.and_then(|listener| listener.capture()) else { return Ok(()) };
+    let channels = listener.map_or(&[][..], |listener| listener.channels());
+    for (channel, number) in channels.iter().zip(1..) {
+        let Some(capture) = channel.capture() else { continue };
+        let mut name = path.as_os_str().to_owned();
+        // What the second tree carried, and so on.
+        if number > 1 {
+            name.push(format!(".tree{number}"));
+        }
+        write_capture(std::path::Path::new(&name), capture, config)?;
+    }
+    Ok(())
+}
+
+fn write_capture(
+    path: &std::path::Path,
+    capture: &feed::Capture,
+    config: &Config,
+) -> Result<(), Failure> {
     let quotes: Vec<serde_json::Value> = capture
         .quotes()
         .iter()
@@ -230,6 +248,7 @@ struct Ended {
     nodes: Vec<(NodeId, Role)>,
     layers: Vec<u32>,
     ledger: DeliveryLedger,
+    loaded: Vec<u64>,
     rtt: Recorder,
     board: Board,
     offline: Option<Offline>,
@@ -251,6 +270,8 @@ struct Watch<'a> {
     layers: Vec<u32>,
     started: Instant,
     measuring: bool,
+    /// By stream: messages published before play.
+    loaded: Vec<u64>,
     killed: bool,
     before: Figures,
     notices: Vec<String>,
@@ -290,13 +311,17 @@ impl Run<'_> {
             director: Director::new(self.config, plan.loops[0].handle(), self.play_ns()),
             handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
             latencies: sync_channel(16),
-            ledger: DeliveryLedger::new(&LedgerConfig::new(plan.receivers, fair_window_ns)),
+            ledger: DeliveryLedger::new(&LedgerConfig {
+                streams: plan.streams,
+                ..LedgerConfig::new(plan.receivers, fair_window_ns)
+            }),
             rtt: Recorder::new(),
             rtt_second: Recorder::coarse(),
             traces: plan.traces,
             layers: plan.layers,
             started: Instant::now(),
             measuring: false,
+            loaded: Vec::new(),
             killed: false,
             before: board.figures(),
             notices: Vec::new(),
@@ -332,14 +357,14 @@ impl Run<'_> {
         if dropped > 0 {
             watch.notices.push(format!("{dropped} traces lost: latency figures lack them"));
         }
-        let Watch { mut ledger, rtt, layers, mut notices, .. } = watch;
+        let Watch { mut ledger, rtt, layers, mut notices, loaded, .. } = watch;
         ledger.finish();
         let incomplete = ledger.counts().incomplete;
         if incomplete > 0 {
             notices.push(format!("{incomplete} datagrams are in no latency figure: traces lacked"));
         }
         let offline = offline.transpose()?;
-        Ok(Ended { nodes, layers, ledger, rtt, board, offline, notices, complaints })
+        Ok(Ended { nodes, layers, ledger, loaded, rtt, board, offline, notices, complaints })
     }
 }
 
@@ -459,6 +484,7 @@ impl Watch<'_> {
         let started = figures.driver.and_then(|status| status.started_at);
         if let (false, Some(at)) = (self.measuring, started) {
             self.measuring = true;
+            self.loaded.clone_from(&figures.feed_next);
             self.ledger.measure_from(at);
         }
     }
@@ -523,7 +549,7 @@ impl Watch<'_> {
             orders_acknowledged: ledger.answered,
             orders_per_s: asked(figures).saturating_sub(asked(&self.before)),
             trades_per_s: trades(figures).saturating_sub(trades(&self.before)),
-            feed_per_s: figures.feed_next.saturating_sub(self.before.feed_next.max(1)),
+            feed_per_s: figures.published().saturating_sub(self.before.published()),
             rtt_ns: quantiles(&self.rtt_second.summary()),
             oml_release_ns: quantiles(&delivery.oml_release_ns),
             p_on_time: delivery.p_on_time,

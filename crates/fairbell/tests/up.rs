@@ -144,3 +144,33 @@ fn a_dead_proxy_costs_no_order_and_no_book() {
         let _ = std::fs::remove_dir_all(out);
     }
 }
+
+/// Two trees by symbol and orders by two ways: the run passes and says what each tree carried.
+#[test]
+fn parallel_trees_by_symbol_pass_and_are_reported() {
+    let name = format!("fairbell-trees-{}.toml", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let text = "[overlay]\nplanes = 2\nplane_use = \"symbols\"\norder_ways = 2\n\
+                change_tree_at_percent = 0\n";
+    std::fs::write(&file, text).expect("a file");
+    let path = file.display().to_string();
+    let (output, out) = up("trees", &["--duration", "2s", "--config", &path]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let report = document(&output);
+    assert_eq!(report["books_equal"], Value::Bool(true));
+    let trees = report["trees"].as_array().expect("a list");
+    let carried: Vec<String> = trees.iter().map(|tree| tree["instruments"].to_string()).collect();
+    assert_eq!(carried, ["[\"BTCUSD\",\"GENB\"]", "[\"GENA\"]"]);
+    for tree in 0..2 {
+        let of = |key: &str| number(&report, &format!("/trees/{tree}/{key}"));
+        assert!(of("messages") > 100 && of("messages_per_s") > 0, "{trees:?}");
+        assert_eq!(of("messages_per_s"), of("goodput_per_s"), "nothing was lost");
+        assert!(of("copies_received") > of("datagrams") && of("datagrams") > 0, "{trees:?}");
+    }
+    // The steps of the day are in both.
+    let sum = number(&report, "/trees/0/messages") + number(&report, "/trees/1/messages");
+    assert!(sum > number(&report, "/feed_messages"), "{sum}");
+    assert_eq!(number(&report, "/feed_messages_lost"), 0);
+    let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
+}

@@ -106,6 +106,27 @@ pub struct ListenerCounters {
     pub image_errors: u64,
 }
 
+impl std::ops::Add for ListenerCounters {
+    type Output = ListenerCounters;
+
+    fn add(self, other: ListenerCounters) -> ListenerCounters {
+        ListenerCounters {
+            packets: self.packets + other.packets,
+            messages: self.messages + other.messages,
+            duplicates: self.duplicates + other.duplicates,
+            early: self.early + other.early,
+            evicted: self.evicted + other.evicted,
+            gaps: self.gaps + other.gaps,
+            requests: self.requests + other.requests,
+            repaired: self.repaired + other.repaired,
+            malformed: self.malformed + other.malformed,
+            other_session: self.other_session + other.other_session,
+            parse_errors: self.parse_errors + other.parse_errors,
+            image_errors: self.image_errors + other.image_errors,
+        }
+    }
+}
+
 /// The client.
 #[derive(Debug)]
 pub struct Listener {
@@ -160,6 +181,11 @@ impl Listener {
     /// The books.
     pub fn image(&self) -> &BookImage {
         &self.image
+    }
+
+    /// Instruments whose digests are noted, in this order.
+    pub fn instruments(&self) -> &[InstrumentId] {
+        &self.config.instruments
     }
 
     /// Digests noted so far.

@@ -32,6 +32,8 @@ pub struct GatewayConfig {
     pub epoch: u32,
     /// Parents for orders, preferred one first.
     pub candidates: Vec<NodeId>,
+    /// Copies of an order sent at a time, each by another of these.
+    pub ways: usize,
     /// Fresh at every start.
     pub boot_nonce: u32,
     /// Above every attachment token of an earlier start.
@@ -40,6 +42,8 @@ pub struct GatewayConfig {
     pub session: [u8; 10],
     /// What is traded.
     pub instruments: Vec<Instrument>,
+    /// The stream of the feed that carries each of them, in their order; 0 for those left out.
+    pub stream_of: Vec<u16>,
     /// Midnight that OUCH times count from.
     pub midnight: Nanos,
     /// Who may log in.

@@ -17,6 +17,7 @@ use zerocopy::TryFromBytes;
 use crate::{
     config::GatewayConfig,
     desk::{Desk, GatewayCounters},
+    hold::Watermarks,
     leaving::Leaving,
     session::{Ending, Session, State},
 };
@@ -33,7 +34,7 @@ pub struct Gateway {
     /// By account number: the connection it is logged in on.
     conn_of: Vec<Option<ConnId>>,
     leaving: Leaving,
-    watermark: FeedSeq,
+    watermarks: Watermarks,
     started: bool,
     /// Connections with new records, to be served at the end of the call.
     fresh: Vec<ConnId>,
@@ -47,6 +48,7 @@ impl Gateway {
         let mut uplink =
             UplinkConfig::new(config.gateway, config.node, config.root, config.boot_nonce);
         uplink.epoch = config.epoch;
+        uplink.ways = config.ways;
         let record_len = size_of::<ExecutionReport>();
         let mut private =
             PrivateReceiverConfig::new(config.node, config.root, record_len, config.first_token);
@@ -57,7 +59,7 @@ impl Gateway {
             sessions: BTreeMap::new(),
             conn_of: vec![None; config.accounts_max().min(ACCOUNTS_MAX) + 1],
             leaving: Leaving::default(),
-            watermark: FeedSeq(0),
+            watermarks: Watermarks::new(config.stream_of.clone()),
             started: false,
             fresh: Vec::new(),
             sessions_due: Nanos::NEVER,
@@ -133,13 +135,18 @@ impl Gateway {
         self.finish(now, out);
     }
 
-    /// The co-located receiver has released the feed up to and including `watermark`.
-    pub fn set_watermark(&mut self, now: ClockReading, watermark: FeedSeq, out: &mut Outbox) {
-        if watermark > self.watermark {
-            self.watermark = watermark;
+    /// The co-located receiver has released a stream of the feed up to and including `watermark`.
+    pub fn set_watermark(
+        &mut self,
+        now: ClockReading,
+        stream: u16,
+        watermark: FeedSeq,
+        out: &mut Outbox,
+    ) {
+        if self.watermarks.raise(stream, watermark) {
             for (conn, session) in &mut self.sessions {
                 if !session.hold.is_empty() {
-                    session.release(now.now, watermark, &mut self.desk, *conn, out);
+                    session.release(now.now, &self.watermarks, &mut self.desk, *conn, out);
                     session.settle_pause(&mut self.private);
                 }
             }
@@ -233,7 +240,7 @@ impl Gateway {
     fn serve_sessions(&mut self, now: ClockReading, out: &mut Outbox) {
         let mut over = Vec::new();
         for (conn, session) in &mut self.sessions {
-            session.release(now.now, self.watermark, &mut self.desk, *conn, out);
+            session.release(now.now, &self.watermarks, &mut self.desk, *conn, out);
             session.settle_pause(&mut self.private);
             if let Some(ending) = session.handle_timeout(now.now, *conn, out) {
                 over.push((*conn, ending));
@@ -342,7 +349,7 @@ impl Gateway {
     fn finish(&mut self, now: ClockReading, out: &mut Outbox) {
         for conn in self.fresh.drain(..) {
             let Some(session) = self.sessions.get_mut(&conn) else { continue };
-            session.release(now.now, self.watermark, &mut self.desk, conn, out);
+            session.release(now.now, &self.watermarks, &mut self.desk, conn, out);
             self.sessions_due = self.sessions_due.min(session.next_timeout(&self.desk));
             session.settle_pause(&mut self.private);
         }

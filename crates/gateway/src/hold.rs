@@ -5,12 +5,46 @@
 
 use std::collections::VecDeque;
 
-use types::{ExecutionReport, FeedSeq, Nanos};
+use types::{ExecutionReport, FeedSeq, InstrumentId, Nanos};
 
 /// With this many waiting the stream is paused upstream.
 const PAUSE_AT: usize = 8_192;
 /// A paused stream goes on with this many waiting.
 const RESUME_AT: usize = 2_048;
+
+/// How far the feed is public, stream by stream: each instrument's ticks are in one of them.
+#[derive(Default, Debug)]
+pub struct Watermarks {
+    /// By stream; 0 for those not heard of.
+    public: Vec<FeedSeq>,
+    /// By instrument less one; those left out have stream 0.
+    stream_of: Vec<u16>,
+}
+
+impl Watermarks {
+    /// Nothing is public yet; `stream_of` says which stream carries an instrument, by its number
+    /// less one.
+    pub fn new(stream_of: Vec<u16>) -> Watermarks {
+        Watermarks { public: Vec::new(), stream_of }
+    }
+
+    /// A stream is public up to and including `watermark`; whether that is news.
+    pub fn raise(&mut self, stream: u16, watermark: FeedSeq) -> bool {
+        let stream = usize::from(stream);
+        if stream >= self.public.len() {
+            self.public.resize(stream + 1, FeedSeq(0));
+        }
+        let news = watermark > self.public[stream];
+        self.public[stream] = self.public[stream].max(watermark);
+        news
+    }
+
+    fn of(&self, instrument: InstrumentId) -> FeedSeq {
+        let place = usize::from(instrument.0).checked_sub(1);
+        let stream = place.and_then(|place| self.stream_of.get(place)).copied().unwrap_or(0);
+        self.public.get(usize::from(stream)).copied().unwrap_or(FeedSeq(0))
+    }
+}
 
 /// The waiting line of one session.
 #[derive(Default, Debug)]
@@ -33,15 +67,15 @@ impl HoldQueue {
         self.waiting.push_back((now, report));
     }
 
-    /// The next message that may go out at `now` with the feed public up to `watermark`.
+    /// The next message that may go out at `now` with the feed public up to `watermarks`.
     pub fn pop(
         &mut self,
         now: Nanos,
-        watermark: FeedSeq,
+        watermarks: &Watermarks,
         hold_max_ns: u64,
     ) -> Option<(Release, ExecutionReport)> {
         let (since, report) = self.waiting.front()?;
-        let release = if report.public_after <= watermark {
+        let release = if report.public_after <= watermarks.of(report.instrument) {
             Release::Public
         } else if now >= *since + hold_max_ns {
             Release::Overdue
@@ -111,7 +145,11 @@ mod tests {
         queue.push(Nanos(0), report(ExecutionKind::Accepted, 0));
         queue.push(Nanos(0), report(ExecutionKind::Executed, 7));
         queue.push(Nanos(0), report(ExecutionKind::Accepted, 0));
-        let mut pop = |watermark| queue.pop(Nanos(1), FeedSeq(watermark), 100).map(|(r, _)| r);
+        let mut marks = Watermarks::default();
+        let mut pop = |watermark| {
+            marks.raise(0, FeedSeq(watermark));
+            queue.pop(Nanos(1), &marks, 100).map(|(r, _)| r)
+        };
         assert_eq!(pop(6), Some(Release::Public));
         assert_eq!(pop(6), None);
         assert_eq!(pop(7), Some(Release::Public));
@@ -120,12 +158,24 @@ mod tests {
     }
 
     #[test]
+    fn an_execution_waits_for_the_stream_of_its_instrument() {
+        let mut marks = Watermarks::new(vec![1, 0]);
+        let mut queue = HoldQueue::default();
+        queue.push(Nanos(0), report(ExecutionKind::Executed, 7));
+        assert!(marks.raise(0, FeedSeq(99)), "the other stream is far ahead");
+        assert!(queue.pop(Nanos(1), &marks, 100).is_none());
+        assert!(marks.raise(1, FeedSeq(7)) && !marks.raise(1, FeedSeq(6)));
+        assert_eq!(queue.pop(Nanos(1), &marks, 100).unwrap().0, Release::Public);
+    }
+
+    #[test]
     fn waiting_ends_at_the_maximum_and_says_so() {
         let mut queue = HoldQueue::default();
         queue.push(Nanos(10), report(ExecutionKind::Executed, 7));
         assert_eq!(queue.next_timeout(100), Nanos(110));
-        assert!(queue.pop(Nanos(109), FeedSeq(0), 100).is_none());
-        assert_eq!(queue.pop(Nanos(110), FeedSeq(0), 100).unwrap().0, Release::Overdue);
+        let marks = Watermarks::default();
+        assert!(queue.pop(Nanos(109), &marks, 100).is_none());
+        assert_eq!(queue.pop(Nanos(110), &marks, 100).unwrap().0, Release::Overdue);
         assert!(queue.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! One participant's connection: SoupBinTCP session, OUCH requests in, held reports out.
 
 use overlay::{payload::ORDER_PAYLOAD_MAX, private_receiver::PrivateReceiver};
-use types::{AccountId, ClockReading, Command, ConnId, FeedSeq, Nanos, Outbox, RejectReason};
+use types::{AccountId, ClockReading, Command, ConnId, Nanos, Outbox, RejectReason};
 use wire::{
     ouch::{self, Inbound, RefusedRequest},
     soupbin::{RejectCode, ServerEvent, ServerPacket, ServerSession},
@@ -9,7 +9,7 @@ use wire::{
 
 use crate::{
     desk::Desk,
-    hold::{HoldQueue, Release},
+    hold::{HoldQueue, Release, Watermarks},
 };
 
 const _: () = assert!(size_of::<Command>() <= ORDER_PAYLOAD_MAX, "an order fits its frame");
@@ -126,11 +126,11 @@ impl Session {
         }
     }
 
-    /// Sends what may go out with the feed public up to `watermark`.
+    /// Sends what may go out with the feed public up to `watermarks`.
     pub(crate) fn release(
         &mut self,
         now: Nanos,
-        watermark: FeedSeq,
+        watermarks: &Watermarks,
         desk: &mut Desk,
         conn: ConnId,
         out: &mut Outbox,
@@ -138,7 +138,7 @@ impl Session {
         let (soup, hold, scratch) = (&mut self.soup, &mut self.hold, &mut self.scratch);
         let mut sent = 0;
         let bytes = out.write(|buffer| {
-            while let Some((release, report)) = hold.pop(now, watermark, desk.config.hold_max_ns) {
+            while let Some((release, report)) = hold.pop(now, watermarks, desk.config.hold_max_ns) {
                 desk.counters.overdue += u64::from(release == Release::Overdue);
                 scratch.clear();
                 let encoded = desk.encoder.encode_report(&report, scratch).is_ok();

@@ -117,8 +117,10 @@ pub struct TreeBody {
     pub spares: u8,
     /// 1: parents change with every message.
     pub dynamic: u8,
+    /// 0: messages take turns in the planes; else the one plane in use, plus one.
+    pub only_plane: u8,
     /// Zero.
-    pub reserved: [u8; 3],
+    pub reserved: [u8; 2],
 }
 
 /// Where a node stands, in answer to a [`TreeBody`].
@@ -150,7 +152,8 @@ impl TreeBody {
             },
             spares: hedging.spares,
             dynamic: tree.dynamic.into(),
-            reserved: [0; 3],
+            only_plane: tree.topology.only_plane().map_or(0, |plane| (plane + 1).min(255) as u8),
+            reserved: [0; 2],
         }
     }
 
@@ -170,7 +173,10 @@ impl TreeBody {
             planes: self.planes,
         };
         let topology = Topology::from_layers(&sizes[..depth]).ok()?.with_hedging(hedging).ok()?;
-        let topology = topology.with_receivers_at(self.receivers_at).ok()?;
+        let mut topology = topology.with_receivers_at(self.receivers_at).ok()?;
+        if let Some(plane) = self.only_plane.checked_sub(1) {
+            topology = topology.with_only_plane(plane.into())?;
+        }
         let (hedge, dynamic) = (usize::from(self.hedge), self.dynamic == 1);
         let (epoch, round_ns) = (self.epoch, self.round_ns);
         let whole = self.dynamic <= 1 && round_ns > 0 && self.planes > 0;
@@ -252,7 +258,8 @@ mod tests {
         #[test]
         fn a_tree_is_told_whole(
             layers in prop::collection::vec(1usize..40, 1..5), idle in 0u16..9, hedge in 0usize..4,
-            planes in 1u16..4, dynamic in any::<bool>(), epoch in any::<u32>(),
+            planes in 1u16..4, only in any::<bool>(), dynamic in any::<bool>(),
+            epoch in any::<u32>(),
         ) {
             let hedging = Hedging { planes, layers: [1; DEPTH_MAX], ..Hedging::default() };
             let topology = Topology::from_layers(&layers).unwrap().with_hedging(hedging).unwrap();
@@ -260,6 +267,8 @@ mod tests {
             let topology = topology.with_receivers_at(NodeId(first.0 + idle)).unwrap();
             prop_assert_eq!(topology.receiver_ids().next(), Some(NodeId(first.0 + idle)));
             prop_assert_eq!(topology.id_end(), topology.nodes() + usize::from(idle));
+            let one = topology.with_only_plane(planes - 1).unwrap();
+            let topology = if only { one } else { topology };
             let tree = Tree { topology, hedge, dynamic, epoch, stream: 3, round_ns: 5 };
             prop_assert_eq!(TreeBody::of(&tree).tree(3), Some(tree));
         }

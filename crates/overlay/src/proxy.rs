@@ -311,13 +311,14 @@ impl Proxy {
 
     fn handle_control(&mut self, now: Nanos, bytes: &[u8], out: &mut Outbox) {
         match ControlHeader::read(bytes) {
-            Some((header, rest)) if header.stream == self.tree.stream => match header.kind {
-                ControlKind::HopReport => {
-                    if let Some(lift) = &mut self.lift {
-                        lift.handle_report(now, header.sender, rest);
-                        self.pump(now, out);
-                    }
+            // Orders are of no stream.
+            Some((header, rest)) if header.kind == ControlKind::HopReport => {
+                if let Some(lift) = &mut self.lift {
+                    lift.handle_report(now, header.sender, rest);
+                    self.pump(now, out);
                 }
+            }
+            Some((header, rest)) if header.stream == self.tree.stream => match header.kind {
                 ControlKind::Detour if header.sender == ROOT => {
                     let next = self.prepared.is_some_and(|tree| tree.epoch == header.epoch);
                     match DetourBody::read_from_bytes(rest) {
@@ -331,9 +332,7 @@ impl Proxy {
                     }
                 }
                 ControlKind::Tree if header.sender == ROOT => self.handle_tree(rest, out),
-                ControlKind::Detour | ControlKind::Tree | ControlKind::Status => {
-                    self.stats.unexpected += 1;
-                }
+                _ => self.stats.unexpected += 1,
             },
             _ => self.stats.malformed += 1,
         }

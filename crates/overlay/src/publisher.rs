@@ -339,7 +339,8 @@ impl Publisher {
         self.send_down(&body, &packet, out);
         self.packet = packet;
         let (point, value) = (TracePoint::Published, body.deadline.0);
-        out.trace(Trace { point, node: ROOT, id: body.id, at: body.t_sent, value });
+        let id = Trace::message(body.stream, body.id);
+        out.trace(Trace { point, node: ROOT, id, at: body.t_sent, value });
         let parity_due = self.parity.as_mut().is_some_and(|p| p.add(&body, &self.packet));
         if parity_due {
             self.send_parity(now, out);

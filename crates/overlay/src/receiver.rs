@@ -549,8 +549,8 @@ impl Receiver {
             self.stats.hold_ns_sum += now - held.arrived;
             self.ready_at = self.ready_at.max(held.arrived);
             self.next = held.end;
-            let (node, id, value) = (self.node, held.id, held.deadline.0);
-            out.trace(Trace { point, node, id, at: now, value });
+            let (id, value) = (held.id, held.deadline.0);
+            self.trace(point, id, now, value, out);
         }
         if let Some(notice) = self.notice.filter(|notice| notice.seq <= self.next) {
             if notice.seq == self.next {
@@ -619,6 +619,7 @@ impl Receiver {
     }
 
     fn trace(&self, point: TracePoint, id: u64, at: Nanos, value: u64, out: &mut Outbox) {
+        let id = Trace::message(self.tree.stream, id);
         out.trace(Trace { point, node: self.node, id, at, value });
     }
 }

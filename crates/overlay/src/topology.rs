@@ -14,7 +14,9 @@
 //! N_j - 1, and layer 0, whose one parent is the root, is never hedged.
 //!
 //! With T planes every proxy layer exists T times and message m travels through plane m mod T only
-//! (round-robin spraying): each proxy has 1/T of the work, what hedging costs is given back.
+//! (round-robin spraying): each proxy has 1/T of the work, what hedging costs is given back. Or each
+//! plane is a tree of its own for a stream of its own ([`Topology::with_only_plane`]): trees in
+//! parallel, to which the instruments are dealt out.
 
 use types::NodeId;
 
@@ -36,6 +38,8 @@ pub struct Topology {
     /// First spare proxy of each layer, and behind the last one.
     spares: [u32; DEPTH_MAX],
     hedging: Hedging,
+    /// The one plane that all messages travel through; `None`: they take turns.
+    only: Option<u16>,
     /// Children are computed for a layer that is one short: see [`Topology::with_child_fault`].
     faulty: bool,
 }
@@ -120,7 +124,29 @@ impl Topology {
     /// give a receiver the same number; proxies between the tree's own and that are idle in it. A
     /// `first` that leaves too little room for the proxies changes nothing.
     pub fn with_receivers_at(&self, first: NodeId) -> Result<Topology, TopologyError> {
-        Topology::number(&self.plane_sizes()[..self.depth], self.hedging, first.0.into())
+        let moved =
+            Topology::number(&self.plane_sizes()[..self.depth], self.hedging, first.0.into())?;
+        Ok(Topology { only: self.only, ..moved })
+    }
+
+    /// The same nodes under the same numbers with one plane in use: the tree of a stream that has
+    /// it for itself. `None` when there is no such plane.
+    pub fn with_only_plane(&self, plane: u16) -> Option<Topology> {
+        (plane < self.hedging.planes).then_some(Topology { only: Some(plane), ..*self })
+    }
+
+    /// The one plane in use, where it is one of several.
+    pub fn only_plane(&self) -> Option<u16> {
+        self.only
+    }
+
+    /// The plane of a proxy; `None` for all other nodes, which no plane has for itself.
+    pub fn plane_of_proxy(&self, node: NodeId) -> Option<u16> {
+        let (layer, index) = self.locate(node)?;
+        match self.plane_share(layer) {
+            0 => None,
+            share => Some((index as u32 / share) as u16),
+        }
     }
 
     /// Layer sizes of one plane, the one below the root first; zero where there is no layer.
@@ -180,7 +206,8 @@ impl Topology {
             *first = next;
             next += if layer < proxy_layers { spare(layer) as u32 } else { 0 };
         }
-        Ok(Topology { depth: layers.len(), sizes, firsts, spares, hedging, faulty: false })
+        let depth = layers.len();
+        Ok(Topology { depth, sizes, firsts, spares, hedging, only: None, faulty: false })
     }
 
     /// A deliberate off-by-one in the child sets of proxies, for tests of the checks that have to
@@ -226,9 +253,15 @@ impl Topology {
         (first..first + self.sizes[self.depth - 1]).map(|id| NodeId(id as u16))
     }
 
-    /// The proxies, in order, those idle in this tree included, spare ones last.
+    /// The proxies, in order, those idle in this tree included, spare ones last; with only one
+    /// plane in use, those of that plane.
     pub fn proxy_ids(&self) -> impl Iterator<Item = NodeId> {
-        (1..self.firsts[self.depth - 1]).map(|id| NodeId(id as u16)).chain(self.spare_ids())
+        let ours = |node: &NodeId| match (self.only, self.plane_of_proxy(*node)) {
+            (Some(only), Some(plane)) => only == plane,
+            _ => true,
+        };
+        let placed = (1..self.firsts[self.depth - 1]).map(|id| NodeId(id as u16));
+        placed.filter(ours).chain(self.spare_ids())
     }
 
     /// The spare proxies of [`HedgePolicy::ExtraFanout`], in order.
@@ -352,7 +385,7 @@ impl Topology {
     pub fn dense_id(&self, node: NodeId, id: u64) -> u64 {
         match self.hedging.planes {
             1 => id,
-            _ if self.is_receiver(node) => id,
+            _ if self.only.is_some() || self.is_receiver(node) => id,
             planes => id.div_ceil(u64::from(planes)),
         }
     }
@@ -375,9 +408,10 @@ impl Topology {
     pub fn up_candidates(&self, node: NodeId, hedge: usize, epoch: u32) -> Parents {
         let Some((layer, index)) = self.locate(node) else { return Parents::none() };
         let share = self.plane_share(layer);
-        let plane = match index as u32 / share.max(1) {
-            _ if share == 0 => (index as u64 + u64::from(epoch)) % u64::from(self.hedging.planes),
-            plane => u64::from(plane),
+        let plane = match (share, self.only) {
+            (0, Some(only)) => u64::from(only),
+            (0, None) => (index as u64 + u64::from(epoch)) % u64::from(self.hedging.planes),
+            _ => u64::from(index as u32 / share),
         };
         let hedge = match self.hedging.policy {
             HedgePolicy::ExtraFanout => 0,
@@ -500,9 +534,10 @@ impl Topology {
 
     /// Plane of a message and its number there.
     fn plane_of(&self, id: u64) -> (u32, u64) {
-        match u64::from(self.hedging.planes) {
-            1 => (0, id),
-            planes => ((id % planes) as u32, id / planes),
+        match (self.only, u64::from(self.hedging.planes)) {
+            (Some(only), _) => (u32::from(only), id),
+            (None, 1) => (0, id),
+            (None, planes) => ((id % planes) as u32, id / planes),
         }
     }
 

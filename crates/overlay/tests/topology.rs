@@ -284,6 +284,56 @@ fn planes_share_the_messages_and_the_receivers() {
     }
 }
 
+proptest! {
+    /// Trees in parallel: every (stream, message) gives each node of its plane exactly one parent
+    /// (and H more), nodes of other planes nothing, and what the plane's own tree would give.
+    #[test]
+    fn parallel_trees_share_the_receivers_and_nothing_else(
+        layers in prop::collection::vec(1usize..20, 1..5),
+        planes in 1u16..5,
+        id in any::<u64>(),
+        hedge in 0usize..4,
+        dynamic in any::<bool>(),
+    ) {
+        let single = Topology::from_layers(&layers).unwrap();
+        let whole = single.with_hedging(Hedging { planes, ..Hedging::default() }).unwrap();
+        prop_assert_eq!(whole.with_only_plane(planes), None);
+        let mut used = BTreeSet::new();
+        for plane in 0..planes {
+            let tree = whole.with_only_plane(plane).unwrap();
+            let of_plane = |node: NodeId| match whole.plane_of_proxy(node) {
+                Some(own) => own == plane,
+                None => true,
+            };
+            let all = sent(&tree, id, hedge, dynamic);
+            for (from, to) in &all {
+                prop_assert!(of_plane(*from) && of_plane(*to), "{:?} to {:?}", from, to);
+            }
+            let own = sent(&tree, id, 0, dynamic);
+            let mut heard: Vec<NodeId> = own.iter().map(|(_, to)| *to).collect();
+            heard.sort_unstable();
+            let due: Vec<NodeId> =
+                (1..tree.nodes() as u16).map(NodeId).filter(|node| of_plane(*node)).collect();
+            prop_assert_eq!(heard, due, "exactly one parent each");
+            for node in (1..tree.nodes() as u16).map(NodeId) {
+                let parents: BTreeSet<_> = tree.parents(node, id, hedge, dynamic).collect();
+                let senders: BTreeSet<_> =
+                    all.iter().filter(|(_, to)| *to == node).map(|(from, _)| *from).collect();
+                prop_assert_eq!(parents, senders);
+            }
+            let alone = sent(&single, id, hedge, dynamic).len();
+            prop_assert_eq!(all.len(), alone, "as the one tree would send it");
+            prop_assert_eq!(tree.proxy_ids().count() * usize::from(planes), whole.proxy_ids().count());
+            used.extend(tree.proxy_ids());
+        }
+        prop_assert_eq!(used, whole.proxy_ids().collect::<BTreeSet<_>>(), "each in one tree");
+        // Negative control: planes that messages take turns in do not keep to one.
+        let next = sent(&whole, id.wrapping_add(1), hedge, dynamic);
+        let shared = planes == 1 || layers.len() == 1;
+        prop_assert!(shared || id == u64::MAX || next != sent(&whole, id, hedge, dynamic));
+    }
+}
+
 #[test]
 fn layers_may_have_an_h_of_their_own_and_messages_too() {
     let mut layers = [Hedging::TREE; DEPTH_MAX];

@@ -36,18 +36,16 @@ pub struct Unequal {
     pub listener: usize,
     /// Which book.
     pub instrument: InstrumentId,
-    /// After which message of the feed.
+    /// After which message of the stream that carries it.
     pub position: FeedSeq,
 }
 
 /// Unequal books told at most.
 const TOLD_MAX: usize = 20;
 
-/// Compares the root's books with those of listeners of its feed.
-pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a Listener>) -> Audit {
-    let listeners: Vec<&Listener> = listeners.into_iter().collect();
-    let noted = listeners.iter().flat_map(|listener| listener.checkpoints().iter());
-    let positions: Vec<FeedSeq> = noted.map(|checkpoint| checkpoint.seq).collect();
+/// Compares the root's books with those of listeners of its feed, each with a client per stream.
+pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]>) -> Audit {
+    let listeners: Vec<&[Listener]> = listeners.into_iter().collect();
     let engine = root.engine();
     let mut audit = Audit {
         books_equal: false,
@@ -56,6 +54,8 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a Listener>)
         unequal: Vec::new(),
         problems: Vec::new(),
     };
+    let streams = streams(root, &listeners);
+    let positions: Vec<FeedSeq> = streams.values().map(|place| place.position).collect();
     let replay = match replay_digests(engine.config().clone(), root.log().iter(), &positions) {
         Ok(replay) => replay,
         Err(error) => {
@@ -66,12 +66,19 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a Listener>)
     if replay.state != audit.state_digest || replay.feed_next != engine.feed_next() {
         audit.problems.push("the replayed engine is in another state than the live one".into());
     }
-    let streams = stream_digests(root, &positions);
+    let all = root.dealer().next().len();
     let mut compared = Vec::with_capacity(listeners.len());
-    for (index, listener) in listeners.iter().enumerate() {
-        audit.compare_streams(index, listener, &streams);
-        let positions = audit.compare_checkpoints(index, listener, &replay);
-        compared.push(positions + audit.compare_end(index, listener, &replay));
+    for (index, clients) in listeners.iter().enumerate() {
+        if clients.len() != all {
+            let (name, heard) = (index + 1, clients.len());
+            audit.problems.push(format!("listener {name} follows {heard} streams of {all}"));
+        }
+        for (stream, listener) in clients.iter().enumerate().take(all) {
+            let ear = Ear { index, stream, several: all > 1, listener };
+            audit.compare_streams(&ear, &streams);
+            let positions = audit.compare_checkpoints(&ear, &streams, &replay);
+            compared.push(positions + audit.compare_end(&ear, root, &replay));
+        }
     }
     audit.positions = compared.into_iter().min().unwrap_or(0);
     audit.books_equal =
@@ -79,103 +86,145 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a Listener>)
     audit
 }
 
-/// Digests of all messages of the feed up to each of `positions` and to the end (`None`).
-fn stream_digests(root: &Root, positions: &[FeedSeq]) -> BTreeMap<Option<FeedSeq>, u64> {
-    let mut wanted: BTreeMap<Option<FeedSeq>, u64> =
-        positions.iter().map(|position| (Some(*position), 0)).collect();
-    let (mut digest, mut message) = (StreamDigest::default(), Vec::new());
+/// A listener's client of one stream.
+struct Ear<'a> {
+    index: usize,
+    stream: usize,
+    /// There are other streams.
+    several: bool,
+    listener: &'a Listener,
+}
+
+impl std::fmt::Display for Ear<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "listener {}", self.index + 1)?;
+        if self.several { write!(f, ", stream {}", self.stream + 1) } else { Ok(()) }
+    }
+}
+
+/// What there is at a place of a stream.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// The engine's position of the event there; 0 when the log does not come so far.
+    position: FeedSeq,
+    /// Digest of all messages of the stream up to there.
+    digest: u64,
+}
+
+/// By stream: the places at which somebody noted digests, and the end (`None`).
+type Places = BTreeMap<(usize, Option<FeedSeq>), Place>;
+
+fn streams(root: &Root, listeners: &[&[Listener]]) -> Places {
+    let mut wanted = Places::new();
+    for clients in listeners {
+        for (stream, listener) in clients.iter().enumerate() {
+            let noted = listener.checkpoints().iter();
+            wanted.extend(noted.map(|at| ((stream, Some(at.seq)), Place::default())));
+        }
+    }
+    let mut dealer = root.dealer().anew();
+    let mut digests = vec![StreamDigest::default(); dealer.next().len()];
+    let mut message = Vec::new();
     replay(root.engine().config().clone(), root.log().iter(), |_, input, _, output| {
         for (position, event) in &output.market {
             message.clear();
             // What has no format was not published either; the root counts it.
             let _ = root.itch().encode(event, input.t_seq, &mut message);
-            digest.push(&message);
-            if let Some(place) = wanted.get_mut(&Some(*position)) {
-                *place = digest.value();
-            }
+            dealer.deal(event, |stream, seq| {
+                digests[stream].push(&message);
+                if let Some(place) = wanted.get_mut(&(stream, Some(seq))) {
+                    *place = Place { position: *position, digest: digests[stream].value() };
+                }
+            });
         }
     });
-    wanted.insert(None, digest.value());
+    let ends = digests.iter().enumerate().map(|(stream, digest)| {
+        let digest = digest.value();
+        ((stream, None), Place { digest, ..Place::default() })
+    });
+    wanted.extend(ends);
     wanted
 }
 
 impl Audit {
     /// The first position at which a listener had heard other bytes is a problem.
-    fn compare_streams(
-        &mut self,
-        index: usize,
-        listener: &Listener,
-        ours: &BTreeMap<Option<FeedSeq>, u64>,
-    ) {
-        let noted = listener.checkpoints().iter();
+    fn compare_streams(&mut self, ear: &Ear<'_>, ours: &Places) {
+        let noted = ear.listener.checkpoints().iter();
         let noted = noted.map(|checkpoint| (Some(checkpoint.seq), checkpoint.stream));
-        let mut all = noted.chain([(None, listener.stream_digest())]);
-        let Some((place, _)) = all.find(|(place, theirs)| ours.get(place) != Some(theirs)) else {
+        let mut all = noted.chain([(None, ear.listener.stream_digest())]);
+        let equal = |place, theirs| {
+            ours.get(&(ear.stream, place)).is_some_and(|ours| ours.digest == theirs)
+        };
+        let Some((place, _)) = all.find(|(place, theirs)| !equal(*place, *theirs)) else {
             return;
         };
         let place = place.map_or_else(|| "the end".to_string(), |seq| format!("position {seq}"));
-        self.problems
-            .push(format!("listener {} had heard other bytes by {place} of the feed", index + 1));
+        self.problems.push(format!("{ear} had heard other bytes by {place} of the feed"));
     }
 
     /// Positions of one listener at which all books were equal.
     fn compare_checkpoints(
         &mut self,
-        index: usize,
-        listener: &Listener,
+        ear: &Ear<'_>,
+        streams: &Places,
         replay: &ReplayDigests,
     ) -> u64 {
         let mut equal = 0;
-        for checkpoint in listener.checkpoints().iter() {
-            let found = replay.at.binary_search_by_key(&checkpoint.seq, |at| at.position);
-            let Some(at) = found.ok().and_then(|found| replay.at.get(found)) else {
-                self.problems.push(format!(
-                    "listener {} heard feed position {}, which the log has not",
-                    index + 1,
-                    checkpoint.seq
-                ));
+        for checkpoint in ear.listener.checkpoints().iter() {
+            let place = streams.get(&(ear.stream, Some(checkpoint.seq)));
+            let position = place.map_or(FeedSeq(0), |place| place.position);
+            let found = replay.at.binary_search_by_key(&position, |at| at.position);
+            let found = found.ok().filter(|_| position != FeedSeq(0));
+            let Some(at) = found.and_then(|found| replay.at.get(found)) else {
+                let seq = checkpoint.seq;
+                self.problems
+                    .push(format!("{ear} heard feed position {seq}, which the log has not"));
                 continue;
             };
             let theirs = checkpoint.books.iter().copied();
-            equal += u64::from(self.compare(index, checkpoint.seq, theirs, &at.digests));
+            equal += u64::from(self.compare(ear, checkpoint.seq, theirs, &at.digests));
         }
         equal
     }
 
     /// The end of the feed, which a listener must have heard; 1 when all books are equal there.
-    fn compare_end(&mut self, index: usize, listener: &Listener, replay: &ReplayDigests) -> u64 {
-        let name = index + 1;
+    fn compare_end(&mut self, ear: &Ear<'_>, root: &Root, replay: &ReplayDigests) -> u64 {
+        let (listener, dealer) = (ear.listener, root.dealer());
         if let Some((seq, error)) = listener.first_error() {
-            self.problems.push(format!("listener {name}, feed position {seq}: {error}"));
+            self.problems.push(format!("{ear}, feed position {seq}: {error}"));
         }
-        let (kept, books) = (listener.digests().count(), replay.end.len());
-        if kept != books {
-            self.problems.push(format!("listener {name} keeps {kept} books of {books}"));
+        let ids = root.engine().config().instruments.iter().map(|instrument| instrument.id);
+        let books: Vec<_> = ids.filter(|id| dealer.stream_of(*id) == ear.stream).collect();
+        if listener.instruments() != books {
+            let (kept, books) = (listener.instruments().len(), books.len());
+            self.problems.push(format!("{ear} keeps {kept} books of {books}"));
             return 0;
         }
-        let (heard, all) = (listener.next_seq(), replay.feed_next);
+        let heard = listener.next_seq();
+        let all = dealer.next().get(ear.stream).copied().unwrap_or_default();
         if heard != all {
-            self.problems
-                .push(format!("listener {name} heard up to {heard}, the feed is at {all}"));
+            self.problems.push(format!("{ear} heard up to {heard}, the feed is at {all}"));
             return 0;
         }
         let last = FeedSeq(all.0.saturating_sub(1));
-        u64::from(self.compare(index, last, listener.digests(), &replay.end))
+        u64::from(self.compare(ear, last, listener.digests(), &replay.end))
     }
 
+    /// `ours` are the digests of all instruments, in order of their numbers.
     fn compare(
         &mut self,
-        listener: usize,
+        ear: &Ear<'_>,
         position: FeedSeq,
         theirs: impl Iterator<Item = u64>,
         ours: &[u64],
     ) -> bool {
         let mut equal = true;
-        for ((index, ours), theirs) in ours.iter().enumerate().zip(theirs) {
-            if *ours != theirs {
+        for (instrument, theirs) in ear.listener.instruments().iter().zip(theirs) {
+            let place = usize::from(instrument.0).wrapping_sub(1);
+            if ours.get(place) != Some(&theirs) {
                 equal = false;
                 if self.unequal.len() < TOLD_MAX {
-                    let instrument = InstrumentId(index as u16 + 1);
+                    let (listener, instrument) = (ear.index, *instrument);
                     self.unequal.push(Unequal { listener, instrument, position });
                 }
             }

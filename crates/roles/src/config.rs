@@ -1,12 +1,16 @@
 //! What a whole exchange is made of, as plain values; `fairbell` reads it from TOML, the simulator
 //! makes it up from a seed.
 
-use crate::{OverlayOptions, Timetable, TreeShape};
+use crate::{OverlayOptions, Spread, Timetable, TreeShape};
 use book::Capacity;
 use engine::{InstrumentRules, Limits};
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
-use types::{AccountId, GatewayId, Instrument, Nanos, NodeId, SelfTrade};
+use types::{AccountId, GatewayId, Instrument, InstrumentId, Nanos, NodeId, SelfTrade};
+use wire::moldudp::Session;
+
+/// Most streams of a feed: their sessions differ in one letter or digit.
+pub const STREAMS_MAX: u16 = 36;
 
 /// One participant account and the login of its order-entry sessions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,6 +95,10 @@ pub enum ExchangeError {
     Login(String),
     /// A tree needs more proxies than there are.
     TooFewProxies,
+    /// An instrument is on a tree that is not there, or there are more trees than session names.
+    NoSuchTree,
+    /// Trees by symbol do not change their shape.
+    TreesBySymbolChange,
     /// The cipher of sealed datagrams can't be set up.
     Cipher,
 }
@@ -102,6 +110,12 @@ impl std::fmt::Display for ExchangeError {
             ExchangeError::Engine(error) => error.fmt(f),
             ExchangeError::PrivateStreams => f.write_str("too many accounts, or no log capacity"),
             ExchangeError::TooFewProxies => f.write_str("that tree needs more proxies"),
+            ExchangeError::NoSuchTree => {
+                f.write_str("an instrument is on a tree that is not there, or there are too many")
+            }
+            ExchangeError::TreesBySymbolChange => {
+                f.write_str("trees by symbol keep their shape: no other one can be asked for")
+            }
             ExchangeError::Cipher => f.write_str("the cipher of sealed datagrams is not there"),
             ExchangeError::Login(name) => {
                 write!(f, "account {name}: user name or password does not fit SoupBinTCP")
@@ -121,7 +135,58 @@ impl ExchangeConfig {
         GatewayId(index as u16 + 1)
     }
 
-    /// The tree of proxies and receivers at the start.
+    /// The trees at the start, one per stream: each has one plane for itself where the instruments
+    /// are spread over the planes, else there is one with all planes.
+    pub fn trees(&self) -> Result<Vec<Tree>, ExchangeError> {
+        let whole = self.tree()?;
+        let streams = self.options.streams();
+        if self.options.spread == Spread::Messages {
+            return Ok(vec![whole]);
+        }
+        let known = |place| self.options.stream_of(place) < streams;
+        if streams > STREAMS_MAX || !(0..self.instruments.len()).all(known) {
+            return Err(ExchangeError::NoSuchTree);
+        }
+        let first = TreeShape { depth: self.depth, fanout: self.fanout };
+        if self.options.shapes.iter().any(|shape| *shape != first) {
+            return Err(ExchangeError::TreesBySymbolChange);
+        }
+        let tree = |stream| {
+            let topology = whole.topology.with_only_plane(stream)?;
+            Some(Tree { topology, stream, ..whole })
+        };
+        (0..streams).map(|stream| tree(stream).ok_or(ExchangeError::NoSuchTree)).collect()
+    }
+
+    /// The stream that carries an instrument; the first one for what is no instrument.
+    pub fn stream_of(&self, instrument: InstrumentId) -> u16 {
+        let place = usize::from(instrument.0).checked_sub(1);
+        place.map_or(0, |place| self.options.stream_of(place))
+    }
+
+    /// MoldUDP64 session of a stream: the first has the exchange's own name, in those of others
+    /// the last character goes on counting.
+    pub fn session_of(&self, stream: u16) -> [u8; 10] {
+        const DIGITS: &[u8; STREAMS_MAX as usize] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let mut session = self.session;
+        if let (Some(last), 1..) = (session.last_mut(), stream) {
+            let own = DIGITS.iter().position(|digit| digit == last).unwrap_or(0);
+            *last = DIGITS[(own + usize::from(stream)) % DIGITS.len()];
+        }
+        session
+    }
+
+    /// The sessions of the feed and the instruments in each, in their order.
+    pub fn channels(&self) -> Vec<(Session, Vec<InstrumentId>)> {
+        let of = |stream| {
+            let ids = self.instruments.iter().map(|instrument| instrument.id);
+            let ids = ids.filter(|id| self.stream_of(*id) == stream).collect();
+            (Session(self.session_of(stream)), ids)
+        };
+        (0..self.options.streams()).map(of).collect()
+    }
+
+    /// The tree of proxies and receivers at the start, with all its planes.
     pub fn tree(&self) -> Result<Tree, ExchangeError> {
         self.tree_of(TreeShape { depth: self.depth, fanout: self.fanout })
     }

@@ -1,6 +1,6 @@
 //! One configuration to all nodes of an exchange.
 
-use feed::ListenerConfig;
+use feed::{ListenerConfig, Subscriber};
 use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login};
 use overlay::{
     all_reduce::DelayLimits,
@@ -30,9 +30,9 @@ pub fn deploy(
             return Err(ExchangeError::Login(account.username.clone()));
         }
     }
-    let tree = config.tree()?;
+    let (tree, trees) = (config.tree()?, config.trees()?);
     let mut nonces = SplitMix64::new(config.seed ^ u64::from(start));
-    let mut nodes = vec![Role::Root(Box::new(Root::new(config, tree)?))];
+    let mut nodes = vec![Role::Root(Box::new(Root::new(config, &trees)?))];
     let options = &config.options;
     let delay = DelayLimits {
         owd_max_ns: config.delay_cap_ns,
@@ -46,13 +46,18 @@ pub fn deploy(
         cache: options.cache,
         ..ProxyConfig::default()
     };
-    let proxy = |node| Role::Proxy(Box::new(Proxy::new(tree, node, config_of_proxies)));
+    let proxy = |node| {
+        // A proxy is of one plane, and so of the stream that has this plane for itself.
+        let plane = tree.topology.plane_of_proxy(node).map_or(0, usize::from);
+        let tree = *trees.get(plane).unwrap_or(&trees[0]);
+        Role::Proxy(Box::new(Proxy::new(tree, node, config_of_proxies)))
+    };
     let spares = tree.topology.spare_ids().count();
     let proxies = tree.topology.proxy_ids().count() - spares;
     nodes.extend(tree.topology.proxy_ids().take(proxies).map(proxy));
-    for (index, node) in tree.topology.receiver_ids().enumerate() {
+    for index in 0..tree.topology.receivers() {
         let boot_nonce = nonces.next_u64() as u32;
-        let edge = edge(config, tree, node, index, (boot_nonce, start), feed_of(index));
+        let edge = edge(config, (&tree, &trees), index, (boot_nonce, start), feed_of(index));
         nodes.push(Role::Edge(Box::new(edge)));
     }
     nodes.extend(tree.topology.spare_ids().map(proxy));
@@ -81,14 +86,16 @@ fn seal(
 /// Where proxies answer repairs, receivers that miss the same ask at different times.
 const GAP_JITTER_NS: u64 = 100 * Nanos::MICRO;
 
+/// Orders go up any plane of the whole tree, so that each carries its share of them.
 fn edge(
     config: &ExchangeConfig,
-    tree: Tree,
-    node: NodeId,
+    (tree, trees): (&Tree, &[Tree]),
     index: usize,
     (boot_nonce, start): (u32, u32),
     feed: Peer,
 ) -> Edge {
+    let topology = &tree.topology;
+    let node = topology.node_id(topology.depth() - 1, index).unwrap_or_default();
     let mut receiver = ReceiverConfig::new(config.session, feed);
     receiver.owd_window = config.delay_window;
     receiver.owd_permille = config.delay_permille;
@@ -101,18 +108,24 @@ fn edge(
         node,
         root: ExchangeConfig::ROOT,
         epoch: tree.epoch,
-        candidates: tree.topology.up_candidates(node, tree.hedge, tree.epoch).collect(),
+        candidates: topology.up_candidates(node, tree.hedge, tree.epoch).collect(),
+        ways: config.options.order_ways.max(1),
         boot_nonce,
         first_token: start,
         session: config.session,
         instruments: config.instruments.clone(),
+        stream_of: (0..config.instruments.len()).map(|n| config.options.stream_of(n)).collect(),
         midnight: config.midnight,
         logins: config.accounts.iter().map(login).collect(),
         hold_max_ns: config.execution_hold_max_ns,
         cancel_grace_ns: CANCEL_GRACE_NS,
         connections_max: config.connections_max,
     };
-    Edge::new(node, Receiver::new(tree, node, receiver), Gateway::new(gateway))
+    let of_stream = |tree: &Tree| {
+        let session = config.session_of(tree.stream);
+        Receiver::new(*tree, node, ReceiverConfig { session, ..receiver })
+    };
+    Edge::new(node, trees.iter().map(of_stream).collect(), Gateway::new(gateway))
 }
 
 fn login(account: &crate::Account) -> Login {
@@ -124,7 +137,13 @@ fn login(account: &crate::Account) -> Login {
     }
 }
 
-/// A listener's configuration for this exchange, repairing from the public server at `server`.
+/// A listener of all streams of this exchange, each as `settings` say.
+pub fn subscriber(config: &ExchangeConfig, settings: &ListenerConfig) -> Subscriber {
+    Subscriber::new(settings, config.channels())
+}
+
+/// A listener's configuration for the whole feed of this exchange in one session, repairing from
+/// the public server at `server`.
 pub fn listener(config: &ExchangeConfig, server: Peer) -> ListenerConfig {
     let instruments = config.instruments.iter().map(|instrument| instrument.id).collect();
     let mut listener = ListenerConfig::new(Session(config.session), server, instruments);

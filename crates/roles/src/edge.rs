@@ -1,35 +1,43 @@
 //! One participant-side VM: the receiver and the gateway beside it, as one node.
 //!
-//! They share the VM's socket and its clock. What the receiver has released tells the gateway
-//! which executions are public (corner 16); nothing else passes between them.
+//! They share the VM's socket and its clock. There is a receiver for each stream of the feed. What
+//! they have released tells the gateway which executions are public (corner 16); nothing else
+//! passes between them.
 
 use gateway::Gateway;
 use overlay::{
     control::{self, ControlHeader, ControlKind, TreeBody},
-    frame::{FrameKind, HopHeader},
+    frame::{self, DataBody, FrameKind, HopHeader},
     receiver::Receiver,
     topology::ROOT,
 };
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
 use zerocopy::FromBytes;
 
-/// Receiver and gateway of one VM.
+/// Receivers and gateway of one VM.
 pub struct Edge {
     node: NodeId,
-    receiver: Receiver,
+    /// By stream.
+    receivers: Vec<Receiver>,
     gateway: Gateway,
     malformed: u64,
 }
 
 impl Edge {
-    /// Puts the two on the VM that is `node` of the overlay.
-    pub fn new(node: NodeId, receiver: Receiver, gateway: Gateway) -> Edge {
-        Edge { node, receiver, gateway, malformed: 0 }
+    /// Puts them on the VM that is `node` of the overlay; the receivers, at least one, in order of
+    /// their streams.
+    pub fn new(node: NodeId, receivers: Vec<Receiver>, gateway: Gateway) -> Edge {
+        Edge { node, receivers, gateway, malformed: 0 }
     }
 
-    /// The receiver, for its totals.
+    /// The receiver of the first stream.
     pub fn receiver(&self) -> &Receiver {
-        &self.receiver
+        &self.receivers[0]
+    }
+
+    /// The receivers, one per stream, for their totals.
+    pub fn receivers(&self) -> &[Receiver] {
+        &self.receivers
     }
 
     /// The gateway, for its totals.
@@ -41,15 +49,15 @@ impl Edge {
     /// [`Receiver::release_early`] and `Uplink::lose_resends`.
     #[doc(hidden)]
     pub fn misbehave(&mut self, early_ns: u64, lose_resends: bool) {
-        self.receiver.release_early(early_ns);
+        self.receivers.iter_mut().for_each(|receiver| receiver.release_early(early_ns));
         if lose_resends {
             self.gateway.lose_resends();
         }
     }
 
-    /// Hands everything the receiver releases on to `peer` as well.
+    /// Hands everything the receivers release on to `peer` as well.
     pub fn copy_feed_to(&mut self, peer: Peer) {
-        self.receiver.copy_feed_to(peer);
+        self.receivers.iter_mut().for_each(|receiver| receiver.copy_feed_to(peer));
     }
 
     /// Datagrams that were unreadable.
@@ -59,25 +67,25 @@ impl Edge {
 
     /// The root's call: the tree that is, or the one that comes.
     fn handle_control(&mut self, bytes: &[u8], out: &mut Outbox) {
-        let stream = self.receiver.tree().stream;
         let told = ControlHeader::read(bytes).and_then(|(header, rest)| {
             let body = TreeBody::read_from_bytes(rest).ok()?;
             let ours = header.kind == ControlKind::Tree && header.sender == ROOT;
-            body.tree(stream).filter(|_| ours && header.stream == stream)
+            let receiver = self.receivers.get_mut(usize::from(header.stream))?;
+            Some((body.tree(header.stream).filter(|_| ours)?, receiver))
         });
-        let Some(tree) = told else {
+        let Some((tree, receiver)) = told else {
             self.malformed += 1;
             return;
         };
-        self.receiver.prepare(tree);
-        let status = self.receiver.status();
+        receiver.prepare(tree);
+        let (status, stream) = (receiver.status(), tree.stream);
         let header = ControlHeader::new(ControlKind::Status, self.node, status.present, stream);
         control::send(out, ROOT, header, &status, &[]);
     }
 
-    /// Orders go up the tree that the receiver lives in.
+    /// Orders go up the tree that the receiver of the first stream lives in.
     fn follow_tree(&mut self, before: u32) {
-        let tree = self.receiver.tree();
+        let Some(tree) = self.receivers.first().map(Receiver::tree) else { return };
         if tree.epoch != before {
             let topology = &tree.topology;
             let candidates = topology.up_candidates(self.node, tree.hedge, tree.epoch).collect();
@@ -85,8 +93,28 @@ impl Edge {
         }
     }
 
-    fn tell_watermark(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.gateway.set_watermark(now, self.receiver.watermark(), out);
+    /// Market data or a repair, for the receiver of its stream; the first one counts what is of
+    /// no stream.
+    fn handle_feed(
+        &mut self,
+        now: ClockReading,
+        header: &HopHeader,
+        rest: &[u8],
+        out: &mut Outbox,
+    ) {
+        let named = match self.receivers.len() {
+            1 => 0,
+            _ => frame::body::<DataBody>(rest).map_or(0, |(body, _)| usize::from(body.stream)),
+        };
+        let stream = if named < self.receivers.len() { named } else { 0 };
+        let Some(receiver) = self.receivers.get_mut(stream) else { return };
+        let epoch = receiver.tree().epoch;
+        receiver.handle_frame(now, header, rest, out);
+        let watermark = receiver.watermark();
+        if stream == 0 {
+            self.follow_tree(epoch);
+        }
+        self.gateway.set_watermark(now, stream as u16, watermark, out);
     }
 }
 
@@ -111,19 +139,18 @@ impl Node for Edge {
             return;
         };
         if matches!(header.kind, FrameKind::Data | FrameKind::Repair) {
-            let epoch = self.receiver.tree().epoch;
-            self.receiver.handle_frame(now, &header, rest, out);
-            self.follow_tree(epoch);
-            self.tell_watermark(now, out);
+            self.handle_feed(now, &header, rest, out);
         } else {
             self.gateway.handle_frame(now, &header, rest, out);
         }
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        if self.receiver.next_timeout() <= now.now {
-            self.receiver.handle_timeout(now, out);
-            self.tell_watermark(now, out);
+        for (receiver, stream) in self.receivers.iter_mut().zip(0..) {
+            if receiver.next_timeout() <= now.now {
+                receiver.handle_timeout(now, out);
+                self.gateway.set_watermark(now, stream, receiver.watermark(), out);
+            }
         }
         if self.gateway.next_timeout() <= now.now {
             self.gateway.handle_timeout(now, out);
@@ -131,7 +158,8 @@ impl Node for Edge {
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.receiver.next_timeout().min(self.gateway.next_timeout())
+        let feed = self.receivers.iter().map(Receiver::next_timeout).min();
+        feed.unwrap_or(Nanos::NEVER).min(self.gateway.next_timeout())
     }
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {

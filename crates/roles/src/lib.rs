@@ -1,7 +1,7 @@
 //! Compositions of the rooms below into the nodes of an exchange.
 //!
 //! The simulator and the binary run these very objects: [`Root`] (ingress, sequencer, log, engine,
-//! publisher, private streams), [`Edge`] (receiver and gateway of one VM), and [`Role`], any node
+//! publishers, private streams), [`Edge`] (receiver and gateway of one VM), and [`Role`], any node
 //! of a run. [`Sealed`] puts a guard before any of them that lets in and out sealed datagrams only.
 //! [`deploy`] makes all of them from one [`ExchangeConfig`]; [`audit`] says afterwards
 //! whether every book is the engine's; [`offline`] plays a sample through the engine alone.
@@ -10,6 +10,7 @@ mod audit;
 mod config;
 mod day;
 mod deploy;
+mod downlinks;
 mod edge;
 mod offline;
 mod options;
@@ -19,12 +20,13 @@ mod sealed;
 mod timetable;
 
 pub use audit::{Audit, Unequal, audit};
-pub use config::{Account, ExchangeConfig, ExchangeError};
+pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
-pub use deploy::{deploy, listener};
+pub use deploy::{deploy, listener, subscriber};
+pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use offline::{Offline, offline};
-pub use options::{OverlayOptions, Secret, TreeShape};
+pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use role::Role;
 pub use root::{Root, RootCounters};
 pub use sealed::Sealed;

@@ -56,6 +56,17 @@ impl Secret {
     }
 }
 
+/// What the planes of the tree (`Hedging::planes`) are used for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Spread {
+    /// One stream; its messages take turns in the planes.
+    #[default]
+    Messages,
+    /// Each plane is the tree of a stream of its own, which carries some of the instruments: the
+    /// plane of each, from 0 and in their order, or `None` for its turn by position.
+    Symbols(Vec<Option<u16>>),
+}
+
 /// The options of one exchange; all its nodes agree on them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OverlayOptions {
@@ -67,6 +78,11 @@ pub struct OverlayOptions {
     pub shapes: Vec<TreeShape>,
     /// Who sends further copies.
     pub hedging: Hedging,
+    /// What its planes are used for.
+    pub spread: Spread,
+    /// Copies of an order that a gateway sends at a time, each by another candidate parent; 0 is
+    /// 1, and more than there are candidates are as many as these.
+    pub order_ways: usize,
     /// Which messages are hedged.
     pub hedge_mode: HedgeMode,
     /// How delays become deadlines.
@@ -95,6 +111,26 @@ impl OverlayOptions {
         let adaptive = matches!(self.hedge_mode, HedgeMode::Adaptive { .. });
         let needed = self.estimator.samples() || adaptive;
         if needed && self.samples == 0 { SAMPLES } else { self.samples }
+    }
+
+    /// Streams that the feed is spread over.
+    pub fn streams(&self) -> u16 {
+        match self.spread {
+            Spread::Messages => 1,
+            Spread::Symbols(_) => self.hedging.planes.max(1),
+        }
+    }
+
+    /// The stream that carries the instrument at `place` of the list, from 0.
+    pub fn stream_of(&self, place: usize) -> u16 {
+        let streams = usize::from(self.streams());
+        match &self.spread {
+            Spread::Messages => 0,
+            Spread::Symbols(chosen) => match chosen.get(place).copied().flatten() {
+                Some(stream) => stream,
+                None => (place % streams) as u16,
+            },
+        }
     }
 
     /// Longest clear datagram.

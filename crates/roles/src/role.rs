@@ -1,6 +1,6 @@
 //! Any node of a run, so that a driver can host all kinds and give them back afterwards.
 
-use feed::Listener;
+use feed::Subscriber;
 use overlay::{guard::GuardStats, proxy::Proxy};
 use participant::Driver;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
@@ -16,7 +16,7 @@ pub enum Role {
     /// Receiver and gateway.
     Edge(Box<Edge>),
     /// Somebody who listens to a receiver's feed.
-    Listener(Box<Listener>),
+    Listener(Box<Subscriber>),
     /// The participants.
     Driver(Box<Driver>),
     /// A node whose datagrams are sealed.
@@ -102,7 +102,7 @@ impl Role {
     }
 
     /// The listener, if it is one.
-    pub fn as_listener(&self) -> Option<&Listener> {
+    pub fn as_listener(&self) -> Option<&Subscriber> {
         match self {
             Role::Listener(listener) => Some(listener),
             _ => None,

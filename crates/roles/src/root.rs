@@ -13,7 +13,7 @@ use engine::{
     log::{Draft, InputLog},
 };
 use overlay::{
-    control::{ControlHeader, ControlKind, StatusBody},
+    control::{ControlHeader, ControlKind},
     frame::{
         self, AttachBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody, PrivateAckBody,
     },
@@ -22,7 +22,7 @@ use overlay::{
     membership::Membership,
     order_ack::AckScheduler,
     private_sender::{PrivateStreams, PrivateStreamsConfig},
-    publisher::{Publisher, PublisherConfig},
+    publisher::Publisher,
     sequencer::{Sequenced, SequencerConfig},
     topology::Tree,
 };
@@ -31,10 +31,11 @@ use types::{
     Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, ShardId, Source,
 };
 use wire::itch;
-use zerocopy::{FromBytes, IntoBytes, TryFromBytes};
+use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::config::{ExchangeConfig, ExchangeError};
-use crate::{DayRecord, OverlayOptions, Timetable, TreeShape};
+use crate::downlinks::{self, Dealer, Downlinks};
+use crate::{DayRecord, Timetable, TreeShape};
 
 /// What the root itself counts; its parts have counters of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,8 +56,6 @@ pub struct Root {
     epoch: u32,
     /// Trees by shape, for those that the tree may change to.
     trees: Vec<(TreeShape, Tree)>,
-    /// Who answers, and which tree they know; with a roll call only.
-    membership: Option<Membership>,
     /// Tells proxies how their orders arrive, where these are paced.
     inlet: Option<Inlet>,
     gateway_nodes: Vec<NodeId>,
@@ -67,7 +66,10 @@ pub struct Root {
     engine: Engine,
     output: Output,
     itch: itch::Encoder,
-    publisher: Publisher,
+    /// A publisher and a roll call per stream.
+    downlinks: Downlinks,
+    /// MoldUDP64 sessions, by stream.
+    sessions: Vec<[u8; 10]>,
     private: PrivateStreams,
     acks: AckScheduler,
     timetable: Timetable,
@@ -75,12 +77,13 @@ pub struct Root {
     /// The feed's session is over.
     ended: bool,
     counters: RootCounters,
-    scratch: Vec<u8>,
 }
 
 impl Root {
-    /// The root of `tree`, its trading day not yet begun; its first timeout is due at once.
-    pub fn new(config: &ExchangeConfig, tree: Tree) -> Result<Root, ExchangeError> {
+    /// The root of `trees`, one per stream of the feed and all of one epoch, its trading day not
+    /// yet begun; its first timeout is due at once.
+    pub fn new(config: &ExchangeConfig, trees: &[Tree]) -> Result<Root, ExchangeError> {
+        let tree = trees.first().ok_or(ExchangeError::NoSuchTree)?;
         let gateway_nodes: Vec<NodeId> = tree.topology.receiver_ids().collect();
         let gateways = gateway_nodes.len();
         let node = ExchangeConfig::ROOT;
@@ -104,15 +107,10 @@ impl Root {
         private.datagram_max = config.options.datagram_max();
         let private = PrivateStreams::new(private).ok_or(ExchangeError::PrivateStreams)?;
         let options = &config.options;
-        let mut trees = Vec::new();
-        for shape in &options.shapes {
-            trees.push((*shape, config.tree_of(*shape)?));
-        }
         Ok(Root {
             node,
             epoch: tree.epoch,
-            trees,
-            membership: options.roll_call.map(|calls| Membership::new(tree, calls)),
+            trees: downlinks::shapes(config)?,
             inlet: options.lift.map(|_| Inlet::new(options.credits())),
             granted: vec![None; gateways + 1],
             gateway_nodes,
@@ -121,14 +119,14 @@ impl Root {
             engine: Engine::new(engine_config),
             output: Output::with_capacity(256, 256),
             itch: itch::Encoder::new(&config.instruments, config.midnight),
-            publisher: Publisher::new(tree, publisher_config(config)),
+            downlinks: Downlinks::new(config, trees),
+            sessions: trees.iter().map(|tree| config.session_of(tree.stream)).collect(),
             private,
             acks: AckScheduler::new(node, tree.epoch, gateways),
             timetable: config.timetable.clone(),
             day: DayRecord::default(),
             ended: false,
             counters: RootCounters::default(),
-            scratch: Vec::with_capacity(64),
         })
     }
 
@@ -147,9 +145,19 @@ impl Root {
         &self.itch
     }
 
-    /// The publisher, for its totals and the delay estimate.
+    /// The publisher of the first stream.
     pub fn publisher(&self) -> &Publisher {
-        &self.publisher
+        self.downlinks.first()
+    }
+
+    /// The publishers, one per stream, for their totals and delay estimates.
+    pub fn publishers(&self) -> impl ExactSizeIterator<Item = &Publisher> {
+        self.downlinks.publishers()
+    }
+
+    /// Which event went to which stream, and how far these are.
+    pub fn dealer(&self) -> &Dealer {
+        self.downlinks.dealer()
     }
 
     /// The ingress and its sequencer, for their totals.
@@ -162,9 +170,14 @@ impl Root {
         &self.private
     }
 
-    /// Who answers and which trees there were; with a roll call only.
+    /// Who answers and which trees there were in the first stream; with a roll call only.
     pub fn membership(&self) -> Option<&Membership> {
-        self.membership.as_ref()
+        self.downlinks.memberships().next()
+    }
+
+    /// Who answers and which trees there were, stream by stream; with a roll call only.
+    pub fn memberships(&self) -> impl Iterator<Item = &Membership> {
+        self.downlinks.memberships()
     }
 
     /// Auctions and halts so far.
@@ -178,33 +191,28 @@ impl Root {
     }
 
     /// Begins to move everybody to the tree of another shape, one of the options' or the first one;
-    /// false for others, while a change is under way, or without a roll call. Orders, market data
-    /// and private streams go on meanwhile.
+    /// false for others, while a change is under way, without a roll call, or with several streams,
+    /// whose trees keep their shape. Orders, market data and private streams go on meanwhile.
     pub fn change_tree(&mut self, now: ClockReading, shape: TreeShape, out: &mut Outbox) -> bool {
         let tree = self.trees.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree);
-        match (&mut self.membership, tree) {
-            (Some(membership), Some(tree)) => membership.change_tree(now.now, tree, out),
-            _ => false,
-        }
+        tree.is_some_and(|tree| self.downlinks.change_tree(now.now, tree, out))
     }
 
     fn handle_control(&mut self, now: ClockReading, bytes: &[u8], out: &mut Outbox) {
         let read = ControlHeader::read(bytes).filter(|(h, _)| h.kind == ControlKind::Status);
-        let status = read.and_then(|(header, rest)| {
-            Some((header.sender, StatusBody::read_from_bytes(rest).ok()?))
+        let taken = read.is_some_and(|(header, rest)| {
+            self.downlinks.handle_status(now.now, &header, rest, out)
         });
-        match (&mut self.membership, status) {
-            (Some(membership), Some((sender, status))) => {
-                membership.handle_status(now.now, sender, &status, &mut self.publisher, out);
-                self.follow_tree();
-            }
-            _ => self.counters.malformed += 1,
+        match taken {
+            true => self.follow_tree(),
+            false => self.counters.malformed += 1,
         }
     }
 
     /// Headers name the epoch of the publisher's tree.
     fn follow_tree(&mut self) {
-        let epoch = self.membership.as_ref().map_or(self.epoch, |known| known.tree().epoch);
+        // All streams begin in one epoch; with several the trees never change.
+        let epoch = self.membership().map_or(self.epoch, |known| known.tree().epoch);
         if epoch != self.epoch {
             self.epoch = epoch;
             self.acks.set_epoch(epoch);
@@ -236,7 +244,7 @@ impl Root {
                 _ => self.counters.malformed += 1,
             },
             FrameKind::Delay | FrameKind::RepairRequest => {
-                self.publisher.handle_frame(now, &header, rest, out);
+                self.downlinks.handle_frame(now, &header, rest, out);
             }
             FrameKind::Data
             | FrameKind::Repair
@@ -327,23 +335,17 @@ impl Root {
     /// Applies what is in the log and not applied yet, and passes the events on; says what became
     /// of the last.
     fn apply_logged(&mut self, now: ClockReading, out: &mut Outbox) -> Option<Applied> {
-        let Root { engine, log, output, private, counters, day, itch, publisher, scratch, .. } =
-            self;
+        let Root { engine, log, output, private, counters, day, itch, downlinks, .. } = self;
         let mut last = None;
         let inputs = log.after(Seq(engine.applied()));
         engine.apply_all(inputs, output, |_, input, applied, output| {
             last = Some(applied);
+            output.market.iter().for_each(|(_, event)| day.note(input.t_seq, event));
+            counters.unencodable +=
+                downlinks.publish(now, (input.t_seq, &output.market), itch, out);
             for report in &output.executions {
+                let report = downlinks.placed(report);
                 if private.append(report.account, report.as_bytes()).is_err() {
-                    counters.unencodable += 1;
-                }
-            }
-            for (position, event) in &output.market {
-                day.note(input.t_seq, event);
-                scratch.clear();
-                let written = itch.encode(event, input.t_seq, scratch);
-                let pushed = publisher.push_message(now, scratch, out);
-                if written.is_err() || pushed != Ok(*position) {
                     counters.unencodable += 1;
                 }
             }
@@ -376,7 +378,7 @@ impl Root {
             self.take(now, &order);
         }
         self.apply_logged(now, out);
-        self.publisher.flush(now, out);
+        self.downlinks.flush(now, out);
         self.private.flush(now, out);
         let (engine, nodes) = (&self.engine, &self.gateway_nodes);
         let lookup = |gateway: GatewayId| {
@@ -391,7 +393,7 @@ impl Root {
     /// and not acknowledged: their market data could not be published.
     pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
         self.ended = true;
-        self.publisher.end_session(now, out);
+        self.downlinks.end_session(now, out);
     }
 
     /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
@@ -440,25 +442,10 @@ impl Root {
     }
 }
 
-/// The number of the one tree there is.
+/// Orders are of no stream; what is said of them names this one.
 const STREAM: u16 = 0;
 /// Orders that the root's paced children may have on their way together.
 const INLET_ROOM: usize = 1_024;
-
-fn publisher_config(config: &ExchangeConfig) -> PublisherConfig {
-    let options: &OverlayOptions = &config.options;
-    let mut publisher = PublisherConfig::new(config.session);
-    publisher.linger_ns = config.linger_ns;
-    publisher.delay.owd_max_ns = config.delay_cap_ns;
-    publisher.delay.samples = options.samples();
-    publisher.store = config.store;
-    publisher.packet_max = options.packet_max();
-    publisher.estimator = options.estimator;
-    publisher.hedge = options.hedge_mode;
-    publisher.parity = options.parity;
-    publisher.slowest_first = options.slowest_first;
-    publisher
-}
 
 /// Whether a command is a participant's own.
 fn is_order(kind: CommandKind) -> bool {
@@ -483,7 +470,7 @@ impl Node for Root {
         out: &mut Outbox,
     ) {
         if channel == Channel::FEED {
-            self.publisher.handle_public_request(now, from, bytes, out);
+            self.downlinks.handle_public_request(now, from, bytes, &self.sessions, out);
             return;
         }
         self.handle_frame(now, bytes, out);
@@ -492,12 +479,10 @@ impl Node for Root {
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         self.keep_time(now, out);
-        self.publisher.handle_timeout(now, out);
+        self.downlinks.handle_timeout(now, out);
         self.private.handle_timeout(now, out);
-        if let Some(membership) = &mut self.membership {
-            membership.handle_timeout(now.now, &mut self.publisher, out);
-            self.follow_tree();
-        }
+        self.downlinks.call_roll(now.now, out);
+        self.follow_tree();
         if let Some(inlet) = &mut self.inlet {
             let (kind, node) = (ControlKind::HopReport, self.node);
             let header = ControlHeader::new(kind, node, self.epoch, STREAM);
@@ -511,10 +496,9 @@ impl Node for Root {
         let timers = [
             day,
             self.ingress.next_timeout(),
-            self.publisher.next_timeout(),
+            self.downlinks.next_timeout(),
             self.private.next_timeout(),
             self.acks.next_timeout(),
-            self.membership.as_ref().map_or(Nanos::NEVER, Membership::next_timeout),
             self.inlet.as_ref().map_or(Nanos::NEVER, Inlet::next_timeout),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)

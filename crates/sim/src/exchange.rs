@@ -64,10 +64,11 @@ pub fn run_seed(seed: u64, scenario: &Scenario) -> SeedReport {
 /// As [`run_seed`], with the times of everything.
 pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let (world, places) = scenario.build(seed);
-    let tree = scenario.config(seed).tree().expect("the exchange was built of it");
+    let config = scenario.config(seed);
+    let trees = config.trees().expect("the exchange was built of them");
     let edges = places.edge(0)..places.listener(0);
     let dishonest = scenario.attack.and_then(|attack| attack.dishonest_edge(places));
-    let watch = Watch::new(places.root, edges, dishonest, tree);
+    let watch = Watch::new(places.root, edges, dishonest, &config, &trees);
     let saboteur = Saboteur::new(scenario.sabotage, places.edge(places.receivers - 1));
     let forger = scenario.attack.map(|attack| attack.forger(places));
     let (figures, failures) = (Figures::default(), Failures::default());
@@ -172,7 +173,8 @@ impl Run<'_> {
             None => format!("{what}: a node is missing"),
             Some(cast) => {
                 let (status, next) = (cast.driver.status(), cast.root.engine().feed_next());
-                let heard: Vec<u64> = cast.listeners.iter().map(|l| l.next_seq().0).collect();
+                let channels = cast.listeners.iter().flat_map(|l| l.channels());
+                let heard: Vec<u64> = channels.map(|channel| channel.next_seq().0).collect();
                 let (phase, lost, up) = (status.phase, status.ledger.lost(), status.clients_up);
                 format!(
                     "{what} did not come: {phase:?}, {lost} requests unanswered, {up} clients up, \
@@ -343,7 +345,7 @@ fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Fi
     figures.trades = checks::trades(cast);
     figures.auctions = watch.crosses();
     figures.halts = cast.root.day().halts().len() as u64;
-    figures.feed_messages = watch.published().1 - 1;
+    figures.feed_messages = (0..watch.streams()).map(|stream| watch.published(stream).1 - 1).sum();
     figures.executions_watched = watch.executions;
     figures.events = world.stats().events;
     figures.virtual_us = world.now().since(START) / Nanos::MICRO;
@@ -366,7 +368,8 @@ fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Fi
     figures.clock_drifts = clocks().filter(|clock| clock.drift_ppb != 0).count() as u64;
     figures.resends = watch.resends;
     figures.client_resends = ledger.resends;
-    figures.repairs = cast.edges.iter().map(|edge| edge.receiver().stats().repairs_filled).sum();
+    let receivers = cast.edges.iter().flat_map(|edge| edge.receivers());
+    figures.repairs = receivers.map(|receiver| receiver.stats().repairs_filled).sum();
     figures.listener_repairs =
         cast.listeners.iter().map(|listener| listener.counters().repaired).sum();
 }

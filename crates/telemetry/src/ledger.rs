@@ -1,10 +1,11 @@
 //! Puts the traces of one message together, whoever's come first.
 //!
-//! A ring holds the last `messages_max` overlay ids. A message leaves it when the publisher and
+//! A ring per stream holds the last overlay ids. A message leaves it when the publisher and
 //! every receiver alive have reported it, or, incomplete, when its place is needed; traces that
-//! come later still are counted as stale. Ids are dense from 1, so a place is `id % messages_max`.
+//! come later still are counted as stale. Ids are dense from 1 in each stream, so a place is the id
+//! modulo the length of the ring.
 
-use types::{Nanos, NodeId, Trace, TracePoint};
+use types::{Nanos, NodeId, TRACE_ID_BITS, Trace, TracePoint};
 
 use crate::measure::{Lateness, Measure, Outcome};
 use crate::series::Series;
@@ -18,8 +19,11 @@ pub struct LedgerConfig {
     /// Releases of one message at most this far apart are simultaneous: 1 us and twice the
     /// clocks' error bound (corner 14), in nanoseconds.
     pub fair_window_ns: u64,
-    /// Messages that may wait for reports; each takes 24 bytes per receiver.
+    /// Messages that may wait for reports, shared out to the streams; each takes 24 bytes per
+    /// receiver.
     pub messages_max: usize,
+    /// Streams there are; messages of others are strangers' and counted as stale.
+    pub streams: usize,
     /// Interval of the series of delivery windows, in nanoseconds.
     pub series_interval_ns: u64,
     /// Points of that series.
@@ -27,12 +31,13 @@ pub struct LedgerConfig {
 }
 
 impl LedgerConfig {
-    /// The usual bounds: 16,384 messages, 100 ms, an hour of points.
+    /// The usual bounds: 16,384 messages, one stream, 100 ms, an hour of points.
     pub fn new(receivers: Vec<NodeId>, fair_window_ns: u64) -> LedgerConfig {
         LedgerConfig {
             receivers,
             fair_window_ns,
             messages_max: 16_384,
+            streams: 1,
             series_interval_ns: 100 * Nanos::MILLI,
             series_points_max: 36_000,
         }
@@ -80,6 +85,8 @@ struct Pending {
 pub struct DeliveryLedger {
     fair_window_ns: u64,
     pending: Vec<Pending>,
+    /// Places of one stream.
+    ring: usize,
     /// Receiver by receiver for each place.
     reports: Vec<Report>,
     /// Sorted by node.
@@ -99,9 +106,12 @@ impl DeliveryLedger {
         let mut nodes = config.receivers.clone();
         nodes.sort_unstable();
         nodes.dedup();
-        let messages_max = config.messages_max.max(1);
+        let streams = config.streams.max(1);
+        let ring = config.messages_max.div_ceil(streams).max(1);
+        let messages_max = ring * streams;
         DeliveryLedger {
             fair_window_ns: config.fair_window_ns,
+            ring,
             pending: vec![Pending::default(); messages_max],
             reports: vec![NO_REPORT; messages_max * nodes.len()],
             alive: nodes.len(),
@@ -229,9 +239,10 @@ impl DeliveryLedger {
 
     /// The place of a message, made free for it if it is newer than what is there.
     fn place(&mut self, id: u64) -> Option<usize> {
-        let place = (id % self.pending.len() as u64) as usize;
-        let held = self.pending.get(place)?.id;
-        if id == 0 || held > id {
+        let (stream, number) = (id >> TRACE_ID_BITS, id & ((1 << TRACE_ID_BITS) - 1));
+        let place = stream as usize * self.ring + (number % self.ring as u64) as usize;
+        let held = self.pending.get(place).map_or(u64::MAX, |pending| pending.id);
+        if number == 0 || held > id {
             self.counts.stale += 1;
             return None;
         }

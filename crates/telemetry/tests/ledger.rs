@@ -233,3 +233,21 @@ proptest! {
         prop_assert_eq!(ledger.waiting(), 0);
     }
 }
+
+#[test]
+fn streams_number_their_messages_apart() {
+    let config =
+        LedgerConfig { messages_max: 16, streams: 2, ..LedgerConfig::new(vec![NodeId(1)], 10) };
+    let mut ledger = DeliveryLedger::new(&config);
+    let of = |stream, id, at| {
+        let named = |trace: Trace| Trace { id: Trace::message(stream, trace.id), ..trace };
+        message(id, at, 1).into_iter().map(named).collect::<Vec<_>>()
+    };
+    // One stream is far ahead of the other; a third one there is not.
+    (1..=100).for_each(|id| ledger.record_all(&of(0, id, id)));
+    ledger.record_all(&of(1, 1, 5));
+    ledger.record_all(&of(2, 1, 5));
+    let counts = ledger.counts();
+    assert_eq!((ledger.delivery().messages, counts.published, counts.stale), (101, 101, 3));
+    assert_eq!((counts.duplicates, counts.incomplete), (0, 0));
+}

@@ -469,3 +469,25 @@ pub enum MarketEvent {
         extension: u32,
     },
 }
+
+impl MarketEvent {
+    /// What it is about; `None` for what concerns the whole market.
+    pub fn instrument(&self) -> Option<InstrumentId> {
+        match *self {
+            MarketEvent::SystemEvent { .. } => None,
+            MarketEvent::Directory { instrument }
+            | MarketEvent::TradingAction { instrument, .. }
+            | MarketEvent::AddOrder { instrument, .. }
+            | MarketEvent::OrderExecuted { instrument, .. }
+            | MarketEvent::OrderExecutedWithPrice { instrument, .. }
+            | MarketEvent::OrderCancel { instrument, .. }
+            | MarketEvent::OrderDelete { instrument, .. }
+            | MarketEvent::OrderReplace { instrument, .. }
+            | MarketEvent::Trade { instrument, .. }
+            | MarketEvent::CrossTrade { instrument, .. }
+            | MarketEvent::BrokenTrade { instrument, .. }
+            | MarketEvent::Imbalance { instrument, .. }
+            | MarketEvent::Collar { instrument, .. } => Some(instrument),
+        }
+    }
+}

@@ -36,7 +36,7 @@ pub use matching::{
     Allocation, Indicative, InstrumentParam, LimitKind, NewOrder, OrderEvent, OrderFacts, Phase,
     TickTable, Trigger,
 };
-pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, Trace, TracePoint};
+pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, Trace, TracePoint};
 pub use rng::SplitMix64;
 pub use seq_window::{Seen, SeqWindow};
 pub use time::{ClockReading, Nanos};

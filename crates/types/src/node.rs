@@ -99,12 +99,22 @@ pub struct Trace {
     pub point: TracePoint,
     /// By whom.
     pub node: NodeId,
-    /// Overlay message id.
+    /// Which message: see [`Trace::message`].
     pub id: u64,
     /// On the observer's clock.
     pub at: Nanos,
     /// See the point.
     pub value: u64,
+}
+
+/// Bits of [`Trace::id`] that are the overlay id; those above are the stream's number.
+pub const TRACE_ID_BITS: u32 = 48;
+
+impl Trace {
+    /// The name of a message in traces: its overlay id, and above it the stream it belongs to.
+    pub fn message(stream: u16, id: u64) -> u64 {
+        u64::from(stream) << TRACE_ID_BITS | (id & ((1 << TRACE_ID_BITS) - 1))
+    }
 }
 
 /// What a node wants done, in order. The caller clears and reuses it: no allocation once warm.

@@ -1,6 +1,6 @@
 //! What each configuration key may be: the single table behind validation and documentation.
 
-use super::overlay::{ESTIMATORS, MODES, PACES, POLICIES, QUEUES};
+use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
 
 /// What a key takes.
@@ -77,6 +77,8 @@ pub const KEYS: &[Key] = &[
     key("overlay.layer_hedges", Kind::Text { max: 32 }),
     key("overlay.hedge_mode", Kind::Choice(MODES)),
     whole("overlay.planes", 1, 4),
+    key("overlay.plane_use", Kind::Choice(PLANE_USES)),
+    whole("overlay.order_ways", 1, 4),
     key("overlay.slowest_first", Kind::Switch),
     whole("overlay.parity", 0, 32),
     whole("overlay.repair_cache", 0, 65_536),
@@ -131,6 +133,7 @@ pub const KEYS: &[Key] = &[
     key("instrument.allocation", Kind::Choice(ALLOCATIONS)),
     key("instrument.trigger", Kind::Choice(TRIGGERS)),
     whole("instrument.batch_ms", 0, 60_000),
+    whole("instrument.tree", 0, 4),
     required("account.name", Kind::Text { max: 64 }),
     required("account.username", Kind::Token { max: 6 }),
     required("account.password", Kind::Token { max: 10 }),

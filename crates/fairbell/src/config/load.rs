@@ -278,6 +278,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
     }
     day(config, &mut both);
     overlay(config, &mut both);
+    trees(config, &mut both);
     let mut seen = BTreeSet::new();
     for (index, entry) in config.instruments.0.iter().enumerate() {
         let path = |key: &str| format!("instrument[{index}].{key}");
@@ -327,6 +328,49 @@ fn overlay(config: &Config, both: &mut impl FnMut((&str, String), (&str, String)
     if overlay.queue == "none" && overlay.pacing != "free" {
         let why = format!("pacing {:?} needs a queue", overlay.pacing);
         both(("overlay.pacing", why.clone()), ("overlay.queue", why));
+    }
+}
+
+/// Relations of the keys of parallel trees and ways up.
+fn trees(config: &Config, both: &mut impl FnMut((&str, String), (&str, String))) {
+    let overlay = &config.overlay;
+    if overlay.by_symbol() && overlay.change_to().is_some_and(|shape| shape != overlay.shape()) {
+        let percent = overlay.change_tree_at_percent;
+        both(
+            (
+                "overlay.plane_use",
+                format!(
+                    "\"symbols\" needs overlay.change_tree_at_percent = 0, because trees by \
+                     symbol keep their shape; it is {percent}"
+                ),
+            ),
+            (
+                "overlay.change_tree_at_percent",
+                format!("must be 0 with plane_use \"symbols\", is {percent}"),
+            ),
+        );
+    }
+    let most = overlay.ways_max();
+    if overlay.order_ways > most {
+        let ways = overlay.order_ways;
+        both(
+            (
+                "overlay.order_ways",
+                format!("must be at most the parents of a gateway ({most}), is {ways}"),
+            ),
+            ("overlay.hedge", format!("gives a gateway {most} parents, order_ways is {ways}")),
+        );
+    }
+    for (index, entry) in config.instruments.0.iter().enumerate() {
+        let trees = if overlay.by_symbol() { overlay.planes } else { 0 };
+        if entry.tree > trees {
+            let (path, tree) = (format!("instrument[{index}].tree"), entry.tree);
+            let why = match overlay.by_symbol() {
+                true => format!("must be at most overlay.planes ({trees}), is {tree}"),
+                false => "needs overlay.plane_use = \"symbols\"".to_string(),
+            };
+            both((&path, why.clone()), (&path, why));
+        }
     }
 }
 

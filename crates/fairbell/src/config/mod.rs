@@ -14,6 +14,7 @@ pub(crate) mod price_text;
 mod tests;
 
 use engine::InstrumentRules;
+use roles::Spread;
 use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
@@ -224,6 +225,9 @@ pub struct InstrumentEntry {
     /// Interval of batch auctions in place of continuous trading, milliseconds; 0: none.
     #[serde(default)]
     pub batch_ms: u64,
+    /// Its tree where trees are by symbol, from 1; 0: by its position in the list.
+    #[serde(default)]
+    pub tree: u32,
 }
 
 impl InstrumentEntry {
@@ -368,6 +372,7 @@ impl Default for Instruments {
             allocation: allocation_default(),
             trigger: trigger_default(),
             batch_ms: 0,
+            tree: 0,
         };
         Instruments(vec![
             of("BTCUSD", Price::from_whole(1), 8),
@@ -439,6 +444,19 @@ impl Config {
         };
         self.instruments.0.iter().enumerate().filter_map(of).collect()
     }
+
+    /// What the planes are used for, with the tree of each instrument.
+    pub fn spread(&self) -> Spread {
+        let entry = |of: &Instrument| {
+            let found = self.instruments.0.iter().find(|entry| entry.symbol == of.symbol.as_str());
+            found.and_then(|entry| entry.tree.checked_sub(1)).map(|tree| tree as u16)
+        };
+        match self.overlay.by_symbol() {
+            true => Spread::Symbols(self.instruments().iter().map(entry).collect()),
+            false => Spread::Messages,
+        }
+    }
+
     /// The rules of these instruments, in order.
     pub fn rules(&self) -> Vec<InstrumentRules> {
         let instruments = self.instruments();

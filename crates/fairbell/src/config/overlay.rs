@@ -11,7 +11,7 @@ use overlay::{
     repair_cache::CacheConfig,
     topology::DEPTH_MAX,
 };
-use roles::{OverlayOptions, Secret, TreeShape};
+use roles::{OverlayOptions, Secret, Spread, TreeShape};
 use serde::{Deserialize, Serialize};
 use types::Nanos;
 
@@ -21,6 +21,8 @@ use super::Hold;
 pub const POLICIES: &[&str] = &["sibling", "path-disjoint", "extra-fanout"];
 /// Which messages are hedged.
 pub const MODES: &[&str] = &["all", "odd-only", "adaptive"];
+/// What the planes are used for.
+pub const PLANE_USES: &[&str] = &["messages", "symbols"];
 /// Orders that wait at a proxy.
 pub const QUEUES: &[&str] = &["none", "fifo", "simple", "limit-order"];
 /// What sets the pace of orders upwards.
@@ -66,8 +68,12 @@ pub struct Overlay {
     pub layer_hedges: String,
     /// Which messages are hedged.
     pub hedge_mode: String,
-    /// Times the proxy layers exist; messages take turns.
+    /// Times the proxy layers exist.
     pub planes: u32,
+    /// Messages take turns in the planes, or each plane is the tree of some of the symbols.
+    pub plane_use: String,
+    /// Copies of an order that a gateway sends at a time, each by another parent.
+    pub order_ways: u32,
     /// A node serves the slowest of its children first.
     pub slowest_first: bool,
     /// Datagrams behind one parity datagram; 0: none.
@@ -105,6 +111,8 @@ impl Default for Overlay {
             layer_hedges: SAME.to_string(),
             hedge_mode: first(MODES),
             planes: 1,
+            plane_use: first(PLANE_USES),
+            order_ways: 1,
             slowest_first: false,
             parity: 0,
             repair_cache: 0,
@@ -128,6 +136,22 @@ impl Overlay {
         };
         let wanted = self.change_tree_at_percent > 0 && self.roll_call_ms > 0;
         wanted.then_some(shape)
+    }
+
+    /// The shape it starts with.
+    pub fn shape(&self) -> TreeShape {
+        TreeShape { depth: self.depth as usize, fanout: self.fanout as usize }
+    }
+
+    /// Whether each plane is the tree of some of the symbols.
+    pub fn by_symbol(&self) -> bool {
+        self.plane_use == "symbols"
+    }
+
+    /// Most parents by which an order can be sent at once: a gateway knows H + 1 of them, but two
+    /// even without hedging.
+    pub fn ways_max(&self) -> u32 {
+        if self.hedging == "extra-fanout" { 1 } else { self.hedge.max(1) + 1 }
     }
 
     /// H by layer; the reason why there is none when the text is wrong.
@@ -181,7 +205,7 @@ impl Overlay {
 
     /// All of it, as the nodes take it; sealed under `secret`.
     pub fn options(&self, hold: &Hold, secret: Option<Secret>) -> OverlayOptions {
-        let first = TreeShape { depth: self.depth as usize, fanout: self.fanout as usize };
+        let first = self.shape();
         let every_ns = self.roll_call_ms * Nanos::MILLI;
         let calls = RollCallConfig { every_ns, ..RollCallConfig::default() };
         let cache = CacheConfig { datagrams: self.repair_cache as usize, ..CacheConfig::default() };
@@ -191,6 +215,9 @@ impl Overlay {
             roll_call: (self.roll_call_ms > 0).then_some(calls),
             shapes: self.change_to().map_or(Vec::new(), |shape| vec![first, shape]),
             hedging: self.hedging(),
+            // Which instrument is on which tree is no matter of the overlay alone.
+            spread: if self.by_symbol() { Spread::Symbols(Vec::new()) } else { Spread::Messages },
+            order_ways: self.order_ways as usize,
             hedge_mode: match self.hedge_mode.as_str() {
                 "odd-only" => HedgeMode::OddOnly,
                 "adaptive" => {

@@ -150,6 +150,25 @@ fn relations_between_keys_blame_the_key_that_was_set() {
             "fairbell.toml:2: overlay.planes: planes and extra-fanout do not go together",
         ),
         (
+            "[overlay]\nplanes = 2\nplane_use = \"symbols\"",
+            "fairbell.toml:3: overlay.plane_use: \"symbols\" needs \
+             overlay.change_tree_at_percent = 0, because trees by symbol keep their shape; it is 60",
+        ),
+        (
+            "[overlay]\nhedge = 1\norder_ways = 3",
+            "fairbell.toml:3: overlay.order_ways: must be at most the parents of a gateway (2), \
+             is 3",
+        ),
+        (
+            "[[instrument]]\nsymbol = \"A\"\ntree = 1",
+            "fairbell.toml:3: instrument[0].tree: needs overlay.plane_use = \"symbols\"",
+        ),
+        (
+            "[overlay]\nplanes = 2\nplane_use = \"symbols\"\nchange_tree_at_percent = 0\n\
+             [[instrument]]\nsymbol = \"A\"\ntree = 3",
+            "fairbell.toml:7: instrument[0].tree: must be at most overlay.planes (2), is 3",
+        ),
+        (
             "[overlay]\npacing = \"credits\"",
             "fairbell.toml:2: overlay.pacing: pacing \"credits\" needs a queue",
         ),
@@ -171,6 +190,7 @@ fn options_of_the_overlay_reach_its_nodes() {
     let plain = roles::OverlayOptions {
         roll_call: Some(RollCallConfig::default()),
         shapes: options(&config).shapes,
+        order_ways: 1,
         ..Default::default()
     };
     assert_eq!(options(&config), plain, "nothing else is on by default");
@@ -190,6 +210,20 @@ fn options_of_the_overlay_reach_its_nodes() {
     let lift = set.lift.expect("a queue");
     assert_eq!((lift.pace, lift.gap_ns), (Pace::Credits { rate: 9 }, 3_000));
     assert_eq!((set.roll_call, set.shapes), (None, Vec::new()));
+}
+
+#[test]
+fn instruments_are_dealt_out_to_trees() {
+    let text = "[overlay]\nplanes = 3\nplane_use = \"symbols\"\nchange_tree_at_percent = 0\n\
+                hedge = 2\norder_ways = 3\n[[instrument]]\nsymbol = \"A\"\n\
+                [[instrument]]\nsymbol = \"B\"\ntree = 1\n[[instrument]]\nsymbol = \"C\"";
+    let config = Loaded::text("fairbell.toml", text).and_then(Loaded::finish).unwrap();
+    let mut options = config.overlay.options(&config.hold, None);
+    options.spread = config.spread();
+    assert_eq!(options.spread, roles::Spread::Symbols(vec![None, Some(0), None]));
+    assert_eq!([0, 1, 2].map(|place| options.stream_of(place)), [0, 0, 2]);
+    assert_eq!((options.streams(), options.order_ways), (3, 3));
+    assert_eq!(Config::default().spread(), roles::Spread::Messages);
 }
 
 #[test]

@@ -68,6 +68,8 @@ pub struct Report {
     pub copies_dropped: u64,
     /// The same hop by hop, from the root.
     pub hops: Vec<Hop>,
+    /// Trees in parallel, each with what it carried; empty when there is one.
+    pub trees: Vec<TreeReport>,
     /// Retransmitted datagrams that brought a receiver something new, plus retransmitted messages
     /// that listeners took.
     pub repairs: u64,
@@ -153,6 +155,27 @@ pub struct Hop {
     pub copies_dropped: u64,
     /// Copies that should have come and did not.
     pub copies_missing: u64,
+}
+
+/// One of several trees, each of which carries some of the instruments.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct TreeReport {
+    /// Which, from 1.
+    pub tree: u16,
+    /// What it carries.
+    pub instruments: Vec<String>,
+    /// Messages of its stream, those before play included.
+    pub messages: u64,
+    /// Messages published per second of play.
+    pub messages_per_s: u64,
+    /// Messages that every receiver handed on, per second of play.
+    pub goodput_per_s: u64,
+    /// Datagrams these messages travelled in.
+    pub datagrams: u64,
+    /// Copies of them that arrived at receivers.
+    pub copies_received: u64,
+    /// Of these, dropped because an earlier copy had come.
+    pub copies_dropped: u64,
 }
 
 /// A place where a receiver's book was not the engine's.

@@ -31,6 +31,7 @@ pub fn tables(report: &Report) -> Vec<Table> {
         latency(report),
         fairness(report),
         overlay(report),
+        trees(report),
         membership(report),
         sealing(report),
         instruments(report),
@@ -175,6 +176,33 @@ fn overlay(report: &Report) -> Table {
         title: "Overlay",
         head: vec!["", "copies received", "dropped as duplicates", "missing"],
         rows,
+    }
+}
+
+fn trees(report: &Report) -> Table {
+    let rows = report.trees.iter().map(|tree| {
+        row([
+            format!("tree {}: {}", tree.tree, tree.instruments.join(" ")),
+            grouped(tree.messages),
+            grouped(tree.messages_per_s),
+            grouped(tree.goodput_per_s),
+            grouped(tree.datagrams),
+            grouped(tree.copies_received),
+            grouped(tree.copies_dropped),
+        ])
+    });
+    Table {
+        title: "Trees",
+        head: vec![
+            "",
+            "messages",
+            "published /s",
+            "handed on by all /s",
+            "datagrams",
+            "copies received",
+            "dropped as duplicates",
+        ],
+        rows: rows.collect(),
     }
 }
 

@@ -36,8 +36,8 @@ pub struct Copies {
 /// The figures.
 #[derive(Clone, Default, Debug)]
 pub struct Figures {
-    /// Position after the last message of the feed.
-    pub feed_next: u64,
+    /// By stream: position after the last message of the feed.
+    pub feed_next: Vec<u64>,
     /// By instrument.
     pub tops: Vec<Top>,
     /// Inputs the log still takes.
@@ -54,8 +54,8 @@ pub struct Figures {
     pub repairs: Vec<u64>,
     /// By overlay node: orders sent again.
     pub resends: Vec<u64>,
-    /// By listener: position of the message it wants next.
-    pub heard: Vec<u64>,
+    /// By listener and stream: position of the message it wants next.
+    pub heard: Vec<Vec<u64>>,
     /// By listener: messages repaired from the public server.
     pub listener_repairs: Vec<u64>,
     /// The participants.
@@ -75,7 +75,7 @@ impl Board {
             guards: vec![GuardStats::default(); nodes],
             repairs: vec![0; nodes],
             resends: vec![0; nodes],
-            heard: vec![0; listeners],
+            heard: vec![Vec::new(); listeners],
             listener_repairs: vec![0; listeners],
             ..Figures::default()
         }))
@@ -108,8 +108,9 @@ impl Figures {
             Role::Root(root) => {
                 self.epoch = root.membership().map_or(1, |known| known.tree().epoch);
                 self.dead.clear();
-                self.dead.extend_from_slice(root.publisher().detours().dead());
-                self.feed_next = root.engine().feed_next().0;
+                self.dead.extend(root.publishers().flat_map(|of| of.detours().dead()));
+                self.feed_next.clear();
+                self.feed_next.extend(root.dealer().next().iter().map(|next| next.0));
                 self.log_room = root.log().room();
                 for (index, top) in self.tops.iter_mut().enumerate() {
                     let id = InstrumentId(index as u16 + 1);
@@ -127,14 +128,22 @@ impl Figures {
                 set(&mut self.copies, place, copies(stats.received, &stats.filter));
             }
             Role::Edge(edge) => {
-                let stats = edge.receiver().stats();
-                set(&mut self.copies, place, copies(stats.received, &stats.filter));
-                set(&mut self.repairs, place, stats.repairs_filled);
+                let (mut all, mut repairs) = (Copies::default(), 0);
+                for stats in edge.receivers().iter().map(|receiver| receiver.stats()) {
+                    let of = copies(stats.received, &stats.filter);
+                    all.received += of.received;
+                    all.dropped += of.dropped;
+                    all.missing += of.missing;
+                    repairs += stats.repairs_filled;
+                }
+                set(&mut self.copies, place, all);
+                set(&mut self.repairs, place, repairs);
                 set(&mut self.resends, place, edge.gateway().uplink().counters().resent);
             }
             Role::Listener(listener) => {
                 let place = usize::from(id.0.saturating_sub(LISTENERS.0));
-                set(&mut self.heard, place, listener.next_seq().0);
+                let heard = listener.channels().iter().map(|channel| channel.next_seq().0);
+                set(&mut self.heard, place, heard.collect());
                 set(&mut self.listener_repairs, place, listener.counters().repaired);
             }
             Role::Driver(driver) if id == DRIVER => self.driver = Some(driver.status()),
@@ -166,6 +175,11 @@ impl Figures {
             first = last;
         }
         hops
+    }
+
+    /// Messages published, all streams together.
+    pub fn published(&self) -> u64 {
+        self.feed_next.iter().map(|next| next.saturating_sub(1)).sum()
     }
 
     /// What all guards did together.

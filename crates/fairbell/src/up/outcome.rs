@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use overlay::{membership::Membership, publisher::Publisher, receiver::Receiver};
 use participant::{Driver, Sample, SampleCounts};
 use roles::{Offline, Role, Root, audit};
 use telemetry::{DeliveryLedger, LatencySummary, Recorder};
-use types::{CrossKind, InstrumentId, Nanos, NodeId, RejectReason, Side};
+use types::{CrossKind, FeedSeq, InstrumentId, Nanos, NodeId, RejectReason, Side};
 
 use super::board::{Board, Figures};
 use super::plan::CHECKPOINT_EVERY;
 use crate::config::Config;
 use crate::report::{
     AuctionReport, Curve, DeadProxyReport, Depth, HaltReport, InstrumentReport, PlotData,
-    Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport, UnequalBook, WindowPoint,
+    Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport, TreeReport, UnequalBook,
+    WindowPoint,
 };
 
 /// Positions at which books must be equal, or as many as the feed has.
@@ -34,6 +36,8 @@ pub struct Remains<'a> {
     pub layers: &'a [u32],
     /// All nodes alive at the end.
     pub nodes: &'a [(NodeId, Role)],
+    /// By stream: the feed's position when play began.
+    pub loaded: &'a [u64],
     /// Deliveries.
     pub ledger: &'a DeliveryLedger,
     /// Order to first answer.
@@ -89,6 +93,7 @@ impl Remains<'_> {
         self.participants(driver, &mut report);
         self.engine(root, &mut report);
         self.overlay(&figures, &mut report);
+        self.trees(root, &mut report);
         self.membership(root, &figures, &mut report);
         self.books(root, &mut report);
         self.sample(driver, &mut report);
@@ -201,6 +206,38 @@ impl Remains<'_> {
         report.executions_overdue = edges.map(|edge| edge.gateway().counters().overdue).sum();
     }
 
+    /// Trees by symbol, each with what it carried.
+    fn trees(&self, root: &Root, report: &mut Report) {
+        let (next, instruments) = (root.dealer().next(), &root.engine().config().instruments);
+        if next.len() < 2 {
+            return;
+        }
+        let per_s = |messages: u64| match report.duration_ns {
+            0 => 0,
+            ns => (u128::from(messages) * u128::from(Nanos::SECOND) / u128::from(ns)) as u64,
+        };
+        let edges = || self.nodes.iter().filter_map(|(_, role)| role.as_edge());
+        let streams = root.publishers().zip(next).enumerate();
+        let tree = |(stream, (publisher, next)): (usize, (&Publisher, &FeedSeq))| {
+            let of = || edges().filter_map(|edge| edge.receivers().get(stream));
+            let loaded = self.loaded.get(stream).copied().unwrap_or(1);
+            let handed_on = of().map(|receiver| receiver.watermark().0 + 1).min();
+            let carried = instruments.iter().filter(|i| root.dealer().stream_of(i.id) == stream);
+            TreeReport {
+                tree: stream as u16 + 1,
+                instruments: carried.map(|instrument| instrument.symbol.to_string()).collect(),
+                messages: next.0.saturating_sub(1),
+                messages_per_s: per_s(next.0.saturating_sub(loaded)),
+                goodput_per_s: per_s(handed_on.unwrap_or(0).saturating_sub(loaded)),
+                datagrams: publisher.stats().datagrams,
+                copies_received: of().map(|receiver| receiver.stats().received).sum(),
+                copies_dropped: of().map(|receiver| receiver.stats().filter.duplicates).sum(),
+            }
+        };
+        let trees = streams.map(tree).collect();
+        report.trees = trees;
+    }
+
     /// Sealing, trees and dead proxies.
     fn membership(&mut self, root: &Root, figures: &Figures, report: &mut Report) {
         let guard = figures.guard();
@@ -215,19 +252,21 @@ impl Remains<'_> {
             self.complaints.push(format!("{} datagrams could not be sealed", guard.unsent));
         }
         report.epoch = figures.epoch;
-        let last = root.engine().feed_next().0.saturating_sub(1);
         let edges = self.nodes.iter().filter_map(|(_, role)| role.as_edge());
-        report.feed_messages_lost =
-            edges.map(|edge| last.saturating_sub(edge.receiver().watermark().0)).sum();
+        let lacks = |(receiver, next): (&Receiver, &FeedSeq)| {
+            next.0.saturating_sub(1).saturating_sub(receiver.watermark().0)
+        };
+        let next = root.dealer().next();
+        let of = |edge: &roles::Edge| edge.receivers().iter().zip(next).map(lacks).sum::<u64>();
+        report.feed_messages_lost = edges.map(of).sum();
         if report.feed_messages_lost > 0 {
             let lost = report.feed_messages_lost;
             self.complaints.push(format!("receivers never handed on {lost} feed messages"));
         }
-        let Some(membership) = root.membership() else { return };
         let start = self.started_at.unwrap_or_default();
-        report.tree_changes = membership
-            .changed()
-            .iter()
+        report.tree_changes = root
+            .memberships()
+            .flat_map(Membership::changed)
             .map(|change| TreeChangeReport {
                 epoch: change.epoch,
                 after_ns: change.asked_at.since(start),
@@ -235,31 +274,32 @@ impl Remains<'_> {
                 settled_ns: change.settled_ns,
             })
             .collect();
-        report.dead_proxies = membership
-            .deaths()
-            .iter()
+        report.dead_proxies = root
+            .memberships()
+            .flat_map(Membership::deaths)
             .map(|death| DeadProxyReport {
                 proxy: death.node.0,
                 after_ns: death.at.since(start),
                 silent_ns: death.silent_ns,
             })
             .collect();
-        if membership.is_changing() {
+        if root.memberships().any(Membership::is_changing) {
             self.complaints.push("a change of the tree did not come to its end".to_string());
         }
     }
 
     fn books(&mut self, root: &Root, report: &mut Report) {
         let listeners = self.nodes.iter().filter_map(|(_, role)| role.as_listener());
-        let audit = audit(root, listeners);
+        let audit = audit(root, listeners.map(|listener| listener.channels()));
         let instruments = &root.engine().config().instruments;
         let symbol = |id: InstrumentId| {
             let found = instruments.iter().find(|instrument| instrument.id == id);
             found.map_or_else(String::new, |instrument| instrument.symbol.to_string())
         };
         report.books_equal = audit.books_equal;
+        let least = root.dealer().next().iter().map(|next| next.0.saturating_sub(1)).min();
         report.checkpoints_required =
-            CHECKPOINTS_REQUIRED.min(report.feed_messages / CHECKPOINT_EVERY).max(1);
+            CHECKPOINTS_REQUIRED.min(least.unwrap_or(0) / CHECKPOINT_EVERY).max(1);
         report.checkpoints_compared =
             instruments.iter().map(|of| (of.symbol.to_string(), audit.positions)).collect();
         report.books_unequal = audit

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use feed::{CaptureConfig, Listener};
+use feed::CaptureConfig;
 use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, WaitStrategy, trace_channel};
 use overlay::{retransmission::StoreConfig, topology::Tree};
 use participant::Driver;
@@ -81,6 +81,8 @@ pub struct Plan {
     pub proxies: Vec<NodeId>,
     /// Nodes of each layer.
     pub layers: Vec<u32>,
+    /// Streams of the feed.
+    pub streams: usize,
 }
 
 /// The exchange's own configuration.
@@ -131,7 +133,7 @@ fn options(config: &Config) -> Result<OverlayOptions, Failure> {
         })?),
         false => None,
     };
-    Ok(config.overlay.options(&config.hold, secret))
+    Ok(OverlayOptions { spread: config.spread(), ..config.overlay.options(&config.hold, secret) })
 }
 
 /// Nodes of each layer; proxies that are idle at first count to the layer above the receivers.
@@ -232,7 +234,7 @@ pub fn plan(
         let mut settings = roles::listener(&exchange, server);
         settings.checkpoint_every = CHECKPOINT_EVERY;
         settings.capture = (wishes.capture && index == 0).then_some(CAPTURE);
-        let node = Role::Listener(Box::new(Listener::new(settings)));
+        let node = Role::Listener(Box::new(roles::subscriber(&exchange, &settings)));
         let id = NodeId(LISTENERS.0 + index as u16);
         loops[2].add_node(id, node, vec![(Channel::FEED, socket)], None).map_err(io)?;
     }
@@ -243,7 +245,8 @@ pub fn plan(
         loops[place].send_traces(sender);
         receiver
     });
-    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers })
+    let streams = exchange.options.streams().into();
+    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers, streams })
 }
 
 fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; LOOPS], Failure> {

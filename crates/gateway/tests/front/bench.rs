@@ -54,6 +54,8 @@ pub fn config() -> GatewayConfig {
         root: ROOT,
         epoch: EPOCH,
         candidates: vec![NodeId(1), NodeId(2)],
+        ways: 1,
+        stream_of: Vec::new(),
         boot_nonce: 99,
         first_token: 1_000,
         session: SESSION,
@@ -383,7 +385,7 @@ impl Bench {
     }
 
     pub fn watermark(&mut self, watermark: u64) {
-        self.gateway.set_watermark(self.now, FeedSeq(watermark), &mut self.out);
+        self.gateway.set_watermark(self.now, 0, FeedSeq(watermark), &mut self.out);
         self.settle();
     }
 

@@ -67,11 +67,20 @@ fn symbol() -> Symbol {
 
 /// Appends a limit day order in OUCH.
 pub fn enter(user_ref: u32, side: Side, price: i64, qty: u64, out: &mut Vec<u8>) {
+    enter_for(symbol(), (user_ref, side, price, qty), out);
+}
+
+/// The same for another symbol.
+pub fn enter_for(
+    symbol: Symbol,
+    (user_ref, side, price, qty): (u32, Side, i64, u64),
+    out: &mut Vec<u8>,
+) {
     let order = NewOrder {
         user_ref: UserRefNum(user_ref),
         side,
         qty: Qty(qty),
-        symbol: symbol(),
+        symbol,
         price: Some(Price::from_whole(price)),
         time_in_force: TimeInForce::Day,
         post_only: false,

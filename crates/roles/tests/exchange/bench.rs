@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use feed::{Listener, ListenerConfig};
-use overlay::frame::{FrameKind, HopHeader};
+use feed::{ListenerConfig, Subscriber};
+use overlay::frame::{self, DataBody, FrameKind, HopHeader};
 use roles::ExchangeConfig;
 use types::{
     Channel, ClockReading, ConnId, ExecutionReport, FeedSeq, GatewayId, Nanos, Node, Outbox, Peer,
@@ -22,7 +22,7 @@ pub const SERVER: Peer = Peer::Addr(2);
 
 /// A listener, and what is done to it.
 pub struct Ear {
-    pub listener: Listener,
+    pub listener: Subscriber,
     /// Hears nothing any more.
     pub deaf: bool,
     /// In the datagram with this message, this byte of the message is changed.
@@ -44,13 +44,15 @@ pub struct World {
     pub ears: Vec<Ear>,
     /// Keep market data from the edge.
     pub keep_feed: bool,
+    /// Of that, only what is of this stream.
+    pub keep_stream: Option<u16>,
     kept: Vec<Vec<u8>>,
     /// Every frame there was: whether it was for the root, and its bytes.
     pub frames: Vec<(bool, Vec<u8>)>,
-    /// Messages released by the edge so far.
-    pub released: u64,
+    /// Messages released by the edge so far, by stream.
+    pub released: [u64; 2],
     /// For each message of a stream: connection, position, and `released` at that time.
-    pub told: Vec<(ConnId, u64, u64)>,
+    pub told: Vec<(ConnId, u64, [u64; 2])>,
     out: Outbox,
 }
 
@@ -61,8 +63,12 @@ impl Outside for World {
 
     fn to_edge(&mut self, bytes: &[u8]) -> bool {
         self.frames.push((false, bytes.to_vec()));
-        let kind = HopHeader::read(bytes).map(|(header, _)| header.kind);
-        let keep = self.keep_feed && matches!(kind, Ok(FrameKind::Data | FrameKind::Repair));
+        let read = HopHeader::read(bytes).ok();
+        let data =
+            read.filter(|(header, _)| matches!(header.kind, FrameKind::Data | FrameKind::Repair));
+        let stream = data.and_then(|(_, rest)| Some(frame::body::<DataBody>(rest).ok()?.0.stream));
+        let kept = |stream| self.keep_stream.is_none_or(|kept| kept == stream);
+        let keep = self.keep_feed && stream.is_some_and(kept);
         if keep {
             self.kept.push(bytes.to_vec());
         }
@@ -74,7 +80,8 @@ impl Outside for World {
             return;
         }
         let packet = Packet::parse(bytes).expect("a packet");
-        self.released = self.released.max(packet.next_seq() - 1);
+        let stream = usize::from(packet.session().0[9] - b'1');
+        self.released[stream] = self.released[stream].max(packet.next_seq() - 1);
         for ear in self.ears.iter_mut().filter(|ear| !ear.deaf) {
             let mut bytes = bytes.to_vec();
             if let Some((seq, at)) = ear.flip
@@ -136,15 +143,22 @@ impl Exchange {
         listeners: impl IntoIterator<Item = ListenerConfig>,
     ) -> Exchange {
         let pair = Pair::new(config);
-        let ear = |settings| Ear { listener: Listener::new(settings), deaf: false, flip: None };
+        let ear = |settings| {
+            let listener = match config.options.streams() {
+                1 => Subscriber::new(&settings, []),
+                _ => roles::subscriber(config, &settings),
+            };
+            Ear { listener, deaf: false, flip: None }
+        };
         let world = World {
             now: pair.now,
             clients: BTreeMap::new(),
             ears: listeners.into_iter().map(ear).collect(),
             keep_feed: false,
+            keep_stream: None,
             kept: Vec::new(),
             frames: Vec::new(),
-            released: 0,
+            released: [0; 2],
             told: Vec::new(),
             out: Outbox::default(),
         };
@@ -188,10 +202,16 @@ impl Exchange {
 
     /// Account `n` orders, and everything that follows within a few milliseconds happens.
     pub fn order(&mut self, n: u32, user_ref: u32, side: Side, price: i64, qty: u64) {
-        let (mut message, mut bytes) = (Vec::new(), Vec::new());
+        let mut message = Vec::new();
         enter(user_ref, side, price, qty, &mut message);
+        self.say(n, &message);
+    }
+
+    /// Account `n` sends an OUCH message, and so on.
+    pub fn say(&mut self, n: u32, message: &[u8]) {
+        let mut bytes = Vec::new();
         let now = self.pair.now.now;
-        self.client_mut(n).soup.send_unsequenced(now, &message, &mut bytes).expect("logged in");
+        self.client_mut(n).soup.send_unsequenced(now, message, &mut bytes).expect("logged in");
         self.write(n, &bytes);
         self.run(10 * MS);
     }

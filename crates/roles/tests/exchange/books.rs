@@ -24,7 +24,7 @@ fn traded(listeners: usize) -> Exchange {
 }
 
 fn judge(exchange: &Exchange) -> Audit {
-    audit(&exchange.pair.root, exchange.world.ears.iter().map(|ear| &ear.listener))
+    audit(&exchange.pair.root, exchange.world.ears.iter().map(|ear| ear.listener.channels()))
 }
 
 /// Not equal, and every complaint is about the second of the listeners.

@@ -70,7 +70,7 @@ fn auctions_and_a_halt_by_the_clock() {
         root.log().iter().filter(|input| input.command.kind == CommandKind::PublishIndicative);
     let count = published.count();
     assert!((8..=14).contains(&count), "{count} indicative prices: in calls only");
-    let listeners = exchange.world.ears.iter().map(|ear| &ear.listener);
+    let listeners = exchange.world.ears.iter().map(|ear| ear.listener.channels());
     let audit = audit(root, listeners);
     assert!(audit.books_equal, "{audit:?}");
 }

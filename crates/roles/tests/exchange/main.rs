@@ -10,3 +10,4 @@ mod deploy;
 mod hostile;
 mod lives;
 mod orders;
+mod spread;

@@ -1,6 +1,8 @@
 //! Trees change and proxies die under load: nothing is lost, repeated or reordered.
 
-use types::Nanos;
+use overlay::hedging::Hedging;
+use roles::{ExchangeConfig, Spread};
+use types::{Instrument, InstrumentId, Nanos, Symbol};
 
 use crate::{
     DEEP, FIRST, WIDE,
@@ -84,6 +86,62 @@ fn a_dead_proxy_is_found_and_routed_around() {
     fleet.check(1);
     assert_eq!(fleet.root().publisher().detours().dead(), dead);
     assert_eq!(fleet.edge(0).receiver().tree().epoch, 2);
+}
+
+/// Two instruments, each with a tree of its own: proxies 1 and 2, and 3 and 4.
+fn parallel() -> ExchangeConfig {
+    let mut config = sealed();
+    config.hedge = 0;
+    let first = config.instruments[0];
+    let symbol = Symbol::new("OTHER").expect("valid");
+    config.instruments.push(Instrument { id: InstrumentId(2), symbol, ..first });
+    config.options.shapes.clear();
+    config.options.hedging = Hedging { planes: 2, ..Hedging::default() };
+    config.options.spread = Spread::Symbols(Vec::new());
+    config
+}
+
+#[test]
+fn a_dead_proxy_of_one_tree_does_not_hurt_the_other() {
+    let mut fleet = Fleet::new(&parallel(), CALM, 1);
+    fleet.login();
+    fleet.trade(50 * MS, EVERY);
+    fleet.kill(2);
+    fleet.trade(500 * MS, EVERY);
+    fleet.run(3_000 * MS);
+    fleet.check(1);
+    let root = fleet.root();
+    let dead: Vec<_> = root.publishers().map(|of| of.detours().dead().to_vec()).collect();
+    assert_eq!(dead, [vec![types::NodeId(2)], Vec::new()]);
+    let deaths: Vec<usize> = root.memberships().map(|known| known.deaths().len()).collect();
+    assert_eq!(deaths, [1, 0]);
+    let asked = |stream: usize| {
+        let of = |n| fleet.edge(n).receivers()[stream].stats().repairs_requested;
+        (0..6).map(of).sum::<u64>()
+    };
+    assert!(asked(0) > 0, "without a hedge its receivers had to ask");
+    assert_eq!(asked(1), 0);
+    let stats = |node: usize| fleet.nodes[node].as_ref().and_then(roles::Role::as_proxy);
+    for node in [1, 3, 4] {
+        let stats = stats(node).expect("a proxy").stats();
+        assert!(stats.forwarded > 100 && stats.malformed == 0, "proxy {node}: {stats:?}");
+    }
+}
+
+#[test]
+fn parallel_trees_keep_their_shape_and_lose_nothing_over_rough_links() {
+    for seed in 0..3 {
+        let mut config = parallel();
+        config.hedge = 1;
+        let mut fleet = Fleet::new(&config, ROUGH, seed);
+        fleet.login();
+        assert!(!fleet.on_root(|root, now, out| root.change_tree(now, WIDE, out)));
+        fleet.trade(300 * MS, EVERY);
+        fleet.run(1_500 * MS);
+        fleet.check(seed);
+        let estimates = fleet.root().publishers().map(|of| of.stats().deadlines);
+        assert!(estimates.into_iter().all(|deadlines| deadlines > 0), "a deadline in each");
+    }
 }
 
 #[test]

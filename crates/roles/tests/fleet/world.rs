@@ -9,14 +9,14 @@ use std::{
 use overlay::guard::GuardStats;
 use roles::{ExchangeConfig, Role, Root, deploy};
 use types::{
-    Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Side, SplitMix64,
+    Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Side, SplitMix64, Symbol,
 };
 use wire::{
     moldudp::Packet,
     soupbin::{ClientEvent, ClientSession},
 };
 
-use crate::common::{MS, START, enter};
+use crate::common::{MS, START, enter_for};
 
 /// Where receiver `n` releases to.
 pub const FEED: u64 = 1_000;
@@ -61,8 +61,10 @@ pub struct Fleet {
     /// By node: it does nothing before this time.
     asleep: Vec<u64>,
     clients: Vec<Client>,
-    /// By receiver: the next message it must release.
-    pub released: Vec<u64>,
+    /// By receiver and stream: the next message it must release.
+    pub released: Vec<[u64; 2]>,
+    /// What is traded, order by order in turn.
+    symbols: Vec<Symbol>,
     /// Datagrams of the overlay: sender, receiver, bytes; the last few thousand.
     pub seen: Vec<(usize, usize, Vec<u8>)>,
 }
@@ -95,7 +97,8 @@ impl Fleet {
             inputs: BTreeMap::new(),
             pushed: 0,
             clients: (0..count).map(client).collect(),
-            released: vec![1; config.receivers],
+            released: vec![[1; 2]; config.receivers],
+            symbols: config.instruments.iter().map(|of| of.symbol).collect(),
             seen: Vec::new(),
         };
         (0..fleet.nodes.len()).for_each(|node| fleet.set_timer(node));
@@ -116,7 +119,8 @@ impl Fleet {
         assert!(self.clients.iter().all(|client| client.soup.is_active()), "everybody is in");
     }
 
-    /// Every participant orders every `every_ns` for `ns`: half buy, half sell, all at one price.
+    /// Every participant orders every `every_ns` for `ns`: half buy, half sell, all at one price
+    /// and one instrument after the other.
     pub fn trade(&mut self, ns: u64, every_ns: u64) {
         let end = self.now + ns;
         while self.now < end {
@@ -125,7 +129,8 @@ impl Fleet {
                 client.sent += 1;
                 let side = if n % 2 == 0 { Side::Buy } else { Side::Sell };
                 let (mut message, mut bytes) = (Vec::new(), Vec::new());
-                enter(client.sent, side, 100, 1, &mut message);
+                let symbol = self.symbols[client.sent as usize % self.symbols.len()];
+                enter_for(symbol, (client.sent, side, 100, 1), &mut message);
                 let now = Nanos(self.now);
                 client.soup.send_unsequenced(now, &message, &mut bytes).expect("logged in");
                 self.write(n, &bytes);
@@ -224,7 +229,11 @@ impl Fleet {
     /// Repairs asked for by receivers.
     pub fn repairs(&self) -> u64 {
         let edges = 0..self.released.len();
-        edges.map(|n| self.edge(n).receiver().stats().repairs_requested).sum()
+        let of = |edge: &roles::Edge| {
+            let receivers = edge.receivers().iter();
+            receivers.map(|receiver| receiver.stats().repairs_requested).sum::<u64>()
+        };
+        edges.map(|n| of(self.edge(n))).sum()
     }
 
     /// Orders that gateways sent again.
@@ -235,10 +244,10 @@ impl Fleet {
 
     /// Every order was accepted exactly once, and every receiver has released the whole feed.
     pub fn check(&mut self, seed: u64) {
-        let end = self.root().engine().feed_next().0;
-        assert!(end > 100, "seed {seed}: something was traded");
+        let end: Vec<u64> = self.root().dealer().next().iter().map(|next| next.0).collect();
+        assert!(end.iter().all(|end| *end > 100), "seed {seed}: something was traded");
         for (n, next) in self.released.iter().enumerate() {
-            assert_eq!(*next, end, "seed {seed}: receiver {n} lacks messages");
+            assert_eq!(next[..end.len()], end, "seed {seed}: receiver {n} lacks messages");
         }
         for (n, client) in self.clients.iter().enumerate() {
             let once = client.answers.values().filter(|count| **count == 1).count();
@@ -311,7 +320,8 @@ impl Fleet {
     /// No receiver ever skips or repeats a message.
     fn hear(&mut self, receiver: usize, bytes: &[u8]) {
         let packet = Packet::parse(bytes).expect("a packet");
-        let next = &mut self.released[receiver];
+        let stream = usize::from(packet.session().0[9] - b'1');
+        let next = &mut self.released[receiver][stream];
         if packet.next_seq() > packet.seq() {
             assert_eq!(packet.seq(), *next, "receiver {receiver} broke the sequence");
             *next = packet.next_seq();

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use engine::Applied;
-use feed::Listener;
+use feed::{Listener, Subscriber};
 use participant::{Client, Driver, RequestKind};
-use roles::{Edge, Role, Root};
-use types::{AccountId, CommandKind, FeedSeq, Input, Nanos, Source, UserRefNum};
+use roles::{Dealer, Edge, Role, Root};
+use types::{AccountId, CommandKind, FeedSeq, Input, InstrumentId, Nanos, Source, UserRefNum};
 
 use super::{
     report::{Checker, Failures},
@@ -21,7 +21,7 @@ use crate::world::World;
 pub(super) struct Cast<'w> {
     pub(super) root: &'w Root,
     pub(super) edges: Vec<&'w Edge>,
-    pub(super) listeners: Vec<&'w Listener>,
+    pub(super) listeners: Vec<&'w Subscriber>,
     pub(super) driver: &'w Driver,
 }
 
@@ -40,8 +40,11 @@ impl<'w> Cast<'w> {
 
     /// All listeners have heard all that the engine has said.
     pub(super) fn all_heard(&self) -> bool {
-        let next = self.root.engine().feed_next();
-        self.listeners.iter().all(|listener| listener.next_seq() == next)
+        let next = self.root.dealer().next();
+        let heard = |listener: &&Subscriber| {
+            listener.channels().iter().map(Listener::next_seq).eq(next.iter().copied())
+        };
+        self.listeners.iter().all(heard)
     }
 
     /// All participants have been told all that concerns them.
@@ -133,8 +136,8 @@ pub(super) fn replayed(
         inputs.remove(middle + found.unwrap_or(0));
     }
     let engine = cast.root.engine();
-    let noted = cast.listeners.iter().flat_map(|listener| listener.checkpoints().iter());
-    let positions: Vec<FeedSeq> = noted.map(|checkpoint| checkpoint.seq).collect();
+    let places = places(cast, &inputs);
+    let positions: Vec<FeedSeq> = places.values().copied().collect();
     let found = engine::replay_digests(engine.config().clone(), &inputs, &positions);
     logged_once(cast, &inputs, failures);
     causal(&inputs, failures);
@@ -147,50 +150,107 @@ pub(super) fn replayed(
     };
     let same = replay.state == engine.state_digest() && replay.feed_next == engine.feed_next();
     failures.check(Checker::ReplayEqual, same, || "the replay ends in another state".to_string());
-    let (stream, next) = watch.published();
-    for (index, listener) in cast.listeners.iter().enumerate() {
-        let heard = listener.next_seq();
-        failures.check(Checker::NoLoss, heard == FeedSeq(next), || {
-            format!("listener {index} heard up to {heard}, published was up to {next}")
-        });
-    }
-    failures.check(Checker::FeedEqual, FeedSeq(next) == engine.feed_next(), || {
-        format!("published up to {next}, the engine is at {}", engine.feed_next())
-    });
     let mut compared = 0;
-    for (index, listener) in cast.listeners.iter().enumerate() {
-        for checkpoint in listener.checkpoints().iter() {
-            let at = replay.at.binary_search_by_key(&checkpoint.seq, |at| at.position).ok();
-            let same = at.is_some_and(|at| replay.at[at].digests == checkpoint.books);
-            compared += u64::from(same);
-            failures.check(Checker::BooksEqual, same, || {
-                format!("listener {index}: books differ at feed position {}", checkpoint.seq)
+    for (stream, due) in cast.root.dealer().next().iter().enumerate() {
+        let (digest, next) = watch.published(stream);
+        failures.check(Checker::FeedEqual, FeedSeq(next) == *due, || {
+            format!("stream {stream}: published up to {next}, the engine is at {due}")
+        });
+        for (index, listener) in cast.listeners.iter().enumerate() {
+            let Some(listener) = listener.channels().get(stream) else {
+                failures.add(Checker::NoLoss, || format!("listener {index}: no stream {stream}"));
+                continue;
+            };
+            let heard = listener.next_seq();
+            failures.check(Checker::NoLoss, heard == FeedSeq(next), || {
+                format!(
+                    "listener {index}, stream {stream}: heard up to {heard}, published was up to \
+                     {next}"
+                )
+            });
+            failures.check(Checker::FeedEqual, listener.stream_digest() == digest, || {
+                format!("listener {index}, stream {stream}: heard other bytes than were published")
+            });
+            let ear = (index, stream, listener);
+            compared += checkpoints(ear, &places, &replay, failures);
+        }
+    }
+    compared
+}
+
+/// The engine's positions of all places at which a listener noted digests: by stream and number.
+fn places(cast: &Cast<'_>, inputs: &[Input]) -> BTreeMap<(usize, FeedSeq), FeedSeq> {
+    let mut places = BTreeMap::new();
+    for listener in &cast.listeners {
+        for (stream, listener) in listener.channels().iter().enumerate() {
+            let noted = listener.checkpoints().iter();
+            places.extend(noted.map(|at| ((stream, at.seq), FeedSeq(0))));
+        }
+    }
+    let mut dealer: Dealer = cast.root.dealer().anew();
+    let config = cast.root.engine().config().clone();
+    engine::replay(config, inputs, |_, _, _, output| {
+        for (position, event) in &output.market {
+            dealer.deal(event, |stream, seq| {
+                if let Some(place) = places.get_mut(&(stream, seq)) {
+                    *place = *position;
+                }
             });
         }
-        let (count, heard) = (listener.checkpoints().len(), listener.stream_digest());
-        failures.check(Checker::BooksEqual, count > 0, || {
-            format!("listener {index}: no checkpoint was compared")
-        });
-        failures.check(Checker::FeedEqual, heard == stream, || {
-            format!("listener {index} heard other bytes than were published")
+    });
+    places
+}
+
+/// Compares the books that a listener noted with those of the replay; how many were equal.
+fn checkpoints(
+    (index, stream, listener): (usize, usize, &Listener),
+    places: &BTreeMap<(usize, FeedSeq), FeedSeq>,
+    replay: &engine::ReplayDigests,
+    failures: &mut Failures,
+) -> u64 {
+    let mut compared = 0;
+    for checkpoint in listener.checkpoints().iter() {
+        let position = places.get(&(stream, checkpoint.seq)).copied().unwrap_or_default();
+        let at = replay.at.binary_search_by_key(&position, |at| at.position).ok();
+        let of = |at: usize| {
+            let digest = |id: &InstrumentId| replay.at[at].digests.get(usize::from(id.0) - 1);
+            listener.instruments().iter().map(digest).eq(checkpoint.books.iter().map(Some))
+        };
+        let same = position != FeedSeq(0) && at.is_some_and(of);
+        compared += u64::from(same);
+        failures.check(Checker::BooksEqual, same, || {
+            let seq = checkpoint.seq;
+            format!("listener {index}, stream {stream}: books differ at feed position {seq}")
         });
     }
+    let count = listener.checkpoints().len();
+    failures.check(Checker::BooksEqual, count > 0, || {
+        format!("listener {index}, stream {stream}: no checkpoint was compared")
+    });
     compared
 }
 
 /// The books of all listeners are now those of the engine.
 pub(super) fn books_equal(cast: &Cast<'_>, when: &str, failures: &mut Failures) {
     let engine = cast.root.engine();
-    let ids: Vec<_> = engine.config().instruments.iter().map(|instrument| instrument.id).collect();
     for (index, listener) in cast.listeners.iter().enumerate() {
-        let same = listener.digests().eq(ids.iter().map(|&id| engine.displayed_digest(id)));
-        failures
-            .check(Checker::BooksEqual, same, || format!("listener {index}: books differ {when}"));
-        let counters = listener.counters();
-        let errors = counters.parse_errors + counters.image_errors;
-        failures.check(Checker::BooksEqual, errors == 0, || {
-            format!("listener {index}: {:?}", listener.first_error())
+        let kept: usize = listener.channels().iter().map(|c| c.instruments().len()).sum();
+        let books = engine.config().instruments.len();
+        failures.check(Checker::BooksEqual, kept == books, || {
+            format!("listener {index}: keeps {kept} books of {books}")
         });
+        for listener in listener.channels() {
+            let ours = listener.instruments().iter().map(|&id| engine.displayed_digest(id));
+            let same = listener.digests().eq(ours);
+            failures.check(Checker::BooksEqual, same, || {
+                format!("listener {index}: books differ {when}")
+            });
+            let counters = listener.counters();
+            let errors = counters.parse_errors + counters.image_errors;
+            failures.check(Checker::BooksEqual, errors == 0, || {
+                format!("listener {index}: {:?}", listener.first_error())
+            });
+        }
     }
 }
 
@@ -273,7 +333,15 @@ pub(super) fn sound(cast: &Cast<'_>, failures: &mut Failures) {
         ("root: unencodable", root.unencodable),
     ];
     for edge in &cast.edges {
-        let (gateway, receiver) = (edge.gateway().counters(), edge.receiver().stats());
+        let gateway = edge.gateway().counters();
+        for receiver in edge.receivers() {
+            let receiver = receiver.stats();
+            wrong.extend([
+                ("receiver: malformed", receiver.malformed),
+                ("receiver: hold buffer full", receiver.hold_dropped),
+                ("receiver: deadlines cut", receiver.deadlines_cut),
+            ]);
+        }
         wrong.extend([
             ("edge: malformed", edge.malformed()),
             ("gateway: violations", gateway.violations),
@@ -281,9 +349,6 @@ pub(super) fn sound(cast: &Cast<'_>, failures: &mut Failures) {
             ("gateway: unencodable", gateway.unencodable),
             ("gateway: requests refused", gateway.requests_refused),
             ("gateway: executions before their tick", gateway.overdue),
-            ("receiver: malformed", receiver.malformed),
-            ("receiver: hold buffer full", receiver.hold_dropped),
-            ("receiver: deadlines cut", receiver.deadlines_cut),
         ]);
     }
     for listener in &cast.listeners {

@@ -4,8 +4,7 @@
 //! moment orders begin to flow. Everything is over by the time the links are healed, or soon after:
 //! what comes then is liveness.
 
-use feed::Listener;
-use roles::{Role, deploy, listener};
+use roles::{Role, deploy, listener, subscriber};
 use types::{Channel, Nanos, NodeId, SplitMix64};
 
 use super::scenario::{Places, Plan, START, Scenario};
@@ -216,7 +215,7 @@ impl Striker<'_> {
             if index >= places.listener(0) {
                 let mut settings = listener(&config, address(places.root, Channel::FEED));
                 settings.checkpoint_every = super::scenario::CHECKPOINT_EVERY;
-                return Role::Listener(Box::new(Listener::new(settings)));
+                return Role::Listener(Box::new(subscriber(&config, &settings)));
             }
             let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
             // Far above every token that an earlier life of a gateway can have used.

@@ -3,6 +3,8 @@
 //! Worlds are small and short so that many of them can be had; what matters is how much goes wrong
 //! at the same time, not for how long.
 
+use overlay::membership::RollCallConfig;
+use roles::{OverlayOptions, Spread};
 use types::{Nanos, SplitMix64};
 
 use super::{
@@ -62,6 +64,7 @@ impl Scenario {
             straggler_permille: dice.within(1_200, 6_000),
             egress_ns: dice.within(0, 5_000),
             wrong_clocks_permille: dice.within(0, 1_000),
+            options: planes(seed),
             command: "fairbell sim fuzz".to_string(),
             ..Scenario::default()
         }
@@ -71,6 +74,25 @@ impl Scenario {
     pub fn again(&self, seed: u64) -> String {
         format!("{} --seed {seed}", self.command)
     }
+}
+
+/// Planes of the tree, what they are used for, and copies of an order. Draws of its own: they leave
+/// the others of a seed as they are.
+fn planes(seed: u64) -> OverlayOptions {
+    let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x7EE5));
+    let mut options = OverlayOptions::default();
+    if dice.chance(500) {
+        options.hedging.planes = dice.within(2, 3) as u16;
+        let own = |dice: &mut Dice| dice.chance(300).then(|| dice.0.below(2) as u16);
+        if dice.chance(700) {
+            options.spread = Spread::Symbols((0..3).map(|_| own(&mut dice)).collect());
+        }
+    }
+    if dice.chance(250) {
+        options.order_ways = dice.within(2, 3) as usize;
+    }
+    options.roll_call = dice.chance(250).then(RollCallConfig::default);
+    options
 }
 
 fn link(dice: &mut Dice) -> LinkModel {
@@ -124,15 +146,22 @@ mod tests {
     #[test]
     fn a_seed_is_one_scenario_and_all_of_them_are_possible() {
         let mut kinds = vec![0; FaultKind::ALL.len()];
+        let mut uses = [0; 4];
         for seed in 0..2_000 {
             let scenario = Scenario::random(seed);
             assert_eq!(scenario, Scenario::random(seed));
-            assert!(scenario.config(seed).tree().is_ok(), "seed {seed}");
+            assert!(scenario.config(seed).trees().is_ok(), "seed {seed}");
+            let options = &scenario.options;
+            uses[0] += u32::from(options.streams() > 1);
+            uses[1] += u32::from(options.streams() == 1 && options.hedging.planes > 1);
+            uses[2] += u32::from(options.order_ways > 1);
+            uses[3] += u32::from(options.roll_call.is_some());
             for fault in scenario.faults.iter().flatten() {
                 kinds[FaultKind::ALL.iter().position(|kind| *kind == fault.kind).unwrap()] += 1;
             }
         }
         assert!(kinds.iter().all(|count| *count >= 100), "{kinds:?}");
+        assert!(uses.iter().all(|count| *count >= 200), "{uses:?}");
         assert_eq!(Scenario::random(3).again(3), "fairbell sim fuzz --seed 3");
         assert!(FaultKind::ALL.iter().all(|kind| FaultKind::named(kind.name()) == Some(*kind)));
     }

@@ -65,13 +65,13 @@ impl Sabotage {
 
     /// Puts the bugs of the code into nodes that were just built.
     pub(super) fn build(self, config: &ExchangeConfig, places: Places, nodes: &mut [Role]) {
-        let Ok(mut tree) = config.tree() else { return };
         let delay = DelayLimits { owd_max_ns: config.delay_cap_ns, ..DelayLimits::default() };
-        tree.topology = tree.topology.with_child_fault();
         let victim = places.edge(places.receivers - 1);
         for (index, node) in nodes.iter_mut().enumerate() {
             match (self, node) {
                 (Sabotage::ChildSetOffByOne, Role::Proxy(proxy)) => {
+                    let mut tree = *proxy.tree();
+                    tree.topology = tree.topology.with_child_fault();
                     let config = ProxyConfig { delay, ..ProxyConfig::default() };
                     **proxy = Proxy::new(tree, NodeId(index as u16), config);
                 }

@@ -6,13 +6,12 @@
 
 use std::collections::VecDeque;
 
-use feed::Listener;
 use overlay::retransmission::StoreConfig;
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
     Source,
 };
-use roles::{Account, ExchangeConfig, OverlayOptions, Role, deploy, listener};
+use roles::{Account, ExchangeConfig, OverlayOptions, Role, deploy, listener, subscriber};
 use types::{
     AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Peer, Price, Qty, SplitMix64,
     Symbol,
@@ -279,7 +278,7 @@ impl Scenario {
         for _ in 0..self.receivers {
             let mut settings = listener(&config, server);
             settings.checkpoint_every = CHECKPOINT_EVERY;
-            let node = Role::Listener(Box::new(Listener::new(settings)));
+            let node = Role::Listener(Box::new(subscriber(&config, &settings)));
             let clock = self.clock(&mut rng);
             world.add(node, Place { group: LISTENER, clock, ..Place::default() });
         }

@@ -3,7 +3,8 @@
 //! The watch reads every datagram and every stream byte as it is sent, and trusts no node: what is
 //! public, when, and what it says come from the root's own frames; what was handed on and what
 //! clients were told from the bytes that edges send. From that it checks the order and the time of
-//! releases and that no execution precedes its tick, and notes the digest of the feed's bytes.
+//! releases and that no execution precedes its tick, stream by stream, and notes the digest of each
+//! stream's bytes.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use overlay::{
     frame::{self, DataBody, FrameKind, HopHeader},
     topology::Tree,
 };
+use roles::ExchangeConfig;
 use types::{Channel, ConnId, Nanos};
 use wire::{
     itch::{self, Message},
@@ -37,13 +39,34 @@ struct Published {
     bound_ns: u64,
 }
 
+/// One stream of the feed.
+struct Stream {
+    session: [u8; 10],
+    child_sets: ChildSets,
+    last_id: u64,
+    published: Vec<Published>,
+    /// What became of each of them.
+    deliveries: Vec<Delivery>,
+    digest: StreamDigest,
+    last_match: u64,
+}
+
+impl Stream {
+    fn end(&self) -> u64 {
+        self.published.last().map_or(1, |last| last.end)
+    }
+}
+
+/// Where a message is: its stream, and its number there.
+type At = (usize, u64);
+
 /// What an edge has done so far.
 #[derive(Default)]
 struct Edge {
-    /// The next message to be handed on in its present life.
-    next: u64,
+    /// By stream: the next message to be handed on in its present life.
+    next: Vec<u64>,
     /// And in all its lives.
-    furthest: u64,
+    furthest: Vec<u64>,
     /// Its deliveries count for what others have of the exchange.
     honest: bool,
     /// The smallest of: release, by true time, less what it had to wait for.
@@ -58,17 +81,11 @@ pub struct Watch {
     /// The publisher and the proxies have lower numbers than this.
     first_edge: usize,
     edges: BTreeMap<usize, Edge>,
-    child_sets: ChildSets,
-    last_id: u64,
-    published: Vec<Published>,
-    /// What became of each of them.
-    deliveries: Vec<Delivery>,
-    stream: StreamDigest,
-    /// Feed position of the first message that prints each trade, by match number.
-    prints: BTreeMap<u64, u64>,
-    /// Feed position of each uncrossing, by its number, which follows those of its trades.
-    crosses: BTreeMap<u64, u64>,
-    last_match: u64,
+    streams: Vec<Stream>,
+    /// The first message that prints each trade, by match number.
+    prints: BTreeMap<u64, At>,
+    /// Each uncrossing, by its number, which follows those of its trades.
+    crosses: BTreeMap<u64, At>,
     sessions: BTreeMap<(usize, ConnId), Framer>,
     /// Executions that were sent to clients after their tick.
     pub executions: u64,
@@ -86,24 +103,30 @@ impl Watch {
         root: usize,
         edges: std::ops::Range<usize>,
         dishonest: Option<usize>,
-        tree: Tree,
+        config: &ExchangeConfig,
+        trees: &[Tree],
     ) -> Watch {
         let edge = |index| {
             let honest = Some(index) != dishonest;
-            (index, Edge { next: 1, furthest: 1, honest, margin_ns: i64::MAX, early: (0, 0) })
+            let (next, furthest) = (vec![1; trees.len()], vec![1; trees.len()]);
+            (index, Edge { next, furthest, honest, margin_ns: i64::MAX, early: (0, 0) })
+        };
+        let stream = |tree: &Tree| Stream {
+            session: config.session_of(tree.stream),
+            child_sets: ChildSets::new(*tree),
+            last_id: 0,
+            published: Vec::new(),
+            deliveries: Vec::new(),
+            digest: StreamDigest::default(),
+            last_match: 0,
         };
         Watch {
             root,
             first_edge: edges.start,
             edges: edges.map(edge).collect(),
-            child_sets: ChildSets::new(tree),
-            last_id: 0,
-            published: Vec::new(),
-            deliveries: Vec::new(),
-            stream: StreamDigest::default(),
+            streams: trees.iter().map(stream).collect(),
             prints: BTreeMap::new(),
             crosses: BTreeMap::new(),
-            last_match: 0,
             sessions: BTreeMap::new(),
             executions: 0,
             resends: 0,
@@ -112,31 +135,39 @@ impl Watch {
         }
     }
 
-    /// Digest of all messages published, and the number after the last one.
-    pub fn published(&self) -> (u64, u64) {
-        (self.stream.value(), self.published.last().map_or(1, |last| last.end))
+    /// Streams of the feed.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
     }
 
-    /// What became of what was published.
+    /// Digest of all messages published in a stream, and the number after the last one.
+    pub fn published(&self, stream: usize) -> (u64, u64) {
+        self.streams.get(stream).map_or((0, 1), |stream| (stream.digest.value(), stream.end()))
+    }
+
+    /// What became of what was published, in the order in which it was.
     pub fn take_deliveries(&mut self) -> Vec<Delivery> {
-        std::mem::take(&mut self.deliveries)
+        let take = |stream: &mut Stream| std::mem::take(&mut stream.deliveries);
+        let mut all: Vec<Delivery> = self.streams.iter_mut().flat_map(take).collect();
+        all.sort_by_key(|delivery| delivery.at);
+        all
     }
 
     /// An edge starts anew: it hands on from the beginning.
     pub fn restarted(&mut self, node: usize) {
         if let Some(edge) = self.edges.get_mut(&node) {
-            edge.next = 1;
+            edge.next.fill(1);
             self.sessions.retain(|(from, _), _| *from != node);
         }
     }
 
     /// The verdicts that need the whole run.
     pub fn judge(&mut self) {
-        let end = self.published().1;
+        let ends: Vec<u64> = self.streams.iter().map(Stream::end).collect();
         for (index, edge) in &self.edges {
-            let next = edge.next;
-            self.failures.check(Checker::NoLoss, next == end, || {
-                format!("edge {index} handed on up to {next}, published was up to {end}")
+            let next = &edge.next;
+            self.failures.check(Checker::NoLoss, *next == ends, || {
+                format!("edge {index} handed on up to {next:?}, published was up to {ends:?}")
             });
             let (early_ns, seq) = edge.early;
             self.failures.check(Checker::ReleaseDeadline, early_ns == 0, || {
@@ -148,7 +179,7 @@ impl Watch {
                 format!("edge {index} handed on {} ns too early by true time", -margin_ns)
             });
         }
-        self.child_sets.judge(&mut self.failures);
+        self.streams.iter().for_each(|stream| stream.child_sets.judge(&mut self.failures));
     }
 
     /// Trades that were printed one by one: all but those of an auction between two orders of
@@ -163,7 +194,7 @@ impl Watch {
     }
 
     /// Where the feed tells of a trade: by itself, or with the uncrossing it was part of.
-    fn tick_of(&self, number: u64) -> Option<u64> {
+    fn tick_of(&self, number: u64) -> Option<At> {
         let own = self.prints.get(&number);
         own.or_else(|| self.crosses.range(number..).next().map(|(_, at)| at)).copied()
     }
@@ -179,8 +210,9 @@ impl Watch {
 
     fn frame(&mut self, sent: &Sent<'_>) {
         if let Some((header, _)) = ControlHeader::read(sent.bytes) {
-            if header.kind == ControlKind::Detour {
-                self.child_sets.detour();
+            let stream = self.streams.get_mut(usize::from(header.stream));
+            if let Some(stream) = stream.filter(|_| header.kind == ControlKind::Detour) {
+                stream.child_sets.detour();
             }
             return;
         }
@@ -192,7 +224,12 @@ impl Watch {
         let from_root = sent.from == self.root;
         if header.kind == FrameKind::Data && sent.from < self.first_edge {
             let Ok((body, _)) = frame::body::<DataBody>(rest) else { return };
-            self.child_sets.copy((sent.from, sent.to), body.id, header.epoch, body.hedge);
+            let Some(stream) = self.streams.get_mut(usize::from(body.stream)) else {
+                let from = sent.from;
+                self.failures.add(Checker::ChildSet, || format!("node {from}: no such stream"));
+                return;
+            };
+            stream.child_sets.copy((sent.from, sent.to), body.id, header.epoch, body.hedge);
         }
         match header.kind {
             FrameKind::Data if from_root => self.publish(sent.at, rest),
@@ -211,23 +248,30 @@ impl Watch {
             self.failures.add(Checker::Sound, || "the root published no packet".to_string());
             return;
         };
-        if body.id <= self.last_id {
+        let place = usize::from(body.stream);
+        let Some(stream) = self.streams.get_mut(place) else { return };
+        if body.id <= stream.last_id {
             return;
         }
-        self.last_id = body.id;
+        stream.last_id = body.id;
+        let right = packet.session().0 == stream.session;
+        self.failures.check(Checker::FeedEqual, right, || {
+            format!("stream {place} speaks of another session")
+        });
         if packet.is_heartbeat() || packet.is_end_of_session() {
             return;
         }
         let (seq, end) = (packet.seq(), packet.next_seq());
-        let due = self.published().1;
+        let due = stream.end();
         self.failures.check(Checker::FeedEqual, seq == due, || {
             format!("published message {seq} when {due} was due")
         });
         let bound_ns = u64::from(body.bound_ns);
-        self.published.push(Published { seq, end, deadline: body.deadline, bound_ns });
-        self.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
-        for (position, message) in (seq..).zip(packet.messages()) {
-            self.stream.push(message);
+        stream.published.push(Published { seq, end, deadline: body.deadline, bound_ns });
+        stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
+        packet.messages().for_each(|message| stream.digest.push(message));
+        for (number, message) in (seq..).zip(packet.messages()) {
+            let position = (place, number);
             match itch::parse(message) {
                 Ok(Message::OrderExecuted(m)) => self.print(position, m.match_number.get(), false),
                 Ok(Message::Trade(m)) => self.print(position, m.match_number.get(), false),
@@ -242,20 +286,22 @@ impl Watch {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    self.failures.add(Checker::Sound, || format!("message {position}: {error:?}"));
+                    let why = || format!("message {position:?}: {error:?}");
+                    self.failures.add(Checker::Sound, why);
                 }
             }
         }
     }
 
     /// A message prints trade `number`; both orders of an auction trade may print it.
-    fn print(&mut self, position: u64, number: u64, twice: bool) {
-        let last = self.last_match;
+    fn print(&mut self, position: At, number: u64, twice: bool) {
+        let Some(stream) = self.streams.get_mut(position.0) else { return };
+        let last = stream.last_match;
+        stream.last_match = number.max(last);
         let follows = number > last || twice && number == last;
         self.failures.check(Checker::Sound, follows, || {
-            format!("message {position} prints trade {number} after {last}")
+            format!("message {position:?} prints trade {number} after {last}")
         });
-        self.last_match = number.max(last);
         self.prints.entry(number).or_insert(position);
     }
 
@@ -267,7 +313,12 @@ impl Watch {
             self.failures.add(Checker::Sound, || format!("edge {from} released no packet"));
             return;
         };
-        let (seq, next) = (packet.seq(), edge.next);
+        let session = packet.session().0;
+        let Some(of) = self.streams.iter().position(|stream| stream.session == session) else {
+            self.failures.add(Checker::Sound, || format!("edge {from}: no such session"));
+            return;
+        };
+        let (seq, next) = (packet.seq(), edge.next[of]);
         let again = seq < next;
         self.failures.check(Checker::NoDuplicate, !again, || {
             format!("edge {from} handed on message {seq} when {next} was due, at {}", at.0)
@@ -278,18 +329,19 @@ impl Watch {
         if packet.is_heartbeat() || packet.is_end_of_session() {
             return;
         }
-        edge.next = packet.next_seq().max(next);
-        let place = self.published.partition_point(|published| published.end <= seq);
+        edge.next[of] = packet.next_seq().max(next);
+        let stream = &mut self.streams[of];
+        let place = stream.published.partition_point(|published| published.end <= seq);
         let (Some(published), Some(delivery)) =
-            (self.published.get(place), self.deliveries.get_mut(place))
+            (stream.published.get(place), stream.deliveries.get_mut(place))
         else {
             self.failures.add(Checker::ReleaseOrder, || {
                 format!("edge {from} handed on message {seq}, which was not published")
             });
             return;
         };
-        if edge.honest && seq >= edge.furthest {
-            edge.furthest = packet.next_seq();
+        if edge.honest && seq >= edge.furthest[of] {
+            edge.furthest[of] = packet.next_seq();
             delivery.first = delivery.first.min(at);
             delivery.last = at;
             delivery.receivers += 1;
@@ -320,11 +372,12 @@ impl Watch {
             };
             let number = executed.match_number.get();
             let print = self.tick_of(number);
-            let next = self.edges.get(&from).map_or(0, |edge| edge.next);
-            let public = print.is_some_and(|position| position < next);
+            let next = self.edges.get(&from).map_or(&[][..], |edge| &edge.next);
+            let passed = |(of, number): At| next.get(of).is_some_and(|next| number < *next);
+            let public = print.is_some_and(passed);
             self.executions += u64::from(public);
             self.failures.check(Checker::TickFirst, public, || {
-                format!("edge {from} told of trade {number} (at {print:?}) before message {next}")
+                format!("edge {from} told of trade {number} (at {print:?}) before message {next:?}")
             });
         }
         self.sessions.insert(key, framer);

@@ -1,0 +1,139 @@
+//! A listener of a feed that is spread over several MoldUDP64 sessions, one per tree.
+//!
+//! Each session has its own client with its own sequence, gaps, digests and books; which one a
+//! datagram is for its session says. What is of no known session goes to the first client, which
+//! counts it. With one session this is that client and nothing more.
+
+use types::{Channel, ClockReading, InstrumentId, Nanos, Node, Outbox, Peer};
+use wire::moldudp::{Packet, Session};
+
+use crate::{
+    image::BookImage,
+    listener::{Listener, ListenerConfig, ListenerCounters},
+};
+
+/// One client per session.
+#[derive(Debug)]
+pub struct Subscriber {
+    sessions: Vec<Session>,
+    clients: Vec<Listener>,
+}
+
+impl Subscriber {
+    /// Follows these sessions, each for its instruments; all else is as in `settings`, whose own
+    /// session and instruments are followed when there are none.
+    pub fn new(
+        settings: &ListenerConfig,
+        channels: impl IntoIterator<Item = (Session, Vec<InstrumentId>)>,
+    ) -> Subscriber {
+        let (mut sessions, mut clients) = (Vec::new(), Vec::new());
+        for (session, instruments) in channels {
+            sessions.push(session);
+            let settings = ListenerConfig { session, instruments, ..settings.clone() };
+            clients.push(Listener::new(settings));
+        }
+        if clients.is_empty() {
+            sessions.push(settings.session);
+            clients.push(Listener::new(settings.clone()));
+        }
+        Subscriber { sessions, clients }
+    }
+
+    /// The clients, in the order of the sessions.
+    pub fn channels(&self) -> &[Listener] {
+        &self.clients
+    }
+
+    /// The books of an instrument; `None` for one that no session carries.
+    pub fn image(&self, instrument: InstrumentId) -> Option<&BookImage> {
+        let carries = |client: &&Listener| client.instruments().contains(&instrument);
+        self.clients.iter().find(carries).map(Listener::image)
+    }
+
+    /// Whether every session has ended and all of it was taken.
+    pub fn ended(&self) -> bool {
+        self.clients.iter().all(Listener::ended)
+    }
+
+    /// What was met so far, all sessions together.
+    pub fn counters(&self) -> ListenerCounters {
+        let counters = self.clients.iter().map(Listener::counters);
+        counters.fold(ListenerCounters::default(), |sum, each| sum + each)
+    }
+}
+
+impl Node for Subscriber {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let session = Packet::parse(bytes).map(|packet| packet.session()).ok();
+        let known = self.sessions.iter().position(|of| Some(*of) == session);
+        if let Some(client) = self.clients.get_mut(known.unwrap_or(0)) {
+            client.handle_datagram(now, channel, from, bytes, out);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.clients.iter_mut().for_each(|client| client.handle_timeout(now, out));
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        let due = self.clients.iter().map(Node::next_timeout).min();
+        due.unwrap_or(Nanos::NEVER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Op;
+    use wire::moldudp::Request;
+
+    const NOW: ClockReading = ClockReading { now: Nanos(1), bound_ns: 0 };
+
+    fn packet(session: &[u8; 10], seq: u64, count: u16) -> Vec<u8> {
+        let mut bytes = session.to_vec();
+        bytes.extend(seq.to_be_bytes());
+        bytes.extend(count.to_be_bytes());
+        // A system event that means nothing to a book.
+        let message = [b'S', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'O'];
+        for _ in 0..count {
+            bytes.extend((message.len() as u16).to_be_bytes());
+            bytes.extend(message);
+        }
+        bytes
+    }
+
+    #[test]
+    fn sessions_are_told_apart_and_gaps_are_asked_for_by_session() {
+        let (one, two) = (Session(*b"FAIRBELL01"), Session(*b"FAIRBELL02"));
+        let settings = ListenerConfig::new(one, Peer::Addr(9), Vec::new());
+        let ids = [vec![InstrumentId(1), InstrumentId(3)], vec![InstrumentId(2)]];
+        let mut ear = Subscriber::new(&settings, [one, two].into_iter().zip(ids));
+        let mut out = Outbox::default();
+        let mut give = |ear: &mut Subscriber, session: &[u8; 10], seq, count| {
+            let bytes = packet(session, seq, count);
+            ear.handle_datagram(NOW, Channel::FEED, Peer::Addr(1), &bytes, &mut out);
+        };
+        give(&mut ear, b"FAIRBELL01", 1, 3);
+        give(&mut ear, b"FAIRBELL02", 2, 1);
+        give(&mut ear, b"FAIRBELL07", 1, 1);
+        let next: Vec<u64> = ear.channels().iter().map(|client| client.next_seq().0).collect();
+        assert_eq!(next, [4, 1]);
+        let counters = ear.counters();
+        assert_eq!((counters.messages, counters.early, counters.other_session), (3, 1, 1));
+        let due = ear.next_timeout();
+        ear.handle_timeout(ClockReading { now: due, bound_ns: 0 }, &mut out);
+        let [Op::Datagram { to: Peer::Addr(9), bytes, .. }] = out.ops() else {
+            panic!("one request");
+        };
+        let request = Request::parse(out.bytes(*bytes)).unwrap();
+        assert_eq!((request.session, request.seq, request.count), (two, 1, 1));
+        assert!(ear.image(InstrumentId(2)).is_some() && ear.image(InstrumentId(4)).is_none());
+    }
+}

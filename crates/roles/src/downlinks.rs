@@ -1,0 +1,290 @@
+//! The root's ways down: a publisher and a roll call per stream of the feed.
+//!
+//! The engine numbers all events of the market in one sequence. With several streams each event
+//! goes to the one that carries its instrument, and what concerns the whole market to all; each
+//! stream has its own session, sequence, deadlines, repairs and dead proxies. Which stream an event
+//! goes to follows from the configuration and where in it from the log, so a replay finds the same
+//! ([`Dealer`]). An execution waits for its tick in the stream of its own instrument. With one
+//! stream its positions are the engine's.
+
+use overlay::{
+    control::{ControlHeader, StatusBody},
+    frame::{self, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    membership::Membership,
+    publisher::{Publisher, PublisherConfig},
+    topology::Tree,
+};
+use types::{
+    ClockReading, ExecutionReport, FeedSeq, InstrumentId, MarketEvent, Nanos, Outbox, Peer,
+};
+use wire::{itch, moldudp::Request};
+use zerocopy::FromBytes;
+
+use crate::{ExchangeConfig, OverlayOptions, TreeShape};
+
+/// Deals the events of the market out to the streams, and numbers them there.
+#[derive(Clone, Debug)]
+pub struct Dealer {
+    /// By instrument less one.
+    stream_of: Vec<u16>,
+    /// By stream: the number its next message gets.
+    next: Vec<FeedSeq>,
+}
+
+impl Dealer {
+    /// Nothing is dealt out yet.
+    pub fn new(config: &ExchangeConfig) -> Dealer {
+        let streams = config.options.streams();
+        let last = streams - 1;
+        let stream_of = |place| config.options.stream_of(place).min(last);
+        Dealer {
+            stream_of: (0..config.instruments.len()).map(stream_of).collect(),
+            next: vec![FeedSeq(1); usize::from(streams)],
+        }
+    }
+
+    /// The stream that carries an instrument; the first one for what is no instrument.
+    pub fn stream_of(&self, instrument: InstrumentId) -> usize {
+        let place = usize::from(instrument.0).checked_sub(1);
+        place.and_then(|place| self.stream_of.get(place)).map_or(0, |stream| (*stream).into())
+    }
+
+    /// Where the next event goes: calls `put` with each stream and the number it has there.
+    pub fn deal(&mut self, event: &MarketEvent, mut put: impl FnMut(usize, FeedSeq)) {
+        let streams = match event.instrument() {
+            Some(instrument) => {
+                let stream = self.stream_of(instrument);
+                stream..stream + 1
+            }
+            None => 0..self.next.len(),
+        };
+        for stream in streams {
+            if let Some(next) = self.next.get_mut(stream) {
+                put(stream, *next);
+                next.0 += 1;
+            }
+        }
+    }
+
+    /// The same before the first event.
+    pub fn anew(&self) -> Dealer {
+        Dealer { next: vec![FeedSeq(1); self.next.len()], ..self.clone() }
+    }
+
+    /// By stream: the number its next message gets.
+    pub fn next(&self) -> &[FeedSeq] {
+        &self.next
+    }
+}
+
+/// One stream's way down.
+struct Downlink {
+    publisher: Publisher,
+    /// Who answers, and which tree they know; with a roll call only.
+    membership: Option<Membership>,
+}
+
+/// All of them.
+pub(crate) struct Downlinks {
+    streams: Vec<Downlink>,
+    dealer: Dealer,
+    /// Of the last input: each event's position, its stream and its number there; kept with
+    /// several streams only.
+    placed: Vec<(FeedSeq, usize, FeedSeq)>,
+    scratch: Vec<u8>,
+}
+
+impl Downlinks {
+    /// The downlinks of `trees`, one per stream and at least one.
+    pub(crate) fn new(config: &ExchangeConfig, trees: &[Tree]) -> Downlinks {
+        let roll_call = config.options.roll_call;
+        let stream = |tree: &Tree| Downlink {
+            publisher: Publisher::new(*tree, publisher_config(config, tree.stream)),
+            membership: roll_call.map(|calls| Membership::new(*tree, calls)),
+        };
+        Downlinks {
+            streams: trees.iter().map(stream).collect(),
+            dealer: Dealer::new(config),
+            placed: Vec::with_capacity(256),
+            scratch: Vec::with_capacity(64),
+        }
+    }
+
+    pub(crate) fn dealer(&self) -> &Dealer {
+        &self.dealer
+    }
+
+    pub(crate) fn first(&self) -> &Publisher {
+        &self.streams[0].publisher
+    }
+
+    pub(crate) fn publishers(&self) -> impl ExactSizeIterator<Item = &Publisher> {
+        self.streams.iter().map(|stream| &stream.publisher)
+    }
+
+    pub(crate) fn memberships(&self) -> impl Iterator<Item = &Membership> {
+        self.streams.iter().filter_map(|stream| stream.membership.as_ref())
+    }
+
+    /// Pushes the events of one input; how many could not be published as they should.
+    pub(crate) fn publish(
+        &mut self,
+        now: ClockReading,
+        (t_seq, events): (Nanos, &[(FeedSeq, MarketEvent)]),
+        itch: &itch::Encoder,
+        out: &mut Outbox,
+    ) -> u64 {
+        let Downlinks { streams, dealer, placed, scratch } = self;
+        let several = streams.len() > 1;
+        let mut failed = 0;
+        placed.clear();
+        for (position, event) in events {
+            scratch.clear();
+            let written = itch.encode(event, t_seq, scratch).is_ok();
+            dealer.deal(event, |stream, seq| {
+                let publisher = streams.get_mut(stream).map(|stream| &mut stream.publisher);
+                let pushed = publisher.map(|publisher| publisher.push_message(now, scratch, out));
+                let there = pushed == Some(Ok(seq)) && (several || seq == *position);
+                failed += u64::from(!written || !there);
+                if several {
+                    placed.push((*position, stream, seq));
+                }
+            });
+        }
+        failed
+    }
+
+    /// A report of the input published last, waiting for its tick where its instrument's ticks
+    /// are. A tick that is not there makes it wait for all that its stream has.
+    pub(crate) fn placed(&self, report: &ExecutionReport) -> ExecutionReport {
+        if self.streams.len() == 1 || report.public_after == FeedSeq(0) {
+            return *report;
+        }
+        let stream = self.dealer.stream_of(report.instrument);
+        let end = self.placed.partition_point(|(position, ..)| *position <= report.public_after);
+        let own = self.placed.iter().take(end).rev().find(|(_, of, _)| *of == stream);
+        let all = || self.dealer.next.get(stream).map_or(0, |next| next.0.saturating_sub(1));
+        let public_after = own.map_or_else(|| FeedSeq(all()), |(.., seq)| *seq);
+        ExecutionReport { public_after, ..*report }
+    }
+
+    pub(crate) fn flush(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.streams.iter_mut().for_each(|stream| stream.publisher.flush(now, out));
+    }
+
+    pub(crate) fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.streams.iter_mut().for_each(|stream| stream.publisher.end_session(now, out));
+    }
+
+    /// A delay report or a repair request, for the stream that it names; the first one counts what
+    /// names none.
+    pub(crate) fn handle_frame(
+        &mut self,
+        now: ClockReading,
+        header: &HopHeader,
+        rest: &[u8],
+        out: &mut Outbox,
+    ) {
+        let named = match header.kind {
+            FrameKind::Delay => frame::body::<DelayBody>(rest).map(|(body, _)| body.stream),
+            _ => frame::body::<RepairRequestBody>(rest).map(|(body, _)| body.stream),
+        };
+        let known = |stream: &u16| usize::from(*stream) < self.streams.len();
+        let stream = named.ok().filter(known).unwrap_or(0);
+        if let Some(stream) = self.streams.get_mut(usize::from(stream)) {
+            stream.publisher.handle_frame(now, header, rest, out);
+        }
+    }
+
+    /// A request of anybody, for the session that it names; the first one counts what names none.
+    pub(crate) fn handle_public_request(
+        &mut self,
+        now: ClockReading,
+        from: Peer,
+        bytes: &[u8],
+        sessions: &[[u8; 10]],
+        out: &mut Outbox,
+    ) {
+        let named = Request::parse(bytes).ok();
+        let known = |request: Request| sessions.iter().position(|of| *of == request.session.0);
+        let stream = named.and_then(known).unwrap_or(0);
+        if let Some(stream) = self.streams.get_mut(stream) {
+            stream.publisher.handle_public_request(now, from, bytes, out);
+        }
+    }
+
+    /// An answer to a roll call; false for one that nobody asked for.
+    pub(crate) fn handle_status(
+        &mut self,
+        now: Nanos,
+        header: &ControlHeader,
+        rest: &[u8],
+        out: &mut Outbox,
+    ) -> bool {
+        let stream = self.streams.get_mut(usize::from(header.stream));
+        let status = StatusBody::read_from_bytes(rest);
+        let (Some(Downlink { publisher, membership: Some(membership) }), Ok(status)) =
+            (stream, status)
+        else {
+            return false;
+        };
+        membership.handle_status(now, header.sender, &status, publisher, out);
+        true
+    }
+
+    /// Begins a change of tree, if there is but one stream.
+    pub(crate) fn change_tree(&mut self, now: Nanos, tree: Tree, out: &mut Outbox) -> bool {
+        match &mut self.streams[..] {
+            [Downlink { membership: Some(membership), .. }] => {
+                membership.change_tree(now, tree, out)
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        for stream in &mut self.streams {
+            stream.publisher.handle_timeout(now, out);
+        }
+    }
+
+    pub(crate) fn call_roll(&mut self, now: Nanos, out: &mut Outbox) {
+        for Downlink { publisher, membership } in &mut self.streams {
+            if let Some(membership) = membership {
+                membership.handle_timeout(now, publisher, out);
+            }
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Nanos {
+        let of = |stream: &Downlink| {
+            let roll_call =
+                stream.membership.as_ref().map_or(Nanos::NEVER, Membership::next_timeout);
+            stream.publisher.next_timeout().min(roll_call)
+        };
+        self.streams.iter().map(of).min().unwrap_or(Nanos::NEVER)
+    }
+}
+
+/// The shapes that the one tree may change to.
+pub(crate) fn shapes(
+    config: &ExchangeConfig,
+) -> Result<Vec<(TreeShape, Tree)>, crate::ExchangeError> {
+    let of = |shape: &TreeShape| Ok((*shape, config.tree_of(*shape)?));
+    config.options.shapes.iter().map(of).collect()
+}
+
+fn publisher_config(config: &ExchangeConfig, stream: u16) -> PublisherConfig {
+    let options: &OverlayOptions = &config.options;
+    let mut publisher = PublisherConfig::new(config.session_of(stream));
+    publisher.linger_ns = config.linger_ns;
+    publisher.delay.owd_max_ns = config.delay_cap_ns;
+    publisher.delay.samples = options.samples();
+    publisher.store = config.store;
+    publisher.packet_max = options.packet_max();
+    publisher.estimator = options.estimator;
+    publisher.hedge = options.hedge_mode;
+    publisher.parity = options.parity;
+    publisher.slowest_first = options.slowest_first;
+    publisher
+}
