@@ -1,5 +1,7 @@
 //! One seed is one run; and a checker that never fails would prove nothing.
 
+use overlay::hedging::Hedging;
+use roles::{OverlayOptions, Spread};
 use sim::LinkModel;
 use sim::exchange::{Checker, Sabotage, Scenario, run_seed, run_seeds};
 
@@ -28,11 +30,19 @@ fn every_injected_bug_is_caught_by_its_checker() {
             Sabotage::EarlyRelease => Checker::ReleaseDeadline,
             Sabotage::LostResend => Checker::AnsweredOnce,
         };
-        let scenario = Scenario { sabotage, ..Scenario::default() };
-        let report = run_seed(1, &scenario);
-        let caught = report.failures.iter().any(|failure| failure.checker == expected);
-        assert!(caught, "{sabotage:?} was not caught by {expected}: {report}");
+        for options in [OverlayOptions::default(), by_symbol()] {
+            let scenario = Scenario { sabotage, options, ..Scenario::default() };
+            let report = run_seed(1, &scenario);
+            let caught = report.failures.iter().any(|failure| failure.checker == expected);
+            assert!(caught, "{sabotage:?} was not caught by {expected}: {report}");
+        }
     }
+}
+
+/// Two trees for three instruments.
+fn by_symbol() -> OverlayOptions {
+    let hedging = Hedging { planes: 2, ..Hedging::default() };
+    OverlayOptions { hedging, spread: Spread::Symbols(Vec::new()), ..OverlayOptions::default() }
 }
 
 #[test]
@@ -50,6 +60,7 @@ fn other_trees_and_worse_links_do_as_well() {
         ("no hedge", Scenario { hedge: 0, kill_every: 2, ..usual.clone() }),
         ("deep", Scenario { depth: 3, fanout: 2, receivers: 7, hedge: 2, ..usual.clone() }),
         ("bad links", Scenario { link: bad, kill_every: 4, ..usual.clone() }),
+        ("two trees", Scenario { options: by_symbol(), kill_every: 3, ..usual.clone() }),
         ("perfect links", Scenario { link: LinkModel::default(), ..usual }),
     ];
     for (name, scenario) in scenarios {

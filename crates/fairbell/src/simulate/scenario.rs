@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use roles::Spread;
 use sim::cloud::link::Profile;
 use sim::exchange::{FaultKind, FaultSpec, Scenario};
 use sim::{Bursts, LinkModel, PathQueue, Weather};
@@ -43,7 +44,18 @@ const KEYS: [(&str, &[&str]); 6] = [
     ("clocks", &["bound", "wrong_permille"]),
     (
         "exchange",
-        &["depth", "fanout", "receivers", "hedge", "delay_cap", "auctions", "special_orders"],
+        &[
+            "depth",
+            "fanout",
+            "receivers",
+            "hedge",
+            "planes",
+            "plane_use",
+            "order_ways",
+            "delay_cap",
+            "auctions",
+            "special_orders",
+        ],
     ),
     ("participants", &["count", "rate", "orders", "duration"]),
     ("fault", &["kind", "at", "for", "node", "offset"]),
@@ -223,6 +235,17 @@ fn exchange(section: &Section<'_>, scenario: &mut Scenario) -> Result<(), Failur
     scenario.fanout = size("fanout", 1, 32, scenario.fanout)?;
     scenario.receivers = size("receivers", 1, 64, scenario.receivers)?;
     scenario.hedge = size("hedge", 0, 4, scenario.hedge)?;
+    let options = &mut scenario.options;
+    options.hedging.planes = size("planes", 1, 4, 1)? as u16;
+    options.order_ways = size("order_ways", 1, 4, 1)?;
+    match section.text("plane_use")? {
+        None | Some((_, "messages")) => {}
+        Some((_, "symbols")) => options.spread = Spread::Symbols(Vec::new()),
+        Some((value, _)) => {
+            let what = "there are: messages, symbols";
+            return Err(section.complaint("plane_use", value, what));
+        }
+    }
     scenario.delay_cap_ns = section.time("delay_cap")?.unwrap_or(scenario.delay_cap_ns);
     scenario.auctions_every = u64::from(section.switch("auctions")?.unwrap_or(false));
     scenario.specials_every = u64::from(section.switch("special_orders")?.unwrap_or(false));
@@ -362,6 +385,7 @@ mod tests {
         let text = "[network]\nprofile = \"standard\"\nloss_permille = 20\nburst_every = \"50ms\"\n\
             queue_service = \"2us\"\nstragglers = 2\nstraggler_factor = 2.5\n\
             [clocks]\nbound = \"9us\"\n[exchange]\ndepth = 3\nreceivers = 12\nauctions = true\n\
+            planes = 2\nplane_use = \"symbols\"\norder_ways = 2\n\
             [participants]\ncount = 5\nrate = 100\nduration = \"2s\"\n\
             [[fault]]\nkind = \"kill-proxy\"\nat = \"300ms\"\nnode = 1\n\
             [[fault]]\nkind = \"clock-step\"\noffset = -5000\n";
@@ -373,6 +397,7 @@ mod tests {
         assert_eq!((scenario.depth, scenario.receivers, scenario.auctions_every), (3, 12, 1));
         assert_eq!((scenario.clock_bound_ns, scenario.participants), (9_000, 5));
         assert_eq!((scenario.duration_ns, scenario.orders), (Some(2_000_000_000), 600));
+        assert_eq!((scenario.options.streams(), scenario.options.order_ways), (2, 2));
         let faults = scenario.faults.unwrap();
         assert_eq!((faults[0].at_ns, faults[0].node), (Some(300_000_000), Some(1)));
         assert_eq!(faults[1].offset_ns, Some(-5_000));
@@ -393,6 +418,10 @@ mod tests {
             ("[network]\nspatial_sigma = \"a\"", "x.toml:2: network.spatial_sigma: must be a num"),
             ("[network]\nprofile = \"empirical\"", "x.toml:2: network.profile: empirical needs"),
             ("[exchange]\nauctions = 1", "x.toml:2: exchange.auctions: must be true or false"),
+            (
+                "[exchange]\nplane_use = \"fun\"",
+                "x.toml:2: exchange.plane_use: there are: messages",
+            ),
             ("[participants]\nrate = 1\norders = 20\nduration = \"1s\"", "x.toml:3: participants"),
             ("[participants]\nrate = 20000\nduration = \"1m\"", "x.toml:3: participants.duration"),
             ("[[fault]]\nat = \"1s\"", "x.toml:1: fault.kind: is missing"),

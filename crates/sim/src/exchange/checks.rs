@@ -12,7 +12,7 @@ use types::{AccountId, CommandKind, FeedSeq, Input, InstrumentId, Nanos, Source,
 use super::{
     report::{Checker, Failures},
     sabotage::Sabotage,
-    scenario::Places,
+    scenario::{CHECKPOINT_EVERY, Places},
     watch::Watch,
 };
 use crate::world::World;
@@ -223,8 +223,9 @@ fn checkpoints(
             format!("listener {index}, stream {stream}: books differ at feed position {seq}")
         });
     }
-    let count = listener.checkpoints().len();
-    failures.check(Checker::BooksEqual, count > 0, || {
+    // A stream may carry so little that no checkpoint is due; its end is compared all the same.
+    let due = listener.next_seq().0 > CHECKPOINT_EVERY || replay.feed_next == listener.next_seq();
+    failures.check(Checker::BooksEqual, !due || !listener.checkpoints().is_empty(), || {
         format!("listener {index}, stream {stream}: no checkpoint was compared")
     });
     compared
