@@ -155,10 +155,22 @@ pub struct OrderAckBody {
     pub contiguous: u64,
     /// Bit i: number `contiguous + 1 + i` is, for the first 256.
     pub selective: [u64; 4],
+    /// Bit i: number `contiguous + 1 + i` has come and waits at the root for its turn, so it need
+    /// not be sent again; only what is in the log is done with.
+    pub held: [u64; 4],
     /// The life meant.
     pub incarnation: Incarnation,
+    /// [`echo`] of an order that reached the log without waiting for another one; 0: none.
+    pub echo: u32,
+    /// Orders of this life of which a re-sent copy was the first to come; counts round.
+    pub useful: u32,
     /// Zero.
     pub reserved: u32,
+}
+
+/// Names the copy of an order that was taken: the lower 24 bits of its number, then its attempt.
+pub fn echo(seq: u64, attempt: u8) -> u32 {
+    ((seq as u32) << 8) | u32::from(attempt)
 }
 
 /// A gateway asks for an incarnation.

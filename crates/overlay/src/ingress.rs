@@ -73,6 +73,19 @@ struct Life {
     incarnation: Incarnation,
     received: SeqWindow,
     released: SeqWindow,
+    /// Orders of which a re-sent copy was the first to come.
+    useful: u32,
+}
+
+/// What came of a gateway's life, in the log or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrivals<'a> {
+    /// The life.
+    pub incarnation: Incarnation,
+    /// Its orders that came and were taken.
+    pub received: &'a SeqWindow,
+    /// Those of which a re-sent copy was the first to come; counts round.
+    pub useful: u32,
 }
 
 /// The root's order entrance; see the module.
@@ -109,8 +122,8 @@ impl Ingress {
         if gateway.0 == 0 || life.as_ref().is_some_and(|life| life.incarnation == incarnation) {
             return;
         }
-        let fresh =
-            Life { incarnation, received: SeqWindow::default(), released: SeqWindow::default() };
+        let (received, released) = (SeqWindow::default(), SeqWindow::default());
+        let fresh = Life { incarnation, received, released, useful: 0 };
         if life.replace(fresh).is_some() {
             self.sequencer.forget(gateway);
         }
@@ -138,7 +151,7 @@ impl Ingress {
         delivery: Option<Delivery>,
     ) -> Verdict {
         let marks = Marks {
-            resent: header.attempt > 0,
+            attempt: header.attempt,
             deferred: header.flags & ORDER_DEFERRED != 0,
             delivery,
         };
@@ -168,6 +181,13 @@ impl Ingress {
     /// When [`Ingress::pop_due`] may have something.
     pub fn next_timeout(&self) -> Nanos {
         self.sequencer.next_timeout()
+    }
+
+    /// What came of a gateway's present life.
+    pub fn arrivals(&self, gateway: GatewayId) -> Option<Arrivals<'_>> {
+        let life = self.lives.get(usize::from(gateway.0))?.as_ref()?;
+        let Life { incarnation, received, useful, .. } = life;
+        Some(Arrivals { incarnation: *incarnation, received, useful: *useful })
     }
 
     /// The sequencer, for its counters and fill.
@@ -214,6 +234,7 @@ impl Ingress {
             Err(_) => Verdict::Full,
             Ok(parked) => {
                 life.received.record(source.seq);
+                life.useful = life.useful.wrapping_add(u32::from(marks.attempt > 0));
                 if parked { Verdict::Parked } else { Verdict::Taken }
             }
         }

@@ -22,6 +22,7 @@ pub mod proxy;
 pub mod publisher;
 pub mod receiver;
 pub mod repair_cache;
+pub mod resend_budget;
 pub mod retransmission;
 pub mod samples;
 mod seat;

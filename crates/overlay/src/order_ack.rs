@@ -1,25 +1,53 @@
 //! Telling gateways which of their orders are in the log.
 //!
 //! Acknowledgements are cumulative and idempotent, so one lost or repeated does no harm and any
-//! number of orders costs each gateway at most one datagram per flush.
+//! number of orders costs each gateway at most one datagram per flush. Beside what is in the log,
+//! which is all that counts, they say what a sender needs to re-send well: which orders wait here
+//! for others, which copy of a recent one was taken, and how many re-sends were of use.
 
-use types::{GatewayId, Incarnation, Nanos, NodeId, Outbox, SeqWindow, limits::GATEWAYS_MAX};
+use types::{
+    GatewayId, Incarnation, Nanos, NodeId, Outbox, SeqWindow, Source, limits::GATEWAYS_MAX,
+};
 
 use crate::{
     emit::send,
-    frame::{FrameKind, HopHeader, OrderAckBody},
+    frame::{self, FrameKind, HopHeader, OrderAckBody},
+    ingress::Arrivals,
+    sequencer::Sequenced,
 };
 
 /// Orders after the contiguous part that one acknowledgement speaks of.
 pub const ACK_REACH: usize = 256;
 
-/// The acknowledgement of a gateway's life whose orders in the log are `logged`.
-pub fn order_ack(incarnation: Incarnation, logged: &SeqWindow) -> OrderAckBody {
+/// What the acknowledgement of a gateway is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Its node.
+    pub to: NodeId,
+    /// Its present life.
+    pub incarnation: Incarnation,
+    /// The life's orders in the log.
+    pub logged: &'a SeqWindow,
+    /// What has come of it; that of another life is not spoken of.
+    pub arrivals: Option<Arrivals<'a>>,
+}
+
+/// The acknowledgement of a gateway's life; `echo` as in [`OrderAckBody`].
+pub fn order_ack(progress: &Progress<'_>, echo: u32) -> OrderAckBody {
+    let Progress { incarnation, logged, .. } = *progress;
+    let arrivals = progress.arrivals.filter(|arrivals| arrivals.incarnation == incarnation);
     let contiguous = logged.contiguous();
+    let after =
+        |window: &SeqWindow| [0, 64, 128, 192].map(|off| window.bitmap_after(contiguous + off));
+    let selective = after(logged);
+    let received = arrivals.map_or(selective, |arrivals| after(arrivals.received));
     OrderAckBody {
         contiguous,
-        selective: std::array::from_fn(|word| logged.bitmap_after(contiguous + 64 * word as u64)),
+        selective,
+        held: std::array::from_fn(|word| received[word] & !selective[word]),
         incarnation,
+        echo,
+        useful: arrivals.map_or(0, |arrivals| arrivals.useful),
         reserved: 0,
     }
 }
@@ -33,6 +61,8 @@ pub struct AckScheduler {
     node: NodeId,
     epoch: u32,
     owed: Vec<bool>,
+    /// By gateway: the first copy named since its last acknowledgement, which had to wait longest.
+    echo: Vec<u32>,
     order: Vec<GatewayId>,
     /// When the acknowledgements owed go out; [`Nanos::NEVER`] while none is.
     due: Nanos,
@@ -46,6 +76,7 @@ impl AckScheduler {
             node,
             epoch,
             owed: vec![false; gateways + 1],
+            echo: vec![0; gateways + 1],
             order: Vec::with_capacity(gateways + 1),
             due: Nanos::NEVER,
         }
@@ -55,7 +86,7 @@ impl AckScheduler {
     pub fn flush_due<'a>(
         &mut self,
         now: Nanos,
-        lookup: impl FnMut(GatewayId) -> Option<(NodeId, Incarnation, &'a SeqWindow)>,
+        lookup: impl FnMut(GatewayId) -> Option<Progress<'a>>,
         out: &mut Outbox,
     ) {
         if self.due <= now {
@@ -75,7 +106,19 @@ impl AckScheduler {
         self.epoch = epoch;
     }
 
-    /// An order of the gateway reached the log, or came again.
+    /// An order reached the log; see [`Sequenced`].
+    pub fn mark_logged(&mut self, order: &Sequenced) {
+        let Source { gateway, seq, .. } = order.source;
+        self.mark(gateway);
+        if let Some(echo) = self.echo.get_mut(usize::from(gateway.0))
+            && *echo == 0
+            && !order.waited
+        {
+            *echo = frame::echo(seq, order.attempt);
+        }
+    }
+
+    /// An order of the gateway came to wait, or came again.
     pub fn mark(&mut self, gateway: GatewayId) {
         if let Some(owed) = self.owed.get_mut(usize::from(gateway.0)).filter(|owed| !**owed) {
             *owed = true;
@@ -83,19 +126,20 @@ impl AckScheduler {
         }
     }
 
-    /// Sends each marked gateway one acknowledgement. `lookup` gives its node, its present life and
-    /// the log's window of it; gateways it does not know get nothing.
+    /// Sends each marked gateway one acknowledgement, made of what `lookup` gives; gateways it does
+    /// not know get nothing.
     pub fn flush<'a>(
         &mut self,
-        mut lookup: impl FnMut(GatewayId) -> Option<(NodeId, Incarnation, &'a SeqWindow)>,
+        mut lookup: impl FnMut(GatewayId) -> Option<Progress<'a>>,
         out: &mut Outbox,
     ) {
         self.due = Nanos::NEVER;
         for gateway in self.order.drain(..) {
             self.owed[usize::from(gateway.0)] = false;
-            if let Some((to, incarnation, logged)) = lookup(gateway) {
+            let echo = std::mem::take(&mut self.echo[usize::from(gateway.0)]);
+            if let Some(progress) = lookup(gateway) {
                 let header = HopHeader::new(FrameKind::OrderAck, self.node, self.epoch);
-                send(out, to, header, &order_ack(incarnation, logged), &[]);
+                send(out, progress.to, header, &order_ack(&progress, echo), &[]);
             }
         }
     }
@@ -112,13 +156,26 @@ mod tests {
         for seq in [1, 2, 3, 5, 68, 69, 259, 260] {
             logged.record(seq);
         }
-        let ack = order_ack(Incarnation(7), &logged);
+        let mut received = logged.clone();
+        for seq in [4, 7, 67, 131, 259, 300] {
+            received.record(seq);
+        }
+        let (to, incarnation) = (NodeId(9), Incarnation(7));
+        let arrivals = Some(Arrivals { incarnation, received: &received, useful: 5 });
+        let progress = Progress { to, incarnation, logged: &logged, arrivals };
+        let ack = order_ack(&progress, 77);
         assert_eq!((ack.contiguous, ack.incarnation), (3, Incarnation(7)));
+        assert_eq!((ack.echo, ack.useful), (77, 5));
         for seq in 4..4 + 256u64 {
             let (word, bit) = ((seq - 4) / 64, (seq - 4) % 64);
             let said = ack.selective[word as usize] >> bit & 1 == 1;
             assert_eq!(said, logged.contains(seq), "number {seq}");
+            let waits = ack.held[word as usize] >> bit & 1 == 1;
+            assert_eq!(waits, received.contains(seq) && !said, "number {seq}");
         }
+        let other = Some(Arrivals { incarnation: Incarnation(6), received: &received, useful: 5 });
+        let ack = order_ack(&Progress { arrivals: other, ..progress }, 0);
+        assert_eq!((ack.held, ack.useful), ([0; 4], 0), "that of a former life");
     }
 
     #[test]
@@ -129,7 +186,14 @@ mod tests {
             acks.mark(GatewayId(gateway));
         }
         let lookup = |gateway: GatewayId| {
-            (gateway.0 != 3).then_some((NodeId(100 + gateway.0), Incarnation(1), &logged))
+            let to = NodeId(100 + gateway.0);
+            let incarnation = Incarnation(1);
+            (gateway.0 != 3).then_some(Progress {
+                to,
+                incarnation,
+                logged: &logged,
+                arrivals: None,
+            })
         };
         let mut out = Outbox::default();
         acks.flush(lookup, &mut out);

@@ -41,8 +41,9 @@ impl Delivery {
 /// What is known of an order besides its own fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Marks {
-    /// It is a second copy: how long it took says nothing of the network.
-    pub resent: bool,
+    /// Attempt of the copy; above 0 it is a second one: how long it took says nothing of the
+    /// network.
+    pub attempt: u8,
     /// A queue on the way let others pass.
     pub deferred: bool,
     /// The tick it answers.

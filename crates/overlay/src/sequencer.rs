@@ -87,6 +87,10 @@ pub struct Sequenced {
     pub t_in: Nanos,
     /// For `Input::flags`.
     pub flags: u64,
+    /// Attempt of the copy that was taken.
+    pub attempt: u8,
+    /// It was parked: how long it was here says nothing of the way up.
+    pub waited: bool,
     /// Opaque.
     pub payload: Payload,
 }
@@ -120,6 +124,7 @@ struct Slot {
     /// `t_in` within the cap.
     order_time: Nanos,
     flags: u64,
+    attempt: u8,
     deferred: bool,
     /// Next free slot, or next parked one of the same bucket.
     next: u32,
@@ -138,6 +143,7 @@ const VACANT: Slot = Slot {
     t_in: Nanos(0),
     order_time: Nanos(0),
     flags: 0,
+    attempt: 0,
     deferred: false,
     next: NIL,
     parked: false,
@@ -220,7 +226,8 @@ impl Sequencer {
         if !offer.marks.deferred {
             self.newest_arrived = self.newest_arrived.max(order_time + 1);
         }
-        if !offer.marks.resent && !offer.marks.deferred && self.policy != OrderPolicy::Arrival {
+        if offer.marks.attempt == 0 && !offer.marks.deferred && self.policy != OrderPolicy::Arrival
+        {
             self.window_ns = self.spread.sample(now.now - order_time).unwrap_or(self.window_ns);
         }
         let index = self.free;
@@ -232,6 +239,7 @@ impl Sequencer {
             t_in: offer.t_in,
             order_time,
             flags: if capped { INPUT_T_IN_CAPPED } else { 0 },
+            attempt: offer.marks.attempt,
             deferred: offer.marks.deferred,
             next: NIL,
             parked: parks,
@@ -256,6 +264,8 @@ impl Sequencer {
             source: slot.source,
             t_in: slot.t_in,
             flags: slot.flags,
+            attempt: slot.attempt,
+            waited: slot.waits_for != 0,
             payload: slot.payload,
         };
         let (order_time, deferred) = (slot.order_time, slot.deferred);

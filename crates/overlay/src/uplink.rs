@@ -6,6 +6,12 @@
 //! next parent candidate, with its `t_in` unchanged (corner 5). A session's parent changes only
 //! when several orders in a row timed out on it, or with a new epoch (corner 3).
 //!
+//! Re-sends must not feed on themselves. Acknowledgements name the copy that was taken, so every
+//! path is timed, however slow ([`RoundTrip`]); what waits at the root is not sent again; what was
+//! of no use is paid from a budget ([`ResendBudget`]), and while that is empty nothing new is read:
+//! a sender slows down rather than repeat itself. A timeout that comes late because this node stood
+//! still is put off, since the acknowledgements are still in its socket.
+//!
 //! Bounded: at most `window` orders are in flight; upstream asks [`Uplink::has_room`] before it
 //! reads more. Only the orders an acknowledgement can speak of (256 after the contiguous part) are
 //! ever re-sent, at most `resend_batch` per timeout. Nothing allocates after the first order of the
@@ -25,6 +31,7 @@ use crate::{
     frame::{FrameKind, GrantBody, HelloBody, HopHeader, OrderAckBody, OrderBody},
     order_ack::ACK_REACH,
     payload::Payload,
+    resend_budget::{BudgetConfig, ResendBudget},
     round_trip::RoundTrip,
 };
 
@@ -52,8 +59,10 @@ pub struct UplinkConfig {
     pub rto_initial_ns: u64,
     /// Shortest timeout.
     pub rto_floor_ns: u64,
-    /// Longest timeout, also of Hello.
+    /// Longest timeout by backoff alone, also of Hello; see [`RoundTrip::new`].
     pub rto_ceiling_ns: u64,
+    /// What re-sends may cost.
+    pub budget: BudgetConfig,
     /// Most re-sends per timeout call.
     pub resend_batch: usize,
     /// So many timeouts in a row, none of the preferred parent's orders acknowledged between
@@ -79,6 +88,7 @@ impl UplinkConfig {
             rto_initial_ns: 30 * Nanos::MILLI,
             rto_floor_ns: 10 * Nanos::MILLI,
             rto_ceiling_ns: 200 * Nanos::MILLI,
+            budget: BudgetConfig::default(),
             resend_batch: 64,
             parent_patience: 3,
             ways: 1,
@@ -110,18 +120,31 @@ pub struct UplinkCounters {
     pub acked: u64,
     /// Times the preferred parent changed because of timeouts.
     pub parent_changes: u64,
+    /// Times a re-send that was due had to wait for the budget.
+    pub withheld: u64,
+    /// Round trips timed.
+    pub timed: u64,
     /// Acknowledgements or grants for another life, or of orders never sent.
     pub ignored: u64,
 }
 
 /// Timer granularity: a burst of orders due one after the other costs one pass, not many.
 const TICK_NS: u64 = Nanos::MILLI / 2;
+/// A timeout called so late says that this node stood still, not that nobody answered.
+const LATE_NS: u64 = 5 * Nanos::MILLI;
+/// Latest copies of an order whose times of sending are known.
+const COPIES: usize = 4;
 
+#[derive(Clone)]
 struct InFlight {
     depends_on: u64,
     t_in: Nanos,
-    sent_at: Nanos,
-    due: Nanos,
+    /// When copies were sent, attempt `n` at `n % COPIES`.
+    sent_at: [Nanos; COPIES],
+    /// Doublings of the common timeout when the last copy was sent.
+    doublings: u32,
+    /// Not re-sent before: it waits at the root.
+    held_until: Nanos,
     /// How often it has been re-sent.
     attempt: u32,
     /// Candidate of the first copy.
@@ -130,7 +153,23 @@ struct InFlight {
     payload: Payload,
 }
 
+impl InFlight {
+    /// When the copy of this attempt was sent, if that is still known.
+    fn sent_at(&self, attempt: u32) -> Option<Nanos> {
+        let known = attempt <= self.attempt && self.attempt - attempt < COPIES as u32;
+        known.then(|| self.sent_at[attempt as usize % COPIES])
+    }
+
+    /// When it is to be sent again, as far as the path is known by now.
+    fn due(&self, round_trip: &RoundTrip) -> Nanos {
+        let shift = self.attempt.saturating_add(self.doublings);
+        let sent = self.sent_at[self.attempt as usize % COPIES];
+        sent.after(round_trip.timeout_ns(shift)).max(self.held_until)
+    }
+}
+
 /// The gateway side of order transport; see the module.
+#[derive(Clone)]
 pub struct Uplink {
     config: UplinkConfig,
     candidates: Vec<NodeId>,
@@ -140,9 +179,6 @@ pub struct Uplink {
     /// Timeouts count against the parent once all orders below this are acknowledged: those of the
     /// former parent hold up their sessions' later ones, whatever way these take.
     blame_from: u64,
-    /// Orders below this may have waited at the root for a re-sent one, so how long they took says
-    /// nothing of the path.
-    clear_from: u64,
     /// When the timeout was last doubled.
     doubled_at: Nanos,
     incarnation: Option<Incarnation>,
@@ -153,6 +189,13 @@ pub struct Uplink {
     /// Last order of each session, by account number.
     last_of: Vec<u64>,
     round_trip: RoundTrip,
+    budget: ResendBudget,
+    /// Re-sends of this life known to have been of use; counts round.
+    useful: u32,
+    /// A re-send is due and the budget is empty.
+    starved: bool,
+    /// The last call for a timeout was put off.
+    excused: bool,
     /// No order is due before this; may be early.
     next_due: Nanos,
     /// See [`Uplink::lose_resends`].
@@ -169,18 +212,21 @@ impl Uplink {
             RoundTrip::new(config.rto_initial_ns, config.rto_floor_ns, config.rto_ceiling_ns);
         let mut uplink = Uplink {
             orders: VecDeque::with_capacity(config.window),
+            budget: ResendBudget::new(config.budget),
             config,
             candidates: Vec::new(),
             preferred: 0,
             misses: 0,
             blame_from: 0,
-            clear_from: 0,
             doubled_at: Nanos(0),
             incarnation: None,
             hello_attempt: 0,
             base: 1,
             last_of: Vec::new(),
             round_trip,
+            useful: 0,
+            starved: false,
+            excused: false,
             next_due: Nanos::NEVER,
             lossy: false,
             counters: UplinkCounters::default(),
@@ -226,9 +272,12 @@ impl Uplink {
         self.incarnation
     }
 
-    /// Whether more should be read from clients: ready, and at least `reserve` slots are free.
+    /// Whether more should be read from clients: ready, at least `reserve` slots are free, and no
+    /// re-send waits for its budget.
     pub fn has_room(&self) -> bool {
-        self.ready() && self.config.window - self.orders.len() >= self.config.reserve
+        self.ready()
+            && !self.starved
+            && self.config.window - self.orders.len() >= self.config.reserve
     }
 
     /// Orders from the first not acknowledged to the last submitted.
@@ -267,18 +316,20 @@ impl Uplink {
         }
         let seq = self.next_seq();
         let depends_on = std::mem::replace(&mut self.last_of[account], seq);
-        let due = now.now + self.round_trip.timeout_ns(0);
+        let doublings = self.round_trip.doublings();
+        self.next_due = self.next_due.min(now.now + self.round_trip.timeout_ns(doublings));
         self.orders.push_back(InFlight {
             depends_on,
             t_in,
-            sent_at: now.now,
-            due,
+            sent_at: [now.now; COPIES],
+            doublings,
+            held_until: Nanos(0),
             attempt: 0,
             parent: self.preferred,
             acked: false,
             payload,
         });
-        self.next_due = self.next_due.min(due);
+        self.budget.sent();
         self.counters.sent += 1;
         self.send_order(self.orders.len() - 1, out);
         Ok(seq)
@@ -294,6 +345,7 @@ impl Uplink {
         }
         if self.incarnation.is_none() {
             self.incarnation = Some(grant.incarnation);
+            self.useful = 0;
             self.next_due = Nanos::NEVER;
         }
     }
@@ -305,17 +357,25 @@ impl Uplink {
             self.counters.ignored += 1;
             return;
         }
+        self.time(now.now, ack.echo);
+        let useful = ack.useful.wrapping_sub(self.useful);
+        // Of two acknowledgements that overtook one another the later one said it all.
+        if useful <= u32::MAX / 2 {
+            self.useful = ack.useful;
+            self.budget.useful(useful);
+        }
         for seq in self.base..=ack.contiguous {
-            self.mark_acked(now.now, seq);
+            self.mark_acked(seq);
         }
-        for (word, bits) in ack.selective.iter().enumerate() {
-            let mut bits = *bits;
-            while bits != 0 {
-                let bit = u64::from(bits.trailing_zeros());
-                self.mark_acked(now.now, ack.contiguous + 1 + 64 * word as u64 + bit);
-                bits &= bits - 1;
+        each_bit(&ack.selective, |bit| self.mark_acked(ack.contiguous + 1 + bit));
+        // The root loses nothing that it holds; should it yet, this ends.
+        let held_until = now.now + self.config.rto_ceiling_ns;
+        each_bit(&ack.held, |bit| {
+            let at = (ack.contiguous + 1 + bit).checked_sub(self.base);
+            if let Some(order) = at.and_then(|at| self.orders.get_mut(at as usize)) {
+                order.held_until = held_until;
             }
-        }
+        });
         let mut freed = 0;
         while self.orders.front().is_some_and(|order| order.acked) {
             self.orders.pop_front();
@@ -324,10 +384,10 @@ impl Uplink {
         self.base += freed as u64;
         // Orders that just came into reach may have been due for long.
         for order in self.orders.iter().take(ACK_REACH).skip(ACK_REACH.saturating_sub(freed)) {
-            self.next_due = self.next_due.min(order.due);
+            self.next_due = self.next_due.min(order.due(&self.round_trip));
         }
         if self.orders.is_empty() {
-            self.next_due = Nanos::NEVER;
+            (self.next_due, self.starved) = (Nanos::NEVER, false);
         }
     }
 
@@ -336,10 +396,16 @@ impl Uplink {
         if now.now < self.next_due {
             return;
         }
-        if self.ready() {
-            self.resend_due(now.now, out);
-        } else {
+        if !self.ready() {
             self.send_hello(now.now, out);
+            return;
+        }
+        let late = now.now - self.next_due;
+        self.excused = late > LATE_NS && !self.excused;
+        if self.excused {
+            self.next_due = now.now + late.min(self.config.rto_floor_ns);
+        } else {
+            self.resend_due(now.now, out);
         }
     }
 
@@ -352,20 +418,39 @@ impl Uplink {
         self.base + self.orders.len() as u64
     }
 
-    fn mark_acked(&mut self, now: Nanos, seq: u64) {
+    /// Takes the time of the copy that an acknowledgement names (see [`frame::echo`]).
+    fn time(&mut self, now: Nanos, echo: u32) {
+        let at = (echo >> 8).wrapping_sub(self.base as u32) & (u32::MAX >> 8);
+        let Some(order) = self.orders.get(at as usize).filter(|_| echo != 0) else { return };
+        let attempt = (echo & 0xFF) as usize;
+        // The largest number stands for all above it.
+        if order.acked || attempt == usize::from(u8::MAX) {
+            return;
+        }
+        if (order.parent + attempt) % self.candidates.len() == self.preferred {
+            self.misses = 0;
+        }
+        let Some(sent) = order.sent_at((attempt / self.ways()) as u32) else { return };
+        let before = self.round_trip.timeout_ns(0);
+        self.round_trip.sample(now - sent);
+        self.counters.timed += 1;
+        // All others were sent later than the first, or again since.
+        if let Some(first) = self.orders.front().filter(|_| self.round_trip.timeout_ns(0) < before)
+        {
+            let due = first.sent_at[0].after(self.round_trip.timeout_ns(0));
+            self.next_due = self.next_due.min(due.max(now));
+        }
+    }
+
+    fn mark_acked(&mut self, seq: u64) {
         let Some(at) = seq.checked_sub(self.base) else { return };
         let Some(order) = self.orders.get_mut(at as usize).filter(|order| !order.acked) else {
             return;
         };
         order.acked = true;
         self.counters.acked += 1;
-        if order.attempt == 0 {
-            if seq >= self.clear_from {
-                self.round_trip.sample(now - order.sent_at);
-            }
-            if order.parent == self.preferred {
-                self.misses = 0;
-            }
+        if order.attempt == 0 && order.parent == self.preferred {
+            self.misses = 0;
         }
     }
 
@@ -374,29 +459,37 @@ impl Uplink {
         let mut left = self.config.resend_batch.max(1);
         // When the youngest first copy was sent that timed out, and whether on the preferred way.
         let (mut first_sent, mut on_preferred) = (None, false);
+        self.starved = false;
         for at in 0..self.orders.len().min(ACK_REACH) {
             let order = &mut self.orders[at];
             if order.acked {
                 continue;
             }
-            if order.due > now {
-                earliest = earliest.min(order.due);
+            let due = order.due(&self.round_trip);
+            if due > now {
+                earliest = earliest.min(due);
                 continue;
             }
             if left == 0 {
                 earliest = now;
                 break;
             }
+            if !self.budget.pay(now) {
+                self.starved = true;
+                self.counters.withheld += 1;
+                earliest = earliest.min(self.budget.next_at());
+                break;
+            }
             left -= 1;
             if order.attempt == 0 {
-                first_sent = first_sent.max(Some(order.sent_at));
+                first_sent = first_sent.max(Some(order.sent_at[0]));
                 on_preferred |= order.parent == self.preferred;
             }
             order.attempt = order.attempt.saturating_add(1);
-            order.due = now + self.round_trip.timeout_ns(order.attempt);
-            earliest = earliest.min(order.due);
+            order.sent_at[order.attempt as usize % COPIES] = now;
+            order.doublings = self.round_trip.doublings();
+            earliest = earliest.min(order.due(&self.round_trip));
             self.counters.resent += 1;
-            self.clear_from = self.base + self.orders.len() as u64;
             if !self.lossy {
                 self.send_order(at, out);
             }
@@ -433,7 +526,7 @@ impl Uplink {
             seq: self.base + at as u64,
         };
         let body = OrderBody { source, depends_on: order.depends_on, t_in: order.t_in };
-        let ways = self.config.ways.clamp(1, self.candidates.len());
+        let ways = self.ways();
         for way in 0..ways {
             let attempt = (order.attempt as usize).saturating_mul(ways).saturating_add(way);
             let header = HopHeader {
@@ -447,6 +540,10 @@ impl Uplink {
         }
     }
 
+    fn ways(&self) -> usize {
+        self.config.ways.clamp(1, self.candidates.len())
+    }
+
     fn send_hello(&mut self, now: Nanos, out: &mut Outbox) {
         let header = HopHeader::new(FrameKind::Hello, self.config.node, self.config.epoch);
         let body = HelloBody {
@@ -457,5 +554,16 @@ impl Uplink {
         send(out, self.config.root, header, &body, &[]);
         self.next_due = now + self.round_trip.timeout_ns(self.hello_attempt);
         self.hello_attempt = self.hello_attempt.saturating_add(1);
+    }
+}
+
+/// Calls for every bit that is set, counted through the words.
+fn each_bit(words: &[u64], mut act: impl FnMut(u64)) {
+    for (offset, word) in (0..).step_by(64).zip(words) {
+        let mut bits = *word;
+        while bits != 0 {
+            act(offset + u64::from(bits.trailing_zeros()));
+            bits &= bits - 1;
+        }
     }
 }

@@ -5,7 +5,7 @@
 use overlay::{
     frame::{self, FrameKind, GrantBody, HopHeader, OrderAckBody, OrderBody, PrivateBody},
     ingress::{Ingress, IngressConfig},
-    order_ack::AckScheduler,
+    order_ack::{AckScheduler, Progress},
     private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig},
     private_sender::{PrivateStreams, PrivateStreamsConfig},
     sequencer::SequencerConfig,
@@ -49,11 +49,17 @@ impl World {
         self.pass_on();
         while let Some(order) = self.ingress.pop_due(now) {
             self.logged.record(order.source.seq);
-            self.acks.mark(order.source.gateway);
+            self.acks.mark_logged(&order);
             self.streams.append(account, &[n as u8; 96]).unwrap();
         }
         let logged = &self.logged;
-        self.acks.flush(|_| Some((NODES[1], Incarnation(1), logged)), &mut self.out);
+        let progress = Progress {
+            to: NODES[1],
+            incarnation: Incarnation(1),
+            logged,
+            arrivals: self.ingress.arrivals(GATEWAY),
+        };
+        self.acks.flush(|_| Some(progress), &mut self.out);
         self.pass_on();
         self.streams.flush(now, &mut self.out);
         if n.is_multiple_of(7) {

@@ -20,7 +20,7 @@ use overlay::{
     ingress::{Ingress, IngressConfig, Verdict},
     lift::Inlet,
     membership::Membership,
-    order_ack::AckScheduler,
+    order_ack::{AckScheduler, Progress},
     private_sender::{PrivateStreams, PrivateStreamsConfig},
     publisher::Publisher,
     sequencer::{Sequenced, SequencerConfig},
@@ -269,9 +269,8 @@ impl Root {
             return;
         }
         match self.ingress.handle_order(now, header, &order, payload) {
-            Verdict::Duplicate => self.acks.mark(order.source.gateway),
+            Verdict::Duplicate | Verdict::Parked => self.acks.mark(order.source.gateway),
             Verdict::Taken
-            | Verdict::Parked
             | Verdict::UnknownGateway
             | Verdict::StaleIncarnation
             | Verdict::TooFar
@@ -368,7 +367,7 @@ impl Root {
         let Some(command) = read_order(order.payload.as_slice()) else { return };
         let Sequenced { source, t_in, flags, .. } = *order;
         if self.enter_log(now, Draft { t_in, source, flags, command }) {
-            self.acks.mark(source.gateway);
+            self.acks.mark_logged(order);
         }
     }
 
@@ -380,11 +379,11 @@ impl Root {
         self.apply_logged(now, out);
         self.downlinks.flush(now, out);
         self.private.flush(now, out);
-        let (engine, nodes) = (&self.engine, &self.gateway_nodes);
+        let (engine, ingress, nodes) = (&self.engine, &self.ingress, &self.gateway_nodes);
         let lookup = |gateway: GatewayId| {
-            let node = *nodes.get(usize::from(gateway.0).checked_sub(1)?)?;
-            let (incarnation, window) = engine.received(gateway);
-            Some((node, incarnation, window))
+            let to = *nodes.get(usize::from(gateway.0).checked_sub(1)?)?;
+            let (incarnation, logged) = engine.received(gateway);
+            Some(Progress { to, incarnation, logged, arrivals: ingress.arrivals(gateway) })
         };
         self.acks.flush_due(now.now, lookup, out);
     }

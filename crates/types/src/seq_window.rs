@@ -93,7 +93,15 @@ impl SeqWindow {
 
     /// The 64 numbers after `base` as bits (bit 0 is `base + 1`), for selective acknowledgements.
     pub fn bitmap_after(&self, base: u64) -> u64 {
-        (0..64).fold(0, |word, i| word | (u64::from(self.contains(base + 1 + i)) << i))
+        let ahead = base.wrapping_sub(self.contiguous);
+        if ahead > SEQ_WINDOW as u64 - 64 {
+            return (0..64).fold(0, |word, i| word | (u64::from(self.contains(base + 1 + i)) << i));
+        }
+        // All of them lie in the window, in one of its words or two.
+        let slot = (base + 1) as usize % SEQ_WINDOW;
+        let (word, shift) = (slot / 64, slot % 64);
+        let above = self.bits[(word + 1) % WORDS].checked_shl(64 - shift as u32).unwrap_or(0);
+        self.bits[word] >> shift | above
     }
 
     fn bit(&self, seq: u64) -> bool {
@@ -145,6 +153,12 @@ mod tests {
                     }
                 }
                 prop_assert!(window.contains(seq));
+                let far = window.contiguous() + SEQ_WINDOW as u64;
+                for base in [seq.saturating_sub(30), seq, far - 70, far - 64, far - 30, far] {
+                    let bits = window.bitmap_after(base);
+                    let same = |i| bits >> i & 1 == u64::from(window.contains(base + 1 + i));
+                    prop_assert!((0..64).all(same), "after {}", base);
+                }
                 let (at, words) = (window.contiguous(), 0..SEQ_WINDOW as u64 / 64);
                 let words: Vec<u64> = words.map(|w| window.bitmap_after(at + w * 64)).collect();
                 let copy = SeqWindow::restored(at, &words);

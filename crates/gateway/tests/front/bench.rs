@@ -11,7 +11,7 @@ use overlay::{
         self, AttachBody, AttachReplyBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody,
         PrivateAckBody, PrivateBody,
     },
-    order_ack::order_ack,
+    order_ack::{Progress, order_ack},
 };
 use types::{
     AccountId, CancelReason, ClOrdId, ClockReading, Command, ConnId, ExecutionKind,
@@ -187,7 +187,9 @@ impl Root {
     }
 
     pub fn acknowledge(&mut self) {
-        let ack = order_ack(LIFE, &self.received);
+        let (to, incarnation) = (NODE, LIFE);
+        let progress = Progress { to, incarnation, logged: &self.received, arrivals: None };
+        let ack = order_ack(&progress, 0);
         self.say(FrameKind::OrderAck, &ack, &[]);
     }
 

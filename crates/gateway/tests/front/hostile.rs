@@ -111,7 +111,15 @@ fn frame_of(seed: u64) -> Vec<u8> {
         1 => {
             let selective = [rng.next_u64(), u64::MAX, 0, 1];
             let incarnation = Incarnation(3);
-            let ack = OrderAckBody { contiguous: n, selective, incarnation, reserved: 0 };
+            let ack = OrderAckBody {
+                contiguous: n,
+                selective,
+                held: [rng.next_u64(), 0, u64::MAX, 1],
+                incarnation,
+                echo: rng.next_u64() as u32,
+                useful: rng.next_u64() as u32,
+                reserved: 0,
+            };
             bytes(FrameKind::OrderAck, &ack, &[])
         }
         2 => {

@@ -221,7 +221,8 @@ fn uplink() -> Uplink {
 }
 
 fn logged(contiguous: u64) -> OrderAckBody {
-    OrderAckBody { contiguous, selective: [0; 4], incarnation: Incarnation(1), reserved: 0 }
+    let (selective, held, incarnation) = ([0; 4], [0; 4], Incarnation(1));
+    OrderAckBody { contiguous, selective, held, incarnation, echo: 0, useful: 0, reserved: 0 }
 }
 
 #[test]
@@ -259,9 +260,14 @@ fn orders_that_waited_for_a_resent_one_do_not_slow_the_timer() {
     uplink.handle_timeout(at(30_000), &mut Outbox::default());
     assert_eq!(uplink.counters().resent, 1);
     // The second waited at the root for 26 ms; that is not how long the way takes.
+    let mut twin = uplink.clone();
     uplink.handle_ack(at(31_000), &logged(2));
     submit(&mut uplink, 40_000);
     assert_eq!(uplink.next_timeout(), at(40_000 + 60_000).now, "doubled once, no sample");
+    // Of the first the copy is known: a sample of 1 ms.
+    twin.handle_ack(at(31_000), &OrderAckBody { echo: frame::echo(1, 1), ..logged(2) });
+    submit(&mut twin, 40_000);
+    assert_eq!(twin.next_timeout(), at(40_000 + 10_000).now, "the floor");
 }
 
 #[test]
@@ -278,7 +284,7 @@ fn orders_that_come_into_reach_are_resent_at_once() {
         us += 500;
     }
     assert!(uplink.next_timeout() > at(us).now);
-    uplink.handle_ack(at(us), &logged(10));
+    uplink.handle_ack(at(us), &OrderAckBody { useful: 10, ..logged(10) });
     assert!(uplink.next_timeout() <= at(us).now);
     uplink.handle_timeout(at(us), &mut out);
     assert_eq!(uplink.counters().resent, 266);

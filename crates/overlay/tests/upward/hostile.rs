@@ -102,7 +102,15 @@ fn good(which: usize) -> Vec<u8> {
     let (gateway, incarnation, account) = (GatewayId(1), Incarnation(1), AccountId(1));
     let source = Source { gateway, shard: ShardId(0), incarnation, seq: 2 };
     let order = OrderBody { source, depends_on: 1, t_in: Nanos(1_000_000_000) };
-    let ack = OrderAckBody { contiguous: 1, selective: [6, 0, 0, 1], incarnation, reserved: 0 };
+    let ack = OrderAckBody {
+        contiguous: 1,
+        selective: [6, 0, 0, 1],
+        held: [8, 0, 1 << 63, 0],
+        incarnation,
+        echo: frame::echo(2, 1),
+        useful: 3,
+        reserved: 0,
+    };
     let grant = GrantBody { gateway, reserved: 0, boot_nonce: 5, incarnation };
     let attach = AttachBody { account, attach: 1, token: 1, from: 3 };
     let reply = AttachReplyBody { account, status: 1, token: 1, from: 1, next: 9 };

@@ -6,5 +6,6 @@ mod details;
 mod hostile;
 mod lossy;
 mod orders;
+mod overload;
 mod private;
 mod sequencer;

@@ -3,7 +3,7 @@
 use overlay::{
     frame::{self, FrameKind, GrantBody, HelloBody, HopHeader, OrderAckBody, OrderBody},
     ingress::{Ingress, IngressConfig, Verdict},
-    order_ack::AckScheduler,
+    order_ack::{AckScheduler, Progress},
     sequencer::SequencerConfig,
     uplink::{SubmitError, Uplink, UplinkConfig},
 };
@@ -143,7 +143,8 @@ impl World {
             FrameKind::Order => {
                 let (order, payload) = frame::body::<OrderBody>(rest).unwrap();
                 let now = self.net.clock();
-                if self.ingress.handle_order(now, header, &order, payload) == Verdict::Duplicate {
+                let verdict = self.ingress.handle_order(now, header, &order, payload);
+                if matches!(verdict, Verdict::Duplicate | Verdict::Parked) {
                     self.acks.mark(order.source.gateway);
                 }
             }
@@ -181,12 +182,14 @@ impl World {
                 account: u16::from_le_bytes(payload[..2].try_into().unwrap()),
                 number: u64::from_le_bytes(payload[2..].try_into().unwrap()),
             });
-            self.acks.mark(source.gateway);
+            self.acks.mark_logged(&order);
         }
-        let lives = &self.lives;
+        let (lives, ingress) = (&self.lives, &self.ingress);
         let lookup = |gateway: GatewayId| {
             let life = &lives[usize::from(gateway.0) - 1];
-            Some((gateway_node(gateway.0), life.incarnation, &life.logged))
+            let (to, incarnation, logged) =
+                (gateway_node(gateway.0), life.incarnation, &life.logged);
+            Some(Progress { to, incarnation, logged, arrivals: ingress.arrivals(gateway) })
         };
         self.acks.flush(lookup, &mut self.out);
         self.net.send_all(ROOT, &mut self.out);
@@ -404,7 +407,10 @@ fn a_full_window_pushes_back_and_drains() {
     let ack = |contiguous, selective| OrderAckBody {
         contiguous,
         selective: [selective, 0, 0, 0],
+        held: [0; 4],
         incarnation: Incarnation(4),
+        echo: 0,
+        useful: 0,
         reserved: 0,
     };
     uplink.handle_ack(now, &OrderAckBody { incarnation: Incarnation(3), ..ack(8, 0) });
