@@ -36,8 +36,6 @@ pub struct GatewayConfig {
     pub ways: usize,
     /// Fresh at every start.
     pub boot_nonce: u32,
-    /// Above every attachment token of an earlier start.
-    pub first_token: u32,
     /// Session name of every private stream.
     pub session: [u8; 10],
     /// What is traded.

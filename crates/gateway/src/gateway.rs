@@ -50,8 +50,7 @@ impl Gateway {
         uplink.epoch = config.epoch;
         uplink.ways = config.ways;
         let record_len = size_of::<ExecutionReport>();
-        let mut private =
-            PrivateReceiverConfig::new(config.node, config.root, record_len, config.first_token);
+        let mut private = PrivateReceiverConfig::new(config.node, config.root, record_len);
         private.epoch = config.epoch;
         private.ack_delay_ns = PRIVATE_ACK_DELAY_NS;
         Gateway {
@@ -115,7 +114,12 @@ impl Gateway {
     ) {
         match header.kind {
             FrameKind::Grant => match frame::body::<GrantBody>(rest) {
-                Ok((grant, [])) => self.desk.uplink.handle_grant(&grant),
+                Ok((grant, [])) => {
+                    self.desk.uplink.handle_grant(&grant);
+                    if let Some(life) = self.desk.uplink.incarnation() {
+                        self.private.begin_life(now, life, out);
+                    }
+                }
                 _ => self.desk.counters.malformed += 1,
             },
             FrameKind::OrderAck => match frame::body::<OrderAckBody>(rest) {

@@ -7,13 +7,13 @@
 //! acknowledgement per account, and idle accounts send one every `keep_alive_ns`, which keeps the
 //! root's lease.
 //!
-//! Tokens rise with every attachment. `first_token` should be above any that an earlier life of
-//! this gateway used (its start time in seconds will do); if it is not, attaching is refused until
-//! the lease of that life has run out.
+//! Tokens rise with every attachment and from life to life: the high bits are those of the
+//! incarnation that the log granted ([`first_token`]), so nothing of an earlier life looks new.
+//! Before [`PrivateReceiver::begin_life`] nothing is asked for; what was wanted goes out then.
 //!
 //! Not guaranteed: delivery of records while an account is paused; they come after it.
 
-use types::{AccountId, ClockReading, Nanos, NodeId, Outbox};
+use types::{AccountId, ClockReading, Incarnation, Nanos, NodeId, Outbox};
 
 use crate::{
     emit::send,
@@ -32,8 +32,6 @@ pub struct PrivateReceiverConfig {
     pub epoch: u32,
     /// Length of every record in bytes.
     pub record_len: usize,
-    /// Token of the first attachment.
-    pub first_token: u32,
     /// An attach or detach request is repeated after this, doubling.
     pub request_ns: u64,
     /// Longest time between repetitions.
@@ -55,13 +53,12 @@ pub struct PrivateReceiverConfig {
 
 impl PrivateReceiverConfig {
     /// Defaults for one data centre.
-    pub fn new(node: NodeId, root: NodeId, record_len: usize, first_token: u32) -> Self {
+    pub fn new(node: NodeId, root: NodeId, record_len: usize) -> Self {
         PrivateReceiverConfig {
             node,
             root,
             epoch: 1,
             record_len,
-            first_token,
             request_ns: 20 * Nanos::MILLI,
             request_ceiling_ns: 200 * Nanos::MILLI,
             detach_tries: 5,
@@ -72,6 +69,16 @@ impl PrivateReceiverConfig {
             early_max: 32,
         }
     }
+}
+
+/// Bits of a token that count the attachments of one life; those above say which life.
+const TOKEN_BITS: u32 = 20;
+
+/// The token of a life's first attachment. Lives are told apart as long as they are less than 2,048
+/// grants apart; a life with more than a million attachments goes on into the tokens of the next
+/// one, whose own are then refused until its lease has run out.
+pub fn first_token(life: Incarnation) -> u32 {
+    life.0.wrapping_shl(TOKEN_BITS).wrapping_add(1)
 }
 
 /// What the caller hears.
@@ -163,7 +170,8 @@ struct Early {
 /// The gateway's private streams; see the module.
 pub struct PrivateReceiver {
     config: PrivateReceiverConfig,
-    next_token: u32,
+    /// `None` before a life has been granted.
+    next_token: Option<u32>,
     /// Sorted by account.
     streams: Vec<Stream>,
     early: Vec<Early>,
@@ -181,7 +189,7 @@ impl PrivateReceiver {
         let mut early = Vec::new();
         early.resize_with(config.early_max, Early::default);
         PrivateReceiver {
-            next_token: config.first_token,
+            next_token: None,
             config,
             streams: Vec::new(),
             early,
@@ -196,11 +204,29 @@ impl PrivateReceiver {
         self.config.epoch = epoch;
     }
 
+    /// The log granted this gateway a life: what was asked for before goes out now. The life it
+    /// has already changes nothing.
+    pub fn begin_life(&mut self, now: ClockReading, life: Incarnation, out: &mut Outbox) {
+        if self.next_token.is_some() {
+            return;
+        }
+        self.next_token = Some(first_token(life));
+        for at in 0..self.streams.len() {
+            self.streams[at].token = self.take_token();
+            self.request(now.now, at, out);
+        }
+    }
+
+    fn take_token(&mut self) -> u32 {
+        let token = self.next_token.unwrap_or(0);
+        self.next_token = self.next_token.map(|token| token.wrapping_add(1));
+        token
+    }
+
     /// Asks for an account's stream from a position (0: only what is new), repeated until
     /// answered. An attachment the account has here is replaced.
     pub fn attach(&mut self, now: ClockReading, account: AccountId, from: u64, out: &mut Outbox) {
-        let token = self.next_token;
-        self.next_token = self.next_token.saturating_add(1);
+        let token = self.take_token();
         let fresh = Stream {
             account,
             token,
@@ -231,6 +257,10 @@ impl PrivateReceiver {
     /// Gives an account's stream back; nothing more is delivered of it.
     pub fn detach(&mut self, now: ClockReading, account: AccountId, out: &mut Outbox) {
         let Ok(at) = self.find(account) else { return };
+        if self.next_token.is_none() {
+            // It has not been asked for yet.
+            return self.remove(at);
+        }
         let stream = &mut self.streams[at];
         if stream.state != State::Detaching {
             stream.state = State::Detaching;
@@ -272,7 +302,7 @@ impl PrivateReceiver {
     ) {
         let account = reply.account;
         let found = self.find(account).ok().filter(|at| self.streams[*at].token == reply.token);
-        let Some(at) = found else {
+        let Some(at) = found.filter(|_| self.next_token.is_some()) else {
             self.counters.ignored += 1;
             return;
         };
@@ -400,6 +430,10 @@ impl PrivateReceiver {
     }
 
     fn request(&mut self, now: Nanos, at: usize, out: &mut Outbox) {
+        if self.next_token.is_none() {
+            self.streams[at].due = Nanos::NEVER;
+            return;
+        }
         let stream = &mut self.streams[at];
         let attach = u16::from(stream.state == State::Requesting);
         let from = if attach == 1 { stream.next } else { 0 };

@@ -2,7 +2,8 @@
 //! the account attached (corner 2: any gateway can replay a stream from the log's own positions).
 //!
 //! Contract: a stream has one live attachment. Another gateway may take it over once nothing was
-//! heard of the present one for a lease; the same gateway replaces its own with a higher token.
+//! heard of the present one for a lease; the same gateway replaces its own with a newer token.
+//! Tokens name attachments, also across the lives of a gateway; they count round ([`newer`]).
 //! Records are sent from the position asked for, at most `in_flight_max` ahead of what is
 //! acknowledged, and again when the gateway reports a gap or makes no progress for a timeout.
 //! After a timeout one datagram at a time is tried, and when the lease has run out nothing is sent
@@ -130,10 +131,25 @@ struct Attachment {
 #[derive(Default)]
 struct Account {
     attachment: Option<Attachment>,
-    /// Last attachment that ended: a late copy of its Attach must not revive it.
+    /// Newest attachment that ended of the gateway that had one last: late copies of the Attach of
+    /// this one and of older ones must not revive them.
     ended: Option<(NodeId, u32)>,
     dirty: bool,
     timed: bool,
+}
+
+impl Account {
+    fn end(&mut self, node: NodeId, token: u32) {
+        let known = |(at, last)| at == node && newer(last, token);
+        if !self.ended.is_some_and(known) {
+            self.ended = Some((node, token));
+        }
+    }
+}
+
+/// Whether a gateway used token `a` after token `b`.
+fn newer(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() > 0
 }
 
 /// The root's private streams; see the module.
@@ -233,19 +249,20 @@ impl PrivateStreams {
         };
         let ours = account.attachment.as_ref().filter(|held| held.node == from);
         if request.attach == 0 {
-            if ours.is_some_and(|held| held.token <= request.token) {
+            if ours.is_some_and(|held| !newer(held.token, request.token)) {
                 account.attachment = None;
             }
-            account.ended = Some((from, request.token));
+            account.end(from, request.token);
             return self.reply(from, request.account, request.token, DETACHED, out);
         }
         if ours.is_some_and(|held| held.token == request.token) {
             return self.reply(from, request.account, request.token, ATTACHED, out);
         }
-        if account.ended == Some((from, request.token)) {
+        let ended = |(node, token)| node == from && !newer(request.token, token);
+        if account.ended.is_some_and(ended) {
             return self.reply(from, request.account, request.token, DETACHED, out);
         }
-        let replaces = ours.is_some_and(|held| held.token < request.token);
+        let replaces = ours.is_some_and(|held| newer(request.token, held.token));
         let live = account
             .attachment
             .as_ref()
@@ -380,7 +397,7 @@ impl PrivateStreams {
         });
         self.counters.attached += 1;
         if let Some(former) = former.filter(|former| former.node != from) {
-            account.ended = Some((former.node, former.token));
+            account.end(former.node, former.token);
             self.counters.takeovers += 1;
             self.reply(former.node, request.account, former.token, DETACHED, out);
         }

@@ -136,12 +136,13 @@ fn steady_state_allocates_nothing() {
         acks: AckScheduler::new(root, 1, 1),
         logged: SeqWindow::default(),
         streams: PrivateStreams::new(config).unwrap(),
-        receiver: PrivateReceiver::new(PrivateReceiverConfig::new(node, root, 96, 1)),
+        receiver: PrivateReceiver::new(PrivateReceiverConfig::new(node, root, 96)),
         out: Outbox::default(),
         spare: Outbox::default(),
         now,
         delivered: 0,
     };
+    world.receiver.begin_life(now, incarnation, &mut world.out);
     for account in 1..=3 {
         world.receiver.attach(now, AccountId(account), 1, &mut world.out);
         world.pass_on();

@@ -17,12 +17,21 @@ use crate::{Edge, ExchangeConfig, ExchangeError, Role, Root, Sealed};
 /// Makes the root, the proxies and the edges; a node's place in the list is its [`NodeId`].
 /// `feed_of` says who gets what receiver `index` releases.
 ///
-/// `start` is a number that rises with every start of the deployment, by more than the attachments
-/// a gateway made meanwhile: it tells these from those of an earlier life. With a secret in the
-/// options every node comes behind its guard.
+/// `start` is another number at every start of the deployment: boot nonces come from it, and with a
+/// secret in the options, which puts every node behind its guard, all keys and nonces.
 pub fn deploy(
     config: &ExchangeConfig,
     start: u32,
+    feed_of: impl Fn(usize) -> Peer,
+) -> Result<Vec<Role>, ExchangeError> {
+    deploy_life(config, (start, 0), feed_of)
+}
+
+/// As [`deploy`], for a node that takes its former self's place in a deployment which began with
+/// `start`; `life` grows with every such node.
+pub fn deploy_life(
+    config: &ExchangeConfig,
+    (start, life): (u32, u32),
     feed_of: impl Fn(usize) -> Peer,
 ) -> Result<Vec<Role>, ExchangeError> {
     for account in &config.accounts {
@@ -31,7 +40,7 @@ pub fn deploy(
         }
     }
     let (tree, trees) = (config.tree()?, config.trees()?);
-    let mut nonces = SplitMix64::new(config.seed ^ u64::from(start));
+    let mut nonces = SplitMix64::new(config.seed ^ u64::from(start.wrapping_add(life)));
     let mut nodes = vec![Role::Root(Box::new(Root::new(config, &trees)?))];
     let options = &config.options;
     let delay = DelayLimits {
@@ -57,18 +66,18 @@ pub fn deploy(
     nodes.extend(tree.topology.proxy_ids().take(proxies).map(proxy));
     for index in 0..tree.topology.receivers() {
         let boot_nonce = nonces.next_u64() as u32;
-        let edge = edge(config, (&tree, &trees), index, (boot_nonce, start), feed_of(index));
+        let edge = edge(config, (&tree, &trees), index, boot_nonce, feed_of(index));
         nodes.push(Role::Edge(Box::new(edge)));
     }
     nodes.extend(tree.topology.spare_ids().map(proxy));
-    seal(config, &tree, start, nodes)
+    seal(config, &tree, (start, life), nodes)
 }
 
 /// Puts every node behind its guard, where datagrams are sealed.
 fn seal(
     config: &ExchangeConfig,
     tree: &Tree,
-    start: u32,
+    start: (u32, u32),
     nodes: Vec<Role>,
 ) -> Result<Vec<Role>, ExchangeError> {
     let Some(secret) = &config.options.secret else { return Ok(nodes) };
@@ -76,7 +85,7 @@ fn seal(
     let guarded = |(index, role): (usize, Role)| {
         let queues = config.options.lift.is_some() && role.as_proxy().is_some();
         let guard = secret
-            .guard(NodeId(index as u16), &fleet, start, queues)
+            .guard_of_life(NodeId(index as u16), &fleet, start, queues)
             .ok_or(ExchangeError::Cipher)?;
         Ok(Role::Sealed(Box::new(Sealed::new(role, guard))))
     };
@@ -91,7 +100,7 @@ fn edge(
     config: &ExchangeConfig,
     (tree, trees): (&Tree, &[Tree]),
     index: usize,
-    (boot_nonce, start): (u32, u32),
+    boot_nonce: u32,
     feed: Peer,
 ) -> Edge {
     let topology = &tree.topology;
@@ -111,7 +120,6 @@ fn edge(
         candidates: topology.up_candidates(node, tree.hedge, tree.epoch).collect(),
         ways: config.options.order_ways.max(1),
         boot_nonce,
-        first_token: start,
         session: config.session,
         instruments: config.instruments.clone(),
         stream_of: (0..config.instruments.len()).map(|n| config.options.stream_of(n)).collect(),

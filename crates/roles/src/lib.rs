@@ -22,7 +22,7 @@ mod timetable;
 pub use audit::{Audit, Unequal, audit};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
-pub use deploy::{deploy, listener, subscriber};
+pub use deploy::{deploy, deploy_life, listener, subscriber};
 pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use offline::{Offline, offline};

@@ -39,8 +39,8 @@ impl Secret {
         overlay::aes_gcm::random_secret().map(Secret)
     }
 
-    /// The guard of `node`, whose epoch is the number of this start. Keys follow from the secret and
-    /// from that number, so each start has other ones.
+    /// The guard of `node` when a deployment starts, whose epoch is the number of that start. Keys
+    /// follow from the secret and from that number, so each start has other ones.
     pub fn guard(
         &self,
         node: NodeId,
@@ -48,11 +48,23 @@ impl Secret {
         start: u32,
         queues: bool,
     ) -> Option<Guard<AesGcm>> {
+        self.guard_of_life(node, fleet, (start, 0), queues)
+    }
+
+    /// The guard of a node that starts anew, for the `life`th time, within a deployment: its keys
+    /// are still those of the deployment's start, so its epoch must be another one.
+    pub fn guard_of_life(
+        &self,
+        node: NodeId,
+        fleet: &Fleet,
+        (start, life): (u32, u32),
+        queues: bool,
+    ) -> Option<Guard<AesGcm>> {
         let source = KeySource::new(&self.0);
         let keys = KeyTable::new(node, fleet, |part| {
             source.key(&[&start.to_le_bytes()[..], part].concat())
         })?;
-        Some(Guard::new(node, fleet.clone(), start, queues, keys))
+        Some(Guard::new(node, fleet.clone(), start.wrapping_add(life), queues, keys))
     }
 }
 

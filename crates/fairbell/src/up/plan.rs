@@ -126,7 +126,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
 }
 
 /// What the configuration uses of the overlay beyond the plain tree, sealed under a fresh secret.
-fn options(config: &Config) -> Result<OverlayOptions, Failure> {
+pub fn options(config: &Config) -> Result<OverlayOptions, Failure> {
     let secret = match config.overlay.sealed {
         true => Some(Secret::random().ok_or_else(|| {
             Failure::Run("no randomness for the keys of sealed datagrams".to_string())
@@ -201,7 +201,7 @@ pub fn plan(
         Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?;
     let mut loops = loops(&clock, Arc::new(directory))?;
 
-    // In 16 ms: rises faster than any gateway attaches accounts.
+    // In 16 ms: sealing needs another one at every start, or its nonces would come again.
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let start = since.map_or(0, |at| (at.as_millis() / 16) as u32);
     let nodes = deploy(&exchange, start, |index| feed_of[index])

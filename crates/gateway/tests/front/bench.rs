@@ -57,7 +57,6 @@ pub fn config() -> GatewayConfig {
         ways: 1,
         stream_of: Vec::new(),
         boot_nonce: 99,
-        first_token: 1_000,
         session: SESSION,
         instruments: vec![Instrument {
             id: InstrumentId(1),

@@ -1,7 +1,8 @@
 //! No bytes of participants and no frames panic, grow memory, or reach a connection that is over.
 
-use overlay::frame::{
-    self, AttachReplyBody, FrameKind, GrantBody, HopHeader, OrderAckBody, PrivateBody,
+use overlay::{
+    frame::{self, AttachReplyBody, FrameKind, GrantBody, HopHeader, OrderAckBody, PrivateBody},
+    private_receiver::first_token,
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use types::{AccountId, GatewayId, Incarnation, NodeId, SplitMix64};
@@ -100,10 +101,10 @@ fn frame_of(seed: u64) -> Vec<u8> {
     }
     let mut rng = SplitMix64::new(seed);
     let account = AccountId(1 + rng.below(3) as u16);
-    let (token, n) = (1_000 + rng.below(5) as u32, rng.below(4));
+    let (token, n) = (first_token(Incarnation(3)) + rng.below(5) as u32, rng.below(4));
     match rng.below(4) {
         0 => {
-            let incarnation = Incarnation(3 + n as u32 / 2);
+            let incarnation = Incarnation(3 + n as u32 / 3);
             let (gateway, boot_nonce) = (GatewayId(2), 99);
             let grant = GrantBody { gateway, reserved: 0, boot_nonce, incarnation };
             bytes(FrameKind::Grant, &grant, &[])
@@ -222,7 +223,7 @@ fn the_steps_reach_what_they_are_to_break() {
     let (mut runner, steps) = (TestRunner::deterministic(), prop::collection::vec(step(), 80));
     let (mut logins, mut refused, mut requests, mut violations) = (0, 0, 0, 0);
     let (mut taken_over, mut reports, mut overdue, mut malformed) = (0, 0, 0, 0);
-    for _ in 0..64 {
+    for _ in 0..192 {
         let mut bench = Bench::waiting(crate::bench::config());
         let steps = steps.new_tree(&mut runner).expect("steps").current();
         steps.into_iter().for_each(|step| take(&mut bench, step));

@@ -1,7 +1,9 @@
 //! What goes up, what is answered here, and what ends a session.
 
+use overlay::private_receiver::first_token;
 use types::{
-    ClOrdId, CommandKind, Nanos, ORDER_HIDDEN, Price, Qty, Side, Symbol, TimeInForce, UserRefNum,
+    ClOrdId, CommandKind, Incarnation, Nanos, ORDER_HIDDEN, Price, Qty, Side, Symbol, TimeInForce,
+    UserRefNum,
     limits::{SEQ_WINDOW, UPLINK_WINDOW},
 };
 use wire::{
@@ -246,20 +248,38 @@ fn a_full_window_stops_reading_and_loses_nothing() {
 }
 
 #[test]
-fn orders_before_the_grant_wait_for_it_in_order() {
+fn a_login_before_the_grant_waits_for_it() {
     let mut bench = Bench::waiting(config());
     assert_eq!(bench.gateway.next_timeout(), Nanos(0));
     bench.run(10 * MS);
     assert!(!bench.gateway.wants_stream());
-    bench.login(1, 1);
-    bench.write(1, &packets(&[enter(1, symbol()), enter(2, symbol()), cancel(1)]));
-    let asked_at = bench.now.now;
+    bench.connect(1, "USER1", "secret1");
+    assert_eq!(bench.ask_in(1), "");
     bench.run(300 * MS);
-    assert!(bench.root.orders.is_empty());
+    assert!(bench.root.attaches.is_empty(), "no attachment has a name yet");
     bench.root.grants = true;
     bench.run(SECOND);
-    let seen: Vec<_> = bench.root.orders.iter().map(|(b, c)| (c.user_ref.0, b.t_in)).collect();
-    assert_eq!(seen, [(1, asked_at), (2, asked_at), (1, asked_at)]);
+    assert_eq!(bench.client(1).kinds(), "A");
+    assert_eq!(bench.root.attaches[0].token, first_token(Incarnation(3)));
+    assert!(bench.gateway.wants_stream());
+}
+
+#[test]
+fn orders_beyond_the_window_wait_in_order() {
+    let mut bench = Bench::new();
+    bench.login(1, 1);
+    bench.root.acks = false;
+    let window = UPLINK_WINDOW as u32;
+    let all: Vec<Vec<u8>> = (1..=window + 3).map(cancel).collect();
+    bench.write(1, &packets(&all));
+    let asked_at = bench.now.now;
+    bench.run(300 * MS);
+    assert_eq!(bench.root.orders.len(), UPLINK_WINDOW);
+    assert!(!bench.gateway.wants_stream());
+    bench.root.acks = true;
+    bench.run(SECOND);
+    let seen = bench.root.orders.iter().map(|(body, order)| (order.user_ref.0, body.t_in));
+    assert!(seen.eq((1..=window + 3).map(|n| (n, asked_at))));
     assert!(bench.gateway.wants_stream());
     assert_eq!(bench.gateway.counters().spilled, 3);
 }
@@ -267,17 +287,18 @@ fn orders_before_the_grant_wait_for_it_in_order() {
 #[test]
 fn a_read_beyond_all_room_is_answered_not_forgotten() {
     const WAIT_MAX: u32 = 65_536;
-    let mut bench = Bench::waiting(config());
-    bench.run(10 * MS);
+    let mut bench = Bench::new();
     bench.login(1, 1);
-    let all: Vec<Vec<u8>> = (1..=WAIT_MAX + 10).map(cancel).collect();
+    bench.root.acks = false;
+    let room = UPLINK_WINDOW as u32 + WAIT_MAX;
+    let all: Vec<Vec<u8>> = (1..=room + 10).map(cancel).collect();
     bench.write(1, &packets(&all));
     assert_eq!(bench.client(1).kinds(), format!("A{}", "U".repeat(10)));
     let counters = bench.gateway.counters();
-    assert_eq!((counters.requests, counters.requests_refused), (u64::from(WAIT_MAX), 10));
-    bench.root.grants = true;
+    assert_eq!((counters.requests, counters.requests_refused), (u64::from(room), 10));
+    bench.root.acks = true;
     bench.run(SECOND);
-    assert_eq!(bench.root.orders.len(), WAIT_MAX as usize);
+    assert_eq!(bench.root.orders.len(), room as usize);
     const { assert!(SEQ_WINDOW < WAIT_MAX as usize) };
     assert!((1..).zip(&bench.root.orders).all(|(n, (_, command))| command.user_ref.0 == n));
 }

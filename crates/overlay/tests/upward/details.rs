@@ -2,8 +2,8 @@
 
 use overlay::{
     frame::{self, *},
-    private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig},
-    private_sender::{ATTACHED, DETACHED, PrivateStreams, PrivateStreamsConfig},
+    private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig, first_token},
+    private_sender::{ATTACHED, DETACHED, PrivateStreams, PrivateStreamsConfig, REFUSED},
     uplink::{Uplink, UplinkConfig},
 };
 use types::{AccountId, ClockReading, GatewayId, Incarnation, Nanos, NodeId, Op, Outbox, Peer};
@@ -36,7 +36,8 @@ fn acks(out: &mut Outbox) -> Vec<PrivateAckBody> {
 
 /// A receiver that asked for the account from position 1, unanswered yet.
 fn requesting(out: &mut Outbox) -> PrivateReceiver {
-    let mut receiver = PrivateReceiver::new(PrivateReceiverConfig::new(GATEWAY, ROOT, 8, 1));
+    let mut receiver = PrivateReceiver::new(PrivateReceiverConfig::new(GATEWAY, ROOT, 8));
+    receiver.begin_life(at(0), Incarnation(0), out);
     receiver.attach(at(0), ACCOUNT, 1, out);
     out.clear();
     receiver
@@ -90,7 +91,7 @@ fn a_full_pool_keeps_what_is_needed_soonest() {
         assert_eq!(two_records(&mut receiver, first), []);
     }
     assert!(receiver.counters().early_dropped > 0);
-    let kept = 2 * PrivateReceiverConfig::new(GATEWAY, ROOT, 8, 1).early_max as u64;
+    let kept = 2 * PrivateReceiverConfig::new(GATEWAY, ROOT, 8).early_max as u64;
     assert_eq!(two_records(&mut receiver, 1), (1..=2 + kept).collect::<Vec<_>>());
 }
 
@@ -156,6 +157,50 @@ fn a_late_copy_of_attach_does_not_revive_what_was_given_back() {
     assert_eq!(ask(attach(5, 0)), (DETACHED, 5));
     assert_eq!(ask(attach(5, 1)), (DETACHED, 5));
     assert_eq!(ask(attach(6, 1)), (ATTACHED, 6));
+}
+
+#[test]
+fn nothing_is_asked_for_before_the_life_is_granted() {
+    let mut out = Outbox::default();
+    let mut receiver = PrivateReceiver::new(PrivateReceiverConfig::new(GATEWAY, ROOT, 8));
+    for account in 1..=3 {
+        receiver.attach(at(0), AccountId(account), 7, &mut out);
+    }
+    receiver.detach(at(1), AccountId(2), &mut out);
+    receiver.handle_timeout(at(900_000), &mut out);
+    accept(&mut receiver, at(900_000));
+    assert!(out.is_empty() && receiver.next_timeout() == Nanos::NEVER);
+    assert!(!receiver.is_attached(ACCOUNT), "nobody can have accepted what was not asked for");
+    for life in [5, 6] {
+        receiver.begin_life(at(900_000), Incarnation(life), &mut out);
+    }
+    let asked = taken(&mut out).into_iter().map(|(_, _, rest)| {
+        let (body, _) = frame::body::<AttachBody>(&rest).unwrap();
+        (body.account.0, body.attach, body.token - first_token(Incarnation(5)), body.from)
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [(1, 1, 0, 7), (3, 1, 1, 7)]);
+}
+
+#[test]
+fn nothing_of_an_earlier_life_looks_new() {
+    let (first, second) = (first_token(Incarnation(1)), first_token(Incarnation(2)));
+    let around = [Incarnation(u32::MAX), Incarnation(0)].map(first_token);
+    for (old, new) in [(first, second), (first + 999_999, second), (around[0], around[1])] {
+        let (mut streams, mut out) = (streams(1), Outbox::default());
+        let mut ask = |us, body: AttachBody| {
+            streams.handle_attach(at(us), GATEWAY, &body, &mut out);
+            let (_, _, rest) = taken(&mut out).pop().unwrap();
+            frame::body::<AttachReplyBody>(&rest).unwrap().0.status
+        };
+        assert_eq!(ask(0, attach(old, 1)), ATTACHED);
+        assert_eq!(ask(1, attach(new, 1)), ATTACHED, "at once, whatever the lease");
+        assert_eq!(ask(2, attach(old, 1)), REFUSED, "a late copy of the old life's");
+        assert_eq!(ask(3, attach(old, 0)), DETACHED);
+        assert_eq!(ask(4, attach(new, 1)), ATTACHED, "still");
+        assert_eq!(ask(5, attach(new, 0)), DETACHED);
+        assert_eq!(ask(2_000_000, attach(old, 1)), DETACHED, "not even when nobody has it");
+        assert_eq!(ask(2_000_001, attach(new + 1, 1)), ATTACHED);
+    }
 }
 
 #[test]

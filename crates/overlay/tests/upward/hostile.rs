@@ -40,8 +40,9 @@ impl Everything {
         for _ in 0..50 {
             streams.append(AccountId(1), &[1; 8]).unwrap();
         }
-        let config = PrivateReceiverConfig::new(NodeId(3), NodeId(0), 8, 1);
+        let config = PrivateReceiverConfig::new(NodeId(3), NodeId(0), 8);
         let mut receiver = PrivateReceiver::new(config);
+        receiver.begin_life(now, Incarnation(0), &mut out);
         receiver.attach(now, AccountId(1), 1, &mut out);
         Everything { uplink, ingress, streams, receiver, out, now }
     }

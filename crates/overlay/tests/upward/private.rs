@@ -5,7 +5,7 @@ use overlay::{
     private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig},
     private_sender::{AppendError, PrivateStreams, PrivateStreamsConfig},
 };
-use types::{AccountId, Nanos, NodeId, Outbox, SplitMix64};
+use types::{AccountId, ClockReading, Incarnation, Nanos, NodeId, Outbox, SplitMix64};
 
 use crate::lossy::{Faults, Lossy};
 
@@ -42,11 +42,13 @@ fn record(account: u16, position: u64) -> [u8; RECORD] {
 }
 
 impl Gateway {
-    fn new(node: NodeId, first_token: u32) -> Gateway {
-        let config = PrivateReceiverConfig::new(node, ROOT, RECORD, first_token);
+    fn new(node: NodeId, life: u32) -> Gateway {
+        let mut receiver = PrivateReceiver::new(PrivateReceiverConfig::new(node, ROOT, RECORD));
+        let now = ClockReading { now: Nanos(0), bound_ns: 0 };
+        receiver.begin_life(now, Incarnation(life), &mut Outbox::default());
         Gateway {
             node,
-            receiver: PrivateReceiver::new(config),
+            receiver,
             delivered: vec![Vec::new(); usize::from(ACCOUNTS) + 1],
             events: Vec::new(),
         }
@@ -278,7 +280,11 @@ fn a_live_attachment_is_not_evicted_but_given_back_or_replaced() {
     world.run(10 * Nanos::MILLI);
     world.check(1, 1, 31);
     assert!(!world.gateways[0].events.iter().any(|event| event.contains("Detached")));
-    // A gateway that restarted with low tokens gets in once its own lease has run out.
+    // Its next life gets in at once, an earlier one not before its own lease has run out.
+    world.gateways[1] = Gateway::new(NodeId(11), 2);
+    world.attach(1, 1, 1);
+    world.run(10 * Nanos::MILLI);
+    world.check(1, 1, 1);
     world.gateways[1] = Gateway::new(NodeId(11), 0);
     world.attach(1, 1, 1);
     world.run(10 * Nanos::MILLI);

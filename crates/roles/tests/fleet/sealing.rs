@@ -4,11 +4,12 @@ use overlay::{
     aes_gcm::{AesGcm, KeySource},
     frame::{self, AttachBody, FrameKind, HopHeader, OrderBody},
     guard::Fleet as Nodes,
+    private_receiver::first_token,
     seal::{Origin, SEALED_VERSION, SealError, Sealer},
 };
 use proptest::prelude::*;
 use roles::{OverlayOptions, Secret, deploy};
-use types::{AccountId, GatewayId, Nanos, NodeId, Peer, Source};
+use types::{AccountId, GatewayId, Incarnation, Nanos, NodeId, Peer, Source};
 use zerocopy::IntoBytes;
 
 use crate::{
@@ -81,7 +82,9 @@ fn a_node_with_another_key_hears_nothing_and_is_not_heard() {
 
 fn detach(sender: usize) -> Vec<u8> {
     let header = HopHeader::new(FrameKind::Attach, NodeId(sender as u16), 1);
-    let body = AttachBody { account: AccountId(1), attach: 0, token: START, from: 0 };
+    // Newer than all of the first life.
+    let token = first_token(Incarnation(2));
+    let body = AttachBody { account: AccountId(1), attach: 0, token, from: 0 };
     let mut bytes = Vec::new();
     frame::encode(&mut bytes, header, &body, &[]);
     bytes
