@@ -15,6 +15,7 @@ mod child_set;
 mod day;
 mod faults;
 mod fuzz;
+mod options;
 mod report;
 mod sabotage;
 mod scenario;
@@ -30,7 +31,7 @@ use types::{Command, CommandKind, InstrumentId, Nanos, Trace};
 
 pub use attack::{Attack, AttackKind, Harm, HarmCheck, harm};
 pub use faults::{FaultKind, FaultSpec};
-pub use report::{Checker, FAULTS, Failure, Figures, SeedReport};
+pub use report::{Checker, FAULTS, Failure, Figures, OPTIONS, SeedReport};
 pub use sabotage::Sabotage;
 pub use scenario::{START, Scenario, instruments};
 pub use seeds::Summary;
@@ -68,7 +69,8 @@ pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let trees = config.trees().expect("the exchange was built of them");
     let edges = places.edge(0)..places.listener(0);
     let dishonest = scenario.attack.and_then(|attack| attack.dishonest_edge(places));
-    let watch = Watch::new(places.root, edges, dishonest, &config, &trees);
+    let mut watch = Watch::new(places.root, edges, dishonest, &config, &trees);
+    watch.open_with(scenario.guards(seed));
     let saboteur = Saboteur::new(scenario.sabotage, places.edge(places.receivers - 1));
     let forger = scenario.attack.map(|attack| attack.forger(places));
     let (figures, failures) = (Figures::default(), Failures::default());
@@ -197,10 +199,9 @@ impl Run<'_> {
             return;
         }
         let flow_ns = scenario.flow_ns();
-        self.world.poke(self.places.root, &mut self.tap, |role, now, _| {
-            if let Role::Root(root) = role {
-                root.set_timetable(day::plan(seed, now.now, flow_ns, scenario.participants));
-            }
+        self.world.poke(self.places.root, &mut self.tap, |role, now, out| {
+            let plan = day::plan(seed, now.now, flow_ns, scenario.participants);
+            role.with_root(out, |root, _| root.set_timetable(plan));
         });
     }
 
@@ -224,9 +225,7 @@ impl Run<'_> {
 
     fn operator(&mut self, command: Command) {
         self.world.poke(self.places.root, &mut self.tap, |role, now, out| {
-            if let Role::Root(root) = role {
-                root.operator(now, command, out);
-            }
+            role.with_root(out, |root, out| root.operator(now, command, out));
         });
     }
 
@@ -284,9 +283,7 @@ impl Run<'_> {
     fn end_session(&mut self) {
         let places = self.places;
         self.world.poke(places.root, &mut self.tap, |role, now, out| {
-            if let Role::Root(root) = role {
-                root.end_session(now, out);
-            }
+            role.with_root(out, |root, out| root.end_session(now, out));
         });
         self.until(LIVENESS_NS, "the end of the session", |world| {
             Cast::find(world, places).is_some_and(|cast| {
@@ -313,6 +310,7 @@ impl Run<'_> {
                 checks::replayed(&cast, self.scenario.sabotage, watch, failures);
             checks::sound(&cast, failures);
             collect(&cast, &self.world, watch, &mut self.figures);
+            options::collect(self.scenario, (&self.world, watch), failures, &mut self.figures);
         } else {
             self.failures.add(Checker::Sound, || "a node is missing".to_string());
         }

@@ -3,7 +3,7 @@
 //! The checkers compare what was sent, logged and heard when a run is over; none of them is an
 //! assertion of the code under test, so a build without assertions finds the same.
 
-use sim::exchange::{Checker, FAULTS, Sabotage, Scenario, fuzz_seeds, run_seed};
+use sim::exchange::{Checker, FAULTS, OPTIONS, Sabotage, Scenario, fuzz_seeds, run_seed};
 
 #[test]
 fn a_slice_of_random_scenarios_passes_and_all_kinds_of_faults_happen() {
@@ -13,6 +13,9 @@ fn a_slice_of_random_scenarios_passes_and_all_kinds_of_faults_happen() {
     let faults: Vec<_> = summary.total.faults().collect();
     assert_eq!(faults.len(), FAULTS.len());
     assert!(faults.iter().all(|(_, count)| *count > 0), "{faults:?}");
+    let options: Vec<_> = summary.total.options().collect();
+    assert_eq!(options.len(), OPTIONS.len());
+    assert!(options.iter().all(|(_, count)| *count > 0), "{options:?}");
 }
 
 /// Bugs of the code, and who has to find each of them.

@@ -47,12 +47,16 @@ pub(super) fn run(args: &FuzzArgs) -> Result<(), Failure> {
         let mut document = document(&summary, &seeds);
         let faults = summary.total.faults().map(|(name, n)| (name.to_string(), Value::from(n)));
         document["faults"] = faults.collect();
+        let options = summary.total.options().map(|(name, n)| (name.to_string(), Value::from(n)));
+        document["options"] = options.collect();
         document["rare_faults"] = rare.clone().into();
         println!("{document:#}");
     } else {
         print(&summary);
         println!("faults, by how often they had an effect:");
         super::table(summary.total.faults());
+        println!("options of the overlay, by seeds that had them, and what they did:");
+        super::table(summary.total.options());
     }
     verdict(&summary)?;
     match rare.is_empty() {

@@ -4,10 +4,10 @@
 //! moment orders begin to flow. Everything is over by the time the links are healed, or soon after:
 //! what comes then is liveness.
 
-use roles::{Role, deploy, listener, subscriber};
+use roles::{Role, deploy_life, listener, subscriber};
 use types::{Channel, Nanos, NodeId, SplitMix64};
 
-use super::scenario::{Places, Plan, START, Scenario};
+use super::scenario::{Places, Plan, START_S, Scenario};
 use crate::world::{Fault, World, address};
 
 /// Play begins so long after the books are loaded, in ns.
@@ -218,9 +218,7 @@ impl Striker<'_> {
                 return Role::Listener(Box::new(subscriber(&config, &settings)));
             }
             let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
-            // Far above every token that an earlier life of a gateway can have used.
-            let start_s = (START.0 / Nanos::SECOND) as u32 + life * 100_000;
-            let nodes = deploy(&config, start_s, feed_of).unwrap_or_default();
+            let nodes = deploy_life(&config, (START_S, life), feed_of).unwrap_or_default();
             nodes.into_iter().nth(index).expect("a node that was deployed once")
         };
         self.world.fault(at, Fault::Kill(index));

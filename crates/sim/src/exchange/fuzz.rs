@@ -9,6 +9,7 @@ use types::{Nanos, SplitMix64};
 
 use super::{
     faults::{FaultKind, FaultSpec},
+    options,
     scenario::Scenario,
 };
 use crate::link::{Bursts, LinkModel, PathQueue, Weather};
@@ -18,19 +19,19 @@ const TREES: [(usize, usize, u64, u64); 5] =
     [(1, 16, 2, 6), (2, 2, 3, 6), (2, 3, 4, 9), (2, 4, 5, 8), (3, 2, 4, 7)];
 
 /// Draws: whether, and how much.
-struct Dice(SplitMix64);
+pub(super) struct Dice(pub(super) SplitMix64);
 
 impl Dice {
-    fn chance(&mut self, permille: u64) -> bool {
+    pub(super) fn chance(&mut self, permille: u64) -> bool {
         self.0.below(1_000) < permille
     }
 
-    fn within(&mut self, from: u64, to: u64) -> u64 {
+    pub(super) fn within(&mut self, from: u64, to: u64) -> u64 {
         from + self.0.below(to - from + 1)
     }
 
     /// Nothing in half of the cases, else up to `most`, small values more often.
-    fn some(&mut self, most: u64) -> u64 {
+    pub(super) fn some(&mut self, most: u64) -> u64 {
         if self.chance(500) {
             return 0;
         }
@@ -64,7 +65,7 @@ impl Scenario {
             straggler_permille: dice.within(1_200, 6_000),
             egress_ns: dice.within(0, 5_000),
             wrong_clocks_permille: dice.within(0, 1_000),
-            options: planes(seed),
+            options: planes(seed, options::random(seed, depth)),
             command: "fairbell sim fuzz".to_string(),
             ..Scenario::default()
         }
@@ -76,11 +77,10 @@ impl Scenario {
     }
 }
 
-/// Planes of the tree, what they are used for, and copies of an order. Draws of its own: they leave
-/// the others of a seed as they are.
-fn planes(seed: u64) -> OverlayOptions {
+/// The options with planes of the tree, what they are used for, and copies of an order. Draws of its
+/// own: they leave the others of a seed as they are.
+fn planes(seed: u64, mut options: OverlayOptions) -> OverlayOptions {
     let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x7EE5));
-    let mut options = OverlayOptions::default();
     if dice.chance(500) {
         options.hedging.planes = dice.within(2, 3) as u16;
         let own = |dice: &mut Dice| dice.chance(300).then(|| dice.0.below(2) as u16);
@@ -91,7 +91,9 @@ fn planes(seed: u64) -> OverlayOptions {
     if dice.chance(250) {
         options.order_ways = dice.within(2, 3) as usize;
     }
-    options.roll_call = dice.chance(250).then(RollCallConfig::default);
+    if dice.chance(250) && options.roll_call.is_none() {
+        options.roll_call = Some(RollCallConfig::default());
+    }
     options
 }
 

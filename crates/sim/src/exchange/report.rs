@@ -201,7 +201,62 @@ figures! {
     clock_drifts,
     /// Clocks that jumped.
     clock_steps,
+    /// Seeds with sealing.
+    with_sealing,
+    /// Seeds with a roll call.
+    with_roll_call,
+    /// Seeds with another hedging policy, or an H of the last layer's own.
+    with_hedging,
+    /// Seeds in which not every message is hedged alike.
+    with_hedge_mode,
+    /// Seeds with another estimator of the deadline.
+    with_estimator,
+    /// Seeds with sampled messages in the delay rounds.
+    with_samples,
+    /// Seeds in which slow children are served first.
+    with_slowest_first,
+    /// Seeds with queues of orders at proxies.
+    with_queues,
+    /// Seeds with paced orders.
+    with_paces,
+    /// Seeds with parity.
+    with_parity,
+    /// Seeds with caches above the receivers.
+    with_caches,
+    /// Datagrams sealed.
+    sealed,
+    /// Sealed datagrams refused because they had come before.
+    replayed,
+    /// Notices to go around a proxy found dead.
+    detours,
+    /// Messages made up from parity.
+    parity_filled,
+    /// Datagrams that a cache sent again.
+    cache_repairs,
+    /// Orders that went through a proxy's queue.
+    orders_queued,
 }
+
+/// Figures that count uses and effects of the overlay's options.
+pub const OPTIONS: &[&str] = &[
+    "with_sealing",
+    "with_roll_call",
+    "with_hedging",
+    "with_hedge_mode",
+    "with_estimator",
+    "with_samples",
+    "with_slowest_first",
+    "with_queues",
+    "with_paces",
+    "with_parity",
+    "with_caches",
+    "sealed",
+    "replayed",
+    "detours",
+    "parity_filled",
+    "cache_repairs",
+    "orders_queued",
+];
 
 /// Figures that count a kind of fault, each by how often it had an effect.
 pub const FAULTS: &[&str] = &[
@@ -233,6 +288,11 @@ impl Figures {
     /// Name and count of every kind of fault.
     pub fn faults(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.iter().filter(|(name, _)| FAULTS.contains(name))
+    }
+
+    /// Name and count of every use and effect of an option of the overlay.
+    pub fn options(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.iter().filter(|(name, _)| OPTIONS.contains(name))
     }
 }
 
@@ -285,7 +345,8 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_fault_is_a_figure() {
+    fn every_kind_of_fault_and_every_option_is_a_figure() {
         assert_eq!(Figures::default().faults().count(), FAULTS.len());
+        assert_eq!(Figures::default().options().count(), OPTIONS.len());
     }
 }

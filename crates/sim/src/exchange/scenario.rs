@@ -6,7 +6,11 @@
 
 use std::collections::VecDeque;
 
-use overlay::retransmission::StoreConfig;
+use overlay::{
+    aes_gcm::AesGcm,
+    guard::{Fleet, Guard},
+    retransmission::StoreConfig,
+};
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
     Source,
@@ -30,6 +34,9 @@ use crate::{
 
 /// True time at which every world begins: ten in the morning.
 pub const START: Nanos = Nanos(1_767_261_600 * Nanos::SECOND);
+
+/// The number of the deployment's start.
+pub(super) const START_S: u32 = (START.0 / Nanos::SECOND) as u32;
 
 /// The channel a gateway's address has; its streams are told apart by nothing else.
 const ENTRY: Channel = Channel(2);
@@ -87,7 +94,7 @@ pub struct Scenario {
     pub wrong_clocks_permille: u64,
     /// No delay estimate above this is believed, ns.
     pub delay_cap_ns: u64,
-    /// What is used of the overlay beyond the plain tree; nothing that seals.
+    /// What is used of the overlay beyond the plain tree.
     pub options: OverlayOptions,
     /// Somebody who is up to no good.
     pub attack: Option<Attack>,
@@ -246,6 +253,18 @@ impl Scenario {
         options
     }
 
+    /// Guards that open what is sent to each node of the overlay, in their order; none where
+    /// nothing is sealed.
+    pub(super) fn guards(&self, seed: u64) -> Vec<Guard<AesGcm>> {
+        let config = self.config(seed);
+        let (Some(secret), Ok(tree)) = (&config.options.secret, config.tree()) else {
+            return Vec::new();
+        };
+        let fleet = Fleet::of(&tree.topology);
+        let nodes = 0..tree.topology.id_end() as u16;
+        nodes.filter_map(|node| secret.guard(NodeId(node), &fleet, START_S, false)).collect()
+    }
+
     /// The world at its start.
     ///
     /// # Panics
@@ -259,12 +278,11 @@ impl Scenario {
         let mut world = World::new(seed, START, self.link);
         self.set_weather(seed, world.links_mut(), places);
         let feed_of = |index: usize| address(places.listener(index), Channel::FEED);
-        let start_s = (START.0 / Nanos::SECOND) as u32;
         let mut nodes =
-            deploy(&config, start_s, feed_of).expect("the scenario's exchange is possible");
+            deploy(&config, START_S, feed_of).expect("the scenario's exchange is possible");
         self.sabotage.build(&config, places, &mut nodes);
         for (id, node) in nodes.into_iter().enumerate() {
-            let group = match &node {
+            let group = match node.plain() {
                 Role::Root(_) => ROOT,
                 Role::Proxy(_) => PROXY,
                 _ => EDGE,

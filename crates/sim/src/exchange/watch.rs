@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 
 use feed::StreamDigest;
 use overlay::{
+    aes_gcm::AesGcm,
     control::{ControlHeader, ControlKind},
-    frame::{self, DataBody, FrameKind, HopHeader},
+    frame::{self, DATA_PARITY, DataBody, FrameKind, HopHeader},
+    guard::Guard,
     topology::Tree,
 };
 use roles::ExchangeConfig;
@@ -87,12 +89,16 @@ pub struct Watch {
     /// Each uncrossing, by its number, which follows those of its trades.
     crosses: BTreeMap<u64, At>,
     sessions: BTreeMap<(usize, ConnId), Framer>,
+    /// What opens datagrams to each node; none where they are in clear.
+    guards: Vec<Guard<AesGcm>>,
     /// Executions that were sent to clients after their tick.
     pub executions: u64,
     /// Order frames that edges sent again.
     pub resends: u64,
     /// Repair frames that the root sent.
     pub repairs: u64,
+    /// Notices to go around a proxy.
+    pub detours: u64,
     /// What does not hold.
     pub failures: Failures,
 }
@@ -128,11 +134,18 @@ impl Watch {
             prints: BTreeMap::new(),
             crosses: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            guards: Vec::new(),
             executions: 0,
             resends: 0,
             repairs: 0,
+            detours: 0,
             failures: Failures::default(),
         }
+    }
+
+    /// Datagrams between nodes are sealed; these open what is sent to each of them.
+    pub fn open_with(&mut self, guards: Vec<Guard<AesGcm>>) {
+        self.guards = guards;
     }
 
     /// Streams of the feed.
@@ -202,7 +215,15 @@ impl Watch {
     /// A datagram is sent.
     pub fn datagram(&mut self, sent: &Sent<'_>) {
         if sent.channel == Channel::OVERLAY {
-            self.frame(sent);
+            let mut guards = std::mem::take(&mut self.guards);
+            match guards.get_mut(sent.to).map(|guard| guard.open(sent.bytes)) {
+                None => self.frame(sent),
+                Some(Ok(bytes)) => self.frame(&Sent { bytes, ..*sent }),
+                Some(Err(why)) => self.failures.add(Checker::Sound, || {
+                    format!("node {} sent node {} what opens nowhere: {why:?}", sent.from, sent.to)
+                }),
+            }
+            self.guards = guards;
         } else if sent.channel == Channel::FEED && self.edges.contains_key(&sent.from) {
             self.released(sent);
         }
@@ -213,6 +234,7 @@ impl Watch {
             let stream = self.streams.get_mut(usize::from(header.stream));
             if let Some(stream) = stream.filter(|_| header.kind == ControlKind::Detour) {
                 stream.child_sets.detour();
+                self.detours += 1;
             }
             return;
         }
@@ -244,6 +266,9 @@ impl Watch {
     /// Takes in a datagram of the root; it comes once per child, the first one counts.
     fn publish(&mut self, at: Nanos, rest: &[u8]) {
         let Ok((body, packet)) = frame::body::<DataBody>(rest) else { return };
+        if body.flags & DATA_PARITY != 0 {
+            return;
+        }
         let Ok(packet) = Packet::parse(packet) else {
             self.failures.add(Checker::Sound, || "the root published no packet".to_string());
             return;
