@@ -1,11 +1,13 @@
-//! Once warm, an order's journey through edge and root and back allocates nothing.
+//! Once warm, an order's journey through edge and root and back allocates nothing, in clear and
+//! with every node behind its guard.
 //!
 //! Counts allocations, hence a test binary of its own.
 
 mod common;
 
-use common::{MS, Outside, Pair, config, enter};
-use types::{ConnId, Node, Peer, Side};
+use common::{LISTENERS, MS, Outside, Pair, START, config, enter};
+use roles::{Role, Secret, deploy};
+use types::{Channel, ClockReading, ConnId, Node, NodeId, Op, Outbox, Peer, Side};
 use wire::soupbin::{ClientPacket, LoginRequest};
 
 #[global_allocator]
@@ -45,6 +47,17 @@ struct Day {
     bytes: Vec<u8>,
 }
 
+fn login(account: u8) -> LoginRequest {
+    let mut login = LoginRequest {
+        username: *b"USER0 ",
+        password: *b"secret0   ",
+        session: [b' '; 10],
+        sequence: 1,
+    };
+    (login.username[4], login.password[6]) = (b'0' + account, b'0' + account);
+    login
+}
+
 impl Day {
     fn write(&mut self, conn: u32) {
         let Pair { edge, edge_out, now, .. } = &mut self.pair;
@@ -55,15 +68,8 @@ impl Day {
     }
 
     fn login(&mut self, account: u8) {
-        let mut login = LoginRequest {
-            username: *b"USER0 ",
-            password: *b"secret0   ",
-            session: [b' '; 10],
-            sequence: 1,
-        };
-        (login.username[4], login.password[6]) = (b'0' + account, b'0' + account);
         self.bytes.clear();
-        ClientPacket::Login(login).encode(&mut self.bytes).expect("fits");
+        ClientPacket::Login(login(account)).encode(&mut self.bytes).expect("fits");
         let Pair { edge, edge_out, now, .. } = &mut self.pair;
         edge.handle_connect(*now, ConnId(account.into()), edge_out);
         self.write(account.into());
@@ -103,5 +109,122 @@ fn steady_state_allocates_nothing() {
     assert_eq!(day.pair.edge.gateway().counters().reports, 8_000);
     assert_eq!(day.pair.edge.gateway().counters().overdue, 0);
     assert!(day.tally.packets >= 4_000 && day.tally.writes >= 4_000);
+    assert_eq!(allocations, 0, "in 1,800 orders and 900 trades");
+}
+
+/// A root, a proxy and an edge behind their guards, joined by hops that lose nothing.
+struct Sealed {
+    roles: Vec<Role>,
+    outs: Vec<Outbox>,
+    spare: Outbox,
+    now: ClockReading,
+    message: Vec<u8>,
+    bytes: Vec<u8>,
+    written: u64,
+}
+
+/// The edge of [`Sealed`].
+const EDGE: usize = 2;
+
+impl Sealed {
+    fn new() -> Sealed {
+        let mut config = config();
+        config.depth = 2;
+        config.options.secret = Some(Secret([7; 32]));
+        let roles = deploy(&config, 1_000, |_| LISTENERS).expect("a possible exchange");
+        assert!(roles.len() == 3 && roles.iter().all(|role| role.guard().is_some()));
+        let (mut outs, now) = (Vec::new(), ClockReading { now: START, bound_ns: 0 });
+        outs.resize_with(roles.len(), Outbox::default);
+        let (message, bytes, spare) = (Vec::new(), Vec::new(), Outbox::default());
+        Sealed { roles, outs, spare, now, message, bytes, written: 0 }
+    }
+
+    /// Delivers everything, and the answers to it, until all is quiet.
+    fn settle(&mut self) {
+        while let Some(from) = self.outs.iter().position(|out| !out.is_empty()) {
+            std::mem::swap(&mut self.outs[from], &mut self.spare);
+            for op in self.spare.ops() {
+                match *op {
+                    Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes } => {
+                        let (bytes, to) = (self.spare.bytes(bytes), usize::from(to.0));
+                        let from = Peer::Node(NodeId(from as u16));
+                        let out = &mut self.outs[to];
+                        self.roles[to].handle_datagram(
+                            self.now,
+                            Channel::OVERLAY,
+                            from,
+                            bytes,
+                            out,
+                        );
+                    }
+                    Op::Datagram { .. } => {}
+                    Op::Stream { .. } => self.written += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            self.spare.clear();
+        }
+    }
+
+    fn run(&mut self, ns: u64) {
+        let end = self.now.now.after(ns);
+        while let Some(due) = self.roles.iter().map(Node::next_timeout).min()
+            && due <= end
+        {
+            self.now.now = self.now.now.max(due);
+            for (role, out) in self.roles.iter_mut().zip(&mut self.outs) {
+                if role.next_timeout() <= self.now.now {
+                    role.handle_timeout(self.now, out);
+                }
+            }
+            self.settle();
+        }
+        self.now.now = end;
+    }
+
+    fn write(&mut self, conn: u32) {
+        let (edge, out) = (&mut self.roles[EDGE], &mut self.outs[EDGE]);
+        edge.handle_stream(self.now, ConnId(conn), &self.bytes, out);
+        self.settle();
+        self.run(MS);
+    }
+
+    fn login(&mut self, account: u8) {
+        self.bytes.clear();
+        ClientPacket::Login(login(account)).encode(&mut self.bytes).expect("fits");
+        let (edge, out) = (&mut self.roles[EDGE], &mut self.outs[EDGE]);
+        edge.handle_connect(self.now, ConnId(account.into()), out);
+        self.write(account.into());
+    }
+
+    fn step(&mut self, n: u32) {
+        for (account, side) in [(1, Side::Sell), (2, Side::Buy)] {
+            self.message.clear();
+            self.bytes.clear();
+            enter(n, side, 100, 1, &mut self.message);
+            ClientPacket::Unsequenced(&self.message).encode(&mut self.bytes).expect("fits");
+            self.write(account);
+        }
+    }
+}
+
+#[test]
+fn sealed_nodes_in_steady_state_allocate_nothing() {
+    let mut day = Sealed::new();
+    day.run(100 * MS);
+    day.login(1);
+    day.login(2);
+    // As above.
+    (1..=1_100).for_each(|n| day.step(n));
+    let before = counting::allocations();
+    (1_101..=2_000).for_each(|n| day.step(n));
+    let allocations = counting::allocations() - before;
+    let engine = day.roles[0].as_root().expect("the root").engine();
+    assert_eq!((engine.counters().accepted, engine.open_orders()), (4_000, 0));
+    assert!(day.written >= 4_000, "{}", day.written);
+    for role in &day.roles {
+        let guard = role.guard().expect("a guard");
+        assert!(guard.sealed > 4_000 && guard.opened > 4_000 && guard.refused() == 0, "{guard:?}");
+    }
     assert_eq!(allocations, 0, "in 1,800 orders and 900 trades");
 }
