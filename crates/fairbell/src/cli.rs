@@ -276,7 +276,8 @@ pub enum Bench {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell bench rtt                   40 s: floor and system in alternating slices\n  \
-    fairbell bench rtt --duration 2m --rate 20000 --json")]
+    fairbell bench rtt --duration 2m --rate 20000 --json\n  \
+    fairbell bench rtt --sealed off      what sealing costs")]
 pub struct RttArgs {
     /// Time of measurement, floor and system together
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "40s")]
@@ -285,6 +286,9 @@ pub struct RttArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rate: u64,
+    /// Whether datagrams between gateway and root are sealed, as `fairbell up` does
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = Switch::On)]
+    pub sealed: Switch,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

@@ -50,7 +50,7 @@ const LOG_FILE: &str = "exchange.log";
 const LOG_ROOM_LOW: usize = 10_000;
 
 pub use outcome::quantiles as report_quantiles;
-pub use plan::exchange_config;
+pub use plan::{exchange_config, options};
 
 /// Runs a whole exchange.
 pub fn run(args: &UpArgs) -> Result<(), Failure> {

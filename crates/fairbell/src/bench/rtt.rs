@@ -4,7 +4,8 @@
 //! have the same connections, rate, sizes, wait strategy and open-loop timetable, and a latency
 //! counts from when the request was due, so a late sender charges its delay to the system. The
 //! system is the exchange's own root and edge in one loop with their datagrams handed over in
-//! memory: no tree, no sequencing window, no hold, no disk.
+//! memory, sealed as `fairbell up` seals them unless asked not to: no tree, no sequencing window, no
+//! hold, no disk.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use wire::ouch::{self, NewOrder};
 
 use super::echo::{EchoClient, EchoConfig};
 use crate::Failure;
-use crate::cli::RttArgs;
+use crate::cli::{RttArgs, Switch};
 use crate::config::Config;
 use crate::report::numbers;
-use crate::up::{exchange_config, report_quantiles};
+use crate::up::{exchange_config, options, report_quantiles};
 
 /// Longest slice.
 const SLICE_NS: u64 = 10 * Nanos::SECOND;
@@ -52,7 +53,7 @@ pub fn run(args: &RttArgs) -> Result<(), Failure> {
     if slice_ns < Nanos::SECOND / 2 {
         return Err(Failure::Usage("--duration: at least 1s is needed".to_string()));
     }
-    let config = bench_config();
+    let config = bench_config(args.sealed == Switch::On);
     let sizes = sizes(&config)?;
     let (mut floors, mut systems) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
@@ -66,8 +67,9 @@ pub fn run(args: &RttArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn bench_config() -> Config {
+fn bench_config(sealed: bool) -> Config {
     let mut config = Config::default();
+    config.overlay.sealed = sealed;
     config.overlay.depth = 1;
     config.overlay.receivers = 1;
     config.overlay.hedge = 0;
@@ -166,7 +168,8 @@ fn floor_slice(rate: u64, slice_ns: u64, sizes: [usize; 2]) -> Result<Recorder, 
 
 fn system_slice(config: &Config, rate: u64, slice_ns: u64, seed: u64) -> Result<Recorder, Failure> {
     let clock = Clock::start(config.hold.clock_bound_ns);
-    let exchange = exchange_config(config, &clock);
+    let mut exchange = exchange_config(config, &clock);
+    exchange.options.secret = options(config)?.secret;
     let listener = listen()?;
     let entry = address(&listener)?;
     let inside = exchange_loop(clock, &exchange, listener)?;
@@ -234,7 +237,7 @@ fn exchange_loop(
     for ((index, role), socket) in nodes.into_iter().enumerate().zip(sockets) {
         let mut own = vec![(Channel::OVERLAY, socket)];
         let mut entry = None;
-        if matches!(role, Role::Edge(_)) {
+        if role.as_edge().is_some() {
             own.push((Channel::FEED, sink.try_clone().map_err(io)?));
             entry = listener.take();
         }
@@ -306,6 +309,7 @@ fn print(
             "seed": Config::default().flow.seed,
             "rate_per_s": args.rate,
             "connections": CONNECTIONS,
+            "sealed": args.sealed == Switch::On,
             "slice_ns": slice_ns,
             "request_bytes": sizes[0],
             "reply_bytes": sizes[1],
@@ -328,7 +332,11 @@ fn print(
     };
     println!("order to acceptance, us              p50        p99      p99.9      count");
     row("floor: bare TCP echo", &floor);
-    row("gateway + engine", &system);
+    let name = match args.sealed {
+        Switch::On => "gateway + engine, sealed",
+        Switch::Off => "gateway + engine, in clear",
+    };
+    row(name, &system);
     println!("  {:<28} {:>9.2}x {:>9.2}x", "ratio", ratios[0], ratios[1]);
     let verdict = if met { "met" } else { "not met" };
     println!("  {:<28} {:>9.2}x {:>9.2}x  {verdict}", "bar (P3a)", BARS[0], BARS[1]);
