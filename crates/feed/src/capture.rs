@@ -79,6 +79,12 @@ impl Capture {
         }
     }
 
+    /// Messages were left out: the rest would be out of step.
+    pub(crate) fn interrupt(&mut self) {
+        self.messages_full = true;
+        self.config.message_bytes_max = 0;
+    }
+
     pub(crate) fn quote(&mut self, seq: u64, instruments: &[InstrumentId], image: &BookImage) {
         let due = self.config.quote_every != 0 && seq.is_multiple_of(self.config.quote_every);
         if !due || self.messages_full {

@@ -11,6 +11,7 @@ use types::{
 };
 use wire::itch::{
     self, ItchError, LuldAuctionCollar, Message, NetOrderImbalance, Printable, State,
+    StockDirectory, StockTradingAction, SystemEvent, Time,
 };
 
 use crate::{
@@ -122,7 +123,8 @@ pub struct InstrumentStats {
 #[derive(Debug)]
 struct Book {
     symbol: Option<Symbol>,
-    state: Option<State>,
+    directory: Option<StockDirectory>,
+    action: Option<StockTradingAction>,
     bids: Ladder,
     asks: Ladder,
     stats: InstrumentStats,
@@ -134,7 +136,16 @@ impl Book {
     fn new() -> Book {
         let (bids, asks) = (Ladder::new(Side::Buy), Ladder::new(Side::Sell));
         let stats = InstrumentStats::default();
-        Book { symbol: None, state: None, bids, asks, stats, imbalance: None, collar: None }
+        Book {
+            symbol: None,
+            directory: None,
+            action: None,
+            bids,
+            asks,
+            stats,
+            imbalance: None,
+            collar: None,
+        }
     }
 
     fn side(&self, side: Side) -> &Ladder {
@@ -168,12 +179,16 @@ pub struct BookImage {
     orders: Orders,
     /// By stock locate.
     books: Vec<Book>,
+    /// The last step of the day.
+    event: Option<SystemEvent>,
+    /// Time of the last message applied.
+    time: Option<Time>,
 }
 
 impl BookImage {
     /// An empty image with room for `orders_max` resting orders, all instruments together.
     pub fn new(orders_max: usize) -> BookImage {
-        BookImage { orders: Orders::new(orders_max), books: Vec::new() }
+        BookImage { orders: Orders::new(orders_max), books: Vec::new(), event: None, time: None }
     }
 
     /// Applies the bytes of one message; gives back the typed view of what was applied.
@@ -191,11 +206,21 @@ impl BookImage {
     /// # Errors
     /// It contradicts the image, which is then unchanged.
     pub fn apply_message(&mut self, message: &Message<'_>) -> Result<(), ImageError> {
+        self.change(message)?;
+        self.time = Some(message.header().time);
+        Ok(())
+    }
+
+    fn change(&mut self, message: &Message<'_>) -> Result<(), ImageError> {
         let locate = message.header().locate.get();
         match message {
-            Message::StockDirectory(m) => self.directory(locate, Symbol(m.stock)),
+            Message::SystemEvent(m) => {
+                self.event = Some(**m);
+                Ok(())
+            }
+            Message::StockDirectory(m) => self.directory(locate, m),
             Message::StockTradingAction(m) => {
-                self.book(locate, Some(Symbol(m.stock)))?.state = Some(m.state);
+                self.book(locate, Some(Symbol(m.stock)))?.action = Some(**m);
                 Ok(())
             }
             Message::AddOrder(m) => {
@@ -266,19 +291,20 @@ impl BookImage {
         }
     }
 
-    fn directory(&mut self, locate: u16, symbol: Symbol) -> Result<(), ImageError> {
-        let index = usize::from(locate);
+    fn directory(&mut self, locate: u16, entry: &StockDirectory) -> Result<(), ImageError> {
+        let (index, symbol) = (usize::from(locate), Symbol(entry.stock));
         if locate == 0 || index > limits::INSTRUMENTS_MAX {
             return Err(ImageError::LocateOutOfRange(locate));
         }
         if self.books.len() <= index {
             self.books.resize_with(index + 1, Book::new);
         }
-        match self.books.get_mut(index).map(|book| &mut book.symbol) {
-            Some(known @ None) => *known = Some(symbol),
-            Some(Some(known)) if *known == symbol => {}
-            _ => return Err(ImageError::SymbolMismatch(InstrumentId(locate))),
-        }
+        let same = |book: &&mut Book| book.symbol.is_none_or(|known| known == symbol);
+        let Some(book) = self.books.get_mut(index).filter(same) else {
+            return Err(ImageError::SymbolMismatch(InstrumentId(locate)));
+        };
+        book.symbol = Some(symbol);
+        book.directory = Some(*entry);
         Ok(())
     }
 
@@ -392,7 +418,80 @@ impl BookImage {
 
     /// The trading state last heard.
     pub fn state(&self, instrument: InstrumentId) -> Option<State> {
-        self.known(instrument)?.state
+        self.known(instrument)?.action.map(|action| action.state)
+    }
+
+    /// The directory entry last heard.
+    pub fn directory_entry(&self, instrument: InstrumentId) -> Option<StockDirectory> {
+        self.known(instrument)?.directory
+    }
+
+    /// The trading action last heard.
+    pub fn trading_action(&self, instrument: InstrumentId) -> Option<StockTradingAction> {
+        self.known(instrument)?.action
+    }
+
+    /// The last step of the day.
+    pub fn system_event(&self) -> Option<SystemEvent> {
+        self.event
+    }
+
+    /// Time of the last message applied.
+    pub fn time(&self) -> Option<Time> {
+        self.time
+    }
+
+    /// Takes over every instrument that `other` knows, as it is there: directory, state, collar and
+    /// orders. Own orders of those instruments are forgotten; what was counted of trades stays.
+    ///
+    /// # Errors
+    /// There is no room, an order rests already in a book that stays, or a locate has another
+    /// symbol here. Nothing is changed then.
+    pub(crate) fn adopt(&mut self, other: &BookImage) -> Result<(), ImageError> {
+        let (mut leaving, mut coming) = (0, 0);
+        let sides = [Side::Buy, Side::Sell];
+        for (id, symbol) in other.instruments() {
+            if self.known(id).is_some_and(|book| book.symbol != Some(symbol)) {
+                return Err(ImageError::SymbolMismatch(id));
+            }
+            leaving += sides.map(|side| self.orders(id, side).count()).iter().sum::<usize>();
+            for (order_ref, _, _) in sides.into_iter().flat_map(|side| other.orders(id, side)) {
+                let slot = self.orders.find(order_ref.0);
+                let own = slot.map(|slot| InstrumentId(self.orders.get(slot).locate));
+                if own.is_some_and(|own| other.known(own).is_none()) {
+                    return Err(ImageError::DuplicateOrder(order_ref));
+                }
+                coming += 1;
+            }
+        }
+        if self.orders.len() - leaving + coming > self.orders.max() {
+            return Err(ImageError::Full);
+        }
+        for (id, _) in other.instruments() {
+            while let Some((order_ref, _, _)) =
+                sides.into_iter().find_map(|side| self.orders(id, side).next())
+            {
+                let Some(slot) = self.orders.find(order_ref.0) else { break };
+                self.remove(slot);
+            }
+        }
+        other.books.iter().zip(0u16..).try_for_each(|(book, locate)| {
+            let Some(entry) = book.directory else { return Ok(()) };
+            self.directory(locate, &entry)?;
+            let own = self.book(locate, None)?;
+            (own.action, own.collar, own.imbalance) = (book.action, book.collar, book.imbalance);
+            sides.into_iter().try_for_each(|side| {
+                let mut orders = book.side(side).orders(&other.orders);
+                orders.try_for_each(|(order_ref, price, qty)| {
+                    // Both came out of fields of 32 bits.
+                    let (shares, price) = (qty.0 as u32, price.0 as u32);
+                    self.add(Adding { order_ref: order_ref.0, locate, side, shares, price })
+                })
+            })
+        })?;
+        self.event = other.event.or(self.event);
+        self.time = other.time.or(self.time);
+        Ok(())
     }
 
     /// The imbalance last heard; it stays when its auction is over.

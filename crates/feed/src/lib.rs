@@ -5,21 +5,29 @@
 //! - [`Listener`] is a MoldUDP64 client: it puts packets in sequence, repairs gaps from the
 //!   retransmission server, feeds the image and notes digests at agreed feed positions.
 //! - [`Subscriber`] is one such client per session, for a feed that is spread over several trees.
+//! - [`SnapshotServer`] serves the books of one instant over SoupBinTCP to whoever is too far behind;
+//!   a [`Listener`] fetches them when [`CatchUpRule`] says that this beats repair.
 //! - [`StreamDigest`] and [`Checkpoints`] are used at the source as well, so that both ends compare
 //!   like with like: the books by what they hold, the stream by every byte of it.
 
 mod capture;
+mod catch_up;
 mod checkpoint;
 mod image;
 mod ladder;
 mod listener;
 mod orders;
 mod reorder;
+mod snapshot;
+mod snapshot_server;
 mod subscriber;
 
 pub use capture::{Capture, CaptureConfig, Quote};
+pub use catch_up::{Behind, CatchUpConfig, CatchUpCounters, CatchUpRule, ORDER_BYTES};
 pub use checkpoint::{Agreement, Checkpoint, Checkpoints, StreamDigest};
 pub use image::{BookImage, FeedError, ImageError, InstrumentStats};
 pub use ladder::Level;
-pub use listener::{Listener, ListenerConfig, ListenerCounters};
+pub use listener::{Joined, Listener, ListenerConfig, ListenerCounters};
+pub use snapshot::{Frozen, Loading, SnapshotError};
+pub use snapshot_server::{SnapshotServer, SnapshotServerConfig, SnapshotServerCounters};
 pub use subscriber::Subscriber;

@@ -6,17 +6,24 @@
 //! after a short wait, then again with a doubling timeout while nothing comes. Packets of another
 //! session, old and malformed ones are dropped and counted. A message that does not parse or
 //! contradicts the image is counted, the first one kept, and the stream goes on: the digests tell.
+//! With a snapshot server a listener may start late or fall far behind: see [`Joined`].
+
+mod joining;
 
 use types::{
-    Channel, ClockReading, FeedSeq, InstrumentId, MatchNumber, Nanos, Node, Outbox, Peer, limits,
+    Channel, ClockReading, ConnId, FeedSeq, InstrumentId, MatchNumber, Nanos, Node, Outbox, Peer,
+    limits,
 };
 use wire::{
     itch::Message,
     moldudp::{Packet, Request, Session},
 };
 
+pub use joining::Joined;
+
 use crate::{
     capture::{Capture, CaptureConfig},
+    catch_up::{CatchUp, CatchUpConfig},
     checkpoint::{Checkpoints, StreamDigest},
     image::{BookImage, FeedError},
     reorder::Reorder,
@@ -53,6 +60,10 @@ pub struct ListenerConfig {
     pub prints_max: usize,
     /// Keep what was received, for other readers.
     pub capture: Option<CaptureConfig>,
+    /// Where snapshots are to be had; `None`: nowhere.
+    pub catch_up: Option<CatchUpConfig>,
+    /// Nothing is heard before this time of the listener's clock: it starts late.
+    pub hears_from: Nanos,
 }
 
 impl ListenerConfig {
@@ -73,6 +84,8 @@ impl ListenerConfig {
             request_messages: 512,
             prints_max: 0,
             capture: None,
+            catch_up: None,
+            hears_from: Nanos(0),
         }
     }
 }
@@ -148,6 +161,12 @@ pub struct Listener {
     request_at: Nanos,
     timeout_ns: u64,
     ended: bool,
+    catch_up: Option<CatchUp>,
+    joined: Option<Joined>,
+    /// The first message that the retransmission server still has, when it said so; else 0.
+    store_first: u64,
+    /// Requests since anything new came.
+    unanswered: u32,
 }
 
 impl Listener {
@@ -174,8 +193,20 @@ impl Listener {
             request_at: Nanos::NEVER,
             timeout_ns: config.request_timeout_ns,
             ended: false,
+            catch_up: config
+                .catch_up
+                .clone()
+                .and_then(|catch_up| CatchUp::new(catch_up, config.session.0, config.orders_max)),
+            joined: None,
+            store_first: 0,
+            unanswered: 0,
             config,
         }
+    }
+
+    /// The session it follows.
+    pub fn session(&self) -> Session {
+        self.config.session
     }
 
     /// The books.
@@ -198,7 +229,7 @@ impl Listener {
         self.config.instruments.iter().map(|&instrument| self.image.digest(instrument))
     }
 
-    /// Digest of every message taken so far.
+    /// Digest of every message taken so far, of those since it last joined by a snapshot if it did.
     pub fn stream_digest(&self) -> u64 {
         self.stream.value()
     }
@@ -293,6 +324,7 @@ impl Listener {
 
     /// Sets, moves or clears the request timer after `next` or `known` may have moved.
     fn watch_gap(&mut self, now: Nanos, before: u64) {
+        self.unanswered = if self.next > before { 0 } else { self.unanswered };
         if self.next >= self.known {
             self.request_at = Nanos::NEVER;
             self.timeout_ns = self.config.request_timeout_ns;
@@ -310,6 +342,11 @@ impl Listener {
     }
 
     fn request(&mut self, now: Nanos, out: &mut Outbox) {
+        if let Some(again) = self.prefer_snapshot(now, out) {
+            self.request_at = again;
+            return;
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
         let end = self.reorder.first().unwrap_or(self.known).min(self.known);
         let missing = end.saturating_sub(self.next).max(1);
         let count = missing.min(u64::from(self.config.request_messages.max(1))) as u16;
@@ -329,11 +366,14 @@ impl Node for Listener {
         &mut self,
         now: ClockReading,
         channel: Channel,
-        _from: Peer,
+        from: Peer,
         bytes: &[u8],
         out: &mut Outbox,
     ) {
         let now = now.now;
+        if now < self.config.hears_from {
+            return;
+        }
         let packet = Packet::parse(bytes);
         let (Ok(packet), Channel::FEED, ..=limits::DATAGRAM_MAX) = (packet, channel, bytes.len())
         else {
@@ -352,7 +392,10 @@ impl Node for Listener {
         self.known = self.known.max(packet.next_seq());
         let before = self.next;
         if packet.count() == 0 {
-            // A heartbeat says only which number comes next.
+            // A heartbeat says only which number comes next; the server's, which one it still has.
+            if from == self.config.server && !packet.is_end_of_session() {
+                self.heard_of_store(now, packet.seq());
+            }
         } else if packet.next_seq() <= self.next {
             self.counters.duplicates += 1;
         } else if packet.seq() <= self.next {
@@ -369,12 +412,29 @@ impl Node for Listener {
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.with_catch_up(now.now, |catch_up| catch_up.handle_timeout(now.now, out));
         if self.request_at <= now.now {
             self.request(now.now, out);
         }
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.request_at
+        let catch_up = self.catch_up.as_ref().map_or(Nanos::NEVER, CatchUp::next_timeout);
+        self.request_at.min(catch_up)
+    }
+
+    fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.handle_connect(now.now, conn, out);
+        }
+    }
+
+    fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
+        let taken = |catch_up: &mut CatchUp| catch_up.handle_stream(now.now, conn, bytes, out);
+        self.with_catch_up(now.now, taken);
+    }
+
+    fn handle_close(&mut self, now: ClockReading, conn: ConnId, _out: &mut Outbox) {
+        self.with_catch_up(now.now, |catch_up| catch_up.handle_close(now.now, conn));
     }
 }

@@ -80,6 +80,10 @@ impl Orders {
         self.by_ref.len()
     }
 
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     pub fn find(&self, order_ref: u64) -> Option<Slot> {
         self.by_ref.get(&order_ref).copied()
     }

@@ -4,10 +4,11 @@
 //! datagram is for its session says. What is of no known session goes to the first client, which
 //! counts it. With one session this is that client and nothing more.
 
-use types::{Channel, ClockReading, InstrumentId, Nanos, Node, Outbox, Peer};
+use types::{Channel, ClockReading, ConnId, InstrumentId, Nanos, Node, Outbox, Peer};
 use wire::moldudp::{Packet, Session};
 
 use crate::{
+    catch_up::{CatchUpCounters, NAME_RANGES},
     image::BookImage,
     listener::{Listener, ListenerConfig, ListenerCounters},
 };
@@ -20,16 +21,19 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// Follows these sessions, each for its instruments; all else is as in `settings`, whose own
-    /// session and instruments are followed when there are none.
+    /// Follows these sessions, the first [`NAME_RANGES`], each for its instruments; all else is as in
+    /// `settings`, whose own session and instruments are followed when there are none.
     pub fn new(
         settings: &ListenerConfig,
         channels: impl IntoIterator<Item = (Session, Vec<InstrumentId>)>,
     ) -> Subscriber {
         let (mut sessions, mut clients) = (Vec::new(), Vec::new());
-        for (session, instruments) in channels {
+        for (names, (session, instruments)) in (0..NAME_RANGES).zip(channels) {
             sessions.push(session);
-            let settings = ListenerConfig { session, instruments, ..settings.clone() };
+            let mut settings = ListenerConfig { session, instruments, ..settings.clone() };
+            if let Some(catch_up) = &mut settings.catch_up {
+                catch_up.names = names;
+            }
             clients.push(Listener::new(settings));
         }
         if clients.is_empty() {
@@ -48,6 +52,23 @@ impl Subscriber {
     pub fn image(&self, instrument: InstrumentId) -> Option<&BookImage> {
         let carries = |client: &&Listener| client.instruments().contains(&instrument);
         self.clients.iter().find(carries).map(Listener::image)
+    }
+
+    /// The client of a session.
+    pub fn of_session(&self, session: Session) -> Option<&Listener> {
+        let place = self.sessions.iter().position(|of| *of == session)?;
+        self.clients.get(place)
+    }
+
+    /// Whether a stream is one that a client opened.
+    pub(crate) fn owns(&self, conn: ConnId) -> bool {
+        self.clients.iter().any(|client| client.owns(conn))
+    }
+
+    /// What came of snapshots so far, all sessions together.
+    pub fn catch_up(&self) -> CatchUpCounters {
+        let counters = self.clients.iter().map(Listener::catch_up);
+        counters.fold(CatchUpCounters::default(), |sum, each| sum + each)
     }
 
     /// Whether every session has ended and all of it was taken.
@@ -85,6 +106,24 @@ impl Node for Subscriber {
     fn next_timeout(&self) -> Nanos {
         let due = self.clients.iter().map(Node::next_timeout).min();
         due.unwrap_or(Nanos::NEVER)
+    }
+
+    fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.owns(conn)) {
+            client.handle_connect(now, conn, out);
+        }
+    }
+
+    fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.owns(conn)) {
+            client.handle_stream(now, conn, bytes, out);
+        }
+    }
+
+    fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.owns(conn)) {
+            client.handle_close(now, conn, out);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The published formats at the exchange's edges: ITCH 5.0 in MoldUDP64 out, OUCH 5.0 over
-//! SoupBinTCP in and out.
+//! SoupBinTCP in and out, and book snapshots after the model of GLIMPSE 5.0.
 //!
 //! Per format: views that lie on the bytes and are checked when they are made, a typed message
 //! over them, and an encoder. Sessions ([`soupbin`]) are sans-I/O state machines. Nothing here
@@ -10,6 +10,7 @@
 //! appended nothing.
 
 mod error;
+pub mod glimpse;
 pub mod itch;
 pub mod moldudp;
 pub mod ouch;

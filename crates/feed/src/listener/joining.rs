@@ -1,0 +1,123 @@
+//! How a listener that is too far behind joins the feed again: by a snapshot, when that beats
+//! repair (see [`crate::CatchUpRule`]). The feed is buffered meanwhile, in the same bounded buffer
+//! as for a gap; what does not fit there is repaired afterwards.
+
+use types::{ConnId, FeedSeq, Nanos, Outbox};
+
+use super::Listener;
+use crate::{
+    catch_up::{Behind, CatchUp, CatchUpCounters, Progress, range_of},
+    checkpoint::StreamDigest,
+    snapshot::Loading,
+};
+
+/// Where a listener joined the feed by a snapshot: it has not heard what came before, and its
+/// digest of the feed's bytes begins anew there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Joined {
+    /// First message heard after the first snapshot.
+    pub first: FeedSeq,
+    /// First message heard after the last snapshot.
+    pub last: FeedSeq,
+    /// Snapshots loaded.
+    pub times: u64,
+}
+
+impl Listener {
+    /// Where it joined by snapshots; `None` when it heard the feed from its first message on.
+    pub fn joined(&self) -> Option<Joined> {
+        self.joined
+    }
+
+    /// What came of snapshots so far.
+    pub fn catch_up(&self) -> CatchUpCounters {
+        self.catch_up.as_ref().map(|catch_up| catch_up.counters).unwrap_or_default()
+    }
+
+    /// Whether a stream is one that this listener opened.
+    pub(crate) fn owns(&self, conn: ConnId) -> bool {
+        self.catch_up.as_ref().is_some_and(|catch_up| range_of(conn) == Some(catch_up.names()))
+    }
+
+    /// The server answered that its first message is one after what was asked for: it said so with
+    /// a heartbeat, which another sender's would not be.
+    pub(super) fn heard_of_store(&mut self, now: Nanos, first: u64) {
+        let asked = self.asked > self.next && self.catch_up.is_some();
+        if first > self.next && asked {
+            self.store_first = self.store_first.max(first);
+            self.request_at = now;
+        }
+    }
+
+    fn behind(&self, unanswered_max: u32) -> Behind {
+        let resting = self.image.resting() as u64;
+        let missing = self.known.saturating_sub(self.next);
+        Behind {
+            missing,
+            gone: self.store_first > self.next || self.unanswered >= unanswered_max.max(1),
+            // A message adds one order at most.
+            orders: resting.saturating_add(missing).min(self.config.orders_max as u64),
+        }
+    }
+
+    /// Fetches a snapshot instead of asking for messages, if that is better; when it does, this is
+    /// when to look again.
+    pub(super) fn prefer_snapshot(&mut self, now: Nanos, out: &mut Outbox) -> Option<Nanos> {
+        let unanswered_max = self.catch_up.as_ref()?.rule().unanswered_max;
+        let behind = self.behind(unanswered_max);
+        let again = now.after(self.config.request_timeout_max_ns.max(1));
+        let catch_up = self.catch_up.as_mut()?;
+        if !catch_up.is_busy() && catch_up.rule().snapshot_wins(&behind) {
+            catch_up.start(now, out);
+        }
+        match catch_up.is_busy() {
+            true => Some(again),
+            // Between two attempts repair may do, unless the server does not have it.
+            false if self.store_first > self.next => {
+                Some(catch_up.retry_at().max(Nanos(now.0 + 1)))
+            }
+            false => None,
+        }
+    }
+
+    pub(super) fn with_catch_up(
+        &mut self,
+        now: Nanos,
+        call: impl FnOnce(&mut CatchUp) -> Progress,
+    ) {
+        let Some(catch_up) = &mut self.catch_up else { return };
+        match call(catch_up) {
+            Progress::Going => return,
+            Progress::Failed => {}
+            Progress::Came(loading, seq) => self.load(now, &loading, seq),
+        }
+        if self.request_at != Nanos::NEVER {
+            self.request_at = now;
+        }
+    }
+
+    /// Takes the books of a snapshot and goes on from `seq`.
+    fn load(&mut self, now: Nanos, loading: &Loading, seq: FeedSeq) {
+        let newer = seq.0 > self.next && seq.0 - self.next < u64::from(u32::MAX);
+        let useful = newer && self.image.adopt(loading.image()).is_ok();
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.judged(now, useful);
+            catch_up.counters.skipped += if useful { seq.0 - self.next } else { 0 };
+        }
+        if !useful {
+            return;
+        }
+        let before = self.next;
+        self.next = seq.0;
+        self.known = self.known.max(self.next);
+        (self.store_first, self.unanswered) = (0, 0);
+        self.stream = StreamDigest::default();
+        let joined = self.joined.get_or_insert(Joined { first: seq, last: seq, times: 0 });
+        (joined.last, joined.times) = (seq, joined.times + 1);
+        if let Some(capture) = &mut self.capture {
+            capture.interrupt();
+        }
+        self.take_ready(now);
+        self.watch_gap(now, before);
+    }
+}

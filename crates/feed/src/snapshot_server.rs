@@ -1,0 +1,345 @@
+//! A node that follows the released feed and serves snapshots of its books over SoupBinTCP.
+//!
+//! A login asks for a session of the feed (blank: the one there is) from message 1; user name and
+//! password are not looked at, since all that is shown is public: the books are those of a
+//! [`Subscriber`] to a receiver's released feed. The answer is one [`Frozen`] copy as sequenced
+//! messages, end of session, and the connection is closed.
+//!
+//! A frozen copy rather than a walk along the living books: only a copy is of one instant whatever
+//! trades meanwhile, and it costs the feed one pass over the orders. Copies are shared by logins
+//! that come within `share_ns`, and their memory is used again, so there are never more of them
+//! than connections. All connections together get `slice_bytes` per `slice_ns`. Who does not log in
+//! or does not read in time is cut off, the latter by the driver's bound on unread bytes too.
+
+use std::collections::BTreeMap;
+
+use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
+use wire::soupbin::{RejectCode, ServerEvent, ServerSession};
+
+use crate::{snapshot::Frozen, subscriber::Subscriber};
+
+/// Limits of a snapshot server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotServerConfig {
+    /// Connections at one time; further ones are closed at once.
+    pub connections_max: usize,
+    /// Time to log in, in ns.
+    pub login_ns: u64,
+    /// Time from the login to the end of the snapshot, in ns.
+    pub sending_ns: u64,
+    /// Logins within this time of each other get the same copy, in ns.
+    pub share_ns: u64,
+    /// Bytes sent at once, all connections together.
+    pub slice_bytes: usize,
+    /// Time between two slices, in ns.
+    pub slice_ns: u64,
+}
+
+impl Default for SnapshotServerConfig {
+    fn default() -> Self {
+        SnapshotServerConfig {
+            connections_max: 16,
+            login_ns: 2 * Nanos::SECOND,
+            sending_ns: 10 * Nanos::SECOND,
+            share_ns: 20 * Nanos::MILLI,
+            slice_bytes: 64 << 10,
+            slice_ns: Nanos::MILLI,
+        }
+    }
+}
+
+/// What a snapshot server met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SnapshotServerCounters {
+    /// Connections taken.
+    pub connections: u64,
+    /// Connections closed because there were too many.
+    pub refused: u64,
+    /// Logins turned away: another session, or another number than the first.
+    pub rejected: u64,
+    /// Copies of the books made.
+    pub copies: u64,
+    /// Snapshots sent to their end.
+    pub sent: u64,
+    /// Connections cut off: no login or not done in time, or against the protocol.
+    pub cut: u64,
+    /// Connections the other side closed before it had everything.
+    pub left: u64,
+}
+
+/// A copy and how many connections it is sent to.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Of which client of the subscriber.
+    of: usize,
+    frozen: Frozen,
+    taken_at: Nanos,
+    readers: usize,
+}
+
+/// One connection.
+struct Serving {
+    session: ServerSession,
+    /// It must have logged in by then; once it has: everything must be sent by then.
+    until: Nanos,
+    /// Which copy, and how far it is sent.
+    sending: Option<(usize, usize)>,
+}
+
+/// What a client's bytes come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    /// With the client whose books are wanted, if there is one.
+    Login(Option<usize>),
+    Leave,
+    Wrong,
+}
+
+/// The node.
+pub struct SnapshotServer {
+    feed: Subscriber,
+    config: SnapshotServerConfig,
+    connections: BTreeMap<ConnId, Serving>,
+    copies: Vec<Shared>,
+    slice_at: Nanos,
+    /// Who got the last slice.
+    turn: ConnId,
+    counters: SnapshotServerCounters,
+}
+
+impl SnapshotServer {
+    /// Serves the books of what `feed` follows.
+    pub fn new(feed: Subscriber, config: SnapshotServerConfig) -> SnapshotServer {
+        SnapshotServer {
+            feed,
+            config,
+            connections: BTreeMap::new(),
+            copies: Vec::new(),
+            slice_at: Nanos::NEVER,
+            turn: ConnId(0),
+            counters: SnapshotServerCounters::default(),
+        }
+    }
+
+    /// Whose books are served.
+    pub fn feed(&self) -> &Subscriber {
+        &self.feed
+    }
+
+    /// What was met so far.
+    pub fn counters(&self) -> SnapshotServerCounters {
+        self.counters
+    }
+
+    /// Connections now.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Bytes of all copies.
+    pub fn copied_bytes(&self) -> usize {
+        self.copies.iter().map(|copy| copy.frozen.len()).sum()
+    }
+
+    /// The place of a copy of a client's books for a login now.
+    fn copy(&mut self, now: Nanos, of: usize) -> usize {
+        let fresh = |copy: &Shared| {
+            let young = now.since(copy.taken_at) <= self.config.share_ns;
+            copy.of == of && !copy.frozen.is_empty() && young
+        };
+        let found = self.copies.iter().position(fresh);
+        let place = found.or_else(|| self.copies.iter().position(|copy| copy.readers == 0));
+        let place = place.unwrap_or_else(|| {
+            self.copies.push(Shared::default());
+            self.copies.len() - 1
+        });
+        let client = self.feed.channels().get(of);
+        if let (None, Some(copy), Some(client)) = (found, self.copies.get_mut(place), client) {
+            copy.frozen.take(client.image(), client.next_seq());
+            (copy.of, copy.taken_at) = (of, now);
+            self.counters.copies += 1;
+        }
+        if let Some(copy) = self.copies.get_mut(place) {
+            copy.readers += 1;
+        }
+        place
+    }
+
+    fn forget(&mut self, conn: ConnId) -> Option<Serving> {
+        let serving = self.connections.remove(&conn)?;
+        if let Some(copy) = serving.sending.and_then(|(place, _)| self.copies.get_mut(place)) {
+            copy.readers = copy.readers.saturating_sub(1);
+        }
+        Some(serving)
+    }
+
+    fn cut(&mut self, conn: ConnId, out: &mut Outbox) {
+        if self.forget(conn).is_some() {
+            self.counters.cut += 1;
+            out.close(conn);
+        }
+    }
+
+    /// Answers a login.
+    fn answer(&mut self, now: Nanos, conn: ConnId, wanted: Option<usize>, out: &mut Outbox) {
+        let place = wanted.map(|of| self.copy(now, of));
+        let client = wanted.and_then(|of| self.feed.channels().get(of));
+        let name = client.map(|client| client.session().0);
+        let Some(serving) = self.connections.get_mut(&conn) else { return };
+        let session = &mut serving.session;
+        let span = out.write(|buffer| {
+            let answered = match name {
+                Some(name) => session.accept_login(now, name, 1, buffer),
+                None => session.reject_login(RejectCode::SessionNotAvailable, buffer),
+            };
+            // Fails in no state in which a login is reported.
+            debug_assert!(answered.is_ok());
+        });
+        out.stream(conn, span);
+        match place {
+            Some(place) => {
+                serving.sending = Some((place, 0));
+                serving.until = now.after(self.config.sending_ns);
+                self.slice_at = self.slice_at.min(now);
+            }
+            None => {
+                self.counters.rejected += 1;
+                self.forget(conn);
+                out.close(conn);
+            }
+        }
+    }
+
+    /// Sends everybody the next part, beginning behind the one who came last.
+    fn slice(&mut self, now: Nanos, out: &mut Outbox) {
+        let mut readers: Vec<ConnId> = self.connections.keys().copied().collect();
+        let first = readers.partition_point(|conn| *conn <= self.turn);
+        readers.rotate_left(first);
+        readers.retain(|conn| self.connections.get(conn).is_some_and(|s| s.sending.is_some()));
+        let share = self.config.slice_bytes / readers.len().max(1);
+        for conn in readers {
+            self.turn = conn;
+            if self.send_part(now, conn, share, out) {
+                self.counters.sent += 1;
+                self.forget(conn);
+                out.close(conn);
+            }
+        }
+        let waiting = self.connections.values().any(|serving| serving.sending.is_some());
+        self.slice_at = if waiting { now.after(self.config.slice_ns.max(1)) } else { Nanos::NEVER };
+    }
+
+    /// Sends one connection at least one message, up to `share` bytes; true at the end.
+    fn send_part(&mut self, now: Nanos, conn: ConnId, share: usize, out: &mut Outbox) -> bool {
+        let Some(serving) = self.connections.get_mut(&conn) else { return false };
+        let Some((copy, mut place)) = serving.sending else { return false };
+        let Some(frozen) = self.copies.get(copy).map(|copy| &copy.frozen) else { return false };
+        let (session, from, mut done) = (&mut serving.session, place, false);
+        let span = out.write(|buffer| {
+            while place == from || place - from < share {
+                let Some((message, next)) = frozen.message(place) else {
+                    done = session.end_session(now, buffer).is_ok();
+                    break;
+                };
+                // The session is active and no message too long.
+                if session.send_sequenced(now, message, buffer).is_err() {
+                    break;
+                }
+                place = next;
+            }
+        });
+        out.stream(conn, span);
+        serving.sending = Some((copy, place));
+        done
+    }
+}
+
+impl Node for SnapshotServer {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        self.feed.handle_datagram(now, channel, from, bytes, out);
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.feed.handle_timeout(now, out);
+        let now = now.now;
+        let late = |serving: &Serving| serving.until <= now;
+        while let Some(conn) = self.connections.iter().find(|(_, s)| late(s)).map(|(c, _)| *c) {
+            self.cut(conn, out);
+        }
+        if self.slice_at <= now {
+            self.slice(now, out);
+        }
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        let until = self.connections.values().map(|serving| serving.until).min();
+        let own = self.slice_at.min(until.unwrap_or(Nanos::NEVER));
+        own.min(self.feed.next_timeout())
+    }
+
+    fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        if self.feed.owns(conn) {
+            self.feed.handle_connect(now, conn, out);
+            return;
+        }
+        if self.connections.len() >= self.config.connections_max {
+            self.counters.refused += 1;
+            out.close(conn);
+            return;
+        }
+        self.counters.connections += 1;
+        let session = ServerSession::new(now.now);
+        let until = now.now.after(self.config.login_ns);
+        self.connections.insert(conn, Serving { session, until, sending: None });
+    }
+
+    fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
+        if self.feed.owns(conn) {
+            self.feed.handle_stream(now, conn, bytes, out);
+            return;
+        }
+        let channels = self.feed.channels();
+        let named = |name: &[u8]| match (name, channels) {
+            // No name says which when there are several.
+            ([], [_]) => Some(0),
+            ([], _) => None,
+            _ => channels.iter().position(|of| of.session().0.trim_ascii_end() == name),
+        };
+        let Some(serving) = self.connections.get_mut(&conn) else { return };
+        let mut said = Said::Nothing;
+        serving.session.handle_bytes(now.now, bytes, |event| match event {
+            ServerEvent::Login { session, sequence, .. } => {
+                said = Said::Login(named(session).filter(|_| sequence <= 1));
+            }
+            ServerEvent::Unsequenced(_) => {}
+            ServerEvent::LogoutRequest => said = Said::Leave,
+            ServerEvent::Violation(_) | ServerEvent::Dead => said = Said::Wrong,
+        });
+        match said {
+            Said::Nothing => {}
+            Said::Login(wanted) => self.answer(now.now, conn, wanted, out),
+            Said::Leave => {
+                self.counters.left += 1;
+                self.forget(conn);
+                out.close(conn);
+            }
+            Said::Wrong => self.cut(conn, out),
+        }
+    }
+
+    fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        if self.feed.owns(conn) {
+            self.feed.handle_close(now, conn, out);
+        } else if self.forget(conn).is_some() {
+            self.counters.left += 1;
+        }
+    }
+}
