@@ -95,12 +95,15 @@ pub struct DataBody {
     pub stream: u16,
     /// Hedging of this message: 0 as the tree's, else H + 1.
     pub hedge: u8,
-    /// [`DATA_PARITY`].
+    /// [`DATA_PARITY`], [`DATA_OLDEST`].
     pub flags: u8,
 }
 
 /// [`DataBody::flags`]: the payload is a [`crate::parity`] block, not a MoldUDP64 packet.
 pub const DATA_PARITY: u8 = 1;
+/// [`DataBody::flags`]: a repair of the root that says what it no longer has. The packet has no
+/// message, its number is that of the first message kept; id, times and bound are that datagram's.
+pub const DATA_OLDEST: u8 = 2;
 
 /// A request for MoldUDP64 messages a receiver misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]

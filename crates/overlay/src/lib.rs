@@ -28,6 +28,7 @@ pub mod samples;
 mod seat;
 pub mod send_order;
 pub mod shape;
+pub mod skip;
 pub mod topology;
 
 #[cfg(feature = "aead")]

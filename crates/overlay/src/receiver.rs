@@ -11,9 +11,12 @@
 //! A receiver that hears nothing from the tree for `silence_ns` asks what it misses: with no hedge
 //! and a dead parent there is nobody else to tell it. Once a round it reports its delay estimate.
 //!
-//! Not guaranteed: progress when the server no longer has what is missing (that needs a snapshot);
-//! anything against forged datagrams, which are to be refused before they get here. A deadline
-//! further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
+//! What the server no longer has, and gaps longer than a limit, are jumped over: see [`crate::skip`].
+//!
+//! Not guaranteed: anything against forged datagrams, which are to be refused before they get here.
+//! A deadline further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
+
+mod skipping;
 
 use types::{
     Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Span, SplitMix64, Trace,
@@ -26,7 +29,10 @@ use crate::{
     delay::{OwdEstimator, PERMILLE},
     duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
     emit,
-    frame::{self, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    frame::{
+        self, DATA_OLDEST, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader,
+        RepairRequestBody,
+    },
     gaps::{Gaps, Spread},
     hold::{Fields, Held, HoldBuffer, Insert},
     mold::{Header, Packet, Session},
@@ -34,6 +40,7 @@ use crate::{
     retransmission::REPAIR_DATAGRAMS_MAX,
     samples::ReceiverSamples,
     seat::Seat,
+    skip::{Skip, SkipStats},
     topology::{ROOT, Tree},
 };
 
@@ -90,6 +97,8 @@ pub struct ReceiverConfig {
     pub offset_ns: u64,
     /// Whether anything is asked for at all; off only to show what would be missing.
     pub repairs: bool,
+    /// A gap of more messages is jumped over; 0: none is.
+    pub skip_gap: u64,
 }
 
 impl ReceiverConfig {
@@ -115,6 +124,7 @@ impl ReceiverConfig {
             parity: false,
             offset_ns: 0,
             repairs: true,
+            skip_gap: 1 << 20,
         }
     }
 }
@@ -158,6 +168,8 @@ pub struct ReceiverStats {
     pub hold_dropped: u64,
     /// Deadlines that were cut to the longest hold.
     pub deadlines_cut: u64,
+    /// What was given up because it was too far behind.
+    pub skip: SkipStats,
 }
 
 /// One receiver, to be embedded in an edge node.
@@ -197,6 +209,7 @@ pub struct Receiver {
     former: Option<DuplicateFilter>,
     /// See [`Receiver::release_early`].
     early_ns: u64,
+    skip: Skip,
     stats: ReceiverStats,
 }
 
@@ -230,13 +243,14 @@ impl Receiver {
             wake: Nanos(0),
             former: None,
             early_ns: 0,
+            skip: Skip::new(config.skip_gap),
             stats: ReceiverStats::default(),
         }
     }
 
     /// Totals.
     pub fn stats(&self) -> ReceiverStats {
-        ReceiverStats { filter: self.filter.stats(), ..self.stats }
+        ReceiverStats { filter: self.filter.stats(), skip: self.skip.stats(), ..self.stats }
     }
 
     /// The last message handed on.
@@ -336,7 +350,9 @@ impl Receiver {
                 false
             }
         };
-        if fresh && body.flags & DATA_PARITY != 0 {
+        if fresh && header.kind == FrameKind::Repair && body.flags & DATA_OLDEST != 0 {
+            self.handle_oldest(now.now, header.sender, body, packet, out);
+        } else if fresh && body.flags & DATA_PARITY != 0 {
             self.handle_parity(now.now, body, packet, out);
         } else if fresh {
             if let Some(parity) = self.parity.as_mut().filter(|_| header.kind == FrameKind::Data) {
@@ -375,7 +391,7 @@ impl Receiver {
     fn due(&self) -> Nanos {
         let due = match self.hold.front() {
             Some(front) if front.seq <= self.next => front.release_at,
-            _ => Nanos::NEVER,
+            _ => self.jump().map_or(Nanos::NEVER, |(_, at)| at),
         };
         let ask = match self.config.repairs {
             true => self.gaps.next_ask().min(self.silent_at),
@@ -522,9 +538,15 @@ impl Receiver {
     }
 
     fn release(&mut self, now: Nanos, out: &mut Outbox) {
-        while let Some(front) = self.hold.front() {
-            let over = front.end <= self.next;
-            if !over && (front.seq > self.next || front.release_at > now) {
+        loop {
+            let front = self.hold.front().map(|front| (front.seq, front.end, front.release_at));
+            let missing = front.is_none_or(|(seq, end, _)| seq > self.next && end > self.next);
+            if missing && self.jump_over(now) {
+                continue;
+            }
+            let Some((seq, end, release_at)) = front else { break };
+            let over = end <= self.next;
+            if !over && (seq > self.next || release_at > now) {
                 break;
             }
             let Some(held) = self.hold.pop() else { break };

@@ -7,8 +7,9 @@
 //! receivers still hold: a datagram is served to the public only when its release time has passed on the
 //! publisher's clock, so that asking is no way to be early.
 //!
-//! Memory is fixed at start-up: a ring of bytes and a ring of entries, the oldest making room. What
-//! is no longer there is counted as too old; a receiver that far behind needs a snapshot.
+//! Memory is fixed at start-up: a ring of bytes and a ring of entries, the oldest making room. Who
+//! asks for what is no longer there is told the first message that still is, receivers by a repair
+//! with [`DATA_OLDEST`], the public by a heartbeat of that number.
 
 use std::collections::VecDeque;
 
@@ -16,7 +17,7 @@ use types::{Channel, FeedSeq, Nanos, NodeId, Outbox, Peer, limits::MOLD_PACKET_M
 
 use crate::{
     emit,
-    frame::{DataBody, FrameKind, HopHeader, RepairRequestBody},
+    frame::{DATA_OLDEST, DataBody, FrameKind, HopHeader, RepairRequestBody},
     mold::{self, Header, Packet, Session},
     topology::{ROOT, Tree},
 };
@@ -145,12 +146,13 @@ impl RetransmissionStore {
             return;
         }
         self.stats.repair_requests += 1;
-        let oldest = self.entries.front().map_or(u64::MAX, |entry| entry.seq);
-        if request.from.0 < oldest && !self.entries.is_empty() {
-            self.stats.too_old += 1;
-        }
         let end = request.from.0.saturating_add(u64::from(request.count));
         let header = HopHeader::new(FrameKind::Repair, ROOT, self.tree.epoch);
+        if let Some(oldest) = self.entries.front().filter(|entry| request.from.0 < entry.seq) {
+            self.stats.too_old += 1;
+            let body = DataBody { flags: DATA_OLDEST, ..oldest.body };
+            emit::send(out, sender, header, &body, &self.heartbeat(oldest));
+        }
         for index in (self.position(request.from.0)..self.entries.len()).take(REPAIR_DATAGRAMS_MAX)
         {
             let entry = &self.entries[index];
@@ -178,8 +180,13 @@ impl RetransmissionStore {
             }
         };
         self.stats.public_requests += 1;
-        if self.entries.front().is_some_and(|oldest| request.seq < oldest.seq) {
+        if let Some(oldest) = self.entries.front().filter(|oldest| request.seq < oldest.seq) {
             self.stats.too_old += 1;
+            // That it exists is no secret once it is public; before, nobody can be waiting for it.
+            if is_public(oldest, now) {
+                let span = out.store(&self.heartbeat(oldest));
+                out.datagram(Channel::FEED, from, span);
+            }
             return;
         }
         let first = self.position(request.seq);
@@ -217,6 +224,11 @@ impl RetransmissionStore {
         }
         let header = Header { count, ..request }.bytes();
         buffer[start..start + mold::HEADER_LEN].copy_from_slice(&header);
+    }
+
+    /// A packet without messages that names the first one of an entry.
+    fn heartbeat(&self, entry: &Stored) -> [u8; mold::HEADER_LEN] {
+        Header { session: self.session, seq: entry.seq, count: 0 }.bytes()
     }
 
     /// Index of the first entry that ends after `seq`.
@@ -317,7 +329,14 @@ mod tests {
         store.handle_public_request(Nanos(1), Peer::Addr(1), &packet(1, 0)[..18], &mut out);
         let request = Header { session: SESSION, seq: 1, count: 10 }.bytes();
         store.handle_public_request(Nanos(1), Peer::Addr(1), &request, &mut out);
-        assert!(out.is_empty());
+        let first = (200 - kept as u64) * 10 + 1;
+        let sent = datagrams(&out);
+        assert_eq!(sent.len(), 2, "both are told where the store begins");
+        let (header, rest) = HopHeader::read(&sent[0].2).unwrap();
+        let (told, payload) = frame::body::<DataBody>(rest).unwrap();
+        assert_eq!((header.kind, told.flags), (FrameKind::Repair, DATA_OLDEST));
+        assert_eq!((told.id, payload), (201 - kept as u64, &packet(first, 0)[..]));
+        assert_eq!(sent[1], (Channel::FEED, Peer::Addr(1), packet(first, 0)));
         assert_eq!((store.stats().too_old, store.stats().refused), (2, 1));
     }
 

@@ -1,7 +1,7 @@
 //! One receiver, fed by hand: when it releases, what it asks for, what it refuses.
 
 use overlay::{
-    frame::{self, DataBody, FrameKind, HopHeader, RepairRequestBody},
+    frame::{self, DATA_OLDEST, DataBody, FrameKind, HopHeader, RepairRequestBody},
     mold::{Header, Packet, Session},
     receiver::{Receiver, ReceiverConfig},
     topology::{ROOT, Topology, Tree},
@@ -152,6 +152,64 @@ fn gaps_are_asked_for_after_a_wait_and_filled_by_repairs() {
     assert!(!bench.receiver.has_gap());
     let stats = bench.receiver.stats();
     assert_eq!((stats.repairs_requested, stats.repairs_filled, stats.superseded), (2, 2, 1));
+}
+
+impl Bench {
+    /// The root says that datagram `id`, which begins with message `seq`, is the first it has.
+    fn oldest(&mut self, now: u64, sender: NodeId, id: u64, seq: u64) -> Released {
+        let header = HopHeader::new(FrameKind::Repair, sender, 1);
+        self.out.clear();
+        let body = DataBody { flags: DATA_OLDEST, ..body(id) };
+        self.receiver.handle_data(at(now), &header, &body, &packet(seq, 0), &mut self.out);
+        self.released()
+    }
+}
+
+#[test]
+fn what_the_server_no_longer_has_is_jumped_over_once_it_is_public() {
+    let mut bench = Bench::new(config());
+    bench.data(MILLI, 1, 1, 2);
+    assert_eq!(bench.timeout(4 * MILLI), [(1, 3)]);
+    // 3 to 99 are missing; the server has messages from 61 on, in datagram 61.
+    bench.data(60 * MILLI, 60, 100, 2);
+    bench.timeout(61 * MILLI);
+    assert_eq!(bench.requests(), [(3, 97)]);
+    assert!(bench.oldest(61 * MILLI, NodeId(1), 40, 90).is_empty());
+    assert!(bench.receiver.stats().unexpected == 1, "a proxy has no say in it");
+    assert!(bench.oldest(61 * MILLI, ROOT, 61, 61).is_empty(), "its time is not yet");
+    assert_eq!(bench.receiver.watermark(), FeedSeq(2));
+    assert!(bench.receiver.next_timeout() <= Nanos(T + 63 * MILLI + 10));
+    assert!(bench.timeout(63 * MILLI + 9).is_empty());
+    bench.timeout(63 * MILLI + 10);
+    assert_eq!((bench.receiver.watermark(), bench.receiver.skipped()), (FeedSeq(60), 58));
+    // The rest comes by repair, in sequence, and nothing before it is asked for again.
+    bench.timeout(70 * MILLI);
+    assert!(bench.requests().iter().all(|(from, count)| (*from, *count) == (61, 39)));
+    assert_eq!(bench.give(70 * MILLI, FrameKind::Repair, 41, 61, 39), [(61, 100), (100, 102)]);
+    assert!(!bench.receiver.has_gap());
+    assert!(bench.give(71 * MILLI, FrameKind::Repair, 20, 30, 10).is_empty(), "long over");
+    let skip = bench.receiver.stats().skip;
+    assert_eq!((skip.messages, skip.jumps, skip.told), (58, 1, 1));
+}
+
+#[test]
+fn what_is_held_between_two_losses_is_handed_on_and_long_gaps_are_not_repaired() {
+    let mut bench = Bench::new(config());
+    bench.data(MILLI, 5, 10, 2);
+    bench.data(MILLI, 9, 20, 2);
+    bench.data(MILLI, 11, 30, 1);
+    assert_eq!(bench.oldest(20 * MILLI, ROOT, 10, 25), [(10, 12), (20, 22)]);
+    assert_eq!((bench.receiver.watermark(), bench.receiver.skipped()), (FeedSeq(24), 20));
+    assert_eq!(bench.give(21 * MILLI, FrameKind::Repair, 10, 25, 5), [(25, 30), (30, 31)]);
+    // By its own limit it does not wait for the server at all.
+    let mut bench = Bench::new(ReceiverConfig { skip_gap: 50, ..config() });
+    bench.data(MILLI, 8, 51, 1);
+    assert!(bench.timeout(40 * MILLI).is_empty(), "50 are repaired");
+    let mut bench = Bench::new(ReceiverConfig { skip_gap: 50, ..config() });
+    bench.data(MILLI, 8, 52, 1);
+    assert!(bench.timeout(9 * MILLI).is_empty());
+    assert_eq!(bench.timeout(10 * MILLI + 10), [(52, 53)]);
+    assert_eq!(bench.receiver.stats().skip.messages, 51);
 }
 
 #[test]

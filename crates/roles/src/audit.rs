@@ -5,11 +5,14 @@
 //! byte of the ITCH messages up to there, since not every byte shows in a book. At the end both
 //! are compared again, which requires that the listener has heard everything, and the live
 //! engine's whole state must be that of the replay.
+//!
+//! A listener that joined by a snapshot has not heard the bytes before it. Its books are compared
+//! like all others, its bytes only from where it last joined, and [`Audit::joined`] says so.
 
 use std::collections::BTreeMap;
 
 use engine::{ReplayDigests, replay, replay_digests};
-use feed::{Listener, StreamDigest};
+use feed::{Joined, Listener, StreamDigest};
 use types::{FeedSeq, InstrumentId};
 
 use crate::Root;
@@ -19,7 +22,8 @@ use crate::Root;
 pub struct Audit {
     /// Everything agreed, at one position or more.
     pub books_equal: bool,
-    /// Positions compared per instrument: the least of all listeners, the end included.
+    /// Positions compared per instrument: the least of all listeners that heard the feed from its
+    /// first message on (of all, where there is none), the end included.
     pub positions: u64,
     /// Digest of the engine's whole state.
     pub state_digest: u64,
@@ -27,6 +31,37 @@ pub struct Audit {
     pub unequal: Vec<Unequal>,
     /// Other reasons why the books are not called equal, one line each.
     pub problems: Vec<String>,
+    /// Listeners that joined by a snapshot, whose digest of all bytes of the feed can't be had.
+    pub joined: Vec<JoinedLate>,
+}
+
+/// A listener that joined by a snapshot, and what of it was compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JoinedLate {
+    /// Index of the listener.
+    pub listener: usize,
+    /// Index of the stream.
+    pub stream: usize,
+    /// Where it joined.
+    pub joined: Joined,
+    /// Positions behind the first snapshot at which all its books were equal, the end included.
+    pub positions: u64,
+}
+
+impl std::fmt::Display for JoinedLate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Joined { first, last, times } = self.joined;
+        let (listener, positions) = (self.listener + 1, self.positions);
+        let stream = match self.stream {
+            0 => String::new(),
+            other => format!(", stream {}", other + 1),
+        };
+        write!(
+            f,
+            "listener {listener}{stream} joined by snapshot at {first}, {times} in all: books compared at \
+             {positions} positions since, bytes of the feed only from {last} on"
+        )
+    }
 }
 
 /// A place where a listener's book was not the engine's.
@@ -53,8 +88,9 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]
         state_digest: engine.state_digest(),
         unequal: Vec::new(),
         problems: Vec::new(),
+        joined: Vec::new(),
     };
-    let streams = streams(root, &listeners);
+    let streams = places(root, &listeners, None);
     let positions: Vec<FeedSeq> = streams.values().map(|place| place.position).collect();
     let replay = match replay_digests(engine.config().clone(), root.log().iter(), &positions) {
         Ok(replay) => replay,
@@ -75,14 +111,31 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]
         }
         for (stream, listener) in clients.iter().enumerate().take(all) {
             let ear = Ear { index, stream, several: all > 1, listener };
-            audit.compare_streams(&ear, &streams);
-            let positions = audit.compare_checkpoints(&ear, &streams, &replay);
-            compared.push(positions + audit.compare_end(&ear, root, &replay));
+            match listener.joined() {
+                None => audit.compare_streams(&ear, FeedSeq(1), &streams),
+                Some(joined) => {
+                    let since = places(root, &listeners, Some((stream, joined.last)));
+                    audit.compare_streams(&ear, joined.last, &since);
+                }
+            }
+            let since = listener.joined().map_or(FeedSeq(0), |joined| joined.first);
+            let equal = audit.compare_checkpoints(&ear, &streams, &replay);
+            let behind = equal.iter().filter(|seq| **seq >= since).count() as u64;
+            let positions = behind + audit.compare_end(&ear, root, &replay);
+            match listener.joined() {
+                None => compared.push(positions),
+                Some(joined) => {
+                    audit.joined.push(JoinedLate { listener: index, stream, joined, positions });
+                }
+            }
         }
     }
-    audit.positions = compared.into_iter().min().unwrap_or(0);
-    audit.books_equal =
-        audit.unequal.is_empty() && audit.problems.is_empty() && audit.positions > 0;
+    let late = audit.joined.iter().map(|late| late.positions).min();
+    audit.positions = compared.into_iter().min().or(late).unwrap_or(0);
+    audit.books_equal = audit.unequal.is_empty()
+        && audit.problems.is_empty()
+        && audit.positions > 0
+        && late != Some(0);
     audit
 }
 
@@ -114,7 +167,8 @@ struct Place {
 /// By stream: the places at which somebody noted digests, and the end (`None`).
 type Places = BTreeMap<(usize, Option<FeedSeq>), Place>;
 
-fn streams(root: &Root, listeners: &[&[Listener]]) -> Places {
+/// With `from`, the digests of that stream begin at that message.
+fn places(root: &Root, listeners: &[&[Listener]], from: Option<(usize, FeedSeq)>) -> Places {
     let mut wanted = Places::new();
     for clients in listeners {
         for (stream, listener) in clients.iter().enumerate() {
@@ -131,7 +185,9 @@ fn streams(root: &Root, listeners: &[&[Listener]]) -> Places {
             // What has no format was not published either; the root counts it.
             let _ = root.itch().encode(event, input.t_seq, &mut message);
             dealer.deal(event, |stream, seq| {
-                digests[stream].push(&message);
+                if from.is_none_or(|(of, first)| of != stream || seq >= first) {
+                    digests[stream].push(&message);
+                }
                 if let Some(place) = wanted.get_mut(&(stream, Some(seq))) {
                     *place = Place { position: *position, digest: digests[stream].value() };
                 }
@@ -147,9 +203,10 @@ fn streams(root: &Root, listeners: &[&[Listener]]) -> Places {
 }
 
 impl Audit {
-    /// The first position at which a listener had heard other bytes is a problem.
-    fn compare_streams(&mut self, ear: &Ear<'_>, ours: &Places) {
+    /// The first position at which a listener had heard other bytes since `first` is a problem.
+    fn compare_streams(&mut self, ear: &Ear<'_>, first: FeedSeq, ours: &Places) {
         let noted = ear.listener.checkpoints().iter();
+        let noted = noted.filter(|checkpoint| checkpoint.seq >= first);
         let noted = noted.map(|checkpoint| (Some(checkpoint.seq), checkpoint.stream));
         let mut all = noted.chain([(None, ear.listener.stream_digest())]);
         let equal = |place, theirs| {
@@ -168,8 +225,8 @@ impl Audit {
         ear: &Ear<'_>,
         streams: &Places,
         replay: &ReplayDigests,
-    ) -> u64 {
-        let mut equal = 0;
+    ) -> Vec<FeedSeq> {
+        let mut equal = Vec::new();
         for checkpoint in ear.listener.checkpoints().iter() {
             let place = streams.get(&(ear.stream, Some(checkpoint.seq)));
             let position = place.map_or(FeedSeq(0), |place| place.position);
@@ -182,7 +239,9 @@ impl Audit {
                 continue;
             };
             let theirs = checkpoint.books.iter().copied();
-            equal += u64::from(self.compare(ear, checkpoint.seq, theirs, &at.digests));
+            if self.compare(ear, checkpoint.seq, theirs, &at.digests) {
+                equal.push(checkpoint.seq);
+            }
         }
         equal
     }

@@ -21,13 +21,17 @@ pub struct Edge {
     receivers: Vec<Receiver>,
     gateway: Gateway,
     malformed: u64,
+    /// By stream: messages that the receiver had jumped over when the gateway was last told.
+    skipped: Vec<u64>,
+    told_unheard: u64,
 }
 
 impl Edge {
     /// Puts them on the VM that is `node` of the overlay; the receivers, at least one, in order of
     /// their streams.
     pub fn new(node: NodeId, receivers: Vec<Receiver>, gateway: Gateway) -> Edge {
-        Edge { node, receivers, gateway, malformed: 0 }
+        let skipped = vec![0; receivers.len()];
+        Edge { node, receivers, gateway, malformed: 0, skipped, told_unheard: 0 }
     }
 
     /// The receiver of the first stream.
@@ -63,6 +67,12 @@ impl Edge {
     /// Datagrams that were unreadable.
     pub fn malformed(&self) -> u64 {
         self.malformed
+    }
+
+    /// Reports that went to clients at a moment when the receiver jumped over messages of the feed:
+    /// their ticks are public, but may be among those never handed on here.
+    pub fn told_unheard(&self) -> u64 {
+        self.told_unheard
     }
 
     /// The root's call: the tree that is, or the one that comes.
@@ -110,11 +120,26 @@ impl Edge {
         let Some(receiver) = self.receivers.get_mut(stream) else { return };
         let epoch = receiver.tree().epoch;
         receiver.handle_frame(now, header, rest, out);
-        let watermark = receiver.watermark();
         if stream == 0 {
             self.follow_tree(epoch);
         }
+        self.tell_watermark(now, stream, out);
+    }
+
+    /// Tells the gateway how far a stream is public.
+    fn tell_watermark(&mut self, now: ClockReading, stream: usize, out: &mut Outbox) {
+        let (Some(receiver), Some(known)) =
+            (self.receivers.get(stream), self.skipped.get_mut(stream))
+        else {
+            return;
+        };
+        let (watermark, skipped) = (receiver.watermark(), receiver.skipped());
+        let jumped = std::mem::replace(known, skipped) != skipped;
+        let before = if jumped { self.gateway.counters().reports } else { 0 };
         self.gateway.set_watermark(now, stream as u16, watermark, out);
+        if jumped {
+            self.told_unheard += self.gateway.counters().reports - before;
+        }
     }
 }
 
@@ -146,10 +171,11 @@ impl Node for Edge {
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        for (receiver, stream) in self.receivers.iter_mut().zip(0..) {
-            if receiver.next_timeout() <= now.now {
+        for stream in 0..self.receivers.len() {
+            let due = self.receivers.get_mut(stream).filter(|of| of.next_timeout() <= now.now);
+            if let Some(receiver) = due {
                 receiver.handle_timeout(now, out);
-                self.gateway.set_watermark(now, stream, receiver.watermark(), out);
+                self.tell_watermark(now, stream, out);
             }
         }
         if self.gateway.next_timeout() <= now.now {

@@ -19,7 +19,7 @@ mod root;
 mod sealed;
 mod timetable;
 
-pub use audit::{Audit, Unequal, audit};
+pub use audit::{Audit, JoinedLate, Unequal, audit};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, deploy_life, listener, subscriber};

@@ -1,6 +1,6 @@
 //! Any node of a run, so that a driver can host all kinds and give them back afterwards.
 
-use feed::Subscriber;
+use feed::{SnapshotServer, Subscriber};
 use overlay::{guard::GuardStats, proxy::Proxy};
 use participant::Driver;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
@@ -17,6 +17,8 @@ pub enum Role {
     Edge(Box<Edge>),
     /// Somebody who listens to a receiver's feed.
     Listener(Box<Subscriber>),
+    /// A listener that serves snapshots of its books.
+    Snapshots(Box<SnapshotServer>),
     /// The participants.
     Driver(Box<Driver>),
     /// A node whose datagrams are sealed.
@@ -31,6 +33,7 @@ macro_rules! each {
             Role::Proxy($node) => $call,
             Role::Edge($node) => $call,
             Role::Listener($node) => $call,
+            Role::Snapshots($node) => $call,
             Role::Driver($node) => $call,
             Role::Sealed($node) => $call,
         }
@@ -105,6 +108,15 @@ impl Role {
     pub fn as_listener(&self) -> Option<&Subscriber> {
         match self {
             Role::Listener(listener) => Some(listener),
+            Role::Snapshots(server) => Some(server.feed()),
+            _ => None,
+        }
+    }
+
+    /// The snapshot server, if it is one.
+    pub fn as_snapshots(&self) -> Option<&SnapshotServer> {
+        match self {
+            Role::Snapshots(server) => Some(server),
             _ => None,
         }
     }

@@ -140,7 +140,8 @@ impl Figures {
                 set(&mut self.repairs, place, repairs);
                 set(&mut self.resends, place, edge.gateway().uplink().counters().resent);
             }
-            Role::Listener(listener) => {
+            Role::Listener(_) | Role::Snapshots(_) => {
+                let Some(listener) = role.as_listener() else { return };
                 let place = usize::from(id.0.saturating_sub(LISTENERS.0));
                 let heard = listener.channels().iter().map(|channel| channel.next_seq().0);
                 set(&mut self.heard, place, heard.collect());
