@@ -247,6 +247,7 @@ impl Run<'_> {
         figures.one_way_partitions = plan.one_way_partitions;
         figures.partitions = plan.partitions;
         figures.isolations = plan.isolations;
+        figures.cut_off = plan.cut_off;
         let cut_before = self.world.stats().streams_cut;
         let patience = 4 * flow_ns + FLOW_PATIENCE_NS;
         self.until(patience, "the end of the flow", |world| {
@@ -309,6 +310,7 @@ impl Run<'_> {
             self.figures.checkpoints =
                 checks::replayed(&cast, self.scenario.sabotage, watch, failures);
             checks::sound(&cast, failures);
+            checks::snapshots(&cast, self.scenario.store, failures);
             collect(&cast, &self.world, watch, &mut self.figures);
             options::collect(self.scenario, (&self.world, watch), failures, &mut self.figures);
         } else {
@@ -366,8 +368,12 @@ fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Fi
     figures.clock_drifts = clocks().filter(|clock| clock.drift_ppb != 0).count() as u64;
     figures.resends = watch.resends;
     figures.client_resends = ledger.resends;
-    let receivers = cast.edges.iter().flat_map(|edge| edge.receivers());
-    figures.repairs = receivers.map(|receiver| receiver.stats().repairs_filled).sum();
+    let receivers = || cast.edges.iter().flat_map(|edge| edge.receivers());
+    figures.repairs = receivers().map(|receiver| receiver.stats().repairs_filled).sum();
+    figures.skipped = receivers().map(|receiver| receiver.skipped()).sum();
+    let caught_up = || cast.listeners.iter().map(|listener| listener.catch_up());
+    figures.snapshots = caught_up().map(|counters| counters.loaded).sum();
+    figures.joined_over = caught_up().map(|counters| counters.skipped).sum();
     figures.listener_repairs =
         cast.listeners.iter().map(|listener| listener.counters().repaired).sum();
 }

@@ -168,6 +168,9 @@ pub(super) fn replayed(
                      {next}"
                 )
             });
+            // Who joined late has no digest of what came before.
+            let joined = listener.joined().map(|joined| joined.last);
+            let digest = joined.map_or(digest, |first| watch.published_since(stream, first.0));
             failures.check(Checker::FeedEqual, listener.stream_digest() == digest, || {
                 format!("listener {index}, stream {stream}: heard other bytes than were published")
             });
@@ -225,10 +228,32 @@ fn checkpoints(
     }
     // A stream may carry so little that no checkpoint is due; its end is compared all the same.
     let due = listener.next_seq().0 > CHECKPOINT_EVERY || replay.feed_next == listener.next_seq();
-    failures.check(Checker::BooksEqual, !due || !listener.checkpoints().is_empty(), || {
+    let noted = !listener.checkpoints().is_empty() || listener.joined().is_some();
+    failures.check(Checker::BooksEqual, !due || noted, || {
         format!("listener {index}, stream {stream}: no checkpoint was compared")
     });
     compared
+}
+
+/// Snapshots are loaded by whoever can't hear the feed otherwise, and by nobody else.
+pub(super) fn snapshots(cast: &Cast<'_>, kept: Option<usize>, failures: &mut Failures) {
+    let clients = cast.listeners.iter().flat_map(|listener| listener.channels());
+    for (index, listener) in clients.enumerate() {
+        let (joined, counters) = (listener.joined().is_some(), listener.catch_up());
+        failures.check(Checker::Sound, kept.is_some() || !joined, || {
+            format!("client {index} joined by a snapshot where everything was kept")
+        });
+        failures.check(Checker::Sound, joined == (counters.loaded > 0), || {
+            format!("client {index}: {counters:?}")
+        });
+    }
+    let receivers = cast.edges.iter().flat_map(|edge| edge.receivers());
+    for (index, receiver) in receivers.enumerate() {
+        let skip = receiver.stats().skip;
+        failures.check(Checker::NoLoss, kept.is_some() || skip.messages == 0, || {
+            format!("receiver {index} jumped where everything was kept: {skip:?}")
+        });
+    }
 }
 
 /// The books of all listeners are now those of the engine.

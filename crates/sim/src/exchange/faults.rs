@@ -4,7 +4,7 @@
 //! moment orders begin to flow. Everything is over by the time the links are healed, or soon after:
 //! what comes then is liveness.
 
-use roles::{Role, deploy_life, listener, subscriber};
+use roles::{Role, deploy_life};
 use types::{Channel, Nanos, NodeId, SplitMix64};
 
 use super::scenario::{Places, Plan, START_S, Scenario};
@@ -42,7 +42,8 @@ kinds! {
     RestartProxy = "restart-proxy",
     /// Receiver and gateway of a VM die and start anew, knowing nothing.
     RestartEdge = "restart-edge",
-    /// A listener dies; the one that follows it hears the feed from the beginning.
+    /// A listener dies; the one that follows it knows nothing. It hears the feed from the beginning,
+    /// or where that is no longer kept, joins by a snapshot.
     RestartListener = "restart-listener",
     /// The root stands still.
     PauseRoot = "pause-root",
@@ -62,6 +63,9 @@ kinds! {
     BothWays = "partition",
     /// A node hears nobody and nobody hears it.
     Isolate = "isolation",
+    /// A receiver is cut off for about as long as half of the play: where the retransmission server
+    /// keeps little, longer than that reaches back.
+    CutOff = "cut-off",
     /// A clock jumps, within its bound.
     StepClock = "clock-step",
 }
@@ -121,8 +125,9 @@ impl Striker<'_> {
         let pick = self.rng.next_u64();
         let of = |count: usize| spec.node.unwrap_or(pick as usize) % count.max(1);
         let Places { root, proxies, receivers } = self.places;
-        let (proxy, edge) = (1 + of(proxies), self.places.edge(of(receivers)));
-        let heard = self.places.listener(of(receivers));
+        let struck = self.scenario.struck().min(receivers);
+        let (proxy, edge) = (1 + of(proxies), self.places.edge(of(struck)));
+        let heard = self.places.listener(of(struck));
         match spec.kind {
             FaultKind::KillProxy | FaultKind::RestartProxy if proxies == 0 => {}
             FaultKind::KillProxy if spec.node.is_some() || self.spared(proxy, plan) => {
@@ -170,6 +175,11 @@ impl Striker<'_> {
                 self.world.links_mut().isolate(node, at, end);
                 plan.isolations += 1;
             }
+            FaultKind::CutOff => {
+                let end = at.after(spec.for_ns.unwrap_or(for_ns + span / 2));
+                self.world.links_mut().isolate(edge, at, end);
+                plan.cut_off += 1;
+            }
             FaultKind::StepClock => {
                 let drawn = self.rng.below(2 * STEP_MAX_NS + 1) as i64 - STEP_MAX_NS as i64;
                 let nodes = self.places.driver();
@@ -211,11 +221,10 @@ impl Striker<'_> {
     fn reborn(&mut self, index: usize, at: Nanos, end: Nanos) {
         self.lives += 1;
         let (config, places, life) = (self.scenario.config(self.seed), self.places, self.lives);
+        let scenario = self.scenario.clone();
         let build = move |_now: Nanos| {
-            if index >= places.listener(0) {
-                let mut settings = listener(&config, address(places.root, Channel::FEED));
-                settings.checkpoint_every = super::scenario::CHECKPOINT_EVERY;
-                return Role::Listener(Box::new(subscriber(&config, &settings)));
+            if let Some(heard) = index.checked_sub(places.listener(0)) {
+                return scenario.listener(&config, places, heard);
             }
             let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
             let nodes = deploy_life(&config, (START_S, life), feed_of).unwrap_or_default();

@@ -69,6 +69,25 @@ impl Scenario {
             command: "fairbell sim fuzz".to_string(),
             ..Scenario::default()
         }
+        .far_behind(seed)
+    }
+
+    /// In some of the seeds the retransmission server keeps little, and some are further behind.
+    fn far_behind(mut self, seed: u64) -> Scenario {
+        let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x5704E));
+        if !dice.chance(250) {
+            return self;
+        }
+        self.store = Some(dice.within(40, 100) as usize);
+        self.orders = dice.within(200, 300);
+        self.rate_per_s = self.rate_per_s.min(400);
+        let kinds = [FaultKind::CutOff, FaultKind::RestartListener, FaultKind::RestartEdge];
+        let faults = self.faults.get_or_insert_default();
+        for _ in 0..dice.within(1, 3) {
+            let kind = kinds[dice.0.below(kinds.len() as u64) as usize];
+            faults.push(FaultSpec::any(kind));
+        }
+        self
     }
 
     /// The command that repeats `seed`.

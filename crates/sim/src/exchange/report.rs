@@ -181,6 +181,14 @@ figures! {
     partitions,
     /// Nodes cut off from everybody.
     isolations,
+    /// Receivers cut off for long.
+    cut_off,
+    /// Messages that receivers jumped over, too far behind.
+    skipped,
+    /// Snapshots that listeners joined by.
+    snapshots,
+    /// Feed messages that those listeners never heard.
+    joined_over,
     /// Datagrams lost to partitions.
     blocked,
     /// Paths more than 2 % slower or quicker than the median.
@@ -266,6 +274,9 @@ pub const FAULTS: &[&str] = &[
     "one_way_partitions",
     "partitions",
     "isolations",
+    "cut_off",
+    "skipped",
+    "snapshots",
     "blocked",
     "uneven_paths",
     "straggled",

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use feed::{CatchUpConfig, SnapshotServer, SnapshotServerConfig};
 use overlay::{
     aes_gcm::AesGcm,
     guard::{Fleet, Guard},
@@ -94,6 +95,9 @@ pub struct Scenario {
     pub wrong_clocks_permille: u64,
     /// No delay estimate above this is believed, ns.
     pub delay_cap_ns: u64,
+    /// Datagrams that the retransmission server keeps; then the last listener serves snapshots, and
+    /// no fault is aimed at it or its receiver. `None`: all of them, and nobody needs snapshots.
+    pub store: Option<usize>,
     /// What is used of the overlay beyond the plain tree.
     pub options: OverlayOptions,
     /// Somebody who is up to no good.
@@ -136,6 +140,7 @@ impl Default for Scenario {
             clock_bound_ns: 20 * Nanos::MICRO,
             wrong_clocks_permille: 500,
             delay_cap_ns: 5 * Nanos::MILLI,
+            store: None,
             options: OverlayOptions::default(),
             attack: None,
             sabotage: Sabotage::Nothing,
@@ -186,6 +191,7 @@ pub(super) struct Plan {
     pub(super) one_way_partitions: u64,
     pub(super) partitions: u64,
     pub(super) isolations: u64,
+    pub(super) cut_off: u64,
     pub(super) cuts_planned: u64,
 }
 
@@ -225,7 +231,10 @@ impl Scenario {
             sequencer_window_ns: 300 * Nanos::MICRO,
             linger_ns: 0,
             execution_hold_max_ns: 5 * Nanos::SECOND,
-            store: StoreConfig::default(),
+            store: StoreConfig {
+                datagrams: self.store.unwrap_or(StoreConfig::default().datagrams),
+                ..StoreConfig::default()
+            },
             connections_max: 64,
             log_capacity: 1 << 16,
             open_orders_max: 1 << 12,
@@ -292,13 +301,10 @@ impl Scenario {
             let (clock, egress_ns) = (self.clock(&mut rng), self.egress_ns);
             world.add(node, Place { overlay, clock, group, egress_ns, listens });
         }
-        let server = address(places.root, Channel::FEED);
-        for _ in 0..self.receivers {
-            let mut settings = listener(&config, server);
-            settings.checkpoint_every = CHECKPOINT_EVERY;
-            let node = Role::Listener(Box::new(subscriber(&config, &settings)));
-            let clock = self.clock(&mut rng);
-            world.add(node, Place { group: LISTENER, clock, ..Place::default() });
+        for index in 0..self.receivers {
+            let node = self.listener(&config, places, index);
+            let (clock, listens) = (self.clock(&mut rng), node.as_snapshots().is_some());
+            world.add(node, Place { group: LISTENER, clock, listens, ..Place::default() });
         }
         let driver = Role::Driver(Box::new(self.driver(seed, &config, places)));
         let clock = self.clock(&mut rng);
@@ -310,6 +316,30 @@ impl Scenario {
         }
         self.name_links(&mut world);
         (world, places)
+    }
+
+    /// Receivers, and their listeners, that faults may strike.
+    pub(super) fn struck(&self) -> usize {
+        self.receivers - usize::from(self.store.is_some())
+    }
+
+    /// The listener of an edge that has heard nothing yet.
+    pub(super) fn listener(&self, config: &ExchangeConfig, places: Places, index: usize) -> Role {
+        let mut settings = listener(config, address(places.root, Channel::FEED));
+        settings.checkpoint_every = CHECKPOINT_EVERY;
+        let last = self.receivers - 1;
+        match self.store {
+            Some(_) if index == last => {
+                let limits = SnapshotServerConfig::default();
+                let feed = subscriber(config, &settings);
+                Role::Snapshots(Box::new(SnapshotServer::new(feed, limits)))
+            }
+            store => {
+                let server = address(places.listener(last), ENTRY);
+                settings.catch_up = store.map(|_| CatchUpConfig::new(server));
+                Role::Listener(Box::new(subscriber(config, &settings)))
+            }
+        }
     }
 
     fn set_weather(&self, seed: u64, links: &mut Links, places: Places) {

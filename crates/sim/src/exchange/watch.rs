@@ -12,7 +12,7 @@ use feed::StreamDigest;
 use overlay::{
     aes_gcm::AesGcm,
     control::{ControlHeader, ControlKind},
-    frame::{self, DATA_PARITY, DataBody, FrameKind, HopHeader},
+    frame::{self, DATA_OLDEST, DATA_PARITY, DataBody, FrameKind, HopHeader},
     guard::Guard,
     topology::Tree,
 };
@@ -50,6 +50,8 @@ struct Stream {
     /// What became of each of them.
     deliveries: Vec<Delivery>,
     digest: StreamDigest,
+    /// All messages, in order, from number 1 on.
+    messages: Vec<Box<[u8]>>,
     last_match: u64,
 }
 
@@ -69,6 +71,8 @@ struct Edge {
     next: Vec<u64>,
     /// And in all its lives.
     furthest: Vec<u64>,
+    /// By stream: the root told its present life that nothing before this message is kept any more.
+    lost_before: Vec<u64>,
     /// Its deliveries count for what others have of the exchange.
     honest: bool,
     /// The smallest of: release, by true time, less what it had to wait for.
@@ -115,7 +119,9 @@ impl Watch {
         let edge = |index| {
             let honest = Some(index) != dishonest;
             let (next, furthest) = (vec![1; trees.len()], vec![1; trees.len()]);
-            (index, Edge { next, furthest, honest, margin_ns: i64::MAX, early: (0, 0) })
+            let lost_before = vec![0; trees.len()];
+            let (margin_ns, early) = (i64::MAX, (0, 0));
+            (index, Edge { next, furthest, lost_before, honest, margin_ns, early })
         };
         let stream = |tree: &Tree| Stream {
             session: config.session_of(tree.stream),
@@ -124,6 +130,7 @@ impl Watch {
             published: Vec::new(),
             deliveries: Vec::new(),
             digest: StreamDigest::default(),
+            messages: Vec::new(),
             last_match: 0,
         };
         Watch {
@@ -158,6 +165,15 @@ impl Watch {
         self.streams.get(stream).map_or((0, 1), |stream| (stream.digest.value(), stream.end()))
     }
 
+    /// Digest of the messages published in a stream from number `first` on.
+    pub fn published_since(&self, stream: usize, first: u64) -> u64 {
+        let mut digest = StreamDigest::default();
+        let skip = first.saturating_sub(1) as usize;
+        let messages = self.streams.get(stream).map_or(&[][..], |stream| &stream.messages);
+        messages.iter().skip(skip).for_each(|message| digest.push(message));
+        digest.value()
+    }
+
     /// What became of what was published, in the order in which it was.
     pub fn take_deliveries(&mut self) -> Vec<Delivery> {
         let take = |stream: &mut Stream| std::mem::take(&mut stream.deliveries);
@@ -170,6 +186,7 @@ impl Watch {
     pub fn restarted(&mut self, node: usize) {
         if let Some(edge) = self.edges.get_mut(&node) {
             edge.next.fill(1);
+            edge.lost_before.fill(0);
             self.sessions.retain(|(from, _), _| *from != node);
         }
     }
@@ -255,12 +272,36 @@ impl Watch {
         }
         match header.kind {
             FrameKind::Data if from_root => self.publish(sent.at, rest),
-            FrameKind::Repair if from_root => self.repairs += 1,
+            FrameKind::Repair if from_root => {
+                self.repairs += 1;
+                self.told_of_loss(sent.to, rest);
+            }
             FrameKind::Order if header.attempt > 0 && self.edges.contains_key(&sent.from) => {
                 self.resends += 1;
             }
             _ => {}
         }
+    }
+
+    /// The root may tell an edge that it no longer keeps what the edge asks for.
+    fn told_of_loss(&mut self, to: usize, rest: &[u8]) {
+        let Ok((body, packet)) = frame::body::<DataBody>(rest) else { return };
+        if let (true, Ok(packet)) = (body.flags & DATA_OLDEST != 0, Packet::parse(packet))
+            && let Some(edge) = self.edges.get_mut(&to)
+            && let Some(lost) = edge.lost_before.get_mut(usize::from(body.stream))
+        {
+            *lost = (*lost).max(packet.seq());
+        }
+    }
+
+    /// Whether a message may have been released by now, at true time `at`, by somebody whose clock is
+    /// right.
+    fn is_public(&self, (stream, seq): At, at: Nanos) -> bool {
+        let Some(stream) = self.streams.get(stream) else { return false };
+        let place = stream.published.partition_point(|published| published.end <= seq);
+        stream.published.get(place).is_some_and(|published| {
+            published.deadline.0.saturating_sub(2 * published.bound_ns) <= at.0
+        })
     }
 
     /// Takes in a datagram of the root; it comes once per child, the first one counts.
@@ -294,7 +335,10 @@ impl Watch {
         let bound_ns = u64::from(body.bound_ns);
         stream.published.push(Published { seq, end, deadline: body.deadline, bound_ns });
         stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
-        packet.messages().for_each(|message| stream.digest.push(message));
+        for message in packet.messages() {
+            stream.digest.push(message);
+            stream.messages.push(message.into());
+        }
         for (number, message) in (seq..).zip(packet.messages()) {
             let position = (place, number);
             match itch::parse(message) {
@@ -332,7 +376,6 @@ impl Watch {
 
     /// An edge hands on a packet.
     fn released(&mut self, sent: &Sent<'_>) {
-        let Some(edge) = self.edges.get_mut(&sent.from) else { return };
         let (from, at) = (sent.from, sent.at);
         let Ok(packet) = Packet::parse(sent.bytes) else {
             self.failures.add(Checker::Sound, || format!("edge {from} released no packet"));
@@ -343,7 +386,14 @@ impl Watch {
             self.failures.add(Checker::Sound, || format!("edge {from}: no such session"));
             return;
         };
-        let (seq, next) = (packet.seq(), edge.next[of]);
+        let seq = packet.seq();
+        let public = seq > 1 && self.is_public((of, seq - 1), at);
+        let Some(edge) = self.edges.get_mut(&sent.from) else { return };
+        // What the root no longer keeps may be jumped over, once it is public.
+        if seq > edge.next[of] && seq <= edge.lost_before[of] && public {
+            edge.next[of] = seq;
+        }
+        let next = edge.next[of];
         let again = seq < next;
         self.failures.check(Checker::NoDuplicate, !again, || {
             format!("edge {from} handed on message {seq} when {next} was due, at {}", at.0)
@@ -397,9 +447,15 @@ impl Watch {
             };
             let number = executed.match_number.get();
             let print = self.tick_of(number);
-            let next = self.edges.get(&from).map_or(&[][..], |edge| &edge.next);
-            let passed = |(of, number): At| next.get(of).is_some_and(|next| number < *next);
-            let public = print.is_some_and(passed);
+            let edge = self.edges.get(&from);
+            let next = edge.map_or(&[][..], |edge| &edge.next);
+            let lost = edge.map_or(&[][..], |edge| &edge.lost_before);
+            let at = written.at;
+            let before =
+                |ends: &[u64], (of, number): At| ends.get(of).is_some_and(|end| number < *end);
+            let public = print.is_some_and(|print| {
+                before(next, print) || before(lost, print) && self.is_public(print, at)
+            });
             self.executions += u64::from(public);
             self.failures.check(Checker::TickFirst, public, || {
                 format!("edge {from} told of trade {number} (at {print:?}) before message {next:?}")
