@@ -81,6 +81,7 @@ pub enum Command {
     fairbell up --fail-proxy 2 --after 10s --hedge 0  a proxy dies; repairs and re-sends work\n  \
     fairbell up --sequencer off                   orders in the order of their arrival\n  \
     fairbell up --receivers 27 --depth 3          a deeper tree\n  \
+    fairbell up --duration 20s --late-listener 8s     one joins by a snapshot of the books\n  \
     fairbell up --once --capture feed.bin         also write the released feed of a receiver\n\n\
     Without --once and --duration it keeps serving after the sample until Ctrl-C: connect your\n\
     own OUCH client or MoldUDP64 listener to the addresses it prints.")]
@@ -125,6 +126,9 @@ pub struct UpArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "fail_proxy",
           default_value = "10s")]
     pub after: Duration,
+    /// The last built-in listener hears nothing for so long after the start
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub late_listener: Option<Duration>,
     /// First port on the loopback address; 0 takes free ones
     #[arg(long, value_name = "PORT")]
     pub port_base: Option<u32>,

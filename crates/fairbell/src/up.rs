@@ -65,7 +65,14 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let clock = flow::clock(&config);
     let driver =
         |gateways: &[types::Peer]| flow::driver(&config, sample.as_ref(), duration_ns, gateways);
-    let wishes = Wishes { capture: args.capture.is_some(), corrupt: args.corrupt_packet };
+    if args.late_listener.is_some() && config.overlay.receivers < 2 {
+        return Err(Failure::Usage("--late-listener: needs 2 receivers or more".to_string()));
+    }
+    let wishes = Wishes {
+        capture: args.capture.is_some(),
+        corrupt: args.corrupt_packet,
+        late_ns: args.late_listener.map(flow::nanos),
+    };
     let plan = plan::plan(&config, clock, wishes, driver)?;
     let killed = proxy_to_kill(args, &plan)?;
     if let Some(notice) = hedge_cut(&config, &plan.layers) {
@@ -171,10 +178,12 @@ fn welcome(config: &Config, addresses: &Addresses) -> String {
     format!(
         "OUCH 5.0 over SoupBinTCP: {}{login}\n\
          ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
-         MoldUDP64 retransmission: {}",
+         MoldUDP64 retransmission: {}\n\
+         Book snapshots over SoupBinTCP: {}",
         gateways.join(" "),
         addresses.feed_copy,
         addresses.retransmission,
+        addresses.snapshots,
     )
 }
 

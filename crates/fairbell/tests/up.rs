@@ -174,3 +174,17 @@ fn parallel_trees_by_symbol_pass_and_are_reported() {
     assert_eq!(number(&report, "/feed_messages_lost"), 0);
     let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
 }
+
+/// A listener that starts in mid-session joins by a snapshot: its books are compared with all
+/// others, and the report says that the bytes it never heard were not.
+#[test]
+fn a_late_listener_joins_by_a_snapshot_and_the_report_says_so() {
+    let (output, out) = up("late", &["--duration", "5s", "--late-listener", "3s"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let report = document(&output);
+    assert_eq!(report["books_equal"], Value::Bool(true));
+    let notices = report["notices"].to_string();
+    assert!(notices.contains("listener 9 joined by snapshot at "), "{notices}");
+    let _ = std::fs::remove_dir_all(out);
+}

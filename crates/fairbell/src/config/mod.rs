@@ -9,6 +9,7 @@ pub mod keys;
 mod load;
 mod overlay;
 pub(crate) mod price_text;
+mod snapshot;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, 
 
 pub use load::{ConfigError, Loaded};
 pub use overlay::Overlay;
+pub use snapshot::Snapshot;
 
 /// Everything that can be set.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -36,6 +38,8 @@ pub struct Config {
     pub engine: Engine,
     /// `[gateway]`
     pub gateway: Gateway,
+    /// `[snapshot]`
+    pub snapshot: Snapshot,
     /// `[ports]`
     pub ports: Ports,
     /// `[flow]`

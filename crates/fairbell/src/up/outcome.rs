@@ -312,6 +312,16 @@ impl Remains<'_> {
             })
             .collect();
         self.complaints.extend(audit.problems);
+        self.notices.extend(audit.joined.iter().map(ToString::to_string));
+        let edges = self.nodes.iter().filter_map(|(_, role)| role.as_edge());
+        for (index, edge) in edges.enumerate().filter(|(_, edge)| edge.receiver().skipped() > 0) {
+            let (skipped, told) = (edge.receiver().skipped(), edge.told_unheard());
+            self.notices.push(format!(
+                "receiver {} was too far behind and jumped over {skipped} messages; {told} reports \
+                 were told meanwhile",
+                index + 1
+            ));
+        }
     }
 
     fn sample(&self, driver: &Driver, report: &mut Report) {

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use feed::CaptureConfig;
+use feed::{CaptureConfig, ListenerConfig, SnapshotServer};
 use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, WaitStrategy, trace_channel};
 use overlay::{retransmission::StoreConfig, topology::Tree};
 use participant::Driver;
@@ -34,6 +34,7 @@ const LOOPS: usize = 3;
 const FEED_PORT: u16 = 0;
 const ENTRY_PORTS: u16 = 1;
 const LISTEN_PORTS: u16 = 301;
+const SNAPSHOT_PORT: u16 = 299;
 const COPY_PORT: u16 = 300;
 /// Traces on their way to the collector.
 const TRACE_BATCHES: usize = 256;
@@ -52,17 +53,21 @@ pub struct Addresses {
     pub gateways: Vec<SocketAddrV4>,
     /// MoldUDP64 retransmission server.
     pub retransmission: SocketAddrV4,
+    /// Snapshots of the books over SoupBinTCP.
+    pub snapshots: SocketAddrV4,
     /// Where receiver 1 sends a copy of what it releases, for whoever listens there.
     pub feed_copy: SocketAddrV4,
 }
 
-/// What a run wants of receiver 1's feed.
+/// What a run wants of its listeners.
 #[derive(Clone, Copy, Default)]
 pub struct Wishes {
     /// Keep what was released.
     pub capture: bool,
     /// Flip one byte of this packet (counted from 1) on its way to the listener.
     pub corrupt: Option<u64>,
+    /// The last listener hears nothing for so long, in ns.
+    pub late_ns: Option<u64>,
 }
 
 /// Everything built, nothing running.
@@ -176,7 +181,9 @@ pub fn plan(
     let feed = bind_udp(base, FEED_PORT)?;
     let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
     let entries = many(receivers.len(), |n| bind_tcp(base, ENTRY_PORTS + n))?;
+    let serving = bind_tcp(base, SNAPSHOT_PORT)?;
     let addresses = Addresses {
+        snapshots: v4(serving.local_addr())?,
         gateways: entries.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
         retransmission: v4(feed.local_addr())?,
         feed_copy: match base {
@@ -230,13 +237,17 @@ pub fn plan(
         loops[place].add_node(id, role, sockets, listener).map_err(io)?;
     }
     let server = net::peer_addr(addresses.retransmission);
+    let mut serving = Some(serving);
     for (index, socket) in listening.into_iter().enumerate() {
         let mut settings = roles::listener(&exchange, server);
         settings.checkpoint_every = CHECKPOINT_EVERY;
         settings.capture = (wishes.capture && index == 0).then_some(CAPTURE);
-        let node = Role::Listener(Box::new(roles::subscriber(&exchange, &settings)));
+        let late = wishes.late_ns.filter(|_| index + 1 == receivers.len());
+        settings.hears_from = late.map_or(Nanos(0), |ns| clock.now().after(ns));
+        let accepts = serving.take();
+        let node = listener(config, &exchange, settings, accepts.is_some(), &addresses);
         let id = NodeId(LISTENERS.0 + index as u16);
-        loops[2].add_node(id, node, vec![(Channel::FEED, socket)], None).map_err(io)?;
+        loops[2].add_node(id, node, vec![(Channel::FEED, socket)], accepts).map_err(io)?;
     }
     let driver = Role::Driver(Box::new(driver(&gateways)?));
     loops[2].add_node(DRIVER, driver, Vec::new(), None).map_err(io)?;
@@ -247,6 +258,22 @@ pub fn plan(
     });
     let streams = exchange.options.streams().into();
     Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers, streams })
+}
+
+/// The first listener serves snapshots, the others ask it for them.
+fn listener(
+    config: &Config,
+    exchange: &ExchangeConfig,
+    mut settings: ListenerConfig,
+    serves: bool,
+    addresses: &Addresses,
+) -> Role {
+    if serves {
+        let (feed, limits) = (roles::subscriber(exchange, &settings), config.snapshot.server());
+        return Role::Snapshots(Box::new(SnapshotServer::new(feed, limits)));
+    }
+    settings.catch_up = Some(config.snapshot.catch_up(net::peer_addr(addresses.snapshots)));
+    Role::Listener(Box::new(roles::subscriber(exchange, &settings)))
 }
 
 fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; LOOPS], Failure> {
