@@ -166,8 +166,8 @@ pub fn run(run: &mut Run) -> Report {
              the symbols; with equal shares these are the same copies. The root sends ten copies \
              of each message whatever the number of trees, which is the limit from three on. \
              Symbols of unequal weight fill one tree before the others. With an engine and a root per \
-             tree nothing is shared but the receivers, so rates add up: five such trees are what the \
-             paper's successor states."
+             tree nothing is shared but the receivers, so rates add up: that five such trees make what \
+             the paper's successor states is arithmetic, not a measurement."
                 .into(),
         ],
         ..Report::default()
