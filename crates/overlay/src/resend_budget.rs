@@ -1,11 +1,11 @@
 //! How many re-sends a sender may make: a token bucket, so that re-sends never feed on themselves.
 //!
-//! A re-send is worth its cost when the copies before it were lost, and makes things worse when they
+//! A re-send is worth its cost when the copies before it were lost and makes things worse when they
 //! only wait in a queue. Which of the two it was is known afterwards: the receiver counts the
 //! messages of which a re-sent copy was the first to come. So a useful re-send pays for itself and
 //! for another one, and recovery from loss doubles with every round trip until it has all it needs;
-//! useless ones live on a share of the new messages and a small constant rate. The bucket is full at
-//! the start, enough to send everything once more that one acknowledgement can speak of.
+//! useless ones live on a share of the new messages and a small constant rate. It is full at the
+//! start, enough to send everything once more that one acknowledgement can speak of.
 
 use types::Nanos;
 

@@ -4,8 +4,8 @@
 //! have the same connections, rate, sizes, wait strategy and open-loop timetable, and a latency
 //! counts from when the request was due, so a late sender charges its delay to the system. The
 //! system is the exchange's own root and edge in one loop with their datagrams handed over in
-//! memory, sealed as `fairbell up` seals them unless asked not to: no tree, no sequencing window, no
-//! hold, no disk.
+//! memory, sealed as `fairbell up` seals them unless asked not to: no tree, no sequencing window,
+//! no hold, no disk.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Re-sends when the way up is slow, full, lossy or dead: a gateway, one queue with a server, a root.
+//! Re-sends when the way up is slow, full, lossy or dead: a gateway, a queue with a server, a root.
 //!
 //! The model is small on purpose: every copy takes the server's time, whether it is of use or not,
 //! so a sender that repeats itself takes the room of its own new orders. Each check fails when what
