@@ -18,6 +18,15 @@ fn a_slice_of_random_scenarios_passes_and_all_kinds_of_faults_happen() {
     assert!(options.iter().all(|(_, count)| *count > 0), "{options:?}");
 }
 
+#[test]
+fn a_sealed_node_that_starts_anew_twice_is_heard() {
+    for seed in [1_375, 1_496] {
+        let report = run_seed(seed, &Scenario::random(seed));
+        assert!(report.failures.is_empty(), "{report}");
+        assert!(report.figures.with_sealing == 1 && report.figures.proxies_restarted > 1);
+    }
+}
+
 /// Bugs of the code, and who has to find each of them.
 const BUGS: [(Sabotage, Checker); 3] = [
     (Sabotage::ChildSetOffByOne, Checker::ChildSet),

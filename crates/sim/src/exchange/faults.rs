@@ -7,7 +7,7 @@
 use roles::{Role, deploy_life};
 use types::{Channel, Nanos, NodeId, SplitMix64};
 
-use super::scenario::{Places, Plan, START_S, Scenario};
+use super::scenario::{Places, Plan, START, START_S, Scenario};
 use crate::world::{Fault, World, address};
 
 /// Play begins so long after the books are loaded, in ns.
@@ -109,8 +109,6 @@ pub(super) struct Striker<'a> {
     pub(super) from: Nanos,
     pub(super) until: Nanos,
     pub(super) rng: SplitMix64,
-    /// Nodes built anew so far: every life has another boot nonce.
-    pub(super) lives: u32,
 }
 
 impl Striker<'_> {
@@ -219,14 +217,15 @@ impl Striker<'_> {
 
     /// Kills a node and builds it anew.
     fn reborn(&mut self, index: usize, at: Nanos, end: Nanos) {
-        self.lives += 1;
-        let (config, places, life) = (self.scenario.config(self.seed), self.places, self.lives);
+        let (config, places) = (self.scenario.config(self.seed), self.places);
         let scenario = self.scenario.clone();
-        let build = move |_now: Nanos| {
+        let build = move |now: Nanos| {
             if let Some(heard) = index.checked_sub(places.listener(0)) {
                 return scenario.listener(&config, places, heard);
             }
             let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
+            // Rises from life to life, in whatever order these were planned.
+            let life = (now.since(START) / Nanos::MICRO) as u32;
             let nodes = deploy_life(&config, (START_S, life), feed_of).unwrap_or_default();
             nodes.into_iter().nth(index).expect("a node that was deployed once")
         };

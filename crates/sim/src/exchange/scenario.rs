@@ -455,7 +455,7 @@ impl Scenario {
         let mut plan = Plan::default();
         if let Some(faults) = &self.faults {
             let scenario = self;
-            let mut striker = Striker { seed, scenario, world, places, from, until, rng, lives: 0 };
+            let mut striker = Striker { seed, scenario, world, places, from, until, rng };
             faults.iter().for_each(|spec| striker.strike(spec, &mut plan));
             return plan;
         }
