@@ -5,8 +5,8 @@
 //! - [`Listener`] is a MoldUDP64 client: it puts packets in sequence, repairs gaps from the
 //!   retransmission server, feeds the image and notes digests at agreed feed positions.
 //! - [`Subscriber`] is one such client per session, for a feed that is spread over several trees.
-//! - [`SnapshotServer`] serves the books of one instant over SoupBinTCP to whoever is too far behind;
-//!   a [`Listener`] fetches them when [`CatchUpRule`] says that this beats repair.
+//! - [`SnapshotServer`] serves the books of one instant over SoupBinTCP to whoever is too far
+//!   behind; a [`Listener`] fetches them when [`CatchUpRule`] says that this beats repair.
 //! - [`StreamDigest`] and [`Checkpoints`] are used at the source as well, so that both ends compare
 //!   like with like: the books by what they hold, the stream by every byte of it.
 

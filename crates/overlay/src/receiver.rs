@@ -11,7 +11,8 @@
 //! A receiver that hears nothing from the tree for `silence_ns` asks what it misses: with no hedge
 //! and a dead parent there is nobody else to tell it. Once a round it reports its delay estimate.
 //!
-//! What the server no longer has, and gaps longer than a limit, are jumped over: see [`crate::skip`].
+//! What the server no longer has, and gaps longer than a limit, are jumped over: see
+//! [`crate::skip`].
 //!
 //! Not guaranteed: anything against forged datagrams, which are to be refused before they get here.
 //! A deadline further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.

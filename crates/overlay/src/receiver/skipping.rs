@@ -39,7 +39,8 @@ impl Receiver {
         self.skip.target(self.next, held)
     }
 
-    /// Jumps over what will not come, if it is time; true when the first datagram that waits is next.
+    /// Jumps over what will not come, if it is time; true when the first datagram that waits is
+    /// next.
     pub(super) fn jump_over(&mut self, now: Nanos) -> bool {
         while let Some((to, _)) = self.jump().filter(|(_, at)| *at <= now) {
             self.skip.jumped(to - self.next);

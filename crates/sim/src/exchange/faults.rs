@@ -42,8 +42,8 @@ kinds! {
     RestartProxy = "restart-proxy",
     /// Receiver and gateway of a VM die and start anew, knowing nothing.
     RestartEdge = "restart-edge",
-    /// A listener dies; the one that follows it knows nothing. It hears the feed from the beginning,
-    /// or where that is no longer kept, joins by a snapshot.
+    /// A listener dies; the one that follows it knows nothing. It hears the feed from the
+    /// beginning, or where that is no longer kept, joins by a snapshot.
     RestartListener = "restart-listener",
     /// The root stands still.
     PauseRoot = "pause-root",
