@@ -6,9 +6,9 @@
 use types::{Nanos, Price};
 
 use crate::frame::SOH;
+use crate::scan::checksum;
 use crate::tag::Tag;
 use crate::value::{self, Places, StampWriter};
-use crate::view::checksum;
 
 /// A message that has begun in some vector.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ pub mod app;
 pub mod dictionary;
 pub mod encode;
 mod frame;
+mod scan;
 pub mod session;
 pub mod tag;
 pub mod value;
@@ -21,5 +22,6 @@ mod view;
 
 pub use acceptor::{Acceptor, Counters, Limits};
 pub use frame::{Frame, Framer, SOH};
+pub use scan::checksum;
 pub use version::Version;
-pub use view::{FIELDS_MAX, Field, FieldIndex, Garbled, Group, Message, checksum, data_tag};
+pub use view::{FIELDS_MAX, Field, FieldIndex, Garbled, Group, Message, data_tag};

@@ -8,6 +8,7 @@
 //! where they end. The index is reused: no allocation once it has grown, at most [`FIELDS_MAX`].
 
 use crate::frame::SOH;
+use crate::scan::{BLOCK, checksum, look, look_last};
 use crate::tag;
 
 /// Most fields of a message; one with more is garbled.
@@ -61,12 +62,6 @@ pub struct Message<'a> {
     entries: &'a [Entry],
 }
 
-/// Sum of all bytes modulo 256, as CheckSum(10) wants it.
-#[inline]
-pub fn checksum(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0u8, |sum, &byte| sum.wrapping_add(byte))
-}
-
 /// The data field whose length `tag` states, if it states one.
 pub const fn data_tag(tag: i32) -> Option<i32> {
     Some(match tag {
@@ -83,14 +78,19 @@ pub const fn data_tag(tag: i32) -> Option<i32> {
 
 impl FieldIndex {
     /// Checks `bytes`, one whole message as [`crate::Framer`] cuts it, and finds its fields.
+    #[inline]
     pub fn parse<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Message<'a>, Garbled> {
-        let body_end = body_end(bytes)?;
-        // A field has at least three bytes: `1=` and the separator.
-        let most = (body_end / 3 + 1).min(FIELDS_MAX);
+        let (body, stated) = trailer(bytes)?;
+        // A field has more than two bytes.
+        let most = (body.len() / 2).min(FIELDS_MAX);
         if self.slots.len() < most {
             self.slots.resize(most, Entry::default());
         }
-        let count = scan(bytes, body_end, &mut self.slots)?;
+        let count = match scan(bytes, body, &mut self.slots) {
+            Some((count, sum)) if sum == stated => count,
+            Some(_) => return Err(Garbled::CheckSum),
+            None => split(bytes, body, stated, &mut self.slots)?,
+        };
         let entries = self.slots.get(..count).unwrap_or(&[]);
         let [begin, length, msg_type, ..] = entries else {
             return Err(Garbled::FirstFields);
@@ -100,128 +100,193 @@ impl FieldIndex {
         }
         let stated = bytes.get(length.start as usize..length.end as usize);
         let stated = stated.and_then(crate::value::uint);
-        if stated != Some((body_end - length.end as usize - 1) as u64) {
+        if stated != Some((body.len() - length.end as usize - 1) as u64) {
             return Err(Garbled::BodyLength);
         }
         Ok(Message { bytes, entries })
     }
 }
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
-
-/// The high bit of every byte of `word` that is the separator, and perhaps of a zero byte right
-/// after one ("Hacker's Delight" 6-1).
-#[inline(always)]
-fn separators(word: u64) -> u64 {
-    let flipped = word ^ ONES;
-    flipped.wrapping_sub(ONES) & !flipped & HIGHS
-}
-
-/// Finds the fields of `bytes[..body_end]`, and says how many they are. Separators are found eight
-/// bytes at a time; the seven bytes of the trailer make sure that the last of the body lies in a
-/// whole word, and that eight bytes can be read where any field begins.
-fn scan(bytes: &[u8], body_end: usize, slots: &mut [Entry]) -> Result<usize, Garbled> {
-    let (words, _) = bytes.as_chunks::<8>();
-    let (mut start, mut count) = (0, 0);
-    for (number, word) in words.iter().enumerate() {
-        let mut found = separators(u64::from_le_bytes(*word));
+/// Finds the fields of `body`, all of `bytes` but the trailer, and says how many they are and what
+/// the sum of the body is; `None` when one is a data field, has a tag out of the ordinary or is
+/// wrong. First where fields end, then tag by tag: two loops that live in registers.
+#[inline]
+fn scan(bytes: &[u8], body: &[u8], slots: &mut [Entry]) -> Option<(usize, u8)> {
+    let (blocks, rest) = body.as_chunks::<BLOCK>();
+    let all = slots.len();
+    let mut free = slots.iter_mut();
+    let mut total = 0u8;
+    for number in 0..blocks.len() + 1 {
+        let (mut found, sum) = match blocks.get(number) {
+            Some(block) => look(block),
+            None => look_last(body, rest.len()),
+        };
+        total = total.wrapping_add(sum);
         while found != 0 {
-            let end = number * 8 + (found.trailing_zeros() / 8) as usize;
+            free.next()?.end = (number * BLOCK) as u32 | found.trailing_zeros();
             found &= found - 1;
-            // Within a data field, the trailer, or no separator after all.
-            if end < start || end >= body_end || bytes.get(end) != Some(&SOH) {
-                continue;
-            }
-            let (tag, offset) = tag_at(bytes, start, end)?;
-            put(slots, &mut count, Entry { tag, start: (start + offset) as u32, end: end as u32 })?;
-            let from = start + offset;
-            start = end + 1;
-            if tag >= 90
-                && let Some(entry) = data_after(bytes, body_end, tag, from..end)?
-            {
-                start = entry.end as usize + 1;
-                put(slots, &mut count, entry)?;
-            }
         }
     }
-    Ok(count)
+    let count = all - free.len();
+    tags(bytes, slots.get_mut(..count)?).then_some((count, total))
 }
 
-#[inline(always)]
-fn put(slots: &mut [Entry], count: &mut usize, entry: Entry) -> Result<(), Garbled> {
-    *slots.get_mut(*count).ok_or(Garbled::TooManyFields)? = entry;
-    *count += 1;
-    Ok(())
-}
-
-/// The tag of the field `bytes[start..end]`, and where its value begins. Two digits are the rule
-/// and are read as one word; a separator is no digit, so nothing beyond `end` is taken for a tag.
-#[inline(always)]
-fn tag_at(bytes: &[u8], start: usize, end: usize) -> Result<(i32, usize), Garbled> {
-    let Some(head) = bytes.get(start..).and_then(<[u8]>::first_chunk::<4>) else {
-        return Err(Garbled::Tag);
-    };
-    let [a, b, c, d] = head.map(|byte| u32::from(byte.wrapping_sub(b'0')));
-    // What `=` is after the subtraction.
-    const EQUALS: u32 = (b'=' - b'0') as u32;
-    if c == EQUALS && a <= 9 && b <= 9 {
-        Ok(((a * 10 + b) as i32, 3))
-    } else if b == EQUALS && a <= 9 {
-        Ok((a as i32, 2))
-    } else if d == EQUALS && a <= 9 && b <= 9 && c <= 9 {
-        Ok(((a * 100 + b * 10 + c) as i32, 4))
-    } else {
-        long_tag(bytes.get(start..end).unwrap_or(&[]))
+/// Reads the tags of fields whose ends are known; false as soon as one is out of the ordinary. A
+/// separator is no digit, so nothing beyond the end of a field is taken for its tag.
+#[inline]
+fn tags(bytes: &[u8], entries: &mut [Entry]) -> bool {
+    let mut start = 0;
+    let Some(last) = bytes.len().checked_sub(8) else { return false };
+    for entry in entries {
+        // One comparison instead of two.
+        if start > last {
+            return false;
+        }
+        let Some(head) = bytes.get(start..start + 8).and_then(<[u8]>::first_chunk) else {
+            return false;
+        };
+        let head = u64::from_le_bytes(*head);
+        // Digits as numbers and `=` as zero, or bits outside the mask.
+        let two = head as u32 ^ u32::from_le_bytes(*b"00=\0");
+        let one = head as u16 ^ u16::from_le_bytes(*b"0=");
+        let (tag, length) = if (two | two.wrapping_add(0x0606)) & 0x00ff_f0f0 == 0 {
+            (two.wrapping_mul(0x0a01) >> 8 & 0xff, 3)
+        } else if one <= 9 {
+            (u32::from(one), 2)
+        } else {
+            let found = tag_of(head);
+            (found >> 8, (found & 0xff) as usize)
+        };
+        if tag >= 90 && (states_length(tag) || length == 0) {
+            return false;
+        }
+        entry.tag = tag as i32;
+        entry.start = (start + length) as u32;
+        start = entry.end as usize + 1;
     }
+    true
 }
 
-/// Tags of four and more digits, and negative ones.
+/// Whether `tag` states the length of a data field, one bit for each tag.
+#[inline(always)]
+fn states_length(tag: u32) -> bool {
+    const WORDS: usize = 26;
+    static BITS: [u64; WORDS] = {
+        let mut bits = [0; WORDS];
+        let mut tag = 0;
+        while tag < 64 * WORDS {
+            if data_tag(tag as i32).is_some() {
+                bits[tag / 64] |= 1 << (tag % 64);
+            }
+            tag += 1;
+        }
+        bits
+    };
+    BITS.get(tag as usize / 64).is_some_and(|bits| bits >> (tag % 64) & 1 == 1)
+}
+
+/// A tag of one to seven digits, shifted by a byte, and the length of it with its `=` in that
+/// byte; or a number that is no tag's, with the length 0.
 #[inline(never)]
-fn long_tag(field: &[u8]) -> Result<(i32, usize), Garbled> {
+fn tag_of(head: u64) -> u32 {
+    const NONE: u32 = u32::MAX << 8;
+    let three = head as u32 ^ u32::from_le_bytes(*b"000=");
+    if (three | three.wrapping_add(0x06_0606)) & 0xfff0_f0f0 == 0 {
+        let tag = (three & 0xff) * 100 + (three >> 8 & 0xff) * 10 + (three >> 16);
+        return tag << 8 | 4;
+    }
+    // The first byte that is `=`: exact up to there ("Hacker's Delight" 6-1).
+    let equals = head ^ u64::from_le_bytes(*b"========");
+    let bits = (equals.wrapping_sub(ONES) & !equals & HIGHS).trailing_zeros() & !7;
+    let digits = (head ^ ZEROS).wrapping_shl(64 - bits);
+    if !(8..64).contains(&bits) || (digits | digits.wrapping_add(SIXES)) & NIBBLES != 0 {
+        return NONE;
+    }
+    // Digits, pairs and fours side by side; the first has the lowest place in the word.
+    let pairs = (digits.wrapping_mul(0x0a01) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(0x0064_0001) >> 16) & 0x0000_ffff_0000_ffff;
+    let tag = fours.wrapping_mul(0x2710_0000_0001) >> 32;
+    (tag as u32) << 8 | (bits / 8 + 1)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
+const SIXES: u64 = 0x0606_0606_0606_0606;
+const NIBBLES: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+
+/// Finds the fields of `body` one after the other, whatever they are, or says what is wrong with
+/// the message whose sum should be `stated`.
+#[cold]
+fn split(bytes: &[u8], body: &[u8], stated: u8, slots: &mut [Entry]) -> Result<usize, Garbled> {
+    // The sum comes first, whatever else is wrong.
+    if checksum(body) != stated {
+        return Err(Garbled::CheckSum);
+    }
+    let mut free = slots.iter_mut().take(FIELDS_MAX);
+    let (mut start, mut count) = (0, 0);
+    let mut data = None;
+    while start < body.len() {
+        let (tag, from) = match (tag_at(body, start), data) {
+            (Ok(found), _) => found,
+            (Err(_), Some(_)) => return Err(Garbled::DataLength),
+            (Err(garbled), None) => return Err(garbled),
+        };
+        let end = match data {
+            // The field before said what comes and how long it is.
+            Some((wanted, length)) => from
+                .checked_add(length)
+                .filter(|&end| tag == wanted && body.get(end) == Some(&SOH))
+                .ok_or(Garbled::DataLength)?,
+            None => start + separator(body.get(start..)).ok_or(Garbled::Tag)?,
+        };
+        *free.next().ok_or(Garbled::TooManyFields)? =
+            Entry { tag, start: from as u32, end: end as u32 };
+        count += 1;
+        start = end + 1;
+        data = match data_tag(tag).filter(|_| data.is_none()) {
+            Some(wanted) => {
+                let length = bytes.get(from..end).and_then(crate::value::uint);
+                let length = length.and_then(|length| usize::try_from(length).ok());
+                Some((wanted, length.ok_or(Garbled::DataLength)?))
+            }
+            None => None,
+        };
+    }
+    if data.is_some() { Err(Garbled::DataLength) } else { Ok(count) }
+}
+
+fn separator(bytes: Option<&[u8]>) -> Option<usize> {
+    bytes?.iter().position(|&byte| byte == SOH)
+}
+
+/// The tag that begins at `start`, of at most nine digits and perhaps negative, and where its
+/// value begins.
+fn tag_at(body: &[u8], start: usize) -> Result<(i32, usize), Garbled> {
+    let field = body.get(start..).unwrap_or(&[]);
     let length = field.iter().take(11).position(|&byte| byte == b'=').ok_or(Garbled::Tag)?;
-    let text = field.get(..length).unwrap_or(&[]);
-    let (negative, digits) = match text {
+    let (negative, digits) = match field.get(..length).unwrap_or(&[]) {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
     let tag = crate::value::uint(digits).filter(|_| digits.len() <= 9).ok_or(Garbled::Tag)?;
     let tag = i32::try_from(tag).map_err(|_| Garbled::Tag)?;
-    Ok((if negative { -tag } else { tag }, length + 1))
+    Ok((if negative { -tag } else { tag }, start + length + 1))
 }
 
-/// The data field after the field `tag` with the value `bytes[stated]`, if that is a length.
-#[inline(never)]
-fn data_after(
-    bytes: &[u8],
-    body_end: usize,
-    tag: i32,
-    stated: std::ops::Range<usize>,
-) -> Result<Option<Entry>, Garbled> {
-    let Some(wanted) = data_tag(tag) else { return Ok(None) };
-    let start = stated.end + 1;
-    let length = bytes.get(stated).and_then(crate::value::uint);
-    let length = length.and_then(|length| usize::try_from(length).ok());
-    let length = length.ok_or(Garbled::DataLength)?;
-    let (tag, offset) = tag_at(bytes, start, body_end).map_err(|_| Garbled::DataLength)?;
-    let from = start + offset;
-    let end = from.checked_add(length).filter(|&end| end < body_end);
-    let end = end.ok_or(Garbled::DataLength)?;
-    if tag != wanted || bytes.get(end) != Some(&SOH) {
-        return Err(Garbled::DataLength);
-    }
-    Ok(Some(Entry { tag, start: from as u32, end: end as u32 }))
-}
-
-/// Where the trailer begins; checks its form and the sum.
-fn body_end(bytes: &[u8]) -> Result<usize, Garbled> {
-    let (body, trailer) = bytes.split_last_chunk::<7>().ok_or(Garbled::CheckSum)?;
-    let [b'1', b'0', b'=', a, b, c, SOH] = *trailer else { return Err(Garbled::CheckSum) };
-    let stated = crate::value::uint(&[a, b, c]).ok_or(Garbled::CheckSum)?;
-    if stated != u64::from(checksum(body)) || body.last() != Some(&SOH) {
+/// The body and the sum the trailer states; checks the trailer's form.
+#[inline(always)]
+fn trailer(bytes: &[u8]) -> Result<(&[u8], u8), Garbled> {
+    let last = bytes.last_chunk::<8>().ok_or(Garbled::CheckSum)?;
+    // Zero but for the three digits, which are numbers from 0 to 9.
+    let form = u64::from_le_bytes(*last) ^ u64::from_le_bytes(*b"\x0110=000\x01");
+    if (form | form.wrapping_add(0x0006_0606_0000_0000)) & 0xfff0_f0f0_ffff_ffff != 0 {
         return Err(Garbled::CheckSum);
     }
-    Ok(body.len())
+    let digit = |at: u32| (form >> (8 * at)) as u32 & 0xff;
+    let stated = digit(4) * 100 + digit(5) * 10 + digit(6);
+    let stated = u8::try_from(stated).map_err(|_| Garbled::CheckSum)?;
+    Ok((bytes.get(..bytes.len() - 7).unwrap_or(&[]), stated))
 }
 
 impl<'a> Message<'a> {
