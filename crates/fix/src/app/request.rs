@@ -9,6 +9,7 @@ use types::{
 };
 
 use super::Symbols;
+use crate::tag;
 use crate::value;
 use crate::view::Message;
 
@@ -148,64 +149,101 @@ impl Refusal {
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
 }
 
-/// The fields of a request as they stand.
-#[derive(Default)]
+/// The fields of a request: where each is among the message's, by its place here.
 struct Raw<'a> {
-    cl_ord_id: &'a [u8],
-    original: &'a [u8],
-    symbol: &'a [u8],
-    side: u8,
-    order_type: u8,
-    life: u8,
-    qty: &'a [u8],
-    price: &'a [u8],
-    stop: &'a [u8],
-    offset: &'a [u8],
-    min_qty: &'a [u8],
-    display: Option<&'a [u8]>,
-    exec_inst: &'a [u8],
-    expire: &'a [u8],
-    self_trade: u8,
-    mass: u8,
-    resent: bool,
+    message: &'a Message<'a>,
+    /// 0, where BeginString is: the field is not there.
+    at: [u16; PLACES],
 }
+
+const PLACES: usize = 32;
+/// Fields by tag in the order of their places, from 1; the two ways to say one thing share theirs.
+const FIELDS: [(u32, usize); 18] = [
+    (tag::CL_ORD_ID.number, CL_ORD_ID),
+    (tag::EXEC_INST.number, EXEC_INST),
+    (tag::ORDER_QTY.number, QTY),
+    (tag::ORD_TYPE.number, ORDER_TYPE),
+    (tag::ORIG_CL_ORD_ID.number, ORIGINAL),
+    (tag::PRICE.number, PRICE),
+    (tag::SIDE.number, SIDE),
+    (tag::SYMBOL.number, SYMBOL),
+    (tag::TIME_IN_FORCE.number, LIFE),
+    (tag::POSS_RESEND.number, RESENT),
+    (tag::STOP_PX.number, STOP),
+    (tag::MIN_QTY.number, MIN_QTY),
+    (tag::MAX_FLOOR.number, DISPLAY),
+    (tag::DISPLAY_QTY.number, DISPLAY),
+    (tag::EXPIRE_TIME.number, EXPIRE),
+    (tag::PEG_DIFFERENCE.number, OFFSET),
+    (tag::MASS_CANCEL_REQUEST_TYPE.number, MASS),
+    (tag::SELF_MATCH_PREVENTION_INSTRUCTION.number, SELF_TRADE),
+];
+const CL_ORD_ID: usize = 1;
+const EXEC_INST: usize = 2;
+const QTY: usize = 3;
+const ORDER_TYPE: usize = 4;
+const ORIGINAL: usize = 5;
+const PRICE: usize = 6;
+const SIDE: usize = 7;
+const SYMBOL: usize = 8;
+const LIFE: usize = 9;
+const RESENT: usize = 10;
+const STOP: usize = 11;
+const MIN_QTY: usize = 12;
+const DISPLAY: usize = 13;
+const EXPIRE: usize = 14;
+const OFFSET: usize = 15;
+const MASS: usize = 16;
+const SELF_TRADE: usize = 17;
+
+/// The place of each tag; 0: of no interest.
+static PLACE_OF: [u8; 2_965] = {
+    let mut places = [0; 2_965];
+    let mut at = 0;
+    while at < FIELDS.len() {
+        places[FIELDS[at].0 as usize] = FIELDS[at].1 as u8;
+        at += 1;
+    }
+    places
+};
 
 fn first(value: &[u8]) -> u8 {
     value.first().copied().unwrap_or(0)
 }
 
 impl<'a> Raw<'a> {
+    /// Finds the fields; of two alike the last.
     #[inline]
-    fn read(message: &Message<'a>) -> Raw<'a> {
-        let mut raw = Raw { life: b'0', ..Raw::default() };
-        for field in message.fields() {
-            let value = field.value;
-            match field.tag {
-                11 => raw.cl_ord_id = value,
-                18 => raw.exec_inst = value,
-                38 => raw.qty = value,
-                40 => raw.order_type = first(value),
-                41 => raw.original = value,
-                44 => raw.price = value,
-                54 => raw.side = first(value),
-                55 => raw.symbol = value,
-                59 => raw.life = first(value),
-                97 => raw.resent = value == b"Y",
-                99 => raw.stop = value,
-                110 => raw.min_qty = value,
-                111 | 1138 => raw.display = Some(value),
-                126 => raw.expire = value,
-                211 => raw.offset = value,
-                530 => raw.mass = first(value),
-                2964 => raw.self_trade = first(value),
-                _ => {}
-            }
+    fn read(message: &'a Message<'a>) -> Raw<'a> {
+        let mut at = [0; PLACES];
+        for (index, field) in message.fields().enumerate() {
+            let place = PLACE_OF.get(field.tag as usize).copied().unwrap_or(0);
+            at[usize::from(place) % PLACES] = index as u16;
         }
-        raw
+        at[0] = 0;
+        Raw { message, at }
+    }
+
+    #[inline]
+    fn get(&self, place: usize) -> Option<&'a [u8]> {
+        let at = self.at[place % PLACES];
+        if at == 0 { None } else { self.message.field(usize::from(at)).map(|field| field.value) }
+    }
+
+    /// The value, or nothing.
+    #[inline]
+    fn text(&self, place: usize) -> &'a [u8] {
+        self.get(place).unwrap_or(&[])
+    }
+
+    /// The first character of the value, or 0.
+    #[inline]
+    fn code(&self, place: usize) -> u8 {
+        first(self.text(place))
     }
 
     fn side(&self) -> Result<Side, Refusal> {
-        match self.side {
+        match self.code(SIDE) {
             b'1' => Ok(Side::Buy),
             b'2' => Ok(Side::Sell),
             _ => Err(Refusal::CODE),
@@ -214,35 +252,37 @@ impl<'a> Raw<'a> {
 
     #[inline]
     fn instrument(&self, symbols: &Symbols) -> Result<InstrumentId, Refusal> {
-        symbols.find(self.symbol).map(|instrument| instrument.id).ok_or(Refusal::SYMBOL)
+        symbols.find(self.text(SYMBOL)).map(|instrument| instrument.id).ok_or(Refusal::SYMBOL)
     }
 
     #[inline]
     fn terms(&self, symbols: &Symbols) -> Result<Terms, Refusal> {
         let (order_type, exec_flags) = self.order_type()?;
         let (price, stop_price) = self.prices(order_type)?;
-        if self.qty.is_empty() {
+        let qty = self.text(QTY);
+        if qty.is_empty() {
             return Err(Refusal::NO_QUANTITY);
         }
-        let display = self.display.map(lots).transpose()?;
+        let display = self.get(DISPLAY).map(lots).transpose()?;
         // Displaying nothing is another thing than displaying everything.
         let hidden = if display == Some(0) { ORDER_HIDDEN } else { 0 };
-        let min_qty = if self.min_qty.is_empty() { 0 } else { lots(self.min_qty)? };
+        let min_qty = self.text(MIN_QTY);
+        let min_qty = if min_qty.is_empty() { 0 } else { lots(min_qty)? };
         let (time_in_force, expire_at) = self.life()?;
         Ok(Terms {
-            cl_ord_id: cl_ord_id(self.cl_ord_id)?,
+            cl_ord_id: cl_ord_id(self.text(CL_ORD_ID))?,
             instrument: self.instrument(symbols)?,
             side: self.side()?,
             order_type,
             time_in_force,
             flags: exec_flags | hidden,
-            qty: Qty(u64::from(lots(self.qty)?)),
+            qty: Qty(u64::from(lots(qty)?)),
             price,
             stop_price,
             min_qty,
             display_qty: display.unwrap_or(0),
             expire_at,
-            self_trade: match self.self_trade {
+            self_trade: match self.code(SELF_TRADE) {
                 0 => SelfTrade::Allow,
                 b'1' => SelfTrade::CancelNewest,
                 b'2' => SelfTrade::CancelOldest,
@@ -255,7 +295,8 @@ impl<'a> Raw<'a> {
     /// OrdType and ExecInst together.
     #[inline]
     fn order_type(&self) -> Result<(OrderType, u8), Refusal> {
-        let plain = match (self.order_type, self.exec_inst) {
+        let exec_inst = self.text(EXEC_INST);
+        let plain = match (self.code(ORDER_TYPE), exec_inst) {
             (b'P', b"R") => return Ok((OrderType::PegPrimary, 0)),
             (b'P', b"M") => return Ok((OrderType::PegMid, 0)),
             (b'P', b"a") => return Ok((OrderType::TrailingStop, 0)),
@@ -266,7 +307,7 @@ impl<'a> Raw<'a> {
             (b'K', _) => OrderType::MarketToLimit,
             _ => return Err(Refusal::EXEC_INST),
         };
-        match self.exec_inst {
+        match exec_inst {
             b"" => Ok((plain, 0)),
             b"6" => Ok((plain, ORDER_POST_ONLY)),
             _ => Err(Refusal::EXEC_INST),
@@ -276,30 +317,30 @@ impl<'a> Raw<'a> {
     /// Price, and stop price or offset; each where it belongs and nowhere else.
     #[inline]
     fn prices(&self, order_type: OrderType) -> Result<(Price, Price), Refusal> {
+        let (price, stop, offset) = (self.text(PRICE), self.text(STOP), self.text(OFFSET));
         let read = |text: &[u8]| value::price(text).ok_or(Refusal::PRICE);
         let limit = match order_type {
-            OrderType::Limit | OrderType::StopLimit if self.price.is_empty() => {
+            OrderType::Limit | OrderType::StopLimit if price.is_empty() => {
                 return Err(Refusal::NO_PRICE);
             }
-            OrderType::Limit | OrderType::StopLimit => read(self.price)?,
+            OrderType::Limit | OrderType::StopLimit => read(price)?,
             // A peg may have a limit.
-            OrderType::PegPrimary | OrderType::PegMid if !self.price.is_empty() => {
-                read(self.price)?
-            }
-            _ if !self.price.is_empty() => return Err(Refusal::PRICE_UNWANTED),
+            OrderType::PegPrimary | OrderType::PegMid if !price.is_empty() => read(price)?,
+            _ if !price.is_empty() => return Err(Refusal::PRICE_UNWANTED),
             _ => Price(0),
         };
-        let offset = if self.offset.is_empty() { Price(0) } else { read(self.offset)? };
+        let trailing = !offset.is_empty();
+        let offset = if trailing { read(offset)? } else { Price(0) };
         let stop = match order_type {
-            OrderType::Stop | OrderType::StopLimit if self.stop.is_empty() => {
+            OrderType::Stop | OrderType::StopLimit if stop.is_empty() => {
                 return Err(Refusal::NO_STOP);
             }
-            OrderType::Stop | OrderType::StopLimit => read(self.stop)?,
-            OrderType::TrailingStop if self.offset.is_empty() => return Err(Refusal::NO_STOP),
+            OrderType::Stop | OrderType::StopLimit => read(stop)?,
+            OrderType::TrailingStop if !trailing => return Err(Refusal::NO_STOP),
             // A sell's trail lies below the market and is written as a negative offset.
             OrderType::TrailingStop => Price(offset.0.saturating_abs()),
             OrderType::PegPrimary => offset,
-            _ if !self.stop.is_empty() || offset != Price(0) => {
+            _ if !stop.is_empty() || offset != Price(0) => {
                 return Err(Refusal::STOP_UNWANTED);
             }
             _ => Price(0),
@@ -309,7 +350,7 @@ impl<'a> Raw<'a> {
 
     #[inline]
     fn life(&self) -> Result<(TimeInForce, Nanos), Refusal> {
-        let life = match self.life {
+        let life = match self.get(LIFE).map_or(b'0', first) {
             b'0' => TimeInForce::Day,
             b'1' => TimeInForce::GoodTillCancelled,
             b'2' => TimeInForce::AtTheOpen,
@@ -319,7 +360,7 @@ impl<'a> Raw<'a> {
             b'7' => TimeInForce::AtTheClose,
             _ => return Err(Refusal::CODE),
         };
-        match (life, self.expire) {
+        match (life, self.text(EXPIRE)) {
             (TimeInForce::GoodTillDate, text) => {
                 let at = value::timestamp(text).ok_or(Refusal::EXPIRY)?;
                 Ok((life, at))
@@ -359,23 +400,26 @@ pub fn parse(message: &Message<'_>, symbols: &Symbols) -> Result<Option<Request>
     }
     let raw = Raw::read(message);
     Ok(Some(match msg_type {
-        b'D' => Request::New { terms: raw.terms(symbols)?, resent: raw.resent },
-        b'G' => Request::Replace { original: cl_ord_id(raw.original)?, terms: raw.terms(symbols)? },
+        b'D' => Request::New { terms: raw.terms(symbols)?, resent: raw.text(RESENT) == b"Y" },
+        b'G' => Request::Replace {
+            original: cl_ord_id(raw.text(ORIGINAL))?,
+            terms: raw.terms(symbols)?,
+        },
         b'F' => Request::Cancel {
-            original: cl_ord_id(raw.original)?,
-            cl_ord_id: cl_ord_id(raw.cl_ord_id)?,
+            original: cl_ord_id(raw.text(ORIGINAL))?,
+            cl_ord_id: cl_ord_id(raw.text(CL_ORD_ID))?,
             instrument: raw.instrument(symbols)?,
             side: raw.side()?,
         },
-        b'H' => Request::Status { cl_ord_id: cl_ord_id(raw.cl_ord_id)? },
+        b'H' => Request::Status { cl_ord_id: cl_ord_id(raw.text(CL_ORD_ID))? },
         _ => Request::MassCancel {
-            cl_ord_id: cl_ord_id(raw.cl_ord_id)?,
-            instrument: match (raw.mass, raw.symbol) {
+            cl_ord_id: cl_ord_id(raw.text(CL_ORD_ID))?,
+            instrument: match (raw.code(MASS), raw.text(SYMBOL)) {
                 (b'1', _) => Some(raw.instrument(symbols)?),
                 (b'7', b"") => None,
                 _ => return Err(Refusal::CODE),
             },
-            side: if raw.side == 0 { None } else { Some(raw.side()?) },
+            side: if raw.code(SIDE) == 0 { None } else { Some(raw.side()?) },
         },
     }))
 }

@@ -1,8 +1,10 @@
 //! A message held against its dictionaries.
 //!
 //! The first fault counts: fields out of order, then missing ones (ascending by tag, header first),
-//! then field by field. Work is linear in the message; memory is that of the tables, kept.
+//! then field by field. Work is linear in the message; memory is that of the tables, kept. Most
+//! messages are valid and simple, which [`super::table`] sees in one pass.
 
+use super::table::Marks;
 use super::{Block, Dictionary, FieldDef, Kind, Rules};
 use crate::view::Message;
 
@@ -92,6 +94,7 @@ const CUSTOM_FROM: u32 = 5_000;
 pub struct Checker {
     seen: Seen,
     met: Seen,
+    marks: Marks,
 }
 
 /// Which tags have been met, and which words of the table are to be cleared.
@@ -150,7 +153,21 @@ fn fault<T>(reason: RejectReason, tag: i32) -> Result<T, Fault> {
 
 impl Checker {
     /// Judges `message` by `rules`.
+    #[inline]
     pub fn check(
+        &mut self,
+        rules: &Rules,
+        custom: CustomTags,
+        message: &Message<'_>,
+    ) -> Result<(), Fault> {
+        if rules.tables.valid(&mut self.marks, message) {
+            return Ok(());
+        }
+        self.judge(rules, custom, message)
+    }
+
+    /// Judges a message that is none of the simple valid ones.
+    fn judge(
         &mut self,
         rules: &Rules,
         custom: CustomTags,
@@ -348,4 +365,150 @@ fn is_listed(field: &FieldDef, value: &[u8]) -> bool {
             Kind::Words => value.split(|&byte| byte == b' ').all(listed),
             _ => listed(value),
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::builtin;
+    use super::*;
+    use crate::{FieldIndex, Version};
+    use types::SplitMix64;
+
+    /// Values that some field takes and most do not.
+    const VALUES: [&str; 24] = [
+        "1",
+        "2",
+        "0",
+        "Y",
+        "N",
+        "D",
+        "a",
+        "6",
+        "99",
+        "10",
+        "-1",
+        "12.5",
+        "-.5",
+        "1.2.3",
+        ".",
+        "",
+        "20261122-09:30:00",
+        "20261122-09:30:00.250",
+        "20261122-09:30:00.25x",
+        "20261322-09:30:00",
+        "20261122",
+        "09:30:00",
+        "6 M",
+        "\u{e9}",
+    ];
+
+    fn pick<T: Copy>(seed: &mut SplitMix64, from: &[T]) -> T {
+        from[(seed.next_u64() % from.len() as u64) as usize]
+    }
+
+    /// A message that its dictionary allows, or nearly: what must be there, some of the rest, and
+    /// in every other message one fault or two.
+    fn text(seed: &mut SplitMix64, rules: &Rules, msg_type: &str) -> String {
+        let (dictionary, message) = rules.message(msg_type.as_bytes()).unwrap();
+        let faults = [0, 0, 1, 2][(seed.next_u64() % 4) as usize];
+        let mut fields: Vec<(u32, &Dictionary)> = Vec::new();
+        let transport = &*rules.transport;
+        let parts = [(&transport.header, transport), (&message.body, dictionary)];
+        for (block, dictionary) in parts {
+            for member in block.members.iter().filter(|member| !matches!(member.tag, 8 | 9 | 35)) {
+                let group = block.groups.contains_key(&member.tag);
+                let wanted = member.required || seed.next_u64() % 4 == 0;
+                if wanted && (!group || seed.next_u64() % 8 == 0) {
+                    fields.push((member.tag, dictionary));
+                }
+            }
+        }
+        for _ in 0..faults {
+            let at = (seed.next_u64() % (fields.len() as u64 + 1)) as usize;
+            match seed.next_u64() % 5 {
+                0 => fields.insert(at, (pick(seed, &[7, 89, 1_000, 5_001, 65_536]), dictionary)),
+                1 => fields.insert(at, (54, dictionary)),
+                2 => fields.truncate(at),
+                3 => {
+                    let length = fields.len().max(1);
+                    fields.rotate_left(at % length);
+                }
+                _ => {}
+            }
+        }
+        let mut text = format!("8={}|9=0|35={msg_type}|", rules.version.begin_string());
+        for (tag, dictionary) in fields {
+            let known = dictionary.field(tag);
+            let fits = |value: &&&str| {
+                known.is_none_or(|field| {
+                    !value.is_empty()
+                        && field.kind.admits(value.as_bytes())
+                        && is_listed(field, value.as_bytes())
+                })
+            };
+            let fitting: Vec<&str> = VALUES.iter().filter(fits).copied().collect();
+            let odd = faults > 0 && seed.next_u64() % 16 == 0;
+            let value = match known {
+                Some(field) if !odd && !field.values.is_empty() => {
+                    let at = seed.next_u64() % field.values.len() as u64;
+                    field.values[at as usize].0.as_str()
+                }
+                _ if odd || fitting.is_empty() => pick(seed, &VALUES),
+                _ => pick(seed, &fitting),
+            };
+            text.push_str(&format!("{tag}={value}|"));
+        }
+        text
+    }
+
+    #[test]
+    fn the_tables_call_valid_what_the_judgement_does() {
+        let mut seed = SplitMix64::new(21);
+        let (mut quick, mut valid, mut faulty) = (0, 0, 0);
+        for version in Version::ALL {
+            let rules = builtin(version).unwrap();
+            let transport = rules.transport.messages().filter(|message| message.admin);
+            let all: Vec<&str> = transport
+                .chain(rules.application.messages())
+                .map(|message| message.msg_type.as_str())
+                .collect();
+            let (mut checker, mut index) = (Checker::default(), FieldIndex::default());
+            for round in 0..12_000 {
+                let msg_type = pick(&mut seed, &all);
+                let text = text(&mut seed, &rules, msg_type);
+                let bytes = framed(&text);
+                // Lengths without their data are no message.
+                let Ok(message) = index.parse(&bytes) else { continue };
+                let custom = pick(&mut seed, &[CustomTags::Refused, CustomTags::Tolerated]);
+                let judged = Checker::default().judge(&rules, custom, &message);
+                let simple = rules.tables.valid(&mut checker.marks, &message);
+                assert!(!simple || judged.is_ok(), "{version:?} {round} {text} {judged:?}");
+                assert_eq!(checker.check(&rules, custom, &message), judged, "{round} {text}");
+                // Nothing but what is left out on purpose is left to the judgement.
+                let plain = text.split('|').all(|field| {
+                    let (tag, value) = field.split_once('=').unwrap_or(("8", "x"));
+                    let tag: u32 = tag.parse().unwrap();
+                    let known = rules.application.field(tag).or(rules.transport.field(tag));
+                    known.is_some_and(|known| {
+                        known.kind != Kind::NumInGroup
+                            && (known.values.is_empty() || tag == 35 || value.len() == 1)
+                    })
+                });
+                assert!(simple || judged.is_err() || !plain, "{version:?} {round} {text}");
+                quick += usize::from(simple);
+                valid += usize::from(judged.is_ok());
+                faulty += usize::from(judged.is_err());
+            }
+        }
+        assert!(quick > 8_000 && valid > quick && faulty > 8_000, "{quick} {valid} {faulty}");
+    }
+
+    /// `text` as a message with length and sum.
+    fn framed(text: &str) -> Vec<u8> {
+        let (begin, body) = text.split_once("9=0|").unwrap();
+        let body = body.replace('|', "\u{1}");
+        let head = format!("{}9={}\u{1}{body}", begin.replace('|', "\u{1}"), body.len());
+        let sum = crate::checksum(head.as_bytes());
+        format!("{head}10={sum:03}\u{1}").into_bytes()
+    }
 }

@@ -97,11 +97,18 @@ impl Kind {
 }
 
 /// Digits with at most one point among them and at most one sign before them.
-fn decimal(text: &[u8]) -> bool {
+#[inline]
+pub(super) fn decimal(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let points = digits.iter().filter(|&&byte| byte == b'.').count();
-    let numbers = digits.iter().filter(|byte| byte.is_ascii_digit()).count();
-    points <= 1 && numbers > 0 && points + numbers == digits.len()
+    let mut points = 0;
+    for &byte in digits {
+        if byte == b'.' {
+            points += 1;
+        } else if byte.wrapping_sub(b'0') > 9 {
+            return false;
+        }
+    }
+    points <= 1 && digits.len() > points
 }
 
 fn month_year(text: &[u8]) -> bool {

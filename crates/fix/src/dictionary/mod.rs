@@ -9,6 +9,7 @@
 mod check;
 mod compact;
 mod kind;
+mod table;
 mod xml;
 
 use std::collections::BTreeMap;
@@ -208,18 +209,25 @@ pub struct Rules {
     pub transport: Arc<Dictionary>,
     /// Application messages; the same one before FIXT.
     pub application: Arc<Dictionary>,
+    /// Both of them for a valid message.
+    tables: Arc<table::Tables>,
 }
 
 impl Rules {
     /// Rules of a version whose dictionary is one.
     pub fn single(version: Version, dictionary: Dictionary) -> Rules {
         let transport = Arc::new(dictionary);
-        Rules { version, application: Arc::clone(&transport), transport }
+        Rules::new(version, Arc::clone(&transport), transport)
     }
 
     /// Rules of a version in two halves.
     pub fn split(version: Version, transport: Dictionary, application: Dictionary) -> Rules {
-        Rules { version, transport: Arc::new(transport), application: Arc::new(application) }
+        Rules::new(version, Arc::new(transport), Arc::new(application))
+    }
+
+    fn new(version: Version, transport: Arc<Dictionary>, application: Arc<Dictionary>) -> Rules {
+        let tables = Arc::new(table::Tables::new(&transport, &application));
+        Rules { version, transport, application, tables }
     }
 
     /// The dictionary that has the message type, and its definition.
