@@ -11,6 +11,7 @@
 mod acceptor;
 pub mod app;
 pub mod dictionary;
+mod digits;
 pub mod encode;
 mod frame;
 mod scan;

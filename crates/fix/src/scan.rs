@@ -93,11 +93,26 @@ fn mirrored(rows: u64) -> u64 {
 }
 
 /// Sum of all bytes modulo 256, as CheckSum(10) wants it.
-#[inline]
 pub fn checksum(bytes: &[u8]) -> u8 {
     let (blocks, rest) = bytes.as_chunks::<BLOCK>();
-    let all = blocks.iter().fold(0u8, |all, block| all.wrapping_add(look(block).1));
-    all.wrapping_add(look_last(bytes, rest.len()).1)
+    let (lanes, rest) = rest.as_chunks::<LANE>();
+    let all = blocks.iter().fold(0u8, |all, block| all.wrapping_add(sum(block)));
+    let all = lanes.iter().fold(all, |all, lane| all.wrapping_add(sum(lane)));
+    let last = match bytes.last_chunk::<LANE>() {
+        // Without what has been added already.
+        Some(last) => u128::from_le_bytes(*last).checked_shr((LANE - rest.len()) as u32 * 8),
+        None => Some(rest.iter().fold(0, |word, &byte| word << 8 | u128::from(byte))),
+    };
+    all.wrapping_add(last.map_or(0, |last| sum(&last.to_le_bytes())))
+}
+
+/// Bytes that fill a register.
+const LANE: usize = 16;
+
+/// Sum of all bytes modulo 256. A function of its own for the same reason as [`look`].
+#[inline(never)]
+fn sum<const N: usize>(bytes: &[u8; N]) -> u8 {
+    bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>() as u8
 }
 
 #[cfg(test)]

@@ -7,14 +7,28 @@ pub struct Tag {
     pub number: u32,
     /// The number and `=`.
     pub text: &'static [u8],
+    /// The text in one word, its first character in the lowest byte.
+    pub(crate) word: u64,
+}
+
+impl Tag {
+    const fn new(number: u32, text: &'static [u8]) -> Tag {
+        // With a value of one character and its end it fits a word.
+        assert!(text.len() <= 6);
+        let (mut word, mut at) = (0, text.len());
+        while at > 0 {
+            at -= 1;
+            word = word << 8 | text[at] as u64;
+        }
+        Tag { number, text, word }
+    }
 }
 
 macro_rules! tags {
     ($($name:ident $number:literal,)*) => {
         $(
             #[doc = concat!("Tag ", stringify!($number), ".")]
-            pub const $name: Tag =
-                Tag { number: $number, text: concat!(stringify!($number), "=").as_bytes() };
+            pub const $name: Tag = Tag::new($number, concat!(stringify!($number), "=").as_bytes());
         )*
     };
 }

@@ -6,6 +6,9 @@
 
 use types::{Nanos, Price, Qty};
 
+use crate::digits;
+use crate::frame::SOH;
+
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
 /// An unsigned number of at most 18 digits.
@@ -189,52 +192,20 @@ pub fn timestamp(text: &[u8]) -> Option<Nanos> {
     date(day)?.checked_mul(DAY_NS)?.checked_add(time_of_day(time)?).map(Nanos)
 }
 
-/// The eight decimal digits of `value`, which is below 10^8: the first in the lowest byte, each a
-/// number from 0 to 9. Two halves, then pairs, then digits are split side by side in one word,
-/// each division a multiplication exact for its range.
-#[inline(always)]
-fn eight_digits(value: u64) -> u64 {
-    let halves = (value / 10_000) | ((value % 10_000) << 32);
-    let hundreds = ((halves * 10_486) >> 20) & 0x7f_0000_007f;
-    let pairs = hundreds | ((halves - hundreds * 100) << 16);
-    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
-    tens | ((pairs - tens * 10) << 8)
-}
-
-const ZEROS: u64 = 0x3030_3030_3030_3030;
 const EIGHT: u64 = 100_000_000;
-
-/// Appends `value`, which is below 10^4, as [`eight_digits`] does it in half a word.
-#[inline(always)]
-fn push_small(out: &mut Vec<u8>, value: u32) {
-    let hundreds = (value * 5_243) >> 19;
-    let pairs = hundreds | ((value - hundreds * 100) << 16);
-    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
-    let digits = tens | ((pairs - tens * 10) << 8);
-    // The last digit stays, be it zero.
-    let leading = (digits.trailing_zeros() / 8).min(3);
-    let text = (digits + ZEROS as u32) >> (8 * leading);
-    out.extend_from_slice(&text.to_le_bytes());
-    out.truncate(out.len() - leading as usize);
-}
 
 /// Appends `value` in decimal.
 #[inline]
 pub fn push_uint(out: &mut Vec<u8>, value: u64) {
-    if value < 10_000 {
-        return push_small(out, value as u32);
-    }
     if value >= EIGHT {
         push_uint(out, value / EIGHT);
-        let digits = eight_digits(value % EIGHT) + ZEROS;
+        let digits = digits::eight(value % EIGHT) + digits::ZEROS;
         out.extend_from_slice(&digits.to_le_bytes());
         return;
     }
-    let digits = eight_digits(value);
-    let leading = digits.trailing_zeros() / 8;
-    let text = (digits + ZEROS) >> (8 * leading);
+    let (text, length) = digits::uint(value as u32);
     out.extend_from_slice(&text.to_le_bytes());
-    out.truncate(out.len() - leading as usize);
+    out.truncate(out.len() - 8 + length as usize);
 }
 
 /// Appends a signed number in decimal.
@@ -274,22 +245,26 @@ pub fn push_decimal(out: &mut Vec<u8>, value: i64, places: Places) {
     push_uint(out, whole);
     if part != 0 {
         out.push(b'.');
-        let digits = eight_digits(part);
-        out.extend_from_slice(&(digits + ZEROS).to_le_bytes());
+        let digits = digits::eight(part);
+        out.extend_from_slice(&(digits + digits::ZEROS).to_le_bytes());
         out.truncate(out.len() - (digits.leading_zeros() / 8) as usize);
     }
 }
 
-/// Writes time stamps to the millisecond; the text of the day is kept from one to the next.
+/// Writes time stamps to the millisecond; the text of the second is kept from one to the next.
 #[derive(Clone, Debug)]
 pub struct StampWriter {
-    day: u64,
+    second: u64,
+    /// `YYYYMMDD-HH:MM:S` of that second as a word, its first character in the lowest byte.
+    head: u128,
+    /// What follows: the last digit of the second, `.000` and the separator.
+    tail: u64,
     text: [u8; 21],
 }
 
 impl Default for StampWriter {
     fn default() -> StampWriter {
-        StampWriter { day: u64::MAX, text: *b"19700101-00:00:00.000" }
+        StampWriter { second: u64::MAX, head: 0, tail: 0, text: [0; 21] }
     }
 }
 
@@ -297,35 +272,39 @@ impl StampWriter {
     /// The text of `at`, cut off to the millisecond.
     #[inline]
     pub fn text(&mut self, at: Nanos) -> &[u8; 21] {
-        let day = at.0 / DAY_NS;
-        if day != self.day {
-            self.set_day(day);
+        let (head, tail) = self.words(at);
+        let (first, last) = (head.to_le_bytes(), tail.to_le_bytes());
+        for (place, byte) in self.text.iter_mut().zip(first.iter().chain(&last)) {
+            *place = *byte;
         }
-        let ms = ((at.0 % DAY_NS) / Nanos::MILLI) as u32;
-        let (seconds, ms) = (ms / 1_000, ms % 1_000);
-        let (minutes, second) = (seconds / 60, seconds % 60);
-        let (hour, minute) = (minutes / 60, minutes % 60);
-        let digit = |value: u32| b'0' + (value % 10) as u8;
-        self.text[9] = digit(hour / 10);
-        self.text[10] = digit(hour);
-        self.text[12] = digit(minute / 10);
-        self.text[13] = digit(minute);
-        self.text[15] = digit(second / 10);
-        self.text[16] = digit(second);
-        self.text[18] = digit(ms / 100);
-        self.text[19] = digit(ms / 10);
-        self.text[20] = digit(ms);
         &self.text
     }
 
-    fn set_day(&mut self, day: u64) {
-        let (year, month, of_month) = civil_from_days(day);
-        let digits =
-            [year / 1_000, year / 100, year / 10, year, month / 10, month, of_month / 10, of_month];
-        for (place, digit) in self.text.iter_mut().zip(digits) {
-            *place = b'0' + (digit % 10) as u8;
+    /// The first sixteen characters and the last five with a separator behind.
+    #[inline]
+    pub(crate) fn words(&mut self, at: Nanos) -> (u128, u64) {
+        let second = at.0 / Nanos::SECOND;
+        if second != self.second {
+            self.set_second(second);
         }
-        self.day = day;
+        let ms = digits::four(((at.0 - second * Nanos::SECOND) / Nanos::MILLI) as u32);
+        // Its first digit is 0 and lies where the point is.
+        (self.head, self.tail + (u64::from(ms) << 8))
+    }
+
+    #[cold]
+    fn set_second(&mut self, second: u64) {
+        let (day, of_day) = (second / 86_400, second % 86_400);
+        let (year, month, of_month) = civil_from_days(day);
+        let (hour, minute, of_minute) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+        let digit = |value: u64| b'0' + (value % 10) as u8;
+        let two = |value: u64| [digit(value / 10), digit(value)];
+        let ([y, e], [a, r]) = (two(year / 100), two(year));
+        let ([m, o], [d, t]) = (two(month), two(of_month));
+        let ([h, i], [n, u], [s, c]) = (two(hour), two(minute), two(of_minute));
+        self.head = u128::from_le_bytes([y, e, a, r, m, o, d, t, b'-', h, i, b':', n, u, b':', s]);
+        self.tail = u64::from_le_bytes([c, b'.', b'0', b'0', b'0', SOH, 0, 0]);
+        self.second = second;
     }
 }
 

@@ -7,6 +7,7 @@
 //! sequence number. Values of data fields may hold any byte; the length field before them says
 //! where they end. The index is reused: no allocation once it has grown, at most [`FIELDS_MAX`].
 
+use crate::digits::ZEROS;
 use crate::frame::SOH;
 use crate::scan::{BLOCK, checksum, look, look_last};
 use crate::tag;
@@ -211,7 +212,6 @@ fn tag_of(head: u64) -> u32 {
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
-const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
 const SIXES: u64 = 0x0606_0606_0606_0606;
 const NIBBLES: u64 = 0xf0f0_f0f0_f0f0_f0f0;
 

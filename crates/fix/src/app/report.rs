@@ -5,8 +5,8 @@
 //! sends them.
 
 use types::{
-    CancelReason, ClOrdId, ExecutionKind, Liquidity, OrderRef, OrderType, Price, RejectReason,
-    Side, TimeInForce,
+    CancelReason, ExecutionKind, Liquidity, OrderRef, OrderType, Price, RejectReason, Side,
+    TimeInForce,
 };
 
 use super::ledger::{Asked, Execution, Status};
@@ -45,11 +45,6 @@ pub fn write(version: Version, execution: &Execution, symbols: &Symbols, writer:
     }
 }
 
-fn trimmed(id: &ClOrdId) -> &[u8] {
-    let text = id.0.trim_ascii_end();
-    if text.is_empty() { b"NONE" } else { text }
-}
-
 /// OrderID(37).
 #[inline]
 fn order_id(order_ref: OrderRef, writer: &mut Writer<'_>) {
@@ -63,9 +58,9 @@ fn order_id(order_ref: OrderRef, writer: &mut Writer<'_>) {
 /// An identifier that came over another door may hold anything.
 #[inline]
 fn identifiers(execution: &Execution, writer: &mut Writer<'_>) {
-    writer.foreign(tag::CL_ORD_ID, trimmed(&execution.cl_ord_id));
+    writer.padded(tag::CL_ORD_ID, &execution.cl_ord_id.0);
     if let Some(original) = &execution.original {
-        writer.foreign(tag::ORIG_CL_ORD_ID, trimmed(original));
+        writer.padded(tag::ORIG_CL_ORD_ID, &original.0);
     }
 }
 
@@ -202,7 +197,7 @@ fn execution_report(
         writer.char(tag::EXEC_RESTATEMENT_REASON, reason);
     }
     match symbols.name(execution.instrument) {
-        Some(symbol) => writer.text(tag::SYMBOL, symbol.0.trim_ascii_end()),
+        Some(symbol) => writer.padded(tag::SYMBOL, &symbol.0),
         None => writer.text(tag::SYMBOL, b"UNKNOWN"),
     }
     writer.char(tag::SIDE, b'1' + execution.side as u8);
@@ -388,7 +383,7 @@ fn cancel_reject(version: Version, execution: &Execution, writer: &mut Writer<'_
 }
 
 fn mass_cancel_report(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
-    writer.foreign(tag::CL_ORD_ID, trimmed(&execution.cl_ord_id));
+    writer.padded(tag::CL_ORD_ID, &execution.cl_ord_id.0);
     let id = if version == Version::Fix50Sp2 { tag::MASS_ACTION_REPORT_ID } else { tag::ORDER_ID };
     writer.id(id, b'E', execution.position, b"");
     let kind = if execution.instrument.0 == 0 { b'7' } else { b'1' };

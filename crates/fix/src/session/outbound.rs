@@ -7,7 +7,7 @@
 use types::Nanos;
 
 use super::store::{MsgType, Store, Stored};
-use crate::encode::{self, Writer};
+use crate::encode::{self, Piece, Writer};
 use crate::tag;
 use crate::value::StampWriter;
 use crate::version::Version;
@@ -16,10 +16,11 @@ use crate::version::Version;
 #[derive(Clone, Debug)]
 pub struct Outbound<S> {
     version: Version,
-    /// `49=...<SOH>`.
-    sender: Vec<u8>,
+    beginning: Piece,
+    /// `49=...<SOH>52=`.
+    sender: Piece,
     /// `56=...<SOH>`.
-    target: Vec<u8>,
+    target: Piece,
     pub(super) store: S,
     stamps: StampWriter,
     scratch: Vec<u8>,
@@ -46,11 +47,11 @@ type Duplicate = Option<Nanos>;
 impl<S: Store> Outbound<S> {
     /// A sender between two CompIDs.
     pub fn new(version: Version, own: &str, their: &str, store: S, slice: usize) -> Outbound<S> {
-        let field = |tag: &str, value: &str| format!("{tag}={value}\x01").into_bytes();
         Outbound {
             version,
-            sender: field("49", own),
-            target: field("56", their),
+            beginning: encode::beginning(version.begin_string()),
+            sender: Piece::new(format!("49={own}\x0152=").into_bytes()),
+            target: Piece::new(format!("56={their}\x01").into_bytes()),
             store,
             stamps: StampWriter::default(),
             scratch: Vec::new(),
@@ -126,16 +127,14 @@ impl<S: Store> Outbound<S> {
         duplicate: Duplicate,
         out: &mut Vec<u8>,
     ) -> (encode::Started, usize) {
-        let started = encode::begin(out, self.version.begin_string());
+        let started = encode::begin_by(out, &self.beginning, msg_type, seq);
         let mut writer = Writer::new(out, &mut self.stamps);
-        writer.text(tag::MSG_TYPE, msg_type);
-        writer.uint(tag::MSG_SEQ_NUM, u64::from(seq));
         if duplicate.is_some() {
             writer.flag(tag::POSS_DUP_FLAG, true);
         }
-        writer.raw(&self.sender);
-        writer.stamp(tag::SENDING_TIME, now);
-        writer.raw(&self.target);
+        writer.piece(&self.sender);
+        writer.stamp_value(now);
+        writer.piece(&self.target);
         if let Some(first) = duplicate {
             writer.stamp(tag::ORIG_SENDING_TIME, first);
         }
