@@ -62,15 +62,17 @@ fn resize_length(out: &mut Vec<u8>, body: usize, length: usize) -> usize {
 /// Appends the first `length` bytes of a word, lowest first.
 #[inline(always)]
 fn put8(out: &mut Vec<u8>, word: u64, length: usize) {
+    let start = out.len();
     out.extend_from_slice(&word.to_le_bytes());
-    out.truncate(out.len() - 8 + length);
+    out.truncate(start + length);
 }
 
 /// [`put8`] of twice as many.
 #[inline(always)]
 fn put16(out: &mut Vec<u8>, word: u128, length: usize) {
+    let start = out.len();
     out.extend_from_slice(&word.to_le_bytes());
-    out.truncate(out.len() - 16 + length);
+    out.truncate(start + length);
 }
 
 const END: u64 = SOH as u64;
@@ -186,14 +188,26 @@ impl<'a> Writer<'a> {
         let word = u128::from_le_bytes(wide);
         // Some byte is below a blank; or all are blanks.
         if word.wrapping_sub(BLANKS) & !word & HIGHS != 0 || word == BLANKS {
-            let text = text.trim_ascii_end();
-            return self.foreign(tag, if text.is_empty() { b"NONE" } else { text });
+            return self.odd(tag, wide);
         }
-        let length = 16 - (word ^ BLANKS).leading_zeros() / 8;
-        put8(self.out, tag.word, tag.text.len());
+        let length = 16 - (word ^ BLANKS).leading_zeros() as usize / 8;
         // The blank behind the text becomes a separator.
-        let end = u128::from(b' ' ^ SOH) << (8 * length);
-        put16(self.out, word ^ end, length as usize + 1);
+        let text = word ^ u128::from(b' ' ^ SOH) << (8 * length);
+        let name = tag.text.len();
+        if name + length < 16 {
+            let word = u128::from(tag.word) | text << (8 * name);
+            return put16(self.out, word, name + length + 1);
+        }
+        put8(self.out, tag.word, name);
+        put16(self.out, text, length + 1);
+    }
+
+    /// An identifier that is none, or has control characters in it.
+    #[cold]
+    #[inline(never)]
+    fn odd(&mut self, tag: Tag, wide: [u8; 16]) {
+        let text = wide.trim_ascii_end();
+        self.foreign(tag, if text.is_empty() { b"NONE" } else { text });
     }
 
     /// Bytes of somebody else: separators and other control characters become `?`; nothing is
@@ -234,6 +248,7 @@ impl<'a> Writer<'a> {
         self.large(tag, number);
     }
 
+    #[cold]
     #[inline(never)]
     fn large(&mut self, tag: Tag, number: u64) {
         self.out.extend_from_slice(tag.text);
@@ -274,6 +289,7 @@ impl<'a> Writer<'a> {
         put8(self.out, point & kept_bits | END << ends, ends as usize / 8 + 1);
     }
 
+    #[cold]
     #[inline(never)]
     fn wide(&mut self, tag: Tag, value: i64, places: Places) {
         self.out.extend_from_slice(tag.text);

@@ -12,7 +12,11 @@ use crate::frame::SOH;
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
 /// An unsigned number of at most 18 digits.
+#[inline]
 pub fn uint(text: &[u8]) -> Option<u64> {
+    if let Some(word) = digits::short(text) {
+        return digits::read(word, text.len());
+    }
     if text.is_empty() || text.len() > 18 {
         return None;
     }
@@ -86,12 +90,42 @@ pub fn decimal(text: &[u8], places: u32) -> Option<i64> {
 const POWERS: [i64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// A price in ten-thousandths.
+#[inline]
 pub fn price(text: &[u8]) -> Option<Price> {
+    if let Some(price) = short_price(text) {
+        return Some(price);
+    }
     decimal(text, 4).map(Price)
 }
 
+/// A price of at most eight characters and four decimals that is not negative; others are left
+/// to [`decimal`].
+#[inline]
+fn short_price(text: &[u8]) -> Option<Price> {
+    const POINTS: u64 = u64::from_le_bytes([b'.'; 8]);
+    let word = digits::short(text)?;
+    // The first point: exact up to there ("Hacker's Delight" 6-1).
+    let points = word ^ POINTS;
+    let points = points.wrapping_sub(0x0101_0101_0101_0101) & !points & 0x8080_8080_8080_8080;
+    if points == 0 {
+        return Some(Price(digits::read(word, text.len())? as i64 * 10_000));
+    }
+    let bits = points.trailing_zeros() - 7;
+    let decimals = text.len() - 1 - bits as usize / 8;
+    let scale = *POWERS.get(4usize.checked_sub(decimals)?)?;
+    // What follows the point moves into its place.
+    let below = (1u64 << bits) - 1;
+    let value = digits::read(word & below | (word >> 8) & !below, text.len() - 1)?;
+    Some(Price(value as i64 * scale))
+}
+
 /// A quantity in whole lots; decimals must be zero.
+#[inline]
 pub fn qty(text: &[u8]) -> Option<Qty> {
+    // Hardly any has a point.
+    if let Some(lots) = digits::short(text).and_then(|word| digits::read(word, text.len())) {
+        return Some(Qty(lots));
+    }
     decimal(text, 0).and_then(|lots| u64::try_from(lots).ok()).map(Qty)
 }
 
@@ -329,6 +363,22 @@ mod tests {
         assert_eq!(qty(b"100.5"), None);
         assert_eq!(qty(b"-1"), None);
         assert_eq!(price(&[b'9'; 32]), None);
+    }
+
+    #[test]
+    fn short_numbers_are_read_as_long_ones_are() {
+        let mut seed = types::SplitMix64::new(6);
+        for round in 0..300_000 {
+            let length = seed.next_u64() % 10;
+            let one = |byte: u64| b"0123456789012345678900...-+ e:/\x01"[(byte % 32) as usize];
+            let text: Vec<u8> = (0..length).map(|_| one(seed.next_u64() >> 20)).collect();
+            let lots = decimal(&text, 0).and_then(|lots| u64::try_from(lots).ok()).map(Qty);
+            assert_eq!(qty(&text), lots, "{round} {text:?}");
+            assert_eq!(price(&text), decimal(&text, 4).map(Price), "{round} {text:?}");
+            let plain = std::str::from_utf8(&text).unwrap().parse().ok();
+            let digits = text.iter().all(u8::is_ascii_digit);
+            assert_eq!(uint(&text), plain.filter(|_| digits), "{round} {text:?}");
+        }
     }
 
     #[test]

@@ -295,6 +295,7 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
+    #[inline]
     fn field_of(&self, entry: Entry) -> Field<'a> {
         let value = self.bytes.get(entry.start as usize..entry.end as usize).unwrap_or(&[]);
         Field { tag: entry.tag, value }
@@ -324,6 +325,7 @@ impl<'a> Message<'a> {
     }
 
     /// The first field `tag`.
+    #[inline]
     pub fn get(&self, tag: u32) -> Option<&'a [u8]> {
         let tag = i32::try_from(tag).ok()?;
         let entry = self.entries.iter().find(|entry| entry.tag == tag)?;
@@ -336,6 +338,7 @@ impl<'a> Message<'a> {
     }
 
     /// MsgType(35).
+    #[inline]
     pub fn msg_type(&self) -> &'a [u8] {
         self.field(2).map_or(&[], |field| field.value)
     }

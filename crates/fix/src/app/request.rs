@@ -255,7 +255,7 @@ impl<'a> Raw<'a> {
         symbols.find(self.text(SYMBOL)).map(|instrument| instrument.id).ok_or(Refusal::SYMBOL)
     }
 
-    #[inline]
+    #[inline(always)]
     fn terms(&self, symbols: &Symbols) -> Result<Terms, Refusal> {
         let (order_type, exec_flags) = self.order_type()?;
         let (price, stop_price) = self.prices(order_type)?;
@@ -379,12 +379,15 @@ fn lots(text: &[u8]) -> Result<u32, Refusal> {
 /// An identifier as the exchange keeps it.
 pub fn cl_ord_id(text: &[u8]) -> Result<ClOrdId, Refusal> {
     let mut padded = [b' '; 14];
-    let place = padded.get_mut(..text.len()).filter(|_| !text.is_empty());
-    let place = place.ok_or(Refusal::IDENTIFIER)?;
-    if !text.iter().all(u8::is_ascii_graphic) {
+    if text.is_empty() || text.len() > padded.len() {
         return Err(Refusal::IDENTIFIER);
     }
-    place.copy_from_slice(text);
+    for (place, byte) in padded.iter_mut().zip(text) {
+        if !byte.is_ascii_graphic() {
+            return Err(Refusal::IDENTIFIER);
+        }
+        *place = *byte;
+    }
     Ok(ClOrdId(padded))
 }
 
@@ -400,11 +403,15 @@ pub fn parse(message: &Message<'_>, symbols: &Symbols) -> Result<Option<Request>
     }
     let raw = Raw::read(message);
     Ok(Some(match msg_type {
-        b'D' => Request::New { terms: raw.terms(symbols)?, resent: raw.text(RESENT) == b"Y" },
-        b'G' => Request::Replace {
-            original: cl_ord_id(raw.text(ORIGINAL))?,
-            terms: raw.terms(symbols)?,
-        },
+        b'D' | b'G' => {
+            let replaces = msg_type == b'G';
+            let original = replaces.then(|| cl_ord_id(raw.text(ORIGINAL))).transpose()?;
+            let terms = raw.terms(symbols)?;
+            match original {
+                Some(original) => Request::Replace { original, terms },
+                None => Request::New { terms, resent: raw.text(RESENT) == b"Y" },
+            }
+        }
         b'F' => Request::Cancel {
             original: cl_ord_id(raw.text(ORIGINAL))?,
             cl_ord_id: cl_ord_id(raw.text(CL_ORD_ID))?,
