@@ -17,7 +17,7 @@ use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
-pub const RULES_VERSION: u32 = 2;
+pub const RULES_VERSION: u32 = 3;
 
 /// What became of an input. Only [`Applied::Done`] has output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,11 +132,20 @@ impl Engine {
         if let Err(ended) = self.admit(input) {
             return ended;
         }
+        if input.command.session_seq != 0 {
+            return self.apply_numbered(input, out);
+        }
+        self.dispatch(input, out)
+    }
+
+    #[inline]
+    pub(crate) fn dispatch(&mut self, input: &Input, out: &mut Output) -> Applied {
         match input.command.kind {
             CommandKind::NewOrder => self.new_order(input, out),
             CommandKind::Cancel => self.cancel(input, out),
             CommandKind::Replace => self.replace(input, out),
             CommandKind::MassCancel => self.mass_cancel(input, out),
+            CommandKind::SessionSlot => self.session_slot(&input.command, out),
             CommandKind::GrantIncarnation => self.grant(input.source.gateway, &input.command),
             _ => self.operate(&input.command, out),
         }
@@ -163,6 +172,7 @@ impl Engine {
             | CommandKind::Cancel
             | CommandKind::Replace
             | CommandKind::MassCancel
+            | CommandKind::SessionSlot
             | CommandKind::GrantIncarnation => Applied::Refused,
         }
     }
@@ -180,7 +190,8 @@ impl Engine {
             CommandKind::NewOrder
             | CommandKind::Cancel
             | CommandKind::Replace
-            | CommandKind::MassCancel => {}
+            | CommandKind::MassCancel
+            | CommandKind::SessionSlot => {}
             CommandKind::GrantIncarnation => return Ok(()),
             _ => return Err(Applied::Refused),
         }

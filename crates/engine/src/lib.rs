@@ -38,6 +38,7 @@ mod phases;
 mod replay;
 mod risk;
 pub mod schedule;
+mod sessions;
 mod shard;
 mod snapshot;
 mod sources;

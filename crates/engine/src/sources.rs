@@ -233,11 +233,13 @@ fn place(number: u64) -> (usize, u64) {
 #[derive(Clone, Debug)]
 pub(crate) struct Accounts {
     windows: Vec<Option<RefWindow>>,
+    /// Largest number that the account's numbered session received; 0: it has none.
+    sessions: Vec<u32>,
 }
 
 impl Accounts {
     pub(crate) fn new(most: usize) -> Accounts {
-        Accounts { windows: vec![None; most] }
+        Accounts { windows: vec![None; most], sessions: vec![0; most] }
     }
 
     pub(crate) fn exists(&self, account: AccountId) -> bool {
@@ -252,7 +254,27 @@ impl Accounts {
         window.get_or_insert_with(RefWindow::new).record(user_ref.0)
     }
 
-    /// A new day: numbers start again.
+    /// Largest number the account's session has received.
+    pub(crate) fn session_seq(&self, account: AccountId) -> u32 {
+        let slot = usize::from(account.0).checked_sub(1);
+        slot.and_then(|slot| self.sessions.get(slot)).copied().unwrap_or(0)
+    }
+
+    /// The account's session has received this number.
+    pub(crate) fn raise_session_seq(&mut self, account: AccountId, number: u32) {
+        let slot = usize::from(account.0).checked_sub(1);
+        if let Some(highest) = slot.and_then(|slot| self.sessions.get_mut(slot)) {
+            *highest = number.max(*highest);
+        }
+    }
+
+    /// Accounts with a numbered session, by place.
+    fn numbered(&self) -> impl Iterator<Item = (usize, u32)> {
+        let sessions = self.sessions.iter().copied().enumerate();
+        sessions.filter(|(_, highest)| *highest > 0)
+    }
+
+    /// A new day: request numbers start again; those of sessions go on.
     pub(crate) fn rotate(&mut self) {
         self.windows.iter_mut().flatten().for_each(RefWindow::clear);
     }
@@ -268,6 +290,11 @@ impl Accounts {
             out.u32(index as u32);
             out.u32(window.highest);
             window.bits.iter().for_each(|&word| out.u64(word));
+        }
+        out.u64(self.numbered().count() as u64);
+        for (index, highest) in self.numbered() {
+            out.u32(index as u32);
+            out.u32(highest);
         }
     }
 
@@ -285,6 +312,11 @@ impl Accounts {
                 None => *window = Some(theirs),
             }
         }
+        for _ in 0..bytes.count(self.sessions.len())? {
+            let (index, highest) = (bytes.u32()? as usize, bytes.u32()?);
+            let session = self.sessions.get_mut(index).ok_or(bytes.damaged())?;
+            *session = highest.max(*session);
+        }
         Ok(())
     }
 
@@ -294,6 +326,10 @@ impl Accounts {
             digest.fold(index as u64);
             digest.fold(u64::from(window.highest));
             window.bits.iter().for_each(|&word| digest.fold(word));
+        }
+        for (index, highest) in self.numbered() {
+            digest.fold(index as u64);
+            digest.fold(u64::from(highest));
         }
     }
 }

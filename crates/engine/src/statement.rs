@@ -115,7 +115,8 @@ impl Ledger {
             | ExecutionKind::CancelRejected
             | ExecutionKind::Restated
             | ExecutionKind::Triggered
-            | ExecutionKind::MassCanceled => {}
+            | ExecutionKind::MassCanceled
+            | ExecutionKind::SessionSlot => {}
         }
     }
 

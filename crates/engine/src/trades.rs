@@ -133,7 +133,7 @@ impl Trade {
             instrument: InstrumentId(self.slot + 1),
             user_ref: UserRefNum(party.key as u32),
             orig_user_ref: UserRefNum(0),
-            reserved: [0; 4],
+            session_seq: 0,
             qty: Qty(u64::from(self.qty)),
             leaves: Qty(0),
             price: self.price,

@@ -120,10 +120,15 @@ pub struct UpArgs {
     #[arg(long, value_name = "H")]
     pub hedge: Option<u32>,
     /// Kill this proxy (from 1) while the exchange runs
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "K", group = "failing",
+          value_parser = clap::value_parser!(u16).range(1..))]
     pub fail_proxy: Option<u16>,
+    /// Kill this gateway (from 1), with the receiver on its machine, while the exchange runs
+    #[arg(long, value_name = "N", group = "failing",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub fail_gateway: Option<u16>,
     /// When to kill it, from the start of play
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "fail_proxy",
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "failing",
           default_value = "10s")]
     pub after: Duration,
     /// The last built-in listener hears nothing for so long after the start

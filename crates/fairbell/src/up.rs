@@ -1,7 +1,7 @@
 //! `fairbell up`: a whole exchange on this machine, order flow through it, a report at the end.
 //!
-//! Three threads run the loops; this one collects traces, draws the view, kills a proxy when asked
-//! to, and decides when the run is over.
+//! Three threads run the loops; this one collects traces, draws the view, kills a proxy or a gateway
+//! when asked to, and decides when the run is over.
 
 mod board;
 mod day;
@@ -32,7 +32,7 @@ use crate::view::{Snapshot, TopOfBook, View};
 use board::{Board, Figures};
 use day::Director;
 use outcome::{Remains, quantiles};
-use plan::{Addresses, DRIVER, Plan, Wishes};
+use plan::{Addresses, DRIVER, LISTENERS, Plan, Wishes};
 
 /// How often figures are copied out of the loops.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         late_ns: args.late_listener.map(flow::nanos),
     };
     let plan = plan::plan(&config, clock, wishes, driver)?;
-    let killed = proxy_to_kill(args, &plan)?;
+    let killed = victim(args, &plan)?;
     if let Some(notice) = hedge_cut(&config, &plan.layers) {
         view.note(&notice);
         notices.push(notice);
@@ -82,7 +82,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     view.note(&welcome(&config, &plan.addresses));
     let run = Run {
         stay: !args.once && args.duration.is_none(),
-        kill: killed.map(|proxy| (proxy, flow::nanos(args.after))),
+        kill: killed.map(|victim| (victim, flow::nanos(args.after))),
         timed: flow::timed(&config, sample.as_ref(), duration_ns),
         config: &config,
         sample: sample.as_ref(),
@@ -146,10 +146,25 @@ fn verdict(report: &Report) -> Result<(), Failure> {
     }
 }
 
-fn proxy_to_kill(args: &UpArgs, plan: &Plan) -> Result<Option<NodeId>, Failure> {
+/// Who is killed while the exchange runs.
+#[derive(Clone, Copy)]
+enum Victim {
+    Proxy(NodeId),
+    /// A receiver with its gateway, by its place, and whoever listens to it.
+    Edge(usize, NodeId),
+}
+
+fn victim(args: &UpArgs, plan: &Plan) -> Result<Option<Victim>, Failure> {
+    if let Some(number) = args.fail_gateway {
+        let place = usize::from(number).saturating_sub(1);
+        let most = plan.receivers.len();
+        let none = || Failure::Usage(format!("--fail-gateway: must be 1..={most}, is {number}"));
+        let node = plan.receivers.get(place).ok_or_else(none)?;
+        return Ok(Some(Victim::Edge(place, *node)));
+    }
     let Some(number) = args.fail_proxy else { return Ok(None) };
     match plan.proxies.get(usize::from(number).saturating_sub(1)) {
-        Some(proxy) => Ok(Some(*proxy)),
+        Some(proxy) => Ok(Some(Victim::Proxy(*proxy))),
         None if plan.proxies.is_empty() => {
             Err(Failure::Usage("--fail-proxy: a tree of depth 1 has no proxy".to_string()))
         }
@@ -171,12 +186,22 @@ fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {
 /// What a user needs to connect a client of their own.
 fn welcome(config: &Config, addresses: &Addresses) -> String {
     let gateways: Vec<String> = addresses.gateways.iter().map(ToString::to_string).collect();
-    let guest = config.accounts.0.get(config.flow.participants as usize);
-    let login = guest.map_or_else(String::new, |guest| {
-        format!("\n  login: user {} password {}", guest.username, guest.password)
+    let guests = || config.accounts.0.iter().skip(config.flow.participants as usize);
+    let login =
+        guests().find(|guest| guest.fix_comp_id.is_none()).map_or_else(String::new, |guest| {
+            format!("\n  login: user {} password {}", guest.username, guest.password)
+        });
+    let fix_login = guests().find_map(|guest| {
+        let (comp_id, own) = (guest.fix_comp_id.as_ref()?, &config.gateway.fix_comp_id);
+        let (version, password) = (&guest.fix_version, &guest.password);
+        Some(format!("\n  FIX {version}: sender {comp_id} target {own} password {password}"))
     });
+    let fix_login = fix_login.unwrap_or_default();
+    let fix: Vec<String> = addresses.fix.iter().map(ToString::to_string).collect();
+    let fix = fix.join(" ");
     format!(
         "OUCH 5.0 over SoupBinTCP: {}{login}\n\
+         FIX: {fix}{fix_login}\n\
          ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
          MoldUDP64 retransmission: {}\n\
          Book snapshots over SoupBinTCP: {}",
@@ -244,8 +269,8 @@ fn write_capture(
 struct Run<'a> {
     /// Serve on after the flow has ended, until Ctrl-C.
     stay: bool,
-    /// Proxy to kill, and when after the start of play.
-    kill: Option<(NodeId, u64)>,
+    /// Who is killed, and when after the start of play.
+    kill: Option<(Victim, u64)>,
     /// Messages of the timetable.
     timed: u64,
     config: &'a Config,
@@ -278,7 +303,8 @@ struct Watch<'a> {
     rtt_second: Recorder,
     layers: Vec<u32>,
     started: Instant,
-    measuring: bool,
+    /// When play was seen to have begun.
+    playing_since: Option<Instant>,
     /// By stream: messages published before play.
     loaded: Vec<u64>,
     killed: bool,
@@ -329,7 +355,7 @@ impl Run<'_> {
             traces: plan.traces,
             layers: plan.layers,
             started: Instant::now(),
-            measuring: false,
+            playing_since: None,
             loaded: Vec::new(),
             killed: false,
             before: board.figures(),
@@ -491,26 +517,44 @@ impl Watch<'_> {
     /// Loading the books is no part of the figures.
     fn begin_measuring(&mut self, figures: &Figures) {
         let started = figures.driver.and_then(|status| status.started_at);
-        if let (false, Some(at)) = (self.measuring, started) {
-            self.measuring = true;
+        if let (None, Some(at)) = (self.playing_since, started) {
+            self.playing_since = Some(Instant::now());
             self.loaded.clone_from(&figures.feed_next);
             self.ledger.measure_from(at);
         }
     }
 
     fn kill_if_due(&mut self, figures: &Figures, view: &mut View) {
-        let Some((proxy, after_ns)) = self.run.kill.filter(|_| !self.killed) else { return };
+        let Some((victim, after_ns)) = self.run.kill.filter(|_| !self.killed) else { return };
         let Some(status) = figures.driver.filter(|status| status.started_at.is_some()) else {
             return;
         };
-        let played_ns = status.timed * Nanos::SECOND / self.run.messages_per_s().max(1);
-        if played_ns >= after_ns || status.phase > Phase::Playing {
+        let (played_ns, over) = match victim {
+            Victim::Proxy(_) => {
+                let played_ns = status.timed * Nanos::SECOND / self.run.messages_per_s().max(1);
+                (played_ns, status.phase > Phase::Playing)
+            }
+            // Its participants may be others than those that play.
+            Victim::Edge(..) => {
+                (self.playing_since.map_or(0, |since| flow::nanos(since.elapsed())), false)
+            }
+        };
+        if played_ns >= after_ns || over {
             self.killed = true;
-            let done = self.handles[0].kill(proxy);
-            let number = proxy.0;
+            let (what, done) = match victim {
+                Victim::Proxy(proxy) => (format!("proxy {}", proxy.0), self.handles[0].kill(proxy)),
+                Victim::Edge(place, node) => {
+                    // Nobody hears a receiver that is gone.
+                    let listener = NodeId(LISTENERS.0 + place as u16);
+                    self.board.forget_listener(place);
+                    let done = self.handles[2].kill(listener);
+                    let done = done.and_then(|()| self.handles[1].kill(node));
+                    (format!("gateway {} and its receiver", place + 1), done)
+                }
+            };
             let note = match done {
-                Ok(()) => format!("proxy {number} killed after {:.1} s", played_ns as f64 / 1e9),
-                Err(error) => format!("proxy {number} not killed: {error}"),
+                Ok(()) => format!("{what} killed after {:.1} s", played_ns as f64 / 1e9),
+                Err(error) => format!("{what} not killed: {error}"),
             };
             view.note(&note);
             self.notices.push(note);

@@ -41,7 +41,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("book-capi", &["types", "book"]),
     ("engine", &["types", "book"]),
     ("feed", &["types", "wire"]),
-    ("gateway", &["types", "wire", "overlay"]),
+    ("gateway", &["types", "wire", "overlay", "fix"]),
     ("participant", &["types", "wire", "fix", "telemetry"]),
 ];
 

@@ -3,13 +3,17 @@
 //! A connection belongs to nobody until its first message, which must be the Logon of a session
 //! that is not live. Whoever cannot say that is disconnected without a word, so that nothing is
 //! learned by trying. Before a Logon a connection costs one message of memory.
+//!
+//! Where an account's stream gives a session's numbers, a Logon may have to wait for what came
+//! before it ([`Acceptor::resume`]), and a connection ends once its last messages have theirs
+//! ([`Acceptor::slot`]).
 
 use std::collections::BTreeMap;
 
 use types::{ConnId, Nanos};
 
 use crate::frame::{Frame, Framer};
-use crate::session::{Application, Ending, Session, SessionConfig, Store};
+use crate::session::{Application, Ending, Entry, Session, SessionConfig, Slot, Store};
 use crate::tag;
 use crate::view::{FieldIndex, Message};
 
@@ -38,6 +42,26 @@ struct Connection {
     opened_at: Nanos,
     /// Received and not looked at, because a resend is going out.
     backlog: Vec<u8>,
+    held: Option<Held>,
+}
+
+/// Why nothing is read from a connection.
+#[derive(Debug)]
+enum Held {
+    /// Its Logon waits for the session of this place.
+    Logon(usize, Vec<u8>),
+    /// It ends when the session's last messages have left, or at that time.
+    Ending(usize, Ending, Nanos),
+}
+
+impl Connection {
+    /// The session it has, or whose last words it waits for, or that it is about to have.
+    fn concerns(&self) -> Option<usize> {
+        match &self.held {
+            Some(Held::Logon(session, _) | Held::Ending(session, ..)) => Some(*session),
+            None => self.session,
+        }
+    }
 }
 
 /// Counts for the operator.
@@ -91,6 +115,26 @@ impl<S: Store> Acceptor<S> {
         self.connections.get(&conn).and_then(|connection| connection.session)
     }
 
+    /// The session that `conn` has, or whose Logon or last words wait.
+    pub fn place_of(&self, conn: ConnId) -> Option<usize> {
+        self.connections.get(&conn).and_then(Connection::concerns)
+    }
+
+    /// All connections, by id.
+    pub fn conns(&self) -> impl Iterator<Item = ConnId> {
+        self.connections.keys().copied()
+    }
+
+    /// Whether `conn` is one of this door's.
+    pub fn has(&self, conn: ConnId) -> bool {
+        self.connections.contains_key(&conn)
+    }
+
+    /// Connections now open.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
     /// The connection that has `session`, if it is live.
     pub fn connection_of(&self, session: usize) -> Option<ConnId> {
         self.live.get(session).copied().flatten()
@@ -99,14 +143,17 @@ impl<S: Store> Acceptor<S> {
     /// A connection has come.
     pub fn handle_connect(&mut self, now: Nanos, conn: ConnId) {
         let framer = Framer::new(self.limits.message_max);
-        let connection = Connection { framer, session: None, opened_at: now, backlog: Vec::new() };
+        let backlog = Vec::new();
+        let connection = Connection { framer, session: None, opened_at: now, backlog, held: None };
         self.connections.insert(conn, connection);
     }
 
     /// A connection has gone, or is being closed by the caller.
     pub fn handle_close(&mut self, conn: ConnId) {
         let connection = self.connections.remove(&conn);
-        match connection.and_then(|connection| connection.session) {
+        let refused = connection.as_ref().is_none_or(|connection| connection.session.is_none());
+        self.counters.refused += u64::from(refused);
+        match connection.and_then(|connection| connection.concerns()) {
             Some(index) => {
                 if let Some(session) = self.sessions.get_mut(index) {
                     session.disconnect();
@@ -115,12 +162,16 @@ impl<S: Store> Acceptor<S> {
                     *live = None;
                 }
             }
-            None => self.counters.refused += 1,
+            None => {}
         }
     }
 
-    /// Whether bytes of `conn` are welcome; false while a resend goes out to it.
+    /// Whether bytes of `conn` are welcome; false while a resend goes out to it, while its Logon
+    /// waits, and when it is about to end.
     pub fn wants_input(&self, conn: ConnId) -> bool {
+        if self.connections.get(&conn).is_some_and(|connection| connection.held.is_some()) {
+            return false;
+        }
         let session = self.session_of(conn).and_then(|session| self.sessions.get(session));
         session.is_none_or(|session| !session.is_resending())
     }
@@ -146,18 +197,70 @@ impl<S: Store> Acceptor<S> {
             out,
         };
         let ending = door.take_in(connection, bytes, self.limits.backlog_max);
-        let session = connection.session;
         self.index = index;
-        if let Some(live) = session.and_then(|session| self.live.get_mut(session)) {
+        if let Some(live) = connection.concerns().and_then(|session| self.live.get_mut(session)) {
             *live = Some(conn);
         }
         ending
+    }
+
+    /// The session that the Logon of `conn` waited for is ready: goes on as
+    /// [`Acceptor::handle_bytes`].
+    pub fn resume<A: Application>(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        let connection = self.connections.get_mut(&conn)?;
+        let Some(Held::Logon(session, bytes)) = connection.held.take() else { return None };
+        self.sessions.get_mut(session)?.claim(false);
+        let mut index = std::mem::take(&mut self.index);
+        let mut door = Door {
+            now,
+            sessions: &mut self.sessions,
+            counters: &mut self.counters,
+            index: &mut index,
+            app,
+            out,
+        };
+        let ending = door.frame(&mut connection.session, &mut connection.held, &bytes);
+        self.index = index;
+        match ending {
+            None => self.handle_bytes(now, conn, &[], app, out),
+            ended => ended,
+        }
+    }
+
+    /// The account's stream has come to a slot of `session`; see
+    /// [`crate::session::Outbound::slot`].
+    pub fn slot(
+        &mut self,
+        now: Nanos,
+        session: usize,
+        (ours, reset): (bool, bool),
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        let owner = self.connection_of(session);
+        let outbound = self.sessions.get_mut(session)?.outbound();
+        if outbound.slot(now, ours, reset, out) == Slot::Broken {
+            return Some(Ending::Renumbered);
+        }
+        let connection = self.connections.get(&owner?)?;
+        match connection.held {
+            Some(Held::Ending(_, ending, _)) if outbound.waiting() == 0 => Some(ending),
+            _ => None,
+        }
     }
 
     /// Next moment at which [`Acceptor::handle_timeout`] has something to do for `conn`; time 0
     /// while a resend goes on, as soon as there is room for its output.
     pub fn next_timeout(&self, conn: ConnId) -> Nanos {
         let Some(connection) = self.connections.get(&conn) else { return Nanos::NEVER };
+        if let Some(Held::Ending(_, _, until)) = connection.held {
+            return until;
+        }
         match connection.session.and_then(|session| self.sessions.get(session)) {
             Some(session) => session.next_timeout(),
             None => connection.opened_at.after(self.limits.logon_wait_ns),
@@ -172,7 +275,10 @@ impl<S: Store> Acceptor<S> {
         app: &mut A,
         out: &mut Vec<u8>,
     ) -> Option<Ending> {
-        let connection = self.connections.get(&conn)?;
+        let connection = self.connections.get_mut(&conn)?;
+        if let Some(Held::Ending(_, ending, until)) = connection.held {
+            return (now >= until).then_some(ending);
+        }
         let Some(index) = connection.session else {
             let late = now >= connection.opened_at.after(self.limits.logon_wait_ns);
             return late.then_some(Ending::LogonTimeout);
@@ -205,6 +311,9 @@ impl<S: Store, A: Application> Door<'_, S, A> {
         bytes: &[u8],
         backlog_max: usize,
     ) -> Option<Ending> {
+        if let Some(Held::Ending(..)) = connection.held {
+            return None;
+        }
         let mut waiting = std::mem::take(&mut connection.backlog);
         let joined = !waiting.is_empty();
         if joined {
@@ -212,17 +321,19 @@ impl<S: Store, A: Application> Door<'_, S, A> {
         }
         let mut rest = if joined { waiting.as_slice() } else { bytes };
         loop {
-            while !self.is_resending(connection) {
+            while !self.is_busy(connection) {
                 let Some(frame) = connection.framer.next_frame() else { break };
                 let ending = match frame {
-                    Frame::Message(bytes) => self.frame(&mut connection.session, bytes),
+                    Frame::Message(bytes) => {
+                        self.frame(&mut connection.session, &mut connection.held, bytes)
+                    }
                     Frame::Garbled => self.garbled(connection.session),
                 };
                 if ending.is_some() {
                     return ending;
                 }
             }
-            if rest.is_empty() || self.is_resending(connection) {
+            if rest.is_empty() || self.is_busy(connection) {
                 break;
             }
             let taken = connection.framer.push(rest);
@@ -235,9 +346,9 @@ impl<S: Store, A: Application> Door<'_, S, A> {
         None
     }
 
-    fn is_resending(&self, connection: &Connection) -> bool {
+    fn is_busy(&self, connection: &Connection) -> bool {
         let session = connection.session.and_then(|session| self.sessions.get(session));
-        session.is_some_and(Session::is_resending)
+        connection.held.is_some() || session.is_some_and(Session::is_resending)
     }
 
     fn garbled(&mut self, session: Option<usize>) -> Option<Ending> {
@@ -248,27 +359,55 @@ impl<S: Store, A: Application> Door<'_, S, A> {
         None
     }
 
-    fn frame(&mut self, session: &mut Option<usize>, bytes: &[u8]) -> Option<Ending> {
+    fn frame(
+        &mut self,
+        session: &mut Option<usize>,
+        held: &mut Option<Held>,
+        bytes: &[u8],
+    ) -> Option<Ending> {
         let Ok(message) = self.index.parse(bytes) else { return self.garbled(*session) };
         self.counters.messages += 1;
-        match session.and_then(|session| self.sessions.get_mut(session)) {
-            Some(live) => live.handle_message(self.now, &message, self.app, self.out),
-            None => {
-                let found = match lookup(self.sessions, &message) {
-                    Ok(found) => found,
-                    Err(ending) => return Some(ending),
-                };
-                let logged_on = self.sessions.get_mut(found)?;
-                if let Err(ending) = logged_on.handle_logon(self.now, &message, self.app, self.out)
-                {
-                    return Some(ending);
-                }
+        if let Some(index) = *session {
+            let live = self.sessions.get_mut(index)?;
+            let ending = live.handle_message(self.now, &message, self.app, self.out)?;
+            return hold_ending(self.now, live, index, held, ending);
+        }
+        let found = match lookup(self.sessions, &message) {
+            Ok(found) => found,
+            Err(ending) => return Some(ending),
+        };
+        let wanted = self.sessions.get_mut(found)?;
+        match wanted.handle_logon(self.now, &message, self.app, self.out) {
+            Ok(Entry::Done) => {
                 *session = Some(found);
                 self.counters.logons += 1;
                 None
             }
+            Ok(Entry::Later) => {
+                wanted.claim(true);
+                *held = Some(Held::Logon(found, bytes.to_vec()));
+                None
+            }
+            Err(ending) => hold_ending(self.now, wanted, found, held, ending),
         }
     }
+}
+
+/// A connection does not end before its session's last messages have their numbers, if it is the
+/// stream that gives them.
+fn hold_ending<S: Store>(
+    now: Nanos,
+    session: &mut Session<S>,
+    index: usize,
+    held: &mut Option<Held>,
+    ending: Ending,
+) -> Option<Ending> {
+    if session.outbound().waiting() == 0 {
+        return Some(ending);
+    }
+    session.claim(true);
+    *held = Some(Held::Ending(index, ending, now.after(session.config.logout_wait_ns)));
+    None
 }
 
 /// Which session a connection's first message is for.

@@ -97,7 +97,7 @@ impl Door {
             instrument: command.instrument,
             user_ref: command.user_ref,
             orig_user_ref: UserRefNum(0),
-            reserved: [0; 4],
+            session_seq: 0,
             qty: Qty(qty),
             leaves: Qty(leaves),
             price: command.price,

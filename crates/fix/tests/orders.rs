@@ -142,7 +142,7 @@ fn told(kind: ExecutionKind, user_ref: u32, id: &[u8; 14]) -> ExecutionReport {
         instrument: InstrumentId(1),
         user_ref: UserRefNum(user_ref),
         orig_user_ref: UserRefNum(0),
-        reserved: [0; 4],
+        session_seq: 0,
         qty: Qty(100),
         leaves: Qty(100),
         price: Price(1_000_000),

@@ -437,7 +437,7 @@ fn a_new_gateway_goes_on_where_the_old_one_was() {
     store.skip_to(41);
     store.push_application(START, REPORT, b"58=old\x01");
     let mut bench = bench_with(store, |_| {});
-    bench.door.session(0).unwrap().restore_next_in(17);
+    bench.door.session(0).unwrap().restore(0, 16);
     bench.seq = 17;
     assert_eq!(bench.logon(""), ["35=A|34=42|98=0|108=30"]);
     let sent = bench.send("2", "7=40|16=0|");

@@ -14,6 +14,17 @@ pub struct Login {
     /// Whether the orders of a session are cancelled when it ends and the account does not log in
     /// again within [`GatewayConfig::cancel_grace_ns`].
     pub cancel_on_disconnect: bool,
+    /// The account's FIX session; then it is not served over OUCH.
+    pub fix: Option<FixLogin>,
+}
+
+/// A FIX session of an account, beside its password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FixLogin {
+    /// The participant's CompID.
+    pub comp_id: String,
+    /// The version spoken.
+    pub version: fix::Version,
 }
 
 /// A [`GatewayConfig::cancel_grace_ns`] for most: one second.
@@ -42,6 +53,8 @@ pub struct GatewayConfig {
     pub instruments: Vec<Instrument>,
     /// The stream of the feed that carries each of them, in their order; 0 for those left out.
     pub stream_of: Vec<u16>,
+    /// The exchange's CompID in FIX sessions.
+    pub fix_comp_id: String,
     /// Midnight that OUCH times count from.
     pub midnight: Nanos,
     /// Who may log in.
@@ -57,9 +70,10 @@ pub struct GatewayConfig {
 
 impl GatewayConfig {
     /// The account behind a user name and password, both without padding. Compares every byte of
-    /// the password whatever the first difference.
+    /// the password whatever the first difference. Accounts with a FIX session have no other.
     pub(crate) fn authenticate(&self, username: &[u8], password: &[u8]) -> Option<AccountId> {
-        let login = self.logins.iter().find(|login| login.username == username)?;
+        let mut logins = self.logins.iter().filter(|login| login.fix.is_none());
+        let login = logins.find(|login| login.username == username)?;
         let same_length = login.password.len() == password.len();
         let difference = login.password.iter().zip(password).fold(0u8, |sum, (a, b)| sum | (a ^ b));
         (same_length && difference == 0).then_some(login.account)

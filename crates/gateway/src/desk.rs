@@ -53,9 +53,18 @@ pub(crate) struct Desk {
     pub(crate) encoder: ouch::Encoder,
     pub(crate) counters: GatewayCounters,
     pub(crate) spill: VecDeque<(Nanos, Command)>,
+    /// Slots asked for so far, all sessions together.
+    pub(crate) tickets: u32,
 }
 
 impl Desk {
+    /// The name of the next slot, as no other gateway or life of this one has it.
+    pub(crate) fn next_ticket(&mut self) -> u64 {
+        self.tickets = self.tickets.wrapping_add(1);
+        let life = u64::from(self.config.boot_nonce) ^ u64::from(self.config.gateway.0) << 24;
+        life << 32 | u64::from(self.tickets)
+    }
+
     /// Passes a request up, or keeps it until there is room. False when there is none to keep it
     /// either, which takes a read larger than any driver's.
     #[must_use]

@@ -17,6 +17,7 @@ use zerocopy::TryFromBytes;
 use crate::{
     config::GatewayConfig,
     desk::{Desk, GatewayCounters},
+    fix_door::{FixCounters, FixDoor},
     hold::Watermarks,
     leaving::Leaving,
     session::{Ending, Session, State},
@@ -26,15 +27,21 @@ use crate::{
 /// 20 ms at the earliest.
 const PRIVATE_ACK_DELAY_NS: u64 = 4 * Nanos::MILLI;
 
+/// Door of OUCH connections, see [`ConnId::door`].
+pub const OUCH_DOOR: u8 = 0;
+/// Door of FIX connections.
+pub const FIX_DOOR: u8 = 1;
+
 /// The gateway; a component of the edge role, which feeds it frames, streams and watermarks.
 pub struct Gateway {
-    desk: Desk,
-    private: PrivateReceiver,
+    pub(crate) desk: Desk,
+    pub(crate) private: PrivateReceiver,
+    pub(crate) fix: FixDoor,
     sessions: BTreeMap<ConnId, Session>,
     /// By account number: the connection it is logged in on.
-    conn_of: Vec<Option<ConnId>>,
-    leaving: Leaving,
-    watermarks: Watermarks,
+    pub(crate) conn_of: Vec<Option<ConnId>>,
+    pub(crate) leaving: Leaving,
+    pub(crate) watermarks: Watermarks,
     started: bool,
     /// Connections with new records, to be served at the end of the call.
     fresh: Vec<ConnId>,
@@ -55,6 +62,7 @@ impl Gateway {
         private.ack_delay_ns = PRIVATE_ACK_DELAY_NS;
         Gateway {
             private: PrivateReceiver::new(private),
+            fix: FixDoor::new(&config),
             sessions: BTreeMap::new(),
             conn_of: vec![None; config.accounts_max().min(ACCOUNTS_MAX) + 1],
             leaving: Leaving::default(),
@@ -67,6 +75,7 @@ impl Gateway {
                 encoder: ouch::Encoder::new(&config.instruments, config.midnight),
                 counters: GatewayCounters::default(),
                 spill: Default::default(),
+                tickets: 0,
                 config,
             },
         }
@@ -75,6 +84,11 @@ impl Gateway {
     /// What happened so far.
     pub fn counters(&self) -> GatewayCounters {
         self.desk.counters
+    }
+
+    /// What happened at the FIX door.
+    pub fn fix_counters(&self) -> FixCounters {
+        self.fix.counters
     }
 
     /// Another tree has taken over: orders go up through these from now on, the preferred one first.
@@ -101,7 +115,7 @@ impl Gateway {
 
     /// Connections now open.
     pub fn connections(&self) -> usize {
-        self.sessions.len()
+        self.sessions.len() + self.fix.connections()
     }
 
     /// A frame for the gateway; others are counted.
@@ -154,15 +168,20 @@ impl Gateway {
                     session.settle_pause(&mut self.private);
                 }
             }
+            self.release_all_fix(now, out);
             self.private.flush(now, out);
         }
     }
 
     /// A participant connected.
     pub fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        if self.sessions.len() >= self.desk.config.connections_max {
+        if self.connections() >= self.desk.config.connections_max {
             self.desk.counters.connections_refused += 1;
             out.close(conn);
+            return;
+        }
+        if conn.door() == FIX_DOOR {
+            self.fix.connect(now.now, conn);
             return;
         }
         let session = Session::new(now.now);
@@ -178,6 +197,11 @@ impl Gateway {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
+        if self.fix.has(conn) {
+            let outcome = self.fix.handle_bytes(now, conn, bytes, &mut self.desk, out);
+            self.settle_fix(now, conn, outcome, out);
+            return self.finish(now, out);
+        }
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         let mut ending = session.handle_bytes(now, bytes, &mut self.desk, conn, out);
         if let Some((account, from)) = session.wants_in.take() {
@@ -204,12 +228,21 @@ impl Gateway {
             self.note_leaver(now, &session);
             self.give_back(now, &session, out);
         }
+        if self.fix.has(conn) {
+            self.leave_fix(now, conn, false, out);
+        }
         self.finish(now, out);
     }
 
     /// Whether bytes of participants are taken now; false while orders wait for room upward.
     pub fn wants_stream(&self) -> bool {
         self.desk.spill.is_empty() && self.desk.uplink.has_room()
+    }
+
+    /// Whether bytes of this participant are taken now: a FIX session's wait while a resend goes
+    /// out to it, too.
+    pub fn wants_stream_of(&self, conn: ConnId) -> bool {
+        self.wants_stream() && self.fix.wants_input(conn)
     }
 
     /// Heartbeats, re-sends, holds that end.
@@ -222,6 +255,9 @@ impl Gateway {
         self.private.handle_timeout(now, out);
         if now.now >= self.sessions_due {
             self.serve_sessions(now, out);
+        }
+        if now.now >= self.fix.next_timeout() {
+            self.serve_fix(now, out);
         }
         self.serve_leavers(now, out);
         self.finish(now, out);
@@ -236,6 +272,7 @@ impl Gateway {
             self.desk.uplink.next_timeout(),
             self.private.next_timeout(),
             self.sessions_due,
+            self.fix.next_timeout(),
             self.leaving.next_timeout(),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
@@ -261,6 +298,9 @@ impl Gateway {
         let Some(conn) = self.conn(reply.account) else {
             return self.handle_reply_without_session(now, reply, out);
         };
+        if self.fix.has(conn) {
+            return self.handle_fix_reply(now, conn, reply, out);
+        }
         let (sessions, desk, due) = (&mut self.sessions, &mut self.desk, &mut self.sessions_due);
         let leaving = &mut self.leaving;
         let mut ending = None;
@@ -334,13 +374,14 @@ impl Gateway {
 
     fn handle_private(&mut self, now: ClockReading, body: &PrivateBody, records: &[u8]) {
         let Some(conn) = self.conn(body.account) else { return };
-        let Some(session) = self.sessions.get_mut(&conn) else { return };
-        let counters = &mut self.desk.counters;
+        let mut session = self.sessions.get_mut(&conn);
+        let (fix, counters) = (&mut self.fix, &mut self.desk.counters);
         self.private.handle_private(body, records, |event| {
-            if let PrivateEvent::Record { record, .. } = event {
-                match ExecutionReport::try_read_from_bytes(record) {
-                    Ok(report) => session.hold.push(now.now, report),
-                    Err(_) => counters.unencodable += 1,
+            if let PrivateEvent::Record { record, account, .. } = event {
+                match (ExecutionReport::try_read_from_bytes(record), &mut session) {
+                    (Ok(report), Some(session)) => session.hold.push(now.now, report),
+                    (Ok(report), None) => fix.push(now.now, account, report),
+                    (Err(_), _) => counters.unencodable += 1,
                 }
             }
         });
@@ -351,17 +392,22 @@ impl Gateway {
 
     /// Lets out what the call produced: records, acknowledgements, waiting orders.
     fn finish(&mut self, now: ClockReading, out: &mut Outbox) {
-        for conn in self.fresh.drain(..) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for conn in fresh.drain(..) {
+            if let Some(account) = self.fix.account_of(conn) {
+                self.release_fix(now, account, out);
+            }
             let Some(session) = self.sessions.get_mut(&conn) else { continue };
             session.release(now.now, &self.watermarks, &mut self.desk, conn, out);
             self.sessions_due = self.sessions_due.min(session.next_timeout(&self.desk));
             session.settle_pause(&mut self.private);
         }
+        self.fresh = fresh;
         self.desk.drain_spill(now, out);
         self.private.flush(now, out);
     }
 
-    fn conn(&self, account: AccountId) -> Option<ConnId> {
+    pub(crate) fn conn(&self, account: AccountId) -> Option<ConnId> {
         self.conn_of.get(usize::from(account.0)).copied().flatten()
     }
 

@@ -126,7 +126,7 @@ mod tests {
             instrument: InstrumentId(1),
             user_ref: UserRefNum(1),
             orig_user_ref: UserRefNum(0),
-            reserved: [0; 4],
+            session_seq: 0,
             qty: Qty(1),
             leaves: Qty(0),
             price: Price(1),

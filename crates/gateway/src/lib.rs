@@ -1,8 +1,10 @@
-//! Where participants come in: OUCH 5.0 over SoupBinTCP on one side, the overlay on the other.
+//! Where participants come in: OUCH 5.0 over SoupBinTCP, or FIX, on one side, the overlay on the
+//! other.
 //!
 //! Sans-I/O. A gateway authenticates, checks syntax, stamps `t_in` and numbers each request; what
 //! needs state is the engine's to judge, so that its answer lies in the log (corner 20). It owns no
-//! business state: a private stream's positions are the session's sequence numbers, so a client
+//! business state: a private stream's positions are the session's sequence numbers, of SoupBinTCP
+//! as of FIX, so a client
 //! that comes back, here or at another gateway, gets what it missed from the root (corner 2).
 //! What prints waits for its public tick (corner 16), seen at the receiver on the same VM. The
 //! orders of a session that ended can be cancelled after a grace time, if its login says so.
@@ -12,11 +14,16 @@
 
 mod config;
 mod desk;
+mod fix_door;
+mod fix_seat;
+mod fix_side;
 mod gateway;
 mod hold;
 mod leaving;
 mod session;
 
-pub use config::{CANCEL_GRACE_NS, GatewayConfig, Login};
+pub use config::{CANCEL_GRACE_NS, FixLogin, GatewayConfig, Login};
 pub use desk::GatewayCounters;
-pub use gateway::Gateway;
+pub use fix::Version as FixVersion;
+pub use fix_door::FixCounters;
+pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};

@@ -69,19 +69,20 @@ impl<N: Node> Loop<N> {
 
     /// Hosts a node. `id` is its name in the directory and for [`LoopHandle`]; a node that others
     /// don't send overlay datagrams to (a client) needs only the latter. `sockets`: one per
-    /// channel, IPv4, bound. `listener`: its connections get ids from `1 << 31` up, so the ids a
-    /// node chooses in [`types::Op::Connect`] must be below; they connect to [`Peer::Addr`] only.
+    /// channel, IPv4, bound. `listeners`: the node's doors ([`types::ConnId::door`]), at most
+    /// [`types::ConnId::DOORS`]. Their connections get ids from `1 << 31` up, so the ids a node
+    /// chooses in [`types::Op::Connect`] must be below; they connect to [`Peer::Addr`] only.
     ///
     /// # Errors
-    /// A second node of the same id; the kernel refusing a socket option.
+    /// A second node of the same id; too many doors; the kernel refusing a socket option.
     pub fn add_node(
         &mut self,
         id: NodeId,
         node: N,
         sockets: Vec<(Channel, UdpSocket)>,
-        listener: Option<TcpListener>,
+        listeners: impl IntoIterator<Item = TcpListener>,
     ) -> std::io::Result<()> {
-        self.io.add_host(id, sockets, listener)?;
+        self.io.add_host(id, sockets, listeners.into_iter().collect())?;
         self.timers.push(node.next_timeout());
         self.nodes.push((id, Some(node)));
         Ok(())
@@ -165,7 +166,7 @@ impl<N: Node> Loop<N> {
             match token {
                 Token::Control => self.obey(),
                 Token::Udp(index) => self.serve_udp(index),
-                Token::Listener(host) => self.io.accept(host as usize),
+                Token::Listener(listener) => self.io.accept(listener),
                 Token::Conn(slot) => self.serve_conn(slot, now),
             }
             self.deliver_notices();

@@ -60,6 +60,7 @@ impl Default for LoopConfig {
 pub(crate) enum Token {
     Control,
     Udp(u32),
+    /// Host times [`ConnId::DOORS`] plus door.
     Listener(u32),
     Conn(u32),
 }
@@ -99,12 +100,14 @@ pub(crate) struct Host {
     pub id: NodeId,
     /// Channel and index into `Io::udp`.
     pub sockets: Vec<(Channel, u32)>,
-    pub listener: Option<TcpListener>,
+    /// By door.
+    pub listeners: Vec<TcpListener>,
     /// Slots of the connections the node knows, sorted by id.
     pub conns: Vec<(ConnId, u32)>,
     /// Connections accepted and opened, those still closing included.
     pub accepted: usize,
     pub opened: usize,
+    /// Through all doors.
     pub accepted_before: u32,
     pub paused: Vec<u32>,
 }
@@ -196,8 +199,11 @@ impl Io {
         &mut self,
         id: NodeId,
         sockets: Vec<(Channel, UdpSocket)>,
-        listener: Option<TcpListener>,
+        listeners: Vec<TcpListener>,
     ) -> std::io::Result<()> {
+        if listeners.len() > usize::from(ConnId::DOORS) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
         let place = match self.by_id.binary_search_by_key(&id, |&(id, _)| id) {
             Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
             Err(place) => place,
@@ -213,11 +219,12 @@ impl Io {
             self.udp.push(Some(Udp { socket, host, channel, queued: false }));
             added.sockets.push((channel, index));
         }
-        if let Some(listener) = &listener {
+        for (door, listener) in (0..).zip(&listeners) {
             listener.set_nonblocking(true)?;
-            self.poller.add_listener(listener, Token::Listener(host as u32).pack())?;
+            let token = Token::Listener(host as u32 * u32::from(ConnId::DOORS) + door);
+            self.poller.add_listener(listener, token.pack())?;
         }
-        added.listener = listener;
+        added.listeners = listeners;
         self.hosts.push(added);
         self.by_id.insert(place, (id, host));
         Ok(())

@@ -37,10 +37,13 @@ impl Io {
         conns.get(at).map(|&(_, slot)| slot)
     }
 
-    /// Takes what waits at a listener.
-    pub fn accept(&mut self, host: usize) {
+    /// Takes what waits at a listener, by its token.
+    pub fn accept(&mut self, listener: u32) {
+        let doors = u32::from(ConnId::DOORS);
+        let (host, door) = ((listener / doors) as usize, listener % doors);
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(Some(listener)) = self.hosts.get(host).map(|host| &host.listener) else {
+            let own = self.hosts.get(host);
+            let Some(listener) = own.and_then(|own| own.listeners.get(door as usize)) else {
                 return;
             };
             let stream = match listener.accept() {
@@ -56,7 +59,7 @@ impl Io {
                 self.counters.refused.add(1);
                 continue;
             }
-            let id = self.next_accepted_id(host);
+            let id = self.next_accepted_id(host, door);
             match self.add_conn(host, id, stream, true, Phase::Open) {
                 Ok(()) => {
                     self.counters.accepted.add(1);
@@ -67,12 +70,14 @@ impl Io {
         }
     }
 
-    fn next_accepted_id(&mut self, host: usize) -> ConnId {
+    fn next_accepted_id(&mut self, host: usize, door: u32) -> ConnId {
+        let base = ACCEPTED_BASE | door << ConnId::DOOR_SHIFT;
         loop {
-            let Some(own) = self.hosts.get_mut(host) else { return ConnId(ACCEPTED_BASE) };
-            let id = ConnId(ACCEPTED_BASE | own.accepted_before);
-            own.accepted_before = own.accepted_before.wrapping_add(1) & (ACCEPTED_BASE - 1);
-            // Taken only after two thousand million connections; fewer than that exist at once.
+            let Some(own) = self.hosts.get_mut(host) else { return ConnId(base) };
+            let id = ConnId(base | own.accepted_before);
+            let most = (1 << ConnId::DOOR_SHIFT) - 1;
+            own.accepted_before = own.accepted_before.wrapping_add(1) & most;
+            // Taken only after 268 million connections; fewer than that exist at once.
             if self.slot_of(host, id).is_none() {
                 return id;
             }

@@ -4,6 +4,7 @@
 use crate::{OverlayOptions, Spread, Timetable, TreeShape};
 use book::Capacity;
 use engine::{InstrumentRules, Limits};
+use gateway::FixLogin;
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
 use types::{AccountId, GatewayId, Instrument, InstrumentId, Nanos, NodeId, SelfTrade};
@@ -23,6 +24,8 @@ pub struct Account {
     pub password: String,
     /// Its orders are cancelled when its session has been gone for a second.
     pub cancel_on_disconnect: bool,
+    /// Its FIX session, with the same password; then it is not served over OUCH.
+    pub fix: Option<FixLogin>,
 }
 
 /// Everything that the nodes of one exchange agree on.
@@ -72,6 +75,8 @@ pub struct ExchangeConfig {
     pub timetable: Timetable,
     /// Accounts, ids dense from 1.
     pub accounts: Vec<Account>,
+    /// The exchange's CompID in FIX sessions.
+    pub fix_comp_id: String,
     /// MoldUDP64 and SoupBinTCP session name.
     pub session: [u8; 10],
     /// Midnight of the venue's zone that ITCH and OUCH times count from.
@@ -93,6 +98,8 @@ pub enum ExchangeError {
     PrivateStreams,
     /// An account's login does not fit SoupBinTCP.
     Login(String),
+    /// Two FIX sessions have one CompID and version.
+    FixSession(String),
     /// A tree needs more proxies than there are.
     TooFewProxies,
     /// An instrument is on a tree that is not there, or there are more trees than session names.
@@ -117,6 +124,7 @@ impl std::fmt::Display for ExchangeError {
                 f.write_str("trees by symbol keep their shape: no other one can be asked for")
             }
             ExchangeError::Cipher => f.write_str("the cipher of sealed datagrams is not there"),
+            ExchangeError::FixSession(comp_id) => write!(f, "FIX session {comp_id} is there twice"),
             ExchangeError::Login(name) => {
                 write!(f, "account {name}: user name or password does not fit SoupBinTCP")
             }

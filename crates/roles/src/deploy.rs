@@ -39,6 +39,11 @@ pub fn deploy_life(
             return Err(ExchangeError::Login(account.username.clone()));
         }
     }
+    let mut sessions: Vec<_> = config.accounts.iter().filter_map(|one| one.fix.as_ref()).collect();
+    sessions.sort_by_key(|session| (&session.comp_id, session.version));
+    if let Some([twice, _]) = sessions.array_windows().find(|[a, b]| a == b) {
+        return Err(ExchangeError::FixSession(twice.comp_id.clone()));
+    }
     let (tree, trees) = (config.tree()?, config.trees()?);
     let mut nonces = SplitMix64::new(config.seed ^ u64::from(start.wrapping_add(life)));
     let mut nodes = vec![Role::Root(Box::new(Root::new(config, &trees)?))];
@@ -123,6 +128,7 @@ fn edge(
         session: config.session,
         instruments: config.instruments.clone(),
         stream_of: (0..config.instruments.len()).map(|n| config.options.stream_of(n)).collect(),
+        fix_comp_id: config.fix_comp_id.clone(),
         midnight: config.midnight,
         logins: config.accounts.iter().map(login).collect(),
         hold_max_ns: config.execution_hold_max_ns,
@@ -142,6 +148,7 @@ fn login(account: &crate::Account) -> Login {
         username: account.username.clone().into_bytes(),
         password: account.password.clone().into_bytes(),
         cancel_on_disconnect: account.cancel_on_disconnect,
+        fix: account.fix.clone(),
     }
 }
 

@@ -200,7 +200,7 @@ impl Node for Edge {
         self.gateway.handle_close(now, conn, out);
     }
 
-    fn wants_stream(&self, _conn: ConnId) -> bool {
-        self.gateway.wants_stream()
+    fn wants_stream(&self, conn: ConnId) -> bool {
+        self.gateway.wants_stream_of(conn)
     }
 }

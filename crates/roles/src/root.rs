@@ -432,7 +432,8 @@ impl Root {
         command: Command,
         out: &mut Outbox,
     ) -> Option<Applied> {
-        let foreign = is_order(command.kind) || command.kind == CommandKind::GrantIncarnation;
+        let foreign = is_order(command.kind)
+            || matches!(command.kind, CommandKind::GrantIncarnation | CommandKind::SessionSlot);
         if foreign || self.ended {
             return None;
         }
@@ -455,7 +456,8 @@ fn is_order(kind: CommandKind) -> bool {
 fn read_order(payload: &[u8]) -> Option<Command> {
     let command = Command::try_read_from_bytes(payload).ok()?;
     // A mass cancel of no account would be one of all of them: only the exchange asks for that.
-    let own = command.kind == CommandKind::MassCancel && command.account != AccountId(0);
+    let own = matches!(command.kind, CommandKind::MassCancel | CommandKind::SessionSlot)
+        && command.account != AccountId(0);
     (is_order(command.kind) || own).then_some(command)
 }
 

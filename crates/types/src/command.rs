@@ -100,8 +100,8 @@ pub enum SelfTrade {
 /// What a command asks for. Fields of [`Command`] that a kind does not name are zero.
 ///
 /// From [`CommandKind::StartOfDay`] on, commands come from the exchange itself (gateway 0) or its
-/// operators, except a participant's own [`CommandKind::MassCancel`]; `cl_ord_id` then names the
-/// operator or schedule, for the record.
+/// operators, except a participant's own [`CommandKind::MassCancel`] and
+/// [`CommandKind::SessionSlot`]; `cl_ord_id` then names the operator or schedule, for the record.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
@@ -157,7 +157,15 @@ pub enum CommandKind {
     DetachInstrument = 17,
     /// An instrument joins this shard from a staged snapshot whose digest is `qty`.
     AttachInstrument = 18,
+    /// A gateway wants a place in account's private stream for a message of its own (a FIX session
+    /// message takes a number): `session_seq` the last one received that is dealt with, `qty` the
+    /// gateway's ticket, `flags` 0 or [`SESSION_RESET`]. Changes no book and prints nothing.
+    SessionSlot = 19,
 }
+
+/// [`Command::flags`] of a [`CommandKind::SessionSlot`]: sequence numbers begin again with it. Not
+/// done for a slot whose `session_seq` is not the largest of the account so far.
+pub const SESSION_RESET: u8 = 1;
 
 /// [`Command::flags`]: the order must rest; it is rejected if it would trade on entry.
 pub const ORDER_POST_ONLY: u8 = 1;
@@ -207,8 +215,10 @@ pub struct Command {
     pub expire_at: Nanos,
     /// Lots that must trade on entry, else the order is cancelled; 0: none.
     pub min_qty: u32,
-    /// Zero.
-    pub reserved2: [u8; 4],
+    /// Number of the request among all that the account's numbered session received, rising over
+    /// the account's life; 0: of none. A request with a number not above the largest so far is one
+    /// that came before.
+    pub session_seq: u32,
     /// The participant's own identifier.
     pub cl_ord_id: ClOrdId,
     /// Zero.
@@ -239,7 +249,7 @@ impl Command {
             stop_price: Price(0),
             expire_at: Nanos(0),
             min_qty: 0,
-            reserved2: [0; 4],
+            session_seq: 0,
             cl_ord_id: ClOrdId::default(),
             reserved3: [0; 2],
         }

@@ -38,6 +38,9 @@ pub enum ExecutionKind {
     TradeCorrected = 10,
     /// Answer to a mass cancel: `qty` orders were cancelled.
     MassCanceled = 11,
+    /// The place that a [`crate::CommandKind::SessionSlot`] asked for: its `qty` and `session_seq`,
+    /// in `flags` what was done of it. Nothing happened to any order.
+    SessionSlot = 12,
 }
 
 /// Why a request was refused.
@@ -230,8 +233,9 @@ pub struct ExecutionReport {
     pub user_ref: UserRefNum,
     /// For replaces, the order that was replaced.
     pub orig_user_ref: UserRefNum,
-    /// Zero.
-    pub reserved: [u8; 4],
+    /// The first report that a request of a numbered session causes carries its
+    /// [`crate::Command::session_seq`]; otherwise 0.
+    pub session_seq: u32,
     /// Lots (see the kind).
     pub qty: Qty,
     /// Open lots after the event.

@@ -37,6 +37,19 @@ impl Channel {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub u32);
 
+impl ConnId {
+    /// Doors that a node can have: listeners of the caller.
+    pub const DOORS: u8 = 8;
+    /// Connections of a door are numbered in so many low bits, the door stands above them.
+    pub const DOOR_SHIFT: u32 = 28;
+
+    /// Which of the node's doors an accepted connection came through, in the order of the
+    /// caller's listeners; 0 for the ids that a node chooses.
+    pub const fn door(self) -> u8 {
+        (self.0 >> ConnId::DOOR_SHIFT) as u8 & (ConnId::DOORS - 1)
+    }
+}
+
 /// A range of the outbox's bytes, so that one payload can go to many peers without copying.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {

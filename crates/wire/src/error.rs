@@ -17,6 +17,8 @@ pub enum EncodeError {
     Time(Nanos),
     /// A code that the message must carry is the type's `None`.
     MissingCode,
+    /// The record is one of another protocol's session.
+    Foreign,
 }
 
 impl std::fmt::Display for EncodeError {
@@ -26,6 +28,7 @@ impl std::fmt::Display for EncodeError {
             EncodeError::Price(price) => write!(f, "price {price} does not fit the field"),
             EncodeError::Quantity(qty) => write!(f, "quantity {qty} does not fit 32 bits"),
             EncodeError::Time(at) => write!(f, "time {} ns is not in the trading day", at.0),
+            EncodeError::Foreign => f.write_str("a record of another protocol's session"),
             EncodeError::MissingCode => f.write_str("a reason or liquidity code is missing"),
         }
     }

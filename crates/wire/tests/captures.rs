@@ -277,7 +277,7 @@ fn blank_report() -> ExecutionReport {
         instrument: InstrumentId(1),
         user_ref: UserRefNum(0),
         orig_user_ref: UserRefNum(0),
-        reserved: [0; 4],
+        session_seq: 0,
         qty: Qty(0),
         leaves: Qty(0),
         price: Price(0),

@@ -258,7 +258,7 @@ fn report(kind: ExecutionKind) -> ExecutionReport {
         instrument: InstrumentId(1),
         user_ref: UserRefNum(0x0102_0304),
         orig_user_ref: UserRefNum(0),
-        reserved: [0; 4],
+        session_seq: 0,
         qty: Qty(0xA1A2_A3A4),
         leaves: Qty(1),
         price: Price(0xB1B2_B3B4),

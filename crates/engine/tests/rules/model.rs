@@ -473,7 +473,7 @@ fn blank(kind: ExecutionKind, c: &Command, t_seq: Nanos) -> ExecutionReport {
         instrument: c.instrument,
         user_ref: c.user_ref,
         orig_user_ref: c.orig_user_ref,
-        reserved: [0; 4],
+        session_seq: 0,
         qty: c.qty,
         leaves: Qty(0),
         price: c.price,

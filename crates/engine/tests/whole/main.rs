@@ -8,6 +8,7 @@ mod phases;
 mod random;
 mod reasons;
 mod risk_model;
+mod sessions;
 mod shards;
 mod snapshots;
 mod stories;

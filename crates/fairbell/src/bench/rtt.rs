@@ -116,7 +116,7 @@ fn accepted(instrument: &Instrument) -> ExecutionReport {
         instrument: instrument.id,
         user_ref: UserRefNum(1),
         orig_user_ref: UserRefNum(0),
-        reserved: [0; 4],
+        session_seq: 0,
         qty: Qty(1),
         leaves: Qty(1),
         price: instrument.tick,

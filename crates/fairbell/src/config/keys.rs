@@ -59,6 +59,8 @@ pub const LISTS: &[(&str, usize)] =
 pub const ALLOCATIONS: &[&str] = &["price-time", "pro-rata", "pro-rata-top"];
 /// What makes stop orders active.
 pub const TRIGGERS: &[&str] = &["trade", "touch"];
+/// Versions of FIX.
+pub const FIX_VERSIONS: &[&str] = &["4.4", "4.2", "5.0SP2"];
 
 /// Every key there is.
 pub const KEYS: &[Key] = &[
@@ -105,6 +107,7 @@ pub const KEYS: &[Key] = &[
     whole("snapshot.repair_per_s", 1, 100_000_000),
     whole("snapshot.stream_kib_per_s", 1, 16_777_216),
     whole("snapshot.setup_ms", 0, 10_000),
+    key("gateway.fix_comp_id", Kind::Token { max: 24 }),
     whole("ports.base", 0, 60_000),
     whole("flow.rate", 1, 1_000_000),
     whole("flow.generated_rate", 0, 1_000_000),
@@ -143,6 +146,8 @@ pub const KEYS: &[Key] = &[
     required("account.username", Kind::Token { max: 6 }),
     required("account.password", Kind::Token { max: 10 }),
     key("account.cancel_on_disconnect", Kind::Switch),
+    key("account.fix_comp_id", Kind::Token { max: 24 }),
+    key("account.fix_version", Kind::Choice(FIX_VERSIONS)),
 ];
 
 const fn key(path: &'static str, kind: Kind) -> Key {

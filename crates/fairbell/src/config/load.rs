@@ -302,6 +302,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         }
     }
     seen.clear();
+    logins(config, &mut both);
     for (index, entry) in accounts.iter().enumerate() {
         if !seen.insert(entry.username.as_str()) {
             let path = format!("account[{index}].username");
@@ -369,6 +370,23 @@ fn trees(config: &Config, both: &mut impl FnMut((&str, String), (&str, String)))
                 true => format!("must be at most overlay.planes ({trees}), is {tree}"),
                 false => "needs overlay.plane_use = \"symbols\"".to_string(),
             };
+            both((&path, why.clone()), (&path, why));
+        }
+    }
+}
+
+/// Relations of FIX sessions.
+fn logins(config: &Config, both: &mut impl FnMut((&str, String), (&str, String))) {
+    let mut seen = BTreeSet::new();
+    for (index, entry) in config.accounts.0.iter().enumerate() {
+        let Some(comp_id) = &entry.fix_comp_id else { continue };
+        let path = format!("account[{index}].fix_comp_id");
+        if index < config.flow.participants as usize {
+            let why = "a built-in participant's account has no FIX session".to_string();
+            both((&path, why.clone()), ("flow.participants", why));
+        }
+        if !seen.insert((comp_id, &entry.fix_version)) {
+            let why = format!("{comp_id:?} is there twice");
             both((&path, why.clone()), (&path, why));
         }
     }

@@ -15,7 +15,7 @@ mod snapshot;
 mod tests;
 
 use engine::InstrumentRules;
-use roles::Spread;
+use roles::{FixLogin, FixVersion, Spread};
 use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
@@ -104,6 +104,8 @@ pub struct Engine {
 pub struct Gateway {
     /// Longest time an execution waits for its public tick, milliseconds.
     pub max_hold_ms: u64,
+    /// The exchange's CompID in FIX sessions.
+    pub fix_comp_id: String,
 }
 
 /// Where sockets listen.
@@ -269,6 +271,25 @@ pub struct AccountEntry {
     /// Its orders are cancelled when its session has been gone for a second.
     #[serde(default)]
     pub cancel_on_disconnect: bool,
+    /// Its CompID: it is served over FIX, and not over OUCH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix_comp_id: Option<String>,
+    /// Version of its FIX session.
+    #[serde(default = "fix_version_default")]
+    pub fix_version: String,
+}
+
+impl AccountEntry {
+    /// Its FIX session, if it has one.
+    pub fn fix(&self) -> Option<FixLogin> {
+        let version = match self.fix_version.as_str() {
+            "4.2" => FixVersion::Fix42,
+            "5.0SP2" => FixVersion::Fix50Sp2,
+            _ => FixVersion::Fix44,
+        };
+        let comp_id = self.fix_comp_id.clone()?;
+        Some(FixLogin { comp_id, version })
+    }
 }
 
 /// The instruments, in order of their ids.
@@ -324,7 +345,7 @@ impl Default for Engine {
 
 impl Default for Gateway {
     fn default() -> Self {
-        Gateway { max_hold_ms: 100 }
+        Gateway { max_hold_ms: 100, fix_comp_id: "FAIRBELL".to_string() }
     }
 }
 
@@ -393,15 +414,29 @@ impl Default for Accounts {
             username: format!("FLOW{n:02}"),
             password: "flow".to_string(),
             cancel_on_disconnect: false,
+            fix_comp_id: None,
+            fix_version: fix_version_default(),
         });
         let guest = AccountEntry {
             name: "guest, for your own client".to_string(),
             username: "GUEST".to_string(),
             password: "welcome".to_string(),
             cancel_on_disconnect: false,
+            fix_comp_id: None,
+            fix_version: fix_version_default(),
         };
-        Accounts(built_in.chain([guest]).collect())
+        let fix_guest = AccountEntry {
+            name: "guest, for your own FIX client".to_string(),
+            username: "FIXGST".to_string(),
+            fix_comp_id: Some("GUEST".to_string()),
+            ..guest.clone()
+        };
+        Accounts(built_in.chain([guest, fix_guest]).collect())
     }
+}
+
+fn fix_version_default() -> String {
+    keys::FIX_VERSIONS[0].to_string()
 }
 
 fn tick_default() -> Price {

@@ -56,6 +56,8 @@ pub struct Figures {
     pub resends: Vec<u64>,
     /// By listener and stream: position of the message it wants next.
     pub heard: Vec<Vec<u64>>,
+    /// By listener: killed.
+    pub gone: Vec<bool>,
     /// By listener: messages repaired from the public server.
     pub listener_repairs: Vec<u64>,
     /// The participants.
@@ -76,6 +78,7 @@ impl Board {
             repairs: vec![0; nodes],
             resends: vec![0; nodes],
             heard: vec![Vec::new(); listeners],
+            gone: vec![false; listeners],
             listener_repairs: vec![0; listeners],
             ..Figures::default()
         }))
@@ -84,6 +87,11 @@ impl Board {
     /// A look at them.
     pub fn figures(&self) -> Figures {
         self.lock().clone()
+    }
+
+    /// Nothing more will be heard by a listener, and nobody waits for it.
+    pub fn forget_listener(&self, place: usize) {
+        set(&mut self.lock().gone, place, true);
     }
 
     /// Copies the figures of a loop's nodes.
@@ -193,7 +201,8 @@ impl Figures {
     /// Everything played, answered, and heard by every listener.
     pub fn is_settled(&self) -> bool {
         let idle = self.driver.is_some_and(|status| status.phase == participant::Phase::Idle);
-        idle && self.heard.iter().all(|heard| *heard == self.feed_next)
+        let mut heard = self.heard.iter().zip(&self.gone);
+        idle && heard.all(|(heard, gone)| *gone || *heard == self.feed_next)
     }
 }
 

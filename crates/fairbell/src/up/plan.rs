@@ -36,6 +36,7 @@ const ENTRY_PORTS: u16 = 1;
 const LISTEN_PORTS: u16 = 301;
 const SNAPSHOT_PORT: u16 = 299;
 const COPY_PORT: u16 = 300;
+const FIX_PORTS: u16 = 601;
 /// Traces on their way to the collector.
 const TRACE_BATCHES: usize = 256;
 const TRACE_BATCH: usize = 1_024;
@@ -51,6 +52,8 @@ const CAPTURE: CaptureConfig = CaptureConfig {
 pub struct Addresses {
     /// OUCH over SoupBinTCP, one gateway per receiver.
     pub gateways: Vec<SocketAddrV4>,
+    /// FIX, one gateway per receiver.
+    pub fix: Vec<SocketAddrV4>,
     /// MoldUDP64 retransmission server.
     pub retransmission: SocketAddrV4,
     /// Snapshots of the books over SoupBinTCP.
@@ -99,6 +102,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         username: account.username.clone(),
         password: account.password.clone(),
         cancel_on_disconnect: account.cancel_on_disconnect,
+        fix: account.fix(),
     });
     ExchangeConfig {
         depth: config.overlay.depth as usize,
@@ -123,6 +127,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         self_trade: Vec::new(),
         timetable: super::day::timetable(config),
         accounts: accounts.collect(),
+        fix_comp_id: config.gateway.fix_comp_id.clone(),
         session: session_name(now),
         midnight: Nanos(now.0 - now.0 % day_ns),
         seed: config.flow.seed,
@@ -182,9 +187,11 @@ pub fn plan(
     let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
     let entries = many(receivers.len(), |n| bind_tcp(base, ENTRY_PORTS + n))?;
     let serving = bind_tcp(base, SNAPSHOT_PORT)?;
+    let fix = many(receivers.len(), |n| bind_tcp(base, FIX_PORTS + n))?;
     let addresses = Addresses {
         snapshots: v4(serving.local_addr())?,
         gateways: entries.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
+        fix: fix.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
         retransmission: v4(feed.local_addr())?,
         feed_copy: match base {
             // Bound and let go: a free port for a listener that may come later.
@@ -214,7 +221,8 @@ pub fn plan(
     let nodes = deploy(&exchange, start, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let mut feed = Some(feed);
-    let mut entries = entries.into_iter();
+    // By gateway, in the order of their doors.
+    let mut entries = entries.into_iter().zip(fix).map(|(ouch, fix)| vec![ouch, fix]);
     for ((index, mut role), socket) in nodes.into_iter().enumerate().zip(overlay) {
         let id = NodeId(index as u16);
         let mut sockets = vec![(Channel::OVERLAY, socket)];
@@ -223,18 +231,18 @@ pub fn plan(
         {
             edge.copy_feed_to(net::peer_addr(addresses.feed_copy));
         }
-        let (place, listener) = match role.plain() {
+        let (place, listeners) = match role.plain() {
             Role::Edge(_) => {
                 sockets.push((Channel::FEED, bind_udp(0, 0)?));
-                (1, entries.next())
+                (1, entries.next().unwrap_or_default())
             }
             Role::Root(_) => {
                 sockets.extend(feed.take().map(|socket| (Channel::FEED, socket)));
-                (0, None)
+                (0, Vec::new())
             }
-            _ => (0, None),
+            _ => (0, Vec::new()),
         };
-        loops[place].add_node(id, role, sockets, listener).map_err(io)?;
+        loops[place].add_node(id, role, sockets, listeners).map_err(io)?;
     }
     let server = net::peer_addr(addresses.retransmission);
     let mut serving = Some(serving);

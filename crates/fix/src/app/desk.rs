@@ -140,6 +140,16 @@ impl Desk {
         self.refuse(now, message, &Refusal::BUSY, port);
     }
 
+    /// What `message` asks for is not to be had.
+    pub fn unavailable<S: Store>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        port: &mut Port<'_, S>,
+    ) {
+        self.refuse(now, message, &Refusal::UNAVAILABLE, port);
+    }
+
     fn refuse<S: Store>(
         &self,
         now: Nanos,

@@ -337,6 +337,12 @@ impl Ledger {
         }
     }
 
+    /// The next request gets this number, if none as high has been given out: numbers follow the
+    /// requests' own, so that they are the same at every gateway.
+    pub fn skip_to(&mut self, user_ref: UserRefNum) {
+        self.last_ref = self.last_ref.max(user_ref.0.saturating_sub(1));
+    }
+
     /// How an order stands, open or done.
     pub fn status(&self, id: &ClOrdId, position: u64, now: Nanos) -> Option<Execution> {
         let order = self.orders.get(self.by_id.get(&id.0)?)?;
@@ -360,6 +366,8 @@ impl Ledger {
                 }
                 told(&stranger(report), None, 0)
             }
+            // Of the session, not of an order; the session deals with it.
+            ExecutionKind::SessionSlot => told(&stranger(report), None, 0),
             _ => self.changed(report),
         };
         execution.kind = Some(report.kind);

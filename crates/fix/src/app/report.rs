@@ -143,7 +143,9 @@ fn exec_type(version: Version, execution: &Execution) -> u8 {
         }
         ExecutionKind::TradeBroken if !old => b'H',
         ExecutionKind::TradeCorrected if !old => b'G',
-        ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected => status(version, execution),
+        ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected | ExecutionKind::SessionSlot => {
+            status(version, execution)
+        }
     }
 }
 

@@ -145,6 +145,8 @@ impl Refusal {
     /// Symbol, side or type are not those of the order.
     pub const MISMATCH: Refusal =
         Refusal::new(0, 11, "Symbol, Side and OrdType must be those of the order");
+    /// The session has no such service.
+    pub const UNAVAILABLE: Refusal = Refusal::new(4, 99, "Not available on this session");
     /// No more requests are taken until answers come.
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
 }

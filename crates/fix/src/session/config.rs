@@ -81,4 +81,7 @@ pub enum Ending {
     Silent,
     /// More was given to the connection than it takes while a resend goes out.
     Overrun,
+    /// The numbers that the account's stream gives are not those the session was told of: it has
+    /// to log on again.
+    Renumbered,
 }

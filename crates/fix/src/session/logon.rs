@@ -3,7 +3,7 @@
 use types::Nanos;
 
 use super::inbound::Gap;
-use super::{Application, Ending, Session, State, Store};
+use super::{Application, Ending, Entry, Session, State, Store};
 use crate::tag;
 use crate::value;
 use crate::view::Message;
@@ -17,7 +17,7 @@ impl<S: Store> Session<S> {
         message: &Message<'_>,
         app: &mut A,
         out: &mut Vec<u8>,
-    ) -> Result<(), Ending> {
+    ) -> Result<Entry, Ending> {
         if self.verify(now, message).is_err() {
             return Err(Ending::BadLogon);
         }
@@ -28,6 +28,9 @@ impl<S: Store> Session<S> {
         }
         if !app.logon(self.index, message) {
             return Err(Ending::NotAuthorized);
+        }
+        if !app.ready(self.index) {
+            return Ok(Entry::Later);
         }
         if reset || self.config.reset_on_logon {
             self.reset();
@@ -67,10 +70,9 @@ impl<S: Store> Session<S> {
             }
         }
         if let Some(wanted) = wanted.filter(|&wanted| wanted < own) {
-            self.outbound.resend(wanted, 0);
-            self.outbound.pump(now, out);
+            self.outbound.resend_after_logon(now, wanted, out);
         }
-        Ok(())
+        Ok(Entry::Done)
     }
 
     /// MsgSeqNum and HeartBtInt of a Logon, if both are acceptable.
@@ -136,6 +138,7 @@ impl<S: Store> Session<S> {
     }
 
     fn reset(&mut self) {
+        self.received_before = self.received().max(self.received_elsewhere);
         self.next_in = 1;
         self.gap = None;
         self.queue.clear();

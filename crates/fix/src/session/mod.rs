@@ -10,6 +10,7 @@ mod config;
 mod inbound;
 mod logon;
 mod outbound;
+mod slots;
 mod store;
 
 use types::Nanos;
@@ -23,6 +24,7 @@ use inbound::{Gap, Queue, Waiting};
 
 pub use config::{Ending, SessionConfig};
 pub use outbound::Outbound;
+pub use slots::Slot;
 pub use store::{MemoryStore, MsgType, Store, Stored};
 
 /// Without a message for this share of HeartBtInt, in tenths, a TestRequest is sent.
@@ -47,6 +49,12 @@ pub trait Application {
     /// Whether the Logon's credentials are right for the session (its index).
     fn logon(&mut self, session: usize, message: &Message<'_>) -> bool;
 
+    /// Whether the session's numbers are known here. If not, the Logon, whose credentials are
+    /// right, waits for [`crate::Acceptor::resume`].
+    fn ready(&mut self, _session: usize) -> bool {
+        true
+    }
+
     /// An application message in sequence, valid by its dictionary. Answers go through `port`.
     fn message<S: Store>(
         &mut self,
@@ -63,13 +71,19 @@ pub struct Port<'a, S> {
     outbound: &'a mut Outbound<S>,
     out: &'a mut Vec<u8>,
     now: Nanos,
+    received: u32,
 }
 
 impl<S: Store> Port<'_, S> {
-    /// Sends a message; see [`Outbound::send`].
+    /// Sends a message that is no record of the account's stream; see [`Outbound::answer`].
     #[inline]
     pub fn send(&mut self, msg_type: MsgType, build: impl FnOnce(&mut Writer<'_>)) {
-        self.outbound.send(self.now, msg_type, self.out, build);
+        self.outbound.answer(self.now, msg_type, self.out, build);
+    }
+
+    /// The message's place among all that the session ever received.
+    pub fn received(&self) -> u32 {
+        self.received
     }
 }
 
@@ -82,6 +96,15 @@ enum State {
     Leaving(Nanos),
 }
 
+/// What became of a Logon that is not refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// The session is live.
+    Done,
+    /// It has to wait, with nothing changed.
+    Later,
+}
+
 /// One session.
 #[derive(Clone, Debug)]
 pub struct Session<S> {
@@ -89,8 +112,14 @@ pub struct Session<S> {
     pub config: SessionConfig,
     index: usize,
     state: State,
+    /// A connection has it whose Logon is not answered.
+    claimed: bool,
     outbound: Outbound<S>,
     next_in: u32,
+    /// Messages received before numbers last began at 1.
+    received_before: u32,
+    /// The largest number of received messages that somebody else knows of.
+    received_elsewhere: u32,
     heart_bt_ns: u64,
     last_received: Nanos,
     test_sent: bool,
@@ -116,8 +145,11 @@ impl<S: Store> Session<S> {
         Session {
             index,
             state: State::Away,
+            claimed: false,
             outbound,
             next_in: 1,
+            received_before: 0,
+            received_elsewhere: 0,
             heart_bt_ns: 0,
             last_received: Nanos(0),
             test_sent: false,
@@ -129,9 +161,14 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Whether a connection has it.
+    /// Whether a connection has it, or is about to.
     pub fn is_live(&self) -> bool {
-        self.state != State::Away
+        self.claimed || self.state != State::Away
+    }
+
+    /// A connection whose Logon has to wait has it, or no longer.
+    pub(crate) fn claim(&mut self, claimed: bool) {
+        self.claimed = claimed;
     }
 
     /// MsgSeqNum expected next, and the one to be sent next.
@@ -139,9 +176,30 @@ impl<S: Store> Session<S> {
         (self.next_in, self.outbound.next())
     }
 
-    /// Takes the number expected next over from a gateway that is gone.
-    pub fn restore_next_in(&mut self, next_in: u32) {
-        self.next_in = next_in.max(1);
+    /// Messages received and dealt with over the session's life: where numbers began again, they
+    /// count on.
+    pub fn received(&self) -> u32 {
+        self.received_before.saturating_add(self.next_in.saturating_sub(1))
+    }
+
+    /// Takes over what a gateway that is gone received: `before` messages until numbers last began
+    /// at 1, `received` in all.
+    pub fn restore(&mut self, before: u32, received: u32) {
+        self.received_before = before;
+        self.next_in = received.saturating_sub(before).saturating_add(1);
+        self.received_elsewhere = received;
+    }
+
+    /// The account's stream tells of a message received, perhaps at another gateway.
+    pub fn note_received(&mut self, received: u32) {
+        self.received_elsewhere = self.received_elsewhere.max(received);
+    }
+
+    /// Forgets everything but what is agreed: another gateway may have the session next.
+    pub fn forget(&mut self) {
+        self.disconnect();
+        self.outbound.store.reset();
+        self.restore(0, 0);
     }
 
     /// Bytes of messages that wait for earlier ones.
@@ -162,6 +220,7 @@ impl<S: Store> Session<S> {
     /// The connection is gone.
     pub(crate) fn disconnect(&mut self) {
         self.state = State::Away;
+        self.claimed = false;
         self.outbound.disconnect();
         self.queue.clear();
         self.gap = None;
@@ -400,7 +459,8 @@ impl<S: Store> Session<S> {
                 self.reject(now, message, seq, fault, out);
             }
             _ => {
-                let mut port = Port { outbound: &mut self.outbound, out, now };
+                let received = self.received_before.saturating_add(seq);
+                let mut port = Port { outbound: &mut self.outbound, out, now, received };
                 app.message(self.index, now, message, &mut port);
             }
         }

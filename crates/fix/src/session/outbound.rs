@@ -3,9 +3,13 @@
 //! A resend is a job that goes on over several calls when it is long or its store has to fetch;
 //! meanwhile nothing is read from the counterparty, and what the application sends is numbered and
 //! stored and leaves right after the job, so that numbers on the wire never jump ahead.
+//!
+//! Numbers are given at once, or by an account's stream: then a message that is no record of the
+//! stream waits for its slot ([`super::slots`]).
 
 use types::Nanos;
 
+use super::slots::Slots;
 use super::store::{MsgType, Store, Stored};
 use crate::encode::{self, Piece, Writer};
 use crate::tag;
@@ -15,25 +19,27 @@ use crate::version::Version;
 /// Sends for one session.
 #[derive(Clone, Debug)]
 pub struct Outbound<S> {
-    version: Version,
+    pub(super) version: Version,
     beginning: Piece,
     /// `49=...<SOH>52=`.
     sender: Piece,
     /// `56=...<SOH>`.
     target: Piece,
     pub(super) store: S,
-    stamps: StampWriter,
-    scratch: Vec<u8>,
-    job: Option<Job>,
+    pub(super) stamps: StampWriter,
+    pub(super) scratch: Vec<u8>,
+    pub(super) job: Option<Job>,
     /// Somebody listens; otherwise messages are stored only.
-    connected: bool,
+    pub(super) connected: bool,
     pub(super) last_sent: Nanos,
     slice: usize,
+    /// Messages that wait for their numbers, where an account's stream gives these.
+    pub(super) slots: Option<Slots>,
 }
 
 /// A resend under way.
 #[derive(Clone, Copy, Debug)]
-struct Job {
+pub(super) struct Job {
     next: u32,
     /// Numbers below are possible duplicates, from here on they leave for the first time.
     fresh_from: u32,
@@ -59,6 +65,7 @@ impl<S: Store> Outbound<S> {
             connected: false,
             last_sent: Nanos(0),
             slice,
+            slots: None,
         }
     }
 
@@ -69,12 +76,13 @@ impl<S: Store> Outbound<S> {
 
     /// MsgSeqNum of the next message.
     pub fn next(&self) -> u32 {
-        self.store.next()
+        let resets = self.slots.as_ref().is_some_and(|slots| slots.reset_next);
+        if resets { 1 } else { self.store.next() }
     }
 
     /// Whether a resend is under way.
     pub fn is_resending(&self) -> bool {
-        self.job.is_some()
+        self.job.is_some() && self.connected
     }
 
     /// Sends an application message whose fields `build` writes, and stores it. Nothing is sent
@@ -109,6 +117,9 @@ impl<S: Store> Outbound<S> {
         out: &mut Vec<u8>,
         build: impl FnOnce(&mut Writer<'_>),
     ) {
+        if self.slots.is_some() {
+            return self.wait(now, MsgType::of(msg_type).unwrap_or_default(), false, build);
+        }
         let seq = self.store.next();
         let (started, _) = self.head(now, msg_type, seq, None, out);
         build(&mut Writer::new(out, &mut self.stamps));
@@ -117,9 +128,25 @@ impl<S: Store> Outbound<S> {
         self.last_sent = now;
     }
 
+    /// Sends an application message that is no record of an account's stream: where that gives the
+    /// numbers, it waits for one.
+    pub fn answer(
+        &mut self,
+        now: Nanos,
+        msg_type: MsgType,
+        out: &mut Vec<u8>,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) {
+        if self.slots.is_some() {
+            self.wait(now, msg_type, true, build);
+        } else {
+            self.send(now, msg_type, out, build);
+        }
+    }
+
     /// Begins a message with its standard header; also says where the body begins.
     #[inline]
-    fn head(
+    pub(super) fn head(
         &mut self,
         now: Nanos,
         msg_type: &[u8],
@@ -153,6 +180,9 @@ impl<S: Store> Outbound<S> {
 
     /// Goes on with a resend until it is done, its store has to wait, or a slice is full.
     pub(super) fn pump(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        if !self.connected {
+            return;
+        }
         let limit = out.len() + self.slice;
         let Some(mut job) = self.job.take() else { return };
         loop {
@@ -182,6 +212,12 @@ impl<S: Store> Outbound<S> {
     ) -> bool {
         let gap_from = job.next;
         while job.next < end {
+            if self.is_granted(job.next) {
+                self.fill(now, gap_from, job.next, out);
+                self.send_granted(now, out);
+                job.next += 1;
+                return true;
+            }
             self.scratch.clear();
             match self.store.read(job.next, &mut self.scratch) {
                 Stored::Nothing => job.next += 1,
@@ -202,7 +238,7 @@ impl<S: Store> Outbound<S> {
         true
     }
 
-    fn fill(&mut self, now: Nanos, from: u32, to: u32, out: &mut Vec<u8>) {
+    pub(super) fn fill(&mut self, now: Nanos, from: u32, to: u32, out: &mut Vec<u8>) {
         if from < to {
             self.gap_fill(now, from, to, out);
         }
@@ -233,25 +269,35 @@ impl<S: Store> Outbound<S> {
         self.last_sent = now;
     }
 
-    /// Somebody listens: messages are written from now on, not only stored.
+    /// Somebody listens: messages are written from now on, not only stored. Where a stream gives
+    /// the numbers, that begins with the answer to the Logon.
     pub fn connect(&mut self) {
-        self.connected = true;
+        self.connected = self.slots.is_none();
     }
 
     /// No more of the resend under way.
     pub(super) fn give_up_resend(&mut self) {
         self.job = None;
+        if let Some(slots) = &mut self.slots {
+            slots.granted.clear();
+        }
     }
 
     /// Nobody listens any more.
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.job = None;
+        if let Some(slots) = &mut self.slots {
+            slots.clear();
+        }
     }
 
-    /// Numbers begin at 1 again.
+    /// Numbers begin at 1 again; where a stream gives them, with the slot of the next message.
     pub(super) fn reset(&mut self) {
-        self.store.reset();
+        match &mut self.slots {
+            Some(slots) => slots.reset_next = true,
+            None => self.store.reset(),
+        }
         self.job = None;
     }
 }

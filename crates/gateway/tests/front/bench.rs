@@ -47,6 +47,7 @@ pub fn config() -> GatewayConfig {
         username: format!("USER{n}").into_bytes(),
         password: format!("secret{n}").into_bytes(),
         cancel_on_disconnect: false,
+        fix: None,
     };
     GatewayConfig {
         gateway: GATEWAY,
@@ -66,6 +67,7 @@ pub fn config() -> GatewayConfig {
             qty_max: Qty(limits::QTY_MAX),
             lot_decimals: 8,
         }],
+        fix_comp_id: "FAIRBELL".to_string(),
         midnight: Nanos(START.0 / (86_400 * SECOND) * (86_400 * SECOND)),
         logins: (1..=3).map(login).collect(),
         hold_max_ns: HOLD_NS,
@@ -120,7 +122,7 @@ pub fn report(account: u16, user_ref: u32, public_after: u64) -> ExecutionReport
         instrument: InstrumentId(1),
         user_ref: UserRefNum(user_ref),
         orig_user_ref: UserRefNum(0),
-        reserved: [0; 4],
+        session_seq: 0,
         qty: Qty(5),
         leaves: Qty(5),
         price: Price::from_whole(100),

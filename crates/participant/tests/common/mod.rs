@@ -283,7 +283,7 @@ fn report(kind: ExecutionKind, command: &Command) -> ExecutionReport {
         instrument: command.instrument,
         user_ref: command.user_ref,
         orig_user_ref: command.orig_user_ref,
-        reserved: [0; 4],
+        session_seq: 0,
         qty: command.qty,
         leaves: command.qty,
         price: command.price,

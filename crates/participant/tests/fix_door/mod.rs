@@ -218,7 +218,7 @@ impl FixWorld {
             instrument: of.instrument,
             user_ref: of.user_ref,
             orig_user_ref: of.orig_user_ref,
-            reserved: [0; 4],
+            session_seq: 0,
             qty: of.qty,
             leaves: if kind == ExecutionKind::Canceled { Qty(0) } else { of.qty },
             price: of.price,

@@ -23,6 +23,7 @@ pub fn config() -> ExchangeConfig {
         username: format!("USER{n}"),
         password: format!("secret{n}"),
         cancel_on_disconnect: false,
+        fix: None,
     };
     ExchangeConfig {
         depth: 1,
@@ -54,6 +55,7 @@ pub fn config() -> ExchangeConfig {
         self_trade: Vec::new(),
         timetable: Timetable::open_at_once(),
         accounts: (1..=3).map(account).collect(),
+        fix_comp_id: "FAIRBELL".to_string(),
         session: *b"FAIRBELL01",
         midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
         seed: 1,

@@ -217,6 +217,7 @@ impl Scenario {
             username: format!("P{index}"),
             password: format!("secret{index}"),
             cancel_on_disconnect: false,
+            fix: None,
         };
         ExchangeConfig {
             depth: self.depth,
@@ -246,6 +247,7 @@ impl Scenario {
             accounts: (0..self.participants + u8::from(self.attack.is_some()))
                 .map(account)
                 .collect(),
+            fix_comp_id: "FAIRBELL".to_string(),
             session: *b"FAIRBELL01",
             midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
             seed,

@@ -1,0 +1,184 @@
+//! Numbers given by an account's stream: MsgSeqNum is the position there, so that any gateway
+//! knows which number every message had (corner 2).
+//!
+//! A record of the stream is an application message and has its number. Any other message (session
+//! messages, answers to questions, refusals) waits here until a slot asked for it comes back with
+//! the stream; a slot nobody here waits for is one of an earlier gateway's, and gap-filled. Nothing
+//! goes out before the answer to the Logon has its number. Bounded by the caller, who closes a
+//! session that makes too many messages wait.
+
+use std::collections::VecDeque;
+
+use types::Nanos;
+
+use super::outbound::Outbound;
+use super::store::{MsgType, Store};
+use crate::encode::{self, Writer};
+
+/// A message without a number.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    msg_type: MsgType,
+    body: Vec<u8>,
+    /// An application message, kept for resends.
+    keep: bool,
+    /// Numbers begin at 1 with it.
+    reset: bool,
+    /// A slot has been asked for.
+    asked: bool,
+}
+
+/// Messages that wait for numbers, and those whose numbers wait for the end of a resend.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    waiting: VecDeque<Waiting>,
+    pub(super) granted: VecDeque<(u32, Waiting)>,
+    /// The next message is the one that numbers begin again with.
+    pub(super) reset_next: bool,
+    /// What the Logon wants resent once it is answered.
+    pub(super) resend_from: Option<u32>,
+}
+
+impl Slots {
+    pub(super) fn clear(&mut self) {
+        *self = Slots::default();
+    }
+}
+
+/// What a slot did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// The first message waiting has its number.
+    Used,
+    /// The number is one of nobody's here.
+    Passed,
+    /// Numbers should have begun again and have not, or the other way round: the session can't
+    /// go on.
+    Broken,
+}
+
+impl<S: Store> Outbound<S> {
+    /// From now on an account's stream gives the numbers.
+    pub fn number_by_stream(&mut self) {
+        self.slots = Some(Slots::default());
+    }
+
+    /// The next waiting message that no slot was asked for counts as asked for now; whether
+    /// numbers are to begin again with it.
+    pub fn ask_slot(&mut self) -> Option<bool> {
+        let slots = self.slots.as_mut()?;
+        let next = slots.waiting.iter_mut().find(|waiting| !waiting.asked)?;
+        next.asked = true;
+        Some(next.reset)
+    }
+
+    /// Whether [`Outbound::ask_slot`] has one.
+    pub fn is_asking(&self) -> bool {
+        let slots = self.slots.as_ref();
+        slots.is_some_and(|slots| slots.waiting.iter().any(|waiting| !waiting.asked))
+    }
+
+    /// Messages that no slot was asked for are not sent after all.
+    pub fn drop_unasked(&mut self) {
+        if let Some(slots) = &mut self.slots {
+            slots.waiting.retain(|waiting| waiting.asked);
+        }
+    }
+
+    /// Messages without a number, and those that have one and have not left.
+    pub fn waiting(&self) -> usize {
+        self.slots.as_ref().map_or(0, |slots| slots.waiting.len() + slots.granted.len())
+    }
+
+    /// Has a message wait for its number.
+    pub(super) fn wait(
+        &mut self,
+        now: Nanos,
+        msg_type: MsgType,
+        keep: bool,
+        build: impl FnOnce(&mut Writer<'_>),
+    ) {
+        let Some(slots) = &mut self.slots else { return };
+        let mut body = Vec::new();
+        build(&mut Writer::new(&mut body, &mut self.stamps));
+        let reset = std::mem::take(&mut slots.reset_next);
+        slots.waiting.push_back(Waiting { msg_type, body, keep, reset, asked: false });
+        self.last_sent = now;
+    }
+
+    /// The stream has come to a slot. `ours`: the one asked for longest ago; `reset`: numbers begin
+    /// again with it.
+    pub fn slot(&mut self, now: Nanos, ours: bool, reset: bool, out: &mut Vec<u8>) -> Slot {
+        let waiting = self.slots.as_mut().filter(|_| ours).and_then(|s| s.waiting.pop_front());
+        if reset {
+            self.store.reset();
+            self.job = None;
+        }
+        let seq = self.store.next();
+        let Some(waiting) = waiting else {
+            self.store.push_admin();
+            if self.connected && reset {
+                return Slot::Broken;
+            }
+            if self.connected && self.job.is_none() {
+                self.fill(now, seq, seq.saturating_add(1), out);
+            }
+            return Slot::Passed;
+        };
+        match waiting.keep {
+            true => self.store.push_application(now, waiting.msg_type, &waiting.body),
+            false => self.store.push_admin(),
+        }
+        if waiting.reset != reset {
+            return Slot::Broken;
+        }
+        let logon = waiting.msg_type.as_bytes() == b"A";
+        if self.job.is_some() && self.connected {
+            if let Some(slots) = &mut self.slots {
+                slots.granted.push_back((seq, waiting));
+            }
+        } else {
+            self.write(now, seq, &waiting, out);
+            self.connected |= logon;
+        }
+        if logon {
+            let from = self.slots.as_mut().and_then(|slots| slots.resend_from.take());
+            if let Some(from) = from {
+                self.resend(from, 0);
+            }
+            self.pump(now, out);
+        }
+        Slot::Used
+    }
+
+    fn write(&mut self, now: Nanos, seq: u32, waiting: &Waiting, out: &mut Vec<u8>) {
+        let (started, _) = self.head(now, waiting.msg_type.as_bytes(), seq, None, out);
+        out.extend_from_slice(&waiting.body);
+        encode::finish(out, started);
+        self.last_sent = now;
+    }
+
+    /// Whether the message with this number waits for the end of a resend.
+    pub(super) fn is_granted(&self, seq: u32) -> bool {
+        let granted = self.slots.as_ref().and_then(|slots| slots.granted.front());
+        granted.is_some_and(|(number, _)| *number == seq)
+    }
+
+    pub(super) fn send_granted(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        let granted = self.slots.as_mut().and_then(|slots| slots.granted.pop_front());
+        if let Some((seq, waiting)) = granted {
+            self.write(now, seq, &waiting, out);
+        }
+    }
+
+    /// What a Logon wants resent: from this number on. Not before the Logon is answered.
+    pub(super) fn resend_after_logon(&mut self, now: Nanos, from: u32, out: &mut Vec<u8>) {
+        match &mut self.slots {
+            Some(slots) => slots.resend_from = Some(from),
+            None => {
+                self.resend(from, 0);
+                self.pump(now, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! The gateway's FIX door: sessions of accounts on one side, their streams on the other.
+//!
+//! MsgSeqNum of what goes out is the position in the account's private stream, so any gateway
+//! serves a resend (corner 2). A message that is no record of the stream (session messages,
+//! refusals, answers to questions) asks the log for a slot and leaves when that comes back; what
+//! was received is known from the numbers that reports and slots carry. Nothing here survives its
+//! session, and nothing has to.
+//!
+//! The caller passes on bytes, attachments and records, and closes what is said to have ended.
+
+use fix::app::{Symbols, Wanted};
+use fix::session::{Application, Ending, MemoryStore, Port, SessionConfig, Store};
+use fix::{Acceptor, Limits, Message, dictionary, tag};
+use types::{
+    AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionKind, ExecutionReport, Nanos,
+    Outbox, Qty, SESSION_RESET, UserRefNum,
+};
+
+use crate::config::GatewayConfig;
+use crate::desk::Desk;
+use crate::fix_seat::{Progress, Seat};
+use crate::hold::{Release, Watermarks};
+
+/// Messages and bytes of a live session that a resend finds here.
+const RESEND_MESSAGES_MAX: usize = 65_536;
+const RESEND_BYTES_MAX: usize = 24 << 20;
+/// A slice of a long resend follows the one before after this: 13 MB a second.
+const RESEND_PACE_NS: u64 = 5 * Nanos::MILLI;
+
+/// What happened at FIX doors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FixCounters {
+    /// Logons answered.
+    pub logons: u64,
+    /// Logons with a wrong user name or password.
+    pub wrong_credentials: u64,
+    /// Logons of CompIDs or versions nobody has.
+    pub unknown_sessions: u64,
+    /// Logons of sessions that are live, here or at another gateway.
+    pub second_logons: u64,
+    /// Connections that began with something else, or with nothing in time.
+    pub no_logons: u64,
+    /// Logons that were wrong in themselves: malformed, late clock, numbers that do not fit.
+    pub bad_logons: u64,
+    /// Sessions ended because they caused too many messages without a record in the stream.
+    pub floods: u64,
+    /// Messages of a session that an earlier gateway had dealt with.
+    pub repeated: u64,
+    /// Slots that were an earlier gateway's.
+    pub foreign_slots: u64,
+}
+
+/// What the caller has to do for a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Nothing.
+    Stays,
+    /// Get it this account's stream from the first record on.
+    WantsIn(AccountId),
+    /// Close it.
+    Ends(Ending),
+}
+
+/// See the module.
+pub(crate) struct FixDoor {
+    acceptor: Acceptor<MemoryStore>,
+    seats: Vec<Seat>,
+    /// By account number.
+    seat_of: Vec<Option<usize>>,
+    symbols: Symbols,
+    written: Vec<u8>,
+    /// No timer before this; may be early.
+    due: Nanos,
+    pub(crate) counters: FixCounters,
+}
+
+impl FixDoor {
+    /// A door for the accounts whose login is a FIX session.
+    pub(crate) fn new(config: &GatewayConfig) -> FixDoor {
+        let (mut sessions, mut seats) = (Vec::new(), Vec::new());
+        let mut seat_of = vec![None; config.accounts_max() + 1];
+        for login in &config.logins {
+            let Some(session) = &login.fix else { continue };
+            // The exchange's own dictionaries are fit to be read, which a test of theirs shows.
+            let Ok(rules) = dictionary::builtin(session.version) else { continue };
+            let agreed = SessionConfig::new(&config.fix_comp_id, &session.comp_id, rules);
+            sessions.push((agreed, MemoryStore::new(RESEND_MESSAGES_MAX, RESEND_BYTES_MAX)));
+            if let Some(place) = seat_of.get_mut(usize::from(login.account.0)) {
+                *place = Some(seats.len());
+            }
+            let (name, password) = (login.username.clone(), login.password.clone());
+            seats.push(Seat::new(login.account, name, password, session.version));
+        }
+        let mut acceptor = Acceptor::new(sessions, Limits::default());
+        for place in 0..seats.len() {
+            if let Some(session) = acceptor.session(place) {
+                session.outbound().number_by_stream();
+            }
+        }
+        FixDoor {
+            acceptor,
+            seats,
+            seat_of,
+            symbols: Symbols::new(&config.instruments),
+            written: Vec::new(),
+            due: Nanos::NEVER,
+            counters: FixCounters::default(),
+        }
+    }
+
+    /// Whether the connection came in here.
+    pub(crate) fn has(&self, conn: ConnId) -> bool {
+        self.acceptor.has(conn)
+    }
+
+    /// Connections now open.
+    pub(crate) fn connections(&self) -> usize {
+        self.acceptor.connections()
+    }
+
+    /// Whether bytes of the connection are taken.
+    pub(crate) fn wants_input(&self, conn: ConnId) -> bool {
+        self.acceptor.wants_input(conn)
+    }
+
+    /// The account whose stream the connection has, or has asked for.
+    pub(crate) fn account_of(&self, conn: ConnId) -> Option<AccountId> {
+        self.seats.iter().find(|seat| seat.conn == Some(conn)).map(|seat| seat.account)
+    }
+
+    /// Whether the account's session is logged on here, its Logon answered or about to be.
+    pub(crate) fn is_live(&self, account: AccountId) -> bool {
+        self.seat(account).is_some_and(|place| {
+            self.seats.get(place).is_some_and(|seat| seat.progress == Progress::Ready)
+        })
+    }
+
+    /// A connection has come.
+    pub(crate) fn connect(&mut self, now: Nanos, conn: ConnId) {
+        self.acceptor.handle_connect(now, conn);
+        self.due = self.due.min(self.acceptor.next_timeout(conn));
+    }
+
+    /// Bytes of a connection.
+    pub(crate) fn handle_bytes(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        bytes: &[u8],
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let ending = self.call(now, desk, out, |acceptor, app, written| {
+            acceptor.handle_bytes(now.now, conn, bytes, app, written)
+        });
+        self.after(now, conn, ending, desk, out)
+    }
+
+    /// The stream of `account` is ours, from its first record on; `next` is the position of the
+    /// next one there will be.
+    pub(crate) fn attached(
+        &mut self,
+        now: ClockReading,
+        account: AccountId,
+        next: u64,
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let Some(seat) = self.seat(account).and_then(|place| self.seats.get_mut(place)) else {
+            return Outcome::Stays;
+        };
+        seat.progress = Progress::Reading(next);
+        self.go_on(now, account, desk, out)
+    }
+
+    /// The next record of an account's stream.
+    pub(crate) fn push(&mut self, now: Nanos, account: AccountId, report: ExecutionReport) {
+        if let Some(seat) = self.seat(account).and_then(|place| self.seats.get_mut(place)) {
+            seat.hold.push(now, report);
+        }
+    }
+
+    /// Sessions there are, live or not.
+    pub(crate) fn places(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// The account of a session whose records wait for their tick.
+    pub(crate) fn holding(&self, place: usize) -> Option<AccountId> {
+        self.seats.get(place).filter(|seat| !seat.hold.is_empty()).map(|seat| seat.account)
+    }
+
+    /// Whether the stream is to be paused.
+    pub(crate) fn settle_pause(&mut self, account: AccountId) -> bool {
+        let Some(seat) = self.seat(account).and_then(|place| self.seats.get_mut(place)) else {
+            return false;
+        };
+        seat.paused = seat.hold.wants_pause(seat.paused);
+        seat.paused
+    }
+
+    /// Deals with the records of an account that may be told of with the feed public up to
+    /// `watermarks`.
+    pub(crate) fn release(
+        &mut self,
+        now: ClockReading,
+        account: AccountId,
+        watermarks: &Watermarks,
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let Some(place) = self.seat(account) else { return Outcome::Stays };
+        self.written.clear();
+        let mut ending = None;
+        while let Some(seat) = self.seats.get_mut(place) {
+            let popped = seat.hold.pop(now.now, watermarks, desk.config.hold_max_ns);
+            let Some((release, report)) = popped else { break };
+            desk.counters.overdue += u64::from(release == Release::Overdue);
+            desk.counters.reports += 1;
+            ending = ending.or(self.record(now.now, place, &report));
+        }
+        if let Some(seat) = self.seats.get(place)
+            && let Some(conn) = seat.conn
+        {
+            send(conn, &self.written, out);
+            if let Some(ending) = ending {
+                return Outcome::Ends(ending);
+            }
+            self.due = self.due.min(seat.hold.next_timeout(desk.config.hold_max_ns));
+            return self.go_on(now, account, desk, out);
+        }
+        Outcome::Stays
+    }
+
+    /// One record of a stream, in its turn.
+    fn record(&mut self, now: Nanos, place: usize, report: &ExecutionReport) -> Option<Ending> {
+        let seat = self.seats.get_mut(place)?;
+        let position = seat.position;
+        seat.position += 1;
+        let session = self.acceptor.session(place)?;
+        if report.session_seq > 0 {
+            seat.received = seat.received.max(report.session_seq);
+            session.note_received(report.session_seq);
+        }
+        if report.kind != ExecutionKind::SessionSlot {
+            // When a record of before was sent first nobody here knows; the engine's time is near.
+            let reading = matches!(seat.progress, Progress::Reading(_));
+            let at = if reading { report.t_seq } else { now };
+            let outbound = session.outbound();
+            let written = &mut self.written;
+            seat.desk.report(at, report, position, &self.symbols, outbound, written);
+            return None;
+        }
+        let reset = report.flags & SESSION_RESET != 0;
+        if reset {
+            seat.before = report.session_seq.saturating_sub(1);
+        }
+        let ours = seat.tickets.front() == Some(&report.qty.0);
+        if ours {
+            seat.tickets.pop_front();
+        } else {
+            self.counters.foreign_slots += 1;
+        }
+        self.acceptor.slot(now, place, (ours, reset), &mut self.written)
+    }
+
+    /// Lets a Logon in that waited for its stream, once that is read.
+    fn go_on(
+        &mut self,
+        now: ClockReading,
+        account: AccountId,
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let Some(place) = self.seat(account) else { return Outcome::Stays };
+        let Some(seat) = self.seats.get_mut(place) else { return Outcome::Stays };
+        let Some(conn) = seat.conn else { return Outcome::Stays };
+        let read = matches!(seat.progress, Progress::Reading(until) if seat.position >= until);
+        if !read {
+            self.wake(now.now, conn);
+            return Outcome::Stays;
+        }
+        seat.progress = Progress::Ready;
+        let (before, received) = (seat.before, seat.received);
+        if let Some(session) = self.acceptor.session(place) {
+            session.restore(before, received);
+        }
+        let ending = self.call(now, desk, out, |acceptor, app, written| {
+            acceptor.resume(now.now, conn, app, written)
+        });
+        self.after(now, conn, ending, desk, out)
+    }
+
+    /// Timers of all connections; those that end.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: ClockReading,
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> Vec<(ConnId, Ending)> {
+        let mut over = Vec::new();
+        if now.now < self.due {
+            return over;
+        }
+        self.due = Nanos::NEVER;
+        let conns: Vec<ConnId> = self.acceptor.conns().collect();
+        for conn in conns {
+            if self.acceptor.next_timeout(conn) <= now.now {
+                let ending = self.call(now, desk, out, |acceptor, app, written| {
+                    acceptor.handle_timeout(now.now, conn, app, written)
+                });
+                if let Outcome::Ends(ending) = self.after(now, conn, ending, desk, out) {
+                    over.push((conn, ending));
+                    continue;
+                }
+            }
+            self.wake(now.now, conn);
+        }
+        let held = self.seats.iter().map(|seat| seat.hold.next_timeout(desk.config.hold_max_ns));
+        self.due = held.min().unwrap_or(Nanos::NEVER).min(self.due);
+        over
+    }
+
+    /// When [`FixDoor::handle_timeout`] is wanted next.
+    pub(crate) fn next_timeout(&self) -> Nanos {
+        self.due
+    }
+
+    /// The connection is gone, or being closed; whose session it was, and whether that was live.
+    pub(crate) fn close(&mut self, conn: ConnId) -> Option<(AccountId, bool)> {
+        self.acceptor.handle_close(conn);
+        let place = self.seats.iter().position(|seat| seat.conn == Some(conn))?;
+        if let Some(session) = self.acceptor.session(place) {
+            session.forget();
+        }
+        let seat = self.seats.get_mut(place)?;
+        let live = seat.progress == Progress::Ready;
+        seat.leave();
+        Some((seat.account, live))
+    }
+
+    /// Counts why a connection ends.
+    pub(crate) fn count(&mut self, ending: Ending) {
+        let counters = &mut self.counters;
+        match ending {
+            Ending::Garbled | Ending::NotLogon | Ending::LogonTimeout => counters.no_logons += 1,
+            Ending::UnknownSession => counters.unknown_sessions += 1,
+            Ending::AlreadyLoggedOn => counters.second_logons += 1,
+            Ending::BadLogon | Ending::SequenceTooLow => counters.bad_logons += 1,
+            Ending::NotAuthorized => counters.wrong_credentials += 1,
+            Ending::LoggedOut
+            | Ending::LogoutTimeout
+            | Ending::Silent
+            | Ending::Overrun
+            | Ending::Renumbered => {}
+        }
+    }
+
+    /// A connection has timers.
+    fn wake(&mut self, now: Nanos, conn: ConnId) {
+        let next = self.acceptor.next_timeout(conn);
+        // A resend that goes on is due at once; the other side has to keep up with it.
+        let paced = if next == Nanos(0) { now.after(RESEND_PACE_NS) } else { next };
+        self.due = self.due.min(paced);
+    }
+
+    fn seat(&self, account: AccountId) -> Option<usize> {
+        self.seat_of.get(usize::from(account.0)).copied().flatten()
+    }
+
+    /// Calls the acceptor; what it writes is left in `written`.
+    fn call(
+        &mut self,
+        now: ClockReading,
+        desk: &mut Desk,
+        out: &mut Outbox,
+        call: impl FnOnce(&mut Acceptor<MemoryStore>, &mut Counter<'_>, &mut Vec<u8>) -> Option<Ending>,
+    ) -> Option<Ending> {
+        self.written.clear();
+        let FixDoor { acceptor, seats, symbols, written, counters, .. } = self;
+        let mut app = Counter { now, seats, symbols, desk, counters, out, wants_in: None };
+        let ending = call(acceptor, &mut app, written);
+        if let Some(place) = app.wants_in
+            && let Some(seat) = self.seats.get_mut(place)
+        {
+            seat.progress = Progress::Attaching;
+        }
+        ending
+    }
+
+    /// Sends what was written, asks for slots, and says what is left to do.
+    fn after(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        ending: Option<Ending>,
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> Outcome {
+        send(conn, &self.written, out);
+        if let Some(place) = self.acceptor.place_of(conn) {
+            self.ask_slots(now, place, desk, out);
+            if let Some(seat) = self.seats.get_mut(place)
+                && seat.progress == Progress::Attaching
+                && seat.conn.is_none()
+            {
+                seat.conn = Some(conn);
+                return ending.map_or(Outcome::WantsIn(seat.account), Outcome::Ends);
+            }
+        }
+        self.wake(now.now, conn);
+        ending.map_or(Outcome::Stays, Outcome::Ends)
+    }
+
+    /// Asks the log for the slots that a session's waiting messages need.
+    fn ask_slots(&mut self, now: ClockReading, place: usize, desk: &mut Desk, out: &mut Outbox) {
+        let (Some(session), Some(seat)) = (self.acceptor.session(place), self.seats.get_mut(place))
+        else {
+            return;
+        };
+        loop {
+            if !seat.flooded && session.outbound().is_asking() && !seat.allows_slot(now.now) {
+                seat.flooded = true;
+                self.counters.floods += 1;
+                session.outbound().drop_unasked();
+                let why = "Too many messages that need an answer of their own";
+                // It waits for a slot, which is the last one asked for.
+                session.logout(now.now, why, &mut self.written);
+            }
+            let Some(reset) = session.outbound().ask_slot() else { return };
+            let ticket = desk.next_ticket();
+            let mut command = Command::new(CommandKind::SessionSlot);
+            command.account = seat.account;
+            command.session_seq = session.received();
+            command.qty = Qty(ticket);
+            command.flags = if reset { SESSION_RESET } else { 0 };
+            // Without room even to wait the message is not sent, as if the line had been cut.
+            if desk.submit(now, command, out) {
+                seat.tickets.push_back(ticket);
+            }
+        }
+    }
+}
+
+fn send(conn: ConnId, written: &[u8], out: &mut Outbox) {
+    if !written.is_empty() {
+        let bytes = out.store(written);
+        out.stream(conn, bytes);
+    }
+}
+
+/// The application behind the door, while one connection is served.
+struct Counter<'a> {
+    now: ClockReading,
+    seats: &'a mut [Seat],
+    symbols: &'a Symbols,
+    desk: &'a mut Desk,
+    counters: &'a mut FixCounters,
+    out: &'a mut Outbox,
+    /// A session that has to get its stream first.
+    wants_in: Option<usize>,
+}
+
+impl Application for Counter<'_> {
+    fn logon(&mut self, session: usize, message: &Message<'_>) -> bool {
+        let name = message.get(tag::USERNAME.number);
+        let password = message.get(tag::PASSWORD.number);
+        self.seats.get(session).is_some_and(|seat| seat.admits(name, password))
+    }
+
+    fn ready(&mut self, session: usize) -> bool {
+        let ready = self.seats.get(session).is_some_and(|seat| seat.progress == Progress::Ready);
+        if ready {
+            self.counters.logons += 1;
+        } else {
+            self.wants_in = Some(session);
+        }
+        ready
+    }
+
+    fn message<S: Store>(
+        &mut self,
+        session: usize,
+        now: Nanos,
+        message: &Message<'_>,
+        port: &mut Port<'_, S>,
+    ) {
+        let Some(seat) = self.seats.get_mut(session) else { return };
+        let request = matches!(message.msg_type(), b"D" | b"F" | b"G" | b"q");
+        if request && port.received() <= seat.received {
+            // Another gateway brought it to the log; its answer is in the stream.
+            self.counters.repeated += 1;
+            return;
+        }
+        seat.desk.ledger.skip_to(UserRefNum(port.received()));
+        match seat.desk.handle(now, message, self.symbols, port) {
+            Wanted::Nothing => {}
+            Wanted::Command(mut command) => {
+                command.account = seat.account;
+                command.session_seq = port.received();
+                if !self.desk.submit(self.now, command, self.out) {
+                    self.desk.counters.requests_refused += 1;
+                    seat.desk.busy(now, message, &command, port);
+                }
+            }
+            Wanted::MarketData(_) | Wanted::TradingStatus(_) => {
+                seat.desk.unavailable(now, message, port);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One FIX session's place at a gateway: its desk, its held reports, how far its stream has come.
+//!
+//! A seat is empty while nobody is logged on here. With the Logon the account's stream is read
+//! from its first record on, which rebuilds everything: the ledger, both directions' numbers, what
+//! may have to be resent. Memory: the ledger's and the store's bounds, for those logged on.
+
+use std::collections::VecDeque;
+
+use fix::Version;
+use fix::app::{Desk, LedgerLimits};
+use types::{AccountId, ConnId, Nanos};
+
+use crate::hold::HoldQueue;
+
+/// How far a seat is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// Nobody is logged on here.
+    Empty,
+    /// A Logon with the right credentials came; the root has not yet given us the stream.
+    Attaching,
+    /// The stream is read, up to this position.
+    Reading(u64),
+    /// Everything up to now is known.
+    Ready,
+}
+
+/// See the module.
+pub(crate) struct Seat {
+    pub(crate) account: AccountId,
+    pub(crate) username: Vec<u8>,
+    pub(crate) password: Vec<u8>,
+    version: Version,
+    pub(crate) desk: Desk,
+    pub(crate) hold: HoldQueue,
+    pub(crate) conn: Option<ConnId>,
+    pub(crate) progress: Progress,
+    pub(crate) paused: bool,
+    /// Position of the next record.
+    pub(crate) position: u64,
+    /// Messages received until numbers last began at 1, and in all, as far as the stream tells.
+    pub(crate) before: u32,
+    pub(crate) received: u32,
+    /// Slots asked for and not come.
+    pub(crate) tickets: VecDeque<u64>,
+    /// Slots that may be asked for now, in nanoseconds' worth, and when that was so.
+    allowance_ns: u64,
+    counted_at: Nanos,
+    /// It asked for too many and is being closed.
+    pub(crate) flooded: bool,
+}
+
+/// Slots that a session may ask for in a burst.
+pub(crate) const SLOTS_BURST: u64 = 512;
+/// Time in which it may ask for one more: 100 a second.
+pub(crate) const SLOT_NS: u64 = 10 * Nanos::MILLI;
+
+impl Seat {
+    /// An empty seat of an account's session.
+    pub(crate) fn new(
+        account: AccountId,
+        username: Vec<u8>,
+        password: Vec<u8>,
+        version: Version,
+    ) -> Seat {
+        Seat {
+            account,
+            username,
+            password,
+            version,
+            desk: Desk::new(version, LedgerLimits::default()),
+            hold: HoldQueue::default(),
+            conn: None,
+            progress: Progress::Empty,
+            paused: false,
+            position: 1,
+            before: 0,
+            received: 0,
+            tickets: VecDeque::new(),
+            allowance_ns: SLOTS_BURST * SLOT_NS,
+            counted_at: Nanos(0),
+            flooded: false,
+        }
+    }
+
+    /// As new, but for what it may still ask for.
+    pub(crate) fn leave(&mut self) {
+        let (username, password) =
+            (std::mem::take(&mut self.username), std::mem::take(&mut self.password));
+        let fresh = Seat::new(self.account, username, password, self.version);
+        let (allowance_ns, counted_at) = (self.allowance_ns, self.counted_at);
+        *self = Seat { allowance_ns, counted_at, ..fresh };
+    }
+
+    /// Whether one more slot may be asked for.
+    pub(crate) fn allows_slot(&mut self, now: Nanos) -> bool {
+        let more = now.since(self.counted_at);
+        self.counted_at = self.counted_at.max(now);
+        let most = SLOTS_BURST * SLOT_NS;
+        self.allowance_ns = self.allowance_ns.saturating_add(more).min(most);
+        let left = self.allowance_ns.checked_sub(SLOT_NS);
+        self.allowance_ns = left.unwrap_or(self.allowance_ns);
+        left.is_some()
+    }
+
+    /// Whether the credentials are these. The password has to be right, the name only if there is
+    /// one; compares every byte of the password whatever the first difference.
+    pub(crate) fn admits(&self, username: Option<&[u8]>, password: Option<&[u8]>) -> bool {
+        let password = password.unwrap_or(&[]);
+        let same_length = self.password.len() == password.len();
+        let difference = self.password.iter().zip(password).fold(0u8, |sum, (a, b)| sum | (a ^ b));
+        same_length && difference == 0 && username.is_none_or(|name| name == self.username)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seat_gives_a_burst_of_slots_and_then_a_hundred_a_second() {
+        let mut seat = Seat::new(AccountId(1), b"u".to_vec(), b"p".to_vec(), Version::Fix44);
+        let now = Nanos(1_000 * Nanos::SECOND);
+        let burst = (0..1_000).filter(|_| seat.allows_slot(now)).count();
+        assert_eq!(burst as u64, SLOTS_BURST);
+        seat.leave();
+        assert!(!seat.allows_slot(now), "logging on again buys nothing");
+        let later = now.after(Nanos::SECOND);
+        assert_eq!((0..1_000).filter(|_| seat.allows_slot(later)).count(), 100);
+    }
+
+    #[test]
+    fn the_password_must_be_right_and_the_name_if_there_is_one() {
+        let seat = Seat::new(AccountId(1), b"user".to_vec(), b"secret".to_vec(), Version::Fix44);
+        assert!(seat.admits(None, Some(b"secret")) && seat.admits(Some(b"user"), Some(b"secret")));
+        assert!(!seat.admits(Some(b"other"), Some(b"secret")) && !seat.admits(None, None));
+        assert!(!seat.admits(None, Some(b"secre")) && !seat.admits(None, Some(b"secret2")));
+    }
+}

@@ -1,0 +1,120 @@
+//! The gateway's dealings with its FIX door: attachments, records, and who leaves.
+
+use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
+use types::{AccountId, ClockReading, ConnId, Outbox};
+
+use crate::fix_door::Outcome;
+use crate::gateway::Gateway;
+
+impl Gateway {
+    /// Does what the door wants done for a connection.
+    pub(crate) fn settle_fix(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        outcome: Outcome,
+        out: &mut Outbox,
+    ) {
+        match outcome {
+            Outcome::Stays => {}
+            Outcome::WantsIn(account) => match self.conn_of.get_mut(usize::from(account.0)) {
+                Some(slot @ None) => {
+                    *slot = Some(conn);
+                    let again = now.now.after(self.desk.config.cancel_grace_ns);
+                    self.leaving.interrupt(account, again);
+                    self.private.attach(now, account, 1, out);
+                }
+                _ => self.refuse_second(now, conn, out),
+            },
+            Outcome::Ends(ending) => {
+                self.fix.count(ending);
+                self.leave_fix(now, conn, true, out);
+            }
+        }
+    }
+
+    fn refuse_second(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.fix.count(fix::session::Ending::AlreadyLoggedOn);
+        self.leave_fix(now, conn, true, out);
+    }
+
+    /// A FIX connection is gone, or `closes` now.
+    pub(crate) fn leave_fix(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        closes: bool,
+        out: &mut Outbox,
+    ) {
+        if let Some((account, live)) = self.fix.close(conn) {
+            if live && self.desk.config.cancels_on_disconnect(account) {
+                self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns));
+            }
+            if self.conn(account) == Some(conn) {
+                self.conn_of[usize::from(account.0)] = None;
+                self.private.detach(now, account, out);
+            }
+        }
+        if closes {
+            out.close(conn);
+        }
+    }
+
+    /// The root's word about the stream of an account whose Logon came on `conn`.
+    pub(crate) fn handle_fix_reply(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        reply: &AttachReplyBody,
+        out: &mut Outbox,
+    ) {
+        let (mut attached, mut lost) = (None, None);
+        self.private.handle_reply(now, reply, |event| match event {
+            PrivateEvent::Attached { account, next, .. } => attached = Some((account, next)),
+            PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
+                lost = Some(account);
+            }
+            PrivateEvent::Record { .. } => {}
+        });
+        if let Some((account, next)) = attached {
+            self.leaving.forget(account);
+            let outcome = self.fix.attached(now, account, next, &mut self.desk, out);
+            self.settle_fix(now, conn, outcome, out);
+        } else if let Some(account) = lost {
+            // It is logged on elsewhere: its orders are not ours to cancel.
+            if self.fix.is_live(account) {
+                self.desk.counters.taken_over += 1;
+            } else {
+                self.fix.count(fix::session::Ending::AlreadyLoggedOn);
+            }
+            self.leave_fix(now, conn, true, out);
+            self.leaving.forget(account);
+        }
+    }
+
+    /// Lets out what may be told of an account's records.
+    pub(crate) fn release_fix(&mut self, now: ClockReading, account: AccountId, out: &mut Outbox) {
+        let Some(conn) = self.conn(account) else { return };
+        let outcome = self.fix.release(now, account, &self.watermarks, &mut self.desk, out);
+        let paused = self.fix.settle_pause(account);
+        self.private.set_paused(account, paused);
+        self.settle_fix(now, conn, outcome, out);
+    }
+
+    /// All accounts' records whose tick may have become public, or overdue.
+    pub(crate) fn release_all_fix(&mut self, now: ClockReading, out: &mut Outbox) {
+        for place in 0..self.fix.places() {
+            if let Some(account) = self.fix.holding(place) {
+                self.release_fix(now, account, out);
+            }
+        }
+    }
+
+    /// Timers of the door.
+    pub(crate) fn serve_fix(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.release_all_fix(now, out);
+        for (conn, ending) in self.fix.handle_timeout(now, &mut self.desk, out) {
+            self.settle_fix(now, conn, Outcome::Ends(ending), out);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A root and several edges with delays and losses between them, FIX participants outside.
+
+use std::collections::BTreeMap;
+
+use roles::{Edge, ExchangeConfig, FIX_DOOR, FixLogin, FixVersion, Role, Root, deploy};
+use types::{
+    AccountId, Channel, ClockReading, ConnId, ExecutionKind, ExecutionReport, Nanos, Node, NodeId,
+    Op, Outbox, Peer, SplitMix64,
+};
+use zerocopy::TryFromBytes;
+
+use crate::common::{LISTENERS, MS, START, config};
+use crate::fix_client::FixClient;
+
+/// Accounts 1 and 2 are the FIX sessions `ONE` and `TWO`, account 3 is an OUCH login.
+pub fn fix_config(edges: usize) -> ExchangeConfig {
+    let mut config = config();
+    (config.receivers, config.fanout) = (edges, edges);
+    for (account, comp_id) in config.accounts.iter_mut().zip(["ONE", "TWO"]) {
+        let version = FixVersion::Fix44;
+        account.fix = Some(FixLogin { comp_id: comp_id.to_string(), version });
+    }
+    config
+}
+
+/// The root is place 0, edges follow.
+type Datagram = (usize, Channel, NodeId, Vec<u8>);
+
+pub struct World {
+    pub root: Box<Root>,
+    pub edges: Vec<Option<Box<Edge>>>,
+    pub now: ClockReading,
+    pub clients: Vec<FixClient>,
+    /// By client: its edge and connection.
+    pub at: Vec<Option<(usize, ConnId)>>,
+    /// Of a thousand datagrams.
+    pub lost_permille: u64,
+    pub rng: SplitMix64,
+    on_the_way: BTreeMap<(Nanos, u64), Datagram>,
+    serial: u64,
+    out: Outbox,
+}
+
+impl World {
+    /// The exchange of [`fix_config`], its day begun, and one participant per FIX session.
+    pub fn new(edges: usize, seed: u64) -> World {
+        let mut nodes = deploy(&fix_config(edges), 1_000, |_| LISTENERS).expect("possible");
+        let edge = |role| match role {
+            Role::Edge(edge) => Some(edge),
+            _ => panic!("an edge"),
+        };
+        let rest = nodes.split_off(1);
+        let Some(Role::Root(root)) = nodes.pop() else { panic!("a root") };
+        let clients = vec![FixClient::new("ONE", "secret1"), FixClient::new("TWO", "secret2")];
+        let mut world = World {
+            root,
+            edges: rest.into_iter().map(edge).collect(),
+            now: ClockReading { now: START, bound_ns: 0 },
+            at: vec![None; clients.len()],
+            clients,
+            lost_permille: 0,
+            rng: SplitMix64::new(seed),
+            on_the_way: BTreeMap::new(),
+            serial: 0,
+            out: Outbox::default(),
+        };
+        world.run(200 * MS);
+        world
+    }
+
+    /// Does what a node asked for; `from` is its place.
+    fn drain(&mut self, from: usize) {
+        let mut out = std::mem::take(&mut self.out);
+        for op in out.ops() {
+            match *op {
+                Op::Datagram { channel, to: Peer::Node(to), bytes } => {
+                    let lost = self.rng.next_u64() % 1_000 < self.lost_permille;
+                    let delay = 20_000 + self.rng.next_u64() % 300_000;
+                    if !lost {
+                        self.serial += 1;
+                        let key = (self.now.now.after(delay), self.serial);
+                        let node = NodeId(from as u16);
+                        let bytes = out.bytes(bytes).to_vec();
+                        self.on_the_way.insert(key, (usize::from(to.0), channel, node, bytes));
+                    }
+                }
+                Op::Datagram { .. } => {}
+                Op::Stream { conn, bytes } => {
+                    let (now, bytes) = (self.now.now, out.bytes(bytes));
+                    if let Some(client) = self.client_on(from, conn) {
+                        self.clients[client].hear(now, bytes);
+                    }
+                }
+                Op::Close { conn } => {
+                    if let Some(client) = self.client_on(from, conn) {
+                        self.clients[client].closed = true;
+                        self.clients[client].logged_on = false;
+                        self.at[client] = None;
+                    }
+                }
+                Op::Connect { .. } => panic!("nobody is called"),
+            }
+        }
+        out.clear();
+        self.out = out;
+    }
+
+    fn client_on(&self, place: usize, conn: ConnId) -> Option<usize> {
+        self.at.iter().position(|at| *at == Some((place, conn)))
+    }
+
+    fn with(&mut self, place: usize, call: impl FnOnce(&mut dyn Node, ClockReading, &mut Outbox)) {
+        let node: &mut dyn Node = match place.checked_sub(1) {
+            None => &mut *self.root,
+            Some(edge) => match self.edges.get_mut(edge) {
+                Some(Some(edge)) => &mut **edge,
+                _ => return,
+            },
+        };
+        call(node, self.now, &mut self.out);
+        self.drain(place);
+    }
+
+    /// What the participants want to say is said.
+    pub fn flush(&mut self) {
+        for client in 0..self.clients.len() {
+            while !self.clients[client].out.is_empty() {
+                let bytes = std::mem::take(&mut self.clients[client].out);
+                let Some((place, conn)) = self.at[client] else { break };
+                self.with(place, |node, now, out| node.handle_stream(now, conn, &bytes, out));
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, ns: u64) {
+        let end = self.now.now.after(ns);
+        for _ in 0..1_000_000 {
+            self.flush();
+            let timer = |place: usize, world: &World| match place.checked_sub(1) {
+                None => world.root.next_timeout(),
+                Some(edge) => {
+                    world.edges[edge].as_ref().map_or(Nanos::NEVER, |edge| edge.next_timeout())
+                }
+            };
+            let places = 0..=self.edges.len();
+            let (due, place) =
+                places.map(|place| (timer(place, self), place)).min().expect("a root");
+            let arrival = self.on_the_way.first_key_value().map_or(Nanos::NEVER, |(key, _)| key.0);
+            let next = due.min(arrival);
+            if next > end {
+                self.now.now = end;
+                return;
+            }
+            self.now.now = self.now.now.max(next);
+            if arrival <= due {
+                let Some((_, (to, channel, from, bytes))) = self.on_the_way.pop_first() else {
+                    return;
+                };
+                self.with(to, |node, now, out| {
+                    node.handle_datagram(now, channel, Peer::Node(from), &bytes, out);
+                });
+            } else {
+                self.with(place, |node, now, out| node.handle_timeout(now, out));
+            }
+        }
+        panic!("a timer spins at {:?}", self.now.now);
+    }
+
+    /// Client `client` connects to an edge, by its number from 1.
+    pub fn connect(&mut self, client: usize, place: usize) {
+        self.serial += 1;
+        let door = u32::from(FIX_DOOR) << ConnId::DOOR_SHIFT;
+        let conn = ConnId(1 << 31 | door | self.serial as u32 & 0xff_ffff);
+        self.clients[client].connected();
+        self.at[client] = Some((place, conn));
+        self.with(place, |node, now, out| node.handle_connect(now, conn, out));
+    }
+
+    /// Connects and logs on, again and again for up to three seconds.
+    pub fn logon(&mut self, client: usize, place: usize) {
+        for _ in 0..30 {
+            self.connect(client, place);
+            let now = self.now.now;
+            self.clients[client].logon(now, "");
+            self.run(100 * MS);
+            if self.clients[client].logged_on {
+                return;
+            }
+            self.hang_up(client);
+        }
+        panic!("client {client} does not get in: {:?}", self.clients[client].logouts);
+    }
+
+    /// The client's line is cut.
+    pub fn hang_up(&mut self, client: usize) {
+        if let Some((place, conn)) = self.at[client].take() {
+            self.with(place, |node, now, out| node.handle_close(now, conn, out));
+        }
+    }
+
+    /// An edge is no more.
+    pub fn kill(&mut self, place: usize) {
+        self.edges[place - 1] = None;
+        for client in 0..self.at.len() {
+            if self.at[client].is_some_and(|(at, _)| at == place) {
+                self.at[client] = None;
+                self.clients[client].closed = true;
+                self.clients[client].logged_on = false;
+            }
+        }
+    }
+
+    /// All records of a client's account.
+    pub fn records(&self, client: usize) -> Vec<ExecutionReport> {
+        let account = AccountId(client as u16 + 1);
+        let private = self.root.private();
+        let records = (1..private.next_position(account)).map(|position| {
+            let bytes = private.record(account, position).expect("a record");
+            ExecutionReport::try_read_from_bytes(bytes).expect("a report")
+        });
+        records.collect()
+    }
+
+    /// What the client knows is what the engine says; the seed for those who read the failure.
+    pub fn check(&self, client: usize, seed: u64) {
+        let known = &self.clients[client];
+        assert_eq!(known.violations, Vec::<String>::new(), "seed {seed}");
+        let mut fills = Vec::new();
+        let mut orders: BTreeMap<String, (u64, u64, u32)> = BTreeMap::new();
+        for report in self.records(client) {
+            let id = String::from_utf8_lossy(&report.cl_ord_id.0).trim().to_string();
+            match report.kind {
+                ExecutionKind::Accepted => {
+                    let order = orders.entry(id).or_default();
+                    (order.1, order.2) = (report.leaves.0, order.2 + 1);
+                }
+                ExecutionKind::Executed => {
+                    let order = orders.entry(id).or_default();
+                    (order.0, order.1) = (order.0 + report.qty.0, report.leaves.0);
+                    let side = if report.side == types::Side::Buy { 'B' } else { 'S' };
+                    fills.push(format!("T{}{side}", report.match_number.0));
+                }
+                ExecutionKind::Canceled => orders.entry(id).or_default().1 = report.leaves.0,
+                _ => {}
+            }
+        }
+        let told: Vec<String> =
+            known.executions.iter().filter(|id| id.starts_with('T')).cloned().collect();
+        fills.sort();
+        assert_eq!(told, fills, "seed {seed}: fills of client {client}");
+        let known: BTreeMap<String, (u64, u64, u32)> = known
+            .orders
+            .iter()
+            .map(|(id, order)| (id.clone(), (order.cum, order.leaves, order.accepted)))
+            .collect();
+        assert_eq!(known, orders, "seed {seed}: orders of client {client}");
+        assert!(known.values().all(|order| order.2 == 1), "seed {seed}: each is taken once");
+    }
+}

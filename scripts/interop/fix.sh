@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# QuickFIX/J clients against a running exchange: cut off during fills, then their gateway killed; at
+# the end their ledger must be the engine's. Needs a JDK (17 or later) and Maven, and says so if
+# they are not there. About a minute.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+if ! command -v mvn >/dev/null || ! command -v java >/dev/null; then
+    echo "left out: QuickFIX/J needs java and mvn"
+    exit 0
+fi
+python3 scripts/interop/fix_ledger.py --self-test
+
+pom=scripts/interop/quickfixj/pom.xml
+built=$PWD/.cache/interop-quickfixj
+mkdir -p "$built"
+mvn --quiet --batch-mode --file "$pom" compile dependency:build-classpath \
+    -Dmdep.outputFile="$built/classpath.txt"
+
+out=.cache/interop-fix
+rm -rf "$out"
+mkdir -p "$out"
+cp scripts/interop/fix.toml "$out/fairbell.toml"
+exchange=(cargo run --locked --quiet --package fairbell --)
+cargo build --locked --quiet --package fairbell
+"${exchange[@]}" up --config "$out/fairbell.toml" --port-base 0 --json \
+    --fail-gateway 1 --after 20s --out "$out" >"$out/report.json" 2>"$out/progress.txt" &
+exchange_pid=$!
+stop() { kill -INT "$exchange_pid" 2>/dev/null && wait "$exchange_pid" 2>/dev/null || true; }
+trap stop EXIT
+
+gateways=()
+for _ in $(seq 100); do
+    if read -r -a gateways < <(sed -n 's/^FIX: //p' "$out/progress.txt") &&
+        [ "${#gateways[@]}" -ge 3 ]; then
+        break
+    fi
+    sleep 0.2
+done
+if [ "${#gateways[@]}" -lt 3 ]; then
+    echo "FAIL: the exchange does not say where its FIX doors are"
+    cat "$out/progress.txt"
+    exit 1
+fi
+timeout 150 java -cp "$built/classes:$(cat "$built/classpath.txt")" Trader \
+    "${gateways[@]:0:3}" welcome "$out"
+trap - EXIT
+# What the run itself is measured by (deadlines, books at a killed receiver) is not the question.
+stop
+"${exchange[@]}" statement --config "$out/fairbell.toml" --trades "$out/trades.csv" --json \
+    "$out/exchange.log" >"$out/statement.json"
+python3 scripts/interop/fix_ledger.py "$out/ledger.csv" "$out/trades.csv" "$out/statement.json"
