@@ -48,5 +48,5 @@ trap - EXIT
 # What the run itself is measured by (deadlines, books at a killed receiver) is not the question.
 stop
 "${exchange[@]}" statement --config "$out/fairbell.toml" --trades "$out/trades.csv" --json \
-    "$out/exchange.log" >"$out/statement.json"
+    --log "$out/exchange.log" >"$out/statement.json"
 python3 scripts/interop/fix_ledger.py "$out/ledger.csv" "$out/trades.csv" "$out/statement.json"

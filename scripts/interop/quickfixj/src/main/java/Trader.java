@@ -13,6 +13,7 @@ import quickfix.Application;
 import quickfix.DefaultMessageFactory;
 import quickfix.DoNotSend;
 import quickfix.FieldNotFound;
+import quickfix.FileLogFactory;
 import quickfix.FileStoreFactory;
 import quickfix.Message;
 import quickfix.Session;
@@ -78,6 +79,7 @@ public final class Trader {
             settings.setLong("HeartBtInt", 2);
             settings.setLong("ReconnectInterval", 1);
             settings.setString("FileStorePath", store.resolve(compId).toString());
+            settings.setString("FileLogPath", store.resolve(compId + "-log").toString());
             settings.setString("UseDataDictionary", "Y");
             settings.setString("ResetOnLogon", "N");
             settings.setString(id, "BeginString", "FIX.4.4");
@@ -85,8 +87,8 @@ public final class Trader {
             settings.setString(id, "TargetCompID", "FAIRBELL");
             settings.setString(id, "SocketConnectHost", parts[0]);
             settings.setString(id, "SocketConnectPort", parts[1]);
-            initiator = new SocketInitiator(
-                this, new FileStoreFactory(settings), settings, new DefaultMessageFactory());
+            initiator = new SocketInitiator(this, new FileStoreFactory(settings), settings,
+                new FileLogFactory(settings), new DefaultMessageFactory());
             initiator.start();
         }
 
