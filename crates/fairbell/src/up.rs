@@ -188,11 +188,11 @@ fn welcome(config: &Config, addresses: &Addresses) -> String {
     let gateways: Vec<String> = addresses.gateways.iter().map(ToString::to_string).collect();
     let guests = || config.accounts.0.iter().skip(config.flow.participants as usize);
     let login =
-        guests().find(|guest| guest.fix_comp_id.is_none()).map_or_else(String::new, |guest| {
+        guests().find(|guest| guest.fix_comp_id.is_empty()).map_or_else(String::new, |guest| {
             format!("\n  login: user {} password {}", guest.username, guest.password)
         });
     let fix_login = guests().find_map(|guest| {
-        let (comp_id, own) = (guest.fix_comp_id.as_ref()?, &config.gateway.fix_comp_id);
+        let (comp_id, own) = (guest.fix()?.comp_id, &config.gateway.fix_comp_id);
         let (version, password) = (&guest.fix_version, &guest.password);
         Some(format!("\n  FIX {version}: sender {comp_id} target {own} password {password}"))
     });

@@ -379,7 +379,10 @@ fn trees(config: &Config, both: &mut impl FnMut((&str, String), (&str, String)))
 fn logins(config: &Config, both: &mut impl FnMut((&str, String), (&str, String))) {
     let mut seen = BTreeSet::new();
     for (index, entry) in config.accounts.0.iter().enumerate() {
-        let Some(comp_id) = &entry.fix_comp_id else { continue };
+        let comp_id = &entry.fix_comp_id;
+        if comp_id.is_empty() {
+            continue;
+        }
         let path = format!("account[{index}].fix_comp_id");
         if index < config.flow.participants as usize {
             let why = "a built-in participant's account has no FIX session".to_string();

@@ -271,9 +271,9 @@ pub struct AccountEntry {
     /// Its orders are cancelled when its session has been gone for a second.
     #[serde(default)]
     pub cancel_on_disconnect: bool,
-    /// Its CompID: it is served over FIX, and not over OUCH.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fix_comp_id: Option<String>,
+    /// Its CompID: it is served over FIX, and not over OUCH; empty: it has none.
+    #[serde(default)]
+    pub fix_comp_id: String,
     /// Version of its FIX session.
     #[serde(default = "fix_version_default")]
     pub fix_version: String,
@@ -287,8 +287,8 @@ impl AccountEntry {
             "5.0SP2" => FixVersion::Fix50Sp2,
             _ => FixVersion::Fix44,
         };
-        let comp_id = self.fix_comp_id.clone()?;
-        Some(FixLogin { comp_id, version })
+        let comp_id = self.fix_comp_id.clone();
+        (!comp_id.is_empty()).then_some(FixLogin { comp_id, version })
     }
 }
 
@@ -414,7 +414,7 @@ impl Default for Accounts {
             username: format!("FLOW{n:02}"),
             password: "flow".to_string(),
             cancel_on_disconnect: false,
-            fix_comp_id: None,
+            fix_comp_id: String::new(),
             fix_version: fix_version_default(),
         });
         let guest = AccountEntry {
@@ -422,13 +422,13 @@ impl Default for Accounts {
             username: "GUEST".to_string(),
             password: "welcome".to_string(),
             cancel_on_disconnect: false,
-            fix_comp_id: None,
+            fix_comp_id: String::new(),
             fix_version: fix_version_default(),
         };
         let fix_guest = AccountEntry {
             name: "guest, for your own FIX client".to_string(),
             username: "FIXGST".to_string(),
-            fix_comp_id: Some("GUEST".to_string()),
+            fix_comp_id: "GUEST".to_string(),
             ..guest.clone()
         };
         Accounts(built_in.chain([guest, fix_guest]).collect())

@@ -119,9 +119,9 @@ fn relations_between_keys_blame_the_key_that_was_set() {
         ),
         ("[ports]\nbase = 80", "fairbell.toml:2: ports.base: must be 0 or 1024..=60000, is 80"),
         (
-            "[flow]\nparticipants = 10",
-            "fairbell.toml:2: flow.participants: must be at most the number of accounts (9), \
-             is 10",
+            "[flow]\nparticipants = 11",
+            "fairbell.toml:2: flow.participants: must be at most the number of accounts (10), \
+             is 11",
         ),
         (
             "[[instrument]]\nsymbol = \"A\"\n[[instrument]]\nsymbol = \"A\"",
