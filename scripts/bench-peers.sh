@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Order books of crates.io and Maven Central beside ours: builds bench-peers (a workspace of its own,
-# outside the product's dependency tree) and prints the ratios of one run. exchange-core needs a JDK
-# (17 or later) and Maven and is left out without them. Options go to the program, like
+# Order books of crates.io and Maven Central, and QuickFIX/J's codec, beside ours: builds bench-peers (a workspace of its own,
+# outside the product's dependency tree) and prints the ratios of one run. The Java peers need a JDK
+# (17 or later) and Maven and are left out without them. Options go to the program, like
 # --workload w1 --runs 9.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../bench-peers"
@@ -13,6 +13,6 @@ if command -v mvn >/dev/null && command -v java >/dev/null; then
         dependency:build-classpath -Dmdep.outputFile=target/classpath.txt
     java=(--java "java/target/classes:$(cat java/target/classpath.txt)")
 else
-    echo "exchange-core is left out: it needs java and mvn" >&2
+    echo "exchange-core and QuickFIX/J are left out: they need java and mvn" >&2
 fi
 exec "${CARGO_TARGET_DIR:-target}/release/bench-peers" "${java[@]}" "$@"

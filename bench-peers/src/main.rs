@@ -1,4 +1,5 @@
-//! Order books of the public registries beside ours: one tape, one run, one table.
+//! Order books of the public registries beside ours: one tape, one run, one table. Then QuickFIX/J's
+//! codec beside ours.
 //!
 //! Every book plays the same commands, generated before the clock starts; its trades are hashed
 //! inside the timed region and compared with the tape's check values, and a book whose trades are
@@ -6,6 +7,7 @@
 //! machine. A book that needs longer than `--limit` seconds for a run is stopped there, and its
 //! figure is that of the commands until then.
 
+mod codec;
 mod java;
 mod peers;
 
@@ -53,6 +55,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         };
         right &= compare(name, &workload, &options);
+    }
+    if let Some(classes) = &options.java
+        && options.only.as_ref().is_none_or(|only| only == codec::NAME)
+    {
+        right &= codec::compare(classes, options.runs);
     }
     if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -277,6 +277,8 @@ pub enum Bench {
     Book(crate::bench::book::BookArgs),
     /// The engine from OUCH bytes in to ITCH and OUCH bytes out, on one thread
     Engine(crate::bench::pipeline::EngineArgs),
+    /// The FIX codec on an order and a report, beside a bare scan of the bytes
+    Fix(crate::bench::fix::FixArgs),
     /// Order to acceptance through gateway and engine over loopback TCP, beside a bare echo
     Rtt(RttArgs),
 }

@@ -92,6 +92,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Bench(args) => match args.bench {
             Bench::Book(args) => bench::book::run(&args),
             Bench::Engine(args) => bench::pipeline::run(&args),
+            Bench::Fix(args) => bench::fix::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),
         },
     }

@@ -14,6 +14,7 @@ pub mod dictionary;
 mod digits;
 pub mod encode;
 mod frame;
+pub mod sample;
 mod scan;
 pub mod session;
 pub mod tag;

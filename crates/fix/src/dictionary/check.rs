@@ -417,8 +417,8 @@ mod tests {
         for (block, dictionary) in parts {
             for member in block.members.iter().filter(|member| !matches!(member.tag, 8 | 9 | 35)) {
                 let group = block.groups.contains_key(&member.tag);
-                let wanted = member.required || seed.next_u64() % 4 == 0;
-                if wanted && (!group || seed.next_u64() % 8 == 0) {
+                let wanted = member.required || seed.next_u64().is_multiple_of(4);
+                if wanted && (!group || seed.next_u64().is_multiple_of(8)) {
                     fields.push((member.tag, dictionary));
                 }
             }
@@ -447,7 +447,7 @@ mod tests {
                 })
             };
             let fitting: Vec<&str> = VALUES.iter().filter(fits).copied().collect();
-            let odd = faults > 0 && seed.next_u64() % 16 == 0;
+            let odd = faults > 0 && seed.next_u64().is_multiple_of(16);
             let value = match known {
                 Some(field) if !odd && !field.values.is_empty() => {
                     let at = seed.next_u64() % field.values.len() as u64;
