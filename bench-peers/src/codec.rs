@@ -60,7 +60,8 @@ fn turn(steps: &mut Steps) -> Turn {
             match step {
                 0 => assert_eq!(steps.parse(), Some(2_500)),
                 1 => assert_eq!(steps.parse_checked(), Some(2_500)),
-                _ => assert_eq!(steps.encode(), 264),
+                // MsgSeqNum grows longer.
+                _ => assert!((264..270).contains(&steps.encode())),
             }
         }
         start.elapsed().as_nanos() as f64 / f64::from(MESSAGES)
