@@ -21,6 +21,13 @@ fn up(name: &str, args: &[&str]) -> (Output, PathBuf) {
     (output, out)
 }
 
+/// A configuration file of its own for one test.
+fn settings(name: &str, text: &str) -> PathBuf {
+    let file = std::env::temp_dir().join(format!("fairbell-{name}-{}.toml", std::process::id()));
+    std::fs::write(&file, text).expect("a file");
+    file
+}
+
 fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("standard output is one JSON document")
 }
@@ -148,11 +155,11 @@ fn a_dead_proxy_costs_no_order_and_no_book() {
 /// Two trees by symbol and orders by two ways: the run passes and says what each tree carried.
 #[test]
 fn parallel_trees_by_symbol_pass_and_are_reported() {
-    let name = format!("fairbell-trees-{}.toml", std::process::id());
-    let file = std::env::temp_dir().join(name);
-    let text = "[overlay]\nplanes = 2\nplane_use = \"symbols\"\norder_ways = 2\n\
-                change_tree_at_percent = 0\n";
-    std::fs::write(&file, text).expect("a file");
+    let file = settings(
+        "trees",
+        "[overlay]\nplanes = 2\nplane_use = \"symbols\"\norder_ways = 2\n\
+         change_tree_at_percent = 0\n",
+    );
     let path = file.display().to_string();
     let (output, out) = up("trees", &["--duration", "2s", "--config", &path]);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -179,12 +186,16 @@ fn parallel_trees_by_symbol_pass_and_are_reported() {
 /// others, and the report says that the bytes it never heard were not.
 #[test]
 fn a_late_listener_joins_by_a_snapshot_and_the_report_says_so() {
-    let (output, out) = up("late", &["--duration", "5s", "--late-listener", "3s"]);
+    // Repair is thought to be slow.
+    let file = settings("late", "[snapshot]\nrepair_per_s = 1000\n");
+    let path = file.display().to_string();
+    let late = ["--duration", "5s", "--late-listener", "3s", "--config", &path];
+    let (output, out) = up("late", &late);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let report = document(&output);
     assert_eq!(report["books_equal"], Value::Bool(true));
     let notices = report["notices"].to_string();
     assert!(notices.contains("listener 9 joined by snapshot at "), "{notices}");
-    let _ = std::fs::remove_dir_all(out);
+    let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
 }
