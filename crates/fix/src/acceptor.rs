@@ -153,16 +153,13 @@ impl<S: Store> Acceptor<S> {
         let connection = self.connections.remove(&conn);
         let refused = connection.as_ref().is_none_or(|connection| connection.session.is_none());
         self.counters.refused += u64::from(refused);
-        match connection.and_then(|connection| connection.concerns()) {
-            Some(index) => {
-                if let Some(session) = self.sessions.get_mut(index) {
-                    session.disconnect();
-                }
-                if let Some(live) = self.live.get_mut(index) {
-                    *live = None;
-                }
+        if let Some(index) = connection.and_then(|connection| connection.concerns()) {
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.disconnect();
             }
-            None => {}
+            if let Some(live) = self.live.get_mut(index) {
+                *live = None;
+            }
         }
     }
 
