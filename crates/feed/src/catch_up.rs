@@ -86,8 +86,7 @@ pub struct CatchUpConfig {
     pub retry_ns: u64,
     /// Where the doubling ends, in ns.
     pub retry_max_ns: u64,
-    /// Which range of stream names is used, below [`NAME_RANGES`]: listeners that share a node use
-    /// different ones.
+    /// Which range of stream names is used, below 16: listeners that share a node use different ones.
     pub names: u32,
 }
 

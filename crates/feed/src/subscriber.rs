@@ -21,8 +21,8 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// Follows these sessions, the first [`NAME_RANGES`], each for its instruments; all else is as in
-    /// `settings`, whose own session and instruments are followed when there are none.
+    /// Follows these sessions, the first 16, each for its instruments; all else is as in `settings`,
+    /// whose own session and instruments are followed when there are none.
     pub fn new(
         settings: &ListenerConfig,
         channels: impl IntoIterator<Item = (Session, Vec<InstrumentId>)>,

@@ -3,7 +3,7 @@
 //!
 //! Contract: a stream has one live attachment. Another gateway may take it over once nothing was
 //! heard of the present one for a lease; the same gateway replaces its own with a newer token.
-//! Tokens name attachments, also across the lives of a gateway; they count round ([`newer`]).
+//! Tokens name attachments, also across the lives of a gateway; they count round (see `newer`).
 //! Records are sent from the position asked for, at most `in_flight_max` ahead of what is
 //! acknowledged, and again when the gateway reports a gap or makes no progress for a timeout.
 //! After a timeout one datagram at a time is tried, and when the lease has run out nothing is sent
