@@ -26,3 +26,6 @@ done
 if ! python3 -c 'import ensurepip, pip, venv' >/dev/null 2>&1; then
     apt_install python3 python3-pip python3-venv
 fi
+if [ "${FAIRBELL_PEERS:-}" = required ] && ! { command -v java && command -v mvn; } >/dev/null; then
+    apt_install default-jdk-headless maven
+fi
