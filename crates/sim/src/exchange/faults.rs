@@ -188,14 +188,16 @@ impl Striker<'_> {
         }
     }
 
-    /// Whether a proxy may die for good: one of its layer has to live, or no order gets through.
+    /// Whether a proxy may die for good: one of its layer and plane has to live, or no order gets
+    /// through, and the one snapshot server needs its feed where little is kept for repairs.
     fn spared(&self, proxy: usize, plan: &Plan) -> bool {
         let topology = self.scenario.config(self.seed).tree().map(|tree| tree.topology);
         let layer = topology.ok().and_then(|topology| {
             let (layer, _) = topology.locate(NodeId(proxy as u16))?;
-            topology.layers().get(layer).copied()
+            topology.plane_sizes().get(layer).copied()
         });
-        plan.proxies_killed == 0 && layer.is_some_and(|size| size > 1)
+        let served = self.scenario.store.is_none();
+        plan.proxies_killed == 0 && served && layer.is_some_and(|size| size > 1)
     }
 
     /// Two nodes that talk to each other, in the direction of the bit drawn.
