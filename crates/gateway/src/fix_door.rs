@@ -67,6 +67,8 @@ pub(crate) struct FixDoor {
     seats: Vec<Seat>,
     /// By account number.
     seat_of: Vec<Option<usize>>,
+    /// Accounts whose records wait for their tick, in order.
+    holding: Vec<AccountId>,
     symbols: Symbols,
     written: Vec<u8>,
     /// No timer before this; may be early.
@@ -101,6 +103,7 @@ impl FixDoor {
             acceptor,
             seats,
             seat_of,
+            holding: Vec::new(),
             symbols: Symbols::new(&config.instruments),
             written: Vec::new(),
             due: Nanos::NEVER,
@@ -121,11 +124,6 @@ impl FixDoor {
     /// Whether bytes of the connection are taken.
     pub(crate) fn wants_input(&self, conn: ConnId) -> bool {
         self.acceptor.wants_input(conn)
-    }
-
-    /// The account whose stream the connection has, or has asked for.
-    pub(crate) fn account_of(&self, conn: ConnId) -> Option<AccountId> {
-        self.seats.iter().find(|seat| seat.conn == Some(conn)).map(|seat| seat.account)
     }
 
     /// Whether the account's session is logged on here, its Logon answered or about to be.
@@ -177,17 +175,22 @@ impl FixDoor {
     pub(crate) fn push(&mut self, now: Nanos, account: AccountId, report: ExecutionReport) {
         if let Some(seat) = self.seat(account).and_then(|place| self.seats.get_mut(place)) {
             seat.hold.push(now, report);
+            if let Err(place) = self.holding.binary_search(&account) {
+                self.holding.insert(place, account);
+            }
         }
     }
 
-    /// Sessions there are, live or not.
-    pub(crate) fn places(&self) -> usize {
-        self.seats.len()
+    /// The first account after another whose records wait for their tick.
+    pub(crate) fn holding_after(&self, account: AccountId) -> Option<AccountId> {
+        let place = self.holding.partition_point(|holding| *holding <= account);
+        self.holding.get(place).copied()
     }
 
-    /// The account of a session whose records wait for their tick.
-    pub(crate) fn holding(&self, place: usize) -> Option<AccountId> {
-        self.seats.get(place).filter(|seat| !seat.hold.is_empty()).map(|seat| seat.account)
+    fn note_empty(&mut self, account: AccountId) {
+        if let Ok(place) = self.holding.binary_search(&account) {
+            self.holding.remove(place);
+        }
     }
 
     /// Whether the stream is to be paused.
@@ -218,6 +221,9 @@ impl FixDoor {
             desk.counters.overdue += u64::from(release == Release::Overdue);
             desk.counters.reports += 1;
             ending = ending.or(self.record(now.now, place, &report));
+        }
+        if self.seats.get(place).is_some_and(|seat| seat.hold.is_empty()) {
+            self.note_empty(account);
         }
         if let Some(seat) = self.seats.get(place)
             && let Some(conn) = seat.conn
@@ -316,7 +322,9 @@ impl FixDoor {
             }
             self.wake(now.now, conn);
         }
-        let held = self.seats.iter().map(|seat| seat.hold.next_timeout(desk.config.hold_max_ns));
+        let holding =
+            self.holding.iter().filter_map(|account| self.seats.get(self.seat(*account)?));
+        let held = holding.map(|seat| seat.hold.next_timeout(desk.config.hold_max_ns));
         self.due = held.min().unwrap_or(Nanos::NEVER).min(self.due);
         over
     }
@@ -335,8 +343,10 @@ impl FixDoor {
         }
         let seat = self.seats.get_mut(place)?;
         let live = seat.progress == Progress::Ready;
+        let account = seat.account;
         seat.leave();
-        Some((seat.account, live))
+        self.note_empty(account);
+        Some((account, live))
     }
 
     /// Counts why a connection ends.

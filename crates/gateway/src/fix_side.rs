@@ -103,10 +103,11 @@ impl Gateway {
 
     /// All accounts' records whose tick may have become public, or overdue.
     pub(crate) fn release_all_fix(&mut self, now: ClockReading, out: &mut Outbox) {
-        for place in 0..self.fix.places() {
-            if let Some(account) = self.fix.holding(place) {
-                self.release_fix(now, account, out);
-            }
+        // Account numbers begin at 1.
+        let mut last = AccountId(0);
+        while let Some(account) = self.fix.holding_after(last) {
+            self.release_fix(now, account, out);
+            last = account;
         }
     }
 

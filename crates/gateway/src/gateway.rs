@@ -43,8 +43,8 @@ pub struct Gateway {
     pub(crate) leaving: Leaving,
     pub(crate) watermarks: Watermarks,
     started: bool,
-    /// Connections with new records, to be served at the end of the call.
-    fresh: Vec<ConnId>,
+    /// Accounts with new records, to be served at the end of the call.
+    fresh: Vec<AccountId>,
     /// No session is due before this; may be early.
     sessions_due: Nanos,
 }
@@ -385,19 +385,20 @@ impl Gateway {
                 }
             }
         });
-        if !self.fresh.contains(&conn) {
-            self.fresh.push(conn);
+        if !self.fresh.contains(&body.account) {
+            self.fresh.push(body.account);
         }
     }
 
     /// Lets out what the call produced: records, acknowledgements, waiting orders.
     fn finish(&mut self, now: ClockReading, out: &mut Outbox) {
         let mut fresh = std::mem::take(&mut self.fresh);
-        for conn in fresh.drain(..) {
-            if let Some(account) = self.fix.account_of(conn) {
+        for account in fresh.drain(..) {
+            let Some(conn) = self.conn(account) else { continue };
+            let Some(session) = self.sessions.get_mut(&conn) else {
                 self.release_fix(now, account, out);
-            }
-            let Some(session) = self.sessions.get_mut(&conn) else { continue };
+                continue;
+            };
             session.release(now.now, &self.watermarks, &mut self.desk, conn, out);
             self.sessions_due = self.sessions_due.min(session.next_timeout(&self.desk));
             session.settle_pause(&mut self.private);
