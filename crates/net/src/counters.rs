@@ -50,19 +50,19 @@ impl Counter {
 }
 
 counters! {
-    /// Datagrams handed to nodes from sockets.
+    /// Packets taken from UDP sockets; one may hold several datagrams of the overlay.
     datagrams_in,
     /// Their bytes.
     datagram_bytes_in,
-    /// Datagrams given to the kernel.
+    /// Packets given to UDP sockets.
     datagrams_out,
     /// Their bytes.
     datagram_bytes_out,
-    /// Datagrams dropped because the socket's send buffer was full.
+    /// Packets dropped because the socket's send buffer was full.
     datagrams_blocked,
-    /// Datagrams the kernel refused for another reason, and failed receives.
+    /// Packets the kernel refused for another reason, failed receives, and bundles cut short.
     datagram_errors,
-    /// Datagrams and connects to a peer without address, or from a channel without socket.
+    /// Packets and connects to a peer without address, or from a channel without socket.
     unroutable,
     /// Datagrams delivered in memory to a node of the same loop.
     local_datagrams,

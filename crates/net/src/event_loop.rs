@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
 
+use crate::bundle::Parts;
 use crate::conn::Incoming;
 use crate::control::{Commands, Control, LoopHandle};
 use crate::io::{Io, LocalBatch, LoopConfig, Notice, Received, Token};
@@ -20,6 +21,8 @@ use crate::{Clock, Counters, Directory, TraceSender};
 const BUFFER_BYTES: usize = 65_536;
 /// How long a stop flag may go unseen.
 const STOP_CHECK_NS: u64 = 10 * Nanos::MILLI;
+/// How long the parts of a bundle may wait for the end of a turn, and one token's datagrams more.
+const BUNDLE_WAIT_NS: u64 = 50 * Nanos::MICRO;
 /// How long traces may wait for their batch to fill.
 const TRACE_WAIT_NS: u64 = 2 * Nanos::MILLI;
 
@@ -36,6 +39,8 @@ pub struct Loop<N> {
     commands: Commands<N>,
     traces: Option<TraceSender>,
     traces_since: Nanos,
+    /// When bundles were last sent.
+    flushed_at: Nanos,
     stopping: bool,
 }
 
@@ -63,6 +68,7 @@ impl<N: Node> Loop<N> {
             commands,
             traces: None,
             traces_since: Nanos(0),
+            flushed_at: Nanos(0),
             stopping: false,
         })
     }
@@ -171,9 +177,15 @@ impl<N: Node> Loop<N> {
             }
             self.deliver_notices();
             self.fire_due(now);
+            if now >= self.flushed_at.after(BUNDLE_WAIT_NS) {
+                self.io.flush_lanes();
+                self.flushed_at = now;
+            }
         }
         self.deliver_notices();
         self.serve_local();
+        self.io.flush_lanes();
+        self.flushed_at = now;
     }
 
     /// Calls a node and does what it asks for.
@@ -231,17 +243,31 @@ impl<N: Node> Loop<N> {
                 }
                 Received::Skipped => {}
                 Received::Datagram { len, from } => {
-                    let bytes = buffer.get(..len).unwrap_or(&[]);
-                    let at = self.call(host, |node, now, out| {
-                        node.handle_datagram(now, channel, from, bytes, out);
-                    });
-                    self.fire_due(at.unwrap_or_default());
+                    self.deliver(host, channel, from, buffer.get(..len).unwrap_or(&[]));
                 }
             }
         }
         self.buffer = buffer;
         if !empty {
             self.io.requeue_udp(index);
+        }
+    }
+
+    /// Hands a packet to its node, part by part if it is a bundle.
+    fn deliver(&mut self, host: usize, channel: Channel, from: Peer, packet: &[u8]) {
+        let parts = match channel {
+            Channel::OVERLAY => Parts::of(packet),
+            _ => Parts::bare(packet),
+        };
+        for part in parts {
+            let Ok(bytes) = part else {
+                self.io.counters.datagram_errors.add(1);
+                return;
+            };
+            let at = self.call(host, |node, now, out| {
+                node.handle_datagram(now, channel, from, bytes, out);
+            });
+            self.fire_due(at.unwrap_or_default());
         }
     }
 

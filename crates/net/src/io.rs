@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use types::{Channel, ConnId, Nanos, NodeId, Op, Outbox, Peer};
 
+use crate::bundle::Lanes;
 use crate::conn::Conn;
 use crate::counters::SharedCounters;
 use crate::poller::{Poller, Ready, WaitStrategy};
@@ -27,6 +28,8 @@ pub struct LoopConfig {
     pub local_delivery: bool,
     /// Datagrams that may wait for that.
     pub local_max: usize,
+    /// Overlay datagrams that a turn sends to the same node share packets.
+    pub bundles: bool,
     /// Connections a node's listener keeps at once; more are refused.
     pub accepted_max: usize,
     /// Connections a node may have opened at once; more fail.
@@ -46,6 +49,7 @@ impl Default for LoopConfig {
             wait: WaitStrategy::default(),
             local_delivery: false,
             local_max: 65_536,
+            bundles: true,
             accepted_max: 1_024,
             opened_max: 1_024,
             unread_max: 1 << 20,
@@ -169,6 +173,8 @@ pub(crate) struct Io {
     /// Connections being closed: until when, slot, serial. In order of time.
     pub lingering: VecDeque<(Nanos, u32, u64)>,
     pub local: LocalBatch,
+    /// What waits for the end of the turn.
+    lanes: Lanes,
     /// Hosts by node id, sorted, for local delivery.
     by_id: Vec<(NodeId, usize)>,
     pub counters: Arc<SharedCounters>,
@@ -190,6 +196,7 @@ impl Io {
             notices: VecDeque::new(),
             lingering: VecDeque::new(),
             local: LocalBatch::default(),
+            lanes: Lanes::default(),
             by_id: Vec::new(),
             counters: Arc::default(),
         })
@@ -343,6 +350,35 @@ impl Io {
         if self.config.local_delivery && self.send_local(host, channel, to, bytes) {
             return;
         }
+        match to {
+            Peer::Node(node) if channel == Channel::OVERLAY && self.config.bundles => {
+                self.bundle(host, node, bytes);
+            }
+            _ => self.send_packet(host, channel, to, bytes),
+        }
+    }
+
+    /// Keeps a datagram for the end of the turn.
+    fn bundle(&mut self, host: usize, node: NodeId, bytes: &[u8]) {
+        let mut lanes = std::mem::take(&mut self.lanes);
+        if let Some(full) = lanes.add(host, node, bytes) {
+            self.send_packet(host, Channel::OVERLAY, Peer::Node(node), full.packet());
+            full.restart(bytes);
+        }
+        self.lanes = lanes;
+    }
+
+    /// Sends what has been kept so far.
+    pub fn flush_lanes(&mut self) {
+        let mut lanes = std::mem::take(&mut self.lanes);
+        while let Some((host, lane)) = lanes.pop_used() {
+            self.send_packet(host, Channel::OVERLAY, Peer::Node(lane.to), lane.packet());
+            lane.clear();
+        }
+        self.lanes = lanes;
+    }
+
+    fn send_packet(&self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
         let Some((udp, addr)) = self.route(host, channel, to) else {
             self.counters.unroutable.add(1);
             return;

@@ -18,6 +18,7 @@
 //! No `unsafe`, no allocation once buffers are warm (accepting a connection allocates).
 
 mod addr;
+mod bundle;
 mod clock;
 mod conn;
 mod control;

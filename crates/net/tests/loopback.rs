@@ -206,8 +206,9 @@ fn datagrams_between_loops_carry_the_senders_name() {
         out.datagram(Channel::OVERLAY, Peer::Node(NodeId(77)), bytes);
         out.datagram(Channel(9), from, bytes);
     });
-    let mut loops = [(); 2].map(|()| new_loop(&directory, LoopConfig::default())).into_iter();
-    let (mut one, mut two) = (loops.next().expect("two"), loops.next().expect("two"));
+    // One packet each, to be counted exactly.
+    let config = LoopConfig { bundles: false, ..LoopConfig::default() };
+    let (mut one, mut two) = (new_loop(&directory, config), new_loop(&directory, config));
     let sockets = vec![(Channel::OVERLAY, a), (Channel::FEED, feed)];
     one.add_node(NodeId(0), first, sockets, None).expect("added");
     two.add_node(NodeId(1), second, vec![(Channel::OVERLAY, b)], None).expect("added");
@@ -253,6 +254,44 @@ fn timers_fire_in_time_and_never_early() {
     // Far below a millisecond, whatever else the machine does.
     assert!(late[TICKS / 2] < 300_000, "median {} ns late", late[TICKS / 2]);
     assert_eq!(one.handle.counters().timeouts, TICKS as u64 + 1);
+}
+
+/// What arrives of ten datagrams of 300 bytes that one call sends, and in how many packets.
+fn volley(bundles: bool) -> (Vec<u8>, u64) {
+    let ((a, addr_a), (b, addr_b)) = (udp(), udp());
+    let directory = Directory::new(&[(NodeId(0), addr_a), (NodeId(1), addr_b)]).expect("distinct");
+    let config = LoopConfig { bundles, ..LoopConfig::default() };
+    let (mut one, mut two) = (new_loop(&directory, config), new_loop(&directory, config));
+    let sender = Scripted::new(Nanos(0), |knobs, _, _, out| {
+        knobs.timeout = Nanos::NEVER;
+        for number in 0..10 {
+            let bytes = out.store(&[number; 300]);
+            out.datagram(Channel::OVERLAY, Peer::Node(NodeId(1)), bytes);
+        }
+    });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&seen);
+    let taker = Scripted::new(Nanos::NEVER, move |_, input, _, _| {
+        let Input::Datagram(Channel::OVERLAY, Peer::Node(NodeId(0)), bytes) = input else {
+            panic!("only the other's datagrams here");
+        };
+        assert_eq!(bytes, [bytes[0]; 300]);
+        into.lock().expect("no panic").push(bytes[0]);
+    });
+    one.add_node(NodeId(0), sender, vec![(Channel::OVERLAY, a)], None).expect("added");
+    two.add_node(NodeId(1), taker, vec![(Channel::OVERLAY, b)], None).expect("added");
+    let (two, one) = (Running::start(two), Running::start(one));
+    until("all ten", || seen.lock().expect("no panic").len() == 10);
+    until("counted", || one.handle.counters().datagrams_out == two.handle.counters().datagrams_in);
+    let numbers = seen.lock().expect("no panic").clone();
+    (numbers, two.handle.counters().datagrams_in)
+}
+
+#[test]
+fn what_a_turn_sends_to_one_node_shares_packets_and_keeps_its_order() {
+    let all: Vec<u8> = (0..10).collect();
+    assert_eq!(volley(true), (all.clone(), 3));
+    assert_eq!(volley(false), (all, 10));
 }
 
 /// A ring of nodes on one loop passes a token round; returns the loop when it has gone round.
