@@ -1,7 +1,8 @@
 //! The root's downward side: ITCH messages into MoldUDP64 packets, one overlay datagram each.
 //!
-//! A datagram leaves when the packet is full, or when the caller flushes and the linger is over
-//! (default 0: at once); a message never splits. It is stamped at that moment (corner 12) with
+//! A datagram leaves when the packet is full, or when the caller flushes and the last one left at
+//! least a linger ago (default 0: at once), so that a lone message never waits and many share a
+//! datagram; a message never splits. It is stamped at that moment (corner 12) with
 //! t_sent and deadline = t_sent + OWD_G, or 0 while there is no estimate. Release times
 //! (deadline + bound) never run backwards, or a shrinking estimate would have receivers break
 //! sequence or miss deadlines.
@@ -40,7 +41,8 @@ pub struct PublisherConfig {
     pub session: Session,
     /// Longest MoldUDP64 packet, in bytes; cut to [`MOLD_PACKET_MAX`].
     pub packet_max: usize,
-    /// How long a message may wait for company, in ns.
+    /// Least time between two datagrams that are not full, in ns: the longest that a message waits
+    /// for company.
     pub linger_ns: u64,
     /// First heartbeat after the last data, in ns.
     pub heartbeat_min_ns: u64,
@@ -125,7 +127,8 @@ pub struct Publisher {
     next_seq: u64,
     next_id: u64,
     /// When the oldest message of `packet` came.
-    waiting_since: Nanos,
+    /// When the next datagram may leave that is not full.
+    flush_from: Nanos,
     last_release: Nanos,
     heartbeat_at: Nanos,
     heartbeat_ns: u64,
@@ -155,7 +158,7 @@ impl Publisher {
             count: 0,
             next_seq: 1,
             next_id: 1,
-            waiting_since: Nanos::NEVER,
+            flush_from: Nanos(0),
             last_release: Nanos(0),
             heartbeat_at: Nanos(0),
             heartbeat_ns: config.heartbeat_min_ns.max(1),
@@ -240,9 +243,6 @@ impl Publisher {
         if full || self.count == END_OF_SESSION - 1 {
             self.send_packet(now.now, out);
         }
-        if self.count == 0 {
-            self.waiting_since = now.now;
-        }
         self.packet.extend_from_slice(&(message.len() as u16).to_be_bytes());
         self.packet.extend_from_slice(message);
         self.count += 1;
@@ -251,10 +251,10 @@ impl Publisher {
         Ok(FeedSeq(self.next_seq - 1))
     }
 
-    /// Sends what waits, if it has lingered long enough; to be called when the caller has no more
+    /// Sends what waits, if the last datagram is long enough ago; to be called when the caller has no more
     /// messages at hand.
     pub fn flush(&mut self, now: ClockReading, out: &mut Outbox) {
-        if self.count > 0 && self.waiting_since + self.config.linger_ns <= now.now {
+        if self.count > 0 && self.flush_from <= now.now {
             self.send_packet(now.now, out);
         }
     }
@@ -321,7 +321,7 @@ impl Publisher {
     pub fn next_timeout(&self) -> Nanos {
         let linger = match self.count {
             0 => Nanos::NEVER,
-            _ => self.waiting_since + self.config.linger_ns,
+            _ => self.flush_from,
         };
         linger.min(self.heartbeat_at).min(self.reducer.next_timeout())
     }
@@ -330,6 +330,7 @@ impl Publisher {
         if self.count == 0 {
             return;
         }
+        self.flush_from = now.after(self.config.linger_ns);
         let seq = self.next_seq - u64::from(self.count);
         let header = Header { session: self.config.session, seq, count: self.count };
         self.packet[..HEADER_LEN].copy_from_slice(&header.bytes());
@@ -533,23 +534,28 @@ mod tests {
     }
 
     #[test]
-    fn lingering_messages_wait_for_company_and_are_no_gap_meanwhile() {
+    fn a_lone_message_leaves_at_once_and_those_behind_it_share_a_datagram() {
         let config = PublisherConfig {
             linger_ns: 2 * Nanos::MILLI,
             heartbeat_min_ns: Nanos::MILLI,
             ..PublisherConfig::new(SESSION)
         };
         let (mut publisher, mut out) = (publisher(config), Outbox::default());
-        publisher.handle_timeout(at(0), &mut out);
         publisher.push_message(at(1), b"a", &mut out).unwrap();
         publisher.flush(at(1), &mut out);
-        publisher.handle_timeout(at(Nanos::MILLI), &mut out);
+        assert_eq!(Packet::parse(&sent(&out)[0].1).unwrap().messages(), 1);
+        out.clear();
+        publisher.push_message(at(2), b"b", &mut out).unwrap();
+        publisher.flush(at(2), &mut out);
+        assert!(out.is_empty());
+        // What waits is no gap.
+        publisher.handle_timeout(at(1 + Nanos::MILLI), &mut out);
         let heartbeats = sent(&out);
-        assert_eq!(heartbeats.len(), 2);
-        assert!(heartbeats.iter().all(|(_, bytes)| Packet::parse(bytes).unwrap().end() == 1));
+        assert_eq!(heartbeats.len(), 1);
+        assert!(heartbeats.iter().all(|(_, bytes)| Packet::parse(bytes).unwrap().end() == 2));
         out.clear();
         assert_eq!(publisher.next_timeout(), Nanos(1 + 2 * Nanos::MILLI));
-        publisher.push_message(at(Nanos::MILLI), b"b", &mut out).unwrap();
+        publisher.push_message(at(2 * Nanos::MILLI), b"c", &mut out).unwrap();
         publisher.handle_timeout(at(1 + 2 * Nanos::MILLI), &mut out);
         assert_eq!(Packet::parse(&sent(&out)[0].1).unwrap().messages(), 2);
     }
