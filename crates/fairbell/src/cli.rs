@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::Failure;
 use crate::config::{Config, Loaded};
+use crate::load::ProtocolName;
 
 mod records;
 
@@ -279,14 +280,16 @@ pub enum Bench {
     Engine(crate::bench::pipeline::EngineArgs),
     /// The FIX codec on an order and a report, beside a bare scan of the bytes
     Fix(crate::bench::fix::FixArgs),
-    /// Order to acceptance through gateway and engine over loopback TCP, beside a bare echo
+    /// Order to acceptance over loopback TCP, through the engine alone or the whole exchange, beside an echo
     Rtt(RttArgs),
 }
 
 /// Options of `fairbell bench rtt`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell bench rtt                   40 s: floor and system in alternating slices\n  \
+    fairbell bench rtt                   40 s: system and floor in alternating slices\n  \
+    fairbell bench rtt --protocol fix    the same through the FIX door\n  \
+    fairbell bench rtt --path tree       through the whole exchange, beside its hops and its window\n  \
     fairbell bench rtt --duration 2m --rate 20000 --json\n  \
     fairbell bench rtt --sealed off      what sealing costs")]
 pub struct RttArgs {
@@ -297,12 +300,27 @@ pub struct RttArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rate: u64,
+    /// The door's protocol
+    #[arg(long, value_enum, default_value_t = ProtocolName::Ouch)]
+    pub protocol: ProtocolName,
+    /// What is between participant and book
+    #[arg(long, value_enum, default_value_t = RttPath::Engine)]
+    pub path: RttPath,
     /// Whether datagrams between gateway and root are sealed, as `fairbell up` does
     #[arg(long, value_name = "on|off", value_enum, default_value_t = Switch::On)]
     pub sealed: Switch,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// What an order goes through.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RttPath {
+    /// Gateway and engine alone (P3a)
+    Engine,
+    /// The whole exchange with its tree and its sequencing window (P3b)
+    Tree,
 }
 
 /// On or off.

@@ -50,7 +50,8 @@ pub struct Overlay {
     pub hedge: u32,
     /// Parents change with every message.
     pub dynamic_parents: bool,
-    /// Longest time a market-data message waits for company in its datagram, microseconds.
+    /// Least time between two datagrams of market data that are not full, microseconds: the longest
+    /// that a message waits, and only when others went just before.
     pub linger_us: u64,
     /// Datagrams between nodes are sealed.
     pub sealed: bool,
@@ -101,7 +102,7 @@ impl Default for Overlay {
             receivers: 9,
             hedge: 1,
             dynamic_parents: true,
-            linger_us: 0,
+            linger_us: 200,
             sealed: true,
             roll_call_ms: 50,
             change_tree_at_percent: 60,

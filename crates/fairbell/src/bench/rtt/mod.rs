@@ -1,0 +1,239 @@
+//! P3a and P3b: order to acceptance, beside a bare echo over the same hops.
+//!
+//! Floor and system take turns in slices of up to 10 s, so that both meet the same machine. Both
+//! have the same connections, rate, bytes per request, wait strategy and open-loop timetable, and a
+//! latency counts from when the request was due, so a late sender charges its delay to the system.
+//!
+//! P3a is gateway and engine alone: the exchange's own root and edge in one loop with their datagrams
+//! handed over in memory, no tree, no sequencing window, no hold, no disk; its floor is an echo over
+//! TCP. P3b is the whole exchange: a tree of proxies, the window, sealed as `fairbell up` seals; its
+//! floor is TCP, two UDP hops up, the same window, and one UDP hop back.
+
+mod system;
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy, floor, peer_addr};
+use telemetry::Recorder;
+use types::{Nanos, NodeId, Peer};
+
+use super::echo::{EchoClient, EchoConfig};
+use crate::Failure;
+use crate::cli::{RttArgs, RttPath, Switch};
+use crate::config::Config;
+use crate::load::ProtocolName;
+use crate::report::numbers;
+use crate::up::report_quantiles;
+
+use system::System;
+
+/// Longest slice.
+const SLICE_NS: u64 = 10 * Nanos::SECOND;
+/// Participants, and connections of the floor.
+const CONNECTIONS: u32 = 8;
+/// The participants' node.
+const CLIENT: NodeId = NodeId(60_000);
+
+/// What is asked of the ratios to the floor: name, p50, and p99 if anything.
+fn bars(path: RttPath) -> (&'static str, f64, Option<f64>) {
+    match path {
+        RttPath::Engine => ("bar (P3a)", 2.5, Some(3.0)),
+        RttPath::Tree => ("bar (P3b)", 2.0, None),
+    }
+}
+
+/// Measures and prints.
+pub fn run(args: &RttArgs) -> Result<(), Failure> {
+    let total_ns = u64::try_from(args.duration.as_nanos()).unwrap_or(u64::MAX);
+    let pairs = total_ns.div_ceil(2 * SLICE_NS).max(1);
+    let slice_ns = total_ns / (2 * pairs);
+    if slice_ns < Nanos::SECOND / 2 {
+        return Err(Failure::Usage("--duration: at least 1s is needed".to_string()));
+    }
+    let system = System::new(args);
+    let (mut floors, mut systems) = (Vec::new(), Vec::new());
+    // What the system's requests and their answers took is what the floor carries.
+    let mut sizes = [0; 2];
+    for pair in 0..pairs {
+        if !args.json {
+            eprintln!("slice {} of {pairs}: system, then floor", pair + 1);
+        }
+        let (latencies, bytes) = system.slice(slice_ns, pair)?;
+        systems.push(latencies);
+        if pair == 0 {
+            sizes = bytes;
+        }
+        floors.push(floor_slice(args, slice_ns, sizes, system.window_ns())?);
+    }
+    print(args, slice_ns, sizes, &floors, &systems);
+    Ok(())
+}
+
+/// How both wait: looking again and again only pays while each thread has a core.
+fn wait_strategy(path: RttPath) -> WaitStrategy {
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+    match path {
+        RttPath::Tree if cores <= 3 => WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
+        _ => WaitStrategy::default(),
+    }
+}
+
+fn floor_slice(
+    args: &RttArgs,
+    slice_ns: u64,
+    [request, reply]: [usize; 2],
+    window_ns: u64,
+) -> Result<Recorder, Failure> {
+    let listener = listen()?;
+    let client = EchoClient::new(EchoConfig {
+        server: address(&listener)?,
+        connections: CONNECTIONS,
+        rate: args.rate,
+        duration_ns: slice_ns,
+        request_len: request,
+        reply_len: reply,
+    });
+    let wait = wait_strategy(args.path);
+    let habits = LoopConfig { wait, ..LoopConfig::default() };
+    let mut of = Loop::new(Clock::start(0), Arc::new(Directory::default()), habits).map_err(io)?;
+    of.add_node(CLIENT, client, Vec::new(), None).map_err(io)?;
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let nodes = thread::scope(|scope| {
+        let server = scope.spawn(|| match args.path {
+            RttPath::Engine => floor::tcp_echo(&listener, request, reply, &wait, &stop),
+            RttPath::Tree => {
+                floor::tcp_echo_over_hops(&listener, request, reply, window_ns, &wait, &stop)
+            }
+        });
+        let client = scope.spawn(|| {
+            of.run(&stop, Duration::from_millis(20), |of, _| {
+                let over = of.nodes().all(|(_, client)| client.is_done());
+                done.store(over, Ordering::Relaxed);
+            })
+        });
+        wait_for(&done, slice_ns);
+        stop.store(true, Ordering::Relaxed);
+        let served = server.join();
+        let nodes = client.join();
+        served.map_err(|_| panicked())?.map_err(io)?;
+        nodes.map_err(|_| panicked())?.map_err(io)
+    })?;
+    let mut recorder = Recorder::new();
+    for (_, client) in &nodes {
+        client.latencies().iter().for_each(|ns| recorder.record(*ns));
+    }
+    Ok(recorder)
+}
+
+/// Until `done`, or far longer than the slice should take.
+fn wait_for(done: &AtomicBool, slice_ns: u64) {
+    let tries = (slice_ns + 30 * Nanos::SECOND) / (10 * Nanos::MILLI);
+    for _ in 0..tries {
+        if done.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn print(
+    args: &RttArgs,
+    slice_ns: u64,
+    sizes: [usize; 2],
+    floors: &[Recorder],
+    systems: &[Recorder],
+) {
+    let merged = |slices: &[Recorder]| {
+        let mut all = Recorder::new();
+        slices.iter().for_each(|slice| all.merge(slice));
+        report_quantiles(&all.summary())
+    };
+    let (floor, system) = (merged(floors), merged(systems));
+    let ratio = |of: u64, to: u64| of as f64 / to.max(1) as f64;
+    let ratios = [ratio(system.p50, floor.p50), ratio(system.p99, floor.p99)];
+    let (bar, p50_max, p99_max) = bars(args.path);
+    let met = ratios[0] <= p50_max && p99_max.is_none_or(|max| ratios[1] <= max);
+    let each = |slices: &[Recorder]| -> Vec<[u64; 2]> {
+        slices.iter().map(|slice| [slice.quantile(0.5), slice.quantile(0.99)]).collect()
+    };
+    let (protocol, path) = names(args);
+    if args.json {
+        let document = serde_json::json!({
+            "seed": Config::default().flow.seed,
+            "protocol": protocol,
+            "path": path,
+            "rate_per_s": args.rate,
+            "connections": CONNECTIONS,
+            "sealed": args.sealed == Switch::On,
+            "slice_ns": slice_ns,
+            "request_bytes": sizes[0],
+            "reply_bytes": sizes[1],
+            "floor_ns": floor,
+            "system_ns": system,
+            "floor_slices_p50_p99_ns": each(floors),
+            "system_slices_p50_p99_ns": each(systems),
+            "ratio_p50": ratios[0],
+            "ratio_p99": ratios[1],
+            "bar_ratio_p50": p50_max,
+            "bar_ratio_p99": p99_max,
+            "bar_met": met,
+        });
+        println!("{document:#}");
+        return;
+    }
+    let row = |name: &str, of: &crate::report::Quantiles| {
+        let [p50, p99, p999] = [of.p50, of.p99, of.p999].map(numbers::micros);
+        println!("  {name:<28} {p50:>10} {p99:>10} {p999:>10} {:>10}", of.count);
+    };
+    println!("order to acceptance, us              p50        p99      p99.9      count");
+    let (floor_name, what) = match args.path {
+        RttPath::Engine => ("floor: bare TCP echo", "gateway + engine"),
+        RttPath::Tree => ("floor: TCP, UDP and window", "whole exchange"),
+    };
+    row(floor_name, &floor);
+    let sealed = if args.sealed == Switch::On { "sealed" } else { "in clear" };
+    row(&format!("{what}, {protocol}, {sealed}"), &system);
+    println!("  {:<28} {:>9.2}x {:>9.2}x", "ratio", ratios[0], ratios[1]);
+    let p99 = p99_max.map_or(String::new(), |max| format!("{max:.2}x"));
+    let verdict = if met { "met" } else { "not met" };
+    println!("  {bar:<28} {p50_max:>9.2}x {p99:>10}  {verdict}");
+}
+
+fn names(args: &RttArgs) -> (&'static str, &'static str) {
+    let protocol = match args.protocol {
+        ProtocolName::Ouch => "ouch",
+        ProtocolName::Fix => "fix",
+    };
+    let path = match args.path {
+        RttPath::Engine => "engine",
+        RttPath::Tree => "tree",
+    };
+    (protocol, path)
+}
+
+fn listen() -> Result<TcpListener, Failure> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)
+}
+
+fn address(listener: &TcpListener) -> Result<Peer, Failure> {
+    v4(listener.local_addr().map_err(io)?).map(peer_addr)
+}
+
+fn v4(addr: SocketAddr) -> Result<SocketAddrV4, Failure> {
+    match addr {
+        SocketAddr::V4(addr) => Ok(addr),
+        SocketAddr::V6(addr) => Err(Failure::Run(format!("{addr} is no IPv4 address"))),
+    }
+}
+
+fn io(error: std::io::Error) -> Failure {
+    Failure::Run(format!("sockets: {error}"))
+}
+
+fn panicked() -> Failure {
+    Failure::Run("a thread of the measurement panicked".to_string())
+}
