@@ -10,7 +10,7 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers referee replay-check mutate lint interop sim fix-acceptance setup sample
+.PHONY: help run test bench bench-book bench-peers referee replay-check stress mutate lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -47,6 +47,11 @@ bench-peers: setup ## order books of the public registries beside ours, ratios o
 referee: setup ## the public matching benchmark, its harness folder in FAIRBELL_REFEREE_DIR
 	cargo build --locked --release --package book-capi
 	python3 scripts/referee.py $(ARGS)
+
+stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests within a second
+	cargo build --locked --release
+	scripts/stress clients
+	scripts/stress burst
 
 replay-check: setup ## five million commands replayed from start, from a snapshot and by a debug build
 	scripts/replay-check.sh $(ARGS)

@@ -187,9 +187,9 @@ fn print(
     }
     let row = |name: &str, of: &crate::report::Quantiles| {
         let [p50, p99, p999] = [of.p50, of.p99, of.p999].map(numbers::micros);
-        println!("  {name:<28} {p50:>10} {p99:>10} {p999:>10} {:>10}", of.count);
+        println!("  {name:<32} {p50:>10} {p99:>10} {p999:>10} {:>10}", of.count);
     };
-    println!("order to acceptance, us              p50        p99      p99.9      count");
+    println!("order to acceptance, us                  p50        p99      p99.9      count");
     let (floor_name, what) = match args.path {
         RttPath::Engine => ("floor: bare TCP echo", "gateway + engine"),
         RttPath::Tree => ("floor: TCP, UDP and window", "whole exchange"),
@@ -197,10 +197,10 @@ fn print(
     row(floor_name, &floor);
     let sealed = if args.sealed == Switch::On { "sealed" } else { "in clear" };
     row(&format!("{what}, {protocol}, {sealed}"), &system);
-    println!("  {:<28} {:>9.2}x {:>9.2}x", "ratio", ratios[0], ratios[1]);
+    println!("  {:<32} {:>9.2}x {:>9.2}x", "ratio", ratios[0], ratios[1]);
     let p99 = p99_max.map_or(String::new(), |max| format!("{max:.2}x"));
     let verdict = if met { "met" } else { "not met" };
-    println!("  {bar:<28} {p50_max:>9.2}x {p99:>10}  {verdict}");
+    println!("  {bar:<32} {p50_max:>9.2}x {p99:>10}  {verdict}");
 }
 
 fn names(args: &RttArgs) -> (&'static str, &'static str) {
