@@ -2,8 +2,8 @@
 
 use book::Books;
 use types::{
-    Command, CommandKind, CrossKind, FeedSeq, GatewayId, Incarnation, Input, InstrumentId, Nanos,
-    Phase,
+    ClOrdId, Command, CommandKind, CrossKind, FeedSeq, GatewayId, Incarnation, Input, InstrumentId,
+    Nanos, Phase,
 };
 
 use crate::config::Config;
@@ -17,7 +17,7 @@ use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
-pub const RULES_VERSION: u32 = 3;
+pub const RULES_VERSION: u32 = 4;
 
 /// What became of an input. Only [`Applied::Done`] has output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -232,6 +232,7 @@ impl Engine {
             cross,
             leaving: None,
             prices_late: 0,
+            asked_as: ClOrdId::default(),
             interrupted: false,
         };
         (&mut self.books, teller)

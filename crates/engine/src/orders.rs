@@ -5,8 +5,8 @@
 //! leaves its order as it was.
 
 use types::{
-    CancelReason, Command, ExecutionKind, INPUT_T_IN_CAPPED, Input, InstrumentId, NewOrder,
-    OrderType, Price, RejectReason, SelfTrade,
+    Command, CommandKind, ExecutionKind, INPUT_T_IN_CAPPED, Input, InstrumentId, NewOrder,
+    OrderType, Price, REFUSED_MASS_CANCEL, RejectReason, SelfTrade,
 };
 
 use crate::apply::{Applied, Day, Engine};
@@ -59,6 +59,7 @@ impl Engine {
         }
         self.counters.canceled += 1;
         let (books, mut teller) = self.teller(slot, out);
+        teller.asked_as = command.cl_ord_id;
         let done = match left as u32 {
             0 => books.cancel(key, &mut teller),
             left => books.reduce(key, left, &mut teller),
@@ -231,7 +232,8 @@ impl Engine {
     ) -> Applied {
         let mut report = refusal(ExecutionKind::CancelRejected, command, reason, self.now);
         report.instrument = InstrumentId(0);
-        report.cancel_reason = CancelReason::None;
+        report.flags =
+            if command.kind == CommandKind::MassCancel { REFUSED_MASS_CANCEL } else { 0 };
         out.executions.push(report);
         Applied::Done
     }

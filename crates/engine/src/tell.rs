@@ -41,6 +41,8 @@ pub(crate) struct Teller<'a> {
     pub(crate) leaving: Option<Leaving>,
     /// Key of an incoming market-to-limit order, which gets its price when it rests; 0: none.
     pub(crate) prices_late: u64,
+    /// Identifier of the cancel under way; blank: it has none, or none is.
+    pub(crate) asked_as: types::ClOrdId,
     /// First report of the uncrossing under way.
     pub(crate) auction_from: usize,
     /// Whether the dynamic collar stopped trading.
@@ -218,6 +220,10 @@ impl Teller<'_> {
         let mut report = about_order(kind, instrument, order, self.now);
         report.cancel_reason = reason;
         report.qty = lots(qty);
+        let named = self.asked_as != types::ClOrdId::default();
+        if named && reason == CancelReason::Requested {
+            report.cl_ord_id = self.asked_as;
+        }
         self.out.executions.push(report);
         let last = order.open() == 0;
         self.risk.closed(&less(order, self.slot, qty));

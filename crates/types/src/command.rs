@@ -110,7 +110,7 @@ pub enum CommandKind {
     /// A new order: account, instrument, user_ref, cl_ord_id, and all terms of an order.
     NewOrder = 1,
     /// Reduce an order to `qty` lots in total including what has traded (0: cancel all that is
-    /// open): account, user_ref of the order.
+    /// open): account, user_ref of the order, cl_ord_id of the request (blank: none).
     Cancel = 2,
     /// Replace: account, orig_user_ref, user_ref, qty (in total, including what has traded),
     /// cl_ord_id, and all terms but instrument, side and order type. Same price and no more open
@@ -166,6 +166,10 @@ pub enum CommandKind {
 /// [`Command::flags`] of a [`CommandKind::SessionSlot`]: sequence numbers begin again with it. Not
 /// done for a slot whose `session_seq` is not the largest of the account so far.
 pub const SESSION_RESET: u8 = 1;
+
+/// [`crate::ExecutionReport::flags`] of a [`crate::ExecutionKind::CancelRejected`]: what is refused is
+/// a mass cancel. Without it the flags of such a report are zero.
+pub const REFUSED_MASS_CANCEL: u8 = 1;
 
 /// [`Command::flags`]: the order must rest; it is rejected if it would trade on entry.
 pub const ORDER_POST_ONLY: u8 = 1;

@@ -217,7 +217,7 @@ pub struct ExecutionReport {
     pub order_type: OrderType,
     /// Life of the order.
     pub time_in_force: TimeInForce,
-    /// Command flags of the order.
+    /// Command flags of the order; [`crate::REFUSED_MASS_CANCEL`] or 0 when a cancel is refused.
     pub flags: u8,
     /// For rejects.
     pub reject: RejectReason,
@@ -251,7 +251,8 @@ pub struct ExecutionReport {
     pub public_after: FeedSeq,
     /// Engine time.
     pub t_seq: Nanos,
-    /// Echo of the participant's identifier.
+    /// Echo of the participant's identifier: the order's, but of an answer the request's. A cancel
+    /// without one ([`CancelReason::Requested`]) is told of under the order's.
     pub cl_ord_id: ClOrdId,
     /// Zero.
     pub reserved2: [u8; 2],

@@ -20,7 +20,8 @@ mod value;
 
 pub use command::{
     Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, ORDER_HIDDEN, ORDER_POST_ONLY,
-    ORDER_POST_ONLY_SLIDE, OrderType, SESSION_RESET, SelfTrade, Side, Source, TimeInForce,
+    ORDER_POST_ONLY_SLIDE, OrderType, REFUSED_MASS_CANCEL, SESSION_RESET, SelfTrade, Side, Source,
+    TimeInForce,
 };
 pub use digest::{Digest, displayed_book};
 pub use event::{

@@ -155,6 +155,9 @@ impl Flow {
             _ => 1 + self.rng.below(12),
         });
         if c.kind == CommandKind::Cancel {
+            if c.cl_ord_id.0[0] < b'j' {
+                c.cl_ord_id = ClOrdId::default();
+            }
             c.user_ref = self.recent(account);
             if self.rng.below(3) != 0 {
                 c.qty = Qty(0);

@@ -293,13 +293,13 @@ impl Model {
         }
         if c.qty.0 <= order.traded {
             self.resting.remove(at);
-            self.canceled(&order, order.open, 0, CancelReason::Requested);
+            self.canceled_by(c, &order, order.open, 0);
             self.publish(MarketEvent::OrderDelete { instrument, order_ref });
         } else {
             let left = c.qty.0 - order.traded;
             let gone = order.open - left;
             self.resting[at].open = left;
-            self.canceled(&order, gone, left, CancelReason::Requested);
+            self.canceled_by(c, &order, gone, left);
             self.publish(MarketEvent::OrderCancel { instrument, order_ref, qty: Qty(gone) });
         }
         Outcome::Done
@@ -406,6 +406,15 @@ impl Model {
         report.cancel_reason = reason;
     }
 
+    /// By a request, whose identifier is told if it has one.
+    fn canceled_by(&mut self, c: &Command, order: &Resting, qty: u64, leaves: u64) {
+        self.canceled(order, qty, leaves, CancelReason::Requested);
+        let report = self.executions.last_mut().expect("just pushed");
+        if c.cl_ord_id.0 != [b' '; 14] {
+            report.cl_ord_id = c.cl_ord_id;
+        }
+    }
+
     fn report(&mut self, kind: ExecutionKind, order: &Resting, qty: u64) -> &mut ExecutionReport {
         let c = &order.command;
         let replaced = kind == ExecutionKind::Replaced;
@@ -425,6 +434,7 @@ impl Model {
         let mut report = ExecutionReport { reject, ..blank(kind, c, self.now) };
         if kind == ExecutionKind::CancelRejected {
             report.instrument = InstrumentId(0);
+            report.flags = 0;
         }
         self.executions.push(report);
         Outcome::Done

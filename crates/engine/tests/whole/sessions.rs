@@ -2,9 +2,12 @@
 //! account's stream.
 
 use engine::{Applied, Engine};
-use types::{AccountId, Command, CommandKind, ExecutionKind, Qty, SESSION_RESET};
+use types::{
+    AccountId, ClOrdId, Command, CommandKind, ExecutionKind, Qty, REFUSED_MASS_CANCEL,
+    SESSION_RESET,
+};
 
-use crate::bench::{Bench, buy, cancel, config, sell};
+use crate::bench::{Bench, ONE, buy, cancel, config, replace, sell};
 
 fn numbered(session_seq: u32, command: Command) -> Command {
     Command { session_seq, ..command }
@@ -91,4 +94,46 @@ fn numbers_survive_a_snapshot_and_the_end_of_a_day() {
     let before = bench.engine.state_digest();
     bench.send(slot(2, 50, 0));
     assert_ne!(bench.engine.state_digest(), before, "the digest knows the numbers");
+}
+
+#[test]
+fn an_answer_has_the_identifier_of_the_request_and_what_follows_that_of_the_order() {
+    let mut bench = Bench::new();
+    let named =
+        |letter: u8, command: Command| Command { cl_ord_id: ClOrdId([letter; 14]), ..command };
+    let ids = |bench: &Bench| -> Vec<(ExecutionKind, u8)> {
+        bench.out.executions.iter().map(|r| (r.kind, r.cl_ord_id.0[0])).collect()
+    };
+    for number in 1..=4 {
+        bench.taken(named(b'a', buy(1, number, 5, 100)));
+    }
+    bench.send(named(b'c', cancel(1, 1)));
+    assert_eq!(ids(&bench), [(ExecutionKind::Canceled, b'c')]);
+    bench.send(named(b'd', cancel(1, 1)));
+    assert_eq!(ids(&bench), [(ExecutionKind::CancelRejected, b'd')]);
+    bench.send(Command { cl_ord_id: ClOrdId::default(), ..cancel(1, 2) });
+    assert_eq!(ids(&bench), [(ExecutionKind::Canceled, b'a')], "a cancel without a name");
+    bench.send(named(b'r', replace(1, 3, 5, 9, 100)));
+    assert_eq!(ids(&bench), [(ExecutionKind::Replaced, b'r')]);
+    let all = Command { kind: CommandKind::MassCancel, instrument: ONE, ..cancel(1, 6) };
+    bench.send(named(b'm', all));
+    use ExecutionKind::{Canceled, MassCanceled};
+    let mut found = ids(&bench);
+    found.sort_by_key(|(_, letter)| *letter);
+    assert_eq!(found, [(Canceled, b'a'), (MassCanceled, b'm'), (Canceled, b'r')]);
+}
+
+#[test]
+fn a_refused_cancel_says_whether_it_was_of_one_or_of_all() {
+    let mut bench = Bench::new();
+    let flags = |bench: &Bench| {
+        let [report] = bench.out.executions[..] else { panic!("one record") };
+        assert_eq!(report.kind, ExecutionKind::CancelRejected);
+        report.flags
+    };
+    bench.send(Command { flags: 7, ..cancel(1, 1) });
+    assert_eq!(flags(&bench), 0);
+    let all = Command { kind: CommandKind::MassCancel, param: 3, ..cancel(1, 2) };
+    bench.send(all);
+    assert_eq!(flags(&bench), REFUSED_MASS_CANCEL);
 }
