@@ -123,7 +123,7 @@ impl Run {
         }
         let store = MemoryStore::new(32, 8 << 10);
         let limits = Limits { message_max: 2_048, ..Limits::default() };
-        let ledger_limits = LedgerLimits { done_max: 8, trades_max: 8, pending_max: 32 };
+        let ledger_limits = LedgerLimits { done_max: 8, trades_max: 8, pending_max: 32, salt: 1 };
         let symbols = Symbols::new(&[sample::instrument()]);
         let desk = Desk::new(rules.version, ledger_limits);
         let app = App { symbols, desk, full: seed.is_multiple_of(5) };

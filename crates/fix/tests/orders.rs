@@ -238,7 +238,7 @@ fn the_life_of_an_order_in_three_versions() {
     let command = request(&mut ledger, cancel).unwrap();
     assert_eq!((command.kind, command.user_ref), (CommandKind::Cancel, UserRefNum(2)));
     assert_eq!(command.qty, Qty(0));
-    let mut canceled = told(ExecutionKind::Canceled, 2, A2);
+    let mut canceled = told(ExecutionKind::Canceled, 2, C1);
     canceled.cancel_reason = CancelReason::Requested;
     (canceled.qty, canceled.leaves) = (Qty(40), Qty(0));
     let [_, mid, _] = all(&ledger.apply(&canceled, 14));
@@ -266,7 +266,7 @@ fn a_cancel_that_follows_at_once_is_told_by_its_own_identifier() {
     let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
     request(&mut ledger, cancel).unwrap();
     ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 10);
-    let mut canceled = told(ExecutionKind::Canceled, 1, A1);
+    let mut canceled = told(ExecutionKind::Canceled, 1, C1);
     canceled.cancel_reason = CancelReason::Requested;
     canceled.leaves = Qty(0);
     let said = words(Version::Fix44, &ledger.apply(&canceled, 11));
@@ -343,6 +343,12 @@ fn a_ledger_of_another_gateway_says_the_same() {
     let mut replaced = told(ExecutionKind::Replaced, 2, A2);
     (replaced.leaves, replaced.orig_user_ref) = (Qty(70), UserRefNum(1));
     reports.push(replaced);
+    // Requests that only the first gateway saw are named by their answers all the same.
+    let mut late = told(ExecutionKind::CancelRejected, 2, C1);
+    late.reject = RejectReason::MarketClosed;
+    let mut all = ExecutionReport { flags: types::REFUSED_MASS_CANCEL, ..late };
+    all.user_ref = UserRefNum(3);
+    reports.extend([late, all]);
     let mut first = Ledger::new(LedgerLimits::default());
     request(&mut first, LIMIT).unwrap();
     let mut second = Ledger::new(LedgerLimits::default());
@@ -352,18 +358,30 @@ fn a_ledger_of_another_gateway_says_the_same() {
         }
         let said = first.apply(report, position);
         assert_eq!(said, second.apply(report, position), "{position}");
+        let expected = match position {
+            1..=4 => "|11=a1|",
+            5 => "|11=a2|41=a1|",
+            6 => "|11=c1|41=a2|39=1|434=1|",
+            _ => "r|11=c1|37=E7|530=1|531=0|",
+        };
+        let text = words(Version::Fix44, &said);
+        assert!(text.contains(expected), "{position}: {text}");
     }
     let status = |ledger: &Ledger| ledger.status(&ClOrdId(*A2), 9, sample::now());
     assert_eq!(status(&first), status(&second));
     let text = words(Version::Fix44, &status(&first).unwrap());
     assert!(text.contains("17=S9|150=I|39=1|") && text.contains("151=70|14=30|"), "{text}");
     // New orders get numbers nobody has used.
-    assert_eq!(request(&mut second, LIMIT).unwrap().user_ref, UserRefNum(3));
+    assert_eq!(request(&mut second, LIMIT).unwrap().user_ref, UserRefNum(4));
+    let mut canceled = told(ExecutionKind::Canceled, 2, C1);
+    (canceled.cancel_reason, canceled.leaves) = (CancelReason::Requested, Qty(0));
+    let text = words(Version::Fix44, &second.apply(&canceled, 8));
+    assert!(text.contains("|11=c1|41=a2|"), "{text}");
 }
 
 #[test]
 fn done_orders_and_trades_are_kept_within_bounds() {
-    let limits = LedgerLimits { done_max: 10, trades_max: 5, pending_max: 4 };
+    let limits = LedgerLimits { done_max: 10, trades_max: 5, pending_max: 4, salt: 3 };
     let mut ledger = Ledger::new(limits);
     for number in 1..1_000u32 {
         let mut id = *A1;
@@ -399,7 +417,7 @@ fn mass_cancels() {
     assert_eq!((command.param, command.instrument), (0, InstrumentId(0)));
     let mut refused = told(ExecutionKind::CancelRejected, command.user_ref.0, C1);
     refused.reject = RejectReason::MarketClosed;
-    refused.instrument = InstrumentId(0);
+    (refused.instrument, refused.flags) = (InstrumentId(0), types::REFUSED_MASS_CANCEL);
     (refused.qty, refused.leaves) = (Qty(0), Qty(0));
     let text = words(Version::Fix44, &ledger.apply(&refused, 9));
     assert_eq!(text, "r|11=c1|37=E9|530=7|531=0|532=99|533=0|58=Market closed|");

@@ -2,19 +2,22 @@
 //!
 //! The engine knows an order by its number and tells what happened; a participant knows it by
 //! ClOrdID and wants to be told how it stands. The ledger is built from the account's stream of
-//! reports alone, so that any gateway can rebuild it; requests in flight are only remembered to
-//! name the request in its answer. Memory: open orders (bounded by the engine), a bounded number
-//! of done ones for late questions, and a bounded number of trades for their corrections.
+//! reports alone, so that any gateway can rebuild it; answers name their request, and requests in
+//! flight are only remembered so that an order can be cancelled before it is answered. Memory: open
+//! orders (bounded by the engine), a bounded number of done ones for late questions, and a bounded
+//! number of trades for their corrections; nothing is allocated once that has been reached.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use types::{
-    CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport, InstrumentId,
-    Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty, RejectReason, Side,
-    TimeInForce, UserRefNum,
+    AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
+    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty,
+    REFUSED_MASS_CANCEL, RejectReason, Side, TimeInForce, UserRefNum,
 };
 
+use super::orders::{Order, Orders, key};
 use super::request::{Refusal, Request, Terms};
+use super::trades::{Trade, Trades};
 
 /// OrdStatus(39), without the states only a version's words know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,11 +53,17 @@ pub struct LedgerLimits {
     pub trades_max: usize,
     /// Requests without an answer.
     pub pending_max: usize,
+    /// Something that participants don't know: they choose identifiers, and with this they can't
+    /// choose them to be slow to find.
+    pub salt: u64,
 }
+
+/// The account of an order in the ledger of one account, which does not ask for its number.
+const OWN: AccountId = AccountId(0);
 
 impl Default for LedgerLimits {
     fn default() -> LedgerLimits {
-        LedgerLimits { done_max: 4_096, trades_max: 16_384, pending_max: 4_096 }
+        LedgerLimits { done_max: 4_096, trades_max: 16_384, pending_max: 4_096, salt: 0 }
     }
 }
 
@@ -120,28 +129,6 @@ pub struct Execution {
     pub at: Nanos,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Order {
-    cl_ord_id: ClOrdId,
-    original: Option<ClOrdId>,
-    instrument: InstrumentId,
-    side: Side,
-    order_type: OrderType,
-    time_in_force: TimeInForce,
-    order_ref: OrderRef,
-    qty: u64,
-    leaves: u64,
-    cum: u64,
-    value: i128,
-    price: Price,
-    status: Status,
-    /// Identifier of the cancel that is under way.
-    cancel: Option<ClOrdId>,
-    /// Among those that are done.
-    retired: bool,
-    at: Nanos,
-}
-
 /// A request under way that is no new order.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
@@ -150,21 +137,18 @@ enum Pending {
     Mass,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Trade {
-    qty: u64,
-    price: Price,
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     limits: LedgerLimits,
-    orders: BTreeMap<u32, Order>,
-    by_id: BTreeMap<[u8; 14], u32>,
-    done: VecDeque<u32>,
-    trades: BTreeMap<(u64, u8), Trade>,
-    pending: BTreeMap<u32, Pending>,
+    /// Of several accounts: which one is part of an order's key.
+    shared: bool,
+    orders: Orders,
+    /// Keys of orders that are done, the oldest first.
+    done: VecDeque<u64>,
+    trades: Trades,
+    /// Requests under way that are no new orders, by number.
+    pending: VecDeque<(u32, Pending)>,
     unanswered: usize,
     last_ref: u32,
 }
@@ -174,14 +158,25 @@ impl Ledger {
     pub fn new(limits: LedgerLimits) -> Ledger {
         Ledger {
             limits,
-            orders: BTreeMap::new(),
-            by_id: BTreeMap::new(),
+            shared: false,
+            orders: Orders::new(limits.salt),
             done: VecDeque::new(),
-            trades: BTreeMap::new(),
-            pending: BTreeMap::new(),
+            trades: Trades::new(limits.trades_max),
+            pending: VecDeque::new(),
             unanswered: 0,
             last_ref: 0,
         }
+    }
+
+    /// Several accounts without orders, for reports of all of them.
+    pub fn shared(limits: LedgerLimits) -> Ledger {
+        Ledger { shared: true, ..Ledger::new(limits) }
+    }
+
+    /// The key of an order that `report` names.
+    #[inline]
+    fn key(&self, report: &ExecutionReport, user_ref: UserRefNum) -> u64 {
+        key(if self.shared { report.account } else { OWN }, user_ref.0)
     }
 
     /// Orders known, open and done.
@@ -191,7 +186,7 @@ impl Ledger {
 
     /// Whether no order is known.
     pub fn is_empty(&self) -> bool {
-        self.orders.is_empty()
+        self.orders.len() == 0
     }
 
     /// A request as a command, the account left to the caller. A new order that is possibly resent
@@ -209,7 +204,6 @@ impl Ledger {
                 if (order.instrument, order.side) != (*instrument, *side) {
                     return Err(Refusal::MISMATCH);
                 }
-                order.cancel = Some(*cl_ord_id);
                 let mut command = Command::new(CommandKind::Cancel);
                 command.user_ref = UserRefNum(user_ref);
                 command.cl_ord_id = *cl_ord_id;
@@ -221,7 +215,7 @@ impl Ledger {
                 command.instrument = instrument.unwrap_or(InstrumentId(0));
                 command.param = side.map_or(0, |side| side as u8 + 1);
                 command.cl_ord_id = *cl_ord_id;
-                self.pending.insert(command.user_ref.0, Pending::Mass);
+                self.pending.push_back((command.user_ref.0, Pending::Mass));
                 self.unanswered += 1;
                 Ok(command)
             }
@@ -243,6 +237,7 @@ impl Ledger {
         fill(&mut command, terms);
         command.user_ref = self.next_ref();
         let order = Order {
+            key: key(OWN, command.user_ref.0),
             cl_ord_id: terms.cl_ord_id,
             original: None,
             instrument: terms.instrument,
@@ -256,11 +251,10 @@ impl Ledger {
             value: 0,
             price: terms.price,
             status: Status::Pending,
-            cancel: None,
             retired: false,
             at: Nanos(0),
         };
-        self.insert(command.user_ref.0, order);
+        self.insert(order);
         self.unanswered += 1;
         Ok(command)
     }
@@ -279,29 +273,26 @@ impl Ledger {
         fill(&mut command, terms);
         command.user_ref = self.next_ref();
         command.orig_user_ref = UserRefNum(user_ref);
-        self.pending.insert(command.user_ref.0, Pending::Replace(terms.qty.0));
+        self.pending.push_back((command.user_ref.0, Pending::Replace(terms.qty.0)));
         self.unanswered += 1;
         Ok(command)
     }
 
     fn is_open(&self, id: &ClOrdId) -> bool {
-        let order = self.by_id.get(&id.0).and_then(|user_ref| self.orders.get(user_ref));
-        order.is_some_and(|order| order.status.is_open())
+        self.orders.by_id(OWN, id).is_some_and(|order| order.status.is_open())
     }
 
-    fn open(&mut self, id: &ClOrdId) -> Result<(u32, &mut Order), Refusal> {
-        let user_ref = *self.by_id.get(&id.0).ok_or(Refusal::UNKNOWN_ORDER)?;
-        let order = self.orders.get_mut(&user_ref).ok_or(Refusal::UNKNOWN_ORDER)?;
+    fn open(&self, id: &ClOrdId) -> Result<(u32, &Order), Refusal> {
+        let order = self.orders.by_id(OWN, id).ok_or(Refusal::UNKNOWN_ORDER)?;
         if !order.status.is_open() {
             return Err(Refusal::TOO_LATE);
         }
-        Ok((user_ref, order))
+        Ok((order.key as u32, order))
     }
 
-    fn insert(&mut self, user_ref: u32, order: Order) {
-        self.by_id.insert(order.cl_ord_id.0, user_ref);
-        self.orders.insert(user_ref, order);
-        self.last_ref = self.last_ref.max(user_ref);
+    fn insert(&mut self, order: Order) {
+        self.orders.insert(order);
+        self.last_ref = self.last_ref.max(order.key as u32);
     }
 
     /// The command was not taken after all (the uplink is full): as if it had not been asked.
@@ -309,18 +300,12 @@ impl Ledger {
         let user_ref = command.user_ref.0;
         match command.kind {
             CommandKind::NewOrder => {
-                self.forget(user_ref);
+                self.orders.remove(key(OWN, user_ref));
                 self.answered();
             }
-            CommandKind::Cancel => {
-                if let Some(order) = self.orders.get_mut(&user_ref) {
-                    order.cancel = None;
-                }
-            }
+            CommandKind::Cancel => {}
             _ => {
-                if self.pending.remove(&user_ref).is_some() {
-                    self.answered();
-                }
+                self.answer(user_ref);
             }
         }
     }
@@ -329,12 +314,12 @@ impl Ledger {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    fn forget(&mut self, user_ref: u32) {
-        if let Some(order) = self.orders.remove(&user_ref)
-            && self.by_id.get(&order.cl_ord_id.0) == Some(&user_ref)
-        {
-            self.by_id.remove(&order.cl_ord_id.0);
-        }
+    /// The request under way with this number has its answer.
+    fn answer(&mut self, user_ref: u32) -> Option<Pending> {
+        let at = self.pending.binary_search_by_key(&user_ref, |(number, _)| *number).ok()?;
+        let (_, pending) = self.pending.remove(at)?;
+        self.answered();
+        Some(pending)
     }
 
     /// The next request gets this number, if none as high has been given out: numbers follow the
@@ -345,7 +330,7 @@ impl Ledger {
 
     /// How an order stands, open or done.
     pub fn status(&self, id: &ClOrdId, position: u64, now: Nanos) -> Option<Execution> {
-        let order = self.orders.get(self.by_id.get(&id.0)?)?;
+        let order = self.orders.by_id(OWN, id)?;
         Some(Execution { at: now, ..told(order, None, position) })
     }
 
@@ -353,22 +338,20 @@ impl Ledger {
     /// session is to be told.
     #[inline]
     pub fn apply(&mut self, report: &ExecutionReport, position: u64) -> Execution {
-        let user_ref = report.user_ref.0;
-        self.last_ref = self.last_ref.max(user_ref);
+        let key = self.key(report, report.user_ref);
+        self.last_ref = self.last_ref.max(report.user_ref.0);
         let mut execution = match report.kind {
-            ExecutionKind::Accepted => self.accepted(report),
-            ExecutionKind::Rejected => self.rejected(report),
-            ExecutionKind::Replaced => self.replaced(report),
-            ExecutionKind::CancelRejected => self.cancel_rejected(report),
+            ExecutionKind::Accepted => self.accepted(key, report),
+            ExecutionKind::Rejected => self.rejected(key, report),
+            ExecutionKind::Replaced => self.replaced(key, report),
+            ExecutionKind::CancelRejected => self.cancel_rejected(key, report),
             ExecutionKind::MassCanceled => {
-                if self.pending.remove(&user_ref).is_some() {
-                    self.answered();
-                }
-                told(&stranger(report), None, 0)
+                self.answer(report.user_ref.0);
+                told(&stranger(key, report), None, 0)
             }
             // Of the session, not of an order; the session deals with it.
-            ExecutionKind::SessionSlot => told(&stranger(report), None, 0),
-            _ => self.changed(report),
+            ExecutionKind::SessionSlot => told(&stranger(key, report), None, 0),
+            _ => self.changed(key, report),
         };
         execution.kind = Some(report.kind);
         execution.position = position;
@@ -380,36 +363,33 @@ impl Ledger {
         if report.kind == ExecutionKind::MassCanceled {
             execution.cum = report.qty;
         }
-        let done = self.orders.get_mut(&user_ref).filter(|order| !order.status.is_open());
+        let done = self.orders.get_mut(key).filter(|order| !order.status.is_open());
         if let Some(order) = done.filter(|order| !order.retired) {
             order.retired = true;
-            self.retire(user_ref);
+            self.retire(key);
         }
         execution
     }
 
-    fn accepted(&mut self, report: &ExecutionReport) -> Execution {
-        let user_ref = report.user_ref.0;
-        let known = self.orders.get(&user_ref).filter(|order| order.status == Status::Pending);
-        // Its cancel may have followed at once.
-        let cancel = known.and_then(|order| order.cancel);
-        if known.is_some() {
+    fn is_pending(&self, key: u64) -> bool {
+        self.orders.get(key).is_some_and(|order| order.status == Status::Pending)
+    }
+
+    fn accepted(&mut self, key: u64, report: &ExecutionReport) -> Execution {
+        if self.is_pending(key) {
             self.answered();
         }
-        let order = Order { status: Status::New, cancel, ..stranger(report) };
-        self.insert(user_ref, order);
+        let order = Order { status: Status::New, ..stranger(key, report) };
+        self.insert(order);
         told(&order, None, 0)
     }
 
-    fn rejected(&mut self, report: &ExecutionReport) -> Execution {
-        let user_ref = report.user_ref.0;
-        if let Some(Pending::Replace(_)) = self.pending.remove(&user_ref) {
-            self.answered();
-        }
+    fn rejected(&mut self, key: u64, report: &ExecutionReport) -> Execution {
         if report.orig_user_ref.0 != 0 {
             // A replace: the order it was about goes on.
-            let order = self.orders.get(&report.orig_user_ref.0);
-            let order = order.copied().unwrap_or_else(|| stranger(report));
+            self.answer(report.user_ref.0);
+            let order = self.orders.get(self.key(report, report.orig_user_ref));
+            let order = order.copied().unwrap_or_else(|| stranger(key, report));
             let execution = told(&order, None, 0);
             return Execution {
                 cl_ord_id: report.cl_ord_id,
@@ -418,75 +398,60 @@ impl Ledger {
                 ..execution
             };
         }
-        let pending = self.orders.get(&user_ref).filter(|order| order.status == Status::Pending);
-        if pending.is_some() {
+        if self.is_pending(key) {
             self.answered();
-            self.forget(user_ref);
+            self.orders.remove(key);
         }
-        told(&Order { status: Status::Rejected, leaves: 0, ..stranger(report) }, None, 0)
+        told(&Order { status: Status::Rejected, leaves: 0, ..stranger(key, report) }, None, 0)
     }
 
-    fn replaced(&mut self, report: &ExecutionReport) -> Execution {
-        let (user_ref, old_ref) = (report.user_ref.0, report.orig_user_ref.0);
-        let old = self.orders.get(&old_ref).copied();
-        self.forget(old_ref);
+    fn replaced(&mut self, key: u64, report: &ExecutionReport) -> Execution {
+        let old_key = self.key(report, report.orig_user_ref);
+        let old = self.orders.get(old_key).copied();
+        self.orders.remove(old_key);
         let (cum, value) = old.map_or((0, 0), |old| (old.cum, old.value));
-        let asked = match self.pending.remove(&user_ref) {
-            Some(Pending::Replace(qty)) => {
-                self.answered();
-                qty
-            }
+        let asked = match self.answer(report.user_ref.0) {
+            Some(Pending::Replace(qty)) => qty,
             _ => report.leaves.0 + cum,
         };
         let status = if cum > 0 { Status::PartiallyFilled } else { Status::New };
         let original = old.map(|old| old.cl_ord_id);
-        let order = Order { qty: asked, cum, value, status, original, ..stranger(report) };
-        self.insert(user_ref, order);
+        let order = Order { qty: asked, cum, value, status, original, ..stranger(key, report) };
+        self.insert(order);
         told(&order, original, 0)
     }
 
-    fn cancel_rejected(&mut self, report: &ExecutionReport) -> Execution {
-        let user_ref = report.user_ref.0;
-        if self.pending.remove(&user_ref).is_some() {
-            self.answered();
-            let refused = Order { status: Status::Rejected, ..stranger(report) };
-            return Execution { asked: Asked::Mass, ..told(&refused, None, 0) };
+    fn cancel_rejected(&mut self, key: u64, report: &ExecutionReport) -> Execution {
+        let unknown = || Order { status: Status::Rejected, ..stranger(key, report) };
+        if report.flags & REFUSED_MASS_CANCEL != 0 {
+            self.answer(report.user_ref.0);
+            return Execution { asked: Asked::Mass, ..told(&unknown(), None, 0) };
         }
-        let order = self.orders.get_mut(&user_ref);
-        let asked = order.and_then(|order| order.cancel.take());
-        let order = self.orders.get(&user_ref).copied();
-        let order = order.unwrap_or_else(|| Order { status: Status::Rejected, ..stranger(report) });
-        let cl_ord_id = asked.unwrap_or(report.cl_ord_id);
-        Execution { cl_ord_id, original: Some(order.cl_ord_id), ..told(&order, None, 0) }
+        let order = self.orders.get(key).copied().unwrap_or_else(unknown);
+        let original = Some(order.cl_ord_id);
+        Execution { cl_ord_id: request_id(report, &order), original, ..told(&order, None, 0) }
     }
 
     /// Reports about an order that is in the book, or was.
     #[inline]
-    fn changed(&mut self, report: &ExecutionReport) -> Execution {
-        let user_ref = report.user_ref.0;
-        if !self.orders.contains_key(&user_ref) {
+    fn changed(&mut self, key: u64, report: &ExecutionReport) -> Execution {
+        let (qty, price) = (report.qty.0, report.price);
+        let (number, side, trade) = (report.match_number, report.side, Trade { qty, price });
+        let told_of = match report.kind {
+            ExecutionKind::Executed | ExecutionKind::TradeCorrected => {
+                self.trades.put(number, side, trade)
+            }
+            ExecutionKind::TradeBroken => self.trades.take(number, side),
+            _ => None,
+        };
+        if self.orders.get(key).is_none() {
             // From before what this ledger has kept.
             let open = report.leaves.0 > 0;
             let status = if open { Status::New } else { Status::Canceled };
-            self.insert(user_ref, Order { status, ..stranger(report) });
+            self.insert(Order { status, ..stranger(key, report) });
         }
-        let (qty, price) = (report.qty.0, report.price);
-        let trade = (report.match_number.0, report.side as u8);
-        let told_of = match report.kind {
-            ExecutionKind::Executed => {
-                self.remember(trade, Trade { qty, price });
-                None
-            }
-            ExecutionKind::TradeBroken => self.trades.remove(&trade),
-            ExecutionKind::TradeCorrected => {
-                let before = self.trades.get(&trade).copied();
-                self.remember(trade, Trade { qty, price });
-                before
-            }
-            _ => None,
-        };
-        let Some(order) = self.orders.get_mut(&user_ref) else {
-            return told(&stranger(report), None, 0);
+        let Some(order) = self.orders.get_mut(key) else {
+            return told(&stranger(key, report), None, 0);
         };
         let mut original = order.original;
         let mut cl_ord_id = order.cl_ord_id;
@@ -504,10 +469,10 @@ impl Ledger {
                 } else {
                     order.qty = order.cum + order.leaves;
                 }
-                let asked = order.cancel.take();
-                if let Some(asked) =
-                    asked.filter(|_| report.cancel_reason == CancelReason::Requested)
-                {
+                let asked = request_id(report, order);
+                // Over other doors a cancel may have no identifier.
+                let named = asked != order.cl_ord_id || report.session_seq > 0;
+                if named && report.cancel_reason == CancelReason::Requested {
                     original = Some(order.cl_ord_id);
                     cl_ord_id = asked;
                 }
@@ -530,22 +495,14 @@ impl Ledger {
         Execution { cl_ord_id, last_qty: Qty(qty), last_price: price, ..execution }
     }
 
-    fn remember(&mut self, key: (u64, u8), trade: Trade) {
-        while self.trades.len() >= self.limits.trades_max.max(1) && !self.trades.contains_key(&key)
-        {
-            self.trades.pop_first();
-        }
-        self.trades.insert(key, trade);
-    }
-
     /// An order is done: it is known for a while yet.
-    fn retire(&mut self, user_ref: u32) {
-        self.done.push_back(user_ref);
-        while self.done.len() > self.limits.done_max {
+    fn retire(&mut self, key: u64) {
+        while self.done.len() >= self.limits.done_max.max(1) {
             if let Some(oldest) = self.done.pop_front() {
-                self.forget(oldest);
+                self.orders.remove(oldest);
             }
         }
+        self.done.push_back(key);
     }
 }
 
@@ -560,6 +517,11 @@ impl Order {
         let left = self.value - i128::from(price.0) * i128::from(qty);
         self.value = if self.cum == 0 { 0 } else { left.max(0) };
     }
+}
+
+/// The identifier of the cancel that a report answers; the order's if it has none.
+fn request_id(report: &ExecutionReport, order: &Order) -> ClOrdId {
+    if report.cl_ord_id == ClOrdId::default() { order.cl_ord_id } else { report.cl_ord_id }
 }
 
 /// The end that a cancellation is.
@@ -589,8 +551,9 @@ fn fill(command: &mut Command, terms: &Terms) {
 }
 
 /// An order as far as a report alone says.
-fn stranger(report: &ExecutionReport) -> Order {
+fn stranger(key: u64, report: &ExecutionReport) -> Order {
     Order {
+        key,
         cl_ord_id: report.cl_ord_id,
         original: None,
         instrument: report.instrument,
@@ -604,7 +567,6 @@ fn stranger(report: &ExecutionReport) -> Order {
         value: 0,
         price: report.price,
         status: Status::Rejected,
-        cancel: None,
         retired: false,
         at: report.t_seq,
     }

@@ -7,10 +7,13 @@
 //! gateway that replays the stream says the same.
 
 pub mod desk;
+mod index;
 pub mod ledger;
 pub mod market;
+mod orders;
 pub mod report;
 pub mod request;
+mod trades;
 
 use types::{Instrument, InstrumentId, Symbol};
 

@@ -1,0 +1,208 @@
+//! The orders a ledger knows: a slab with two ways in, by number and by identifier.
+//!
+//! Orders of several accounts may lie side by side: the account is part of both keys. Memory grows
+//! to the largest number of orders known at one time and is used again: nothing is allocated after
+//! that. Of two orders with one identifier the later one is found by it.
+
+use types::{
+    AccountId, ClOrdId, InstrumentId, Nanos, OrderRef, OrderType, Price, Side, TimeInForce,
+};
+
+use super::index::Index;
+use super::ledger::Status;
+
+/// An order as a ledger knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// What it is found by: see [`key`].
+    pub(super) key: u64,
+    pub(super) cl_ord_id: ClOrdId,
+    /// Its identifier before the last replace.
+    pub(super) original: Option<ClOrdId>,
+    pub(super) instrument: InstrumentId,
+    pub(super) side: Side,
+    pub(super) order_type: OrderType,
+    pub(super) time_in_force: TimeInForce,
+    pub(super) order_ref: OrderRef,
+    /// Lots in total.
+    pub(super) qty: u64,
+    /// Lots open.
+    pub(super) leaves: u64,
+    /// Lots traded.
+    pub(super) cum: u64,
+    /// Sum of price × lots traded.
+    pub(super) value: i128,
+    pub(super) price: Price,
+    pub(super) status: Status,
+    /// Among those that are done.
+    pub(super) retired: bool,
+    pub(super) at: Nanos,
+}
+
+/// An order's key: account and number.
+#[inline]
+pub(super) fn key(account: AccountId, user_ref: u32) -> u64 {
+    u64::from(account.0) << 32 | u64::from(user_ref)
+}
+
+/// The key of an order's identifier.
+#[inline]
+fn id_key(account: AccountId, id: &ClOrdId) -> u128 {
+    let mut bytes = [0; 16];
+    if let Some((name, rest)) = bytes.split_first_chunk_mut::<14>() {
+        *name = id.0;
+        rest.copy_from_slice(&account.0.to_le_bytes());
+    }
+    u128::from_le_bytes(bytes)
+}
+
+fn account_of(key: u64) -> AccountId {
+    AccountId((key >> 32) as u16)
+}
+
+impl Order {
+    fn id_key(&self) -> u128 {
+        id_key(account_of(self.key), &self.cl_ord_id)
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Orders {
+    /// Orders that are gone stay here until their place is used again.
+    slab: Vec<Order>,
+    free: Vec<u32>,
+    by_key: Index,
+    by_id: Index,
+}
+
+fn key_at(slab: &[Order], place: u32) -> Option<u128> {
+    slab.get(place as usize).map(|order| u128::from(order.key))
+}
+
+fn id_at(slab: &[Order], place: u32) -> Option<u128> {
+    slab.get(place as usize).map(Order::id_key)
+}
+
+impl Orders {
+    pub(super) fn new(salt: u64) -> Orders {
+        let (by_key, by_id) = (Index::new(salt), Index::new(!salt));
+        Orders { slab: Vec::new(), free: Vec::new(), by_key, by_id }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    #[inline]
+    fn place(&self, key: u64) -> Option<u32> {
+        self.by_key.get(u128::from(key), |place| key_at(&self.slab, place))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: u64) -> Option<&Order> {
+        self.slab.get(self.place(key)? as usize)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut Order> {
+        let place = self.place(key)?;
+        self.slab.get_mut(place as usize)
+    }
+
+    /// The account's order with this identifier; of two the later one.
+    #[inline]
+    pub(super) fn by_id(&self, account: AccountId, id: &ClOrdId) -> Option<&Order> {
+        let place = self.by_id.get(id_key(account, id), |place| id_at(&self.slab, place))?;
+        self.slab.get(place as usize)
+    }
+
+    /// An order, in the place of the one that had its key.
+    #[inline]
+    pub(super) fn insert(&mut self, order: Order) {
+        let known = self.place(order.key);
+        if let Some(known) = known.and_then(|place| self.slab.get(place as usize)).copied() {
+            if known.cl_ord_id == order.cl_ord_id {
+                if let Some(same) = self.get_mut(order.key) {
+                    *same = order;
+                }
+                return;
+            }
+            self.remove(order.key);
+        }
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                self.slab.push(order);
+                // Room to free all of them.
+                self.free.reserve(self.slab.len());
+                self.slab.len() as u32 - 1
+            }
+        };
+        if let Some(free) = self.slab.get_mut(place as usize) {
+            *free = order;
+        }
+        let slab = &self.slab;
+        self.by_key.put(u128::from(order.key), place, |place| key_at(slab, place));
+        self.by_id.put(order.id_key(), place, |place| id_at(slab, place));
+    }
+
+    /// Forgets an order.
+    pub(super) fn remove(&mut self, key: u64) {
+        let Some(place) = self.place(key) else { return };
+        let Some(id) = id_at(&self.slab, place) else { return };
+        let slab = &self.slab;
+        self.by_key.remove(u128::from(key), |place| key_at(slab, place));
+        if self.by_id.get(id, |place| id_at(slab, place)) == Some(place) {
+            self.by_id.remove(id, |place| id_at(slab, place));
+        }
+        self.free.push(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(key: u64, id: u8) -> Order {
+        Order {
+            key,
+            cl_ord_id: ClOrdId([id; 14]),
+            original: None,
+            instrument: InstrumentId(1),
+            side: Side::Buy,
+            order_type: OrderType::Limit,
+            time_in_force: TimeInForce::Day,
+            order_ref: OrderRef(1),
+            qty: 1,
+            leaves: 1,
+            cum: 0,
+            value: 0,
+            price: Price(1),
+            status: Status::New,
+            retired: false,
+            at: Nanos(0),
+        }
+    }
+
+    #[test]
+    fn an_identifier_names_the_latest_order_of_its_account() {
+        let (one, two) = (AccountId(1), AccountId(2));
+        let mut orders = Orders::new(7);
+        orders.insert(order(key(one, 1), b'a'));
+        orders.insert(order(key(two, 1), b'a'));
+        orders.insert(order(key(one, 2), b'a'));
+        let found = |orders: &Orders, account| {
+            orders.by_id(account, &ClOrdId([b'a'; 14])).map(|order| order.key)
+        };
+        assert_eq!(found(&orders, one), Some(key(one, 2)));
+        assert_eq!(found(&orders, two), Some(key(two, 1)));
+        orders.remove(key(one, 1));
+        assert_eq!(found(&orders, one), Some(key(one, 2)), "not the one that went");
+        orders.remove(key(one, 2));
+        assert_eq!((found(&orders, one), orders.len()), (None, 1));
+        orders.insert(order(key(two, 1), b'b'));
+        assert_eq!((found(&orders, two), orders.len()), (None, 1), "renamed");
+        assert_eq!(orders.get(key(two, 1)).map(|order| order.cl_ord_id.0[0]), Some(b'b'));
+    }
+}

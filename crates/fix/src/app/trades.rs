@@ -1,0 +1,88 @@
+//! The last trades of a ledger's accounts, for their corrections: a ring in order of match numbers.
+
+use std::collections::VecDeque;
+
+use types::{MatchNumber, Price, Side};
+
+/// One side of a trade.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Trade {
+    pub(super) qty: u64,
+    pub(super) price: Price,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    match_number: MatchNumber,
+    side: Side,
+    /// `None`: broken.
+    trade: Option<Trade>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Trades {
+    ring: VecDeque<Entry>,
+    most: usize,
+}
+
+impl Trades {
+    /// Keeps at most so many, and at least one.
+    pub(super) fn new(most: usize) -> Trades {
+        Trades { ring: VecDeque::new(), most: most.max(1) }
+    }
+
+    fn find(&mut self, match_number: MatchNumber, side: Side) -> Option<&mut Entry> {
+        let at = self.ring.partition_point(|entry| entry.match_number < match_number);
+        let of_match = self.ring.range_mut(at..);
+        of_match
+            .take_while(|entry| entry.match_number == match_number)
+            .find(|entry| entry.side == side)
+    }
+
+    /// A trade happened, or is another one from now on; what it was before. Older ones than those
+    /// that are known are not taken in.
+    pub(super) fn put(
+        &mut self,
+        match_number: MatchNumber,
+        side: Side,
+        trade: Trade,
+    ) -> Option<Trade> {
+        if let Some(entry) = self.find(match_number, side) {
+            return entry.trade.replace(trade);
+        }
+        if self.ring.back().is_none_or(|last| last.match_number <= match_number) {
+            if self.ring.len() >= self.most {
+                self.ring.pop_front();
+            }
+            self.ring.push_back(Entry { match_number, side, trade: Some(trade) });
+        }
+        None
+    }
+
+    /// A trade is broken.
+    pub(super) fn take(&mut self, match_number: MatchNumber, side: Side) -> Option<Trade> {
+        self.find(match_number, side)?.trade.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_both_sides_of_the_last_trades() {
+        let mut trades = Trades::new(4);
+        let trade = |qty| Trade { qty, price: Price(1) };
+        for number in 1..=3 {
+            assert_eq!(trades.put(MatchNumber(number), Side::Sell, trade(number)), None);
+            assert_eq!(trades.put(MatchNumber(number), Side::Buy, trade(number)), None);
+        }
+        assert_eq!(trades.take(MatchNumber(1), Side::Buy), None, "forgotten");
+        assert_eq!(trades.put(MatchNumber(1), Side::Buy, trade(9)), None);
+        assert_eq!(trades.put(MatchNumber(2), Side::Buy, trade(8)), Some(trade(2)));
+        assert_eq!(trades.take(MatchNumber(2), Side::Buy), Some(trade(8)));
+        assert_eq!(trades.take(MatchNumber(2), Side::Buy), None, "once");
+        assert_eq!(trades.take(MatchNumber(2), Side::Sell), Some(trade(2)));
+    }
+}
