@@ -48,6 +48,7 @@ pub fn execution() -> Execution {
     Execution {
         kind: Some(ExecutionKind::Executed),
         position: 4_711,
+        account: types::AccountId(0),
         cl_ord_id: ClOrdId(*b"A17-043       "),
         original: Some(ClOrdId(*b"A17-042       ")),
         status: Status::PartiallyFilled,

@@ -25,6 +25,18 @@ pub struct FixLogin {
     pub comp_id: String,
     /// The version spoken.
     pub version: fix::Version,
+    /// What it is for.
+    pub role: FixRole,
+}
+
+/// What a FIX session is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FixRole {
+    /// The account's orders.
+    #[default]
+    Orders,
+    /// It only listens: the account's stream has the copies of its firm's reports.
+    DropCopy,
 }
 
 /// A [`GatewayConfig::cancel_grace_ns`] for most: one second.

@@ -70,6 +70,8 @@ pub(crate) struct FixDoor {
     /// Accounts whose records wait for their tick, in order.
     holding: Vec<AccountId>,
     symbols: Symbols,
+    /// By account number: user names, which copies of reports are told with.
+    names: Vec<Vec<u8>>,
     written: Vec<u8>,
     /// No timer before this; may be early.
     due: Nanos,
@@ -90,8 +92,14 @@ impl FixDoor {
             if let Some(place) = seat_of.get_mut(usize::from(login.account.0)) {
                 *place = Some(seats.len());
             }
-            let (name, password) = (login.username.clone(), login.password.clone());
-            seats.push(Seat::new(login.account, name, password, session.version));
+            let salt = u64::from(config.boot_nonce) << 16 | u64::from(login.account.0);
+            seats.push(Seat::new(login, session, salt));
+        }
+        let mut names = vec![Vec::new(); config.accounts_max() + 1];
+        for login in &config.logins {
+            if let Some(name) = names.get_mut(usize::from(login.account.0)) {
+                name.clone_from(&login.username);
+            }
         }
         let mut acceptor = Acceptor::new(sessions, Limits::default());
         for place in 0..seats.len() {
@@ -105,6 +113,7 @@ impl FixDoor {
             seat_of,
             holding: Vec::new(),
             symbols: Symbols::new(&config.instruments),
+            names,
             written: Vec::new(),
             due: Nanos::NEVER,
             counters: FixCounters::default(),
@@ -244,7 +253,9 @@ impl FixDoor {
         let position = seat.position;
         seat.position += 1;
         let session = self.acceptor.session(place)?;
-        if report.session_seq > 0 {
+        // Of a copy it says something else, see `ExecutionReport::session_seq`.
+        let copy = report.account != seat.account;
+        if report.session_seq > 0 && !copy {
             seat.received = seat.received.max(report.session_seq);
             session.note_received(report.session_seq);
         }
@@ -253,8 +264,15 @@ impl FixDoor {
             let reading = matches!(seat.progress, Progress::Reading(_));
             let at = if reading { report.t_seq } else { now };
             let outbound = session.outbound();
-            let written = &mut self.written;
-            seat.desk.report(at, report, position, &self.symbols, outbound, written);
+            let (written, symbols) = (&mut self.written, &self.symbols);
+            if copy {
+                let owner = self.names.get(usize::from(report.account.0));
+                let owner = owner.map_or(&[][..], Vec::as_slice);
+                let told = (report, u64::from(report.session_seq));
+                seat.desk.copy(at, told, owner, symbols, outbound, written);
+            } else {
+                seat.desk.report(at, report, position, symbols, outbound, written);
+            }
             return None;
         }
         let reset = report.flags & SESSION_RESET != 0;

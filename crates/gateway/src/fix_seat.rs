@@ -10,6 +10,7 @@ use fix::Version;
 use fix::app::{Desk, LedgerLimits};
 use types::{AccountId, ConnId, Nanos};
 
+use crate::config::{FixLogin, FixRole, Login};
 use crate::hold::HoldQueue;
 
 /// How far a seat is.
@@ -31,6 +32,9 @@ pub(crate) struct Seat {
     pub(crate) username: Vec<u8>,
     pub(crate) password: Vec<u8>,
     version: Version,
+    role: FixRole,
+    /// So that participants can't choose identifiers that are slow to find.
+    salt: u64,
     pub(crate) desk: Desk,
     pub(crate) hold: HoldQueue,
     pub(crate) conn: Option<ConnId>,
@@ -57,18 +61,30 @@ pub(crate) const SLOT_NS: u64 = 10 * Nanos::MILLI;
 
 impl Seat {
     /// An empty seat of an account's session.
-    pub(crate) fn new(
+    pub(crate) fn new(login: &Login, session: &FixLogin, salt: u64) -> Seat {
+        let (username, password) = (login.username.clone(), login.password.clone());
+        Seat::empty(login.account, (username, password), (session.version, session.role), salt)
+    }
+
+    fn empty(
         account: AccountId,
-        username: Vec<u8>,
-        password: Vec<u8>,
-        version: Version,
+        (username, password): (Vec<u8>, Vec<u8>),
+        (version, role): (Version, FixRole),
+        salt: u64,
     ) -> Seat {
+        let limits = LedgerLimits { salt, ..LedgerLimits::default() };
+        let desk = match role {
+            FixRole::DropCopy => Desk::drop_copy(version, limits),
+            FixRole::Orders => Desk::new(version, limits),
+        };
         Seat {
             account,
             username,
             password,
             version,
-            desk: Desk::new(version, LedgerLimits::default()),
+            role,
+            salt,
+            desk,
             hold: HoldQueue::default(),
             conn: None,
             progress: Progress::Empty,
@@ -85,9 +101,9 @@ impl Seat {
 
     /// As new, but for what it may still ask for.
     pub(crate) fn leave(&mut self) {
-        let (username, password) =
-            (std::mem::take(&mut self.username), std::mem::take(&mut self.password));
-        let fresh = Seat::new(self.account, username, password, self.version);
+        let credentials = (std::mem::take(&mut self.username), std::mem::take(&mut self.password));
+        let agreed = (self.version, self.role);
+        let fresh = Seat::empty(self.account, credentials, agreed, self.salt);
         let (allowance_ns, counted_at) = (self.allowance_ns, self.counted_at);
         *self = Seat { allowance_ns, counted_at, ..fresh };
     }
@@ -117,9 +133,14 @@ impl Seat {
 mod tests {
     use super::*;
 
+    fn seat() -> Seat {
+        let credentials = (b"user".to_vec(), b"secret".to_vec());
+        Seat::empty(AccountId(1), credentials, (Version::Fix44, FixRole::Orders), 7)
+    }
+
     #[test]
     fn a_seat_gives_a_burst_of_slots_and_then_a_hundred_a_second() {
-        let mut seat = Seat::new(AccountId(1), b"u".to_vec(), b"p".to_vec(), Version::Fix44);
+        let mut seat = seat();
         let now = Nanos(1_000 * Nanos::SECOND);
         let burst = (0..1_000).filter(|_| seat.allows_slot(now)).count();
         assert_eq!(burst as u64, SLOTS_BURST);
@@ -131,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_password_must_be_right_and_the_name_if_there_is_one() {
-        let seat = Seat::new(AccountId(1), b"user".to_vec(), b"secret".to_vec(), Version::Fix44);
+        let seat = seat();
         assert!(seat.admits(None, Some(b"secret")) && seat.admits(Some(b"user"), Some(b"secret")));
         assert!(!seat.admits(Some(b"other"), Some(b"secret")) && !seat.admits(None, None));
         assert!(!seat.admits(None, Some(b"secre")) && !seat.admits(None, Some(b"secret2")));

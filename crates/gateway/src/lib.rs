@@ -22,7 +22,7 @@ mod hold;
 mod leaving;
 mod session;
 
-pub use config::{CANCEL_GRACE_NS, FixLogin, GatewayConfig, Login};
+pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login};
 pub use desk::GatewayCounters;
 pub use fix::Version as FixVersion;
 pub use fix_door::FixCounters;

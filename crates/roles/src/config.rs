@@ -26,6 +26,8 @@ pub struct Account {
     pub cancel_on_disconnect: bool,
     /// Its FIX session, with the same password; then it is not served over OUCH.
     pub fix: Option<FixLogin>,
+    /// Its firm: drop-copy sessions of the same name get copies of its reports; empty: of none.
+    pub firm: String,
 }
 
 /// Everything that the nodes of one exchange agree on.
@@ -100,6 +102,8 @@ pub enum ExchangeError {
     Login(String),
     /// Two FIX sessions have one CompID and version.
     FixSession(String),
+    /// A drop-copy session is of no firm.
+    NoFirm(String),
     /// A tree needs more proxies than there are.
     TooFewProxies,
     /// An instrument is on a tree that is not there, or there are more trees than session names.
@@ -125,6 +129,9 @@ impl std::fmt::Display for ExchangeError {
             }
             ExchangeError::Cipher => f.write_str("the cipher of sealed datagrams is not there"),
             ExchangeError::FixSession(comp_id) => write!(f, "FIX session {comp_id} is there twice"),
+            ExchangeError::NoFirm(comp_id) => {
+                write!(f, "drop-copy session {comp_id} is of no firm")
+            }
             ExchangeError::Login(name) => {
                 write!(f, "account {name}: user name or password does not fit SoupBinTCP")
             }

@@ -1,7 +1,7 @@
 //! One configuration to all nodes of an exchange.
 
 use feed::{ListenerConfig, Subscriber};
-use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login};
+use gateway::{CANCEL_GRACE_NS, FixRole, Gateway, GatewayConfig, Login};
 use overlay::{
     all_reduce::DelayLimits,
     guard::Fleet,
@@ -43,6 +43,12 @@ pub fn deploy_life(
     sessions.sort_by_key(|session| (&session.comp_id, session.version));
     if let Some([twice, _]) = sessions.array_windows().find(|[a, b]| a == b) {
         return Err(ExchangeError::FixSession(twice.comp_id.clone()));
+    }
+    for account in &config.accounts {
+        let session = account.fix.as_ref().filter(|session| session.role == FixRole::DropCopy);
+        if let Some(session) = session.filter(|_| account.firm.is_empty()) {
+            return Err(ExchangeError::NoFirm(session.comp_id.clone()));
+        }
     }
     let (tree, trees) = (config.tree()?, config.trees()?);
     let mut nonces = SplitMix64::new(config.seed ^ u64::from(start.wrapping_add(life)));

@@ -34,6 +34,7 @@ use wire::itch;
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::config::{ExchangeConfig, ExchangeError};
+use crate::copies::Copies;
 use crate::downlinks::{self, Dealer, Downlinks};
 use crate::{DayRecord, Timetable, TreeShape};
 
@@ -71,6 +72,7 @@ pub struct Root {
     /// MoldUDP64 sessions, by stream.
     sessions: Vec<[u8; 10]>,
     private: PrivateStreams,
+    copies: Copies,
     acks: AckScheduler,
     timetable: Timetable,
     day: DayRecord,
@@ -100,7 +102,8 @@ impl Root {
         if config.log_capacity == 0 {
             return Err(ExchangeError::PrivateStreams);
         }
-        let records_max = config.log_capacity as u64 * 4;
+        let copies = Copies::new(&config.accounts);
+        let records_max = config.log_capacity as u64 * 4 * (1 + copies.most());
         let accounts = config.accounts.len() as u16;
         let record_len = size_of::<ExecutionReport>();
         let mut private = PrivateStreamsConfig::new(node, accounts, record_len, records_max);
@@ -122,6 +125,7 @@ impl Root {
             downlinks: Downlinks::new(config, trees),
             sessions: trees.iter().map(|tree| config.session_of(tree.stream)).collect(),
             private,
+            copies,
             acks: AckScheduler::new(node, tree.epoch, gateways),
             timetable: config.timetable.clone(),
             day: DayRecord::default(),
@@ -335,6 +339,7 @@ impl Root {
     /// of the last.
     fn apply_logged(&mut self, now: ClockReading, out: &mut Outbox) -> Option<Applied> {
         let Root { engine, log, output, private, counters, day, itch, downlinks, .. } = self;
+        let copies = &self.copies;
         let mut last = None;
         let inputs = log.after(Seq(engine.applied()));
         engine.apply_all(inputs, output, |_, input, applied, output| {
@@ -344,9 +349,11 @@ impl Root {
                 downlinks.publish(now, (input.t_seq, &output.market), itch, out);
             for report in &output.executions {
                 let report = downlinks.placed(report);
-                if private.append(report.account, report.as_bytes()).is_err() {
-                    counters.unencodable += 1;
-                }
+                let appended = private.append(report.account, report.as_bytes());
+                counters.unencodable += match appended {
+                    Ok(position) => copies.append(&report, position, private),
+                    Err(_) => 1,
+                };
             }
             output.clear();
         });

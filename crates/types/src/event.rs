@@ -234,7 +234,8 @@ pub struct ExecutionReport {
     /// For replaces, the order that was replaced.
     pub orig_user_ref: UserRefNum,
     /// The first report that a request of a numbered session causes carries its
-    /// [`crate::Command::session_seq`]; otherwise 0.
+    /// [`crate::Command::session_seq`]; otherwise 0. In a copy, which lies in the stream of another
+    /// account than the one it names: its position in that one's own stream.
     pub session_seq: u32,
     /// Lots (see the kind).
     pub qty: Qty,

@@ -61,6 +61,8 @@ pub const ALLOCATIONS: &[&str] = &["price-time", "pro-rata", "pro-rata-top"];
 pub const TRIGGERS: &[&str] = &["trade", "touch"];
 /// Versions of FIX.
 pub const FIX_VERSIONS: &[&str] = &["4.4", "4.2", "5.0SP2"];
+/// What FIX sessions are for.
+pub const FIX_ROLES: &[&str] = &["orders", "drop-copy"];
 
 /// Every key there is.
 pub const KEYS: &[Key] = &[
@@ -148,6 +150,8 @@ pub const KEYS: &[Key] = &[
     key("account.cancel_on_disconnect", Kind::Switch),
     key("account.fix_comp_id", Kind::Token { max: 24 }),
     key("account.fix_version", Kind::Choice(FIX_VERSIONS)),
+    key("account.fix_role", Kind::Choice(FIX_ROLES)),
+    key("account.firm", Kind::Token { max: 24 }),
 ];
 
 const fn key(path: &'static str, kind: Kind) -> Key {

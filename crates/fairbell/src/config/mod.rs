@@ -15,7 +15,7 @@ mod snapshot;
 mod tests;
 
 use engine::InstrumentRules;
-use roles::{FixLogin, FixVersion, Spread};
+use roles::{FixLogin, FixRole, FixVersion, Spread};
 use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
@@ -277,6 +277,12 @@ pub struct AccountEntry {
     /// Version of its FIX session.
     #[serde(default = "fix_version_default")]
     pub fix_version: String,
+    /// What its FIX session is for.
+    #[serde(default = "fix_role_default")]
+    pub fix_role: String,
+    /// Its firm, whose drop-copy sessions get copies of its reports; empty: it has none.
+    #[serde(default)]
+    pub firm: String,
 }
 
 impl AccountEntry {
@@ -288,7 +294,11 @@ impl AccountEntry {
             _ => FixVersion::Fix44,
         };
         let comp_id = self.fix_comp_id.clone();
-        (!comp_id.is_empty()).then_some(FixLogin { comp_id, version })
+        let role = match self.fix_role.as_str() {
+            "drop-copy" => FixRole::DropCopy,
+            _ => FixRole::Orders,
+        };
+        (!comp_id.is_empty()).then_some(FixLogin { comp_id, version, role })
     }
 }
 
@@ -416,6 +426,8 @@ impl Default for Accounts {
             cancel_on_disconnect: false,
             fix_comp_id: String::new(),
             fix_version: fix_version_default(),
+            fix_role: fix_role_default(),
+            firm: String::new(),
         });
         let guest = AccountEntry {
             name: "guest, for your own client".to_string(),
@@ -424,6 +436,8 @@ impl Default for Accounts {
             cancel_on_disconnect: false,
             fix_comp_id: String::new(),
             fix_version: fix_version_default(),
+            fix_role: fix_role_default(),
+            firm: "GUESTS".to_string(),
         };
         let fix_guest = AccountEntry {
             name: "guest, for your own FIX client".to_string(),
@@ -433,6 +447,10 @@ impl Default for Accounts {
         };
         Accounts(built_in.chain([guest, fix_guest]).collect())
     }
+}
+
+fn fix_role_default() -> String {
+    keys::FIX_ROLES[0].to_string()
 }
 
 fn fix_version_default() -> String {

@@ -103,6 +103,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         password: account.password.clone(),
         cancel_on_disconnect: account.cancel_on_disconnect,
         fix: account.fix(),
+        firm: account.firm.clone(),
     });
     ExchangeConfig {
         depth: config.overlay.depth as usize,

@@ -32,6 +32,8 @@ pub enum Wanted<'a> {
 #[derive(Clone, Debug)]
 pub struct Desk {
     version: Version,
+    /// Only listens, to copies of other accounts' reports.
+    copies: bool,
     /// The account's orders.
     pub ledger: Ledger,
 }
@@ -39,7 +41,12 @@ pub struct Desk {
 impl Desk {
     /// A desk for an account of which nothing is known yet.
     pub fn new(version: Version, limits: LedgerLimits) -> Desk {
-        Desk { version, ledger: Ledger::new(limits) }
+        Desk { version, copies: false, ledger: Ledger::new(limits) }
+    }
+
+    /// A desk that gets copies of the reports of several accounts and takes no requests.
+    pub fn drop_copy(version: Version, limits: LedgerLimits) -> Desk {
+        Desk { version, copies: true, ledger: Ledger::shared(limits) }
     }
 
     /// An application message in sequence, valid by its dictionary.
@@ -50,6 +57,10 @@ impl Desk {
         symbols: &Symbols,
         port: &mut Port<'_, S>,
     ) -> Wanted<'a> {
+        if self.copies && message.msg_type() != b"x" {
+            self.refuse(now, message, &Refusal::READ_ONLY, port);
+            return Wanted::Nothing;
+        }
         match request::parse(message, symbols) {
             Ok(Some(request)) => self.order(now, &request, message, symbols, port),
             Ok(None) => self.other(now, message, symbols, port),
@@ -185,6 +196,27 @@ impl Desk {
         let version = self.version;
         outbound.send(now, report::msg_type(&execution), out, |writer| {
             report::write(version, &execution, symbols, writer);
+        });
+    }
+    /// A copy of another account's report, which lies at `position` of that one's stream; its
+    /// owner's name goes with it.
+    pub fn copy<S: Store>(
+        &mut self,
+        now: Nanos,
+        (report, position): (&ExecutionReport, u64),
+        owner: &[u8],
+        symbols: &Symbols,
+        outbound: &mut Outbound<S>,
+        out: &mut Vec<u8>,
+    ) {
+        let execution = self.ledger.apply(report, position);
+        let (version, msg_type) = (self.version, report::msg_type(&execution));
+        outbound.send(now, msg_type, out, |writer| {
+            report::write(version, &execution, symbols, writer);
+            writer.foreign(tag::ACCOUNT, owner);
+            if msg_type == EXECUTION_REPORT && version != Version::Fix42 {
+                writer.flag(tag::COPY_MSG_INDICATOR, true);
+            }
         });
     }
 }

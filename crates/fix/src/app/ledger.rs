@@ -15,7 +15,7 @@ use types::{
     REFUSED_MASS_CANCEL, RejectReason, Side, TimeInForce, UserRefNum,
 };
 
-use super::orders::{Order, Orders, key};
+use super::orders::{Order, Orders, account_of, key};
 use super::request::{Refusal, Request, Terms};
 use super::trades::{Trade, Trades};
 
@@ -85,6 +85,8 @@ pub struct Execution {
     pub kind: Option<ExecutionKind>,
     /// Position in the account's stream, which makes identifiers.
     pub position: u64,
+    /// Whose order, in a ledger of several accounts; otherwise 0.
+    pub account: AccountId,
     /// The order's, or the request's that changed it.
     pub cl_ord_id: ClOrdId,
     /// The order's before the request.
@@ -576,6 +578,7 @@ fn told(order: &Order, original: Option<ClOrdId>, position: u64) -> Execution {
     Execution {
         kind: None,
         position,
+        account: account_of(order.key),
         cl_ord_id: order.cl_ord_id,
         original,
         status: order.status,

@@ -56,7 +56,8 @@ fn id_key(account: AccountId, id: &ClOrdId) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-fn account_of(key: u64) -> AccountId {
+/// The account of a key.
+pub(super) fn account_of(key: u64) -> AccountId {
     AccountId((key >> 32) as u16)
 }
 

@@ -2,11 +2,11 @@
 //!
 //! ExecID(17) is `E` and the position in the account's stream, for trades `T`, the match number and
 //! the side, so that a correction can name what it corrects; both are the same whichever gateway
-//! sends them.
+//! sends them. On a drop-copy session `E`, the position and the number of the account.
 
 use types::{
-    CancelReason, ExecutionKind, Liquidity, OrderRef, OrderType, Price, RejectReason, Side,
-    TimeInForce,
+    AccountId, CancelReason, ExecutionKind, Liquidity, OrderRef, OrderType, Price, RejectReason,
+    Side, TimeInForce,
 };
 
 use super::ledger::{Asked, Execution, Status};
@@ -18,7 +18,7 @@ use super::{
 use crate::encode::Writer;
 use crate::session::MsgType;
 use crate::tag;
-use crate::value::Places;
+use crate::value::{self, Places};
 use crate::version::Version;
 use crate::view::Message;
 
@@ -72,6 +72,15 @@ fn trade_suffix(side: Side) -> &'static [u8] {
     }
 }
 
+/// ExecID of a copy that is no trade: positions of several accounts' streams come together.
+#[cold]
+#[inline(never)]
+fn copied_id(execution: &Execution, writer: &mut Writer<'_>) {
+    let mut suffix = vec![b'-'];
+    value::push_uint(&mut suffix, u64::from(execution.account.0));
+    writer.id(tag::EXEC_ID, b'E', execution.position, &suffix);
+}
+
 /// ExecID, and what it refers to.
 #[inline]
 fn exec_ids(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
@@ -80,6 +89,7 @@ fn exec_ids(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
     match execution.kind {
         Some(ExecutionKind::Executed) => writer.id(tag::EXEC_ID, b'T', number, suffix),
         None => writer.id(tag::EXEC_ID, b'S', execution.position, b""),
+        Some(_) if execution.account != AccountId(0) => copied_id(execution, writer),
         Some(_) => writer.id(tag::EXEC_ID, b'E', execution.position, b""),
     }
     let (trade, changed) = match execution.kind {

@@ -147,6 +147,8 @@ impl Refusal {
         Refusal::new(0, 11, "Symbol, Side and OrdType must be those of the order");
     /// The session has no such service.
     pub const UNAVAILABLE: Refusal = Refusal::new(4, 99, "Not available on this session");
+    /// The session only listens.
+    pub const READ_ONLY: Refusal = Refusal::new(4, 99, "A drop-copy session takes no requests");
     /// No more requests are taken until answers come.
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
 }

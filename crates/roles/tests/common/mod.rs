@@ -19,6 +19,7 @@ pub const LISTENERS: Peer = Peer::Addr(1);
 /// `secret1` to `secret3`.
 pub fn config() -> ExchangeConfig {
     let account = |n: u16| Account {
+        firm: String::new(),
         id: AccountId(n),
         username: format!("USER{n}"),
         password: format!("secret{n}"),

@@ -60,6 +60,26 @@ fn another_gateway_takes_over() {
     world.check(1, 2);
 }
 
+#[test]
+fn a_cancel_that_one_gateway_took_is_told_by_another_as_what_it_was() {
+    let mut world = World::new(2, 3);
+    world.logon(0, 1);
+    let now = world.now.now;
+    world.clients[0].order(now, "rest", '1', 10, 100);
+    world.run(20 * MS);
+    let now = world.now.now;
+    world.clients[0].deaf = true;
+    world.clients[0].cancel(now, "c1", "rest", '1');
+    world.run(10 * MS);
+    assert_eq!(world.root.engine().open_orders(), 0);
+    world.kill(1);
+    world.clients[0].deaf = false;
+    world.logon(0, 2);
+    world.run(200 * MS);
+    assert_eq!(world.clients[0].canceled, [("c1".to_string(), "rest".to_string())]);
+    world.check(0, 3);
+}
+
 /// A gateway dies at some moment of a busy session over lossy lines: no order is lost or entered
 /// twice, and no report either.
 #[test]

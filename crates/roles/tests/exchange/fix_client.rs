@@ -41,6 +41,10 @@ pub struct FixClient {
     pub next_in: u64,
     pub orders: BTreeMap<String, Order>,
     pub executions: BTreeSet<String>,
+    /// Of each report and refusal: ExecID or ClOrdID, Account, what happened; in order.
+    pub told: Vec<(String, String, String)>,
+    /// ClOrdID of each cancel that was carried out, and of its order; in order.
+    pub canceled: Vec<(String, String)>,
     /// Refused orders, cancels and whole messages.
     pub refused: Vec<(String, String)>,
     pub logouts: Vec<String>,
@@ -74,6 +78,8 @@ impl FixClient {
             next_in: 1,
             orders: BTreeMap::new(),
             executions: BTreeSet::new(),
+            told: Vec::new(),
+            canceled: Vec::new(),
             refused: Vec::new(),
             logouts: Vec::new(),
             repeated: 0,
@@ -189,6 +195,12 @@ impl FixClient {
     /// The next message in its turn.
     fn process(&mut self, now: Nanos, message: &Message) {
         self.next_in += 1;
+        let text = |tag| message.get(tag).to_string();
+        match message.get(35) {
+            "8" => self.told.push((text(17), text(1), text(150))),
+            "9" => self.told.push((text(11), text(1), "9".to_string())),
+            _ => {}
+        }
         match message.get(35) {
             "4" => self.next_in = message.number(36),
             "1" => self.send(now, "0", &format!("112={}|", message.get(112))),
@@ -206,6 +218,9 @@ impl FixClient {
         let id = message.get(17);
         if !self.executions.insert(id.to_string()) {
             self.violations.push(format!("execution {id} twice"));
+        }
+        if message.get(150) == "4" && !message.get(41).is_empty() {
+            self.canceled.push((message.get(11).to_string(), message.get(41).to_string()));
         }
         let cl_ord_id = if message.get(41).is_empty() || message.get(150) == "5" {
             message.get(11)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use roles::{Edge, ExchangeConfig, FIX_DOOR, FixLogin, FixVersion, Role, Root, deploy};
+use roles::{Edge, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, Role, Root, deploy};
 use types::{
     AccountId, Channel, ClockReading, ConnId, ExecutionKind, ExecutionReport, Nanos, Node, NodeId,
     Op, Outbox, Peer, SplitMix64,
@@ -12,13 +12,22 @@ use zerocopy::TryFromBytes;
 use crate::common::{LISTENERS, MS, START, config};
 use crate::fix_client::FixClient;
 
-/// Accounts 1 and 2 are the FIX sessions `ONE` and `TWO`, account 3 is an OUCH login.
+/// Accounts 1 and 2 are the FIX sessions `ONE` and `TWO`, account 3 is an OUCH login, and account 4
+/// the drop-copy session `COPY` of the firm that the first two are of.
 pub fn fix_config(edges: usize) -> ExchangeConfig {
     let mut config = config();
     (config.receivers, config.fanout) = (edges, edges);
+    let mut copy = config.accounts[2].clone();
+    (copy.id, copy.username, copy.password) = (AccountId(4), "USER4".into(), "secret4".into());
+    let (version, role) = (FixVersion::Fix44, FixRole::DropCopy);
+    copy.fix = Some(FixLogin { comp_id: "COPY".to_string(), version, role });
+    copy.firm = "HOUSE".to_string();
+    config.accounts.push(copy);
     for (account, comp_id) in config.accounts.iter_mut().zip(["ONE", "TWO"]) {
+        account.firm = "HOUSE".to_string();
         let version = FixVersion::Fix44;
-        account.fix = Some(FixLogin { comp_id: comp_id.to_string(), version });
+        account.fix =
+            Some(FixLogin { comp_id: comp_id.to_string(), version, role: FixRole::Orders });
     }
     config
 }
@@ -51,7 +60,9 @@ impl World {
         };
         let rest = nodes.split_off(1);
         let Some(Role::Root(root)) = nodes.pop() else { panic!("a root") };
-        let clients = vec![FixClient::new("ONE", "secret1"), FixClient::new("TWO", "secret2")];
+        let clients = [("ONE", "secret1"), ("TWO", "secret2"), ("COPY", "secret4")];
+        let clients: Vec<_> =
+            clients.iter().map(|(name, password)| FixClient::new(name, password)).collect();
         let mut world = World {
             root,
             edges: rest.into_iter().map(edge).collect(),
@@ -228,8 +239,14 @@ impl World {
         assert_eq!(known.violations, Vec::<String>::new(), "seed {seed}");
         let mut fills = Vec::new();
         let mut orders: BTreeMap<String, (u64, u64, u32)> = BTreeMap::new();
+        let (mut names, mut canceled) = (BTreeMap::new(), Vec::new());
         for report in self.records(client) {
-            let id = String::from_utf8_lossy(&report.cl_ord_id.0).trim().to_string();
+            let told_as = String::from_utf8_lossy(&report.cl_ord_id.0).trim().to_string();
+            if report.kind == ExecutionKind::Accepted {
+                names.insert(report.user_ref, told_as.clone());
+            }
+            // Of a cancel it is the request's.
+            let id = names.get(&report.user_ref).unwrap_or(&told_as).clone();
             match report.kind {
                 ExecutionKind::Accepted => {
                     let order = orders.entry(id).or_default();
@@ -241,13 +258,19 @@ impl World {
                     let side = if report.side == types::Side::Buy { 'B' } else { 'S' };
                     fills.push(format!("T{}{side}", report.match_number.0));
                 }
-                ExecutionKind::Canceled => orders.entry(id).or_default().1 = report.leaves.0,
+                ExecutionKind::Canceled => {
+                    if told_as != id {
+                        canceled.push((told_as, id.clone()));
+                    }
+                    orders.entry(id).or_default().1 = report.leaves.0;
+                }
                 _ => {}
             }
         }
         let told: Vec<String> =
             known.executions.iter().filter(|id| id.starts_with('T')).cloned().collect();
         fills.sort();
+        assert_eq!(known.canceled, canceled, "seed {seed}: cancels of client {client}");
         assert_eq!(told, fills, "seed {seed}: fills of client {client}");
         let known: BTreeMap<String, (u64, u64, u32)> = known
             .orders

@@ -9,6 +9,7 @@ mod day;
 mod deploy;
 mod fix;
 mod fix_client;
+mod fix_copies;
 mod fix_world;
 mod hostile;
 mod lives;

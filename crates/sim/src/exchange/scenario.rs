@@ -213,6 +213,7 @@ impl Scenario {
     /// What the nodes agree on.
     pub fn config(&self, seed: u64) -> ExchangeConfig {
         let account = |index: u8| Account {
+            firm: String::new(),
             id: AccountId(u16::from(index) + 1),
             username: format!("P{index}"),
             password: format!("secret{index}"),
