@@ -73,6 +73,8 @@ pub(crate) struct FixDoor {
     /// By account number: user names, which copies of reports are told with.
     names: Vec<Vec<u8>>,
     written: Vec<u8>,
+    /// Room for a list of connections.
+    conns: Vec<ConnId>,
     /// No timer before this; may be early.
     due: Nanos,
     pub(crate) counters: FixCounters,
@@ -115,6 +117,7 @@ impl FixDoor {
             symbols: Symbols::new(&config.instruments),
             names,
             written: Vec::new(),
+            conns: Vec::new(),
             due: Nanos::NEVER,
             counters: FixCounters::default(),
         }
@@ -177,6 +180,10 @@ impl FixDoor {
             return Outcome::Stays;
         };
         seat.progress = Progress::Reading(next);
+        seat.desk.ledger.prepare();
+        if let Some(session) = self.seat(account).and_then(|place| self.acceptor.session(place)) {
+            session.prepare();
+        }
         self.go_on(now, account, desk, out)
     }
 
@@ -327,8 +334,9 @@ impl FixDoor {
             return over;
         }
         self.due = Nanos::NEVER;
-        let conns: Vec<ConnId> = self.acceptor.conns().collect();
-        for conn in conns {
+        let mut conns = std::mem::take(&mut self.conns);
+        conns.extend(self.acceptor.conns());
+        for conn in conns.drain(..) {
             if self.acceptor.next_timeout(conn) <= now.now {
                 let ending = self.call(now, desk, out, |acceptor, app, written| {
                     acceptor.handle_timeout(now.now, conn, app, written)
@@ -340,6 +348,7 @@ impl FixDoor {
             }
             self.wake(now.now, conn);
         }
+        self.conns = conns;
         let holding =
             self.holding.iter().filter_map(|account| self.seats.get(self.seat(*account)?));
         let held = holding.map(|seat| seat.hold.next_timeout(desk.config.hold_max_ns));

@@ -13,7 +13,7 @@
 //!
 //! Not guaranteed: delivery of records while an account is paused; they come after it.
 
-use types::{AccountId, ClockReading, Incarnation, Nanos, NodeId, Outbox};
+use types::{AccountId, ClockReading, Incarnation, Nanos, NodeId, Outbox, limits::DATAGRAM_MAX};
 
 use crate::{
     emit::send,
@@ -187,7 +187,9 @@ impl PrivateReceiver {
     pub fn new(mut config: PrivateReceiverConfig) -> PrivateReceiver {
         config.record_len = config.record_len.max(1);
         let mut early = Vec::new();
-        early.resize_with(config.early_max, Early::default);
+        // Room from the start: an early datagram is no reason to allocate.
+        let room = || Early { records: Vec::with_capacity(DATAGRAM_MAX), ..Early::default() };
+        early.resize_with(config.early_max, room);
         PrivateReceiver {
             next_token: None,
             config,

@@ -66,7 +66,7 @@ impl Index {
             return;
         }
         if (self.used + 1) * 2 > self.places.len() {
-            self.grow(&key_of);
+            self.grow(self.places.len() * 2, &key_of);
         }
         self.lay(key, place);
         self.used += 1;
@@ -83,8 +83,16 @@ impl Index {
         }
     }
 
-    fn grow(&mut self, key_of: &impl Fn(u32) -> Option<u128>) {
-        let more = (self.places.len() * 2).max(16);
+    /// Takes the memory for so many keys.
+    pub(super) fn prepare(&mut self, most: usize, key_of: impl Fn(u32) -> Option<u128>) {
+        let wanted = most.saturating_mul(2).next_power_of_two();
+        if wanted > self.places.len() {
+            self.grow(wanted, &key_of);
+        }
+    }
+
+    fn grow(&mut self, more: usize, key_of: &impl Fn(u32) -> Option<u128>) {
+        let more = more.max(16);
         let before = std::mem::replace(&mut self.places, vec![NONE; more]);
         for place in before.into_iter().filter(|&place| place != NONE) {
             if let Some(key) = key_of(place) {

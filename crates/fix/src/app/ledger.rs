@@ -175,6 +175,15 @@ impl Ledger {
         Ledger { shared: true, ..Ledger::new(limits) }
     }
 
+    /// Takes the memory that it needs, as long as no more orders are open than requests may be
+    /// unanswered.
+    pub fn prepare(&mut self) {
+        self.orders.prepare(self.limits.done_max.saturating_add(self.limits.pending_max));
+        self.done.reserve(self.limits.done_max);
+        self.trades.prepare();
+        self.pending.reserve(self.limits.pending_max);
+    }
+
     /// The key of an order that `report` names.
     #[inline]
     fn key(&self, report: &ExecutionReport, user_ref: UserRefNum) -> u64 {

@@ -91,6 +91,15 @@ impl Orders {
         Orders { slab: Vec::new(), free: Vec::new(), by_key, by_id }
     }
 
+    /// Takes the memory for so many orders.
+    pub(super) fn prepare(&mut self, most: usize) {
+        self.slab.reserve(most.saturating_sub(self.slab.len()));
+        self.free.reserve(most.saturating_sub(self.free.len()));
+        let slab = &self.slab;
+        self.by_key.prepare(most, |place| key_at(slab, place));
+        self.by_id.prepare(most, |place| id_at(slab, place));
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slab.len() - self.free.len()
     }
@@ -135,7 +144,7 @@ impl Orders {
             Some(place) => place,
             None => {
                 self.slab.push(order);
-                // Room to free all of them.
+                // None is free now; there is room to free all.
                 self.free.reserve(self.slab.len());
                 self.slab.len() as u32 - 1
             }

@@ -18,7 +18,7 @@ use super::{
 use crate::encode::Writer;
 use crate::session::MsgType;
 use crate::tag;
-use crate::value::{self, Places};
+use crate::value::Places;
 use crate::version::Version;
 use crate::view::Message;
 
@@ -76,9 +76,14 @@ fn trade_suffix(side: Side) -> &'static [u8] {
 #[cold]
 #[inline(never)]
 fn copied_id(execution: &Execution, writer: &mut Writer<'_>) {
-    let mut suffix = vec![b'-'];
-    value::push_uint(&mut suffix, u64::from(execution.account.0));
-    writer.id(tag::EXEC_ID, b'E', execution.position, &suffix);
+    let (mut suffix, mut at, mut rest) = ([b'-'; 6], 6, execution.account.0);
+    while rest > 0 && at > 1 {
+        at -= 1;
+        suffix[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let suffix = suffix.get(at - 1..).unwrap_or(&[]);
+    writer.id(tag::EXEC_ID, b'E', execution.position, suffix);
 }
 
 /// ExecID, and what it refers to.

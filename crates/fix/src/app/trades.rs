@@ -32,6 +32,11 @@ impl Trades {
         Trades { ring: VecDeque::new(), most: most.max(1) }
     }
 
+    /// Takes the memory for all of them.
+    pub(super) fn prepare(&mut self) {
+        self.ring.reserve(self.most.saturating_sub(self.ring.len()));
+    }
+
     fn find(&mut self, match_number: MatchNumber, side: Side) -> Option<&mut Entry> {
         let at = self.ring.partition_point(|entry| entry.match_number < match_number);
         let of_match = self.ring.range_mut(at..);

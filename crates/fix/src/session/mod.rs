@@ -198,8 +198,13 @@ impl<S: Store> Session<S> {
     /// Forgets everything but what is agreed: another gateway may have the session next.
     pub fn forget(&mut self) {
         self.disconnect();
-        self.outbound.store.reset();
+        self.outbound.store.release();
         self.restore(0, 0);
+    }
+
+    /// Takes the memory that the session may need while it is live.
+    pub fn prepare(&mut self) {
+        self.outbound.store.prepare();
     }
 
     /// Bytes of messages that wait for earlier ones.

@@ -37,11 +37,24 @@ pub(super) struct Slots {
     pub(super) reset_next: bool,
     /// What the Logon wants resent once it is answered.
     pub(super) resend_from: Option<u32>,
+    /// Room for bodies, used again.
+    spare: Vec<Vec<u8>>,
 }
+
+/// Bytes of a body, mostly.
+const BODY: usize = 256;
+/// Bodies whose room is kept.
+const SPARE_MAX: usize = 64;
 
 impl Slots {
     pub(super) fn clear(&mut self) {
         *self = Slots::default();
+    }
+
+    fn recycle(&mut self, waiting: Waiting) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(waiting.body);
+        }
     }
 }
 
@@ -99,7 +112,8 @@ impl<S: Store> Outbound<S> {
         build: impl FnOnce(&mut Writer<'_>),
     ) {
         let Some(slots) = &mut self.slots else { return };
-        let mut body = Vec::new();
+        let mut body = slots.spare.pop().unwrap_or_else(|| Vec::with_capacity(BODY));
+        body.clear();
         build(&mut Writer::new(&mut body, &mut self.stamps));
         let reset = std::mem::take(&mut slots.reset_next);
         slots.waiting.push_back(Waiting { msg_type, body, keep, reset, asked: false });
@@ -140,6 +154,9 @@ impl<S: Store> Outbound<S> {
         } else {
             self.write(now, seq, &waiting, out);
             self.connected |= logon;
+            if let Some(slots) = &mut self.slots {
+                slots.recycle(waiting);
+            }
         }
         if logon {
             let from = self.slots.as_mut().and_then(|slots| slots.resend_from.take());
@@ -168,6 +185,9 @@ impl<S: Store> Outbound<S> {
         let granted = self.slots.as_mut().and_then(|slots| slots.granted.pop_front());
         if let Some((seq, waiting)) = granted {
             self.write(now, seq, &waiting, out);
+            if let Some(slots) = &mut self.slots {
+                slots.recycle(waiting);
+            }
         }
     }
 

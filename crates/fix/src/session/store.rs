@@ -64,6 +64,12 @@ pub trait Store {
     fn reset(&mut self);
     /// Goes on at `next`; what is left out is gap-filled.
     fn skip_to(&mut self, next: u32);
+    /// The session is about to be used: takes the memory it may need, so that it needs none later.
+    fn prepare(&mut self) {}
+    /// The session is not used any more: as [`Store::reset`], and gives its memory back.
+    fn release(&mut self) {
+        self.reset();
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -156,6 +162,18 @@ impl Store for MemoryStore {
 
     fn skip_to(&mut self, next: u32) {
         self.next = self.next.max(next);
+    }
+
+    /// Both bounds at once: systems give memory out when it is written to.
+    fn prepare(&mut self) {
+        self.kept.reserve(self.messages_max.saturating_sub(self.kept.len()));
+        self.bytes.reserve(self.bytes_max.saturating_sub(self.bytes.len()));
+    }
+
+    fn release(&mut self) {
+        self.reset();
+        self.kept = VecDeque::new();
+        self.bytes = VecDeque::new();
     }
 }
 

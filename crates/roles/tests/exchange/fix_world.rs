@@ -45,6 +45,8 @@ pub struct World {
     /// Of a thousand datagrams.
     pub lost_permille: u64,
     pub rng: SplitMix64,
+    /// By edges.
+    pub allocations: u64,
     on_the_way: BTreeMap<(Nanos, u64), Datagram>,
     serial: u64,
     out: Outbox,
@@ -71,6 +73,7 @@ impl World {
             clients,
             lost_permille: 0,
             rng: SplitMix64::new(seed),
+            allocations: 0,
             on_the_way: BTreeMap::new(),
             serial: 0,
             out: Outbox::default(),
@@ -128,7 +131,11 @@ impl World {
                 _ => return,
             },
         };
+        let before = counting::allocations();
         call(node, self.now, &mut self.out);
+        if place > 0 {
+            self.allocations += counting::allocations() - before;
+        }
         self.drain(place);
     }
 

@@ -10,8 +10,12 @@ mod deploy;
 mod fix;
 mod fix_client;
 mod fix_copies;
+mod fix_steady;
 mod fix_world;
 mod hostile;
 mod lives;
 mod orders;
 mod spread;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
