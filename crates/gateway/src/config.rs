@@ -2,6 +2,8 @@
 
 use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
 
+use crate::throttle::Throttle;
+
 /// Who may log in, as what.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Login {
@@ -14,6 +16,8 @@ pub struct Login {
     /// Whether the orders of a session are cancelled when it ends and the account does not log in
     /// again within [`GatewayConfig::cancel_grace_ns`].
     pub cancel_on_disconnect: bool,
+    /// How many requests it may send.
+    pub throttle: Throttle,
     /// The account's FIX session; then it is not served over OUCH.
     pub fix: Option<FixLogin>,
 }

@@ -5,11 +5,12 @@
 use std::collections::VecDeque;
 
 use overlay::uplink::{SubmitError, Uplink};
-use types::{ClockReading, Command, Nanos, Outbox};
+use types::{AccountId, ClockReading, Command, CommandKind, Nanos, Outbox};
 use wire::ouch;
 use zerocopy::IntoBytes;
 
 use crate::config::GatewayConfig;
+use crate::throttle::Throttles;
 
 /// Orders that found no room upward and wait here, all sessions together. Reading stops while any
 /// do; one read of every connection still fits.
@@ -28,6 +29,10 @@ pub struct GatewayCounters {
     pub requests: u64,
     /// Requests refused here, outside the numbered stream.
     pub requests_refused: u64,
+    /// Of them, orders above their account's rate.
+    pub orders_over_rate: u64,
+    /// Of them, cancels above their account's rate.
+    pub cancels_over_rate: u64,
     /// Sessions ended because the client broke a protocol.
     pub violations: u64,
     /// Sessions ended because another gateway took the stream over.
@@ -53,6 +58,7 @@ pub(crate) struct Desk {
     pub(crate) encoder: ouch::Encoder,
     pub(crate) counters: GatewayCounters,
     pub(crate) spill: VecDeque<(Nanos, Command)>,
+    pub(crate) throttles: Throttles,
     /// Slots asked for so far, all sessions together.
     pub(crate) tickets: u32,
 }
@@ -63,6 +69,23 @@ impl Desk {
         self.tickets = self.tickets.wrapping_add(1);
         let life = u64::from(self.config.boot_nonce) ^ u64::from(self.config.gateway.0) << 24;
         life << 32 | u64::from(self.tickets)
+    }
+
+    /// Whether a request is within its account's rate; counts it when it is not.
+    #[inline]
+    #[must_use]
+    pub(crate) fn admits(&mut self, now: Nanos, account: AccountId, kind: CommandKind) -> bool {
+        let admitted = self.throttles.take(now, account, kind);
+        if !admitted {
+            self.counters.requests_refused += 1;
+            match kind {
+                CommandKind::Cancel | CommandKind::MassCancel => {
+                    self.counters.cancels_over_rate += 1;
+                }
+                _ => self.counters.orders_over_rate += 1,
+            }
+        }
+        admitted
     }
 
     /// Passes a request up, or keeps it until there is room. False when there is none to keep it

@@ -44,6 +44,8 @@ pub struct FixCounters {
     pub bad_logons: u64,
     /// Sessions ended because they caused too many messages without a record in the stream.
     pub floods: u64,
+    /// Sessions ended because they went on far above their rate.
+    pub over_rate: u64,
     /// Messages of a session that an earlier gateway had dealt with.
     pub repeated: u64,
     /// Slots that were an earlier gateway's.
@@ -455,6 +457,16 @@ impl FixDoor {
         else {
             return;
         };
+        if seat.over_rate && !seat.flooded {
+            // Every request so far has its answer; what follows is asked for at the next Logon.
+            seat.flooded = true;
+            self.counters.over_rate += 1;
+            session.logout(
+                now.now,
+                "Far above the request rate of this session",
+                &mut self.written,
+            );
+        }
         loop {
             if !seat.flooded && session.outbound().is_asking() && !seat.allows_slot(now.now) {
                 seat.flooded = true;
@@ -535,7 +547,11 @@ impl Application for Counter<'_> {
             Wanted::Command(mut command) => {
                 command.account = seat.account;
                 command.session_seq = port.received();
-                if !self.desk.submit(self.now, command, self.out) {
+                if !self.desk.admits(self.now.now, seat.account, command.kind) {
+                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
+                    seat.note_refusal(paid);
+                    seat.desk.above_rate(now, message, &command, port);
+                } else if !self.desk.submit(self.now, command, self.out) {
                     self.desk.counters.requests_refused += 1;
                     seat.desk.busy(now, message, &command, port);
                 }

@@ -52,6 +52,11 @@ pub(crate) struct Seat {
     counted_at: Nanos,
     /// It asked for too many and is being closed.
     pub(crate) flooded: bool,
+    /// Refusals of requests above the rate whose slots are not asked for yet; they are paid from a
+    /// bucket of their own.
+    refusals: usize,
+    /// That bucket is empty: the session is to be ended.
+    pub(crate) over_rate: bool,
 }
 
 /// Slots that a session may ask for in a burst.
@@ -96,6 +101,8 @@ impl Seat {
             allowance_ns: SLOTS_BURST * SLOT_NS,
             counted_at: Nanos(0),
             flooded: false,
+            refusals: 0,
+            over_rate: false,
         }
     }
 
@@ -108,8 +115,18 @@ impl Seat {
         *self = Seat { allowance_ns, counted_at, ..fresh };
     }
 
+    /// A request above the rate is refused; `paid`: its bucket had room for that.
+    pub(crate) fn note_refusal(&mut self, paid: bool) {
+        self.refusals += 1;
+        self.over_rate |= !paid;
+    }
+
     /// Whether one more slot may be asked for.
     pub(crate) fn allows_slot(&mut self, now: Nanos) -> bool {
+        if let Some(left) = self.refusals.checked_sub(1) {
+            self.refusals = left;
+            return true;
+        }
         let more = now.since(self.counted_at);
         self.counted_at = self.counted_at.max(now);
         let most = SLOTS_BURST * SLOT_NS;

@@ -21,6 +21,7 @@ use crate::{
     hold::Watermarks,
     leaving::Leaving,
     session::{Ending, Session, State},
+    throttle::Throttles,
 };
 
 /// How long the acknowledgement of private records may wait for more; the root re-sends after
@@ -76,6 +77,10 @@ impl Gateway {
                 counters: GatewayCounters::default(),
                 spill: Default::default(),
                 tickets: 0,
+                throttles: Throttles::new(
+                    config.logins.iter().map(|login| (login.account, login.throttle)),
+                    config.accounts_max().min(ACCOUNTS_MAX),
+                ),
                 config,
             },
         }

@@ -21,9 +21,11 @@ mod gateway;
 mod hold;
 mod leaving;
 mod session;
+mod throttle;
 
 pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login};
 pub use desk::GatewayCounters;
 pub use fix::Version as FixVersion;
 pub use fix_door::FixCounters;
 pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
+pub use throttle::{Rate, Throttle};

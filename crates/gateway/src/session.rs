@@ -229,13 +229,17 @@ fn request(
     match ouch::to_command(&inbound, desk.encoder.symbols(), now.now) {
         Ok(mut command) => {
             command.account = account;
-            if !desk.submit(now, command, out) {
-                let Command { user_ref, cl_ord_id, .. } = command;
-                let reason = RejectReason::CapacityReached;
-                let refused = RefusedRequest { user_ref, cl_ord_id, reason };
+            let reason = if !desk.admits(now.now, account, command.kind) {
+                RejectReason::MessageRate
+            } else if !desk.submit(now, command, out) {
                 desk.counters.requests_refused += 1;
-                refuse(now.now, &inbound, &refused, desk, refusals);
-            }
+                RejectReason::CapacityReached
+            } else {
+                return true;
+            };
+            let Command { user_ref, cl_ord_id, .. } = command;
+            let refused = RefusedRequest { user_ref, cl_ord_id, reason };
+            refuse(now.now, &inbound, &refused, desk, refusals);
         }
         Err(refused) => {
             desk.counters.requests_refused += 1;

@@ -4,7 +4,7 @@
 use crate::{OverlayOptions, Spread, Timetable, TreeShape};
 use book::Capacity;
 use engine::{InstrumentRules, Limits};
-use gateway::FixLogin;
+use gateway::{FixLogin, Throttle};
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
 use types::{AccountId, GatewayId, Instrument, InstrumentId, Nanos, NodeId, SelfTrade};
@@ -24,6 +24,8 @@ pub struct Account {
     pub password: String,
     /// Its orders are cancelled when its session has been gone for a second.
     pub cancel_on_disconnect: bool,
+    /// How many requests its session may send.
+    pub throttle: Throttle,
     /// Its FIX session, with the same password; then it is not served over OUCH.
     pub fix: Option<FixLogin>,
     /// Its firm: drop-copy sessions of the same name get copies of its reports; empty: of none.

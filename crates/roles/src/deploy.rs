@@ -154,6 +154,7 @@ fn login(account: &crate::Account) -> Login {
         username: account.username.clone().into_bytes(),
         password: account.password.clone().into_bytes(),
         cancel_on_disconnect: account.cancel_on_disconnect,
+        throttle: account.throttle,
         fix: account.fix.clone(),
     }
 }

@@ -303,6 +303,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
     }
     seen.clear();
     logins(config, &mut both);
+    super::throttles::relations(config, &mut both);
     for (index, entry) in accounts.iter().enumerate() {
         if !seen.insert(entry.username.as_str()) {
             let path = format!("account[{index}].username");

@@ -10,6 +10,7 @@ mod load;
 mod overlay;
 pub(crate) mod price_text;
 mod snapshot;
+mod throttles;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, 
 pub use load::{ConfigError, Loaded};
 pub use overlay::Overlay;
 pub use snapshot::Snapshot;
+pub use throttles::throttle;
 
 /// Everything that can be set.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -106,6 +108,14 @@ pub struct Gateway {
     pub max_hold_ms: u64,
     /// The exchange's CompID in FIX sessions.
     pub fix_comp_id: String,
+    /// Orders and replaces per second of a session; 0: no limit.
+    pub orders_per_s: u64,
+    /// Of them at once; 0: a second's worth.
+    pub orders_burst: u64,
+    /// Cancels per second of a session; 0: twice the orders.
+    pub cancels_per_s: u64,
+    /// From the end of a session to the cancelling of its orders, milliseconds.
+    pub cancel_grace_ms: u64,
 }
 
 /// Where sockets listen.
@@ -268,9 +278,18 @@ pub struct AccountEntry {
     /// SoupBinTCP password; never written out.
     #[serde(skip_serializing)]
     pub password: String,
-    /// Its orders are cancelled when its session has been gone for a second.
+    /// Its orders are cancelled when its session has been gone for the grace time.
     #[serde(default)]
     pub cancel_on_disconnect: bool,
+    /// Its own rate of orders, with its burst and twice as many cancels; 0: the gateway's.
+    #[serde(default)]
+    pub orders_per_s: u64,
+    /// Of them at once; 0: a second's worth.
+    #[serde(default)]
+    pub orders_burst: u64,
+    /// Its own rate of cancels; 0: twice the orders' if it has a rate, else the gateway's.
+    #[serde(default)]
+    pub cancels_per_s: u64,
     /// Its CompID: it is served over FIX, and not over OUCH; empty: it has none.
     #[serde(default)]
     pub fix_comp_id: String,
@@ -355,7 +374,14 @@ impl Default for Engine {
 
 impl Default for Gateway {
     fn default() -> Self {
-        Gateway { max_hold_ms: 100, fix_comp_id: "FAIRBELL".to_string() }
+        Gateway {
+            max_hold_ms: 100,
+            fix_comp_id: "FAIRBELL".to_string(),
+            orders_per_s: 0,
+            orders_burst: 0,
+            cancels_per_s: 0,
+            cancel_grace_ms: 1_000,
+        }
     }
 }
 
@@ -424,6 +450,9 @@ impl Default for Accounts {
             username: format!("FLOW{n:02}"),
             password: "flow".to_string(),
             cancel_on_disconnect: false,
+            orders_per_s: 0,
+            orders_burst: 0,
+            cancels_per_s: 0,
             fix_comp_id: String::new(),
             fix_version: fix_version_default(),
             fix_role: fix_role_default(),
@@ -434,6 +463,9 @@ impl Default for Accounts {
             username: "GUEST".to_string(),
             password: "welcome".to_string(),
             cancel_on_disconnect: false,
+            orders_per_s: 0,
+            orders_burst: 0,
+            cancels_per_s: 0,
             fix_comp_id: String::new(),
             fix_version: fix_version_default(),
             fix_role: fix_role_default(),

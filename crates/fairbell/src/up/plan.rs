@@ -102,6 +102,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         username: account.username.clone(),
         password: account.password.clone(),
         cancel_on_disconnect: account.cancel_on_disconnect,
+        throttle: crate::config::throttle(&config.gateway, account),
         fix: account.fix(),
         firm: account.firm.clone(),
     });

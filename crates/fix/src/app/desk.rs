@@ -151,6 +151,18 @@ impl Desk {
         self.refuse(now, message, &Refusal::BUSY, port);
     }
 
+    /// The command of `message` is above the session's rate: it is taken back and refused.
+    pub fn above_rate<S: Store>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        command: &Command,
+        port: &mut Port<'_, S>,
+    ) {
+        self.ledger.withdraw(command);
+        self.refuse(now, message, &Refusal::RATE, port);
+    }
+
     /// What `message` asks for is not to be had.
     pub fn unavailable<S: Store>(
         &mut self,

@@ -151,6 +151,8 @@ impl Refusal {
     pub const READ_ONLY: Refusal = Refusal::new(4, 99, "A drop-copy session takes no requests");
     /// No more requests are taken until answers come.
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
+    /// More requests than the session may send.
+    pub const RATE: Refusal = Refusal::new(0, 3, "Above the request rate of this session");
 }
 
 /// The fields of a request: where each is among the message's, by its place here.

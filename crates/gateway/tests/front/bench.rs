@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login};
+use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login, Throttle};
 use overlay::{
     frame::{
         self, AttachBody, AttachReplyBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody,
@@ -47,6 +47,7 @@ pub fn config() -> GatewayConfig {
         username: format!("USER{n}").into_bytes(),
         password: format!("secret{n}").into_bytes(),
         cancel_on_disconnect: false,
+        throttle: Throttle::UNLIMITED,
         fix: None,
     };
     GatewayConfig {

@@ -5,4 +5,5 @@ mod holding;
 mod hostile;
 mod leaving;
 mod login;
+mod rates;
 mod requests;

@@ -1,6 +1,8 @@
 //! The root and one edge joined by a hop that loses nothing and takes no time.
 
-use roles::{Account, Edge, ExchangeConfig, OverlayOptions, Role, Root, Timetable, deploy};
+use roles::{
+    Account, Edge, ExchangeConfig, OverlayOptions, Role, Root, Throttle, Timetable, deploy,
+};
 use types::{
     AccountId, Channel, ClOrdId, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node,
     NodeId, Op, Outbox, Peer, Price, Qty, Side, Symbol, TimeInForce, UserRefNum, limits,
@@ -24,6 +26,7 @@ pub fn config() -> ExchangeConfig {
         username: format!("USER{n}"),
         password: format!("secret{n}"),
         cancel_on_disconnect: false,
+        throttle: Throttle::UNLIMITED,
         fix: None,
     };
     ExchangeConfig {

@@ -55,7 +55,12 @@ pub struct World {
 impl World {
     /// The exchange of [`fix_config`], its day begun, and one participant per FIX session.
     pub fn new(edges: usize, seed: u64) -> World {
-        let mut nodes = deploy(&fix_config(edges), 1_000, |_| LISTENERS).expect("possible");
+        World::of(&fix_config(edges), seed)
+    }
+
+    /// The same with a configuration of one's own.
+    pub fn of(config: &ExchangeConfig, seed: u64) -> World {
+        let mut nodes = deploy(config, 1_000, |_| LISTENERS).expect("possible");
         let edge = |role| match role {
             Role::Edge(edge) => Some(edge),
             _ => panic!("an edge"),

@@ -15,6 +15,7 @@ mod fix_world;
 mod hostile;
 mod lives;
 mod orders;
+mod rates;
 mod spread;
 
 #[global_allocator]

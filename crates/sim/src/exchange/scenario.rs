@@ -16,7 +16,9 @@ use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
     Source,
 };
-use roles::{Account, ExchangeConfig, OverlayOptions, Role, deploy, listener, subscriber};
+use roles::{
+    Account, ExchangeConfig, OverlayOptions, Role, Throttle, deploy, listener, subscriber,
+};
 use types::{
     AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Peer, Price, Qty, SplitMix64,
     Symbol,
@@ -218,6 +220,7 @@ impl Scenario {
             username: format!("P{index}"),
             password: format!("secret{index}"),
             cancel_on_disconnect: false,
+            throttle: Throttle::UNLIMITED,
             fix: None,
         };
         ExchangeConfig {
