@@ -36,6 +36,8 @@ pub(crate) struct Conn {
     pub dirty: bool,
     /// The node does not want bytes now; in its host's list of paused connections.
     pub paused: bool,
+    /// The node has been told that the other side leaves much unread.
+    pub crowded: bool,
     pub out: WriteBuffer,
 }
 

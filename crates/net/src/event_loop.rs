@@ -330,6 +330,9 @@ impl<N: Node> Loop<N> {
                 Some(Notice::Closed { host, conn }) => {
                     self.call(host, |node, now, out| node.handle_close(now, conn, out));
                 }
+                Some(Notice::Unread { host, conn }) => {
+                    self.call(host, |node, now, out| node.handle_unread(now, conn, out));
+                }
             }
         }
     }

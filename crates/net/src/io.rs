@@ -35,7 +35,7 @@ pub struct LoopConfig {
     /// Connections a node may have opened at once; more fail.
     pub opened_max: usize,
     /// Bytes a connection's other side may leave unread (beyond the kernel's buffers) before it
-    /// is cut.
+    /// is cut; with three quarters of them its node is told.
     pub unread_max: usize,
     /// Datagrams of one socket served in a row while others wait.
     pub datagrams_per_turn: usize,
@@ -96,6 +96,7 @@ impl Token {
 pub(crate) enum Notice {
     Connected { host: usize, conn: ConnId },
     Closed { host: usize, conn: ConnId },
+    Unread { host: usize, conn: ConnId },
 }
 
 /// What one node has.
@@ -263,9 +264,9 @@ impl Io {
         }
         self.by_id.retain(|&(other, _)| other != id);
         self.notices.retain(|notice| match notice {
-            Notice::Connected { host: other, .. } | Notice::Closed { host: other, .. } => {
-                *other != host
-            }
+            Notice::Connected { host: other, .. }
+            | Notice::Closed { host: other, .. }
+            | Notice::Unread { host: other, .. } => *other != host,
         });
     }
 

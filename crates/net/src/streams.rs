@@ -114,6 +114,7 @@ impl Io {
             queued: false,
             dirty: false,
             paused: false,
+            crowded: false,
             out: WriteBuffer::new(self.config.unread_max),
         };
         match self.conns.get_mut(slot as usize) {
@@ -214,6 +215,19 @@ impl Io {
             let Some(conn) = self.conn_mut(slot) else { continue };
             conn.dirty = false;
             self.flush(slot);
+            self.note_unread(slot);
+        }
+    }
+
+    /// Tells the node, once, of a connection whose other side leaves much unread: there is room
+    /// left for last words.
+    fn note_unread(&mut self, slot: u32) {
+        let most = self.config.unread_max / 4 * 3;
+        let Some(conn) = self.conn_mut(slot) else { return };
+        if conn.out.len() > most && conn.phase == Phase::Open && !conn.crowded {
+            conn.crowded = true;
+            let notice = Notice::Unread { host: conn.host, conn: conn.id };
+            self.notices.push_back(notice);
         }
     }
 

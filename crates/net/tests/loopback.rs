@@ -17,6 +17,7 @@ enum Input<'a> {
     Opened(ConnId),
     Bytes(ConnId, &'a [u8]),
     Closed(ConnId),
+    Unread(ConnId),
 }
 
 type Script = Box<dyn FnMut(&mut Knobs, Input, Nanos, &mut Outbox) + Send>;
@@ -83,6 +84,10 @@ impl Node for Scripted {
 
     fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.input(now, Input::Closed(conn), out);
+    }
+
+    fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.input(now, Input::Unread(conn), out);
     }
 
     fn wants_stream(&self, _conn: ConnId) -> bool {
@@ -423,6 +428,42 @@ fn a_reader_that_does_not_read_is_cut_and_the_node_told() {
     let counters = one.handle.counters();
     assert_eq!((counters.slow_consumers, counters.accepted), (1, 2));
     drop(lazy);
+}
+
+#[test]
+fn a_node_is_told_in_time_to_say_why_before_the_cut() {
+    const GOODBYE: &[u8] = b"too much left unread";
+    let told = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&told);
+    let mut open = Vec::new();
+    let node = Scripted::new(Nanos(0), move |knobs, input, now, out| match input {
+        Input::Opened(conn) => open.push(conn),
+        Input::Unread(conn) => {
+            let bytes = out.store(GOODBYE);
+            out.stream(conn, bytes);
+            out.close(conn);
+            open.retain(|other| *other != conn);
+            count.fetch_add(1, SeqCst);
+        }
+        Input::Timeout => {
+            let bytes = out.store(&[7; 20_000]);
+            open.iter().for_each(|conn| out.stream(*conn, bytes));
+            knobs.timeout = now.after(500_000);
+        }
+        _ => {}
+    });
+    let config =
+        LoopConfig { unread_max: 200_000, linger_ns: 20 * Nanos::SECOND, ..LoopConfig::default() };
+    let (one, addr) = server(config, node);
+    let mut lazy = client(addr);
+    until("the node is told", || told.load(SeqCst) == 1);
+    let mut heard = Vec::new();
+    lazy.read_to_end(&mut heard).expect("closed in good order");
+    assert!(heard.ends_with(GOODBYE), "the last words come behind everything else");
+    let before = &heard[..heard.len() - GOODBYE.len()];
+    assert!(before.len().is_multiple_of(20_000) && before.iter().all(|byte| *byte == 7));
+    let counters = one.handle.counters();
+    assert_eq!((counters.slow_consumers, told.load(SeqCst)), (0, 1));
 }
 
 #[test]

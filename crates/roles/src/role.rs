@@ -162,6 +162,10 @@ impl Node for Role {
         each!(self, node => node.handle_close(now, conn, out));
     }
 
+    fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        each!(self, node => node.handle_unread(now, conn, out));
+    }
+
     fn wants_stream(&self, conn: ConnId) -> bool {
         each!(self, node => node.wants_stream(conn))
     }

@@ -128,6 +128,10 @@ impl Node for Sealed {
         self.call(out, |node, out| node.handle_close(now, conn, out));
     }
 
+    fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_unread(now, conn, out));
+    }
+
     fn wants_stream(&self, conn: ConnId) -> bool {
         self.node.wants_stream(conn)
     }

@@ -245,6 +245,11 @@ pub trait Node {
     /// A stream was closed by the other side, or could not be opened.
     fn handle_close(&mut self, _now: ClockReading, _conn: ConnId, _out: &mut Outbox) {}
 
+    /// The other side of a stream leaves most of what the caller buffers unread. Told once; what
+    /// the node writes now still goes out in its place, and when the buffer is full the stream is
+    /// closed.
+    fn handle_unread(&mut self, _now: ClockReading, _conn: ConnId, _out: &mut Outbox) {}
+
     /// Whether the node takes bytes of this stream now; when false the caller leaves them in its
     /// own bounded buffers (back-pressure) and asks again after the next call.
     fn wants_stream(&self, _conn: ConnId) -> bool {
