@@ -35,6 +35,8 @@ pub struct GatewayCounters {
     pub cancels_over_rate: u64,
     /// Sessions ended because the client broke a protocol.
     pub violations: u64,
+    /// Sessions ended because the client left too much unread.
+    pub slow_consumers: u64,
     /// Sessions ended because another gateway took the stream over.
     pub taken_over: u64,
     /// Mass cancels sent because a session had ended.
@@ -101,6 +103,12 @@ impl Desk {
         }
         self.counters.requests += 1;
         true
+    }
+
+    /// Whether requests of an account are not known to be in the log yet.
+    pub(crate) fn is_pending(&self, account: AccountId) -> bool {
+        self.uplink.is_pending(account)
+            || self.spill.iter().any(|(_, command)| command.account == account)
     }
 
     fn try_submit(

@@ -363,6 +363,30 @@ impl FixDoor {
         self.due
     }
 
+    /// Logs a session out whose participant leaves too much unread; false when it is not logged
+    /// on, or being logged out already.
+    pub(crate) fn cut_slow(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(place) = self.acceptor.place_of(conn) else { return false };
+        let ready = self.seats.get(place).is_some_and(|seat| {
+            seat.conn == Some(conn) && seat.progress == Progress::Ready && !seat.flooded
+        });
+        let Some(session) = self.acceptor.session(place).filter(|_| ready) else { return false };
+        self.written.clear();
+        session.logout(now.now, "Too much left unread", &mut self.written);
+        if let Some(seat) = self.seats.get_mut(place) {
+            // Nothing but this Logout asks for a slot any more.
+            seat.flooded = true;
+        }
+        self.after(now, conn, None, desk, out);
+        true
+    }
+
     /// The connection is gone, or being closed; whose session it was, and whether that was live.
     pub(crate) fn close(&mut self, conn: ConnId) -> Option<(AccountId, bool)> {
         self.acceptor.handle_close(conn);

@@ -9,7 +9,7 @@ use overlay::{
 };
 use types::{
     AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionReport, FeedSeq, Nanos, Outbox,
-    UserRefNum, limits::ACCOUNTS_MAX,
+    limits::ACCOUNTS_MAX,
 };
 use wire::ouch;
 use zerocopy::TryFromBytes;
@@ -239,6 +239,17 @@ impl Gateway {
         self.finish(now, out);
     }
 
+    /// A participant leaves most of what may wait for it unread: its session ends, and it is told
+    /// why behind what it has not read.
+    pub fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        if !self.fix.has(conn) {
+            self.end(now, conn, Ending::Slow, out);
+        } else if self.fix.cut_slow(now, conn, &mut self.desk, out) {
+            self.desk.counters.slow_consumers += 1;
+        }
+        self.finish(now, out);
+    }
+
     /// Whether bytes of participants are taken now; false while orders wait for room upward.
     pub fn wants_stream(&self) -> bool {
         self.desk.spill.is_empty() && self.desk.uplink.has_room()
@@ -349,20 +360,27 @@ impl Gateway {
         });
         let account = reply.account;
         let Some(ours) = ours.filter(|_| self.leaving.is_asking(account)) else { return };
-        self.leaving.forget(account);
         if !ours {
-            return;
+            return self.leaving.forget(account);
         }
         let mut command = Command::new(CommandKind::MassCancel);
         command.account = account;
-        command.orig_user_ref = UserRefNum(self.desk.config.gateway.0.into());
         command.reserved = 1;
         if self.desk.submit(now, command, out) {
             self.desk.counters.disconnect_cancels += 1;
+            self.leaving.sent(account);
         } else {
-            self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns));
+            self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns.max(1)));
+            self.private.detach(now, account, out);
         }
-        self.private.detach(now, account, out);
+    }
+
+    /// Gives the streams back of accounts whose cancels are in the log.
+    fn release_leavers(&mut self, now: ClockReading, out: &mut Outbox) {
+        let Gateway { leaving, desk, private, .. } = self;
+        while let Some(account) = leaving.take_done(|account| desk.is_pending(account)) {
+            private.detach(now, account, out);
+        }
     }
 
     /// Looks whether accounts whose time is up are logged in elsewhere.
@@ -410,6 +428,7 @@ impl Gateway {
         }
         self.fresh = fresh;
         self.desk.drain_spill(now, out);
+        self.release_leavers(now, out);
         self.private.flush(now, out);
     }
 
@@ -423,6 +442,7 @@ impl Gateway {
             Ending::NotAuthorized | Ending::Unavailable => self.desk.counters.logins_refused += 1,
             Ending::Violation => self.desk.counters.violations += 1,
             Ending::TakenOver => self.desk.counters.taken_over += 1,
+            Ending::Slow => self.desk.counters.slow_consumers += 1,
             Ending::Left => {}
         }
         if ending != Ending::TakenOver {

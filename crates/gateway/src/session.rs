@@ -37,6 +37,8 @@ pub(crate) enum Ending {
     Violation,
     /// Another gateway took the stream over.
     TakenOver,
+    /// The client leaves too much unread.
+    Slow,
     /// The client left or fell silent.
     Left,
 }
@@ -204,6 +206,10 @@ impl Session {
             }
             Ending::TakenOver => {
                 let text = b"account logged in at another gateway";
+                ServerPacket::Debug(text).encode(&mut self.scratch)
+            }
+            Ending::Slow => {
+                let text = b"too much left unread; session ended";
                 ServerPacket::Debug(text).encode(&mut self.scratch)
             }
             // The client has said its last word, or is gone.

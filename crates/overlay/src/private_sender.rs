@@ -230,6 +230,17 @@ impl PrivateStreams {
         account.attachment.as_ref().map(|attachment| attachment.node)
     }
 
+    /// When the gateway was last heard of that an account is attached at.
+    pub fn heard_at(&self, account: AccountId) -> Option<Nanos> {
+        let account = self.accounts.get(usize::from(account.0))?;
+        account.attachment.as_ref().map(|attachment| attachment.heard)
+    }
+
+    /// After so long an attachment that is not heard of may be taken over, in nanoseconds.
+    pub fn lease_ns(&self) -> u64 {
+        self.config.lease_ns
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> PrivateStreamsCounters {
         self.counters

@@ -285,6 +285,13 @@ impl Uplink {
         self.orders.len()
     }
 
+    /// Whether the last order of a session is not known to be in the log yet.
+    pub fn is_pending(&self, session: AccountId) -> bool {
+        let last = self.last_of.get(usize::from(session.0)).copied().unwrap_or(0);
+        let place = last.checked_sub(self.base).map(|place| place as usize);
+        place.and_then(|place| self.orders.get(place)).is_some_and(|order| !order.acked)
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> UplinkCounters {
         self.counters

@@ -22,7 +22,7 @@ pub struct Account {
     pub username: String,
     /// SoupBinTCP password, at most 10 bytes.
     pub password: String,
-    /// Its orders are cancelled when its session has been gone for a second.
+    /// Its orders are cancelled when its session has been gone for the grace time.
     pub cancel_on_disconnect: bool,
     /// How many requests its session may send.
     pub throttle: Throttle,
@@ -59,6 +59,8 @@ pub struct ExchangeConfig {
     pub linger_ns: u64,
     /// Longest time a gateway holds an execution for its public tick, ns.
     pub execution_hold_max_ns: u64,
+    /// From the end of a session to the cancelling of its orders, for accounts that want it, ns.
+    pub cancel_grace_ns: u64,
     /// Connections a gateway takes at one time.
     pub connections_max: usize,
     /// What the retransmission server keeps.

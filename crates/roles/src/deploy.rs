@@ -1,7 +1,7 @@
 //! One configuration to all nodes of an exchange.
 
 use feed::{ListenerConfig, Subscriber};
-use gateway::{CANCEL_GRACE_NS, FixRole, Gateway, GatewayConfig, Login};
+use gateway::{FixRole, Gateway, GatewayConfig, Login};
 use overlay::{
     all_reduce::DelayLimits,
     guard::Fleet,
@@ -138,7 +138,7 @@ fn edge(
         midnight: config.midnight,
         logins: config.accounts.iter().map(login).collect(),
         hold_max_ns: config.execution_hold_max_ns,
-        cancel_grace_ns: CANCEL_GRACE_NS,
+        cancel_grace_ns: config.cancel_grace_ns,
         connections_max: config.connections_max,
     };
     let of_stream = |tree: &Tree| {

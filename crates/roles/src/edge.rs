@@ -200,6 +200,10 @@ impl Node for Edge {
         self.gateway.handle_close(now, conn, out);
     }
 
+    fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.gateway.handle_unread(now, conn, out);
+    }
+
     fn wants_stream(&self, conn: ConnId) -> bool {
         self.gateway.wants_stream_of(conn)
     }

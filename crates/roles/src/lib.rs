@@ -13,6 +13,7 @@ mod day;
 mod deploy;
 mod downlinks;
 mod edge;
+mod lost;
 mod offline;
 mod options;
 mod role;

@@ -36,6 +36,7 @@ use zerocopy::{IntoBytes, TryFromBytes};
 use crate::config::{ExchangeConfig, ExchangeError};
 use crate::copies::Copies;
 use crate::downlinks::{self, Dealer, Downlinks};
+use crate::lost::Lost;
 use crate::{DayRecord, Timetable, TreeShape};
 
 /// What the root itself counts; its parts have counters of their own.
@@ -45,6 +46,8 @@ pub struct RootCounters {
     pub malformed: u64,
     /// Order frames that did not carry an order.
     pub not_an_order: u64,
+    /// Accounts whose orders were cancelled because their gateway was gone.
+    pub lost_cancels: u64,
     /// Orders refused because the log is full; their gateways keep them.
     pub log_full: u64,
     /// Events that could not be written in their format; never above zero unless limits are wrong.
@@ -75,6 +78,7 @@ pub struct Root {
     copies: Copies,
     acks: AckScheduler,
     timetable: Timetable,
+    lost: Lost,
     day: DayRecord,
     /// The feed's session is over.
     ended: bool,
@@ -110,7 +114,10 @@ impl Root {
         private.datagram_max = config.options.datagram_max();
         let private = PrivateStreams::new(private).ok_or(ExchangeError::PrivateStreams)?;
         let options = &config.options;
+        let leavers = config.accounts.iter().filter(|one| one.cancel_on_disconnect);
+        let patience_ns = private.lease_ns().saturating_add(config.cancel_grace_ns);
         Ok(Root {
+            lost: Lost::new(leavers.map(|one| one.id), patience_ns),
             node,
             epoch: tree.epoch,
             trees: downlinks::shapes(config)?,
@@ -433,6 +440,18 @@ impl Root {
         }
     }
 
+    /// Cancels the orders of accounts that want it and whose gateway is gone.
+    fn cancel_lost(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.ended || now.now < self.lost.next_timeout() {
+            return;
+        }
+        let Root { lost, private, .. } = self;
+        for command in lost.take(now.now, |account| private.heard_at(account)) {
+            self.counters.lost_cancels += 1;
+            self.command(now, command, out);
+        }
+    }
+
     fn command(
         &mut self,
         now: ClockReading,
@@ -487,6 +506,7 @@ impl Node for Root {
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         self.keep_time(now, out);
+        self.cancel_lost(now, out);
         self.downlinks.handle_timeout(now, out);
         self.private.handle_timeout(now, out);
         self.downlinks.call_roll(now.now, out);
@@ -506,6 +526,7 @@ impl Node for Root {
             self.ingress.next_timeout(),
             self.downlinks.next_timeout(),
             self.private.next_timeout(),
+            if self.ended { Nanos::NEVER } else { self.lost.next_timeout() },
             self.acks.next_timeout(),
             self.inlet.as_ref().map_or(Nanos::NEVER, Inlet::next_timeout),
         ];

@@ -96,6 +96,7 @@ impl Remains<'_> {
         self.trees(root, &mut report);
         self.membership(root, &figures, &mut report);
         self.books(root, &mut report);
+        self.doors(root);
         self.sample(driver, &mut report);
         let plots = self.plots(root, driver);
         report.notices = self.notices;
@@ -322,6 +323,31 @@ impl Remains<'_> {
                 index + 1
             ));
         }
+    }
+
+    /// What gateways had to refuse or cut, summed up.
+    fn doors(&mut self, root: &Root) {
+        let mut sums = [0; 4];
+        for edge in self.nodes.iter().filter_map(|(_, role)| role.as_edge()) {
+            let (counters, fix) = (edge.gateway().counters(), edge.gateway().fix_counters());
+            let counts = [
+                counters.orders_over_rate,
+                counters.cancels_over_rate,
+                counters.slow_consumers,
+                fix.over_rate,
+            ];
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        let [orders, cancels, slow, over_rate] = sums;
+        let told = [
+            (orders, "orders were above their session's rate and refused"),
+            (cancels, "cancels were above their session's rate and refused"),
+            (over_rate, "FIX sessions went on far above their rate and were ended"),
+            (slow, "sessions were ended because their participant left too much unread"),
+            (root.counters().lost_cancels, "accounts' orders went with their gateway"),
+        ];
+        let told = told.iter().filter(|(count, _)| *count > 0);
+        self.notices.extend(told.map(|(count, what)| format!("{count} {what}")));
     }
 
     fn sample(&self, driver: &Driver, report: &mut Report) {

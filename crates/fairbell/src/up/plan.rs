@@ -119,6 +119,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         sequencer_window_ns: config.sequencer.window_ns(),
         linger_ns: config.overlay.linger_us * Nanos::MICRO,
         execution_hold_max_ns: config.gateway.max_hold_ms * Nanos::MILLI,
+        cancel_grace_ns: config.gateway.cancel_grace_ms * Nanos::MILLI,
         connections_max: 1_024,
         store: STORE,
         log_capacity: config.engine.log_capacity as usize,

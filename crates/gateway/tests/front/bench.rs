@@ -388,6 +388,12 @@ impl Bench {
         self.settle();
     }
 
+    /// A client leaves too much unread.
+    pub fn unread(&mut self, conn: u32) {
+        self.gateway.handle_unread(self.now, ConnId(conn), &mut self.out);
+        self.settle();
+    }
+
     pub fn watermark(&mut self, watermark: u64) {
         self.gateway.set_watermark(self.now, 0, FeedSeq(watermark), &mut self.out);
         self.settle();

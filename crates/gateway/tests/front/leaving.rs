@@ -1,7 +1,7 @@
 //! Orders that go with their session: when, once, and when not.
 
 use gateway::CANCEL_GRACE_NS;
-use types::{AccountId, CommandKind, UserRefNum};
+use types::{AccountId, CommandKind};
 
 use crate::bench::{Bench, MS, SECOND, config, report};
 
@@ -43,7 +43,6 @@ fn a_broken_connection_cancels_once_after_the_grace() {
     assert_eq!((body.source.seq, body.depends_on), (2, 1), "after the account's own requests");
     let mut expected = types::Command::new(CommandKind::MassCancel);
     expected.account = AccountId(1);
-    expected.orig_user_ref = UserRefNum(u32::from(config().gateway.0));
     expected.reserved = 1;
     assert_eq!(command, expected);
     bench.run(60 * SECOND);
@@ -178,4 +177,56 @@ fn a_root_that_is_slow_to_answer_is_asked_again() {
     bench.root.attach = ATTACHED;
     bench.run(SECOND);
     assert_eq!(canceled(&bench), [1]);
+}
+
+#[test]
+fn the_stream_is_kept_until_the_cancel_is_in_the_log() {
+    let mut bench = bench();
+    bench.login(1, 1);
+    bench.order(1, 1);
+    bench.root.acks = false;
+    bench.close(1);
+    bench.run(2 * CANCEL_GRACE_NS);
+    assert_eq!(canceled(&bench), [1]);
+    assert!(bench.root.attached.contains_key(&AccountId(1)), "nobody else gets in before it");
+    bench.root.acknowledge();
+    bench.settle();
+    bench.run(MS);
+    assert!(!bench.root.attached.contains_key(&AccountId(1)));
+    assert_eq!(canceled(&bench), [1]);
+}
+
+#[test]
+fn who_comes_back_here_while_its_orders_are_cancelled_gets_in_behind_that() {
+    let mut bench = bench();
+    bench.login(1, 1);
+    bench.root.acks = false;
+    bench.close(1);
+    bench.run(CANCEL_GRACE_NS);
+    assert_eq!(canceled(&bench), [1]);
+    bench.login(2, 1);
+    bench.client_mut(2).alive = true;
+    bench.order(2, 1);
+    let (body, command) = *bench.root.orders.last().expect("an order");
+    assert_eq!((command.kind, body.depends_on), (CommandKind::NewOrder, body.source.seq - 1));
+    bench.root.acknowledge();
+    bench.root.acks = true;
+    bench.settle();
+    bench.run(10 * SECOND);
+    assert_eq!(canceled(&bench), [1]);
+    assert!(!bench.client(2).closed && bench.root.attached.contains_key(&AccountId(1)));
+}
+
+#[test]
+fn a_reader_that_leaves_too_much_unread_is_told_and_leaves() {
+    let mut bench = bench();
+    bench.login(1, 1);
+    bench.login(2, 2);
+    bench.unread(1);
+    assert!(bench.client(1).closed && !bench.client(2).closed);
+    let last = bench.client(1).heard.last().expect("last words");
+    assert_eq!(last.as_slice(), b"+too much left unread; session ended");
+    assert_eq!(bench.gateway.counters().slow_consumers, 1);
+    bench.run(2 * CANCEL_GRACE_NS);
+    assert_eq!(canceled(&bench), [1], "as any other end of a session");
 }

@@ -42,6 +42,7 @@ pub fn config() -> ExchangeConfig {
         sequencer_window_ns: 100 * Nanos::MICRO,
         linger_ns: 0,
         execution_hold_max_ns: 100 * MS,
+        cancel_grace_ns: Nanos::SECOND,
         connections_max: 8,
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 14,

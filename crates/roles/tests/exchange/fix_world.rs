@@ -215,6 +215,13 @@ impl World {
         panic!("client {client} does not get in: {:?}", self.clients[client].logouts);
     }
 
+    /// The client leaves too much unread.
+    pub fn unread(&mut self, client: usize) {
+        if let Some((place, conn)) = self.at[client] {
+            self.with(place, |node, now, out| node.handle_unread(now, conn, out));
+        }
+    }
+
     /// The client's line is cut.
     pub fn hang_up(&mut self, client: usize) {
         if let Some((place, conn)) = self.at[client].take() {

@@ -13,6 +13,7 @@ mod fix_copies;
 mod fix_steady;
 mod fix_world;
 mod hostile;
+mod leaving;
 mod lives;
 mod orders;
 mod rates;

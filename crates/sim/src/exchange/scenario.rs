@@ -240,6 +240,7 @@ impl Scenario {
                 datagrams: self.store.unwrap_or(StoreConfig::default().datagrams),
                 ..StoreConfig::default()
             },
+            cancel_grace_ns: Nanos::SECOND,
             connections_max: 64,
             log_capacity: 1 << 16,
             open_orders_max: 1 << 12,

@@ -1,0 +1,66 @@
+//! Cancel on disconnect for accounts whose gateway died: nobody else is left to ask for it.
+//!
+//! A gateway keeps its accounts' streams by signs of life. One that is silent for the lease and the
+//! grace time counts as gone with its sessions, once for each silence; an account that is attached
+//! elsewhere by then is heard of there. Only accounts that want it are looked at.
+
+use types::{AccountId, ClOrdId, Command, CommandKind, Nanos};
+
+/// How often is looked.
+const EVERY_NS: u64 = 100 * Nanos::MILLI;
+
+struct Account {
+    account: AccountId,
+    /// The last sign of life before a silence that has been dealt with.
+    done: Nanos,
+}
+
+/// See the module.
+pub(crate) struct Lost {
+    accounts: Vec<Account>,
+    patience_ns: u64,
+    next: Nanos,
+}
+
+impl Lost {
+    /// Looks after these accounts; a silence of `patience_ns` is the end of a session.
+    pub(crate) fn new(accounts: impl Iterator<Item = AccountId>, patience_ns: u64) -> Lost {
+        let accounts = accounts.map(|account| Account { account, done: Nanos(0) });
+        let accounts: Vec<Account> = accounts.collect();
+        let next = if accounts.is_empty() { Nanos::NEVER } else { Nanos(0) };
+        Lost { accounts, patience_ns, next }
+    }
+
+    /// When [`Lost::take`] is wanted next.
+    pub(crate) fn next_timeout(&self) -> Nanos {
+        self.next
+    }
+
+    /// The commands that are due now; `heard` says when an account's gateway was last heard of.
+    pub(crate) fn take(
+        &mut self,
+        now: Nanos,
+        heard: impl Fn(AccountId) -> Option<Nanos>,
+    ) -> Vec<Command> {
+        let mut due = Vec::new();
+        if now < self.next {
+            return due;
+        }
+        self.next = now.after(EVERY_NS);
+        for account in &mut self.accounts {
+            let Some(at) = heard(account.account) else { continue };
+            if at > account.done && now.since(at) >= self.patience_ns {
+                account.done = at;
+                due.push(cancel(account.account));
+            }
+        }
+        due
+    }
+}
+
+fn cancel(account: AccountId) -> Command {
+    let mut command = Command::new(CommandKind::MassCancel);
+    (command.account, command.reserved) = (account, 1);
+    command.cl_ord_id = ClOrdId(*b"GATEWAY LOST  ");
+    command
+}
