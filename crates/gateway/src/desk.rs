@@ -37,6 +37,8 @@ pub struct GatewayCounters {
     pub violations: u64,
     /// Sessions ended because the client left too much unread.
     pub slow_consumers: u64,
+    /// Sessions ended by the operator.
+    pub disconnected: u64,
     /// Sessions ended because another gateway took the stream over.
     pub taken_over: u64,
     /// Mass cancels sent because a session had ended.

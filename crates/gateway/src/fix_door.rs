@@ -20,6 +20,7 @@ use crate::config::GatewayConfig;
 use crate::desk::Desk;
 use crate::fix_seat::{Progress, Seat};
 use crate::hold::{Release, Watermarks};
+use crate::operate::SessionInfo;
 
 /// Messages and bytes of a live session that a resend finds here.
 const RESEND_MESSAGES_MAX: usize = 65_536;
@@ -261,6 +262,7 @@ impl FixDoor {
         let seat = self.seats.get_mut(place)?;
         let position = seat.position;
         seat.position += 1;
+        seat.tally.messages_out += 1;
         let session = self.acceptor.session(place)?;
         // Of a copy it says something else, see `ExecutionReport::session_seq`.
         let copy = report.account != seat.account;
@@ -314,6 +316,7 @@ impl FixDoor {
             return Outcome::Stays;
         }
         seat.progress = Progress::Ready;
+        seat.tally.since = now.now;
         let (before, received) = (seat.before, seat.received);
         if let Some(session) = self.acceptor.session(place) {
             session.restore(before, received);
@@ -363,12 +366,13 @@ impl FixDoor {
         self.due
     }
 
-    /// Logs a session out whose participant leaves too much unread; false when it is not logged
-    /// on, or being logged out already.
-    pub(crate) fn cut_slow(
+    /// Logs a session out with the reason; false when it is not logged on, or being logged out
+    /// already.
+    pub(crate) fn log_out(
         &mut self,
         now: ClockReading,
         conn: ConnId,
+        why: &str,
         desk: &mut Desk,
         out: &mut Outbox,
     ) -> bool {
@@ -378,13 +382,18 @@ impl FixDoor {
         });
         let Some(session) = self.acceptor.session(place).filter(|_| ready) else { return false };
         self.written.clear();
-        session.logout(now.now, "Too much left unread", &mut self.written);
+        session.logout(now.now, why, &mut self.written);
         if let Some(seat) = self.seats.get_mut(place) {
             // Nothing but this Logout asks for a slot any more.
             seat.flooded = true;
         }
         self.after(now, conn, None, desk, out);
         true
+    }
+
+    /// Sessions that are logged on.
+    pub(crate) fn logged_on(&self) -> impl Iterator<Item = SessionInfo> {
+        self.seats.iter().filter_map(Seat::info)
     }
 
     /// The connection is gone, or being closed; whose session it was, and whether that was live.
@@ -559,6 +568,7 @@ impl Application for Counter<'_> {
         port: &mut Port<'_, S>,
     ) {
         let Some(seat) = self.seats.get_mut(session) else { return };
+        seat.tally.messages_in += 1;
         let request = matches!(message.msg_type(), b"D" | b"F" | b"G" | b"q");
         if request && port.received() <= seat.received {
             // Another gateway brought it to the log; its answer is in the stream.

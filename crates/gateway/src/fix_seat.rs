@@ -12,6 +12,7 @@ use types::{AccountId, ConnId, Nanos};
 
 use crate::config::{FixLogin, FixRole, Login};
 use crate::hold::HoldQueue;
+use crate::operate::{SessionInfo, Tally};
 
 /// How far a seat is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct Seat {
     salt: u64,
     pub(crate) desk: Desk,
     pub(crate) hold: HoldQueue,
+    pub(crate) tally: Tally,
     pub(crate) conn: Option<ConnId>,
     pub(crate) progress: Progress,
     pub(crate) paused: bool,
@@ -91,6 +93,7 @@ impl Seat {
             salt,
             desk,
             hold: HoldQueue::default(),
+            tally: Tally::default(),
             conn: None,
             progress: Progress::Empty,
             paused: false,
@@ -134,6 +137,12 @@ impl Seat {
         let left = self.allowance_ns.checked_sub(SLOT_NS);
         self.allowance_ns = left.unwrap_or(self.allowance_ns);
         left.is_some()
+    }
+
+    /// The session as operators see it, if it is logged on.
+    pub(crate) fn info(&self) -> Option<SessionInfo> {
+        let conn = self.conn.filter(|_| self.progress == Progress::Ready)?;
+        Some(self.tally.info(self.account, conn, self.hold.len()))
     }
 
     /// Whether the credentials are these. The password has to be right, the name only if there is

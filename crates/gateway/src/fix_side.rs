@@ -17,6 +17,10 @@ impl Gateway {
     ) {
         match outcome {
             Outcome::Stays => {}
+            Outcome::WantsIn(account) if self.is_locked(account) => {
+                self.fix.count(fix::session::Ending::NotAuthorized);
+                self.leave_fix(now, conn, true, out);
+            }
             Outcome::WantsIn(account) => match self.conn_of.get_mut(usize::from(account.0)) {
                 Some(slot @ None) => {
                     *slot = Some(conn);

@@ -38,10 +38,12 @@ pub struct Gateway {
     pub(crate) desk: Desk,
     pub(crate) private: PrivateReceiver,
     pub(crate) fix: FixDoor,
-    sessions: BTreeMap<ConnId, Session>,
+    pub(crate) sessions: BTreeMap<ConnId, Session>,
     /// By account number: the connection it is logged in on.
     pub(crate) conn_of: Vec<Option<ConnId>>,
     pub(crate) leaving: Leaving,
+    /// By account number: may not log on.
+    pub(crate) locked: Vec<bool>,
     pub(crate) watermarks: Watermarks,
     started: bool,
     /// Accounts with new records, to be served at the end of the call.
@@ -67,6 +69,7 @@ impl Gateway {
             sessions: BTreeMap::new(),
             conn_of: vec![None; config.accounts_max().min(ACCOUNTS_MAX) + 1],
             leaving: Leaving::default(),
+            locked: vec![false; config.accounts_max().min(ACCOUNTS_MAX) + 1],
             watermarks: Watermarks::new(config.stream_of.clone()),
             started: false,
             fresh: Vec::new(),
@@ -210,7 +213,9 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         let mut ending = session.handle_bytes(now, bytes, &mut self.desk, conn, out);
         if let Some((account, from)) = session.wants_in.take() {
+            let locked = self.locked.get(usize::from(account.0)).copied().unwrap_or(false);
             match self.conn_of.get_mut(usize::from(account.0)) {
+                _ if locked => ending = Some(Ending::NotAuthorized),
                 Some(slot @ None) => {
                     *slot = Some(conn);
                     session.state = State::Attaching(account);
@@ -244,7 +249,7 @@ impl Gateway {
     pub fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         if !self.fix.has(conn) {
             self.end(now, conn, Ending::Slow, out);
-        } else if self.fix.cut_slow(now, conn, &mut self.desk, out) {
+        } else if self.fix.log_out(now, conn, "Too much left unread", &mut self.desk, out) {
             self.desk.counters.slow_consumers += 1;
         }
         self.finish(now, out);
@@ -414,7 +419,7 @@ impl Gateway {
     }
 
     /// Lets out what the call produced: records, acknowledgements, waiting orders.
-    fn finish(&mut self, now: ClockReading, out: &mut Outbox) {
+    pub(crate) fn finish(&mut self, now: ClockReading, out: &mut Outbox) {
         let mut fresh = std::mem::take(&mut self.fresh);
         for account in fresh.drain(..) {
             let Some(conn) = self.conn(account) else { continue };
@@ -436,13 +441,20 @@ impl Gateway {
         self.conn_of.get(usize::from(account.0)).copied().flatten()
     }
 
-    fn end(&mut self, now: ClockReading, conn: ConnId, ending: Ending, out: &mut Outbox) {
+    pub(crate) fn end(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        ending: Ending,
+        out: &mut Outbox,
+    ) {
         let Some(mut session) = self.sessions.remove(&conn) else { return };
         match ending {
             Ending::NotAuthorized | Ending::Unavailable => self.desk.counters.logins_refused += 1,
             Ending::Violation => self.desk.counters.violations += 1,
             Ending::TakenOver => self.desk.counters.taken_over += 1,
             Ending::Slow => self.desk.counters.slow_consumers += 1,
+            Ending::Operator => self.desk.counters.disconnected += 1,
             Ending::Left => {}
         }
         if ending != Ending::TakenOver {

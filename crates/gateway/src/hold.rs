@@ -98,6 +98,11 @@ impl HoldQueue {
         self.waiting.len() > if paused { RESUME_AT } else { PAUSE_AT }
     }
 
+    /// Messages that wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -20,6 +20,7 @@ mod fix_side;
 mod gateway;
 mod hold;
 mod leaving;
+mod operate;
 mod session;
 mod throttle;
 
@@ -28,4 +29,5 @@ pub use desk::GatewayCounters;
 pub use fix::Version as FixVersion;
 pub use fix_door::FixCounters;
 pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
+pub use operate::SessionInfo;
 pub use throttle::{Rate, Throttle};

@@ -10,6 +10,7 @@ use wire::{
 use crate::{
     desk::Desk,
     hold::{HoldQueue, Release, Watermarks},
+    operate::Tally,
 };
 
 const _: () = assert!(size_of::<Command>() <= ORDER_PAYLOAD_MAX, "an order fits its frame");
@@ -39,6 +40,8 @@ pub(crate) enum Ending {
     TakenOver,
     /// The client leaves too much unread.
     Slow,
+    /// The operator wants it.
+    Operator,
     /// The client left or fell silent.
     Left,
 }
@@ -48,6 +51,7 @@ pub(crate) struct Session {
     soup: ServerSession,
     pub(crate) state: State,
     pub(crate) hold: HoldQueue,
+    pub(crate) tally: Tally,
     paused: bool,
     /// Right credentials were given: whose, and the first message wanted.
     pub(crate) wants_in: Option<(AccountId, u64)>,
@@ -61,6 +65,7 @@ impl Session {
             soup: ServerSession::new(now),
             state: State::Stranger,
             hold: HoldQueue::default(),
+            tally: Tally::default(),
             paused: false,
             wants_in: None,
             scratch: Vec::with_capacity(128),
@@ -79,6 +84,7 @@ impl Session {
     ) -> Option<Ending> {
         let (mut ending, state) = (None, self.state);
         let (wants_in, refusals) = (&mut self.wants_in, &mut self.scratch);
+        let tally = &mut self.tally;
         refusals.clear();
         self.soup.handle_bytes(now.now, bytes, |event| match event {
             ServerEvent::Login { username, password, session, sequence } => {
@@ -91,6 +97,7 @@ impl Session {
             }
             ServerEvent::Unsequenced(message) => {
                 let State::Live(account) = state else { return };
+                tally.messages_in += 1;
                 if ending.is_none() && !request(now, message, account, desk, refusals, out) {
                     ending = Some(Ending::Violation);
                 }
@@ -122,6 +129,7 @@ impl Session {
         self.scratch.clear();
         if self.soup.accept_login(now, desk.config.session, from, &mut self.scratch).is_ok() {
             self.state = State::Live(account);
+            self.tally.since = now;
             desk.counters.logins += 1;
             let bytes = out.store(&self.scratch);
             out.stream(conn, bytes);
@@ -153,6 +161,7 @@ impl Session {
         });
         if sent > 0 {
             desk.counters.reports += sent;
+            self.tally.messages_out += sent;
             out.stream(conn, bytes);
         }
     }
@@ -206,6 +215,10 @@ impl Session {
             }
             Ending::TakenOver => {
                 let text = b"account logged in at another gateway";
+                ServerPacket::Debug(text).encode(&mut self.scratch)
+            }
+            Ending::Operator => {
+                let text = b"session ended by the operator";
                 ServerPacket::Debug(text).encode(&mut self.scratch)
             }
             Ending::Slow => {

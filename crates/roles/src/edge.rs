@@ -49,6 +49,11 @@ impl Edge {
         &self.gateway
     }
 
+    /// The gateway, for its operators.
+    pub fn gateway_mut(&mut self) -> &mut Gateway {
+        &mut self.gateway
+    }
+
     /// Deliberate faults, for tests of the checks that have to find them: see
     /// [`Receiver::release_early`] and `Uplink::lose_resends`.
     #[doc(hidden)]

@@ -27,7 +27,9 @@ pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, deploy_life, listener, subscriber};
 pub use downlinks::Dealer;
 pub use edge::Edge;
-pub use gateway::{FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, OUCH_DOOR, Rate, Throttle};
+pub use gateway::{
+    FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, OUCH_DOOR, Rate, SessionInfo, Throttle,
+};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use role::Role;

@@ -71,6 +71,19 @@ impl Role {
         }
     }
 
+    /// As [`Role::with_root`], for an edge.
+    pub fn with_edge<T>(
+        &mut self,
+        out: &mut Outbox,
+        call: impl FnOnce(&mut Edge, &mut Outbox) -> T,
+    ) -> Option<T> {
+        match self {
+            Role::Edge(edge) => Some(call(edge, out)),
+            Role::Sealed(sealed) => sealed.call(out, |role, out| role.with_edge(out, call)),
+            _ => None,
+        }
+    }
+
     /// The edge, if it is one, for what sends nothing.
     pub fn as_edge_mut(&mut self) -> Option<&mut Edge> {
         match self {

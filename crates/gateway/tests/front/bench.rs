@@ -394,6 +394,13 @@ impl Bench {
         self.settle();
     }
 
+    /// The operator wants an account's session ended.
+    pub fn disconnect(&mut self, account: u16) -> bool {
+        let done = self.gateway.disconnect(self.now, AccountId(account), &mut self.out);
+        self.settle();
+        done
+    }
+
     pub fn watermark(&mut self, watermark: u64) {
         self.gateway.set_watermark(self.now, 0, FeedSeq(watermark), &mut self.out);
         self.settle();

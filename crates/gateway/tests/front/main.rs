@@ -5,5 +5,6 @@ mod holding;
 mod hostile;
 mod leaving;
 mod login;
+mod operate;
 mod rates;
 mod requests;

@@ -1,0 +1,88 @@
+//! What operators see and do at a gateway: who is logged on, disconnecting, locking.
+//!
+//! Nothing here touches the engine's state or its log. Locks are the gateway's own: whoever steers
+//! an exchange tells every gateway, and again after one is started anew.
+
+use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
+
+use crate::gateway::Gateway;
+use crate::session::{Ending, State};
+
+/// A session that is logged on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionInfo {
+    /// Whose.
+    pub account: AccountId,
+    /// Its connection, which says the door.
+    pub conn: ConnId,
+    /// When it logged on.
+    pub since: Nanos,
+    /// Requests it sent, those refused included.
+    pub messages_in: u64,
+    /// Messages of its stream that it was told; for FIX those read at the logon, too.
+    pub messages_out: u64,
+    /// Messages that wait for their public tick.
+    pub waiting: usize,
+}
+
+/// What a session is counted by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) since: Nanos,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+}
+
+impl Tally {
+    pub(crate) fn info(&self, account: AccountId, conn: ConnId, waiting: usize) -> SessionInfo {
+        let Tally { since, messages_in, messages_out } = *self;
+        SessionInfo { account, conn, since, messages_in, messages_out, waiting }
+    }
+}
+
+impl Gateway {
+    /// Everybody who is logged on here, OUCH before FIX.
+    pub fn logged_on(&self) -> Vec<SessionInfo> {
+        let live = self.sessions.iter().filter_map(|(conn, session)| match session.state {
+            State::Live(account) => Some(session.tally.info(account, *conn, session.hold.len())),
+            _ => None,
+        });
+        live.chain(self.fix.logged_on()).collect()
+    }
+
+    /// Requests that wait here for room upward, and those sent that are not known to be in the log.
+    pub fn requests_waiting(&self) -> (usize, usize) {
+        (self.desk.spill.len(), self.desk.uplink.in_flight())
+    }
+
+    /// Ends an account's session, with the reason; false when it is not logged on here. Its orders
+    /// go or stay as with any other end.
+    pub fn disconnect(&mut self, now: ClockReading, account: AccountId, out: &mut Outbox) -> bool {
+        let Some(conn) = self.conn(account) else { return false };
+        if !self.fix.has(conn) {
+            self.end(now, conn, Ending::Operator, out);
+        } else {
+            self.desk.counters.disconnected += 1;
+            let why = "Session ended by the operator";
+            if !self.fix.log_out(now, conn, why, &mut self.desk, out) {
+                // Not logged on yet, or asked to leave before: nothing to wait for.
+                self.leave_fix(now, conn, true, out);
+            }
+        }
+        self.finish(now, out);
+        true
+    }
+
+    /// From now on an account may not log on here, or may again. A session that is there stays.
+    /// False for accounts nobody has.
+    pub fn lock(&mut self, account: AccountId, locked: bool) -> bool {
+        let known = self.desk.config.logins.iter().any(|login| login.account == account);
+        let entry = self.locked.get_mut(usize::from(account.0)).filter(|_| known);
+        entry.map(|entry| *entry = locked).is_some()
+    }
+
+    /// Whether an account may not log on here.
+    pub fn is_locked(&self, account: AccountId) -> bool {
+        self.locked.get(usize::from(account.0)).copied().unwrap_or(false)
+    }
+}
