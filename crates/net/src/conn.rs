@@ -3,13 +3,18 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use types::ConnId;
+use types::{Address, ConnId};
+
+use crate::secure::{Progress, SEALED_READ, Secure};
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     /// Asked for, no answer yet.
     Connecting,
+    /// The transport is there, TLS is not yet: the node of an accepted connection knows nothing of
+    /// it.
+    Handshaking,
     /// Both ways usable.
     Open,
     /// The node is done with it: what is pending is written, what comes in is thrown away until
@@ -25,6 +30,10 @@ pub(crate) struct Conn {
     /// Distinguishes this from later connections in the same slot.
     pub serial: u64,
     pub accepted: bool,
+    /// Where it comes from, if it was accepted.
+    pub address: Option<Address>,
+    /// The node has written to it.
+    pub written: bool,
     pub phase: Phase,
     /// There may be bytes to read (edge-triggered: remembered until read empty).
     pub readable: bool,
@@ -39,6 +48,8 @@ pub(crate) struct Conn {
     /// The node has been told that the other side leaves much unread.
     pub crowded: bool,
     pub out: WriteBuffer,
+    /// Everything on it is sealed.
+    pub secure: Option<Box<Secure>>,
 }
 
 /// Outcome of one read.
@@ -52,8 +63,45 @@ pub(crate) enum Incoming {
 }
 
 impl Conn {
-    /// One read; keeps `readable` true if there may be more.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Incoming {
+    /// One read of clear bytes; keeps `readable` true if there may be more. `sealed` is room for
+    /// what they are before TLS has opened it.
+    pub fn read(&mut self, buffer: &mut [u8], sealed: &mut [u8]) -> Incoming {
+        let Some(mut secure) = self.secure.take() else { return self.read_raw(buffer) };
+        let incoming = self.read_secure(&mut secure, buffer, sealed);
+        self.secure = Some(secure);
+        incoming
+    }
+
+    fn read_secure(
+        &mut self,
+        secure: &mut Secure,
+        buffer: &mut [u8],
+        sealed: &mut [u8],
+    ) -> Incoming {
+        match secure.clear(buffer) {
+            None => return Incoming::Ended,
+            Some(0) => {}
+            Some(opened) => return Incoming::Bytes(opened),
+        }
+        let room = sealed.len().min(SEALED_READ);
+        let incoming = self.read_raw(sealed.get_mut(..room).unwrap_or(&mut []));
+        let Incoming::Bytes(len) = incoming else { return incoming };
+        let progress = secure.open(sealed.get(..len).unwrap_or(&[]), buffer);
+        secure.drain(&mut self.out);
+        match progress {
+            Progress::Broken => Incoming::Failed,
+            Progress::Opened(0) if secure.is_ended() => Incoming::Ended,
+            Progress::Opened(0) => Incoming::Nothing,
+            Progress::Opened(opened) => {
+                // The end may have come with them.
+                self.readable |= secure.is_ended();
+                Incoming::Bytes(opened)
+            }
+        }
+    }
+
+    /// One read of what the socket has, whatever it is.
+    pub fn read_raw(&mut self, buffer: &mut [u8]) -> Incoming {
         loop {
             return match self.stream.read(buffer) {
                 Ok(0) => Incoming::Ended,
@@ -70,6 +118,18 @@ impl Conn {
                 Err(_) => Incoming::Failed,
             };
         }
+    }
+
+    /// Takes all of `bytes` for writing, sealed if all is; or nothing and false when they don't
+    /// fit.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        self.written = true;
+        let Some(secure) = &mut self.secure else { return self.out.push(bytes) };
+        let fits = self.out.has_room(secure.sealed_len(bytes.len()));
+        if fits {
+            secure.seal(bytes, &mut self.out);
+        }
+        fits
     }
 
     /// Writes what is pending as far as the kernel takes it.
@@ -98,17 +158,26 @@ impl WriteBuffer {
         self.len() == 0
     }
 
+    pub fn has_room(&self, more: usize) -> bool {
+        self.len() + more <= self.max
+    }
+
     /// Takes all of `bytes`, or nothing and false when they don't fit.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
-        if self.len() + bytes.len() > self.max {
-            return false;
+        let fits = self.has_room(bytes.len());
+        if fits {
+            self.append(bytes);
         }
+        fits
+    }
+
+    /// Takes all of `bytes`, for whose room the caller answers.
+    pub fn append(&mut self, bytes: &[u8]) {
         if self.head > 0 && self.bytes.len() + bytes.len() > self.bytes.capacity() {
             self.bytes.drain(..self.head);
             self.head = 0;
         }
         self.bytes.extend_from_slice(bytes);
-        true
     }
 
     pub fn flush(&mut self, to: &mut impl Write) -> std::io::Result<()> {

@@ -84,6 +84,16 @@ counters! {
     stream_errors,
     /// Connections cut because the other side left too much unread.
     slow_consumers,
+    /// TLS handshakes that came to an end.
+    handshakes,
+    /// TLS handshakes that were none, broke its rules or lacked a certificate we trust.
+    handshakes_failed,
+    /// TLS handshakes that took too long.
+    handshakes_late,
+    /// Connections refused because of the handshakes already under way.
+    handshakes_refused,
+    /// Work that no worker took.
+    jobs_dropped,
     /// Calls of `handle_timeout`.
     timeouts,
     /// Sum of how late they were, in nanoseconds.

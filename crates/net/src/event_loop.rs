@@ -15,6 +15,8 @@ use crate::conn::Incoming;
 use crate::control::{Commands, Control, LoopHandle};
 use crate::io::{Io, LocalBatch, LoopConfig, Notice, Received, Token};
 use crate::poller::sharpen_timers;
+use crate::tls::{ClientTls, ServerTls};
+use crate::worker::JobSender;
 use crate::{Clock, Counters, Directory, TraceSender};
 
 /// Largest datagram and largest read: 64 KiB.
@@ -99,6 +101,30 @@ impl<N: Node> Loop<N> {
         self.traces = Some(to);
     }
 
+    /// From now on a door of a node speaks TLS. False: no such node, or no such door.
+    pub fn secure_door(&mut self, id: NodeId, door: u8, tls: ServerTls) -> bool {
+        let host = self.io.host_of(id).and_then(|host| self.io.hosts.get_mut(host));
+        let Some(host) = host.filter(|host| usize::from(door) < host.listeners.len()) else {
+            return false;
+        };
+        host.tls_doors.resize(host.listeners.len(), None);
+        if let Some(place) = host.tls_doors.get_mut(usize::from(door)) {
+            *place = Some(tls);
+        }
+        true
+    }
+
+    /// From now on the connections that a node opens speak TLS. False: no such node.
+    pub fn secure_outgoing(&mut self, id: NodeId, tls: ClientTls) -> bool {
+        let host = self.io.host_of(id).and_then(|host| self.io.hosts.get_mut(host));
+        host.map(|host| host.tls_out = Some(tls)).is_some()
+    }
+
+    /// Who does the work that nodes ask for ([`types::Op::Work`]); without it nobody does.
+    pub fn set_worker(&mut self, jobs: JobSender) {
+        self.io.jobs = Some(jobs);
+    }
+
     /// Steers the loop from other threads.
     pub fn handle(&self) -> LoopHandle<N> {
         self.commands.handle(&self.io.counters)
@@ -152,8 +178,10 @@ impl<N: Node> Loop<N> {
 
     fn wake_at(&self, now: Nanos) -> Nanos {
         let mut at = now.after(STOP_CHECK_NS).min(self.timers.next);
-        if let Some(&(deadline, ..)) = self.io.lingering.front() {
-            at = at.min(deadline);
+        for waiting in [&self.io.lingering, &self.io.handshaking] {
+            if let Some(&(deadline, ..)) = waiting.front() {
+                at = at.min(deadline);
+            }
         }
         if self.traces.as_ref().is_some_and(TraceSender::is_pending) {
             at = at.min(self.traces_since.after(TRACE_WAIT_NS));
@@ -172,7 +200,7 @@ impl<N: Node> Loop<N> {
             match token {
                 Token::Control => self.obey(),
                 Token::Udp(index) => self.serve_udp(index),
-                Token::Listener(listener) => self.io.accept(listener),
+                Token::Listener(listener) => self.io.accept(listener, now),
                 Token::Conn(slot) => self.serve_conn(slot, now),
             }
             self.deliver_notices();
@@ -182,6 +210,7 @@ impl<N: Node> Loop<N> {
                 self.flushed_at = now;
             }
         }
+        self.io.shake_hands(&mut self.buffer, now);
         self.deliver_notices();
         self.serve_local();
         self.io.flush_lanes();
@@ -273,7 +302,7 @@ impl<N: Node> Loop<N> {
 
     fn serve_conn(&mut self, slot: u32, now: Nanos) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let reader = self.io.serve_conn(slot, &mut buffer);
+        let reader = self.io.serve_conn(slot, now, &mut buffer);
         // "Open" is told before the first bytes.
         self.deliver_notices();
         if let Some((host, conn)) = reader {
@@ -324,6 +353,9 @@ impl<N: Node> Loop<N> {
         for _ in 0..self.io.notices.len() {
             match self.io.notices.pop_front() {
                 None => return,
+                Some(Notice::Accepted { host, conn, remote }) => {
+                    self.call(host, |node, now, out| node.handle_accept(now, conn, &remote, out));
+                }
                 Some(Notice::Connected { host, conn }) => {
                     self.call(host, |node, now, out| node.handle_connect(now, conn, out));
                 }

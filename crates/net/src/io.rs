@@ -3,17 +3,20 @@
 //! Knows no node type. Whatever a node must be told in consequence (a connection that opened or
 //! went away) is left in `notices`, because a node may not be called while its outbox is drained.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::Arc;
 
-use types::{Channel, ConnId, Nanos, NodeId, Op, Outbox, Peer};
+use types::{Address, Channel, ConnId, Nanos, NodeId, Op, Outbox, Peer, Remote};
 
 use crate::bundle::Lanes;
 use crate::conn::Conn;
 use crate::counters::SharedCounters;
 use crate::poller::{Poller, Ready, WaitStrategy};
+use crate::secure::SEALED_READ;
+use crate::tls::{ClientTls, ServerTls};
+use crate::worker::JobSender;
 use crate::{Clock, Directory};
 
 /// Receive and send buffer asked for each UDP socket; the kernel grants what it allows.
@@ -41,6 +44,15 @@ pub struct LoopConfig {
     pub datagrams_per_turn: usize,
     /// Longest life of a connection after its node closed it, in nanoseconds.
     pub linger_ns: u64,
+    /// TLS handshakes that may be under way at a node's doors, from everywhere and from one source
+    /// ([`types::Address::source`]); more connections are refused.
+    pub handshakes_max: usize,
+    /// The same, from one source.
+    pub handshakes_per_source_max: usize,
+    /// Bytes that a handshake may take.
+    pub handshake_bytes_max: usize,
+    /// How long it may take, in nanoseconds.
+    pub handshake_ns: u64,
 }
 
 impl Default for LoopConfig {
@@ -55,6 +67,10 @@ impl Default for LoopConfig {
             unread_max: 1 << 20,
             datagrams_per_turn: 64,
             linger_ns: Nanos::SECOND,
+            handshakes_max: 512,
+            handshakes_per_source_max: 384,
+            handshake_bytes_max: 32 << 10,
+            handshake_ns: 3 * Nanos::SECOND,
         }
     }
 }
@@ -92,8 +108,9 @@ impl Token {
 }
 
 /// Something a node is to be told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Notice {
+    Accepted { host: usize, conn: ConnId, remote: Remote },
     Connected { host: usize, conn: ConnId },
     Closed { host: usize, conn: ConnId },
     Unread { host: usize, conn: ConnId },
@@ -107,6 +124,13 @@ pub(crate) struct Host {
     pub sockets: Vec<(Channel, u32)>,
     /// By door.
     pub listeners: Vec<TcpListener>,
+    /// By door; without an entry it is a plain one.
+    pub tls_doors: Vec<Option<ServerTls>>,
+    /// For the connections it opens.
+    pub tls_out: Option<ClientTls>,
+    /// TLS handshakes under way at its doors, in all and by source.
+    pub handshakes: usize,
+    pub handshakes_of: BTreeMap<Address, usize>,
     /// Slots of the connections the node knows, sorted by id.
     pub conns: Vec<(ConnId, u32)>,
     /// Connections accepted and opened, those still closing included.
@@ -173,6 +197,13 @@ pub(crate) struct Io {
     pub notices: VecDeque<Notice>,
     /// Connections being closed: until when, slot, serial. In order of time.
     pub lingering: VecDeque<(Nanos, u32, u64)>,
+    /// Handshakes under way, in the same manner.
+    pub handshaking: VecDeque<(Nanos, u32, u64)>,
+    /// Those that have news: served after everybody else, since they cost so much.
+    pub handshakes_ready: VecDeque<u32>,
+    /// Sealed bytes before they are opened.
+    pub sealed: Box<[u8]>,
+    pub jobs: Option<JobSender>,
     pub local: LocalBatch,
     /// What waits for the end of the turn.
     lanes: Lanes,
@@ -196,6 +227,10 @@ impl Io {
             ready: VecDeque::new(),
             notices: VecDeque::new(),
             lingering: VecDeque::new(),
+            handshaking: VecDeque::new(),
+            handshakes_ready: VecDeque::new(),
+            sealed: vec![0; SEALED_READ].into_boxed_slice(),
+            jobs: None,
             local: LocalBatch::default(),
             lanes: Lanes::default(),
             by_id: Vec::new(),
@@ -264,7 +299,8 @@ impl Io {
         }
         self.by_id.retain(|&(other, _)| other != id);
         self.notices.retain(|notice| match notice {
-            Notice::Connected { host: other, .. }
+            Notice::Accepted { host: other, .. }
+            | Notice::Connected { host: other, .. }
             | Notice::Closed { host: other, .. }
             | Notice::Unread { host: other, .. } => *other != host,
         });
@@ -342,9 +378,17 @@ impl Io {
                 Op::Stream { conn, bytes } => self.write(host, conn, out.bytes(bytes)),
                 Op::Connect { conn, to } => self.connect(host, conn, to),
                 Op::Close { conn } => self.close(host, conn, now),
+                Op::Work { ticket, bytes } => self.ask(host, ticket, out.bytes(bytes)),
             }
         }
         self.flush_dirty();
+    }
+
+    fn ask(&mut self, host: usize, ticket: u64, bytes: &[u8]) {
+        let node = self.hosts.get(host).map(|own| own.id).unwrap_or_default();
+        if !self.jobs.as_ref().is_some_and(|jobs| jobs.send(node, ticket, bytes)) {
+            self.counters.jobs_dropped.add(1);
+        }
     }
 
     fn send(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
@@ -423,7 +467,10 @@ impl Io {
 
     /// Whether there is something to do without waiting.
     pub fn has_work(&self) -> bool {
-        !(self.ready.is_empty() && self.notices.is_empty() && self.local.items.is_empty())
+        !(self.ready.is_empty()
+            && self.notices.is_empty()
+            && self.local.items.is_empty()
+            && self.handshakes_ready.is_empty())
     }
 
     /// Waits for news until `until`, or only looks if there is work already.

@@ -15,7 +15,12 @@
 //! before one already given to the node (it shares the loop with others), and reading them needs
 //! `recvmsg` control messages, for which there is no safe wrapper.
 //!
-//! No `unsafe`, no allocation once buffers are warm (accepting a connection allocates).
+//! TLS: a door, or what a node opens, may speak it; the node sees clear bytes, and with the opening
+//! of a stream what the handshake has proved. Handshakes are bounded in number, bytes and time, and
+//! served one at a time after everything else.
+//!
+//! No `unsafe`, no allocation once buffers are warm (accepting a connection allocates, and so
+//! does every record of TLS).
 
 mod addr;
 mod bundle;
@@ -25,11 +30,16 @@ mod control;
 mod counters;
 mod event_loop;
 pub mod floor;
+mod handshake;
 mod io;
 mod kernel;
 mod poller;
+mod secure;
 mod streams;
+mod subject;
+mod tls;
 mod trace;
+mod worker;
 
 pub use addr::{Directory, DuplicateEntry, peer_addr, socket_addr};
 pub use clock::Clock;
@@ -39,4 +49,6 @@ pub use event_loop::Loop;
 pub use io::LoopConfig;
 pub use kernel::kernel_drops;
 pub use poller::WaitStrategy;
+pub use tls::{ClientTls, Clients, Identity, ServerTls, TlsError};
 pub use trace::{TraceReceiver, TraceSender, trace_channel};
+pub use worker::{JobReceiver, JobSender, job_channel};

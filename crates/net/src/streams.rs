@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
-use types::{ConnId, Nanos, Peer};
+use types::{Address, ConnId, Nanos, Peer, Remote};
 
 use crate::conn::{Conn, Incoming, Phase, WriteBuffer};
 use crate::io::{Io, Notice, Token};
@@ -38,7 +38,7 @@ impl Io {
     }
 
     /// Takes what waits at a listener, by its token.
-    pub fn accept(&mut self, listener: u32) {
+    pub fn accept(&mut self, listener: u32, now: Nanos) {
         let doors = u32::from(ConnId::DOORS);
         let (host, door) = ((listener / doors) as usize, listener % doors);
         for _ in 0..ACCEPTS_PER_TURN {
@@ -46,8 +46,8 @@ impl Io {
             let Some(listener) = own.and_then(|own| own.listeners.get(door as usize)) else {
                 return;
             };
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
+            let (stream, from) = match listener.accept() {
+                Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
                     self.counters.stream_errors.add(1);
@@ -59,11 +59,23 @@ impl Io {
                 self.counters.refused.add(1);
                 continue;
             }
+            let from = address(from);
+            let tls = own.and_then(|own| own.tls_doors.get(door as usize).cloned().flatten());
+            if tls.is_some() && !self.may_shake_hands(host, from) {
+                self.counters.handshakes_refused.add(1);
+                continue;
+            }
             let id = self.next_accepted_id(host, door);
-            match self.add_conn(host, id, stream, true, Phase::Open) {
-                Ok(()) => {
+            match self.add_conn(host, id, stream, Some(from), Phase::Open) {
+                Ok(slot) => {
                     self.counters.accepted.add(1);
-                    self.notices.push_back(Notice::Connected { host, conn: id });
+                    match tls {
+                        Some(tls) => self.begin_handshake(slot, &tls, now),
+                        None => {
+                            let remote = Remote { address: Some(from), certificate: None };
+                            self.notices.push_back(Notice::Accepted { host, conn: id, remote });
+                        }
+                    }
                 }
                 Err(_) => self.counters.stream_errors.add(1),
             }
@@ -89,9 +101,9 @@ impl Io {
         host: usize,
         id: ConnId,
         stream: TcpStream,
-        accepted: bool,
+        address: Option<Address>,
         phase: Phase,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<u32> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let slot = self.free.pop().unwrap_or(self.conns.len() as u32);
@@ -102,12 +114,15 @@ impl Io {
             return Err(error);
         }
         self.serials += 1;
+        let accepted = address.is_some();
         let conn = Conn {
             stream,
             host,
             id,
             serial: self.serials,
             accepted,
+            address,
+            written: false,
             phase,
             readable: false,
             hangup: false,
@@ -116,6 +131,7 @@ impl Io {
             paused: false,
             crowded: false,
             out: WriteBuffer::new(self.config.unread_max),
+            secure: None,
         };
         match self.conns.get_mut(slot as usize) {
             Some(place) => *place = Some(conn),
@@ -127,7 +143,7 @@ impl Io {
                 own.conns.insert(at, (id, slot));
             }
         }
-        Ok(())
+        Ok(slot)
     }
 
     /// Forgets a connection and closes its socket.
@@ -139,6 +155,9 @@ impl Io {
             let count = if conn.accepted { &mut own.accepted } else { &mut own.opened };
             *count = count.saturating_sub(1);
             own.paused.retain(|&other| other != slot);
+            if let (Phase::Handshaking, Some(from)) = (conn.phase, conn.address) {
+                own.end_handshake(from);
+            }
         }
     }
 
@@ -154,7 +173,8 @@ impl Io {
     pub fn lose(&mut self, slot: u32) {
         let Some(conn) = self.conn(slot) else { return };
         let notice = Notice::Closed { host: conn.host, conn: conn.id };
-        let told = conn.phase != Phase::Closing;
+        let unknown = conn.phase == Phase::Handshaking && conn.accepted;
+        let told = conn.phase != Phase::Closing && !unknown;
         self.drop_conn(slot);
         if told {
             self.notices.push_back(notice);
@@ -177,8 +197,8 @@ impl Io {
             Some(addr) if !full => start_connect(addr.into()).ok(),
             Some(_) => None,
         };
-        let added = opened
-            .and_then(|stream| self.add_conn(host, id, stream, false, Phase::Connecting).ok());
+        let added =
+            opened.and_then(|stream| self.add_conn(host, id, stream, None, Phase::Connecting).ok());
         if added.is_none() {
             self.counters.stream_errors.add(1);
             self.notices.push_back(Notice::Closed { host, conn: id });
@@ -193,10 +213,10 @@ impl Io {
             self.counters.stream_strays.add(1);
             return;
         };
-        let mut fits = conn.out.push(bytes);
+        let mut fits = conn.push(bytes);
         if !fits && conn.phase == Phase::Open {
             // One call may write more than the bound: what counts is what the kernel won't take.
-            fits = conn.flush().is_ok() && conn.out.push(bytes);
+            fits = conn.flush().is_ok() && conn.push(bytes);
         }
         if !fits {
             self.counters.slow_consumers.add(1);
@@ -232,7 +252,7 @@ impl Io {
     }
 
     /// Writes what is pending; a failure loses the connection.
-    fn flush(&mut self, slot: u32) {
+    pub fn flush(&mut self, slot: u32) {
         let Some(conn) = self.conn_mut(slot) else { return };
         if conn.phase == Phase::Connecting || conn.out.is_empty() {
             return;
@@ -247,11 +267,13 @@ impl Io {
     pub fn close(&mut self, host: usize, id: ConnId, now: Nanos) {
         let Some(slot) = self.slot_of(host, id) else { return };
         self.flush(slot);
-        if self.conn(slot).is_some_and(|conn| conn.phase == Phase::Connecting) {
+        // Without last words there is nothing that an abrupt end could destroy.
+        let abrupt = |conn: &Conn| conn.phase != Phase::Open || (conn.accepted && !conn.written);
+        if self.conn(slot).is_some_and(abrupt) {
             self.drop_conn(slot);
-            return;
+        } else {
+            self.begin_closing(slot, now);
         }
-        self.begin_closing(slot, now);
         // A failed flush has just told the node about a connection it no longer knows.
         self.notices.retain(|notice| *notice != Notice::Closed { host, conn: id });
     }
@@ -260,6 +282,9 @@ impl Io {
     pub fn begin_closing(&mut self, slot: u32, now: Nanos) {
         let deadline = now.after(self.config.linger_ns);
         let Some(conn) = self.conn_mut(slot) else { return };
+        if let Some(secure) = &mut conn.secure {
+            secure.end(&mut conn.out);
+        }
         conn.phase = Phase::Closing;
         conn.readable = true;
         conn.paused = false;
@@ -283,16 +308,25 @@ impl Io {
 
     /// Goes on with a connection that has news: finishes opening, writes what waits. Returns its
     /// host and id if its node may have bytes to take.
-    pub fn serve_conn(&mut self, slot: u32, scratch: &mut [u8]) -> Option<(usize, ConnId)> {
+    pub fn serve_conn(
+        &mut self,
+        slot: u32,
+        now: Nanos,
+        scratch: &mut [u8],
+    ) -> Option<(usize, ConnId)> {
         let conn = self.conn_mut(slot)?;
         conn.queued = false;
         if conn.phase == Phase::Connecting {
-            self.finish_connect(slot);
+            self.finish_connect(slot, now);
         }
         self.flush(slot);
         let conn = self.conn_mut(slot)?;
         match conn.phase {
             Phase::Connecting => None,
+            Phase::Handshaking => {
+                self.handshakes_ready.push_back(slot);
+                None
+            }
             Phase::Open => conn.readable.then_some((conn.host, conn.id)),
             Phase::Closing => {
                 self.go_on_closing(slot, scratch);
@@ -301,7 +335,7 @@ impl Io {
         }
     }
 
-    fn finish_connect(&mut self, slot: u32) {
+    fn finish_connect(&mut self, slot: u32, now: Nanos) {
         let Some(conn) = self.conn_mut(slot) else { return };
         let failed = !matches!(sockopt::socket_error(&conn.stream), Ok(Ok(())));
         if failed {
@@ -309,9 +343,13 @@ impl Io {
             self.lose(slot);
         } else if conn.stream.peer_addr().is_ok() {
             conn.phase = Phase::Open;
-            let notice = Notice::Connected { host: conn.host, conn: conn.id };
+            let host = conn.host;
+            let notice = Notice::Connected { host, conn: conn.id };
             self.counters.connected.add(1);
-            self.notices.push_back(notice);
+            match self.hosts.get(host).and_then(|own| own.tls_out.clone()) {
+                Some(tls) => self.begin_client_handshake(slot, &tls, now),
+                None => self.notices.push_back(notice),
+            }
         }
     }
 
@@ -321,7 +359,7 @@ impl Io {
             // Also called again and again: the second shutdown does nothing.
             let _ = conn.stream.shutdown(std::net::Shutdown::Write);
         }
-        match conn.read(scratch) {
+        match conn.read_raw(scratch) {
             Incoming::Bytes(_) if conn.readable => self.requeue_conn(slot),
             Incoming::Bytes(_) | Incoming::Nothing => {}
             // The other side reads no more, or has read all.
@@ -332,15 +370,21 @@ impl Io {
 
     /// One read for a node.
     pub fn read(&mut self, slot: u32, buffer: &mut [u8]) -> Incoming {
-        let Some(conn) = self.conn_mut(slot) else { return Incoming::Nothing };
-        let incoming = conn.read(buffer);
-        if let Incoming::Bytes(n) = incoming {
-            let more = conn.readable;
-            self.counters.stream_bytes_in.add(n as u64);
-            if more {
-                self.requeue_conn(slot);
-            }
+        let Io { conns, sealed, .. } = self;
+        let Some(conn) = conns.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return Incoming::Nothing;
+        };
+        let incoming = conn.read(buffer, sealed);
+        let more = conn.readable;
+        match incoming {
+            Incoming::Bytes(n) => self.counters.stream_bytes_in.add(n as u64),
+            Incoming::Nothing => {}
+            Incoming::Ended | Incoming::Failed => return incoming,
         }
+        if more {
+            self.requeue_conn(slot);
+        }
+        self.flush(slot);
         incoming
     }
 
@@ -375,8 +419,9 @@ impl Io {
         });
     }
 
-    /// Cuts connections that have lingered long enough.
+    /// Cuts connections that have lingered long enough, or shaken hands too long.
     pub fn reap(&mut self, now: Nanos) {
+        self.reap_handshakes(now);
         while let Some(&(deadline, slot, serial)) = self.lingering.front() {
             let current = self.conn(slot).is_some_and(|conn| conn.serial == serial);
             if current && deadline > now {
@@ -387,6 +432,14 @@ impl Io {
                 self.drop_conn(slot);
             }
         }
+    }
+}
+
+/// An address as nodes know it.
+fn address(of: SocketAddr) -> Address {
+    match of {
+        SocketAddr::V4(v4) => Address::v4(v4.ip().to_bits()),
+        SocketAddr::V6(v6) => Address(v6.ip().to_bits()),
     }
 }
 

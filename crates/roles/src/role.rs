@@ -3,7 +3,7 @@
 use feed::{SnapshotServer, Subscriber};
 use overlay::{guard::GuardStats, proxy::Proxy};
 use participant::Driver;
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
+use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 
 use crate::{Edge, Root, Sealed};
 
@@ -165,6 +165,20 @@ impl Node for Role {
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         each!(self, node => node.handle_connect(now, conn, out));
+    }
+
+    fn handle_accept(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        remote: &Remote,
+        out: &mut Outbox,
+    ) {
+        each!(self, node => node.handle_accept(now, conn, remote, out));
+    }
+
+    fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
+        each!(self, node => node.handle_work(now, ticket, answer, out));
     }
 
     fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {

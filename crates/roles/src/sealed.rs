@@ -9,7 +9,7 @@ use overlay::{
     aes_gcm::AesGcm,
     guard::{Guard, GuardStats},
 };
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Span};
+use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Remote, Span};
 
 use crate::Role;
 
@@ -83,6 +83,10 @@ impl Sealed {
                 }
                 Op::Connect { conn, to } => out.connect(conn, to),
                 Op::Close { conn } => out.close(conn),
+                Op::Work { ticket, bytes } => {
+                    let span = out.store(self.clear.bytes(bytes));
+                    out.work(ticket, span);
+                }
             }
         }
         self.clear.traces().iter().for_each(|trace| out.trace(*trace));
@@ -118,6 +122,20 @@ impl Node for Sealed {
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.call(out, |node, out| node.handle_connect(now, conn, out));
+    }
+
+    fn handle_accept(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        remote: &Remote,
+        out: &mut Outbox,
+    ) {
+        self.call(out, |node, out| node.handle_accept(now, conn, remote, out));
+    }
+
+    fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_work(now, ticket, answer, out));
     }
 
     fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {

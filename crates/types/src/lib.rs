@@ -13,6 +13,7 @@ mod instrument;
 pub mod limits;
 mod matching;
 mod node;
+mod remote;
 mod rng;
 mod seq_window;
 mod time;
@@ -38,6 +39,7 @@ pub use matching::{
     TickTable, Trigger,
 };
 pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, Trace, TracePoint};
+pub use remote::{Address, AddressRange, Certificate, Remote};
 pub use rng::SplitMix64;
 pub use seq_window::{Seen, SeqWindow};
 pub use time::{ClockReading, Nanos};

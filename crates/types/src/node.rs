@@ -10,7 +10,7 @@
 //! be lost, repeated and reordered; streams may not, but may be closed at any time.
 //! Contract of the node: no input panics, blocks or grows memory without bound.
 
-use crate::{ClockReading, Nanos, NodeId};
+use crate::{ClockReading, Nanos, NodeId, Remote};
 
 /// Somebody a node talks to by datagram or asks to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -87,6 +87,14 @@ pub enum Op {
     Close {
         /// Which.
         conn: ConnId,
+    },
+    /// Have the caller's worker do what takes too long for a node; answered by `handle_work`, or
+    /// never when there is no worker or it is behind.
+    Work {
+        /// The node's name for it.
+        ticket: u64,
+        /// What to work on.
+        bytes: Span,
     },
 }
 
@@ -186,6 +194,11 @@ impl Outbox {
         self.ops.push(Op::Close { conn });
     }
 
+    /// Asks for stored bytes to be worked on.
+    pub fn work(&mut self, ticket: u64, bytes: Span) {
+        self.ops.push(Op::Work { ticket, bytes });
+    }
+
     /// Records an observation.
     #[inline]
     pub fn trace(&mut self, trace: Trace) {
@@ -232,6 +245,18 @@ pub trait Node {
     /// A stream is open: accepted by the caller's listener, or asked for by [`Op::Connect`].
     fn handle_connect(&mut self, _now: ClockReading, _conn: ConnId, _out: &mut Outbox) {}
 
+    /// As [`Node::handle_connect`], for a stream that came in by a door of a caller who knows who
+    /// is at its other end.
+    fn handle_accept(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        _remote: &Remote,
+        out: &mut Outbox,
+    ) {
+        self.handle_connect(now, conn, out);
+    }
+
     /// Bytes of a stream, any cut. All are taken.
     fn handle_stream(
         &mut self,
@@ -249,6 +274,10 @@ pub trait Node {
     /// the node writes now still goes out in its place, and when the buffer is full the stream is
     /// closed.
     fn handle_unread(&mut self, _now: ClockReading, _conn: ConnId, _out: &mut Outbox) {}
+
+    /// What the worker found out about the bytes of an [`Op::Work`].
+    fn handle_work(&mut self, _now: ClockReading, _ticket: u64, _answer: &[u8], _out: &mut Outbox) {
+    }
 
     /// Whether the node takes bytes of this stream now; when false the caller leaves them in its
     /// own bounded buffers (back-pressure) and asks again after the next call.

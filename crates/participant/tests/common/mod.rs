@@ -389,7 +389,7 @@ impl<N: Node> World<N> {
                     self.later(Event::ToExchange(conn, out.bytes(bytes).to_vec()));
                 }
                 Op::Close { conn } => drop(self.exchange.sessions.remove(&conn)),
-                Op::Datagram { .. } => panic!("a driver sends no datagrams"),
+                Op::Datagram { .. } | Op::Work { .. } => panic!("a driver sends no datagrams"),
             }
         }
         self.out = out;

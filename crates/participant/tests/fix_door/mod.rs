@@ -252,7 +252,7 @@ impl FixWorld {
                         self.acceptor.handle_close(conn);
                     }
                 }
-                Op::Datagram { .. } => panic!("a load sends no datagrams"),
+                Op::Datagram { .. } | Op::Work { .. } => panic!("a load sends no datagrams"),
             }
         }
         self.out = out;

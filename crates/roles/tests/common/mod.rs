@@ -149,6 +149,7 @@ impl Pair {
                     Op::Stream { conn, bytes } => outside.stream(conn, self.edge_out.bytes(bytes)),
                     Op::Close { conn } => outside.closed(conn),
                     Op::Connect { .. } => panic!("an edge calls nobody"),
+                    Op::Work { .. } => {}
                 }
             }
             self.edge_out.clear();

@@ -118,6 +118,7 @@ impl World {
                     }
                 }
                 Op::Connect { .. } => panic!("nobody is called"),
+                Op::Work { .. } => {}
             }
         }
         out.clear();
