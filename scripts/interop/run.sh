@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# Captures the feed that a receiver releases, and reads it with an ITCH 5.0 parser from PyPI; takes a
-# snapshot of the books in the middle of it, joins the feed there and compares again.
+# The doors with other people's libraries, in one run of the exchange:
+# - the released feed, captured, through the ITCH 5.0 parser of PyPI's itchfeed, and a snapshot of the
+#   books in the middle of it that joins the feed;
+# - the same feed, live, through Maven Central's Nassau (MoldUDP64, with packets lost on purpose) and
+#   Juncture (ITCH 5.0), while its participant trades by OUCH over Nassau's SoupBinTCP.
+# The second half needs a JDK (17 or later) and Maven; without them it is left out and says so, and
+# fails where FAIRBELL_PEERS=required.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -15,15 +20,33 @@ if ! cmp -s "$pins" "$venv/installed.txt"; then
 fi
 "$venv/bin/python" scripts/interop/check.py --self-test
 "$venv/bin/python" scripts/interop/snapshot.py --self-test
+"$venv/bin/python" scripts/interop/quotes.py --self-test
+
+java_too=yes
+if ! command -v mvn >/dev/null || ! command -v java >/dev/null; then
+    echo "left out: Nassau and Juncture need java and mvn"
+    [[ "${FAIRBELL_PEERS:-}" != required ]]
+    java_too=
+else
+    built=$PWD/.cache/interop-nassau
+    mkdir -p "$built"
+    mvn --quiet --batch-mode --file scripts/interop/nassau/pom.xml compile \
+        dependency:build-classpath -Dmdep.outputFile="$built/classpath.txt"
+fi
 
 out=.cache/interop
 base=31400
 mkdir -p "$out"
-rm -f "$out/feed.bin" "$out/feed.bin.bbo.json" "$out/snapshot.bin"
+rm -f "$out/feed.bin" "$out/feed.bin.bbo.json" "$out/snapshot.bin" "$out/quotes.csv"
 cargo build --locked --quiet --package fairbell
 "$venv/bin/python" scripts/interop/snapshot.py fetch 127.0.0.1:"$((base + 299))" 5 \
     "$out/snapshot.bin" &
 client=$!
+if [ "$java_too" ]; then
+    timeout 120 java -cp "$built/classes:$(cat "$built/classpath.txt")" Market "$base" \
+        "$out/quotes.csv" &
+    market=$!
+fi
 cargo run --locked --quiet --package fairbell -- up --once --duration 10s --port-base "$base" --quiet \
     --capture "$out/feed.bin" --out "$out" >"$out/report.txt" || {
     tail -n 5 "$out/report.txt"
@@ -32,3 +55,7 @@ cargo run --locked --quiet --package fairbell -- up --once --duration 10s --port
 wait "$client"
 "$venv/bin/python" scripts/interop/check.py "$out/feed.bin"
 "$venv/bin/python" scripts/interop/snapshot.py join "$out/snapshot.bin" "$out/feed.bin"
+if [ "$java_too" ]; then
+    wait "$market"
+    "$venv/bin/python" scripts/interop/quotes.py "$out/feed.bin.bbo.json" "$out/quotes.csv"
+fi

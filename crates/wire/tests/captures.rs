@@ -1,7 +1,7 @@
 //! Wire captures made by others, decoded and encoded again.
 //!
-//! They are not part of the repository: the folder is `../shared/data` beside it, or
-//! `FAIRBELL_SHARED_DATA`. Where it is absent the test says so and passes.
+//! They are not part of the repository: the folder is named by `FAIRBELL_CAPTURES`, or it is
+//! `../shared/data/captures` beside the checkout. Where it is absent the test says so and passes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -29,14 +29,14 @@ const SUITES: [(&str, usize); 3] = [
 
 #[test]
 fn captures_decode_and_encode_to_the_same_bytes() {
-    let captures = shared_data().join("captures");
+    let captures = folder();
     let mut ran = 0;
     let mut itch_seen = BTreeMap::new();
     let mut ouch_seen = BTreeMap::new();
     for (suite, files) in SUITES {
         let folder = captures.join(suite);
         if !folder.is_dir() {
-            say(&format!("EXTERNAL SUITE ABSENT: {suite}"));
+            say(&format!("absent: {suite} in {}", captures.display()));
             continue;
         }
         let paths = pcaps(&folder);
@@ -53,7 +53,7 @@ fn captures_decode_and_encode_to_the_same_bytes() {
         }
         ran += 1;
     }
-    say(&format!("EXTERNAL SUITES: {ran} ran, {} absent (wire captures)", SUITES.len() - ran));
+    say(&format!("external suites: {ran} run, {} absent (wire captures)", SUITES.len() - ran));
     if ran == SUITES.len() {
         assert_eq!(itch_seen.len(), 15, "ITCH types: {itch_seen:?}");
         assert_eq!(ouch_seen.len(), 6, "SoupBinTCP packets: {ouch_seen:?}");
@@ -65,10 +65,10 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn shared_data() -> PathBuf {
-    match std::env::var_os("FAIRBELL_SHARED_DATA") {
+fn folder() -> PathBuf {
+    match std::env::var_os("FAIRBELL_CAPTURES") {
         Some(folder) => PathBuf::from(folder),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures"),
     }
 }
 
