@@ -56,6 +56,8 @@ pub enum Command {
     Up(UpArgs),
     /// Play order load against any OUCH or FIX door and account for every answer
     Load(crate::load::LoadArgs),
+    /// Certify a participant's own FIX or OUCH client, step by step
+    Certify(crate::certify::CertifyArgs),
     /// Run the exchange in the deterministic simulator, once per seed
     Sim(SimArgs),
     /// Replay the sample in file order through the engine, in process

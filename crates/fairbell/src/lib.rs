@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod bench;
+pub mod certify;
 pub mod check;
 pub mod cli;
 pub mod config;
@@ -76,6 +77,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     match cli.command {
         Command::Up(args) => up::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Certify(args) => certify::run(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Log(args) => match args.log {

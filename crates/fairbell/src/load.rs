@@ -112,6 +112,26 @@ pub enum FixName {
     Fix50Sp2,
 }
 
+impl FixName {
+    /// The version.
+    pub fn version(self) -> Version {
+        match self {
+            FixName::Fix42 => Version::Fix42,
+            FixName::Fix44 => Version::Fix44,
+            FixName::Fix50Sp2 => Version::Fix50Sp2,
+        }
+    }
+
+    /// Its name for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            FixName::Fix42 => "4.2",
+            FixName::Fix44 => "4.4",
+            FixName::Fix50Sp2 => "5.0 SP2",
+        }
+    }
+}
+
 /// The clients' node.
 const CLIENTS: NodeId = NodeId(60_001);
 /// How long all logins may take.
@@ -225,11 +245,7 @@ fn login(args: &LoadArgs, number: u32) -> Result<Login, Failure> {
     let protocol = match args.protocol {
         ProtocolName::Ouch => Protocol::Ouch,
         ProtocolName::Fix => Protocol::Fix {
-            version: match args.fix {
-                FixName::Fix42 => Version::Fix42,
-                FixName::Fix44 => Version::Fix44,
-                FixName::Fix50Sp2 => Version::Fix50Sp2,
-            },
+            version: args.fix.version(),
             sender: numbered(&args.comp_id, number),
             target: numbered(&args.target, number),
         },

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("net", 3),
     ("roles", 4),
     ("sim", 5),
+    ("certify", 5),
     ("fairbell", 6),
 ];
 
@@ -43,6 +44,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("feed", &["types", "wire"]),
     ("gateway", &["types", "wire", "overlay", "fix"]),
     ("participant", &["types", "wire", "fix", "telemetry"]),
+    ("certify", &["types", "wire", "fix"]),
 ];
 
 /// Sans-I/O crates: time, randomness and threads come in as arguments, and no order of iteration
@@ -60,6 +62,7 @@ const PURE: &[&str] = &[
     "participant",
     "roles",
     "sim",
+    "certify",
 ];
 
 /// Words that a pure crate's sources must not contain; unit tests may.

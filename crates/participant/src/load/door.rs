@@ -84,6 +84,14 @@ impl Door {
         }
     }
 
+    /// Says goodbye.
+    pub fn logout(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        match self {
+            Door::Ouch(door) => door.logout(out),
+            Door::Fix(door) => door.logout(now, out),
+        }
+    }
+
     pub fn handle_close(&mut self) {
         match self {
             Door::Ouch(door) => door.handle_close(),

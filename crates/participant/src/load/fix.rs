@@ -54,6 +54,8 @@ pub struct FixDoor {
     logged_on: bool,
     /// A Logon has been sent in some connection.
     begun: bool,
+    /// Said goodbye.
+    leaving: bool,
     last_sent: Nanos,
     last_heard: Nanos,
     tested: bool,
@@ -85,6 +87,7 @@ impl FixDoor {
             asked: None,
             logged_on: false,
             begun: false,
+            leaving: false,
             last_sent: Nanos(0),
             last_heard: Nanos(0),
             tested: false,
@@ -114,6 +117,12 @@ impl FixDoor {
                 writer.text(tag::DEFAULT_APPL_VER_ID, b"9");
             }
         });
+    }
+
+    /// Says goodbye; the answer is the end.
+    pub fn logout(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        self.leaving = true;
+        self.message(now, b"5", None, out, |_| {});
     }
 
     pub fn handle_close(&mut self) {
@@ -318,7 +327,9 @@ impl FixDoor {
             }
             b"5" => {
                 let accepted = self.logged_on;
-                self.message(now, b"5", None, out, |_| {});
+                if !self.leaving {
+                    self.message(now, b"5", None, out, |_| {});
+                }
                 on(if accepted { Heard::Over } else { Heard::Refused });
             }
             b"0" | b"A" => {}

@@ -122,6 +122,8 @@ struct Member {
     flow: Flow,
     /// Logins refused in a row.
     refused: u32,
+    /// Said goodbye; it does not come back.
+    leaving: bool,
 }
 
 /// The node; see the module.
@@ -188,6 +190,7 @@ impl Load {
                 requests: Requests::with_capacity(each as usize),
                 flow: Flow::new(seeds.next_u64(), config.middle, config.instrument.tick),
                 refused: 0,
+                leaving: false,
             })
         };
         let members = config.logins.iter().enumerate().map(member);
@@ -261,7 +264,7 @@ impl Load {
                 self.started_at = Some(now.after(START_DELAY_NS));
                 (self.phase, self.deadline) = (LoadPhase::Playing, Nanos::NEVER);
             } else if now >= self.deadline || self.stopping || self.is_hopeless() {
-                self.finish(now);
+                self.finish(now, out);
             }
         }
         if self.phase == LoadPhase::Playing {
@@ -270,7 +273,7 @@ impl Load {
         if self.phase == LoadPhase::Draining {
             let answered = self.members.iter().all(|member| member.requests.waiting() == 0);
             if answered || now >= self.deadline {
-                self.finish(now);
+                self.finish(now, out);
             }
         }
     }
@@ -279,7 +282,8 @@ impl Load {
         self.members.iter().any(|member| member.refused >= REFUSALS_MAX)
     }
 
-    fn finish(&mut self, now: Nanos) {
+    fn finish(&mut self, now: Nanos, out: &mut Outbox) {
+        self.members.iter_mut().for_each(|member| member.leave(now, out));
         (self.phase, self.deadline) = (LoadPhase::Done, Nanos::NEVER);
         self.finished_at = Some(now);
         self.timings.finish();
@@ -425,6 +429,16 @@ impl Member {
         self.write(&bytes, out);
     }
 
+    /// Logs out; the other side closes.
+    fn leave(&mut self, now: Nanos, out: &mut Outbox) {
+        self.leaving = true;
+        let mut bytes = Vec::new();
+        if self.link == Link::Up {
+            self.door.logout(now, &mut bytes);
+        }
+        self.write(&bytes, out);
+    }
+
     fn hang_up(&mut self, now: Nanos, counts: &mut LoadCounts, out: &mut Outbox) {
         if let Some(conn) = self.conn {
             out.close(conn);
@@ -433,9 +447,13 @@ impl Member {
     }
 
     fn closed(&mut self, now: Nanos, counts: &mut LoadCounts) {
-        counts.connections_lost += 1;
         self.door.handle_close();
         self.conn = None;
+        if self.leaving {
+            self.link = Link::Down(Nanos::NEVER);
+            return;
+        }
+        counts.connections_lost += 1;
         self.link = Link::Down(now.after(RECONNECT_NS));
     }
 }

@@ -33,6 +33,11 @@ impl OuchDoor {
         let _ = self.session.connect(now, out);
     }
 
+    pub fn logout(&mut self, out: &mut Vec<u8>) {
+        // Only a session that is over refuses, and then there is nobody to tell.
+        let _ = self.session.logout(out);
+    }
+
     pub fn handle_close(&mut self) {
         self.session.handle_close();
     }

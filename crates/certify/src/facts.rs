@@ -1,0 +1,126 @@
+//! What was seen of a client and of what the exchange told it, whichever the protocol.
+
+use std::collections::BTreeMap;
+
+use types::{Nanos, Price, Side};
+
+/// Most orders remembered; the exchange has fewer.
+const OPEN_MAX: usize = 1 << 16;
+/// Faults kept; the first ones tell.
+const FAULTS_MAX: usize = 64;
+
+/// An open order, as its client was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Open {
+    pub side: Side,
+    pub leaves: u64,
+    pub price: Price,
+}
+
+/// The client's or the exchange's own name of an order.
+pub type Key = Vec<u8>;
+
+/// Everything that steps look at.
+#[derive(Clone, Default, Debug)]
+pub struct Facts {
+    /// The client is logged in.
+    pub logged_on: bool,
+    /// Logins accepted.
+    pub logons: u64,
+    /// Answers told to the client, each once: new orders, replaces, cancels asked for, orders that
+    /// went away otherwise, refusals, executions.
+    pub accepted: u64,
+    pub replaced: u64,
+    pub canceled: u64,
+    pub removed: u64,
+    pub rejected: u64,
+    pub executed: u64,
+    /// Executions of an order that stayed open.
+    pub partial: u64,
+    /// Whole messages of the client.
+    pub messages: u64,
+    /// When the last one came; 0: none since the connection began.
+    pub last_message: Nanos,
+    /// Longest silence of a client that is logged in, since a step looked last, ns.
+    pub silence_ns: u64,
+    /// The client said goodbye.
+    pub logouts: u64,
+    /// Its heartbeat interval, ns; 0 before its login.
+    pub heartbeat_ns: u64,
+    /// Orders the client thinks are open.
+    pub open: BTreeMap<Key, Open>,
+    /// The number of the next message the client lacks.
+    pub next_told: u64,
+    /// FIX: the exchange's last TestRequest, and whether it was answered.
+    pub test: Option<(Vec<u8>, bool)>,
+    /// FIX: the last ResendRequest of the client.
+    pub asked_from: Option<u64>,
+    /// FIX: the exchange's last ResendRequest, and whether the client did as asked.
+    pub resend: Option<(u64, bool)>,
+    /// What the client did wrong, in words.
+    pub faults: Vec<String>,
+}
+
+impl Facts {
+    /// Notes what the client did wrong.
+    pub fn fault(&mut self, text: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(text);
+        }
+    }
+
+    /// A whole message of the client came.
+    pub fn heard(&mut self, now: Nanos) {
+        self.messages += 1;
+        self.look(now);
+        self.last_message = now;
+    }
+
+    /// Brings the longest silence up to date.
+    pub fn look(&mut self, now: Nanos) {
+        if self.logged_on && self.last_message != Nanos(0) {
+            self.silence_ns = self.silence_ns.max(now.since(self.last_message));
+        }
+    }
+
+    /// The connection is gone; what is open stays open.
+    pub fn disconnected(&mut self) {
+        self.logged_on = false;
+        self.last_message = Nanos(0);
+    }
+
+    /// An order is open as told.
+    pub fn opened(&mut self, key: &[u8], open: Open) {
+        if open.leaves == 0 {
+            self.open.remove(key);
+        } else if self.open.len() < OPEN_MAX {
+            self.open.insert(key.to_vec(), open);
+        }
+    }
+
+    /// An execution left so many lots of an order open.
+    pub fn traded(&mut self, key: &[u8], leaves: u64) {
+        self.executed += 1;
+        self.partial += u64::from(leaves > 0);
+        self.left(key, leaves);
+    }
+
+    /// So many lots of an order are left.
+    pub fn left(&mut self, key: &[u8], leaves: u64) {
+        if leaves == 0 {
+            self.open.remove(key);
+        } else if let Some(open) = self.open.get_mut(key) {
+            open.leaves = leaves;
+        }
+    }
+
+    /// An open order of two lots or more that a counter order would trade with first: of the best
+    /// bids or, without any, of the best offers.
+    pub fn tradable(&self) -> Option<Open> {
+        let bids = self.open.values().filter(|open| open.side == Side::Buy);
+        let offers = self.open.values().filter(|open| open.side == Side::Sell);
+        let bid = bids.max_by_key(|open| open.price);
+        let offer = offers.min_by_key(|open| open.price);
+        [bid, offer].into_iter().flatten().find(|open| open.leaves >= 2).copied()
+    }
+}

@@ -1,0 +1,347 @@
+//! The script: what is asked of a client, and how it is judged.
+
+use types::Nanos;
+
+use crate::{
+    Protocol,
+    certifier::Hands,
+    counter::Counter,
+    facts::{Facts, Key},
+};
+
+/// One step; they are taken in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Connects and logs in.
+    Logon,
+    /// Enters an order that rests.
+    Order,
+    /// Part of an order trades.
+    PartialFill,
+    /// Replaces an order.
+    Replace,
+    /// Cancels an order.
+    Cancel,
+    /// An order is refused.
+    Reject,
+    /// Is never silent for longer than agreed.
+    Heartbeats,
+    /// FIX: a TestRequest is answered.
+    TestRequest,
+    /// FIX: a message of the exchange is lost.
+    Gap,
+    /// FIX: a message of the client is lost.
+    Resend,
+    /// The line is cut, and something trades meanwhile.
+    Return,
+    /// The line stays cut until all orders are cancelled.
+    CancelOnDisconnect,
+    /// Logs out.
+    Logout,
+}
+
+/// What can be said of a step now.
+pub enum Verdict {
+    Wait,
+    Passed(String),
+    Failed(String),
+}
+
+/// Quiet before the line is cut, so that nothing is under way.
+const QUIET_NS: u64 = 200 * Nanos::MILLI;
+/// Time in which a client shows that it takes what it was told.
+const SETTLE_NS: u64 = 300 * Nanos::MILLI;
+/// Between two tries to trade against the client.
+const TRY_NS: u64 = 500 * Nanos::MILLI;
+/// From the trade behind the client's back to its return.
+const AWAY_NS: u64 = 300 * Nanos::MILLI;
+/// Longer than the exchange waits before it cancels: a second.
+const CANCELLED_NS: u64 = 2_500 * Nanos::MILLI;
+/// Tries to trade while the client is away.
+const TRIES_MAX: u32 = 5;
+/// Heartbeats are late beyond 1.2 intervals and a second for the way.
+const LATE_PERMILLE: u64 = 1_200;
+
+impl Step {
+    /// All of them.
+    pub const ALL: [Step; 13] = [
+        Step::Logon,
+        Step::Order,
+        Step::PartialFill,
+        Step::Replace,
+        Step::Cancel,
+        Step::Reject,
+        Step::Heartbeats,
+        Step::TestRequest,
+        Step::Gap,
+        Step::Resend,
+        Step::Return,
+        Step::CancelOnDisconnect,
+        Step::Logout,
+    ];
+
+    /// Short name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Logon => "logon",
+            Step::Order => "order",
+            Step::PartialFill => "partial-fill",
+            Step::Replace => "replace",
+            Step::Cancel => "cancel",
+            Step::Reject => "reject",
+            Step::Heartbeats => "heartbeats",
+            Step::TestRequest => "test-request",
+            Step::Gap => "gap",
+            Step::Resend => "resend",
+            Step::Return => "return",
+            Step::CancelOnDisconnect => "cancel-on-disconnect",
+            Step::Logout => "logout",
+        }
+    }
+
+    /// What the client, or whoever runs it, is to do.
+    pub fn asked(self) -> &'static str {
+        match self {
+            Step::Logon => "connect and log in, numbers from the beginning",
+            Step::Order => "enter a limit order that rests",
+            Step::PartialFill => "have an order of 2 lots or more open; one lot of it is traded",
+            Step::Replace => "replace an open order",
+            Step::Cancel => "cancel an open order",
+            Step::Reject => "enter an order; it is refused on purpose, and the session goes on",
+            Step::Heartbeats => "nothing; be heard in the agreed intervals",
+            Step::TestRequest => "nothing; answer the exchange's TestRequest",
+            Step::Gap => "nothing; a message gets lost, ask for it",
+            Step::Resend => "go on; a message of yours gets lost, do as the exchange asks",
+            Step::Return => {
+                "have an order of 2 lots or more open; the line is cut: come back with \
+                             the right number and get what happened meanwhile"
+            }
+            Step::CancelOnDisconnect => {
+                "have an order open; the line stays cut for seconds: come \
+                                         back and take note of what was cancelled"
+            }
+            Step::Logout => "log out",
+        }
+    }
+
+    /// The step of a name.
+    pub fn named(name: &str) -> Option<Step> {
+        Step::ALL.into_iter().find(|step| step.name() == name)
+    }
+
+    /// Whether the protocol has it.
+    pub fn applies(self, protocol: Protocol) -> bool {
+        protocol == Protocol::Fix || !matches!(self, Step::TestRequest | Step::Gap | Step::Resend)
+    }
+
+    /// How long it may take: patience with the client, and what its heartbeats take by themselves.
+    pub fn timeout_ns(self, patience_ns: u64, heartbeat_ns: u64) -> u64 {
+        let beats = match self {
+            Step::Heartbeats | Step::TestRequest | Step::Gap => 3,
+            _ => 0,
+        };
+        patience_ns.saturating_add(heartbeat_ns.saturating_mul(beats))
+    }
+}
+
+/// A step under way.
+#[derive(Debug)]
+pub struct Progress {
+    pub step: Step,
+    pub began: Nanos,
+    stage: u32,
+    at: Nanos,
+    base: Facts,
+    kept: Vec<Key>,
+    traded: u64,
+    tries: u32,
+}
+
+impl Progress {
+    /// Begins a step: what of it has to be prepared on the line is.
+    pub fn new(step: Step, now: Nanos, facts: &mut Facts, hands: &mut Hands) -> Progress {
+        (facts.test, facts.asked_from, facts.resend) = (None, None, None);
+        facts.silence_ns = 0;
+        hands.let_go();
+        match step {
+            Step::Reject => hands.spoil = true,
+            Step::TestRequest => hands.hold = true,
+            Step::Gap => hands.lose_out = true,
+            Step::Resend => hands.lose_in = true,
+            _ => {}
+        }
+        let base = facts.clone();
+        Progress { step, began: now, stage: 0, at: now, base, kept: vec![], traded: 0, tries: 0 }
+    }
+
+    /// What can be said by now; may take a hand in it.
+    pub fn judge(
+        &mut self,
+        now: Nanos,
+        facts: &mut Facts,
+        hands: &mut Hands,
+        counter: &mut Counter,
+        trade: &mut Vec<u8>,
+    ) -> Verdict {
+        let left = facts.logons > 0 && !facts.logged_on;
+        let told = |now_told: u64, before: u64, what: &str| match now_told > before {
+            true => Verdict::Passed(what.to_string()),
+            false => Verdict::Wait,
+        };
+        match self.step {
+            Step::Logon if facts.logged_on => Verdict::Passed("logged in".to_string()),
+            Step::Logon => Verdict::Wait,
+            Step::Order => told(facts.accepted, self.base.accepted, "an order was accepted"),
+            Step::Replace => told(facts.replaced, self.base.replaced, "an order was replaced"),
+            Step::Cancel => told(facts.canceled, self.base.canceled, "an order was cancelled"),
+            Step::Logout => told(facts.logouts, self.base.logouts, "said goodbye"),
+            Step::Return => self.away(now, facts, hands, counter, trade),
+            Step::CancelOnDisconnect => self.long_away(now, facts, hands),
+            _ if left => Verdict::Failed("left in the middle of it".to_string()),
+            Step::PartialFill => self.partial_fill(now, facts, counter, trade),
+            Step::Reject => self.reject(facts),
+            Step::Heartbeats => self.heartbeats(now, facts),
+            Step::TestRequest => match &facts.test {
+                Some((_, true)) => Verdict::Passed("answered with the identifier".to_string()),
+                _ => Verdict::Wait,
+            },
+            Step::Gap => gap(facts, hands),
+            Step::Resend => match (hands.lose_in, &facts.resend) {
+                (false, Some((from, true))) => {
+                    Verdict::Passed(format!("filled the gap from message {from}"))
+                }
+                _ => Verdict::Wait,
+            },
+        }
+    }
+
+    fn partial_fill(
+        &mut self,
+        now: Nanos,
+        facts: &Facts,
+        counter: &mut Counter,
+        trade: &mut Vec<u8>,
+    ) -> Verdict {
+        if self.stage == 1 {
+            let done = now.since(self.at) >= SETTLE_NS;
+            let seen = || Verdict::Passed("one lot traded, the rest stayed open".to_string());
+            return if done { seen() } else { Verdict::Wait };
+        }
+        if facts.partial > self.base.partial {
+            (self.stage, self.at) = (1, now);
+        } else if let Some(open) = facts.tradable()
+            && counter.is_active()
+            && now >= self.at
+        {
+            counter.take_one(now, &open, trade);
+            self.at = now.after(TRY_NS);
+        }
+        Verdict::Wait
+    }
+
+    fn reject(&mut self, facts: &Facts) -> Verdict {
+        if self.stage == 0 && facts.rejected > self.base.rejected {
+            (self.stage, self.traded) = (1, facts.messages);
+        }
+        match self.stage == 1 && facts.messages > self.traded {
+            true => Verdict::Passed("was refused and went on".to_string()),
+            false => Verdict::Wait,
+        }
+    }
+
+    fn heartbeats(&self, now: Nanos, facts: &mut Facts) -> Verdict {
+        let beat = facts.heartbeat_ns;
+        if beat == 0 {
+            return Verdict::Failed("asked for no heartbeats".to_string());
+        }
+        facts.look(now);
+        let (longest, most) = (facts.silence_ns, beat / 1_000 * LATE_PERMILLE + Nanos::SECOND);
+        let seconds = longest as f64 / 1e9;
+        if longest > most {
+            return Verdict::Failed(format!("silent for {seconds:.1} s"));
+        }
+        match now.since(self.began) >= 2 * beat + 3 * Nanos::SECOND {
+            true => Verdict::Passed(format!("silent for {seconds:.1} s at most")),
+            false => Verdict::Wait,
+        }
+    }
+
+    /// Quiet, cut, a trade behind the client's back, and its return.
+    fn away(
+        &mut self,
+        now: Nanos,
+        facts: &Facts,
+        hands: &mut Hands,
+        counter: &mut Counter,
+        trade: &mut Vec<u8>,
+    ) -> Verdict {
+        match self.stage {
+            0 if facts.tradable().is_some() && counter.is_active() && facts.logged_on => {
+                hands.mute = true;
+                (self.stage, self.at) = (1, now);
+            }
+            1 if now.since(self.at) >= QUIET_NS => {
+                (hands.cut, hands.closed, self.traded) = (true, true, counter.executions());
+                (self.stage, self.at) = (2, now);
+            }
+            2 if counter.executions() > self.traded => (self.stage, self.at) = (3, now),
+            2 if now >= self.at && self.tries < TRIES_MAX => {
+                if let Some(open) = facts.tradable() {
+                    counter.take_one(now, &open, trade);
+                }
+                (self.tries, self.at) = (self.tries + 1, now.after(QUIET_NS));
+            }
+            2 if now >= self.at => (self.stage, self.at) = (3, now),
+            3 if now.since(self.at) >= AWAY_NS => {
+                hands.closed = false;
+                self.stage = 4;
+            }
+            4 if facts.logged_on && facts.executed > self.base.executed => {
+                (self.stage, self.at) = (5, now);
+            }
+            5 if now.since(self.at) >= SETTLE_NS => {
+                let next = facts.next_told;
+                return Verdict::Passed(format!("back, up to message {}", next.saturating_sub(1)));
+            }
+            _ => {}
+        }
+        Verdict::Wait
+    }
+
+    fn long_away(&mut self, now: Nanos, facts: &Facts, hands: &mut Hands) -> Verdict {
+        match self.stage {
+            0 if !facts.open.is_empty() && facts.logged_on => {
+                hands.mute = true;
+                (self.stage, self.at) = (1, now);
+            }
+            1 if now.since(self.at) >= QUIET_NS => {
+                (hands.cut, hands.closed) = (true, true);
+                self.kept = facts.open.keys().cloned().collect();
+                (self.stage, self.at) = (2, now);
+            }
+            2 if now.since(self.at) >= CANCELLED_NS => {
+                hands.closed = false;
+                self.stage = 3;
+            }
+            3 if facts.logged_on && self.kept.iter().all(|key| !facts.open.contains_key(key)) => {
+                (self.stage, self.at) = (4, now);
+            }
+            4 if now.since(self.at) >= SETTLE_NS => {
+                return Verdict::Passed(format!("back, {} orders cancelled", self.kept.len()));
+            }
+            _ => {}
+        }
+        Verdict::Wait
+    }
+}
+
+fn gap(facts: &Facts, hands: &Hands) -> Verdict {
+    let (Some(lost), Some(asked)) = (hands.lost, facts.asked_from) else { return Verdict::Wait };
+    if asked > lost {
+        return Verdict::Failed(format!("asked from message {asked}, {lost} is missing"));
+    }
+    match facts.next_told > lost {
+        true => Verdict::Passed(format!("asked from message {asked} and got it")),
+        false => Verdict::Wait,
+    }
+}
