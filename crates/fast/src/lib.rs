@@ -1,0 +1,27 @@
+//! Market data formats from descriptions.
+//!
+//! FAST 1.1: [`Templates`] are compiled from XML, a [`Decoder`] hands the fields of a stream to a
+//! [`Sink`], an [`Encoder`] takes [`Record`]s. Errors carry the codes of the specification.
+//!
+//! Nothing here knows sockets or clocks. Bytes are never trusted: every decoder is bounded by the
+//! bytes it is given and reports, not panics.
+
+mod bits;
+pub mod convert;
+mod decode;
+mod dictionary;
+mod encode;
+mod error;
+mod program;
+mod record;
+pub mod template;
+mod value;
+pub mod xml;
+
+pub use bits::{PresenceMap, Reader};
+pub use decode::{Decoder, Limits, Sink};
+pub use encode::Encoder;
+pub use error::{Code, ErrorCounts, FastError, TemplateError};
+pub use program::{FieldInfo, Kind, TemplateInfo, Templates};
+pub use record::{Item, Record, Recorder};
+pub use value::{Decimal, Owned, Type, Value};

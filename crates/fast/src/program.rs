@@ -1,0 +1,437 @@
+//! Templates compiled: every field knows its operator, its place in the dictionaries and whether
+//! it takes a presence bit, and static references are written out.
+//!
+//! A reference to a template that does not exist becomes a step that fails with D8 when it is
+//! reached, because that is a dynamic error. A template that a stream refers to dynamically starts
+//! with application type `any` unless it names one.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Code, TemplateError};
+use crate::template::{
+    Body, Content, Dictionary, Field, Instruction, Name, Operation, Operator, Template,
+};
+use crate::value::{Owned, Type};
+use crate::xml;
+
+/// Steps of all templates together, static references written out.
+const STEPS_MAX: usize = 1 << 16;
+/// Static references inside each other.
+const DEPTH_MAX: usize = 32;
+/// Template identifiers below this are looked up directly.
+const DIRECT_MAX: u32 = 4_096;
+
+/// What a field holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// One value of a type.
+    Primitive(Type),
+    /// Fields.
+    Group,
+    /// Fields, several times.
+    Sequence,
+}
+
+/// A field of a template.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FieldInfo {
+    /// Its name.
+    pub name: Name,
+    /// Index of the name in [`Templates::names`]: equal for fields of equal name.
+    pub name_index: u32,
+    /// Auxiliary identifier.
+    pub id: Option<String>,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether it may be absent.
+    pub optional: bool,
+}
+
+/// A compiled template.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TemplateInfo {
+    /// Its name.
+    pub name: Name,
+    /// Its identifier in the stream; without one it can be referred to only.
+    pub id: Option<u32>,
+    /// Dictionaries are reset before a message of it.
+    pub reset: bool,
+    pub(crate) block: usize,
+}
+
+/// A primitive field, ready to be decoded.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Scalar {
+    pub field: u32,
+    pub ty: Type,
+    pub operator: Operator,
+    pub optional: bool,
+    /// Place of the previous value.
+    pub slot: usize,
+    pub initial: Option<Owned>,
+    /// The initial value, of an integer.
+    pub bits: Option<u64>,
+}
+
+impl Scalar {
+    pub fn takes_bit(&self) -> bool {
+        match self.operator {
+            Operator::None | Operator::Delta => false,
+            Operator::Constant => self.optional,
+            Operator::Default | Operator::Copy | Operator::Increment | Operator::Tail => true,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Op {
+    Scalar(Scalar),
+    /// A decimal with operators of its parts; `optional` is in the exponent.
+    Parts {
+        exponent: Scalar,
+        mantissa: Scalar,
+    },
+    /// `map`: it is a segment with a presence map.
+    Group {
+        field: u32,
+        optional: bool,
+        map: bool,
+        block: usize,
+    },
+    Sequence {
+        field: u32,
+        length: Scalar,
+        map: bool,
+        block: usize,
+    },
+    /// The static reference leads nowhere.
+    Missing,
+    Dynamic,
+}
+
+impl Op {
+    fn takes_bit(&self) -> bool {
+        match self {
+            Op::Scalar(scalar) => scalar.takes_bit(),
+            Op::Parts { exponent, mantissa } => exponent.takes_bit() || mantissa.takes_bit(),
+            Op::Group { optional, .. } => *optional,
+            Op::Sequence { length, .. } => length.takes_bit(),
+            Op::Missing | Op::Dynamic => false,
+        }
+    }
+}
+
+/// Compiled templates, shared by decoders and encoders.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Templates {
+    /// The templates, in the order of the document.
+    pub templates: Vec<TemplateInfo>,
+    /// All fields of all templates.
+    pub fields: Vec<FieldInfo>,
+    /// All names of fields, each once.
+    pub names: Vec<Name>,
+    pub(crate) blocks: Vec<Vec<Op>>,
+    /// Previous values in all dictionaries together.
+    pub(crate) slots: usize,
+    /// Template index + 1 by identifier, for small ones.
+    direct: Vec<u32>,
+    by_id: BTreeMap<u32, u32>,
+}
+
+impl Templates {
+    /// Compiles template XML.
+    ///
+    /// # Errors
+    /// S1 to S5; [`Code::Limit`] for templates that are too long written out.
+    pub fn from_xml(text: &str) -> Result<Templates, TemplateError> {
+        Templates::compile(&xml::parse(text)?)
+    }
+
+    /// Compiles templates.
+    ///
+    /// # Errors
+    /// S1 for two templates of one name or identifier; [`Code::Limit`] as above.
+    pub fn compile(templates: &[Template]) -> Result<Templates, TemplateError> {
+        let mut compiler = Compiler { templates, ..Compiler::default() };
+        let mut infos = Vec::new();
+        for (at, template) in templates.iter().enumerate() {
+            if templates[..at].iter().any(|other| other.name == template.name) {
+                return Err(about(template, Code::S1, "two templates of one name"));
+            }
+            let context = Context { template: &template.name, ty: None, depth: 0 };
+            let block = compiler.block(&template.body, &context);
+            let block = block.map_err(|code| about(template, code, "too long written out"))?;
+            let (name, reset) = (template.name.clone(), template.reset);
+            infos.push(TemplateInfo { name, id: template.id, reset, block });
+        }
+        let mut by_id = BTreeMap::new();
+        let mut direct = Vec::new();
+        for (index, (info, template)) in (0..).zip(infos.iter().zip(templates)) {
+            let Some(id) = info.id else { continue };
+            if by_id.insert(id, index).is_some() {
+                return Err(about(template, Code::S1, "two templates of one identifier"));
+            }
+            if id < DIRECT_MAX {
+                direct.resize(direct.len().max(id as usize + 1), 0);
+                direct[id as usize] = index + 1;
+            }
+        }
+        Ok(Templates {
+            templates: infos,
+            fields: compiler.fields,
+            names: compiler.names,
+            blocks: compiler.blocks,
+            slots: compiler.slots.len(),
+            direct,
+            by_id,
+        })
+    }
+
+    /// Index of the template with an identifier.
+    #[inline(always)]
+    pub fn by_id(&self, id: u64) -> Option<u32> {
+        match self.direct.get(usize::try_from(id).ok()?) {
+            Some(0) => None,
+            Some(index) => Some(index - 1),
+            None => self.by_id.get(&u32::try_from(id).ok()?).copied(),
+        }
+    }
+
+    /// Index of the template with a local name, in whatever namespace.
+    pub fn by_name(&self, local: &str) -> Option<u32> {
+        let at = self.templates.iter().position(|template| template.name.local == local)?;
+        u32::try_from(at).ok()
+    }
+
+    /// Index of a field name, in whatever namespace.
+    pub fn name(&self, local: &str) -> Option<u32> {
+        let at = self.names.iter().position(|name| name.local == local)?;
+        u32::try_from(at).ok()
+    }
+}
+
+fn about(template: &Template, code: Code, detail: &str) -> TemplateError {
+    TemplateError { code, line: 0, detail: format!("{}: {detail}", template.name.local) }
+}
+
+/// What an instruction is compiled inside of.
+#[derive(Clone)]
+struct Context<'a> {
+    template: &'a Name,
+    ty: Option<&'a Name>,
+    depth: usize,
+}
+
+/// Whose dictionary, and the key in it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Template(Name),
+    Type(Option<Name>),
+    Global,
+    User(String),
+}
+
+#[derive(Default)]
+struct Compiler<'a> {
+    templates: &'a [Template],
+    fields: Vec<FieldInfo>,
+    /// Fields made already, by the place of their instruction.
+    made: BTreeMap<*const Field, u32>,
+    names: Vec<Name>,
+    blocks: Vec<Vec<Op>>,
+    slots: BTreeMap<(Owner, Name), usize>,
+    steps: usize,
+}
+
+impl<'a> Compiler<'a> {
+    fn block(&mut self, body: &'a Body, context: &Context<'a>) -> Result<usize, Code> {
+        let mut ops = Vec::new();
+        self.body(body, context, &mut ops)?;
+        self.blocks.push(ops);
+        Ok(self.blocks.len() - 1)
+    }
+
+    fn body(
+        &mut self,
+        body: &'a Body,
+        context: &Context<'a>,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Code> {
+        let mut context = context.clone();
+        context.ty = body.type_ref.as_ref().or(context.ty);
+        for instruction in &body.instructions {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return Err(Code::Limit);
+            }
+            match instruction {
+                Instruction::Field(field) => {
+                    let op = self.field(field, &context)?;
+                    ops.push(op);
+                }
+                Instruction::Dynamic => ops.push(Op::Dynamic),
+                Instruction::Static(name) => {
+                    match self.templates.iter().find(|template| template.name == *name) {
+                        None => ops.push(Op::Missing),
+                        Some(template) => {
+                            if context.depth == DEPTH_MAX {
+                                return Err(Code::Limit);
+                            }
+                            let mut inside = context.clone();
+                            inside.template = &template.name;
+                            inside.depth += 1;
+                            self.body(&template.body, &inside, ops)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, field: &'a Field, context: &Context<'a>) -> Result<Op, Code> {
+        let index = self.info(field);
+        Ok(match &field.content {
+            Content::Primitive(primitive) => {
+                let key = field.name.clone();
+                let (ty, operation) = (primitive.ty, &primitive.operation);
+                Op::Scalar(self.scalar(index, ty, operation, field.optional, key, context))
+            }
+            Content::Parts { exponent, mantissa } => {
+                let key = |part: &str| derived(&field.name, part);
+                let optional = field.optional;
+                let exponent =
+                    self.scalar(index, Type::I32, exponent, optional, key("exponent"), context);
+                let mantissa =
+                    self.scalar(index, Type::I64, mantissa, false, key("mantissa"), context);
+                Op::Parts { exponent, mantissa }
+            }
+            Content::Group(body) => {
+                let block = self.block(body, context)?;
+                let map = self.blocks[block].iter().any(Op::takes_bit);
+                Op::Group { field: index, optional: field.optional, map, block }
+            }
+            Content::Sequence { length_name, length, body } => {
+                let key = length_name.clone().unwrap_or_else(|| derived(&field.name, "length"));
+                let length = self.scalar(index, Type::U32, length, field.optional, key, context);
+                let block = self.block(body, context)?;
+                let map = self.blocks[block].iter().any(Op::takes_bit);
+                Op::Sequence { field: index, length, map, block }
+            }
+        })
+    }
+
+    fn info(&mut self, field: &'a Field) -> u32 {
+        let place: *const Field = field;
+        if let Some(&index) = self.made.get(&place) {
+            return index;
+        }
+        let known = self.names.iter().position(|name| *name == field.name);
+        let name_index = known.unwrap_or(self.names.len()) as u32;
+        if known.is_none() {
+            self.names.push(field.name.clone());
+        }
+        let kind = match &field.content {
+            Content::Primitive(primitive) => Kind::Primitive(primitive.ty),
+            Content::Parts { .. } => Kind::Primitive(Type::Decimal),
+            Content::Group(_) => Kind::Group,
+            Content::Sequence { .. } => Kind::Sequence,
+        };
+        let index = self.fields.len() as u32;
+        let (name, id, optional) = (field.name.clone(), field.id.clone(), field.optional);
+        self.fields.push(FieldInfo { name, name_index, id, kind, optional });
+        self.made.insert(place, index);
+        index
+    }
+
+    fn scalar(
+        &mut self,
+        field: u32,
+        ty: Type,
+        operation: &Operation,
+        optional: bool,
+        key: Name,
+        context: &Context<'a>,
+    ) -> Scalar {
+        let owner = match &operation.dictionary {
+            Dictionary::Template => Owner::Template(context.template.clone()),
+            Dictionary::Type => Owner::Type(context.ty.cloned()),
+            Dictionary::Global => Owner::Global,
+            Dictionary::User(name) => Owner::User(name.clone()),
+        };
+        let previous = matches!(
+            operation.operator,
+            Operator::Copy | Operator::Increment | Operator::Delta | Operator::Tail
+        );
+        let slot = if previous {
+            let free = self.slots.len();
+            let key = operation.key.clone().unwrap_or(key);
+            *self.slots.entry((owner, key)).or_insert(free)
+        } else {
+            0
+        };
+        let initial = operation.initial.clone();
+        let bits = initial.as_ref().and_then(|value| value.as_value().integer());
+        let bits = bits.map(|value| value as u64);
+        Scalar { field, ty, operator: operation.operator, optional, slot, initial, bits }
+    }
+}
+
+/// A name that no template can have.
+fn derived(name: &Name, part: &str) -> Name {
+    Name { ns: name.ns.clone(), local: format!("{}\0{part}", name.local) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xml::NAMESPACE;
+
+    #[test]
+    fn dictionaries_decide_which_fields_share_a_previous_value() {
+        let field = |dictionary: &str| format!("<uInt32 name='n'><copy {dictionary}/></uInt32>");
+        let slots = |one: &str, other: &str| {
+            let text = format!(
+                "<templates xmlns='{NAMESPACE}'>\
+                   <template name='a'><typeRef name='A'/>{}</template>\
+                   <template name='b'><typeRef name='B'/>{}</template>\
+                   <template name='c'><typeRef name='A'/>{}</template></templates>",
+                field(one),
+                field(other),
+                field(other)
+            );
+            Templates::from_xml(&text).unwrap().slots
+        };
+        assert_eq!(slots("", ""), 1);
+        assert_eq!(slots("dictionary='template'", "dictionary='template'"), 3);
+        assert_eq!(slots("dictionary='type'", "dictionary='type'"), 2);
+        assert_eq!(slots("dictionary='x'", "dictionary='x'"), 1);
+        assert_eq!(slots("dictionary='x'", "dictionary='y'"), 2);
+        assert_eq!(slots("key='k'", ""), 2);
+    }
+
+    #[test]
+    fn endless_references_are_refused() {
+        let text = |refs: &str| {
+            format!(
+                "<templates xmlns='{NAMESPACE}'><template name='a' id='1'>{refs}</template></templates>"
+            )
+        };
+        let error = Templates::from_xml(&text("<templateRef name='a'/>")).unwrap_err();
+        assert_eq!(error.code, Code::Limit);
+        let missing = Templates::from_xml(&text("<templateRef name='b'/>")).unwrap();
+        assert_eq!(missing.blocks, [vec![Op::Missing]]);
+        assert_eq!((missing.by_id(1), missing.by_id(2)), (Some(0), None));
+    }
+
+    #[test]
+    fn wide_trees_of_references_are_refused() {
+        let mut text = format!("<templates xmlns='{NAMESPACE}'>");
+        for at in 0..20 {
+            let next = format!("<templateRef name='t{}'/>", at + 1).repeat(4);
+            text += &format!("<template name='t{at}'>{next}</template>");
+        }
+        text += "<template name='t20'><uInt32 name='n'/></template></templates>";
+        assert_eq!(Templates::from_xml(&text).unwrap_err().code, Code::Limit);
+    }
+}

@@ -1,0 +1,141 @@
+//! Tables of a format, worked out at compile time.
+//!
+//! Sets of slots are 64-bit words with slot 0 in the highest bit, as a presence map has it.
+
+use super::{Category, Format, Kind, More, Rule, SLOTS_MAX};
+
+/// The set of one slot.
+pub(super) const fn bit(slot: u8) -> u64 {
+    1 << 63 >> slot
+}
+
+const fn set(slots: &[u8]) -> u64 {
+    let mut all = 0;
+    let mut at = 0;
+    while at < slots.len() {
+        all |= bit(slots[at]);
+        at += 1;
+    }
+    all
+}
+
+/// The slot with a name.
+///
+/// # Panics
+/// At compile time, where it is meant to be used, when there is none.
+pub const fn slot(format: &Format, name: &str) -> usize {
+    let mut at = 0;
+    while at < format.slots.len() {
+        if same(format.slots[at].name.as_bytes(), name.as_bytes()) {
+            return at;
+        }
+        at += 1;
+    }
+    panic!("the format has no such slot")
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// How a category is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// No such category, repetitions, or long text: field by field.
+    Careful,
+    /// All fields by their stop bits at once.
+    Plain,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub way: Way,
+    /// Slots of every message of it.
+    pub slots: u64,
+    /// Whether [`Plan::appendages`] has more.
+    pub appended: bool,
+}
+
+pub(super) struct Plan {
+    /// Short texts.
+    pub texts: u64,
+    pub longs: u64,
+    pub increments: u64,
+    /// Of categories that are not listed.
+    pub other: u64,
+    pub entries: [Entry; 128],
+    /// The slot that decides on appendages.
+    pub appendage_by: usize,
+    /// Slots appended, by its value; [`u64::MAX`] where the value is not listed.
+    pub appendages: [u64; 128],
+}
+
+impl Plan {
+    pub const fn of(format: &Format) -> Plan {
+        assert!(format.slots.len() <= SLOTS_MAX, "too many slots");
+        let mut plan = Plan {
+            texts: 0,
+            longs: 0,
+            increments: 0,
+            other: set(format.other),
+            entries: [Entry { way: Way::Careful, slots: 0, appended: false }; 128],
+            appendage_by: 0,
+            appendages: [u64::MAX; 128],
+        };
+        let mut at = 0;
+        while at < format.slots.len() {
+            match format.slots[at].kind {
+                Kind::Number => {}
+                Kind::Short => plan.texts |= bit(at as u8),
+                Kind::Long => plan.longs |= bit(at as u8),
+            }
+            if let Rule::Increment = format.slots[at].rule {
+                plan.increments |= bit(at as u8);
+            }
+            at += 1;
+        }
+        let mut at = 0;
+        while at < format.categories.len() {
+            plan.category(&format.categories[at], format.category);
+            at += 1;
+        }
+        plan
+    }
+
+    const fn category(&mut self, category: &Category, slot: u8) {
+        assert!(category.code < 128, "categories are ASCII");
+        assert!(category.slots[0] == slot, "a message begins with its category");
+        let slots = set(category.slots);
+        let way = match category.more {
+            More::Repeat(_) => Way::Careful,
+            _ if slots & self.longs != 0 => Way::Careful,
+            _ => Way::Plain,
+        };
+        let mut appended = false;
+        if let More::Appendage(appendage) = &category.more {
+            appended = true;
+            self.appendage_by = appendage.by as usize;
+            let mut case = 0;
+            while case < appendage.cases.len() {
+                let (values, slots) = appendage.cases[case];
+                let mut at = 0;
+                while at < values.len() {
+                    self.appendages[values[at] as usize] = set(slots);
+                    at += 1;
+                }
+                case += 1;
+            }
+        }
+        self.entries[category.code as usize] = Entry { way, slots, appended };
+    }
+}
