@@ -1,0 +1,203 @@
+//! What waits for the next write, encoded as it will stand in its frame; and reading it back.
+
+use crate::buffer::AlignedBuf;
+use crate::layout::{
+    FRAME_HEADER, FrameHeader, FrameKind, Place, RECORD_HEADER, chain_record, round_up, u32_at,
+    u64_at,
+};
+
+/// One record of a journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// Its position.
+    pub position: u64,
+    /// The term it was appended in.
+    pub term: u64,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Bytes that a record takes in a batch.
+pub(crate) fn record_len(bytes: usize) -> usize {
+    RECORD_HEADER + round_up(bytes, 8)
+}
+
+/// The batch that is being filled.
+pub(crate) struct Batch {
+    buffer: AlignedBuf,
+    block: usize,
+    most: usize,
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    chain_before: u64,
+    chain_after: u64,
+}
+
+impl Batch {
+    pub(crate) fn new(block: usize, most: usize, first: u64, chain: u64) -> Batch {
+        let mut buffer = AlignedBuf::with_capacity(round_up(FRAME_HEADER + most, block));
+        buffer.resize(FRAME_HEADER);
+        Batch { buffer, block, most, first, count: 0, chain_before: chain, chain_after: chain }
+    }
+
+    /// Whether a record of so many bytes goes in.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        self.buffer.len() - FRAME_HEADER + record_len(bytes) <= self.most
+    }
+
+    pub(crate) fn push(&mut self, term: u64, record: &[u8]) {
+        self.buffer.extend(&(record.len() as u32).to_le_bytes());
+        self.buffer.extend(&[0; 4]);
+        self.buffer.extend(&term.to_le_bytes());
+        self.buffer.extend(record);
+        let padded = round_up(self.buffer.len(), 8);
+        self.buffer.resize(padded);
+        self.chain_after = chain_record(self.chain_after, term, record);
+        self.count += 1;
+    }
+
+    /// Position after the last record.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+
+    /// Chain after the last record.
+    pub(crate) fn chain(&self) -> u64 {
+        self.chain_after
+    }
+
+    /// Chain before the first record.
+    pub(crate) fn chain_before(&self) -> u64 {
+        self.chain_before
+    }
+
+    /// Bytes of the frame that it makes.
+    pub(crate) fn padded(&self) -> usize {
+        round_up(self.buffer.len(), self.block)
+    }
+
+    /// The frame, ready to be written there; nothing may be pushed before a restart.
+    pub(crate) fn frame(&mut self, place: Place, frame: u64, committed: u64) -> &[u8] {
+        let payload = self.buffer.len() - FRAME_HEADER;
+        let header = FrameHeader {
+            payload: payload as u32,
+            kind: FrameKind::Records,
+            frame,
+            first: self.first,
+            count: self.count,
+            committed,
+            chain_before: self.chain_before,
+            chain_after: self.chain_after,
+        };
+        self.buffer.resize(round_up(FRAME_HEADER + payload, self.block));
+        header.write(place, self.buffer.bytes_mut());
+        self.buffer.bytes()
+    }
+
+    /// Begins the next batch after this one.
+    pub(crate) fn restart(&mut self) {
+        let (next, chain) = (self.next(), self.chain_after);
+        self.begin(next, chain);
+    }
+
+    /// Begins a batch at a position, forgetting what it holds.
+    pub(crate) fn begin(&mut self, first: u64, chain: u64) {
+        self.buffer.clear();
+        self.buffer.resize(FRAME_HEADER);
+        (self.first, self.count) = (first, 0);
+        (self.chain_before, self.chain_after) = (chain, chain);
+    }
+}
+
+/// The records of a frame's payload; ends early, with `None` as its last item, where they make no
+/// sense.
+pub(crate) fn records<'a>(header: &FrameHeader, payload: &'a [u8]) -> Records<'a> {
+    Records { rest: payload, position: header.first, left: header.count, failed: false }
+}
+
+/// See [`records`].
+pub(crate) struct Records<'a> {
+    rest: &'a [u8],
+    position: u64,
+    left: u32,
+    failed: bool,
+}
+
+impl<'a> Records<'a> {
+    fn take(&mut self) -> Option<Record<'a>> {
+        let (len, term) = (u32_at(self.rest, 0) as usize, u64_at(self.rest, 8));
+        let bytes = self.rest.get(RECORD_HEADER..)?.get(..len)?;
+        self.rest = self.rest.get(record_len(len)..)?;
+        let record = Record { position: self.position, term, bytes };
+        (self.position, self.left) = (self.position.checked_add(1)?, self.left - 1);
+        Some(record)
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Option<Record<'a>>;
+
+    fn next(&mut self) -> Option<Option<Record<'a>>> {
+        if self.failed || (self.left == 0 && self.rest.is_empty()) {
+            return None;
+        }
+        let record = if self.left == 0 { None } else { self.take() };
+        self.failed = record.is_none();
+        Some(record)
+    }
+}
+
+/// Whether the payload holds the records that the header says, and the chain fits.
+pub(crate) fn consistent(header: &FrameHeader, payload: &[u8]) -> bool {
+    let chain =
+        records(header, payload).try_fold((header.chain_before, 0u32), |(chain, n), record| {
+            let record = record?;
+            Some((chain_record(chain, record.term, record.bytes), n + 1))
+        });
+    chain == Some((header.chain_after, header.count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLACE: Place = Place { journal: 1, segment: 1, offset: 512 };
+
+    proptest! {
+        #[test]
+        fn records_are_read_back(all in proptest::collection::vec((any::<u64>(),
+            proptest::collection::vec(any::<u8>(), 0..40)), 0..20)) {
+            let mut batch = Batch::new(512, 4_096, 7, 99);
+            for (term, bytes) in &all {
+                prop_assert!(batch.fits(bytes.len()));
+                batch.push(*term, bytes);
+            }
+            let bytes = batch.frame(PLACE, 3, 6).to_vec();
+            prop_assert_eq!(bytes.len() % 512, 0);
+            let header = FrameHeader::claim(&bytes).expect("a frame");
+            prop_assert!(FrameHeader::sealed(PLACE, &bytes));
+            let payload = &bytes[FRAME_HEADER..FRAME_HEADER + header.payload as usize];
+            prop_assert!(consistent(&header, payload));
+            let read: Option<Vec<Record>> = records(&header, payload).collect();
+            let read = read.expect("whole records");
+            prop_assert_eq!(read.len(), all.len());
+            for ((record, (term, bytes)), position) in read.iter().zip(&all).zip(7..) {
+                prop_assert_eq!((record.position, record.term), (position, *term));
+                prop_assert_eq!(record.bytes, &bytes[..]);
+            }
+        }
+
+        #[test]
+        fn no_payload_makes_it_panic(
+            payload in proptest::collection::vec(any::<u8>(), 0..200),
+            count in 0u32..9,
+            first: u64,
+        ) {
+            let header = FrameHeader { payload: payload.len() as u32, kind: FrameKind::Records,
+                frame: 1, first, count, committed: 0, chain_before: 0, chain_after: 0 };
+            let _ = consistent(&header, &payload);
+            prop_assert!(records(&header, &payload).count() <= count as usize + 1);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Memory that begins at a page, as direct I/O wants it.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Alignment that every device is content with.
+const PAGE: usize = 4_096;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE]);
+
+/// A growing run of bytes in aligned memory; what it does not use is unspecified.
+#[derive(Default)]
+pub(crate) struct AlignedBuf {
+    pages: Vec<Page>,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// Room for `bytes` without growing.
+    pub(crate) fn with_capacity(bytes: usize) -> AlignedBuf {
+        AlignedBuf { pages: vec![Page([0; PAGE]); bytes.div_ceil(PAGE)], len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Makes it `len` bytes long; those it grows by are zero.
+    pub(crate) fn resize(&mut self, len: usize) {
+        self.reserve(len);
+        let from = self.len;
+        self.len = len;
+        if let Some(grown) = self.bytes_mut().get_mut(from..) {
+            grown.fill(0);
+        }
+    }
+
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        let from = self.len;
+        self.reserve(from + bytes.len());
+        self.len += bytes.len();
+        if let Some(grown) = self.bytes_mut().get_mut(from..) {
+            grown.copy_from_slice(bytes);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.pages.as_bytes().get(..self.len).unwrap_or(&[])
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.pages.as_mut_bytes().get_mut(..self.len).unwrap_or(&mut [])
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        let pages = bytes.div_ceil(PAGE);
+        if pages > self.pages.len() {
+            self.pages.resize(pages.max(self.pages.len() * 2), Page([0; PAGE]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_aligned_and_grows_with_zeros() {
+        let mut buffer = AlignedBuf::with_capacity(10);
+        buffer.extend(&[7; 5_000]);
+        buffer.resize(4_000);
+        buffer.resize(9_000);
+        assert_eq!(buffer.bytes().as_ptr() as usize % PAGE, 0);
+        assert!(buffer.bytes()[..4_000].iter().all(|byte| *byte == 7));
+        assert!(buffer.bytes()[4_000..].iter().all(|byte| *byte == 0));
+        assert_eq!(buffer.len(), 9_000);
+    }
+}

@@ -1,0 +1,65 @@
+//! What a journal is told when it is opened.
+
+use crate::layout::{BLOCK_MAX, BLOCK_MIN, FRAME_HEADER, LABEL_LEN, RECORD_HEADER, round_up};
+
+/// When the commit watermark reaches its own file, apart from the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Marks {
+    /// With the next batch, and by [`crate::Journal::write_mark`] when there is none: one sync per
+    /// batch. Until then a disk that lied about the very last batch goes unnoticed.
+    #[default]
+    Behind,
+    /// Before [`crate::Journal::flush`] returns: two syncs per batch, and no such gap.
+    BeforeAck,
+}
+
+/// What a journal is told when it is opened. Of an existing one block, segment size and name are
+/// as it was made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name of the journal: told from all others, so that files don't get mixed.
+    pub id: u64,
+    /// What the records are, for whoever wrote them; opening with another label is refused.
+    pub label: [u8; LABEL_LEN],
+    /// Unit of writing, bytes: what the device writes whole, a power of two from 512 to 64 KiB.
+    pub block: usize,
+    /// Size of a segment, bytes.
+    pub segment_bytes: u64,
+    /// Most bytes of one batch, with 16 bytes and padding to 8 per record.
+    pub batch_bytes: usize,
+    /// When the watermark is written.
+    pub marks: Marks,
+    /// What is durable here is committed: this is the only copy. Otherwise whoever counts the
+    /// copies says what is, by [`crate::Journal::commit_to`].
+    pub alone: bool,
+    /// Snapshots that are kept; at least one.
+    pub snapshots_kept: usize,
+}
+
+impl Config {
+    /// The usual one: blocks of 4 KiB, segments of 64 MiB, batches up to 1 MiB.
+    pub fn new(id: u64, label: [u8; LABEL_LEN]) -> Config {
+        Config {
+            id,
+            label,
+            block: 4_096,
+            segment_bytes: 64 << 20,
+            batch_bytes: 1 << 20,
+            marks: Marks::Behind,
+            alone: true,
+            snapshots_kept: 2,
+        }
+    }
+
+    /// Whether a journal can be made of it: a block in range, and room for a batch in a segment.
+    pub fn is_sound(&self) -> bool {
+        let block = self.block;
+        (BLOCK_MIN..=BLOCK_MAX).contains(&block)
+            && block.is_power_of_two()
+            && self.segment_bytes.is_multiple_of(block as u64)
+            && (RECORD_HEADER + 8..=1 << 30).contains(&self.batch_bytes)
+            && self.segment_bytes
+                >= (block + round_up(FRAME_HEADER + self.batch_bytes, block)) as u64
+            && self.segment_bytes <= 1 << 40
+    }
+}

@@ -1,0 +1,135 @@
+//! Why a journal refuses.
+
+use std::fmt;
+
+use crate::storage::{DiskError, DiskErrorKind};
+
+/// What is wrong with a place in a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Damage {
+    /// No frame begins there.
+    NoFrame,
+    /// A frame begins there and its checksum does not fit.
+    Checksum,
+    /// A whole frame, but not the one that follows the one before.
+    Order,
+    /// A frame whose records make no sense.
+    Records,
+    /// The segment's own header.
+    Header,
+    /// The segment's file is not there.
+    Missing,
+    /// Bytes that nothing was ever written to are not zero.
+    Unused,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Damage::NoFrame => "there is no frame",
+            Damage::Checksum => "the frame's checksum does not fit",
+            Damage::Order => "the frame does not follow the one before",
+            Damage::Records => "the frame's records make no sense",
+            Damage::Header => "the segment's header is damaged",
+            Damage::Missing => "the segment is missing",
+            Damage::Unused => "bytes that were never written are not zero",
+        })
+    }
+}
+
+/// Why a journal refuses; what it says names the place and what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum JournalError {
+    /// The disk. The journal has to be opened again.
+    Disk(DiskError),
+    /// No room for another segment. Nothing was lost, and [`crate::Journal::flush`] may be tried
+    /// again once there is.
+    Full(DiskError),
+    /// The committed part is damaged.
+    Corrupt {
+        /// Number of the segment.
+        segment: u64,
+        /// Offset in it, bytes.
+        offset: u64,
+        /// What is wrong there.
+        damage: Damage,
+        /// First position that can't be read.
+        position: u64,
+        /// Everything up to this position was known to be committed.
+        committed: u64,
+    },
+    /// The file of the watermark or of the vote has no readable copy.
+    Register(&'static str),
+    /// The snapshot for this position is damaged.
+    Snapshot(u64),
+    /// A file of another format version; its name, and the version.
+    Format(String, u32),
+    /// It belongs to another journal, or its records are of another kind.
+    Foreign(&'static str),
+    /// A batch is full: flush first.
+    BatchFull,
+    /// The record is longer than a batch may be.
+    TooLong(usize),
+    /// What was asked for can't be: the position is not there, or is committed.
+    Position(u64),
+    /// The configuration makes no journal.
+    Config,
+    /// An error came before; the journal has to be opened again.
+    Closed,
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JournalError::Disk(error) => {
+                write!(f, "{error}; nothing after the last acknowledgement counts, open it again")
+            }
+            JournalError::Full(error) => {
+                write!(f, "{error}; make room (older segments, snapshots) and try again")
+            }
+            JournalError::Corrupt { segment, offset, damage, position, committed } => write!(
+                f,
+                "segment {segment}, offset {offset}: {damage}, at position {position} of {committed} \
+                 committed ones; this is no torn write: nothing was changed, put this folder aside \
+                 and go on from a follower's copy of the journal or from a backup"
+            ),
+            JournalError::Register(name) => write!(
+                f,
+                "no copy of the file {name:?} can be read; nothing was changed, put this folder \
+                 aside and go on from a follower's copy of the journal"
+            ),
+            JournalError::Snapshot(position) => {
+                write!(f, "the snapshot at position {position} is damaged; use an older one")
+            }
+            JournalError::Format(name, format) => {
+                write!(f, "{name}: format {format} is not known to this version")
+            }
+            JournalError::Foreign(what) => write!(f, "not this journal: its {what} is another"),
+            JournalError::BatchFull => f.write_str("the batch is full: flush first"),
+            JournalError::TooLong(bytes) => write!(f, "a record of {bytes} bytes is too long"),
+            JournalError::Position(at) => write!(f, "position {at} can't be used for that"),
+            JournalError::Config => f.write_str("the configuration makes no journal"),
+            JournalError::Closed => {
+                f.write_str("an error came before: the journal has to be opened again")
+            }
+        }
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+impl From<DiskError> for JournalError {
+    fn from(error: DiskError) -> JournalError {
+        JournalError::Disk(error)
+    }
+}
+
+impl JournalError {
+    /// Whether it is a lack of room, after which the journal goes on.
+    pub(crate) fn full(error: DiskError) -> JournalError {
+        match error.kind {
+            DiskErrorKind::Full => JournalError::Full(error),
+            _ => JournalError::Disk(error),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! A folder of the operating system as storage: preallocated files, direct writes, data syncs.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::buffer::AlignedBuf;
+use crate::storage::{DiskError, DiskErrorKind, FileId, Storage};
+
+/// Bytes of zeros written at a time when a file is made.
+const ZEROS: usize = 1 << 20;
+
+/// How a write becomes durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Syncing {
+    /// `fdatasync` after it.
+    #[default]
+    Fdatasync,
+    /// The file is opened with `O_DSYNC`: the write itself returns when it is.
+    Dsync,
+    /// Not at all: for measuring, and for journals that need not survive the machine.
+    Never,
+}
+
+/// How files are opened and written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolderConfig {
+    /// Past the page cache (`O_DIRECT`); file systems that can't are written through it.
+    pub direct: bool,
+    /// How a write becomes durable.
+    pub syncing: Syncing,
+    /// Write zeros into new files, so that later writes change no block map; otherwise their room
+    /// is only reserved.
+    pub zeroed: bool,
+}
+
+impl Default for FolderConfig {
+    fn default() -> FolderConfig {
+        FolderConfig { direct: true, syncing: Syncing::Fdatasync, zeroed: true }
+    }
+}
+
+struct Open {
+    name: String,
+    fd: OwnedFd,
+}
+
+/// A folder; one process at a time, which its `lock` file sees to.
+pub struct Folder {
+    path: PathBuf,
+    dir: OwnedFd,
+    _lock: Option<File>,
+    config: FolderConfig,
+    /// Whether files really are opened past the page cache.
+    direct: bool,
+    files: BTreeMap<u32, Open>,
+    next: u32,
+}
+
+impl Folder {
+    /// Opens a folder for a journal, and makes it if need be.
+    ///
+    /// # Errors
+    /// When it can't be made, opened or locked (another process has it).
+    pub fn open(path: &Path, config: FolderConfig) -> Result<Folder, DiskError> {
+        std::fs::create_dir_all(path).map_err(|error| {
+            failed("making", &path.display().to_string(), Errno::from_io_error(&error))
+        })?;
+        let mut folder = Folder::open_unlocked(path, config)?;
+        let lock = path.join("lock");
+        let name = lock.display().to_string();
+        let file = File::options().create(true).truncate(false).write(true).open(&lock);
+        let file = file.map_err(|e| failed("opening", &name, Errno::from_io_error(&e)))?;
+        file.try_lock().map_err(|error| {
+            let errno = match error {
+                std::fs::TryLockError::WouldBlock => Some(Errno::BUSY),
+                std::fs::TryLockError::Error(error) => Errno::from_io_error(&error),
+            };
+            failed("locking", &name, errno)
+        })?;
+        folder._lock = Some(file);
+        Ok(folder)
+    }
+
+    /// Opens an existing folder to look at it; somebody else may be writing it.
+    ///
+    /// # Errors
+    /// When it can't be opened.
+    pub fn open_unlocked(path: &Path, config: FolderConfig) -> Result<Folder, DiskError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let name = path.display().to_string();
+        let dir = fs::open(path, flags, Mode::empty());
+        let dir = dir.map_err(|errno| failed("opening", &name, Some(errno)))?;
+        let direct = config.direct;
+        let files = BTreeMap::new();
+        Ok(Folder { path: path.to_path_buf(), dir, _lock: None, config, direct, files, next: 0 })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether files are written past the page cache; known after the first was opened.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn open_file(&mut self, name: &str, create: bool) -> Result<FileId, DiskError> {
+        let mut flags = OFlags::RDWR | OFlags::CLOEXEC;
+        if create {
+            flags |= OFlags::CREATE | OFlags::TRUNC;
+        }
+        if self.config.syncing == Syncing::Dsync {
+            flags |= OFlags::DSYNC;
+        }
+        let mode = Mode::RUSR | Mode::WUSR;
+        let open = |flags| fs::openat(&self.dir, name, flags, mode);
+        let opened = match self.direct {
+            true => match open(flags | OFlags::DIRECT) {
+                Err(Errno::INVAL) => {
+                    self.direct = false;
+                    open(flags)
+                }
+                opened => opened,
+            },
+            false => open(flags),
+        };
+        let fd = opened.map_err(|errno| failed("opening", name, Some(errno)))?;
+        let id = self.next;
+        self.next += 1;
+        self.files.insert(id, Open { name: name.to_string(), fd });
+        Ok(FileId(id))
+    }
+
+    fn file(&self, file: FileId, doing: &'static str) -> Result<&Open, DiskError> {
+        let name = String::new();
+        self.files.get(&file.0).ok_or(DiskError { doing, name, kind: DiskErrorKind::Missing })
+    }
+
+    fn fill_with_zeros(&mut self, file: FileId, bytes: u64) -> Result<(), DiskError> {
+        let mut zeros = AlignedBuf::with_capacity(ZEROS);
+        zeros.resize(ZEROS);
+        let mut at = 0;
+        while at < bytes {
+            let len = usize::try_from(bytes - at).unwrap_or(ZEROS).min(ZEROS);
+            self.write(file, at, zeros.bytes().get(..len).unwrap_or(&[]))?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+}
+
+fn failed(doing: &'static str, name: &str, errno: Option<Errno>) -> DiskError {
+    let kind = match errno {
+        Some(Errno::NOSPC | Errno::DQUOT) => DiskErrorKind::Full,
+        Some(Errno::NOENT) => DiskErrorKind::Missing,
+        Some(errno) => DiskErrorKind::System(errno.raw_os_error()),
+        None => DiskErrorKind::System(0),
+    };
+    DiskError { doing, name: name.to_string(), kind }
+}
+
+impl Storage for Folder {
+    fn names(&mut self) -> Result<Vec<String>, DiskError> {
+        let fail = |errno| failed("listing", &self.path.display().to_string(), Some(errno));
+        let entries = fs::Dir::read_from(&self.dir).map_err(fail)?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(fail)?;
+            // A journal gives no other names than such.
+            names.extend(entry.file_name().to_str().ok().map(str::to_string));
+        }
+        Ok(names)
+    }
+
+    fn create(&mut self, name: &str, bytes: u64) -> Result<FileId, DiskError> {
+        let file = self.open_file(name, true)?;
+        let fd = &self.file(file, "making")?.fd;
+        let reserved = match fs::fallocate(fd, FallocateFlags::empty(), 0, bytes) {
+            // A file system that can't reserve room is told the length alone.
+            Err(Errno::OPNOTSUPP) => fs::ftruncate(fd, bytes),
+            reserved => reserved,
+        };
+        let made = reserved.map_err(|errno| failed("making", name, Some(errno)));
+        let made = match self.config.zeroed {
+            true => made.and_then(|()| self.fill_with_zeros(file, bytes)),
+            false => made,
+        };
+        if let Err(error) = made {
+            self.close(file);
+            return Err(error);
+        }
+        Ok(file)
+    }
+
+    fn open(&mut self, name: &str) -> Result<(FileId, u64), DiskError> {
+        let file = self.open_file(name, false)?;
+        let stat = fs::fstat(&self.file(file, "opening")?.fd);
+        let stat = stat.map_err(|errno| failed("opening", name, Some(errno)))?;
+        Ok((file, u64::try_from(stat.st_size).unwrap_or(0)))
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.files.remove(&file.0);
+    }
+
+    fn read(&mut self, file: FileId, at: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        let open = self.file(file, "reading")?;
+        let mut done = 0;
+        while done < into.len() {
+            let rest = into.get_mut(done..).unwrap_or(&mut []);
+            match rustix::io::pread(&open.fd, rest, at + done as u64) {
+                Ok(0) => return Err(failed("reading", &open.name, Some(Errno::NOENT))),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed("reading", &open.name, Some(errno))),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, file: FileId, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let open = self.file(file, "writing")?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = bytes.get(done..).unwrap_or(&[]);
+            match rustix::io::pwrite(&open.fd, rest, at + done as u64) {
+                Ok(0) => {
+                    let kind = DiskErrorKind::Short;
+                    return Err(DiskError { doing: "writing", name: open.name.clone(), kind });
+                }
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed("writing", &open.name, Some(errno))),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
+        let open = self.file(file, "syncing")?;
+        match self.config.syncing {
+            Syncing::Fdatasync => {
+                fs::fdatasync(&open.fd).map_err(|e| failed("syncing", &open.name, Some(e)))
+            }
+            Syncing::Dsync | Syncing::Never => Ok(()),
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        let renamed = fs::renameat(&self.dir, from, &self.dir, to);
+        renamed.map_err(|errno| failed("renaming", from, Some(errno)))?;
+        if let Some(open) = self.files.values_mut().find(|open| open.name == from) {
+            open.name = to.to_string();
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        match fs::unlinkat(&self.dir, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed("removing", name, Some(errno))),
+        }
+    }
+
+    fn sync_names(&mut self) -> Result<(), DiskError> {
+        if self.config.syncing == Syncing::Never {
+            return Ok(());
+        }
+        let synced = fs::fsync(self.dir.as_fd());
+        synced.map_err(|e| failed("syncing", &self.path.display().to_string(), Some(e)))
+    }
+}

@@ -1,0 +1,141 @@
+//! Looking at a journal without changing it.
+
+use std::ops::ControlFlow;
+
+use crate::batch::{Record, records};
+use crate::config::Config;
+use crate::error::JournalError;
+use crate::layout::LABEL_LEN;
+use crate::recover::{Tail, Truncation, survey};
+use crate::register::Vote;
+use crate::snapshot::{self, SnapshotInfo};
+use crate::storage::Storage;
+
+/// One segment, as it stands on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentReport {
+    /// Its number.
+    pub number: u64,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// Its first position.
+    pub first_position: u64,
+    /// Frames in it.
+    pub frames: u64,
+    /// Bytes of them, padding included.
+    pub used: u64,
+}
+
+/// Everything that stands on the disk, all of it read and checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// Name of the journal.
+    pub id: u64,
+    /// What its records are.
+    pub label: [u8; LABEL_LEN],
+    /// Unit of writing, bytes.
+    pub block: u32,
+    /// First position that can be read.
+    pub first: u64,
+    /// Last position; 0 for none.
+    pub last: u64,
+    /// Everything up to here is known to be committed.
+    pub committed: u64,
+    /// The chain after the last record.
+    pub chain: u64,
+    /// Term and vote.
+    pub vote: Vote,
+    /// Segment by segment.
+    pub segments: Vec<SegmentReport>,
+    /// Records in frames, those taken back later included.
+    pub records: u64,
+    /// Truncations whose records are still there.
+    pub truncations: usize,
+    /// What a write cut short; opening the journal will remove it.
+    pub tail: Option<Tail>,
+    /// Copies of watermark and vote that can't be read; the others can.
+    pub damaged_copies: u32,
+    /// Snapshots that are whole.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Snapshots that are not.
+    pub damaged_snapshots: u32,
+}
+
+/// Reads and checks a whole journal.
+///
+/// # Errors
+/// As [`crate::Journal::open`]; nothing is changed in any case.
+pub fn verify(storage: &mut impl Storage) -> Result<Verified, JournalError> {
+    let mut segments: Vec<SegmentReport> = Vec::new();
+    let mut count = 0;
+    let found = survey(storage, None, |extent, offset, header, _| {
+        let number = extent.segment;
+        if segments.last().is_none_or(|last| last.number != number) {
+            let first_position = header.first;
+            segments.push(SegmentReport { number, bytes: 0, first_position, frames: 0, used: 0 });
+        }
+        count += u64::from(header.count);
+        if let Some(last) = segments.last_mut() {
+            last.frames += 1;
+            last.used = offset + header.padded(extent.block) as u64;
+        }
+    })?;
+    let first = found.segments.first();
+    let label = first.map_or([0; LABEL_LEN], |segment| segment.header.label);
+    let block = first.map_or(0, |segment| segment.extent.block as u32);
+    let report = |segment: &crate::recover::Segment| {
+        let number = segment.header.number;
+        let counted = segments.iter().find(|counted| counted.number == number);
+        SegmentReport {
+            number,
+            bytes: segment.extent.bytes,
+            first_position: segment.header.first_position,
+            frames: counted.map_or(0, |counted| counted.frames),
+            used: counted.map_or(0, |counted| counted.used),
+        }
+    };
+    let id = found.mark.journal();
+    let [term, voted_for, _] = found.vote.words;
+    let listed = snapshot::list(storage, &Config::new(id, label))?;
+    Ok(Verified {
+        id,
+        label,
+        block,
+        first: first.map_or(1, |segment| segment.header.first_position),
+        last: found.end.next - 1,
+        committed: found.committed,
+        chain: found.end.chain,
+        vote: Vote { term, voted_for },
+        segments: found.segments.iter().map(report).collect(),
+        records: count,
+        truncations: found.truncations.len(),
+        tail: found.tail,
+        damaged_copies: found.damaged_copies,
+        snapshots: listed.whole,
+        damaged_snapshots: listed.damaged,
+    })
+}
+
+/// Shows `visit` every record that counts, from the first to the last or until it breaks; for
+/// journals that nobody may change. The journal is read twice: records taken back are known first.
+///
+/// # Errors
+/// As [`verify`].
+pub fn export(
+    storage: &mut impl Storage,
+    mut visit: impl FnMut(Record<'_>) -> ControlFlow<()>,
+) -> Result<(), JournalError> {
+    let cuts = survey(storage, None, |_, _, _, _| {})?.truncations;
+    let mut going = ControlFlow::Continue(());
+    survey(storage, None, |_, _, header, payload| {
+        let gone = |position: u64| {
+            cuts.iter().any(|cut: &Truncation| header.frame < cut.frame && position > cut.kept)
+        };
+        for record in records(header, payload).flatten() {
+            if going.is_continue() && !gone(record.position) {
+                going = visit(record);
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,544 @@
+//! The journal itself: appending, group commit, watermark, truncation, reading back.
+
+use crate::batch::{Batch, Record, records};
+use crate::buffer::AlignedBuf;
+use crate::config::{Config, Marks};
+use crate::error::{Damage, JournalError};
+use crate::layout::{FrameHeader, FrameKind, Place, SegmentHeader, chain_record, segment_name};
+use crate::recover::{
+    End, Recovery, Segment, Truncation, note_truncation, segment_numbers, survey,
+};
+use crate::register::{MARK, Register, VOTE, Vote};
+use crate::scan::{Extent, Found, Scanner};
+use crate::snapshot;
+use crate::storage::{DiskError, Storage};
+
+/// What a journal did since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Batches written.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes written, padding included.
+    pub bytes: u64,
+    /// Segments begun.
+    pub segments: u64,
+    /// Times the watermark's own file was written.
+    pub marks: u64,
+}
+
+/// An open journal; see the crate's contract.
+pub struct Journal<S> {
+    pub(crate) storage: S,
+    pub(crate) config: Config,
+    pub(crate) segments: Vec<Segment>,
+    truncations: Vec<Truncation>,
+    scanner: Scanner,
+    mark: Register,
+    vote: Register,
+    batch: Batch,
+    /// Where the next frame goes, and its number.
+    offset: u64,
+    frame: u64,
+    committed: u64,
+    marked: u64,
+    closed: bool,
+    stats: Stats,
+}
+
+impl<S: Storage> Journal<S> {
+    /// Opens the journal in a folder, or makes one in an empty folder. What a write cut short is
+    /// removed; nothing else is changed before everything has been read.
+    ///
+    /// # Errors
+    /// [`JournalError`]; nothing was changed when it says that the committed part is damaged.
+    pub fn open(mut storage: S, config: &Config) -> Result<(Journal<S>, Recovery), JournalError> {
+        if !config.is_sound() {
+            return Err(JournalError::Config);
+        }
+        let names = storage.names()?;
+        let created = prepare(&mut storage, config, &names)?;
+        let found = survey(&mut storage, Some(config), |_, _, _, _| {})?;
+        let snapshots = snapshot::list(&mut storage, config)?;
+        let first = found.segments.first().map_or(1, |segment| segment.header.first_position);
+        let snapshot = snapshots.whole.last().map(|info| info.position);
+        let reached = first == 1 || snapshot.is_some_and(|position| position + 1 >= first);
+        if !reached {
+            let segment = found.segments.first().map_or(1, |segment| segment.header.number);
+            let (offset, committed) = (0, found.committed);
+            let damage = Damage::Missing;
+            let position = 1;
+            return Err(JournalError::Corrupt { segment, offset, damage, position, committed });
+        }
+        let End { offset, frame, next, chain } = found.end;
+        let block = block_of(&found.segments, config);
+        let config = Config { block, ..config.clone() };
+        if !config.is_sound() {
+            return Err(JournalError::Config);
+        }
+        let mut journal = Journal {
+            batch: Batch::new(block, config.batch_bytes, next, chain),
+            storage,
+            config,
+            segments: found.segments,
+            truncations: found.truncations,
+            scanner: Scanner::new(),
+            marked: found.mark.words[0],
+            mark: found.mark,
+            vote: found.vote,
+            offset,
+            frame,
+            committed: found.committed,
+            closed: false,
+            stats: Stats::default(),
+        };
+        if journal.segments.is_empty() {
+            journal.begin_segment()?;
+        }
+        if let Some(tail) = found.tail {
+            journal.erase(tail.offset, tail.bytes)?;
+        }
+        // What was read may never have been synced: the machine could still lose it.
+        journal.sync_last()?;
+        journal.storage.sync_names()?;
+        if journal.config.alone {
+            journal.committed = next - 1;
+        }
+        journal.write_mark()?;
+        let recovery = Recovery {
+            created,
+            first,
+            last: next - 1,
+            committed: found.committed,
+            vote: journal.vote(),
+            tail: found.tail,
+            damaged_copies: found.damaged_copies,
+            frames: found.frames,
+            segments: journal.segments.len() as u64,
+            snapshot,
+            damaged_snapshots: snapshots.damaged,
+        };
+        if found.damaged_copies > 0 {
+            journal.heal_registers()?;
+        }
+        Ok((journal, recovery))
+    }
+
+    /// Writes both copies of watermark and vote again.
+    fn heal_registers(&mut self) -> Result<(), JournalError> {
+        let (mark, vote) = (self.mark.words, self.vote.words);
+        self.mark.write_both(&mut self.storage, mark)?;
+        self.vote.write_both(&mut self.storage, vote)?;
+        Ok(())
+    }
+
+    /// Appends a record of a term and gives its position. It is durable after the next flush.
+    ///
+    /// # Errors
+    /// [`JournalError::BatchFull`], [`JournalError::TooLong`], [`JournalError::Closed`]; nothing
+    /// has changed.
+    pub fn append(&mut self, term: u64, record: &[u8]) -> Result<u64, JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        if crate::batch::record_len(record.len()) > self.config.batch_bytes {
+            return Err(JournalError::TooLong(record.len()));
+        }
+        if !self.batch.fits(record.len()) {
+            return Err(JournalError::BatchFull);
+        }
+        let position = self.batch.next();
+        self.batch.push(term, record);
+        Ok(position)
+    }
+
+    /// Makes everything appended durable, with one write and one sync, and gives the position up
+    /// to which everything is. Without anything appended it does nothing.
+    ///
+    /// # Errors
+    /// [`JournalError::Full`], after which it may be tried again; after others only
+    /// [`JournalError::Closed`] follows.
+    pub fn flush(&mut self) -> Result<u64, JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        if self.batch.count > 0 {
+            let written = self.write_batch();
+            self.close_on(written)?;
+            if self.config.alone {
+                self.committed = self.durable();
+            }
+            if self.config.marks == Marks::BeforeAck {
+                self.write_mark()?;
+            }
+        }
+        Ok(self.durable())
+    }
+
+    fn write_batch(&mut self) -> Result<(), JournalError> {
+        let len = self.batch.padded() as u64;
+        let extent = self.room_for(len)?;
+        let place = Place { journal: self.config.id, segment: extent.segment, offset: self.offset };
+        let bytes = self.batch.frame(place, self.frame, self.committed);
+        self.storage.write(extent.file, self.offset, bytes)?;
+        self.storage.sync(extent.file)?;
+        self.stats.batches += 1;
+        self.stats.records += u64::from(self.batch.count);
+        self.stats.bytes += len;
+        self.offset += len;
+        self.frame += 1;
+        self.batch.restart();
+        Ok(())
+    }
+
+    /// Says that everything up to a position is committed; positions that are not durable here and
+    /// those that are known already change nothing. The next batch carries it, or
+    /// [`Journal::write_mark`].
+    pub fn commit_to(&mut self, position: u64) {
+        self.committed = self.committed.max(position.min(self.durable()));
+    }
+
+    /// Writes the watermark to its own file, if that is behind: for when there is nothing else to
+    /// write.
+    ///
+    /// # Errors
+    /// The disk's; only [`JournalError::Closed`] follows.
+    pub fn write_mark(&mut self) -> Result<(), JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        if self.committed > self.marked {
+            let words = [self.committed, self.frame, 0];
+            let written = self.mark.write(&mut self.storage, words).map_err(JournalError::Disk);
+            self.close_on(written)?;
+            self.marked = self.committed;
+            self.stats.marks += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes everything after `kept` back, durably; the next record gets the position after it.
+    ///
+    /// # Errors
+    /// [`JournalError::Position`] when any of it is committed, with nothing changed; those of
+    /// [`Journal::flush`].
+    pub fn truncate(&mut self, kept: u64) -> Result<(), JournalError> {
+        if kept < self.committed {
+            return Err(JournalError::Position(kept));
+        }
+        self.flush()?;
+        if kept >= self.durable() {
+            return Ok(());
+        }
+        let truncated = self.write_truncation(kept);
+        self.close_on(truncated)
+    }
+
+    fn write_truncation(&mut self, kept: u64) -> Result<(), JournalError> {
+        let chain = self.chain_at(kept)?;
+        let block = self.config.block;
+        let extent = self.room_for(block as u64)?;
+        let header = FrameHeader {
+            payload: 0,
+            kind: FrameKind::Truncation,
+            frame: self.frame,
+            first: kept + 1,
+            count: 0,
+            committed: self.committed,
+            chain_before: chain,
+            chain_after: chain,
+        };
+        let place = Place { journal: self.config.id, segment: extent.segment, offset: self.offset };
+        let mut buffer = AlignedBuf::with_capacity(block);
+        buffer.resize(block);
+        header.write(place, buffer.bytes_mut());
+        self.storage.write(extent.file, self.offset, buffer.bytes())?;
+        self.storage.sync(extent.file)?;
+        note_truncation(&mut self.truncations, self.frame, kept);
+        self.offset += block as u64;
+        self.frame += 1;
+        self.batch.begin(kept + 1, chain);
+        Ok(())
+    }
+
+    /// The chain after the record at a durable position that can still be read.
+    ///
+    /// # Errors
+    /// [`JournalError::Position`] for others; those of reading.
+    pub fn chain_at(&mut self, position: u64) -> Result<u64, JournalError> {
+        let first = self.segments.first().map(|segment| segment.header);
+        if let Some(header) = first.filter(|header| header.first_position == position + 1) {
+            return Ok(header.chain);
+        }
+        let mut found = None;
+        self.walk(position, position, |_, chain| found = Some(chain))?;
+        found.ok_or(JournalError::Position(position))
+    }
+
+    /// Remembers term and vote; durable, in both copies, on return.
+    ///
+    /// # Errors
+    /// [`JournalError::Position`] for a term before the one known; the disk's.
+    pub fn set_vote(&mut self, vote: Vote) -> Result<(), JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        if vote.term < self.vote().term {
+            return Err(JournalError::Position(vote.term));
+        }
+        let words = [vote.term, vote.voted_for, 0];
+        let written = self.vote.write_both(&mut self.storage, words).map_err(JournalError::Disk);
+        self.close_on(written)
+    }
+
+    /// Term and vote.
+    pub fn vote(&self) -> Vote {
+        let [term, voted_for, _] = self.vote.words;
+        Vote { term, voted_for }
+    }
+
+    /// Everything up to here is durable.
+    pub fn durable(&self) -> u64 {
+        self.batch.first - 1
+    }
+
+    /// The position of the last record appended.
+    pub fn last(&self) -> u64 {
+        self.batch.next() - 1
+    }
+
+    /// Everything up to here is committed.
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// First position that can be read.
+    pub fn first(&self) -> u64 {
+        self.segments.first().map_or(1, |segment| segment.header.first_position)
+    }
+
+    /// The chain after the last record appended: equal for equal records, whatever their batches.
+    pub fn chain(&self) -> u64 {
+        self.batch.chain()
+    }
+
+    /// What it did.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Gives the storage back; the watermark is written, if that is still possible.
+    pub fn into_storage(mut self) -> S {
+        // Without it the last batch counts as perhaps torn: no more than after a crash.
+        let _ = self.write_mark();
+        self.storage
+    }
+
+    /// Shows `visit` the durable records of a range of positions, in order.
+    ///
+    /// # Errors
+    /// [`JournalError::Position`] when the range begins before what is kept; what stands there now
+    /// may be damaged.
+    pub fn read(
+        &mut self,
+        from: u64,
+        to: u64,
+        mut visit: impl FnMut(Record<'_>),
+    ) -> Result<(), JournalError> {
+        self.walk(from, to, |record, _| visit(record))
+    }
+
+    /// As [`Journal::read`], with the chain after each record.
+    fn walk(
+        &mut self,
+        from: u64,
+        to: u64,
+        mut visit: impl FnMut(Record<'_>, u64),
+    ) -> Result<(), JournalError> {
+        let to = to.min(self.durable());
+        if from > to {
+            return Ok(());
+        }
+        // Where a segment begins at or before it, it was still to come; the last such holds it.
+        let holds = |segment: &Segment| segment.header.first_position <= from;
+        let start = self.segments.iter().rposition(holds).ok_or(JournalError::Position(from))?;
+        self.scanner.forget();
+        let mut due = from;
+        for place in start..self.segments.len() {
+            let Some(segment) = self.segments.get(place).copied() else { break };
+            let last = place + 1 == self.segments.len();
+            let mut at = segment.end();
+            while due <= to && !(last && at.offset >= self.offset) {
+                let found = self.scanner.frame(&mut self.storage, &segment.extent, at.offset)?;
+                let (header, payload) = match found {
+                    Found::Frame(header, payload) if header.frame == at.frame => (header, payload),
+                    Found::End => break,
+                    Found::Frame(..) => return Err(self.damaged(&segment, at, due, Damage::Order)),
+                    Found::Bad(damage) => {
+                        // Nothing more, if the next segment goes on here.
+                        let next = self.segments.get(place + 1).map(|next| next.header);
+                        if next.is_some_and(|next| next.first_frame == at.frame) {
+                            break;
+                        }
+                        return Err(self.damaged(&segment, at, due, damage));
+                    }
+                };
+                let gone = |position: u64| {
+                    let later = |cut: &Truncation| header.frame < cut.frame && position > cut.kept;
+                    self.truncations.iter().any(later)
+                };
+                let mut chain = header.chain_before;
+                for record in records(&header, payload).flatten() {
+                    chain = chain_record(chain, record.term, record.bytes);
+                    if record.position == due && due <= to && !gone(due) {
+                        visit(record, chain);
+                        due += 1;
+                    }
+                }
+                at.offset += header.padded(segment.extent.block) as u64;
+                at.frame += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, segment: &Segment, at: End, due: u64, damage: Damage) -> JournalError {
+        JournalError::Corrupt {
+            segment: segment.header.number,
+            offset: at.offset,
+            damage,
+            position: due,
+            committed: self.committed,
+        }
+    }
+
+    /// The last segment, once it has room for so many bytes more.
+    fn room_for(&mut self, bytes: u64) -> Result<Extent, JournalError> {
+        let last = self.segments.last().ok_or(JournalError::Closed)?.extent;
+        if self.offset + bytes <= last.bytes {
+            return Ok(last);
+        }
+        self.begin_segment()?;
+        self.segments.last().map(|segment| segment.extent).ok_or(JournalError::Closed)
+    }
+
+    /// Makes the next segment: its header is durable before its name.
+    fn begin_segment(&mut self) -> Result<(), JournalError> {
+        let number = self.segments.last().map_or(1, |last| last.header.number + 1);
+        let (name, temporary) = (segment_name(number), format!("{}.new", segment_name(number)));
+        let bytes = self.config.segment_bytes;
+        let file = match self.storage.create(&temporary, bytes) {
+            Ok(file) => file,
+            Err(error) => {
+                // What there is of it would keep room from others.
+                let _ = self.storage.remove(&temporary);
+                return Err(JournalError::full(error));
+            }
+        };
+        let block = self.config.block;
+        let header = SegmentHeader {
+            journal: self.config.id,
+            number,
+            bytes,
+            block: block as u32,
+            first_frame: self.frame,
+            first_position: self.batch.first,
+            chain: self.batch.chain_before(),
+            committed: self.committed,
+            label: self.config.label,
+        };
+        let mut buffer = AlignedBuf::with_capacity(block);
+        buffer.resize(block);
+        header.write(buffer.bytes_mut());
+        self.storage.write(file, 0, buffer.bytes())?;
+        self.storage.sync(file)?;
+        self.storage.rename(&temporary, &name)?;
+        self.storage.sync_names()?;
+        let extent = Extent { file, journal: self.config.id, segment: number, block, bytes };
+        self.segments.push(Segment { header, extent });
+        self.offset = block as u64;
+        self.stats.segments += 1;
+        Ok(())
+    }
+
+    /// Writes zeros over what a write cut short.
+    fn erase(&mut self, offset: u64, bytes: u64) -> Result<(), JournalError> {
+        let Some(extent) = self.segments.last().map(|segment| segment.extent) else {
+            return Ok(());
+        };
+        let zeros = {
+            let mut buffer = AlignedBuf::with_capacity(extent.block);
+            buffer.resize(extent.block);
+            buffer
+        };
+        let mut at = offset;
+        while at < offset + bytes && at < extent.bytes {
+            self.storage.write(extent.file, at, zeros.bytes())?;
+            at += extent.block as u64;
+        }
+        Ok(())
+    }
+
+    fn sync_last(&mut self) -> Result<(), DiskError> {
+        match self.segments.last() {
+            Some(segment) => self.storage.sync(segment.extent.file),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets segments that nothing after `position` needs; says how many.
+    pub(crate) fn forget_before(&mut self, position: u64) -> Result<u64, DiskError> {
+        let holds = |segment: &Segment| segment.header.first_position <= position;
+        let keep = self.segments.iter().rposition(holds).unwrap_or(0);
+        for segment in self.segments.drain(..keep) {
+            self.storage.close(segment.extent.file);
+            self.storage.remove(&segment_name(segment.header.number))?;
+        }
+        self.storage.sync_names()?;
+        let first = self.segments.first().map_or(0, |segment| segment.header.first_frame);
+        self.truncations.retain(|cut| cut.frame >= first);
+        Ok(keep as u64)
+    }
+
+    /// Lets nothing more happen after an error that leaves the disk's state unknown.
+    pub(crate) fn close_on<T>(
+        &mut self,
+        result: Result<T, JournalError>,
+    ) -> Result<T, JournalError> {
+        if let Err(error) = &result
+            && !matches!(error, JournalError::Full(_))
+        {
+            self.closed = true;
+        }
+        result
+    }
+}
+
+/// An existing journal's block is as it was made.
+fn block_of(segments: &[Segment], config: &Config) -> usize {
+    segments.first().map_or(config.block, |segment| segment.extent.block)
+}
+
+/// Removes what was never finished, and makes the registers of a new journal; says whether it is.
+fn prepare(
+    storage: &mut impl Storage,
+    config: &Config,
+    names: &[String],
+) -> Result<bool, JournalError> {
+    for name in names.iter().filter(|name| name.ends_with(".new")) {
+        storage.remove(name)?;
+    }
+    let has = |name: &str| names.iter().any(|known| known == name);
+    if has(MARK) {
+        return Ok(false);
+    }
+    if !segment_numbers(names).is_empty() {
+        return Err(JournalError::Register(MARK));
+    }
+    if !has(VOTE) {
+        Register::create(storage, VOTE, config.id).map_err(JournalError::full)?;
+    }
+    Register::create(storage, MARK, config.id).map_err(JournalError::full)?;
+    Ok(true)
+}

@@ -1,0 +1,331 @@
+//! Bytes of segments and frames; little-endian, version 1.
+//!
+//! Segment `log-<number>`: one block of header, then frames, each beginning at a block, then zeros.
+//! Header: magic `FBJRNSEG` · format u32 · checksum u32 · journal u64 · segment number u64 ·
+//! segment bytes u64 · block u32 · 0 u32 · first frame u64 · first position u64 · chain before it
+//! u64 · committed u64 · label 32 bytes; the checksum is over the block with itself as zero.
+//!
+//! Frame: one batch, written at once, padded with zeros to whole blocks. Header: magic u32 ·
+//! checksum u32 · payload bytes u32 · kind u32 (1 records, 2 truncation) · frame u64 · first
+//! position u64 · records u32 · 0 u32 · committed u64 · chain before u64 · chain after u64. The
+//! checksum covers journal, segment and offset (a frame elsewhere is none) and everything after
+//! it, padding too. Payload: per record length u32 · 0 u32 · term u64 · bytes, padded to 8.
+//! A truncation has no payload; its first position is the next one to be given again.
+//!
+//! Chain: 0, then per record the fold of its term, its length and its bytes in words of eight.
+
+use types::Digest;
+
+/// Version of the layout that is written.
+pub const FORMAT: u32 = 1;
+/// Smallest block.
+pub const BLOCK_MIN: usize = 512;
+/// Largest block.
+pub const BLOCK_MAX: usize = 65_536;
+/// Bytes of a label.
+pub const LABEL_LEN: usize = 32;
+/// Bytes of a frame's header.
+pub(crate) const FRAME_HEADER: usize = 64;
+/// Bytes before a record's own.
+pub(crate) const RECORD_HEADER: usize = 16;
+
+const SEGMENT_MAGIC: &[u8; 8] = b"FBJRNSEG";
+const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FBJF");
+const KIND_RECORDS: u32 = 1;
+const KIND_TRUNCATION: u32 = 2;
+/// Offset of the checksum in a segment's header.
+const SEGMENT_CRC: usize = 12;
+
+/// `bytes` made a multiple of `block`, a power of two.
+pub(crate) fn round_up(bytes: usize, block: usize) -> usize {
+    (bytes + block - 1) & !(block - 1)
+}
+
+/// Name of a segment's file.
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("log-{number:016x}")
+}
+
+/// Number of the segment in a file's name, or of the snapshot's position.
+pub(crate) fn number_of(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?;
+    let plain =
+        digits.len() == 16 && digits.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+    u64::from_str_radix(digits, 16).ok().filter(|_| plain)
+}
+
+/// Four bytes at a place; 0 where there are none.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    u32::from_le_bytes(*word.unwrap_or(&[0; 4]))
+}
+
+/// Eight bytes at a place; 0 where there are none.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    u64::from_le_bytes(*word.unwrap_or(&[0; 8]))
+}
+
+/// Puts bytes at a place within `to`.
+pub(crate) fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(room) = to.get_mut(at..at + bytes.len()) {
+        room.copy_from_slice(bytes);
+    }
+}
+
+/// Checksum of a block whose own four bytes at `at` count as zero.
+pub(crate) fn block_crc(block: &[u8], at: usize) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(block.get(..at).unwrap_or(&[]));
+    crc.update(&[0; 4]);
+    crc.update(block.get(at + 4..).unwrap_or(&[]));
+    crc.finalize()
+}
+
+/// The chain after one more record.
+pub(crate) fn chain_record(chain: u64, term: u64, record: &[u8]) -> u64 {
+    let mut digest = Digest(chain);
+    digest.fold(term);
+    digest.fold(record.len() as u64);
+    let (words, rest) = record.as_chunks::<8>();
+    words.iter().for_each(|word| digest.fold(u64::from_le_bytes(*word)));
+    if !rest.is_empty() {
+        let mut word = [0; 8];
+        put(&mut word, 0, rest);
+        digest.fold(u64::from_le_bytes(word));
+    }
+    digest.0
+}
+
+/// What the header of a segment says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentHeader {
+    pub(crate) journal: u64,
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    pub(crate) block: u32,
+    pub(crate) first_frame: u64,
+    pub(crate) first_position: u64,
+    pub(crate) chain: u64,
+    pub(crate) committed: u64,
+    pub(crate) label: [u8; LABEL_LEN],
+}
+
+/// What the first bytes of a segment are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SegmentRead {
+    Good(SegmentHeader),
+    /// Of a version that can't be read.
+    Format(u32),
+    Bad,
+}
+
+impl SegmentHeader {
+    /// Fills a block, which is zero.
+    pub(crate) fn write(&self, block: &mut [u8]) {
+        put(block, 0, SEGMENT_MAGIC);
+        put(block, 8, &FORMAT.to_le_bytes());
+        let words = [self.journal, self.number, self.bytes, u64::from(self.block)];
+        let more = [self.first_frame, self.first_position, self.chain, self.committed];
+        for (at, word) in (16..).step_by(8).zip(words.into_iter().chain(more)) {
+            put(block, at, &word.to_le_bytes());
+        }
+        put(block, 80, &self.label);
+        let crc = block_crc(block, SEGMENT_CRC);
+        put(block, SEGMENT_CRC, &crc.to_le_bytes());
+    }
+
+    /// Block size that the first bytes claim, for reading the rest of the block.
+    pub(crate) fn block_of(start: &[u8]) -> Option<usize> {
+        let block = u32_at(start, 40) as usize;
+        let fits = (BLOCK_MIN..=BLOCK_MAX).contains(&block) && block.is_power_of_two();
+        (start.starts_with(SEGMENT_MAGIC) && fits).then_some(block)
+    }
+
+    /// Reads a whole block.
+    pub(crate) fn read(block: &[u8]) -> SegmentRead {
+        let sealed = u32_at(block, SEGMENT_CRC) == block_crc(block, SEGMENT_CRC);
+        if !block.starts_with(SEGMENT_MAGIC) || !sealed {
+            return SegmentRead::Bad;
+        }
+        let format = u32_at(block, 8);
+        if format != FORMAT {
+            return SegmentRead::Format(format);
+        }
+        let word = |at| u64_at(block, at);
+        let label = block.get(80..).and_then(|rest| rest.first_chunk());
+        let header = SegmentHeader {
+            journal: word(16),
+            number: word(24),
+            bytes: word(32),
+            block: u32_at(block, 40),
+            first_frame: word(48),
+            first_position: word(56),
+            chain: word(64),
+            committed: word(72),
+            label: *label.unwrap_or(&[0; LABEL_LEN]),
+        };
+        let fits = header.block as usize == block.len()
+            && header.bytes.is_multiple_of(u64::from(header.block))
+            && (u64::from(header.block)..=1 << 40).contains(&header.bytes)
+            && (header.first_frame | header.first_position | header.number) < 1 << 62;
+        if fits { SegmentRead::Good(header) } else { SegmentRead::Bad }
+    }
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FrameKind {
+    Records,
+    Truncation,
+}
+
+/// What the header of a frame says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameHeader {
+    pub(crate) payload: u32,
+    pub(crate) kind: FrameKind,
+    pub(crate) frame: u64,
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    pub(crate) committed: u64,
+    pub(crate) chain_before: u64,
+    pub(crate) chain_after: u64,
+}
+
+/// Where a frame stands: part of its checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) journal: u64,
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+}
+
+fn frame_crc(place: Place, bytes: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    [place.journal, place.segment, place.offset].iter().for_each(|w| crc.update(&w.to_le_bytes()));
+    crc.update(bytes.get(8..).unwrap_or(&[]));
+    crc.finalize()
+}
+
+impl FrameHeader {
+    /// Writes the header before the payload and seals the padded frame.
+    pub(crate) fn write(&self, place: Place, bytes: &mut [u8]) {
+        let kind = match self.kind {
+            FrameKind::Records => KIND_RECORDS,
+            FrameKind::Truncation => KIND_TRUNCATION,
+        };
+        put(bytes, 0, &FRAME_MAGIC.to_le_bytes());
+        put(bytes, 8, &self.payload.to_le_bytes());
+        put(bytes, 12, &kind.to_le_bytes());
+        put(bytes, 16, &self.frame.to_le_bytes());
+        put(bytes, 24, &self.first.to_le_bytes());
+        put(bytes, 32, &u64::from(self.count).to_le_bytes());
+        put(bytes, 40, &self.committed.to_le_bytes());
+        put(bytes, 48, &self.chain_before.to_le_bytes());
+        put(bytes, 56, &self.chain_after.to_le_bytes());
+        let crc = frame_crc(place, bytes);
+        put(bytes, 4, &crc.to_le_bytes());
+    }
+
+    /// Bytes of the frame with its padding.
+    pub(crate) fn padded(&self, block: usize) -> usize {
+        round_up(FRAME_HEADER + self.payload as usize, block)
+    }
+
+    /// What the first bytes claim; `None` when no frame begins there.
+    pub(crate) fn claim(start: &[u8]) -> Option<FrameHeader> {
+        let kind = match (u32_at(start, 0), u32_at(start, 12)) {
+            (FRAME_MAGIC, KIND_RECORDS) => FrameKind::Records,
+            (FRAME_MAGIC, KIND_TRUNCATION) => FrameKind::Truncation,
+            _ => return None,
+        };
+        let header = FrameHeader {
+            payload: u32_at(start, 8),
+            kind,
+            frame: u64_at(start, 16),
+            first: u64_at(start, 24),
+            count: u32_at(start, 32),
+            committed: u64_at(start, 40),
+            chain_before: u64_at(start, 48),
+            chain_after: u64_at(start, 56),
+        };
+        (header.payload <= 1 << 30).then_some(header)
+    }
+
+    /// Whether the padded frame is whole and stands where it was written to.
+    pub(crate) fn sealed(place: Place, bytes: &[u8]) -> bool {
+        u32_at(bytes, 4) == frame_crc(place, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLACE: Place = Place { journal: 9, segment: 2, offset: 1_024 };
+
+    fn frame() -> (FrameHeader, Vec<u8>) {
+        let header = FrameHeader {
+            payload: 24,
+            kind: FrameKind::Records,
+            frame: 5,
+            first: 17,
+            count: 1,
+            committed: 16,
+            chain_before: 3,
+            chain_after: 4,
+        };
+        let mut bytes = vec![0; header.padded(BLOCK_MIN)];
+        header.write(PLACE, &mut bytes);
+        (header, bytes)
+    }
+
+    #[test]
+    fn frames_are_good_in_their_own_place_alone() {
+        let (header, bytes) = frame();
+        assert_eq!(FrameHeader::claim(&bytes), Some(header));
+        assert!(FrameHeader::sealed(PLACE, &bytes));
+        for place in [
+            Place { journal: 8, ..PLACE },
+            Place { segment: 1, ..PLACE },
+            Place { offset: 512, ..PLACE },
+        ] {
+            assert!(!FrameHeader::sealed(place, &bytes), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn the_chain_tells_records_terms_and_lengths_apart() {
+        let base = chain_record(0, 1, b"abc");
+        for other in [chain_record(1, 1, b"abc"), chain_record(0, 2, b"abc")] {
+            assert_ne!(base, other);
+        }
+        assert_ne!(base, chain_record(0, 1, b"abc\0"));
+        assert_ne!(base, chain_record(0, 1, b"abd"));
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        assert_eq!(number_of(&segment_name(0xab), "log-"), Some(0xab));
+        for name in ["log-", "log-1", "log-00000000000000ABX", "log-+000000000000001", "mark"] {
+            assert_eq!(number_of(name, "log-"), None, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_flipped_bit_breaks_a_frame(bit in 0usize..BLOCK_MIN * 8) {
+            let (_, mut bytes) = frame();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(FrameHeader::claim(&bytes).is_none() || !FrameHeader::sealed(PLACE, &bytes));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..700)) {
+            let _ = (SegmentHeader::block_of(&bytes), SegmentHeader::read(&bytes));
+            let _ = (FrameHeader::claim(&bytes), FrameHeader::sealed(PLACE, &bytes));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! A journal: records in order, durable before anybody is told, found again after a crash.
+//!
+//! It does not know what records mean. Contract:
+//! - [`Journal::append`] gives each record its position, dense from 1; [`Journal::flush`] makes
+//!   whatever was appended since the last one durable with one write and one sync (group commit)
+//!   and says up to where. Nothing may be told to anybody beyond that position.
+//! - After a crash [`Journal::open`] finds every record that was ever durable, perhaps some that
+//!   were only appended, in order, without a gap, and never anything else. What a write cut short
+//!   is above the commit watermark: it is cut and reported. Damage at or below the watermark, or
+//!   before a whole frame, can't come from that: it is refused, with segment and offset.
+//! - One log for everybody (corner 10): [`Journal::truncate`] takes an uncommitted suffix back by
+//!   a record of its own, and the hash chain goes on from the last record kept. Term and vote are
+//!   kept apart ([`Journal::set_vote`]), each in two copies written one after the other.
+//! - No clock, no thread, no randomness here; files only behind [`Storage`], which is a folder
+//!   ([`Folder`]) or a simulated disk that fails on purpose ([`SimDisk`]).
+//! - Memory: one batch, one window to read through, a line per segment.
+//!
+//! After an error of the storage a journal takes nothing more: what a failed sync left on the disk
+//! is unknown. It has to be opened again. [`JournalError::Full`] is the exception.
+//! Not promised: proof against a forger (checksum and chain find accidents), or survival of a disk
+//! that loses what it has synced: that is found and refused, replicas are for healing it. How the
+//! last acknowledged batch is covered before the next write says so: [`Marks`].
+
+mod batch;
+mod buffer;
+mod config;
+mod error;
+mod folder;
+mod inspect;
+mod journal;
+mod layout;
+mod recover;
+mod register;
+mod scan;
+mod sim_disk;
+mod snapshot;
+mod storage;
+
+pub use batch::Record;
+pub use config::{Config, Marks};
+pub use error::{Damage, JournalError};
+pub use folder::{Folder, FolderConfig, Syncing};
+pub use inspect::{SegmentReport, Verified, export, verify};
+pub use journal::{Journal, Stats};
+pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, LABEL_LEN};
+pub use recover::{Recovery, Tail};
+pub use register::Vote;
+pub use sim_disk::{DiskFaults, DiskStats, SimDisk};
+pub use snapshot::SnapshotInfo;
+pub use storage::{DiskError, DiskErrorKind, FileId, Storage};

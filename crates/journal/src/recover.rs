@@ -1,0 +1,284 @@
+//! What stands on the disk: every segment from the first to the last frame, without changing it.
+//!
+//! Where the frames end, the watermark decides. At or below it, or before another whole frame, the
+//! end is damage: frames are written one at a time, each after the one before is durable, so a
+//! whole later frame proves that this one was. Above it, it is a write that was cut short.
+
+use crate::config::Config;
+use crate::error::{Damage, JournalError};
+use crate::layout::{FrameHeader, FrameKind, SegmentHeader, SegmentRead, number_of, segment_name};
+use crate::register::{MARK, Register, VOTE, Vote};
+use crate::scan::{Extent, Found, Scanner};
+use crate::storage::Storage;
+
+/// First bytes of a segment that say how large its blocks are.
+const PROBE: usize = crate::layout::BLOCK_MIN;
+
+/// A write that was cut short, and is now gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tail {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Where it began, bytes.
+    pub offset: u64,
+    /// How far it reached.
+    pub bytes: u64,
+    /// What was wrong with it.
+    pub damage: Damage,
+}
+
+/// What was found when a journal was opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// It was made just now.
+    pub created: bool,
+    /// First position that can be read.
+    pub first: u64,
+    /// Last position; 0 for none.
+    pub last: u64,
+    /// Everything up to here was known to be committed.
+    pub committed: u64,
+    /// Term and vote.
+    pub vote: Vote,
+    /// What was cut off.
+    pub tail: Option<Tail>,
+    /// Copies of watermark and vote that could not be read; the others could.
+    pub damaged_copies: u32,
+    /// Frames read.
+    pub frames: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Position of the newest snapshot that is whole.
+    pub snapshot: Option<u64>,
+    /// Snapshots that are not.
+    pub damaged_snapshots: u32,
+}
+
+/// One segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) header: SegmentHeader,
+    pub(crate) extent: Extent,
+}
+
+impl Segment {
+    /// Where its first frame is, and what it must be.
+    pub(crate) fn end(&self) -> End {
+        End {
+            offset: self.extent.block as u64,
+            frame: self.header.first_frame,
+            next: self.header.first_position,
+            chain: self.header.chain,
+        }
+    }
+}
+
+/// An uncommitted suffix was taken back: earlier frames' records after `kept` don't count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Truncation {
+    pub(crate) frame: u64,
+    pub(crate) kept: u64,
+}
+
+/// Where the next frame goes and what it must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct End {
+    pub(crate) offset: u64,
+    pub(crate) frame: u64,
+    pub(crate) next: u64,
+    pub(crate) chain: u64,
+}
+
+/// Everything that was found.
+pub(crate) struct Survey {
+    pub(crate) mark: Register,
+    pub(crate) vote: Register,
+    pub(crate) damaged_copies: u32,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) truncations: Vec<Truncation>,
+    pub(crate) end: End,
+    pub(crate) committed: u64,
+    pub(crate) frames: u64,
+    pub(crate) tail: Option<Tail>,
+}
+
+/// Numbers of the segments that are there, in order.
+pub(crate) fn segment_numbers(names: &[String]) -> Vec<u64> {
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name, "log-")).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Reads everything. `visit` sees each good frame with its segment and its offset.
+pub(crate) fn survey(
+    storage: &mut impl Storage,
+    config: Option<&Config>,
+    mut visit: impl FnMut(&Extent, u64, &FrameHeader, &[u8]),
+) -> Result<Survey, JournalError> {
+    let names = storage.names()?;
+    let mark = Register::open(storage, MARK, config.map(|config| config.id))?;
+    let journal = mark.register.journal();
+    let vote = Register::open(storage, VOTE, Some(journal))?;
+    let [committed, ..] = mark.register.words;
+    let mut survey = Survey {
+        mark: mark.register,
+        vote: vote.register,
+        damaged_copies: mark.damaged + vote.damaged,
+        segments: Vec::new(),
+        truncations: Vec::new(),
+        end: End { offset: 0, frame: 1, next: 1, chain: 0 },
+        committed,
+        frames: 0,
+        tail: None,
+    };
+    let numbers = segment_numbers(&names);
+    if numbers.is_empty() && committed > 0 {
+        return Err(survey.refuse(1, 0, Damage::Missing));
+    }
+    let mut scanner = Scanner::new();
+    for (place, number) in numbers.iter().enumerate() {
+        let due = survey.segments.last().map_or(*number, |last| last.header.number + 1);
+        if *number != due {
+            return Err(survey.refuse(due, 0, Damage::Missing));
+        }
+        let segment = match open_segment(storage, journal, *number)? {
+            Ok(segment) => segment,
+            Err(damage) => return Err(survey.refuse(*number, 0, damage)),
+        };
+        if config.is_some_and(|config| config.label != segment.header.label) {
+            return Err(JournalError::Foreign("label"));
+        }
+        let last = place + 1 == numbers.len();
+        survey.add(storage, &mut scanner, segment, last, &mut visit)?;
+    }
+    Ok(survey)
+}
+
+/// Opens a segment's file and reads its header.
+fn open_segment(
+    storage: &mut impl Storage,
+    journal: u64,
+    number: u64,
+) -> Result<Result<Segment, Damage>, JournalError> {
+    let name = segment_name(number);
+    let (file, len) = storage.open(&name)?;
+    let mut buffer = crate::buffer::AlignedBuf::with_capacity(PROBE);
+    buffer.resize(crate::layout::BLOCK_MAX.min(usize::try_from(len).unwrap_or(usize::MAX)));
+    storage.read(file, 0, buffer.bytes_mut())?;
+    let Some(block) = SegmentHeader::block_of(buffer.bytes()) else {
+        return Ok(Err(Damage::Header));
+    };
+    match SegmentHeader::read(buffer.bytes().get(..block).unwrap_or(&[])) {
+        SegmentRead::Format(format) => Err(JournalError::Format(name, format)),
+        SegmentRead::Bad => Ok(Err(Damage::Header)),
+        SegmentRead::Good(header) if header.number != number || header.journal != journal => {
+            Ok(Err(Damage::Header))
+        }
+        // A file that was cut by somebody else is damaged where it ends.
+        SegmentRead::Good(header) => {
+            let bytes = header.bytes.min(len - len % block as u64);
+            let extent = Extent { file, journal, segment: number, block, bytes };
+            Ok(Ok(Segment { header, extent }))
+        }
+    }
+}
+
+impl Survey {
+    fn refuse(&self, segment: u64, offset: u64, damage: Damage) -> JournalError {
+        let (position, committed) = (self.end.next, self.committed);
+        JournalError::Corrupt { segment, offset, damage, position, committed }
+    }
+
+    /// Reads one segment's frames.
+    fn add(
+        &mut self,
+        storage: &mut impl Storage,
+        scanner: &mut Scanner,
+        segment: Segment,
+        last: bool,
+        visit: &mut impl FnMut(&Extent, u64, &FrameHeader, &[u8]),
+    ) -> Result<(), JournalError> {
+        let (header, extent) = (segment.header, segment.extent);
+        let end = segment.end();
+        if let Some(former) = self.segments.last() {
+            // The one before ended where this one began, or it ended too early.
+            let whole = End { offset: self.end.offset, ..end } == self.end;
+            if !whole {
+                return Err(self.refuse(former.header.number, self.end.offset, Damage::Order));
+            }
+        }
+        self.end = end;
+        self.committed = self.committed.max(header.committed);
+        self.segments.push(segment);
+        let damage = loop {
+            let at = self.end.offset;
+            match scanner.frame(storage, &extent, at)? {
+                Found::End => break None,
+                Found::Bad(damage) => break Some(damage),
+                Found::Frame(frame, payload) => {
+                    if !self.follow(&frame, extent.block) {
+                        break Some(Damage::Order);
+                    }
+                    visit(&extent, at, &frame, payload);
+                }
+            }
+        };
+        match damage {
+            Some(damage) if last => self.judge(storage, scanner, &extent, damage),
+            None if last && self.committed >= self.end.next => {
+                Err(self.refuse(header.number, self.end.offset, Damage::NoFrame))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the frame is the next one; then it counts.
+    fn follow(&mut self, frame: &FrameHeader, block: usize) -> bool {
+        let next = match frame.kind {
+            FrameKind::Records => Some(self.end.next)
+                .filter(|next| *next == frame.first && frame.chain_before == self.end.chain)
+                .and_then(|next| next.checked_add(u64::from(frame.count))),
+            FrameKind::Truncation => {
+                Some(frame.first).filter(|first| *first >= 1 && *first <= self.end.next)
+            }
+        };
+        let Some(next) = next.filter(|_| frame.frame == self.end.frame) else { return false };
+        if frame.kind == FrameKind::Truncation {
+            note_truncation(&mut self.truncations, frame.frame, frame.first - 1);
+        }
+        self.end = End {
+            offset: self.end.offset + frame.padded(block) as u64,
+            frame: frame.frame + 1,
+            next,
+            chain: frame.chain_after,
+        };
+        self.committed = self.committed.max(frame.committed);
+        self.frames += 1;
+        true
+    }
+
+    /// The last segment has no good frame where the next should be: nothing, a torn write, or
+    /// damage.
+    fn judge(
+        &mut self,
+        storage: &mut impl Storage,
+        scanner: &mut Scanner,
+        extent: &Extent,
+        damage: Damage,
+    ) -> Result<(), JournalError> {
+        let (segment, offset) = (extent.segment, self.end.offset);
+        let rest = scanner.rest(storage, extent, offset, self.end.frame)?;
+        if self.committed >= self.end.next || rest.frame_at.is_some() {
+            return Err(self.refuse(segment, offset, damage));
+        }
+        let bytes = rest.used_to.map(|to| to - offset);
+        self.tail = bytes.map(|bytes| Tail { segment, offset, bytes, damage });
+        Ok(())
+    }
+}
+
+/// Adds a truncation; earlier ones that it makes needless go.
+pub(crate) fn note_truncation(all: &mut Vec<Truncation>, frame: u64, kept: u64) {
+    all.retain(|earlier| earlier.kept < kept);
+    all.push(Truncation { frame, kept });
+}

@@ -1,0 +1,157 @@
+//! Few words in a file of their own, in two slots, so that one of them is always whole.
+//!
+//! `mark`: how far the log is committed. Slots are written in turns; a torn write leaves the one
+//! before. `vote`: term and vote. Both slots are written one after the other, each with a sync, so
+//! that a vote that was given is there even when one slot goes bad later.
+//!
+//! Slot of 4 KiB: magic `FBJRNREG` · format u32 · checksum u32 · journal u64 · sequence u64 · three
+//! words u64 · zeros; the checksum is over the slot with itself as zero.
+
+use crate::buffer::AlignedBuf;
+use crate::error::JournalError;
+use crate::layout::{FORMAT, block_crc, put, u32_at, u64_at};
+use crate::storage::{DiskError, FileId, Storage};
+
+const MAGIC: &[u8; 8] = b"FBJRNREG";
+const SLOT: usize = 4_096;
+const CRC: usize = 12;
+const WORDS: usize = 32;
+
+/// Name of the commit watermark's file.
+pub(crate) const MARK: &str = "mark";
+/// Name of the file of term and vote.
+pub(crate) const VOTE: &str = "vote";
+
+/// What a server has promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Vote {
+    /// The newest term it knows.
+    pub term: u64,
+    /// Whom it voted for in that term; 0: nobody.
+    pub voted_for: u64,
+}
+
+/// Three words that survive.
+pub(crate) struct Register {
+    file: FileId,
+    journal: u64,
+    sequence: u64,
+    pub(crate) words: [u64; 3],
+    buffer: AlignedBuf,
+}
+
+/// What was found in the file.
+pub(crate) struct Opened {
+    pub(crate) register: Register,
+    pub(crate) damaged: u32,
+}
+
+impl Register {
+    /// Makes the file under its name with all words zero.
+    pub(crate) fn create(
+        storage: &mut impl Storage,
+        name: &'static str,
+        journal: u64,
+    ) -> Result<Register, DiskError> {
+        let temporary = format!("{name}.new");
+        let file = storage.create(&temporary, 2 * SLOT as u64)?;
+        let buffer = AlignedBuf::with_capacity(2 * SLOT);
+        let mut register = Register { file, journal, sequence: 1, words: [0; 3], buffer };
+        register.write_slot(storage, 0)?;
+        register.write_slot(storage, 1)?;
+        storage.rename(&temporary, name)?;
+        storage.sync_names()?;
+        Ok(register)
+    }
+
+    /// Reads the newest readable slot. The journal's own name follows from it when not given.
+    pub(crate) fn open(
+        storage: &mut impl Storage,
+        name: &'static str,
+        journal: Option<u64>,
+    ) -> Result<Opened, JournalError> {
+        let (file, len) = storage.open(name)?;
+        let mut buffer = AlignedBuf::with_capacity(2 * SLOT);
+        if len < 2 * SLOT as u64 {
+            return Err(JournalError::Register(name));
+        }
+        buffer.resize(2 * SLOT);
+        storage.read(file, 0, buffer.bytes_mut())?;
+        let (slots, _) = buffer.bytes().as_chunks::<SLOT>();
+        let read: Vec<Option<(u64, u64, [u64; 3])>> = slots.iter().map(|s| read_slot(s)).collect();
+        let best = read.iter().flatten().max_by_key(|(_, sequence, _)| *sequence);
+        let (of, sequence, words) = *best.ok_or(JournalError::Register(name))?;
+        if journal.is_some_and(|journal| journal != of) {
+            return Err(JournalError::Foreign("name"));
+        }
+        let damaged = read.iter().filter(|slot| slot.is_none()).count() as u32;
+        let register = Register { file, journal: of, sequence, words, buffer };
+        Ok(Opened { register, damaged })
+    }
+
+    pub(crate) fn journal(&self) -> u64 {
+        self.journal
+    }
+
+    /// Writes new words over the older slot; durable on return.
+    pub(crate) fn write(
+        &mut self,
+        storage: &mut impl Storage,
+        words: [u64; 3],
+    ) -> Result<(), DiskError> {
+        self.words = words;
+        self.sequence += 1;
+        self.write_slot(storage, self.sequence % 2)
+    }
+
+    /// Writes the words into both slots, one after the other.
+    pub(crate) fn write_both(
+        &mut self,
+        storage: &mut impl Storage,
+        words: [u64; 3],
+    ) -> Result<(), DiskError> {
+        self.words = words;
+        self.sequence += 1;
+        self.write_slot(storage, 0)?;
+        self.write_slot(storage, 1)
+    }
+
+    fn write_slot(&mut self, storage: &mut impl Storage, slot: u64) -> Result<(), DiskError> {
+        self.buffer.clear();
+        self.buffer.resize(SLOT);
+        let bytes = self.buffer.bytes_mut();
+        put(bytes, 0, MAGIC);
+        put(bytes, 8, &FORMAT.to_le_bytes());
+        put(bytes, 16, &self.journal.to_le_bytes());
+        put(bytes, 24, &self.sequence.to_le_bytes());
+        for (at, word) in (WORDS..).step_by(8).zip(self.words) {
+            put(bytes, at, &word.to_le_bytes());
+        }
+        let crc = block_crc(bytes, CRC);
+        put(bytes, CRC, &crc.to_le_bytes());
+        storage.write(self.file, slot * SLOT as u64, self.buffer.bytes())?;
+        storage.sync(self.file)
+    }
+}
+
+fn read_slot(slot: &[u8]) -> Option<(u64, u64, [u64; 3])> {
+    let sealed = u32_at(slot, CRC) == block_crc(slot, CRC);
+    if !slot.starts_with(MAGIC) || !sealed || u32_at(slot, 8) != FORMAT {
+        return None;
+    }
+    let words = [0, 8, 16].map(|at| u64_at(slot, WORDS + at));
+    Some((u64_at(slot, 16), u64_at(slot, 24), words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_slot_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            prop_assert_eq!(read_slot(&bytes), None);
+        }
+    }
+}

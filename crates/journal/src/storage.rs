@@ -1,0 +1,154 @@
+//! What a journal needs of a disk, and how it fails.
+
+use std::fmt;
+
+/// An open file of a [`Storage`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FileId(pub u32);
+
+/// What went wrong at the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskErrorKind {
+    /// No room left.
+    Full,
+    /// There is no such file, or no such part of it.
+    Missing,
+    /// The operating system's error number.
+    System(i32),
+    /// Less was written than should have been.
+    Short,
+    /// The machine has crashed; in simulations only.
+    Crashed,
+}
+
+/// What went wrong, at which file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskError {
+    /// What was being done.
+    pub doing: &'static str,
+    /// The file's name.
+    pub name: String,
+    /// Why it failed.
+    pub kind: DiskErrorKind,
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.doing, self.name)?;
+        match self.kind {
+            DiskErrorKind::Full => f.write_str("no room left on the disk"),
+            DiskErrorKind::Missing => f.write_str("it is not there"),
+            DiskErrorKind::System(number) => {
+                write!(f, "{}", std::io::Error::from_raw_os_error(number))
+            }
+            DiskErrorKind::Short => f.write_str("less was written than should have been"),
+            DiskErrorKind::Crashed => f.write_str("the machine has crashed"),
+        }
+    }
+}
+
+impl std::error::Error for DiskError {}
+
+/// One folder of a disk. Offsets and lengths of reads and writes are multiples of the journal's
+/// block, and buffers begin at a page. A write is durable after [`Storage::sync`] of its file, a
+/// name after [`Storage::sync_names`]; before that a crash may take any part of it away.
+pub trait Storage {
+    /// Names of all files, in any order.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn names(&mut self) -> Result<Vec<String>, DiskError>;
+
+    /// Makes a file of `bytes` zero bytes whose room is reserved, or makes an existing one so.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::Full`] when there is no room; otherwise the disk's.
+    fn create(&mut self, name: &str, bytes: u64) -> Result<FileId, DiskError>;
+
+    /// Opens a file and says how long it is.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::Missing`] for a name that is not there; otherwise the disk's.
+    fn open(&mut self, name: &str) -> Result<(FileId, u64), DiskError>;
+
+    /// Lets a file go; others' names for it stay good.
+    fn close(&mut self, file: FileId);
+
+    /// Fills the buffer from a place in a file.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::Missing`] beyond its end; otherwise the disk's.
+    fn read(&mut self, file: FileId, at: u64, into: &mut [u8]) -> Result<(), DiskError>;
+
+    /// Writes all the bytes at a place within a file's length.
+    ///
+    /// # Errors
+    /// The disk's; then any part of it may have been written.
+    fn write(&mut self, file: FileId, at: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// Returns once what was written to the file is durable.
+    ///
+    /// # Errors
+    /// The disk's; then nothing is known of what was written since the last success.
+    fn sync(&mut self, file: FileId) -> Result<(), DiskError>;
+
+    /// Gives a file another name, whole or not at all, in place of any file that had it.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Removes a name.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn remove(&mut self, name: &str) -> Result<(), DiskError>;
+
+    /// Returns once all changes of names are durable.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn sync_names(&mut self) -> Result<(), DiskError>;
+}
+
+impl<S: Storage + ?Sized> Storage for &mut S {
+    fn names(&mut self) -> Result<Vec<String>, DiskError> {
+        (**self).names()
+    }
+
+    fn create(&mut self, name: &str, bytes: u64) -> Result<FileId, DiskError> {
+        (**self).create(name, bytes)
+    }
+
+    fn open(&mut self, name: &str) -> Result<(FileId, u64), DiskError> {
+        (**self).open(name)
+    }
+
+    fn close(&mut self, file: FileId) {
+        (**self).close(file);
+    }
+
+    fn read(&mut self, file: FileId, at: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        (**self).read(file, at, into)
+    }
+
+    fn write(&mut self, file: FileId, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        (**self).write(file, at, bytes)
+    }
+
+    fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
+        (**self).sync(file)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        (**self).rename(from, to)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        (**self).remove(name)
+    }
+
+    fn sync_names(&mut self) -> Result<(), DiskError> {
+        (**self).sync_names()
+    }
+}

@@ -1,0 +1,489 @@
+//! Random histories: what a journal is asked to do, a disk that fails, and what must hold after.
+//!
+//! The model is a list of records. A life plays some of the script on the disk, ends by a crash or
+//! at the end of the script, and the next one begins with opening the journal again.
+
+use journal::{
+    Config, DiskError, DiskFaults, DiskStats, FileId, Journal, JournalError, Marks, SimDisk,
+    Storage, Vote,
+};
+use types::SplitMix64;
+
+/// What is checked at the end of each life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checker {
+    /// Everything acknowledged can be read.
+    AcknowledgedIsThere,
+    /// Everything that can be read was appended, in that place.
+    NothingInvented,
+    /// A snapshot holds exactly the records up to its position.
+    SnapshotIsThePrefix,
+    /// The vote is not older than the last one promised.
+    VoteIsKept,
+    /// After honest faults the journal opens.
+    Opens,
+}
+
+/// Bugs seeded on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A segment is synced only before its next write.
+    AckBeforeSync,
+    /// Whoever recovers believes what a torn frame says.
+    TornTailAccepted,
+    /// The writer of snapshots leaves the last record out.
+    SnapshotMissesRecord,
+    /// Writes of the vote do nothing.
+    VoteForgotten,
+    /// Retention drops one segment too many.
+    SegmentForgottenTooEarly,
+}
+
+/// One step of a history.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Append(Vec<u8>),
+    Flush,
+    Mark,
+    /// Take back so many of the records that are not committed.
+    Truncate(u64),
+    Commit(u64),
+    Snapshot,
+    Vote,
+}
+
+/// A history.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub seed: u64,
+    pub steps: Vec<Step>,
+    pub marks: Marks,
+    /// Copies are counted elsewhere: suffixes may be taken back.
+    pub replicated: bool,
+    /// The disk may lie: the journal may refuse.
+    pub lies: bool,
+    pub fault: Option<Fault>,
+}
+
+impl Script {
+    pub fn random(seed: u64, steps: u64) -> Script {
+        let mut rng = SplitMix64::new(seed ^ 0x5eed);
+        let replicated = rng.below(3) == 0;
+        let step = |rng: &mut SplitMix64| match rng.below(20) {
+            0..=8 => {
+                let most = if rng.below(8) == 0 { 1_500 } else { 90 };
+                let len = rng.below(most) as usize;
+                Step::Append((0..len).map(|_| rng.next_u64() as u8).collect())
+            }
+            9..=14 => Step::Flush,
+            15 => Step::Mark,
+            16 if replicated => Step::Truncate(rng.below(4)),
+            17 if replicated => Step::Commit(rng.below(5)),
+            16 | 17 => Step::Flush,
+            18 => Step::Snapshot,
+            _ => Step::Vote,
+        };
+        let marks = if rng.below(2) == 0 { Marks::Behind } else { Marks::BeforeAck };
+        let steps = (0..steps).map(|_| step(&mut rng)).collect();
+        Script { seed, steps, marks, replicated, lies: false, fault: None }
+    }
+
+    fn config(&self) -> Config {
+        Config {
+            block: 512,
+            segment_bytes: 8_192,
+            batch_bytes: 3_000,
+            marks: self.marks,
+            alone: !self.replicated,
+            snapshots_kept: 2,
+            ..Config::new(77, *b"records of a test, any bytes    ")
+        }
+    }
+}
+
+/// From one start to the next.
+#[derive(Clone, Copy, Default)]
+pub struct Life {
+    pub faults: DiskFaults,
+    pub crash_at: Option<u64>,
+}
+
+/// How a history went.
+pub struct Outcome {
+    pub found: Vec<(Checker, String)>,
+    pub refused: Option<JournalError>,
+    pub operations: u64,
+    pub tails: u64,
+    pub disk: DiskStats,
+}
+
+/// What must be true of the journal.
+#[derive(Default)]
+struct Model {
+    records: Vec<(u64, Vec<u8>)>,
+    acknowledged: u64,
+    committed: u64,
+    /// The last vote promised, and the one asked for after it.
+    vote: Vote,
+    asked: Vote,
+    /// After a truncation that was not acknowledged: what the log held before it.
+    before: Option<Vec<(u64, Vec<u8>)>>,
+}
+
+/// A disk with a bug between it and the journal.
+struct Buggy<'a> {
+    disk: &'a mut SimDisk,
+    fault: Option<Fault>,
+    /// Files of the vote, and of the log.
+    votes: Vec<FileId>,
+    logs: Vec<FileId>,
+    /// Of these, the one whose sync is still to come.
+    late: Option<FileId>,
+}
+
+/// Plays a script; it goes on in the next life where it stopped.
+pub fn play(script: &Script, lives: &[Life]) -> Outcome {
+    let mut disk = SimDisk::new(script.seed);
+    let mut model = Model::default();
+    let mut outcome = Outcome {
+        found: Vec::new(),
+        refused: None,
+        operations: 0,
+        tails: 0,
+        disk: DiskStats::default(),
+    };
+    let mut steps = script.steps.iter();
+    let mut rng = SplitMix64::new(script.seed ^ 0xd1ce);
+    for (n, life) in lives.iter().enumerate() {
+        disk.set_faults(life.faults);
+        if let Some(at) = life.crash_at {
+            disk.crash_at(at);
+        }
+        let alive = live(script, &mut disk, &mut model, &mut steps, &mut rng, &mut outcome);
+        if !alive {
+            break;
+        }
+        // What the last life left is looked at without further faults.
+        if n + 1 < lives.len() || disk.has_crashed() {
+            disk.restart();
+        }
+    }
+    disk.set_faults(DiskFaults::default());
+    disk.restart();
+    if outcome.refused.is_none() {
+        live(script, &mut disk, &mut model, &mut [].iter(), &mut rng, &mut outcome);
+    }
+    outcome.disk = disk.stats();
+    outcome.operations = outcome.disk.operations;
+    outcome
+}
+
+/// One life; false when the journal refused what is on the disk.
+fn live<'a>(
+    script: &Script,
+    disk: &mut SimDisk,
+    model: &mut Model,
+    steps: &mut impl Iterator<Item = &'a Step>,
+    rng: &mut SplitMix64,
+    outcome: &mut Outcome,
+) -> bool {
+    if script.fault == Some(Fault::TornTailAccepted) {
+        believe(disk);
+    }
+    let buggy =
+        Buggy { disk, fault: script.fault, votes: Vec::new(), logs: Vec::new(), late: None };
+    let opened = Journal::open(buggy, &script.config());
+    let (mut journal, recovery) = match opened {
+        Ok(opened) => opened,
+        Err(JournalError::Disk(_) | JournalError::Full(_)) => return true,
+        Err(error) => {
+            if !script.lies {
+                outcome.found.push((Checker::Opens, error.to_string()));
+            }
+            outcome.refused = Some(error);
+            return false;
+        }
+    };
+    outcome.tails += u64::from(recovery.tail.is_some());
+    let checked = check(script, &mut journal, model, outcome);
+    if checked.is_none() || !outcome.found.is_empty() {
+        return true;
+    }
+    for step in steps.by_ref() {
+        if act(script, &mut journal, model, step, rng).is_err() {
+            return true;
+        }
+    }
+    true
+}
+
+/// Compares what the journal found with the model, and takes over what was there beyond it; `None`
+/// when the disk failed meanwhile.
+fn check<S: Storage>(
+    script: &Script,
+    journal: &mut Journal<S>,
+    model: &mut Model,
+    outcome: &mut Outcome,
+) -> Option<()> {
+    let mut wrong = |checker, what: String| outcome.found.push((checker, what));
+    let (first, last) = (journal.first(), journal.last());
+    let mut read = Vec::new();
+    match journal.read(first, last, |record| read.push((record.term, record.bytes.to_vec()))) {
+        Ok(()) => {}
+        Err(JournalError::Disk(_)) => return None,
+        Err(error) if script.lies => {
+            outcome.refused = Some(error);
+            return None;
+        }
+        Err(error) => wrong(Checker::AcknowledgedIsThere, error.to_string()),
+    }
+    if last < model.acknowledged {
+        let acknowledged = model.acknowledged;
+        wrong(Checker::AcknowledgedIsThere, format!("{last} of {acknowledged} acknowledged"));
+    }
+    let skip = first as usize - 1;
+    let equal = |all: &[(u64, Vec<u8>)]| {
+        all.get(skip..).and_then(|rest| rest.get(..read.len())) == Some(&read[..])
+    };
+    if equal(&model.records) {
+    } else if model.before.as_deref().is_some_and(equal) {
+        model.records = model.before.take().unwrap_or_default();
+    } else {
+        wrong(Checker::NothingInvented, format!("{} records from {first} differ", read.len()));
+    }
+    model.before = None;
+    for info in journal.snapshots().ok()? {
+        let Ok(bytes) = journal.read_snapshot(info.position) else { continue };
+        let prefix = model.records.get(..info.position as usize);
+        if prefix.map(snapshot_of) != Some(bytes) {
+            wrong(Checker::SnapshotIsThePrefix, format!("at position {}", info.position));
+        }
+    }
+    let vote = journal.vote();
+    if vote != model.vote && vote != model.asked {
+        let lied = script.lies;
+        if !lied {
+            wrong(Checker::VoteIsKept, format!("{vote:?} after {:?}", model.vote));
+        }
+    }
+    (model.vote, model.asked) = (vote, vote);
+    model.records.truncate(last as usize);
+    model.acknowledged = last;
+    Some(())
+}
+
+fn snapshot_of(records: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (term, record) in records {
+        bytes.extend_from_slice(&term.to_le_bytes());
+        bytes.extend_from_slice(&(record.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(record);
+    }
+    bytes
+}
+
+fn act<S: Storage>(
+    script: &Script,
+    journal: &mut Journal<S>,
+    model: &mut Model,
+    step: &Step,
+    rng: &mut SplitMix64,
+) -> Result<(), JournalError> {
+    match step {
+        Step::Append(bytes) => {
+            let term = model.vote.term;
+            match journal.append(term, bytes) {
+                Err(JournalError::BatchFull) => {
+                    flush(journal, model)?;
+                    journal.append(term, bytes)?;
+                }
+                appended => assert_eq!(appended?, model.records.len() as u64 + 1),
+            }
+            model.records.push((term, bytes.clone()));
+            return Ok(());
+        }
+        Step::Flush => flush(journal, model)?,
+        Step::Mark => journal.write_mark()?,
+        Step::Commit(behind) => {
+            journal.commit_to(model.acknowledged.saturating_sub(*behind));
+            model.committed = journal.committed();
+        }
+        Step::Truncate(count) => {
+            let committed = journal.committed();
+            let kept = (model.records.len() as u64).saturating_sub(*count).max(committed);
+            flush(journal, model)?;
+            if committed > 0 {
+                assert_eq!(
+                    journal.truncate(committed - 1),
+                    Err(JournalError::Position(committed - 1))
+                );
+            }
+            // Asked for, and from now on either may be found.
+            model.before = Some(model.records.clone());
+            model.records.truncate(kept as usize);
+            model.acknowledged = model.acknowledged.min(kept);
+            journal.truncate(kept)?;
+            model.before = None;
+        }
+        Step::Snapshot => snapshot(script, journal, model)?,
+        Step::Vote => {
+            let vote = Vote { term: model.vote.term + rng.below(3), voted_for: rng.below(5) };
+            model.asked = vote;
+            journal.set_vote(vote)?;
+            model.vote = vote;
+        }
+    }
+    Ok(())
+}
+
+fn flush<S: Storage>(journal: &mut Journal<S>, model: &mut Model) -> Result<(), JournalError> {
+    match journal.flush() {
+        Ok(durable) => {
+            assert_eq!(durable, model.records.len() as u64);
+            model.acknowledged = durable;
+            Ok(())
+        }
+        // No room: what is there stays, and nothing more is acknowledged.
+        Err(error) => Err(error),
+    }
+}
+
+fn snapshot<S: Storage>(
+    script: &Script,
+    journal: &mut Journal<S>,
+    model: &Model,
+) -> Result<(), JournalError> {
+    let position = journal.committed();
+    let records = model.records.get(..position as usize).unwrap_or(&[]);
+    let missing = usize::from(script.fault == Some(Fault::SnapshotMissesRecord));
+    let taken = snapshot_of(&records[..records.len().saturating_sub(missing)]);
+    match journal.write_snapshot(position, &taken) {
+        Err(JournalError::Full(_)) => Ok(()),
+        written => written,
+    }
+}
+
+/// What a reader does that trusts a torn frame: makes its checksum fit.
+fn believe(disk: &mut SimDisk) {
+    let Ok(names) = disk.names() else { return };
+    for name in names.iter().filter(|name| name.starts_with("log-")) {
+        let Some(bytes) = disk.bytes(name).map(<[u8]>::to_vec) else { continue };
+        let number = u64::from_str_radix(&name[4..], 16).unwrap_or(0);
+        let mut bytes = bytes;
+        let mut at = 512;
+        while at + 64 <= bytes.len() && bytes[at..at + 4] == *b"FBJF" {
+            let payload = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+            let end = at + (64 + payload).div_ceil(512) * 512;
+            if end > bytes.len() {
+                break;
+            }
+            trust(&mut bytes[at..end], number, at as u64);
+            at = end;
+        }
+        disk.put(name, &bytes);
+    }
+}
+
+/// Makes checksum and chain of a frame fit what is in it.
+fn trust(frame: &mut [u8], segment: u64, offset: u64) {
+    use types::Digest;
+    let word = |frame: &[u8], at: usize| u64::from_le_bytes(frame[at..at + 8].try_into().unwrap());
+    let (mut chain, mut at) = (Digest(word(frame, 48)), 64);
+    let end = 64 + (word(frame, 8) & 0xffff_ffff) as usize;
+    let mut count = 0u32;
+    while at + 16 <= end {
+        let len = (word(frame, at) & 0xffff_ffff) as usize;
+        if at + 16 + len > end {
+            break;
+        }
+        chain.fold(word(frame, at + 8));
+        chain.fold(len as u64);
+        for piece in frame[at + 16..at + 16 + len].chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..piece.len()].copy_from_slice(piece);
+            chain.fold(u64::from_le_bytes(bytes));
+        }
+        count += 1;
+        at += 16 + len.div_ceil(8) * 8;
+    }
+    if frame[12] == 1 {
+        frame[8..12].copy_from_slice(&(at as u32 - 64).to_le_bytes());
+        frame[32..36].copy_from_slice(&count.to_le_bytes());
+        frame[56..64].copy_from_slice(&chain.0.to_le_bytes());
+    }
+    let mut crc = crc32fast::Hasher::new();
+    [77, segment, offset].iter().for_each(|word: &u64| crc.update(&word.to_le_bytes()));
+    let padded = if frame[12] == 1 { at.div_ceil(512) * 512 } else { frame.len() };
+    crc.update(&frame[8..padded]);
+    let crc = crc.finalize();
+    frame[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+impl Storage for Buggy<'_> {
+    fn names(&mut self) -> Result<Vec<String>, DiskError> {
+        self.disk.names()
+    }
+
+    fn create(&mut self, name: &str, bytes: u64) -> Result<FileId, DiskError> {
+        let file = self.disk.create(name, bytes)?;
+        if name.starts_with("log-") {
+            self.logs.push(file);
+        }
+        Ok(file)
+    }
+
+    fn open(&mut self, name: &str) -> Result<(FileId, u64), DiskError> {
+        let (file, len) = self.disk.open(name)?;
+        if name == "vote" {
+            self.votes.push(file);
+        } else if name.starts_with("log-") {
+            self.logs.push(file);
+        }
+        Ok((file, len))
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.disk.close(file);
+    }
+
+    fn read(&mut self, file: FileId, at: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        self.disk.read(file, at, into)
+    }
+
+    fn write(&mut self, file: FileId, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        if self.fault == Some(Fault::VoteForgotten) && self.votes.contains(&file) {
+            return Ok(());
+        }
+        if let Some(late) = self.late.take() {
+            self.disk.sync(late)?;
+        }
+        self.disk.write(file, at, bytes)
+    }
+
+    fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
+        if self.fault == Some(Fault::AckBeforeSync) && self.logs.contains(&file) {
+            self.late = Some(file);
+            return Ok(());
+        }
+        self.disk.sync(file)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        self.disk.remove(name)?;
+        let next = name.strip_prefix("log-").and_then(|n| u64::from_str_radix(n, 16).ok());
+        if let Some(next) = next.filter(|_| self.fault == Some(Fault::SegmentForgottenTooEarly))
+            && !name.ends_with(".new")
+        {
+            self.disk.remove(&format!("log-{:016x}", next + 1))?;
+        }
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<(), DiskError> {
+        self.disk.sync_names()
+    }
+}
