@@ -104,7 +104,7 @@ fn control_seeded_bugs_are_caught_by_the_checker_for_them() {
         let plays = (0..12).flat_map(|seed| (20..260).step_by(11).map(move |at| (seed, at)));
         let times = plays.filter(|(seed, at)| {
             let script = Script { fault: Some(fault), ..Script::random(*seed, 160) };
-            let crash = Life { crash_at: Some(*at) };
+            let crash = Life { crash_at: Some(*at), ..Life::default() };
             let outcome = play(&script, &[crash, Life::default()]);
             outcome.found.iter().any(|(checker, _)| *checker == by)
         });
