@@ -1,0 +1,193 @@
+//! 2-opt: exchange two VMs of a placement, or one with a spare, as long as that helps.
+
+use crate::faq::{Placement, Qap};
+use crate::objective::Objective;
+
+/// Improves a placement of a quadratic problem until no exchange helps; gives the exchanges made.
+///
+/// # Panics
+/// When the placement is none of the problem's.
+pub fn two_opt(qap: &Qap, placement: &mut Placement) -> usize {
+    let near = Near::of(qap);
+    let mut spare = spares(&placement.vms, qap.vms());
+    let vms = &mut placement.vms;
+    let mut made = 0;
+    let mut better = true;
+    while better {
+        better = false;
+        for a in 0..vms.len() {
+            for b in a + 1..vms.len() {
+                if near.change(qap, vms, (a, vms[b]), Some((b, vms[a]))) < -SLACK {
+                    vms.swap(a, b);
+                    (better, made) = (true, made + 1);
+                }
+            }
+            for other in &mut spare {
+                if near.change(qap, vms, (a, *other), None) < -SLACK {
+                    std::mem::swap(&mut vms[a], other);
+                    (better, made) = (true, made + 1);
+                }
+            }
+        }
+    }
+    placement.cost = qap.cost(vms);
+    made
+}
+
+/// The same for any objective, which is evaluated as a whole each time.
+///
+/// # Panics
+/// When the placement is none of the problem's.
+pub fn two_opt_for(objective: &impl Objective, vms: &mut [usize], pool: usize) -> f64 {
+    let mut spare = spares(vms, pool);
+    let mut cost = objective.cost(vms);
+    let mut better = true;
+    while better {
+        better = false;
+        for a in 0..vms.len() {
+            for b in a + 1..vms.len() {
+                vms.swap(a, b);
+                let changed = objective.cost(vms);
+                if changed < cost - SLACK {
+                    (better, cost) = (true, changed);
+                } else {
+                    vms.swap(a, b);
+                }
+            }
+            for other in &mut spare {
+                std::mem::swap(&mut vms[a], other);
+                let changed = objective.cost(vms);
+                if changed < cost - SLACK {
+                    (better, cost) = (true, changed);
+                } else {
+                    std::mem::swap(&mut vms[a], other);
+                }
+            }
+        }
+    }
+    cost
+}
+
+/// An exchange has to gain this much, so that rounding can't go round in circles.
+const SLACK: f64 = 1e-9;
+
+/// VMs of a pool that stand nowhere.
+pub fn spares(vms: &[usize], pool: usize) -> Vec<usize> {
+    let mut free = vec![true; pool];
+    for vm in vms {
+        if let Some(free) = free.get_mut(*vm) {
+            *free = false;
+        }
+    }
+    (0..pool).filter(|vm| free[*vm]).collect()
+}
+
+/// The edges at each position.
+struct Near {
+    /// (other position, load, whether the edge leads out of this position).
+    at: Vec<Vec<(u32, f64, bool)>>,
+}
+
+impl Near {
+    fn of(qap: &Qap) -> Near {
+        let mut at = vec![Vec::new(); qap.positions()];
+        for &(k, l, load) in qap.edges() {
+            at[k as usize].push((l, load, true));
+            if k != l {
+                at[l as usize].push((k, load, false));
+            }
+        }
+        Near { at }
+    }
+
+    /// Change of the objective when positions get new VMs.
+    fn change(
+        &self,
+        qap: &Qap,
+        vms: &[usize],
+        one: (usize, usize),
+        two: Option<(usize, usize)>,
+    ) -> f64 {
+        let moved = |position: usize| match two {
+            _ if position == one.0 => one.1,
+            Some((at, vm)) if position == at => vm,
+            _ => vms[position],
+        };
+        let delay = |from: usize, to: usize, out: bool| {
+            if out { qap.delay(from, to) } else { qap.delay(to, from) }
+        };
+        let mut change = 0.0;
+        for (position, vm, skip) in
+            [Some((one.0, one.1, None)), two.map(|two| (two.0, two.1, Some(one.0)))]
+                .into_iter()
+                .flatten()
+        {
+            for &(other, load, out) in &self.at[position] {
+                let other = other as usize;
+                // The edges between the two are counted with the first.
+                if skip != Some(other) {
+                    change += load
+                        * (delay(vm, moved(other), out) - delay(vms[position], vms[other], out));
+                }
+            }
+        }
+        change
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::SplitMix64;
+
+    use super::*;
+    use crate::faq::{FaqOptions, shuffled};
+    use crate::matrix::Square;
+    use crate::tree::Shape;
+
+    fn random(n: usize, seed: u64) -> Square {
+        let mut rng = SplitMix64::new(seed);
+        Square::from_fn(n, |_, _| rng.unit())
+    }
+
+    #[test]
+    fn changes_are_differences_of_the_objective() {
+        let mut rng = SplitMix64::new(4);
+        for seed in 0..20 {
+            // Also entries on the diagonals: an edge from a position to itself.
+            let qap = Qap::new(&random(6, seed), random(9, seed + 100));
+            let near = Near::of(&qap);
+            let vms = shuffled(9, &mut rng)[..6].to_vec();
+            for a in 0..6 {
+                for b in (0..6).filter(|b| *b != a) {
+                    let mut swapped = vms.clone();
+                    swapped.swap(a, b);
+                    let change = near.change(&qap, &vms, (a, vms[b]), Some((b, vms[a])));
+                    let truth = qap.cost(&swapped) - qap.cost(&vms);
+                    assert!((change - truth).abs() < 1e-9, "seed {seed}: {change} {truth}");
+                }
+                let mut replaced = vms.clone();
+                replaced[a] = spares(&vms, 9)[0];
+                let change = near.change(&qap, &vms, (a, replaced[a]), None);
+                assert!((change - qap.cost(&replaced) + qap.cost(&vms)).abs() < 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_gets_worse_and_both_forms_end_where_no_exchange_helps() {
+        let shape = Shape::new(2, 2).unwrap();
+        for seed in 0..10 {
+            let qap = Qap::tree(shape, random(12, seed));
+            let mut placement = qap.solve(&FaqOptions::default());
+            let before = placement.cost;
+            two_opt(&qap, &mut placement);
+            assert!(placement.cost <= before);
+            assert_eq!(placement.cost, qap.cost(&placement.vms));
+            let settled = two_opt_for(&qap, &mut placement.vms.clone(), 12);
+            assert!((settled - placement.cost).abs() < 1e-6, "seed {seed}");
+            // Negative control: from a bad start there is something to gain.
+            let mut bad: Vec<usize> = (0..7).collect();
+            assert!(two_opt_for(&qap, &mut bad, 12) < qap.cost(&[0, 1, 2, 3, 4, 5, 6]));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Changing a live tree as little as possible: one VM replaced, or a few, each for a gain.
+//!
+//! Re-selecting a subtree by probes is [`crate::build::Builder::reselect`]. Here the delays are
+//! known (from a mesh or from the traffic itself) and a spare takes one position; the rest of the
+//! tree keeps its VMs, so its neighbours alone must hear of the new epoch.
+
+use crate::objective::Objective;
+use crate::tree::Tree;
+
+/// One VM for another.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Replacement {
+    /// Where.
+    pub position: usize,
+    /// Who leaves.
+    pub old: usize,
+    /// Who comes.
+    pub new: usize,
+    /// What the objective loses by it, above 0 for a gain.
+    pub gain: f64,
+}
+
+/// The best spare for a position; `None` without spares. The gain may be negative: somebody has to
+/// replace a dead VM.
+///
+/// # Panics
+/// When the tree or a spare is outside the objective's pool.
+pub fn replace(
+    objective: &impl Objective,
+    tree: &Tree,
+    position: usize,
+    spares: &[usize],
+) -> Option<Replacement> {
+    let old = *tree.vms.get(position)?;
+    let before = objective.cost(&tree.vms);
+    let mut vms = tree.vms.clone();
+    let mut with = |new: usize| {
+        vms[position] = new;
+        Replacement { position, old, new, gain: before - objective.cost(&vms) }
+    };
+    let spares = spares.iter().filter(|spare| !tree.vms.contains(spare));
+    spares.map(|spare| with(*spare)).max_by(|a, b| a.gain.total_cmp(&b.gain))
+}
+
+/// At most `most` replacements, the largest gain first, each of at least `least_gain`; gives the new
+/// tree too. The root stays when `keep_root`.
+///
+/// # Panics
+/// When the tree or a spare is outside the objective's pool.
+pub fn improve(
+    objective: &impl Objective,
+    tree: &Tree,
+    spares: &[usize],
+    most: usize,
+    least_gain: f64,
+    keep_root: bool,
+) -> (Tree, Vec<Replacement>) {
+    let mut tree = tree.clone();
+    let mut spares: Vec<usize> =
+        spares.iter().copied().filter(|spare| !tree.vms.contains(spare)).collect();
+    let mut made = Vec::new();
+    while made.len() < most {
+        let positions = usize::from(keep_root)..tree.vms.len();
+        let best = positions
+            .filter_map(|position| replace(objective, &tree, position, &spares))
+            .max_by(|a, b| a.gain.total_cmp(&b.gain));
+        let Some(best) = best.filter(|best| best.gain >= least_gain.max(f64::MIN_POSITIVE)) else {
+            break;
+        };
+        tree.vms[best.position] = best.new;
+        spares.retain(|spare| *spare != best.new);
+        spares.push(best.old);
+        made.push(best);
+    }
+    (tree, made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::{Cloud, CloudModel};
+    use crate::objective::WorstLeaf;
+    use crate::tree::Shape;
+
+    #[test]
+    fn the_straggler_goes_and_nobody_else() {
+        let shape = Shape::new(3, 2).unwrap();
+        for seed in 0..20 {
+            let cloud = Cloud::new(CloudModel::straggler_test(), 25, seed);
+            let straggler = cloud.stragglers()[0];
+            let mut vms: Vec<usize> = (0..25).filter(|vm| !cloud.is_straggler(*vm)).collect();
+            let spares = vms.split_off(15);
+            vms[4] = straggler;
+            let truth = cloud.truth();
+            let objective = WorstLeaf::new(shape, &truth);
+            let tree = Tree::new(shape, vms).unwrap();
+            let (revised, made) = improve(&objective, &tree, &spares, 1, 1_000.0, true);
+            assert_eq!((made.len(), made[0].position, made[0].old), (1, 4, straggler), "{seed}");
+            assert!(made[0].gain > 50e3, "seed {seed}: {:?}", made[0]);
+            assert_eq!(tree.changes(&revised).len(), 1);
+            let before = objective.cost(&tree.vms);
+            assert!((before - objective.cost(&revised.vms) - made[0].gain).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_dead_one_is_replaced_at_a_loss_and_without_spares_nobody() {
+        let shape = Shape::new(1, 2).unwrap();
+        let model = CloudModel { stragglers: 0, ..CloudModel::default() };
+        let truth = Cloud::new(model, 5, 3).truth();
+        let objective = WorstLeaf::new(shape, &truth);
+        let tree = Tree::new(shape, vec![0, 1, 2]).unwrap();
+        let change = replace(&objective, &tree, 1, &[3, 4, 2]).unwrap();
+        assert!([3, 4].contains(&change.new) && change.old == 1);
+        assert_eq!(replace(&objective, &tree, 1, &[0, 2]), None);
+        assert_eq!(replace(&objective, &tree, 9, &[4]), None);
+        // No replacement without a gain.
+        let (same, made) = improve(&objective, &tree, &[3, 4], 5, 1e9, false);
+        assert_eq!((same, made.len()), (tree, 0));
+    }
+}
