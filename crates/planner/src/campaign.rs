@@ -321,13 +321,12 @@ impl Campaign {
     }
 
     fn built(&mut self, tree: Option<Tree>) {
+        let Some(run) = self.results.runs.last_mut() else { return };
         self.stage = match &tree {
-            Some(_) => Stage::Evaluating(0),
-            None => Stage::Idle,
+            Some(_) if run.run.repeats > 0 => Stage::Evaluating(0),
+            _ => Stage::Idle,
         };
-        if let Some(run) = self.results.runs.last_mut() {
-            run.tree = tree;
-        }
+        run.tree = tree;
     }
 
     fn give_up(&mut self, why: String) {

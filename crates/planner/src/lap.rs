@@ -132,7 +132,8 @@ impl Lap {
             let costs = row(from);
             let base = costs[column as usize] - self.price[column as usize] - least;
             let mut found = None;
-            for at in edge..columns {
+            let unsettled = edge;
+            for at in unsettled..columns {
                 let other = self.order[at] as usize;
                 let length = costs[other] - self.price[other] - base;
                 if length < self.distance[other] {

@@ -109,7 +109,7 @@ pub struct Run {
     /// What LEMON minimises.
     #[serde(default)]
     pub goal: Goal,
-    /// Evaluations of the tree.
+    /// Evaluations of the tree; 0 only builds it.
     #[serde(default = "one")]
     pub repeats: usize,
 }
@@ -244,8 +244,8 @@ impl Experiment {
             if !known && !names.contains(&run.root) {
                 return Err(format!("run {}: no agent is called {:?}", run.name, run.root));
             }
-            if !(1..=100).contains(&run.repeats) {
-                return Err(format!("run {}: repeats must be 1..=100", run.name));
+            if run.repeats > 100 {
+                return Err(format!("run {}: repeats must be 0..=100", run.name));
             }
             let probing = matches!(run.kind, Kind::Best | Kind::Worst);
             if probing && !(shape.fanout..=VMS_MAX).contains(&run.candidates) {

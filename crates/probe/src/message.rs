@@ -1,0 +1,229 @@
+//! What is said over control channels: JSON, one value per frame.
+//!
+//! There are three jobs and no way to name another; an order is checked as a whole before anything
+//! starts ([`Order::check`]).
+
+use planner::campaign::{Heard, JobKind, JobReport};
+use planner::schema::{PROBES_MAX, VMS_MAX};
+use planner::tree::Shape;
+use serde::{Deserialize, Serialize};
+use types::Nanos;
+
+/// Longest job, warm-up included.
+const JOB_MAX_NS: u64 = 3_600 * Nanos::SECOND;
+/// Longest time before a job starts, and after it to gather.
+const WAIT_MAX_NS: u64 = 600 * Nanos::SECOND;
+/// Longest complaint.
+const WHY_MAX: usize = 200;
+
+/// A job as the leader and the members get it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// Its number: random, never used again.
+    pub job: u64,
+    /// What.
+    pub kind: JobKind,
+    /// Whom the receiver of the order is among the members; 0 is the leader.
+    pub place: usize,
+    /// Control and probe address of every member, `IPv4 << 16 | port`.
+    pub members: Vec<u64>,
+    /// The members' numbers in the pool.
+    pub vms: Vec<usize>,
+    /// Children of a member of a tree; 0 without.
+    pub fanout: usize,
+    /// Probes per second.
+    pub rate: u32,
+    /// Length, warm-up included, in nanoseconds.
+    pub duration_ns: u64,
+    /// Probes before are not counted.
+    pub warmup_ns: u64,
+    /// When to start; 0 in an order to a leader, which sets it.
+    pub start_ns: u64,
+    /// How long the leader waits for members after the end.
+    pub gather_ns: u64,
+}
+
+impl Order {
+    /// What makes the order one that can't be carried out.
+    ///
+    /// # Errors
+    /// The first thing found.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let members = self.members.len();
+        if !(2..=VMS_MAX).contains(&members) || self.vms.len() != members {
+            return Err("a job has 2 to 1024 members, each with an address and a number");
+        }
+        if self.place >= members {
+            return Err("the receiver's place is beyond the members");
+        }
+        if self.members.iter().any(|peer| *peer >> 48 != 0 || *peer & 0xFFFF == 0) {
+            return Err("a member's address is no IPv4 address and port");
+        }
+        if self.rate == 0 || self.duration_ns == 0 || self.duration_ns > JOB_MAX_NS {
+            return Err("rate and duration must be above 0, the duration at most an hour");
+        }
+        if self.warmup_ns >= self.duration_ns || self.gather_ns > WAIT_MAX_NS {
+            return Err("the warm-up must be shorter than the job, gathering at most 10 minutes");
+        }
+        if self.probes() > PROBES_MAX {
+            return Err("more than 1048576 probes");
+        }
+        let tree = self.kind == JobKind::Mcast;
+        if tree && !self.is_tree() {
+            return Err("the members are no complete tree of this fan-out");
+        }
+        Ok(())
+    }
+
+    fn is_tree(&self) -> bool {
+        let whole = |depth| Shape::new(depth, self.fanout).map(|shape| shape.positions());
+        (1..=VMS_MAX).map_while(whole).any(|positions| positions == self.members.len())
+    }
+
+    /// Probes that a sender sends, warm-up included.
+    pub fn probes(&self) -> u64 {
+        (u128::from(self.rate) * u128::from(self.duration_ns) / u128::from(Nanos::SECOND))
+            .try_into()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Those of them that are not counted.
+    pub fn uncounted(&self) -> u64 {
+        let probes = u128::from(self.rate) * u128::from(self.warmup_ns);
+        (probes / u128::from(Nanos::SECOND)).try_into().unwrap_or(u64::MAX)
+    }
+
+    /// When the last probe is sent, at most.
+    pub fn end(&self) -> Nanos {
+        Nanos(self.start_ns).after(self.duration_ns)
+    }
+}
+
+/// Everything that is said.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Message {
+    /// Controller to leader: carry this job out.
+    Lead(Order),
+    /// Leader to member: take part in it.
+    Join(Order),
+    /// Member to leader: what I heard.
+    Heard {
+        /// Which job.
+        job: u64,
+        /// By sender.
+        heard: Vec<Heard>,
+        /// Delays probe by probe, in nanoseconds, of a tree's leaf; `i32::MIN` is lost.
+        series: Vec<i32>,
+    },
+    /// Leader to controller: what all heard.
+    Done {
+        /// Which job.
+        job: u64,
+        /// The report.
+        report: JobReport,
+    },
+    /// Either to whoever asked: no.
+    Refused {
+        /// Which job, 0 when that is not known.
+        job: u64,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Message {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        // Fails only on maps with keys that are no text; there are none.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// From the bytes of a frame.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn decode(bytes: &[u8]) -> Result<Message, String> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let mut why = error.to_string();
+            while why.len() > WHY_MAX {
+                why.pop();
+            }
+            why
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop, proptest};
+
+    use super::*;
+
+    pub fn order() -> Order {
+        Order {
+            job: 7,
+            kind: JobKind::Mcast,
+            place: 2,
+            members: (1..=7).map(|host| (0x7F00_0000 + host) << 16 | 9_000).collect(),
+            vms: (0..7).collect(),
+            fanout: 2,
+            rate: 1_000,
+            duration_ns: Nanos::SECOND,
+            warmup_ns: 100 * Nanos::MILLI,
+            start_ns: 5,
+            gather_ns: Nanos::SECOND,
+        }
+    }
+
+    #[test]
+    fn orders_are_checked_as_a_whole() {
+        assert_eq!((order().check(), order().probes(), order().uncounted()), (Ok(()), 1_000, 100));
+        let refused = |change: fn(&mut Order)| {
+            let mut order = order();
+            change(&mut order);
+            order.check().is_err()
+        };
+        assert!(refused(|o| o.members.clear()));
+        assert!(refused(|o| o.vms.truncate(3)));
+        assert!(refused(|o| o.place = 7));
+        assert!(refused(|o| o.members[1] = u64::MAX));
+        assert!(refused(|o| o.members[1] = 0x7F00_0001_0000));
+        assert!(refused(|o| o.rate = 0));
+        assert!(refused(|o| o.rate = u32::MAX));
+        assert!(refused(|o| o.duration_ns = u64::MAX));
+        assert!(refused(|o| o.warmup_ns = o.duration_ns));
+        assert!(refused(|o| o.gather_ns = u64::MAX));
+        assert!(refused(|o| o.fanout = 0));
+        assert!(refused(|o| o.fanout = 3));
+    }
+
+    #[test]
+    fn messages_read_back_and_other_jobs_do_not_exist() {
+        let message = Message::Join(order());
+        assert_eq!(Message::decode(&message.encode()), Ok(message.clone()));
+        let text = String::from_utf8(message.encode()).unwrap();
+        for (what, with) in [("MCAST", "SHELL"), ("\"rate\"", "\"run\""), ("join", "execute")] {
+            let changed = text.replace(what, with);
+            assert!(Message::decode(changed.as_bytes()).is_err(), "{with}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Message::decode(&bytes);
+        }
+
+        #[test]
+        fn altered_messages_are_messages_or_refused(at in any::<usize>(), to in any::<u8>()) {
+            let mut bytes = Message::Join(order()).encode();
+            let at = at % bytes.len();
+            bytes[at] = to;
+            if let Ok(Message::Join(order)) = Message::decode(&bytes) {
+                let _ = (order.check(), order.probes(), order.uncounted(), order.end());
+            }
+        }
+    }
+}
