@@ -14,7 +14,7 @@ use std::time::Duration;
 use ::certify::{Certifier, CertifierConfig, Protocol, Report, Status, Step, StepReport};
 use clap::Args;
 use net::{Clock, Directory, Loop, LoopConfig, peer_addr};
-use roles::{Account, ExchangeConfig, FixLogin, Role, deploy};
+use roles::{Account, ExchangeConfig, FixLogin, FixRole, Role, Throttle, deploy};
 use types::{
     AccountId, Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, NodeId,
     Outbox, Peer, Price, Qty, Symbol, limits,
@@ -169,12 +169,15 @@ fn exchange(args: &CertifyArgs, clock: &Clock) -> ExchangeConfig {
     (config.overlay.depth, config.overlay.receivers, config.overlay.hedge) = (1, 1, 0);
     config.sequencer.enabled = false;
     let mut exchange = exchange_config(&config, clock);
-    let login = FixLogin { comp_id: args.comp_id.clone(), version: args.fix.version() };
+    let (comp_id, role) = (args.comp_id.clone(), FixRole::Orders);
+    let login = FixLogin { comp_id, version: args.fix.version(), role };
     let account = |id: u16, (user, password): (&str, &str)| Account {
         id: AccountId(id),
         username: user.to_string(),
         password: password.to_string(),
         cancel_on_disconnect: id == 1,
+        throttle: Throttle::default(),
+        firm: String::new(),
         fix: (id == 1 && args.protocol == ProtocolName::Fix).then(|| login.clone()),
     };
     exchange.accounts = vec![account(1, (&args.user, &args.password)), account(2, OWN)];

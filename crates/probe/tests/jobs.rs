@@ -125,6 +125,7 @@ impl World {
                     None => self.push(Event::Closed(host, conn)),
                 },
                 Op::Close { conn } => self.cut(host, conn),
+                Op::Work { .. } => unreachable!("nothing here needs a worker"),
             }
         }
     }
