@@ -12,10 +12,12 @@
 mod error;
 pub mod glimpse;
 pub mod itch;
+mod layout;
 pub mod moldudp;
 pub mod ouch;
 pub mod soupbin;
 mod symbols;
 
 pub use error::EncodeError;
+pub use layout::{FieldLayout, Layout};
 pub use symbols::SymbolTable;

@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../wire/tests/mutations/faults.rs"]
+mod faults;
 
 mod bench;
 mod books;
@@ -15,6 +17,7 @@ mod fix_world;
 mod hostile;
 mod leaving;
 mod lives;
+mod mutations;
 mod orders;
 mod rates;
 mod spread;

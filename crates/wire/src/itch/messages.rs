@@ -6,6 +6,8 @@
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
+use crate::layout::{FieldLayout, Layout};
+
 use super::ItchError;
 use super::field::{EventCode, Printable, Side, State, Time};
 
@@ -28,13 +30,13 @@ pub struct Header {
 /// Defines the views, the enum over them, its parser and the table of lengths.
 macro_rules! messages {
     ($(
-        $(#[$doc:meta])*
+        $(#[doc = $doc:literal])*
         $name:ident = $kind:literal, $len:literal {
-            $($(#[$fdoc:meta])* $field:ident: $ty:ty,)*
+            $($(#[doc = $fdoc:literal])* $field:ident: $ty:ty,)*
         }
     )*) => {
         $(
-            $(#[$doc])*
+            $(#[doc = $doc])*
             #[derive(
                 Clone, Copy, PartialEq, Eq, Debug, TryFromBytes, IntoBytes, KnownLayout, Immutable,
                 Unaligned,
@@ -43,7 +45,7 @@ macro_rules! messages {
             pub struct $name {
                 /// Type, instrument and time.
                 pub header: Header,
-                $($(#[$fdoc])* pub $field: $ty,)*
+                $($(#[doc = $fdoc])* pub $field: $ty,)*
             }
 
             impl $name {
@@ -66,6 +68,21 @@ macro_rules! messages {
         impl<'a> Message<'a> {
             /// Type byte and length in bytes of every message of ITCH 5.0.
             pub const LENGTHS: &'static [(u8, usize)] = &[$(($kind, $len)),*];
+
+            /// Where the fields of every message lie behind the header that all have.
+            pub const LAYOUTS: &'static [Layout] = &[$(Layout {
+                name: stringify!($name),
+                kind: $kind,
+                len: $len,
+                doc: concat!($($doc),*),
+                fields: &[$(FieldLayout {
+                    name: stringify!($field),
+                    offset: core::mem::offset_of!($name, $field),
+                    len: size_of::<$ty>(),
+                    kind: stringify!($ty),
+                    doc: concat!($($fdoc),*),
+                }),*],
+            }),*];
 
             /// The whole message as it came.
             pub fn as_bytes(&self) -> &'a [u8] {

@@ -7,6 +7,8 @@
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
+use crate::layout::{FieldLayout, Layout};
+
 use super::OuchError;
 use super::appendage::{Appendage, Tail, TailError};
 use super::codes::Side;
@@ -17,14 +19,14 @@ macro_rules! messages {
         $(#[$edoc:meta])*
         $enum:ident;
         $(
-            $(#[$doc:meta])*
+            $(#[doc = $doc:literal])*
             $name:ident = $kind:literal, $len:literal, $tail:ident {
-                $($(#[$fdoc:meta])* $field:ident: $ty:ty,)*
+                $($(#[doc = $fdoc:literal])* $field:ident: $ty:ty,)*
             }
         )*
     ) => {
         $(
-            $(#[$doc])*
+            $(#[doc = $doc])*
             #[derive(
                 Clone, Copy, PartialEq, Eq, Debug, TryFromBytes, IntoBytes, KnownLayout, Immutable,
                 Unaligned,
@@ -33,7 +35,7 @@ macro_rules! messages {
             pub struct $name {
                 /// The message type byte.
                 pub kind: u8,
-                $($(#[$fdoc])* pub $field: $ty,)*
+                $($(#[doc = $fdoc])* pub $field: $ty,)*
             }
 
             impl $name {
@@ -56,6 +58,21 @@ macro_rules! messages {
         impl<'a> $enum<'a> {
             /// Type byte and length in bytes, without appendage, of every message of this side.
             pub const LENGTHS: &'static [(u8, usize)] = &[$(($kind, $len)),*];
+
+            /// Where the fields of every message lie.
+            pub const LAYOUTS: &'static [Layout] = &[$(Layout {
+                name: stringify!($name),
+                kind: $kind,
+                len: $len,
+                doc: concat!($($doc),*),
+                fields: &[$(FieldLayout {
+                    name: stringify!($field),
+                    offset: core::mem::offset_of!($name, $field),
+                    len: size_of::<$ty>(),
+                    kind: stringify!($ty),
+                    doc: concat!($($fdoc),*),
+                }),*],
+            }),*];
 
             pub(super) fn parse(bytes: &'a [u8]) -> Result<$enum<'a>, OuchError> {
                 let &kind = bytes.first().ok_or(OuchError::Empty)?;
