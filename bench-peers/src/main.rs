@@ -1,5 +1,5 @@
 //! Order books of the public registries beside ours: one tape, one run, one table. Then QuickFIX/J's
-//! codec beside ours.
+//! codec and decoders of FAST beside ours.
 //!
 //! Every book plays the same commands, generated before the clock starts; its trades are hashed
 //! inside the timed region and compared with the tape's check values, and a book whose trades are
@@ -8,6 +8,7 @@
 //! figure is that of the commands until then.
 
 mod codec;
+mod decoders;
 mod java;
 mod peers;
 
@@ -60,6 +61,9 @@ fn main() -> ExitCode {
         && options.only.as_ref().is_none_or(|only| only == codec::NAME)
     {
         right &= codec::compare(classes, options.runs);
+    }
+    if options.only.as_ref().is_none_or(|only| only == "fast") {
+        right &= decoders::compare(options.java.as_deref(), options.runs);
     }
     if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,7 +1,8 @@
-//! `fairbell bench`: the book, the engine, the FIX codec, and a round trip, the latter two beside a
-//! floor taken in the same run.
+//! `fairbell bench`: the book, the engine, market data, the FIX codec, and a round trip, the latter
+//! three beside a floor taken in the same run.
 
 pub mod book;
+pub mod decode;
 mod echo;
 pub mod fix;
 pub mod pipeline;

@@ -72,6 +72,8 @@ pub enum Command {
     Statement(StatementArgs),
     /// Compare parts of the exchange with models of them
     Check(CheckArgs),
+    /// Decode, count and replay captures of market data
+    Feed(crate::captures::FeedArgs),
     /// Measure
     Bench(BenchArgs),
 }
@@ -280,6 +282,8 @@ pub enum Bench {
     Book(crate::bench::book::BookArgs),
     /// The engine from OUCH bytes in to ITCH and OUCH bytes out, on one thread
     Engine(crate::bench::pipeline::EngineArgs),
+    /// Market data decoded from descriptions, beside a floor written by hand
+    Decode(crate::bench::decode::DecodeArgs),
     /// The FIX codec on an order and a report, beside a bare scan of the bytes
     Fix(crate::bench::fix::FixArgs),
     /// Order to acceptance over loopback TCP, through the engine alone or the whole exchange, beside an echo

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod bench;
+pub mod captures;
 pub mod certify;
 pub mod check;
 pub mod cli;
@@ -91,9 +92,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Check(args) => match args.check {
             Check::Book(args) => check::book(&args),
         },
+        Command::Feed(args) => captures::run(&args),
         Command::Bench(args) => match args.bench {
             Bench::Book(args) => bench::book::run(&args),
             Bench::Engine(args) => bench::pipeline::run(&args),
+            Bench::Decode(args) => bench::decode::run(&args),
             Bench::Fix(args) => bench::fix::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),
         },

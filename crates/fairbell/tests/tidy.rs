@@ -233,7 +233,7 @@ fn words(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Complaints about `unsafe` outside `net`, the C boundary, the tests' allocator, and tests; in `book` it needs its proof
+/// Complaints about `unsafe` outside `net`, the C boundary, the tests' allocator, and tests; in `book` and `fast` it needs its proof
 /// in a comment just above.
 fn safety(source: &Source) -> Vec<String> {
     if ["net", "book-capi", "counting"].contains(&source.krate()) || source.is_test() {
@@ -243,7 +243,8 @@ fn safety(source: &Source) -> Vec<String> {
     let hit = |line: &str| has_word(without_comment(line), concat!("uns", "afe"));
     let proven = |number: usize| {
         let above = lines.iter().take(number).rev().take(PROOF_LINES);
-        source.krate() == "book" && above.into_iter().any(|line| line.contains("// SAFETY: "))
+        ["book", "fast"].contains(&source.krate())
+            && above.into_iter().any(|line| line.contains("// SAFETY: "))
     };
     source
         .code()

@@ -499,7 +499,8 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
                     return Ok(Place::Absent);
                 }
                 let entry = &mut self.entries[op.slot];
-                std::mem::swap(&mut entry.text, self.scratch);
+                entry.text.clear();
+                entry.text.extend_from_slice(self.scratch);
                 entry.assign_text(op.ty);
                 Ok(Place::Previous)
             }
@@ -549,7 +550,8 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
         }
         if length < 0 {
             self.scratch.extend_from_slice(&entry.text[removed..]);
-            std::mem::swap(&mut entry.text, self.scratch);
+            entry.text.clear();
+            entry.text.extend_from_slice(self.scratch);
         } else {
             entry.text.truncate(kept);
             entry.text.extend_from_slice(self.scratch);

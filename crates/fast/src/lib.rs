@@ -3,6 +3,10 @@
 //! FAST 1.1: [`Templates`] are compiled from XML, a [`Decoder`] hands the fields of a stream to a
 //! [`Sink`], an [`Encoder`] takes [`Record`]s. Errors carry the codes of the specification.
 //!
+//! Other formats are descriptions, too, from which decoders are generated when this is compiled:
+//! [`layout`] for fields at fixed places ([`opra::binary`], [`itch`]), [`slots`] for messages that
+//! share presence bits and previous values ([`opra`]).
+//!
 //! Nothing here knows sockets or clocks. Bytes are never trusted: every decoder is bounded by the
 //! bytes it is given and reports, not panics.
 
@@ -12,8 +16,12 @@ mod decode;
 mod dictionary;
 mod encode;
 mod error;
+pub mod itch;
+pub mod layout;
+pub mod opra;
 mod program;
 mod record;
+pub mod slots;
 pub mod template;
 mod value;
 pub mod xml;

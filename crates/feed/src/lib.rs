@@ -7,9 +7,12 @@
 //! - [`Subscriber`] is one such client per session, for a feed that is spread over several trees.
 //! - [`SnapshotServer`] serves the books of one instant over SoupBinTCP to whoever is too far
 //!   behind; a [`Listener`] fetches them when [`CatchUpRule`] says that this beats repair.
+//! - [`Arbiter`] makes one line of its A and B copies, for feeds that are sent twice; [`TopOfBook`]
+//!   keeps best prices from OPRA's quotes; [`Pcap`] reads captures of any of them.
 //! - [`StreamDigest`] and [`Checkpoints`] are used at the source as well, so that both ends compare
 //!   like with like: the books by what they hold, the stream by every byte of it.
 
+mod arbiter;
 mod capture;
 mod catch_up;
 mod checkpoint;
@@ -17,17 +20,24 @@ mod image;
 mod ladder;
 mod listener;
 mod orders;
+pub mod pcap;
 mod reorder;
 mod snapshot;
 mod snapshot_server;
 mod subscriber;
+mod top_of_book;
 
+pub use arbiter::{
+    Arbiter, ArbiterConfig, Delivery, LineSink, LineStats, Notice, SIDES, SideStats,
+};
 pub use capture::{Capture, CaptureConfig, Quote};
 pub use catch_up::{Behind, CatchUpConfig, CatchUpCounters, CatchUpRule, ORDER_BYTES};
 pub use checkpoint::{Agreement, Checkpoint, Checkpoints, StreamDigest};
 pub use image::{BookImage, FeedError, ImageError, InstrumentStats};
 pub use ladder::Level;
 pub use listener::{Joined, Listener, ListenerConfig, ListenerCounters};
+pub use pcap::Pcap;
 pub use snapshot::{Frozen, Loading, SnapshotError};
 pub use snapshot_server::{SnapshotServer, SnapshotServerConfig, SnapshotServerCounters};
 pub use subscriber::Subscriber;
+pub use top_of_book::{Top, TopOfBook};

@@ -11,6 +11,7 @@
 
 use std::marker::PhantomData;
 
+use super::bmi;
 use super::plan::{Plan, Way, bit};
 use super::{Category, Description, Format, Kind, More};
 use crate::error::{Code, ErrorCounts};
@@ -132,7 +133,7 @@ impl<F: Description> SlotDecoder<F> {
     /// Framing, and what is wrong with a message; the messages before it have been handed over.
     #[inline]
     pub fn packet<S: SlotSink>(&mut self, packet: &[u8], sink: &mut S) -> Result<Packet, Code> {
-        let outcome = self.whole(packet, sink);
+        let outcome = bmi::whole(self, packet, sink);
         if let Err(code) = outcome {
             self.counts.add(code);
         }
@@ -140,10 +141,16 @@ impl<F: Description> SlotDecoder<F> {
     }
 
     #[inline(always)]
-    fn whole<S: SlotSink>(&mut self, packet: &[u8], sink: &mut S) -> Result<Packet, Code> {
+    pub(super) fn whole<const BMI: bool, S: SlotSink>(
+        &mut self,
+        packet: &[u8],
+        sink: &mut S,
+    ) -> Result<Packet, Code> {
         let (head, last) = header(&Self::FORMAT, packet)?;
         self.load(packet)?;
         self.defined = 0;
+        // Of a packet that ended inside a message.
+        self.repeated_slots = &[];
         let mut at = Self::FORMAT.framing.header();
         let mut messages = 0;
         while at < last {
@@ -155,7 +162,7 @@ impl<F: Description> SlotDecoder<F> {
             if end > last || start >= end {
                 return Err(Code::Framing);
             }
-            let (category, slots) = match self.plain(start, end) {
+            let (category, slots) = match self.plain::<BMI>(start, end) {
                 Some(done) => done,
                 None => self.careful(start, end)?,
             };
@@ -167,6 +174,7 @@ impl<F: Description> SlotDecoder<F> {
                 repeated_slots: self.repeated_slots,
                 packet: &self.bytes[..],
             });
+            self.repeated_slots = &[];
             messages += 1;
             at = end;
         }
@@ -177,24 +185,22 @@ impl<F: Description> SlotDecoder<F> {
     }
 
     /// Copies the packet to where reading beyond its end is harmless, and gathers the stop bits.
+    /// What lies behind it is of earlier packets and never becomes part of a value.
     #[inline(always)]
     fn load(&mut self, packet: &[u8]) -> Result<(), Code> {
-        let len = packet.len();
-        let room = self.bytes.get_mut(..len + SLACK).ok_or(Code::Limit)?;
-        let (front, rest) = room.split_at_mut(len);
-        front.copy_from_slice(packet);
-        rest.fill(0);
-        let words = len / 64 + 2;
-        let chunks = self.bytes.chunks_exact(64).map(stops).chain([0, 0]);
-        for (word, stops) in self.stops.iter_mut().take(words).zip(chunks) {
-            *word = stops;
+        let room = self.bytes.get_mut(..packet.len()).ok_or(Code::Limit)?;
+        room.copy_from_slice(packet);
+        let chunks = self.bytes.chunks_exact(64).take(packet.len() / 64 + 1);
+        for (word, chunk) in self.stops.iter_mut().zip(chunks) {
+            *word = stops(chunk);
         }
         Ok(())
     }
 
-    /// A message of a plain category without anything odd in it; otherwise nothing is changed.
+    /// A message of a plain category without anything odd in it. Otherwise nothing is changed but
+    /// values that the message has itself.
     #[inline(always)]
-    fn plain(&mut self, start: usize, end: usize) -> Option<(u8, u64)> {
+    fn plain<const BMI: bool>(&mut self, start: usize, end: usize) -> Option<(u8, u64)> {
         let plan = Self::PLAN;
         let len = end - start;
         if len > 64 {
@@ -209,7 +215,7 @@ impl<F: Description> SlotDecoder<F> {
             return None;
         }
         window &= window - 1;
-        let map = gather(load(&self.bytes, start) >> (64 - 8 * map_len));
+        let map = bmi::gather::<BMI>(load(&self.bytes, start) >> (64 - 8 * map_len));
         let present = map << (64 - 7 * map_len);
         let mut left = present;
         let mut from = map_len;
@@ -228,14 +234,15 @@ impl<F: Description> SlotDecoder<F> {
         if entry.way != Way::Plain {
             return None;
         }
-        let appendage_by = plan.appendage_by;
-        let mut values = self.values;
         let mut wide = 0;
         while window != 0 {
+            if left == 0 {
+                return None;
+            }
             let slot = left.leading_zeros();
             let until = window.trailing_zeros() as usize;
             let width = until + 1 - from;
-            if left == 0 || width > 8 {
+            if width > 8 {
                 return None;
             }
             left ^= 1 << 63 >> slot;
@@ -243,28 +250,27 @@ impl<F: Description> SlotDecoder<F> {
             let raw = load(&self.bytes, start + from) >> (64 - 8 * width) & !STOPS;
             from = until + 1;
             let text = ((plan.texts << slot) as i64 >> 63) as u64;
-            let number = gather(raw);
+            let number = bmi::gather::<BMI>(raw);
             wide |= number & !text;
-            values[(slot & 63) as usize] = raw & text | number & !text;
-        }
-        values[Self::FORMAT.category as usize] = category;
-        let mut increments = plan.increments & entry.slots & !present;
-        while increments != 0 {
-            let slot = increments.leading_zeros();
-            increments ^= 1 << 63 >> slot;
-            let value = &mut values[(slot & 63) as usize];
-            *value = u64::from((*value as u32).wrapping_add(1));
+            self.values[(slot & 63) as usize] = raw & text | number & !text;
         }
         let defined = self.defined | present;
         let mut slots = entry.slots;
         if entry.appended {
-            slots |= plan.appendages[(values[appendage_by] & 127) as usize];
+            slots |= plan.appendages[(self.values[plan.appendage_by & 63] & 127) as usize];
         }
         // Numbers that are too large, fields missing or too many, values never sent.
         if wide >> 32 != 0 || left != 0 || present & !slots != 0 || slots & !defined != 0 {
             return None;
         }
-        self.values = values;
+        let mut increments = plan.increments & entry.slots & !present;
+        while increments != 0 {
+            let slot = increments.leading_zeros();
+            increments ^= 1 << 63 >> slot;
+            let value = &mut self.values[(slot & 63) as usize];
+            *value = u64::from((*value as u32).wrapping_add(1));
+        }
+        self.values[Self::FORMAT.category as usize] = category;
         self.defined = defined;
         Some((category as u8, slots))
     }
@@ -460,14 +466,6 @@ fn stops(bytes: &[u8]) -> u64 {
     all
 }
 
-/// The low seven bits of eight bytes, put together to 56.
-#[inline(always)]
-fn gather(word: u64) -> u64 {
-    let word = word & 0x007F_007F_007F_007F | (word & 0x7F00_7F00_7F00_7F00) >> 1;
-    let word = word & 0x0000_3FFF_0000_3FFF | (word & 0x3FFF_0000_3FFF_0000) >> 2;
-    word & 0x0FFF_FFFF | (word & 0x0FFF_FFFF_0000_0000) >> 4
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,7 +477,7 @@ mod tests {
             word = word.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ 0x55;
             let bytes = word.to_be_bytes();
             let slow = bytes.iter().fold(0_u64, |sum, byte| sum << 7 | u64::from(byte & 0x7F));
-            assert_eq!(gather(word & !STOPS), slow);
+            assert_eq!(bmi::gather::<false>(word & !STOPS), slow);
             let block: Vec<u8> = (0..8).flat_map(|_| bytes).collect();
             let slow = block.iter().rev().fold(0, |sum, byte| sum << 1 | u64::from(byte >> 7));
             assert_eq!(stops(&block), slow);

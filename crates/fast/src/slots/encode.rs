@@ -108,13 +108,7 @@ impl<F: Description> SlotEncoder<F> {
         Ok(())
     }
 
-    fn field(
-        &self,
-        slot: u8,
-        value: u64,
-        text: &[u8],
-        draft: &mut Draft,
-    ) -> Result<(), Code> {
+    fn field(&self, slot: u8, value: u64, text: &[u8], draft: &mut Draft) -> Result<(), Code> {
         let (index, mask) = (slot as usize, bit(slot));
         let known = (self.defined | draft.map) & mask != 0;
         let described = &Self::FORMAT.slots[index];

@@ -10,6 +10,7 @@
 //! field whose bit is clear has its previous value, or one more than it; previous values are
 //! undefined at the start of every packet.
 
+mod bmi;
 mod decode;
 mod encode;
 mod plan;

@@ -71,8 +71,6 @@ pub(super) struct Plan {
     pub texts: u64,
     pub longs: u64,
     pub increments: u64,
-    /// Of categories that are not listed.
-    pub other: u64,
     pub entries: [Entry; 128],
     /// The slot that decides on appendages.
     pub appendage_by: usize,
@@ -87,7 +85,6 @@ impl Plan {
             texts: 0,
             longs: 0,
             increments: 0,
-            other: set(format.other),
             entries: [Entry { way: Way::Careful, slots: 0, appended: false }; 128],
             appendage_by: 0,
             appendages: [u64::MAX; 128],

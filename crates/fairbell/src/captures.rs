@@ -1,0 +1,396 @@
+//! `fairbell feed`: captures of market data decoded, counted, and sent again.
+//!
+//! The format of a datagram is told from its bytes unless `--format` says it: MoldUDP64 with ITCH
+//! 5.0 (ours and Nasdaq's), OPRA's binary blocks, or FAST for OPRA. Everything is decoded to the
+//! last field; what cannot be is told with its number in the file, and the command fails.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+use fast::opra::{Event, Opra, V1, V2, binary, to_event};
+use fast::slots::{Message, SlotDecoder, SlotSink};
+use feed::pcap::{Payload, Pcap};
+use feed::{Arbiter, ArbiterConfig, Delivery, LineSink, Notice, TopOfBook};
+use types::Nanos;
+use wire::moldudp::Packet;
+use wire::soupbin::Framer;
+
+use crate::Failure;
+
+/// Options of `fairbell feed`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell feed decode capture.pcap            every message, one line each\n  \
+    fairbell feed stats capture.pcap --json      counts, gaps, best prices\n  \
+    fairbell feed play capture.pcap --to 127.0.0.1:9000 --speed 10")]
+pub struct FeedArgs {
+    /// What to do with a capture.
+    #[command(subcommand)]
+    pub feed: Feed,
+}
+
+/// What to do with a capture.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Feed {
+    /// Print every message of a capture
+    Decode(FileArgs),
+    /// Count messages, gaps and best prices of a capture
+    Stats(FileArgs),
+    /// Send the datagrams of a capture again, with their distances in time
+    Play(PlayArgs),
+}
+
+/// A capture and how to read it.
+#[derive(Args, Clone, Debug)]
+pub struct FileArgs {
+    /// Capture, pcap or pcapng
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Format of the datagrams
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub format: Format,
+    /// Print JSON: one document a message, or one in all
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `fairbell feed play`.
+#[derive(Args, Clone, Debug)]
+pub struct PlayArgs {
+    /// Capture, pcap or pcapng
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where to send the datagrams
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: SocketAddr,
+    /// How many times as fast as recorded; 0 sends as fast as possible
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub speed: f64,
+}
+
+/// Formats of datagrams.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Told from the bytes
+    Auto,
+    /// ITCH 5.0 in MoldUDP64
+    Itch,
+    /// OPRA's binary blocks
+    Opra,
+    /// FAST for OPRA, version 1
+    OpraFastV1,
+    /// FAST for OPRA, version 2
+    OpraFastV2,
+}
+
+/// Runs a subcommand.
+pub fn run(args: &FeedArgs) -> Result<(), Failure> {
+    match &args.feed {
+        Feed::Decode(args) => decode(args),
+        Feed::Stats(args) => stats(args),
+        Feed::Play(args) => play(args),
+    }
+}
+
+fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+}
+
+/// What a capture held.
+#[derive(Default)]
+struct Seen {
+    frames: u64,
+    others: u64,
+    messages: u64,
+    /// By the name of the format and kind.
+    kinds: BTreeMap<String, u64>,
+    errors: Vec<String>,
+    delivered: u64,
+    lost: u64,
+    print: bool,
+    json: bool,
+}
+
+impl Seen {
+    fn message(&mut self, format: &str, kind: &str, detail: impl Fn() -> String) {
+        self.messages += 1;
+        *self.kinds.entry(format!("{format} {kind}")).or_default() += 1;
+        if self.print && self.json {
+            let frame = self.frames;
+            let document = serde_json::json!({
+                "frame": frame, "format": format, "kind": kind, "message": detail(),
+            });
+            println!("{document}");
+        } else if self.print {
+            println!("{:>6} {format} {kind:<4} {}", self.frames, detail());
+        }
+    }
+
+    fn error(&mut self, complaint: String) {
+        self.errors.push(format!("frame {}: {complaint}", self.frames));
+    }
+}
+
+impl LineSink for Seen {
+    fn deliver(&mut self, _delivery: Delivery<'_>) {
+        self.delivered += 1;
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        if let Notice::Gap { from, until } = notice {
+            self.lost += until - from;
+        }
+    }
+}
+
+/// Decoders that last for a whole capture.
+struct Reader {
+    format: Format,
+    v1: SlotDecoder<V1>,
+    v2: SlotDecoder<V2>,
+    top: TopOfBook,
+    /// One line for each destination.
+    lines: BTreeMap<([u8; 4], u16), Arbiter>,
+    seen: Seen,
+}
+
+/// Series whose best prices are kept.
+const SERIES_MAX: usize = 1 << 20;
+/// Destinations whose sequence is followed.
+const LINES_MAX: usize = 1_024;
+
+impl Reader {
+    fn new(format: Format, print: bool, json: bool) -> Reader {
+        Reader {
+            format,
+            v1: SlotDecoder::default(),
+            v2: SlotDecoder::default(),
+            top: TopOfBook::new(SERIES_MAX),
+            lines: BTreeMap::new(),
+            seen: Seen { print, json, ..Seen::default() },
+        }
+    }
+
+    fn file(&mut self, path: &PathBuf) -> Result<(), Failure> {
+        let bytes = read(path)?;
+        let failed = |error| Failure::Run(format!("{}: {error}", path.display()));
+        for frame in Pcap::new(&bytes).map_err(failed)? {
+            let frame = frame.map_err(failed)?;
+            self.seen.frames += 1;
+            match frame.payload {
+                Payload::Udp(to, port, bytes) => self.datagram(frame.time, (to, port), bytes),
+                Payload::Tcp(bytes) => self.segment(bytes),
+                Payload::Other => self.seen.others += 1,
+            }
+        }
+        for line in self.lines.values_mut() {
+            line.poll(Nanos(u64::MAX), &mut self.seen);
+        }
+        Ok(())
+    }
+
+    fn datagram(&mut self, time: Nanos, to: ([u8; 4], u16), bytes: &[u8]) {
+        let format = match self.format {
+            Format::Auto => guess(bytes),
+            given => Some(given),
+        };
+        match format {
+            Some(Format::Itch) => self.mold(time, to, bytes),
+            Some(Format::Opra) => self.block(time, to, bytes),
+            Some(Format::OpraFastV1) => self.fast::<V1>(time, to, bytes),
+            Some(Format::OpraFastV2) => self.fast::<V2>(time, to, bytes),
+            _ => self.seen.error("a datagram of no known format".to_string()),
+        }
+    }
+
+    fn number(&mut self, time: Nanos, to: ([u8; 4], u16), first: u64, count: u32) {
+        if self.lines.len() < LINES_MAX || self.lines.contains_key(&to) {
+            let config = ArbiterConfig::default();
+            let line = self.lines.entry(to).or_insert_with(|| Arbiter::new(config));
+            line.packet(time, 0, (first, count), &[], &mut self.seen);
+        }
+    }
+
+    fn mold(&mut self, time: Nanos, to: ([u8; 4], u16), bytes: &[u8]) {
+        let packet = match Packet::parse(bytes) {
+            Ok(packet) => packet,
+            Err(error) => return self.seen.error(error.to_string()),
+        };
+        let mut count = 0;
+        for message in packet.messages() {
+            count += 1;
+            match fast::itch::Message::parse(message) {
+                Ok(view) => {
+                    let kind = char::from(message.first().copied().unwrap_or(b'?')).to_string();
+                    self.seen.message("itch", &kind, || format!("{view:?}"));
+                }
+                Err(code) => self.seen.error(format!("ITCH: {code}")),
+            }
+        }
+        self.number(time, to, packet.seq(), count);
+    }
+
+    fn block(&mut self, time: Nanos, to: ([u8; 4], u16), bytes: &[u8]) {
+        let (seen, top) = (&mut self.seen, &mut self.top);
+        match binary::block(bytes, |event| note(seen, top, "opra", event)) {
+            Ok(header) => self.number(time, to, header.sequence().into(), 1),
+            Err(code) => self.seen.error(format!("OPRA: {code}")),
+        }
+    }
+
+    fn fast<F: Opra>(&mut self, time: Nanos, to: ([u8; 4], u16), bytes: &[u8]) {
+        let mut sink = Noting::<F> {
+            seen: &mut self.seen,
+            top: &mut self.top,
+            first: None,
+            version: std::marker::PhantomData,
+        };
+        let outcome = match F::FORMAT.framing.version {
+            Some(_) => self.v2.packet(bytes, &mut Again(&mut sink)),
+            None => self.v1.packet(bytes, &mut Again(&mut sink)),
+        };
+        let first = sink.first;
+        match outcome {
+            Ok(packet) => {
+                let first = if packet.sequence > 0 { packet.sequence } else { first.unwrap_or(0) };
+                self.number(time, to, first, packet.messages);
+            }
+            Err(code) => self.seen.error(format!("FAST for OPRA: {code}")),
+        }
+    }
+
+    /// SoupBinTCP, for captures of order entry; segments are taken to begin with a packet.
+    fn segment(&mut self, bytes: &[u8]) {
+        let (mut framer, mut rest) = (Framer::new(65_535), bytes);
+        loop {
+            match framer.next(&mut rest) {
+                Ok(Some(frame)) => {
+                    let kind = char::from(frame.first().copied().unwrap_or(b'?')).to_string();
+                    let len = frame.len();
+                    self.seen.message("soupbin", &kind, || format!("{len} bytes"));
+                }
+                Ok(None) => return,
+                Err(error) => return self.seen.error(error.to_string()),
+            }
+        }
+    }
+}
+
+/// Notes events of one version.
+struct Noting<'s, F> {
+    seen: &'s mut Seen,
+    top: &'s mut TopOfBook,
+    first: Option<u64>,
+    version: std::marker::PhantomData<F>,
+}
+
+/// The sink as either decoder wants it.
+struct Again<'n, 's, F>(&'n mut Noting<'s, F>);
+
+impl<F: Opra> SlotSink for Again<'_, '_, F> {
+    fn message(&mut self, message: &Message<'_>) {
+        let event = to_event::<F>(message);
+        self.0.first.get_or_insert(u64::from(message.number(F::NAMES.sequence)));
+        note(self.0.seen, self.0.top, F::FORMAT.name, &event);
+    }
+}
+
+fn note(seen: &mut Seen, top: &mut TopOfBook, format: &str, event: &Event<'_>) {
+    let kind = match event {
+        Event::Quote(header, quote) => {
+            top.quote(header.participant, quote);
+            "quote"
+        }
+        Event::LastSale(..) => "last sale",
+        Event::OpenInterest(..) => "open interest",
+        Event::Summary(..) => "summary",
+        Event::Underlying(..) => "underlying",
+        Event::Admin(..) => "admin",
+        Event::Control(..) => "control",
+        Event::Unknown(_) => "unknown",
+    };
+    seen.message(format, kind, || format!("{event:?}"));
+}
+
+/// The format of a datagram, where it shows.
+fn guess(bytes: &[u8]) -> Option<Format> {
+    match bytes {
+        [1, 2, digit, ..] if digit.is_ascii_digit() && bytes.last() == Some(&3) => {
+            Some(Format::OpraFastV2)
+        }
+        [_, high, low, b'O', ..] if usize::from(u16::from_be_bytes([*high, *low])) == bytes.len() => {
+            Some(Format::Opra)
+        }
+        _ if Packet::parse(bytes).is_ok() => Some(Format::Itch),
+        [1, .., 3] => Some(Format::OpraFastV1),
+        _ => None,
+    }
+}
+
+fn finish(seen: &Seen) -> Result<(), Failure> {
+    for error in seen.errors.iter().take(20) {
+        eprintln!("{error}");
+    }
+    match seen.errors.len() {
+        0 => Ok(()),
+        count => Err(Failure::Run(format!("{count} datagrams or messages were not decoded"))),
+    }
+}
+
+fn decode(args: &FileArgs) -> Result<(), Failure> {
+    let mut reader = Reader::new(args.format, true, args.json);
+    reader.file(&args.file)?;
+    finish(&reader.seen)
+}
+
+fn stats(args: &FileArgs) -> Result<(), Failure> {
+    let mut reader = Reader::new(args.format, false, args.json);
+    reader.file(&args.file)?;
+    let seen = &reader.seen;
+    if args.json {
+        let document = serde_json::json!({
+            "frames": seen.frames,
+            "not_decoded": seen.errors.len(),
+            "other_frames": seen.others,
+            "messages": seen.messages,
+            "kinds": seen.kinds,
+            "lines": reader.lines.len(),
+            "numbers_lost": seen.lost,
+            "series": reader.top.len(),
+        });
+        println!("{document:#}");
+        return finish(seen);
+    }
+    println!("{} frames, {} of no market data", seen.frames, seen.others);
+    println!("{} messages on {} lines", seen.messages, reader.lines.len());
+    for (kind, count) in &seen.kinds {
+        println!("  {kind:<32} {count:>10}");
+    }
+    println!("{} numbers missing, best prices of {} series", seen.lost, reader.top.len());
+    finish(seen)
+}
+
+fn play(args: &PlayArgs) -> Result<(), Failure> {
+    let bytes = read(&args.file)?;
+    let failed = |error: String| Failure::Run(error);
+    let local = if args.to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(local).map_err(|error| failed(error.to_string()))?;
+    let start = Instant::now();
+    let (mut first, mut sent) = (None, 0_u64);
+    for frame in Pcap::new(&bytes).map_err(|error| failed(error.to_string()))? {
+        let frame = frame.map_err(|error| failed(error.to_string()))?;
+        let Payload::Udp(_, _, payload) = frame.payload else { continue };
+        let since = frame.time.0.saturating_sub(*first.get_or_insert(frame.time.0));
+        if args.speed > 0.0 {
+            let due = Duration::from_nanos((since as f64 / args.speed) as u64);
+            std::thread::sleep(due.saturating_sub(start.elapsed()));
+        }
+        socket.send_to(payload, args.to).map_err(|error| failed(error.to_string()))?;
+        sent += 1;
+    }
+    println!("{sent} datagrams to {} in {:.3} s", args.to, start.elapsed().as_secs_f64());
+    Ok(())
+}

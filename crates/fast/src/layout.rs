@@ -1,0 +1,195 @@
+//! Formats of fixed layout from descriptions: views over bytes, checked once for their length.
+//!
+//! [`layout!`] takes the length of each message and the type and offset of every field. The
+//! compiler refuses a field that reaches beyond its message. A view is a reference to an array of
+//! exactly its length, so reading a field is one load; [`Fields`] goes over all of them.
+//! [`messages!`] adds an enum over messages that are told apart by their first byte.
+
+/// Types a field may have, all big-endian.
+pub trait FieldType: Sized {
+    /// Bytes of it.
+    const LEN: usize;
+    /// Reads it from the front of `bytes`; missing bytes are zero.
+    fn read(bytes: &[u8]) -> Self;
+    /// As a number, for sums: text as its bytes, first one highest, at most the first eight.
+    fn number(self) -> u64;
+}
+
+macro_rules! integers {
+    ($($ty:ty)*) => {$(
+        impl FieldType for $ty {
+            const LEN: usize = size_of::<$ty>();
+            #[inline(always)]
+            fn read(bytes: &[u8]) -> $ty {
+                bytes.first_chunk().map_or(0, |chunk| <$ty>::from_be_bytes(*chunk))
+            }
+            #[inline(always)]
+            fn number(self) -> u64 {
+                u64::from(self)
+            }
+        }
+    )*};
+}
+
+integers! { u8 u16 u32 u64 }
+
+/// An integer of six bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct U48(pub u64);
+
+impl FieldType for U48 {
+    const LEN: usize = 6;
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> U48 {
+        bytes
+            .first_chunk::<6>()
+            .map_or(U48(0), |&[a, b, c, d, e, f]| U48(u64::from_be_bytes([0, 0, a, b, c, d, e, f])))
+    }
+    #[inline(always)]
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl<const N: usize> FieldType for [u8; N] {
+    const LEN: usize = N;
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> [u8; N] {
+        bytes.first_chunk().copied().unwrap_or([0; N])
+    }
+    #[inline(always)]
+    fn number(self) -> u64 {
+        let mut eight = [0; 8];
+        let len = N.min(8);
+        eight[8 - len..].copy_from_slice(&self[..len]);
+        u64::from_be_bytes(eight)
+    }
+}
+
+/// All fields of a view.
+pub trait Fields {
+    /// Bytes of the message.
+    const LEN: usize;
+    /// Names of the fields, in the order of the description.
+    const NAMES: &'static [&'static str];
+    /// Calls `each` with every field as a number, in the order of the description.
+    fn each(&self, each: impl FnMut(u64));
+}
+
+/// Defines views. Each field is `offset => name: type`.
+#[macro_export]
+macro_rules! layout {
+    ($(
+        $(#[$doc:meta])*
+        pub struct $name:ident $len:literal {
+            $($(#[$fdoc:meta])* $offset:literal => $field:ident: $ty:ty,)*
+        }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $name<'a>(&'a [u8; $len]);
+
+        $(const _: () = assert!(
+            $offset + <$ty as $crate::layout::FieldType>::LEN <= $len,
+            "a field beyond the end of its message"
+        );)*
+
+        impl<'a> $name<'a> {
+            /// The message at the front of `bytes`, and what follows it; `None` for too few bytes.
+            #[inline(always)]
+            pub fn split(bytes: &'a [u8]) -> Option<($name<'a>, &'a [u8])> {
+                bytes.split_first_chunk().map(|(view, rest)| ($name(view), rest))
+            }
+
+            /// The message in exactly these bytes.
+            #[inline(always)]
+            pub fn parse(bytes: &'a [u8]) -> Option<$name<'a>> {
+                bytes.try_into().ok().map($name)
+            }
+
+            /// The whole message.
+            pub fn as_bytes(&self) -> &'a [u8] {
+                self.0
+            }
+
+            $(
+                $(#[$fdoc])*
+                #[inline(always)]
+                pub fn $field(&self) -> $ty {
+                    <$ty as $crate::layout::FieldType>::read(&self.0[$offset..])
+                }
+            )*
+        }
+
+        impl $crate::layout::Fields for $name<'_> {
+            const LEN: usize = $len;
+            const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+            #[inline(always)]
+            fn each(&self, mut each: impl FnMut(u64)) {
+                $(each($crate::layout::FieldType::number(self.$field()));)*
+            }
+        }
+    )*};
+}
+
+/// Defines views and an enum over them, told apart by the first byte. `offset => name: u8 = codes`
+/// is a field whose values are limited to those given.
+#[macro_export]
+macro_rules! messages {
+    (
+        $(#[$edoc:meta])*
+        pub enum $enum:ident;
+        $(
+            $(#[$doc:meta])*
+            $name:ident = $kind:literal, $len:literal {
+                $($(#[$fdoc:meta])* $offset:literal => $field:ident: $ty:ty $(= $codes:literal)?,)*
+            }
+        )*
+    ) => {
+        $crate::layout! {$(
+            $(#[$doc])*
+            pub struct $name $len {
+                $($(#[$fdoc])* $offset => $field: $ty,)*
+            }
+        )*}
+
+        $(#[$edoc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $enum<'a> {
+            $(#[doc = concat!("Type ", stringify!($kind), ".")] $name($name<'a>),)*
+        }
+
+        impl<'a> $enum<'a> {
+            /// Type byte and length of every message.
+            pub const LENGTHS: &'static [(u8, usize)] = &[$(($kind, $len)),*];
+
+            /// Reads exactly one message.
+            ///
+            /// # Errors
+            /// D9 for an unknown type, `Truncated` for a wrong length, D2 for a coded field with
+            /// a value outside its list.
+            #[inline(always)]
+            pub fn parse(bytes: &'a [u8]) -> Result<$enum<'a>, $crate::Code> {
+                let &kind = bytes.first().ok_or($crate::Code::Truncated)?;
+                match kind {
+                    $($kind => {
+                        let view = $name::parse(bytes).ok_or($crate::Code::Truncated)?;
+                        $($(if !$codes.contains(&view.$field()) {
+                            return Err($crate::Code::D2);
+                        })?)*
+                        Ok($enum::$name(view))
+                    })*
+                    _ => Err($crate::Code::D9),
+                }
+            }
+
+            /// Calls `each` with every field as a number.
+            #[inline(always)]
+            pub fn each(&self, each: impl FnMut(u64)) {
+                match self { $($enum::$name(view) => $crate::layout::Fields::each(view, each),)* }
+            }
+        }
+    };
+}
+
+pub use crate::{layout, messages};
