@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use types::SplitMix64;
 
 use crate::anneal::{AnnealOptions, anneal};
-use crate::build::{BuildOptions, Builder, PlanError};
+use crate::build::{BuildOptions, Builder, Pick, PlanError};
 use crate::faq::{FaqOptions, Qap};
 use crate::matrix::Square;
 use crate::objective::{ExpectedMax, Goal, Hops, WorstLeaf};
 use crate::polish::two_opt;
-use crate::schema::{Experiment, Run};
+use crate::revise::improve;
+use crate::schema::{Experiment, Kind, Run};
 use crate::stats::{Messages, Summary};
 use crate::tree::Tree;
 
@@ -149,6 +150,19 @@ enum Stage {
     Evaluating(usize),
 }
 
+/// A run that revises a tree comes first, or the one before it failed.
+const NO_TREE: &str = "the run before has no tree";
+
+/// The child of the root above the leaf that the last evaluation found worst.
+fn weak_side(run: &RunResult, tree: &Tree) -> usize {
+    let worst = run.evaluations.last().and_then(Evaluation::worst);
+    let mut at = worst.and_then(|(vm, _)| tree.position(*vm)).unwrap_or(1);
+    while let Some(parent) = tree.shape.parent(at).filter(|parent| *parent > 0) {
+        at = parent;
+    }
+    at
+}
+
 /// Times a mesh is tried with another leader.
 const MESH_TRIES: usize = 3;
 
@@ -253,6 +267,7 @@ impl Campaign {
             return Some(Some(Job { kind: JobKind::Lemon, members: self.pool(), fanout: 0 }));
         }
         let run = self.waiting.pop_front()?;
+        let before = self.results.runs.last().cloned();
         self.results.runs.push(RunResult {
             run: run.clone(),
             tree: None,
@@ -260,30 +275,46 @@ impl Campaign {
             evaluations: Vec::new(),
             notes: Vec::new(),
         });
-        match run.pick() {
-            None => match self.place(&run) {
-                Ok(tree) => self.built(Some(tree)),
-                Err(why) => self.give_up(why),
-            },
-            Some(pick) => {
-                let experiment = &self.results.experiment;
-                let options = BuildOptions {
-                    shape: experiment.tree,
-                    candidates: run.candidates,
-                    pick,
-                    strategy: run.strategy.clone(),
-                    seed: experiment.seed,
-                };
-                let built = self
-                    .choose_root(&run)
-                    .and_then(|root| Builder::new(options, &self.pool(), root));
-                match built {
-                    Ok(builder) => self.stage = Stage::Building(Box::new(builder)),
-                    Err(error) => self.give_up(error.to_string()),
+        let begun = match (run.kind, run.pick()) {
+            (Kind::Lemon, _) | (_, None) => match self.place(&run, before.as_ref()) {
+                Ok(tree) => {
+                    self.built(Some(tree));
+                    Ok(())
                 }
-            }
+                Err(why) => Err(why),
+            },
+            (_, Some(pick)) => self.builder(&run, pick, before.as_ref()).map(|builder| {
+                self.stage = Stage::Building(Box::new(builder));
+            }),
+        };
+        if let Err(why) = begun {
+            self.give_up(why);
         }
         Some(None)
+    }
+
+    fn builder(
+        &self,
+        run: &Run,
+        pick: Pick,
+        before: Option<&RunResult>,
+    ) -> Result<Builder, String> {
+        let experiment = &self.results.experiment;
+        let options = BuildOptions {
+            shape: experiment.tree,
+            candidates: run.candidates,
+            pick,
+            strategy: run.strategy.clone(),
+            seed: experiment.seed,
+        };
+        let built = if run.kind == Kind::Reselect {
+            let before = before.ok_or(NO_TREE)?;
+            let tree = before.tree.as_ref().ok_or(NO_TREE)?;
+            Builder::reselect(options, tree, weak_side(before, tree), &self.pool())
+        } else {
+            self.choose_root(run).and_then(|root| Builder::new(options, &self.pool(), root))
+        };
+        built.map_err(|error| error.to_string())
     }
 
     fn choose_root(&self, run: &Run) -> Result<usize, PlanError> {
@@ -307,15 +338,20 @@ impl Campaign {
         }
     }
 
-    /// A tree placed as a whole from the mesh.
-    fn place(&self, run: &Run) -> Result<Tree, String> {
+    /// A tree placed, or revised, from the mesh.
+    fn place(&self, run: &Run, before: Option<&RunResult>) -> Result<Tree, String> {
         let pool = self.pool();
         let shape = self.results.experiment.tree;
-        let hops = self.mesh.as_ref().ok_or("there is no mesh")?.only(&pool);
-        if hops.n() < shape.positions() {
+        let mesh = self.mesh.as_ref().ok_or("there is no mesh")?;
+        if run.kind == Kind::Revise {
+            let tree = before.and_then(|before| before.tree.as_ref()).ok_or(NO_TREE)?;
+            let objective = WorstLeaf::new(shape, mesh);
+            return Ok(improve(&objective, tree, &pool, run.candidates, 0.0, true).0);
+        }
+        if pool.len() < shape.positions() {
             return Err(PlanError::PoolTooSmall.to_string());
         }
-        let vms = place(run.goal, shape, &hops, self.results.experiment.seed);
+        let vms = place(run.goal, shape, &mesh.only(&pool), self.results.experiment.seed);
         let vms = vms.into_iter().filter_map(|at| pool.get(at).copied()).collect();
         Tree::new(shape, vms).ok_or_else(|| "the placement is no tree".to_string())
     }
@@ -517,9 +553,20 @@ mod tests {
     fn the_usual_experiment_builds_and_evaluates_all_trees() {
         let experiment = Experiment { probes: Probes::default(), ..Experiment::default() };
         let results = run(experiment, &[]);
-        assert_eq!(results.runs.len(), 9);
-        // One mesh, seven parents for each of five probing runs, an evaluation for each run.
-        assert_eq!(results.jobs, 1 + 5 * 7 + 9);
+        assert_eq!(results.runs.len(), 11);
+        // One mesh, seven parents for each of five probing runs, three for a subtree, and
+        // an evaluation for each run.
+        assert_eq!(results.jobs, 1 + 5 * 7 + 3 + 11);
+        let tree = |name: &str| {
+            let run = results.runs.iter().find(|run| run.run.name == name).unwrap();
+            run.tree.clone().unwrap()
+        };
+        let (rand, replaced) = (tree("RAND"), tree("RAND-2-REPLACED"));
+        assert_eq!(rand.changes(&replaced).len(), 2);
+        let subtree = replaced.changes(&tree("RAND-2-REPLACED-1-SUBTREE"));
+        let sides = [1, 2].map(|side| rand.shape.subtree(side));
+        let within = |side: &Vec<usize>| subtree.iter().all(|change| side.contains(&change.0));
+        assert!(!subtree.is_empty() && sides.iter().any(within), "{subtree:?}");
         for run in &results.runs {
             assert_eq!((run.evaluations.len(), run.notes.len()), (1, 0), "{}", run.run.name);
             assert_eq!(run.evaluations[0].leaves.len(), 8);
@@ -545,7 +592,7 @@ mod tests {
         for run in &results.runs {
             let tree = run.tree.as_ref().unwrap();
             assert!(run.notes.is_empty() == !run.evaluations.is_empty(), "{run:?}");
-            if run.run.kind == crate::schema::Kind::Lemon {
+            if run.run.kind == Kind::Lemon {
                 assert!([0, 3, 11].iter().all(|vm| !tree.vms.contains(vm)));
             }
         }
@@ -556,6 +603,6 @@ mod tests {
         let dead: Vec<usize> = (0..20).collect();
         let results = run(Experiment::default(), &dead);
         assert!(results.runs.iter().all(|run| !run.notes.is_empty()));
-        assert_eq!(results.runs.len(), 9);
+        assert_eq!(results.runs.len(), 11);
     }
 }

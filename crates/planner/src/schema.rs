@@ -86,6 +86,11 @@ pub enum Kind {
     Rand,
     /// Placed as a whole from the mesh.
     Lemon,
+    /// The tree of the run before with at most K of its VMs replaced by spares, from the mesh.
+    Revise,
+    /// The tree of the run before with everything below one child of the root selected anew by
+    /// probes: the child above the worst leaf.
+    Reselect,
 }
 
 /// One tree to build and evaluate.
@@ -150,13 +155,14 @@ impl Run {
             Kind::Best => Some(Pick::Best),
             Kind::Worst => Some(Pick::Worst),
             Kind::Rand => Some(Pick::Rand),
-            Kind::Lemon => None,
+            Kind::Reselect => Some(Pick::Best),
+            Kind::Lemon | Kind::Revise => None,
         }
     }
 
     /// Whether it needs the mesh.
     pub fn needs_mesh(&self) -> bool {
-        self.kind == Kind::Lemon || self.root == "egress"
+        matches!(self.kind, Kind::Lemon | Kind::Revise) || self.root == "egress"
     }
 }
 
@@ -189,6 +195,12 @@ impl Default for Experiment {
             candidates: 8,
             ..best("BEST-P50-K8-EGRESS", Strategy::P50)
         };
+        let revised =
+            Run { candidates: 2, ..Run::new("RAND-2-REPLACED", Kind::Revise, Strategy::P50) };
+        let reselected = Run {
+            candidates: 6,
+            ..Run::new("RAND-2-REPLACED-1-SUBTREE", Kind::Reselect, Strategy::P50)
+        };
         Experiment {
             name: "treebuilder".to_string(),
             seed: 1,
@@ -203,6 +215,8 @@ impl Default for Experiment {
                 egress,
                 Run::new("WORST-P90", Kind::Worst, Strategy::P90),
                 Run::new("RAND", Kind::Rand, Strategy::P50),
+                revised,
+                reselected,
                 lemon("LEMON", Goal::TotalTime),
                 lemon("LEMON-WORST-LEAF", Goal::WorstLeaf),
                 lemon("LEMON-EXPECTED-MAX", Goal::ExpectedMax),
@@ -247,7 +261,7 @@ impl Experiment {
             if run.repeats > 100 {
                 return Err(format!("run {}: repeats must be 0..=100", run.name));
             }
-            let probing = matches!(run.kind, Kind::Best | Kind::Worst);
+            let probing = matches!(run.kind, Kind::Best | Kind::Worst | Kind::Reselect);
             if probing && !(shape.fanout..=VMS_MAX).contains(&run.candidates) {
                 return Err(format!(
                     "run {}: candidates must be {}..={VMS_MAX}",
