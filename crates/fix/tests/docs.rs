@@ -143,8 +143,8 @@ fn parts() -> BTreeMap<&'static str, String> {
         ("header", frame(|dictionary| &dictionary.header)),
         ("trailer", frame(|dictionary| &dictionary.trailer)),
         ("session", of(&["A", "0", "1", "2", "3", "4", "5"])),
-        ("in", of(&["D", "F", "G", "q", "H", "V", "x", "g"])),
-        ("out", of(&["8", "9", "r", "j", "W", "X", "Y", "y", "h"])),
+        ("in", of(&["D", "F", "G", "q", "H", "V", "x", "e", "g"])),
+        ("out", of(&["8", "9", "r", "j", "W", "X", "Y", "y", "f", "h"])),
         ("reasons", reasons),
         ("refusals", refusals),
     ])

@@ -3,7 +3,7 @@
 mod sample;
 
 use fix::app::ledger::Status;
-use fix::app::market::{self, Level, MarketDataRefusal, Subscription, Update};
+use fix::app::market::{self, Level, MarketDataRefusal, Print, Subscription, Update};
 use fix::app::request::{self, Request};
 use fix::app::{Ledger, LedgerLimits, Refusal, Symbols, report};
 use fix::dictionary::{Checker, CustomTags, builtin};
@@ -468,17 +468,24 @@ fn market_data_lists_and_states() {
         assert_eq!((request.id, request.depth), (&b"m1"[..], 0));
         assert_eq!(request.subscription, Subscription::Updates);
         assert_eq!(request.wanted, [true, true, false]);
-        assert_eq!(request.symbols, [sample::instrument().symbol]);
+        assert_eq!((request.full, request.instruments), (false, vec![InstrumentId(1)]));
     });
     read(&text.replace("BTCUSD", "NOTHING"), |read| {
         assert_eq!(read, Err(MarketDataRefusal::UnknownSymbol));
     });
-    read(&text.replace("265=1", "265=0"), |read| {
-        assert_eq!(read, Err(MarketDataRefusal::UpdateType));
+    read(&text.replace("265=1", "265=0"), |read| assert!(read.unwrap().full));
+    read(&text.replace("265=1", "266=N"), |read| {
+        assert_eq!(read, Err(MarketDataRefusal::Aggregation));
+    });
+    read(&text.replace("263=1", "263=2").replace("BTCUSD", "NOTHING"), |read| {
+        assert_eq!(read.unwrap().subscription, Subscription::End);
     });
 
     let symbol = sample::instrument().symbol;
     let level = |side, price| Level { side, price: Price(price), qty: Qty(5), orders: 2 };
+    let (match_number, price) = (MatchNumber(9), Price(25_000));
+    let print = Print { match_number, price, qty: Qty(7), broken: false };
+    let broken = Print { broken: true, ..print };
     let levels = [level(Side::Buy, 20_000), level(Side::Buy, 10_000), level(Side::Sell, 30_000)];
     let sent = |version, msg_type, write: &dyn Fn(&mut fix::encode::Writer<'_>)| {
         let mut outbound =
@@ -490,18 +497,27 @@ fn market_data_lists_and_states() {
     };
     for version in Version::ALL {
         let text = sent(version, fix::app::MARKET_DATA_SNAPSHOT, &|writer| {
-            market::write_snapshot(b"m1", symbol, &levels, writer);
+            market::write_snapshot(b"m1", &symbol, &levels, Some(&print), writer);
         });
         let bids = "269=0|270=2|271=5|346=2|290=1|269=0|270=1|271=5|346=2|290=2|";
-        assert_eq!(text, format!("W|262=m1|55=BTCUSD|268=3|{bids}269=1|270=3|271=5|346=2|290=1|"));
+        let last = "269=2|270=2.5|271=7|";
+        assert_eq!(
+            text,
+            format!("W|262=m1|55=BTCUSD|268=4|{bids}269=1|270=3|271=5|346=2|290=1|{last}")
+        );
         let updates = [(Update::Delete, levels[0]), (Update::New, levels[2])];
         let text = sent(version, fix::app::MARKET_DATA_INCREMENTAL, &|writer| {
-            market::write_updates(b"m1", symbol, &updates, writer);
+            market::write_updates(b"m1", &symbol, [print, broken].iter(), &updates, writer);
         });
         let rest = "279=2|269=0|55=BTCUSD|270=2|279=0|269=1|55=BTCUSD|270=3|271=5|346=2|";
-        assert_eq!(text, format!("X|262=m1|268=2|{rest}"));
+        let prints = "279=0|269=2|278=9|55=BTCUSD|270=2.5|271=7|279=2|269=2|278=9|55=BTCUSD|";
+        assert_eq!(text, format!("X|262=m1|268=4|{prints}{rest}"));
+        let text = sent(version, fix::app::SECURITY_STATUS, &|writer| {
+            market::write_security_status(b"s", b"BTCUSD", Some(TradingState::Paused), writer);
+        });
+        assert_eq!(text, "f|324=s|55=BTCUSD|326=23|58=Volatility interruption|");
         let text = sent(version, fix::app::TRADING_SESSION_STATUS, &|writer| {
-            market::write_trading_status(None, symbol, TradingState::Trading, writer);
+            market::write_trading_status(None, &symbol, TradingState::Trading, writer);
         });
         assert_eq!(text, "h|336=BTCUSD|340=2|58=Trading|");
         let text = sent(version, fix::app::MARKET_DATA_REQUEST_REJECT, &|writer| {

@@ -41,6 +41,9 @@ pub enum FixRole {
     Orders,
     /// It only listens: the account's stream has the copies of its firm's reports.
     DropCopy,
+    /// Market data for those without the feed; its numbers are the gateway's own and begin at 1 with
+    /// every Logon.
+    MarketData,
 }
 
 /// A [`GatewayConfig::cancel_grace_ns`] for most: one second.

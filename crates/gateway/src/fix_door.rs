@@ -16,10 +16,11 @@ use types::{
     Outbox, Qty, SESSION_RESET, UserRefNum,
 };
 
-use crate::config::GatewayConfig;
+use crate::config::{FixRole, GatewayConfig};
 use crate::desk::Desk;
 use crate::fix_seat::{Progress, Seat};
 use crate::hold::{Release, Watermarks};
+use crate::market::Market;
 use crate::operate::SessionInfo;
 
 /// Messages and bytes of a live session that a resend finds here.
@@ -78,6 +79,8 @@ pub(crate) struct FixDoor {
     written: Vec<u8>,
     /// Room for a list of connections.
     conns: Vec<ConnId>,
+    /// The feed, for market-data sessions.
+    pub(crate) market: Option<Market>,
     /// No timer before this; may be early.
     due: Nanos,
     pub(crate) counters: FixCounters,
@@ -92,8 +95,14 @@ impl FixDoor {
             let Some(session) = &login.fix else { continue };
             // The exchange's own dictionaries are fit to be read, which a test of theirs shows.
             let Ok(rules) = dictionary::builtin(session.version) else { continue };
-            let agreed = SessionConfig::new(&config.fix_comp_id, &session.comp_id, rules);
-            sessions.push((agreed, MemoryStore::new(RESEND_MESSAGES_MAX, RESEND_BYTES_MAX)));
+            let mut agreed = SessionConfig::new(&config.fix_comp_id, &session.comp_id, rules);
+            agreed.reset_on_logon = session.role == FixRole::MarketData;
+            // What is lost of market data is old.
+            let store = match agreed.reset_on_logon {
+                true => MemoryStore::new(0, 0),
+                false => MemoryStore::new(RESEND_MESSAGES_MAX, RESEND_BYTES_MAX),
+            };
+            sessions.push((agreed, store));
             if let Some(place) = seat_of.get_mut(usize::from(login.account.0)) {
                 *place = Some(seats.len());
             }
@@ -107,8 +116,9 @@ impl FixDoor {
             }
         }
         let mut acceptor = Acceptor::new(sessions, Limits::default());
-        for place in 0..seats.len() {
-            if let Some(session) = acceptor.session(place) {
+        for (place, seat) in seats.iter().enumerate() {
+            let session = acceptor.session(place).filter(|_| seat.market.is_none());
+            if let Some(session) = session {
                 session.outbound().number_by_stream();
             }
         }
@@ -121,6 +131,7 @@ impl FixDoor {
             names,
             written: Vec::new(),
             conns: Vec::new(),
+            market: None,
             due: Nanos::NEVER,
             counters: FixCounters::default(),
         }
@@ -354,6 +365,7 @@ impl FixDoor {
             self.wake(now.now, conn);
         }
         self.conns = conns;
+        self.refresh_market(now.now, out);
         let holding =
             self.holding.iter().filter_map(|account| self.seats.get(self.seat(*account)?));
         let held = holding.map(|seat| seat.hold.next_timeout(desk.config.hold_max_ns));
@@ -428,6 +440,23 @@ impl FixDoor {
         }
     }
 
+    /// Tells market-data sessions what has changed, those it is time for.
+    pub(crate) fn refresh_market(&mut self, now: Nanos, out: &mut Outbox) {
+        let FixDoor { acceptor, seats, symbols, written, market, due, .. } = self;
+        let Some(market) = market else { return };
+        for (place, seat) in seats.iter_mut().enumerate() {
+            let (Some(told), Some(conn)) = (&mut seat.market, seat.conn) else { continue };
+            let Some(session) = acceptor.session(place) else { continue };
+            written.clear();
+            if market.lost {
+                session.logout(now, "Market data lost at this gateway", written);
+            } else {
+                *due = told.refresh(now, market, symbols, session, written).min(*due);
+            }
+            send(conn, written, out);
+        }
+    }
+
     /// A connection has timers.
     fn wake(&mut self, now: Nanos, conn: ConnId) {
         let next = self.acceptor.next_timeout(conn);
@@ -449,8 +478,9 @@ impl FixDoor {
         call: impl FnOnce(&mut Acceptor<MemoryStore>, &mut Counter<'_>, &mut Vec<u8>) -> Option<Ending>,
     ) -> Option<Ending> {
         self.written.clear();
-        let FixDoor { acceptor, seats, symbols, written, counters, .. } = self;
-        let mut app = Counter { now, seats, symbols, desk, counters, out, wants_in: None };
+        let FixDoor { acceptor, seats, symbols, written, counters, market, .. } = self;
+        let market = market.as_ref();
+        let mut app = Counter { now, seats, symbols, desk, counters, market, out, wants_in: None };
         let ending = call(acceptor, &mut app, written);
         if let Some(place) = app.wants_in
             && let Some(seat) = self.seats.get_mut(place)
@@ -478,6 +508,10 @@ impl FixDoor {
             {
                 seat.conn = Some(conn);
                 return ending.map_or(Outcome::WantsIn(seat.account), Outcome::Ends);
+            }
+            if let Some(seat) = self.seats.get_mut(place).filter(|seat| seat.market.is_some()) {
+                seat.conn = Some(conn);
+                self.due = self.due.min(now.now);
             }
         }
         self.wake(now.now, conn);
@@ -538,6 +572,7 @@ struct Counter<'a> {
     symbols: &'a Symbols,
     desk: &'a mut Desk,
     counters: &'a mut FixCounters,
+    market: Option<&'a Market>,
     out: &'a mut Outbox,
     /// A session that has to get its stream first.
     wants_in: Option<usize>,
@@ -570,7 +605,7 @@ impl Application for Counter<'_> {
         let Some(seat) = self.seats.get_mut(session) else { return };
         seat.tally.messages_in += 1;
         let request = matches!(message.msg_type(), b"D" | b"F" | b"G" | b"q");
-        if request && port.received() <= seat.received {
+        if request && seat.market.is_none() && port.received() <= seat.received {
             // Another gateway brought it to the log; its answer is in the stream.
             self.counters.repeated += 1;
             return;
@@ -590,9 +625,24 @@ impl Application for Counter<'_> {
                     seat.desk.busy(now, message, &command, port);
                 }
             }
-            Wanted::MarketData(_) | Wanted::TradingStatus(_) => {
-                seat.desk.unavailable(now, message, port);
-            }
+            other => match (&mut seat.market, other, self.market) {
+                (Some(told), Wanted::MarketData(request), market) => {
+                    told.request(&request, market, self.symbols, port);
+                }
+                (Some(told), Wanted::TradingStatus(id, wanted), Some(market)) => {
+                    told.state((id, None, wanted), market, self.symbols, port);
+                }
+                (Some(told), Wanted::SecurityStatus(id, name, wanted), Some(market)) => {
+                    told.state((id, Some(name), wanted), market, self.symbols, port);
+                }
+                _ => seat.desk.unavailable(now, message, port),
+            },
+        }
+    }
+
+    fn heartbeat(&mut self, session: usize, test_req_id: &[u8]) {
+        if let Some(told) = self.seats.get_mut(session).and_then(|seat| seat.market.as_mut()) {
+            told.heartbeat(test_req_id);
         }
     }
 }

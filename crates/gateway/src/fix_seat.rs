@@ -11,6 +11,7 @@ use fix::app::{Desk, LedgerLimits};
 use types::{AccountId, ConnId, Nanos};
 
 use crate::config::{FixLogin, FixRole, Login};
+use crate::fix_market::MarketSeat;
 use crate::hold::HoldQueue;
 use crate::operate::{SessionInfo, Tally};
 
@@ -37,6 +38,8 @@ pub(crate) struct Seat {
     /// So that participants can't choose identifiers that are slow to find.
     salt: u64,
     pub(crate) desk: Desk,
+    /// Of a market-data session, which has no stream and is always ready.
+    pub(crate) market: Option<MarketSeat>,
     pub(crate) hold: HoldQueue,
     pub(crate) tally: Tally,
     pub(crate) conn: Option<ConnId>,
@@ -83,7 +86,10 @@ impl Seat {
         let desk = match role {
             FixRole::DropCopy => Desk::drop_copy(version, limits),
             FixRole::Orders => Desk::new(version, limits),
+            FixRole::MarketData => Desk::market_data(version),
         };
+        let market = (role == FixRole::MarketData).then(MarketSeat::default);
+        let progress = if market.is_some() { Progress::Ready } else { Progress::Empty };
         Seat {
             account,
             username,
@@ -92,10 +98,11 @@ impl Seat {
             role,
             salt,
             desk,
+            market,
             hold: HoldQueue::default(),
             tally: Tally::default(),
             conn: None,
-            progress: Progress::Empty,
+            progress,
             paused: false,
             position: 1,
             before: 0,

@@ -3,8 +3,10 @@
 use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
 use types::{AccountId, ClockReading, ConnId, Outbox};
 
+use crate::config::FixRole;
 use crate::fix_door::Outcome;
 use crate::gateway::Gateway;
+use crate::market::{Books, Market};
 
 impl Gateway {
     /// Does what the door wants done for a connection.
@@ -113,6 +115,31 @@ impl Gateway {
             self.release_fix(now, account, out);
             last = account;
         }
+    }
+
+    /// Whether a session of this gateway is one for market data, so that it has to know the feed.
+    pub fn wants_market(&self) -> bool {
+        let sessions = self.desk.config.logins.iter().filter_map(|login| login.fix.as_ref());
+        sessions.into_iter().any(|session| session.role == FixRole::MarketData)
+    }
+
+    /// Market-data sessions are told of these books, which know nothing of the feed yet.
+    pub fn set_market(&mut self, books: Box<dyn Books>) {
+        self.fix.market = Some(Market::new(books));
+    }
+
+    /// The receivers on this VM have released messages of the feed; `None`: some are missing.
+    pub fn handle_released<'a>(&mut self, messages: Option<impl Iterator<Item = &'a [u8]>>) {
+        match (&mut self.fix.market, messages) {
+            (Some(market), Some(messages)) => messages.for_each(|message| market.apply(message)),
+            (Some(market), None) => market.lost = true,
+            (None, _) => {}
+        }
+    }
+
+    /// After [`Gateway::handle_released`]: market-data sessions are told.
+    pub fn refresh_market(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.fix.refresh_market(now.now, out);
     }
 
     /// Timers of the door.

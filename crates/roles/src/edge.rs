@@ -4,6 +4,7 @@
 //! they have released tells the gateway which executions are public (corner 16); nothing else
 //! passes between them.
 
+use crate::market::{FeedBooks, Passing};
 use gateway::Gateway;
 use overlay::{
     control::{self, ControlHeader, ControlKind, TreeBody},
@@ -24,6 +25,8 @@ pub struct Edge {
     /// By stream: messages that the receiver had jumped over when the gateway was last told.
     skipped: Vec<u64>,
     told_unheard: u64,
+    /// If the gateway has sessions for market data.
+    passing: Option<Passing>,
 }
 
 impl Edge {
@@ -31,7 +34,25 @@ impl Edge {
     /// their streams.
     pub fn new(node: NodeId, receivers: Vec<Receiver>, gateway: Gateway) -> Edge {
         let skipped = vec![0; receivers.len()];
-        Edge { node, receivers, gateway, malformed: 0, skipped, told_unheard: 0 }
+        let (malformed, told_unheard, passing) = (0, 0, None);
+        Edge { node, receivers, gateway, malformed, skipped, told_unheard, passing }
+    }
+
+    /// What the receivers release builds books for the gateway's market-data sessions, if it has
+    /// any; with room for so many resting orders.
+    pub(crate) fn with_books(mut self, orders_max: usize) -> Edge {
+        if self.gateway.wants_market() {
+            self.gateway.set_market(Box::new(FeedBooks::new(orders_max)));
+            self.passing = Some(Passing::new(self.receivers.len()));
+        }
+        self
+    }
+
+    /// The gateway gets what a receiver has released into `out` since there were `from` ops.
+    fn pass_on(&mut self, now: ClockReading, stream: usize, from: usize, out: &mut Outbox) {
+        if let Some(passing) = &mut self.passing {
+            passing.pass((now, stream), from, &mut self.gateway, out);
+        }
     }
 
     /// The receiver of the first stream.
@@ -123,8 +144,9 @@ impl Edge {
         };
         let stream = if named < self.receivers.len() { named } else { 0 };
         let Some(receiver) = self.receivers.get_mut(stream) else { return };
-        let epoch = receiver.tree().epoch;
+        let (epoch, from) = (receiver.tree().epoch, out.ops().len());
         receiver.handle_frame(now, header, rest, out);
+        self.pass_on(now, stream, from, out);
         if stream == 0 {
             self.follow_tree(epoch);
         }
@@ -179,7 +201,9 @@ impl Node for Edge {
         for stream in 0..self.receivers.len() {
             let due = self.receivers.get_mut(stream).filter(|of| of.next_timeout() <= now.now);
             if let Some(receiver) = due {
+                let from = out.ops().len();
                 receiver.handle_timeout(now, out);
+                self.pass_on(now, stream, from, out);
                 self.tell_watermark(now, stream, out);
             }
         }

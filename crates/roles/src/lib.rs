@@ -14,6 +14,7 @@ mod deploy;
 mod downlinks;
 mod edge;
 mod lost;
+mod market;
 mod offline;
 mod options;
 mod role;

@@ -62,7 +62,7 @@ pub const TRIGGERS: &[&str] = &["trade", "touch"];
 /// Versions of FIX.
 pub const FIX_VERSIONS: &[&str] = &["4.4", "4.2", "5.0SP2"];
 /// What FIX sessions are for.
-pub const FIX_ROLES: &[&str] = &["orders", "drop-copy"];
+pub const FIX_ROLES: &[&str] = &["orders", "drop-copy", "market-data"];
 
 /// Every key there is.
 pub const KEYS: &[Key] = &[

@@ -381,13 +381,12 @@ fn logins(config: &Config, both: &mut impl FnMut((&str, String), (&str, String))
     let mut seen = BTreeSet::new();
     for (index, entry) in config.accounts.0.iter().enumerate() {
         let comp_id = &entry.fix_comp_id;
-        if entry.fix_role == "drop-copy" {
-            for (key, value) in [("fix_comp_id", comp_id), ("firm", &entry.firm)] {
-                if value.is_empty() {
-                    let path = format!("account[{index}].fix_role");
-                    let why = format!("\"drop-copy\" needs {key}");
-                    both((&path, why.clone()), (&path, why));
-                }
+        for (key, value, copies) in [("fix_comp_id", comp_id, false), ("firm", &entry.firm, true)] {
+            let role = entry.fix_role.as_str();
+            if value.is_empty() && (role == "drop-copy" || (role == "market-data" && !copies)) {
+                let path = format!("account[{index}].fix_role");
+                let why = format!("{role:?} needs {key}");
+                both((&path, why.clone()), (&path, why));
             }
         }
         if comp_id.is_empty() {

@@ -315,6 +315,7 @@ impl AccountEntry {
         let comp_id = self.fix_comp_id.clone();
         let role = match self.fix_role.as_str() {
             "drop-copy" => FixRole::DropCopy,
+            "market-data" => FixRole::MarketData,
             _ => FixRole::Orders,
         };
         (!comp_id.is_empty()).then_some(FixLogin { comp_id, version, role })

@@ -7,7 +7,7 @@
 use types::{Command, ExecutionReport, Nanos};
 
 use super::ledger::{Ledger, LedgerLimits};
-use super::market::{self, MarketDataRequest};
+use super::market::{self, MarketDataRequest, Subscription};
 use super::request::{self, Refusal, Request};
 use super::{EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, SECURITY_LIST, Symbols, report};
 use crate::session::{Outbound, Port, Store};
@@ -24,16 +24,19 @@ pub enum Wanted<'a> {
     Command(Command),
     /// A snapshot, and perhaps updates.
     MarketData(MarketDataRequest<'a>),
-    /// A TradingSessionStatus(h) for each instrument; TradSesReqID of the request.
-    TradingStatus(&'a [u8]),
+    /// A TradingSessionStatus(h) for each instrument: TradSesReqID of the request, and whether
+    /// changes are to be told.
+    TradingStatus(&'a [u8], Subscription),
+    /// A SecurityStatus(f): SecurityStatusReqID, Symbol, and whether changes are to be told.
+    SecurityStatus(&'a [u8], &'a [u8], Subscription),
 }
 
 /// One session's application side.
 #[derive(Clone, Debug)]
 pub struct Desk {
     version: Version,
-    /// Only listens, to copies of other accounts' reports.
-    copies: bool,
+    /// Why it takes no orders, if it is not there for them.
+    no_orders: Option<Refusal>,
     /// The account's orders.
     pub ledger: Ledger,
 }
@@ -41,12 +44,18 @@ pub struct Desk {
 impl Desk {
     /// A desk for an account of which nothing is known yet.
     pub fn new(version: Version, limits: LedgerLimits) -> Desk {
-        Desk { version, copies: false, ledger: Ledger::new(limits) }
+        Desk { version, no_orders: None, ledger: Ledger::new(limits) }
     }
 
     /// A desk that gets copies of the reports of several accounts and takes no requests.
     pub fn drop_copy(version: Version, limits: LedgerLimits) -> Desk {
-        Desk { version, copies: true, ledger: Ledger::shared(limits) }
+        Desk { version, no_orders: Some(Refusal::READ_ONLY), ledger: Ledger::shared(limits) }
+    }
+
+    /// A desk for market data, which takes no orders.
+    pub fn market_data(version: Version) -> Desk {
+        let ledger = Ledger::new(LedgerLimits::default());
+        Desk { version, no_orders: Some(Refusal::MARKET_DATA_ONLY), ledger }
     }
 
     /// An application message in sequence, valid by its dictionary.
@@ -57,8 +66,9 @@ impl Desk {
         symbols: &Symbols,
         port: &mut Port<'_, S>,
     ) -> Wanted<'a> {
-        if self.copies && message.msg_type() != b"x" {
-            self.refuse(now, message, &Refusal::READ_ONLY, port);
+        let order = matches!(message.msg_type(), b"D" | b"F" | b"G" | b"H" | b"q");
+        if let Some(refusal) = self.no_orders.filter(|_| order) {
+            self.refuse(now, message, &refusal, port);
             return Wanted::Nothing;
         }
         match request::parse(message, symbols) {
@@ -132,7 +142,12 @@ impl Desk {
             }
             b"g" => {
                 let id = message.get(tag::TRAD_SES_REQ_ID.number).unwrap_or(&[]);
-                return Wanted::TradingStatus(id);
+                return Wanted::TradingStatus(id, subscription(message));
+            }
+            b"e" => {
+                let get = |tag: tag::Tag| message.get(tag.number).unwrap_or(&[]);
+                let (id, symbol) = (get(tag::SECURITY_STATUS_REQ_ID), get(tag::SYMBOL));
+                return Wanted::SecurityStatus(id, symbol, subscription(message));
             }
             _ => self.refuse(now, message, &Refusal::UNSUPPORTED_TYPE, port),
         }
@@ -230,5 +245,14 @@ impl Desk {
                 writer.flag(tag::COPY_MSG_INDICATOR, true);
             }
         });
+    }
+}
+
+/// SubscriptionRequestType(263) of a message valid by its dictionary.
+fn subscription(message: &Message<'_>) -> Subscription {
+    match message.get(tag::SUBSCRIPTION_REQUEST_TYPE.number) {
+        Some(b"1") => Subscription::Updates,
+        Some(b"2") => Subscription::End,
+        _ => Subscription::Snapshot,
     }
 }

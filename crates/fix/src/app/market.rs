@@ -1,6 +1,6 @@
 //! Market data for those without the feed, the list of instruments, and the state of trading.
 
-use types::{Price, Qty, Side, Symbol, TradingState};
+use types::{InstrumentId, MatchNumber, Price, Qty, Side, Symbol, TradingState};
 
 use super::Symbols;
 use crate::encode::Writer;
@@ -23,8 +23,10 @@ pub struct MarketDataRequest<'a> {
     pub depth: u32,
     /// Buy side, sell side, trades.
     pub wanted: [bool; 3],
+    /// Updates are to be whole refreshes.
+    pub full: bool,
     /// On what.
-    pub symbols: Vec<Symbol>,
+    pub instruments: Vec<InstrumentId>,
 }
 
 /// SubscriptionRequestType(263).
@@ -46,14 +48,22 @@ pub enum MarketDataRefusal {
     UnknownSymbol = b'0',
     /// A subscription has this identifier.
     DuplicateId = b'1',
+    /// More than one session gets at a time.
+    TooMuch = b'2',
+    /// Nothing is to be had at this gateway.
+    Unavailable = b'3',
     /// Another SubscriptionRequestType.
     Subscription = b'4',
     /// MarketDepth is no number.
     Depth = b'5',
-    /// Full refreshes only are not sent.
+    /// Another MDUpdateType.
     UpdateType = b'6',
-    /// Another kind of entry, or too many instruments.
+    /// Orders one by one are not to be had here.
+    Aggregation = b'7',
+    /// Another kind of entry.
     EntryType = b'8',
+    /// No subscription has this identifier; FIX has no code for that.
+    UnknownId = 0,
 }
 
 impl MarketDataRefusal {
@@ -61,10 +71,14 @@ impl MarketDataRefusal {
         match self {
             MarketDataRefusal::UnknownSymbol => "Unknown symbol",
             MarketDataRefusal::DuplicateId => "MDReqID in use",
+            MarketDataRefusal::TooMuch => "Too much at a time",
+            MarketDataRefusal::Unavailable => "No market data at this gateway",
             MarketDataRefusal::Subscription => "Unsupported SubscriptionRequestType",
             MarketDataRefusal::Depth => "Unsupported MarketDepth",
             MarketDataRefusal::UpdateType => "Unsupported MDUpdateType",
-            MarketDataRefusal::EntryType => "Unsupported MDEntryType or too many symbols",
+            MarketDataRefusal::Aggregation => "Only price levels are available",
+            MarketDataRefusal::EntryType => "Unsupported MDEntryType",
+            MarketDataRefusal::UnknownId => "Unknown MDReqID",
         }
     }
 }
@@ -81,16 +95,24 @@ pub fn market_data_request<'a>(
         Some(b"2") => Subscription::End,
         _ => return Err(MarketDataRefusal::Subscription),
     };
+    let id = get(tag::MD_REQ_ID).unwrap_or(&[]);
+    let (wanted, instruments) = ([false; 3], Vec::new());
+    let mut request =
+        MarketDataRequest { id, subscription, depth: 0, wanted, full: false, instruments };
+    if subscription == Subscription::End {
+        return Ok(request);
+    }
     let depth = get(tag::MARKET_DEPTH).and_then(value::uint);
-    let depth =
+    request.depth =
         depth.and_then(|depth| u32::try_from(depth).ok()).ok_or(MarketDataRefusal::Depth)?;
-    if get(tag::MD_UPDATE_TYPE).is_some_and(|kind| kind != b"1") {
-        return Err(MarketDataRefusal::UpdateType);
-    }
+    request.full = match get(tag::MD_UPDATE_TYPE) {
+        Some(b"0") => true,
+        None | Some(b"1") => false,
+        Some(_) => return Err(MarketDataRefusal::UpdateType),
+    };
     if get(tag::AGGREGATED_BOOK).is_some_and(|aggregated| aggregated != b"Y") {
-        return Err(MarketDataRefusal::UpdateType);
+        return Err(MarketDataRefusal::Aggregation);
     }
-    let mut wanted = [false; 3];
     let kinds = message.group(tag::NO_MD_ENTRY_TYPES.number, tag::MD_ENTRY_TYPE.number);
     for kind in kinds {
         let place = match kind.get(tag::MD_ENTRY_TYPE.number) {
@@ -99,27 +121,29 @@ pub fn market_data_request<'a>(
             Some(b"2") => 2,
             _ => return Err(MarketDataRefusal::EntryType),
         };
-        if let Some(wanted) = wanted.get_mut(place) {
+        if let Some(wanted) = request.wanted.get_mut(place) {
             *wanted = true;
         }
     }
-    let mut found = Vec::new();
     for instance in message.group(tag::NO_RELATED_SYM.number, tag::SYMBOL.number) {
         let instrument = instance.get(tag::SYMBOL.number).and_then(|name| symbols.find(name));
-        let instrument = instrument.ok_or(MarketDataRefusal::UnknownSymbol)?;
-        if found.len() >= SYMBOLS_MAX {
-            return Err(MarketDataRefusal::EntryType);
+        let instrument = instrument.ok_or(MarketDataRefusal::UnknownSymbol)?.id;
+        if request.instruments.len() >= SYMBOLS_MAX {
+            return Err(MarketDataRefusal::TooMuch);
         }
-        found.push(instrument.symbol);
+        if !request.instruments.contains(&instrument) {
+            request.instruments.push(instrument);
+        }
     }
-    let id = get(tag::MD_REQ_ID).unwrap_or(&[]);
-    Ok(MarketDataRequest { id, subscription, depth, wanted, symbols: found })
+    Ok(request)
 }
 
 /// Writes the body of a MarketDataRequestReject.
 pub fn write_refusal(id: &[u8], refusal: MarketDataRefusal, writer: &mut Writer<'_>) {
     writer.foreign(tag::MD_REQ_ID, id);
-    writer.char(tag::MD_REQ_REJ_REASON, refusal as u8);
+    if refusal != MarketDataRefusal::UnknownId {
+        writer.char(tag::MD_REQ_REJ_REASON, refusal as u8);
+    }
     writer.text(tag::TEXT, refusal.text().as_bytes());
 }
 
@@ -152,11 +176,31 @@ fn entry_type(side: Side) -> u8 {
     b'0' + side as u8
 }
 
-/// Writes the body of a MarketDataSnapshotFullRefresh: bids from the best, then offers.
-pub fn write_snapshot(id: &[u8], symbol: Symbol, levels: &[Level], writer: &mut Writer<'_>) {
+/// A trade of the public feed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Print {
+    /// Its number, MDEntryID(278).
+    pub match_number: MatchNumber,
+    /// At what price.
+    pub price: Price,
+    /// Lots.
+    pub qty: Qty,
+    /// It was broken: only its number counts.
+    pub broken: bool,
+}
+
+/// Writes the body of a MarketDataSnapshotFullRefresh: bids from the best, then offers, then the
+/// last trade if there is one.
+pub fn write_snapshot(
+    id: &[u8],
+    symbol: &Symbol,
+    levels: &[Level],
+    last: Option<&Print>,
+    writer: &mut Writer<'_>,
+) {
     writer.foreign(tag::MD_REQ_ID, id);
-    writer.text(tag::SYMBOL, symbol.as_str().as_bytes());
-    writer.uint(tag::NO_MD_ENTRIES, levels.len() as u64);
+    writer.padded(tag::SYMBOL, &symbol.0);
+    writer.uint(tag::NO_MD_ENTRIES, levels.len() as u64 + u64::from(last.is_some()));
     let (mut side, mut place) = (Side::Buy, 0);
     for level in levels {
         place = if level.side == side { place + 1 } else { 1 };
@@ -167,21 +211,38 @@ pub fn write_snapshot(id: &[u8], symbol: Symbol, levels: &[Level], writer: &mut 
         writer.uint(tag::NUMBER_OF_ORDERS, u64::from(level.orders));
         writer.uint(tag::MD_ENTRY_POSITION_NO, place);
     }
+    if let Some(print) = last {
+        writer.char(tag::MD_ENTRY_TYPE, b'2');
+        writer.price(tag::MD_ENTRY_PX, print.price);
+        writer.uint(tag::MD_ENTRY_SIZE, print.qty.0);
+    }
 }
 
-/// Writes the body of a MarketDataIncrementalRefresh.
-pub fn write_updates(
+/// Writes the body of a MarketDataIncrementalRefresh: trades, then levels.
+pub fn write_updates<'a>(
     id: &[u8],
-    symbol: Symbol,
+    symbol: &Symbol,
+    prints: impl ExactSizeIterator<Item = &'a Print>,
     updates: &[(Update, Level)],
     writer: &mut Writer<'_>,
 ) {
     writer.foreign(tag::MD_REQ_ID, id);
-    writer.uint(tag::NO_MD_ENTRIES, updates.len() as u64);
+    writer.uint(tag::NO_MD_ENTRIES, (prints.len() + updates.len()) as u64);
+    for print in prints {
+        let update = if print.broken { Update::Delete } else { Update::New };
+        writer.char(tag::MD_UPDATE_ACTION, update as u8);
+        writer.char(tag::MD_ENTRY_TYPE, b'2');
+        writer.uint(tag::MD_ENTRY_ID, print.match_number.0);
+        writer.padded(tag::SYMBOL, &symbol.0);
+        if !print.broken {
+            writer.price(tag::MD_ENTRY_PX, print.price);
+            writer.uint(tag::MD_ENTRY_SIZE, print.qty.0);
+        }
+    }
     for (update, level) in updates {
         writer.char(tag::MD_UPDATE_ACTION, *update as u8);
         writer.char(tag::MD_ENTRY_TYPE, entry_type(level.side));
-        writer.text(tag::SYMBOL, symbol.as_str().as_bytes());
+        writer.padded(tag::SYMBOL, &symbol.0);
         writer.price(tag::MD_ENTRY_PX, level.price);
         if *update != Update::Delete {
             writer.uint(tag::MD_ENTRY_SIZE, level.qty.0);
@@ -227,20 +288,49 @@ pub fn write_security_list(
 /// TradingSessionID(336). `id`: the request it answers, if any.
 pub fn write_trading_status(
     id: Option<&[u8]>,
-    symbol: Symbol,
+    symbol: &Symbol,
     state: TradingState,
     writer: &mut Writer<'_>,
 ) {
     if let Some(id) = id {
         writer.foreign(tag::TRAD_SES_REQ_ID, id);
     }
-    writer.text(tag::TRADING_SESSION_ID, symbol.as_str().as_bytes());
-    let (code, text) = match state {
-        TradingState::Halted => (b'1', "Halted"),
-        TradingState::Trading => (b'2', "Trading"),
-        TradingState::QuotationOnly => (b'4', "Call"),
-        TradingState::Paused => (b'4', "Volatility interruption"),
+    writer.padded(tag::TRADING_SESSION_ID, &symbol.0);
+    let code = match state {
+        TradingState::Halted => b'1',
+        TradingState::Trading => b'2',
+        TradingState::QuotationOnly | TradingState::Paused => b'4',
     };
     writer.char(tag::TRAD_SES_STATUS, code);
-    writer.text(tag::TEXT, text.as_bytes());
+    writer.text(tag::TEXT, state_text(state));
+}
+
+fn state_text(state: TradingState) -> &'static [u8] {
+    match state {
+        TradingState::Halted => b"Halted",
+        TradingState::Trading => b"Trading",
+        TradingState::QuotationOnly => b"Call",
+        TradingState::Paused => b"Volatility interruption",
+    }
+}
+
+/// Writes the body of a SecurityStatus. `id`: the request it answers; `state`: `None` before the
+/// day has begun, or for an unknown symbol.
+pub fn write_security_status(
+    id: &[u8],
+    symbol: &[u8],
+    state: Option<TradingState>,
+    writer: &mut Writer<'_>,
+) {
+    writer.foreign(tag::SECURITY_STATUS_REQ_ID, id);
+    writer.foreign(tag::SYMBOL, symbol);
+    let code = match state {
+        Some(TradingState::Halted) => 2,
+        Some(TradingState::Trading) => 17,
+        Some(TradingState::QuotationOnly) => 21,
+        Some(TradingState::Paused) => 23,
+        None => 19,
+    };
+    writer.uint(tag::SECURITY_TRADING_STATUS, code);
+    writer.text(tag::TEXT, state.map_or(&b"Not traded"[..], state_text));
 }

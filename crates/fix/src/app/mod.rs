@@ -52,6 +52,8 @@ msg_types! {
     MARKET_DATA_REQUEST_REJECT b"Y",
     /// SecurityList.
     SECURITY_LIST b"y",
+    /// SecurityStatus.
+    SECURITY_STATUS b"f",
     /// TradingSessionStatus.
     TRADING_SESSION_STATUS b"h",
 }

@@ -482,6 +482,12 @@ pub fn write_refusal(
 
 /// The identifier of a request of any type.
 fn reference<'a>(message: &Message<'a>) -> &'a [u8] {
-    let ids = [tag::CL_ORD_ID, tag::MD_REQ_ID, tag::SECURITY_REQ_ID, tag::TRAD_SES_REQ_ID];
+    let ids = [
+        tag::CL_ORD_ID,
+        tag::MD_REQ_ID,
+        tag::SECURITY_REQ_ID,
+        tag::TRAD_SES_REQ_ID,
+        tag::SECURITY_STATUS_REQ_ID,
+    ];
     ids.iter().find_map(|tag| message.get(tag.number)).unwrap_or(&[])
 }

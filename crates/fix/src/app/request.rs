@@ -149,6 +149,9 @@ impl Refusal {
     pub const UNAVAILABLE: Refusal = Refusal::new(4, 99, "Not available on this session");
     /// The session only listens.
     pub const READ_ONLY: Refusal = Refusal::new(4, 99, "A drop-copy session takes no requests");
+    /// The session is for market data.
+    pub const MARKET_DATA_ONLY: Refusal =
+        Refusal::new(4, 99, "A market-data session takes no orders");
     /// No more requests are taken until answers come.
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
     /// More requests than the session may send.

@@ -55,6 +55,9 @@ pub trait Application {
         true
     }
 
+    /// A Heartbeat in sequence that answers a TestRequest with this TestReqID.
+    fn heartbeat(&mut self, _session: usize, _test_req_id: &[u8]) {}
+
     /// An application message in sequence, valid by its dictionary. Answers go through `port`.
     fn message<S: Store>(
         &mut self,
@@ -79,6 +82,11 @@ impl<S: Store> Port<'_, S> {
     #[inline]
     pub fn send(&mut self, msg_type: MsgType, build: impl FnOnce(&mut Writer<'_>)) {
         self.outbound.answer(self.now, msg_type, self.out, build);
+    }
+
+    /// Bytes written in this call so far.
+    pub fn written(&self) -> usize {
+        self.out.len()
     }
 
     /// The message's place among all that the session ever received.
@@ -238,6 +246,15 @@ impl<S: Store> Session<S> {
             self.outbound.give_up_resend();
             self.send_logout(now, text, out);
             self.state = State::Leaving(now.after(self.config.logout_wait_ns));
+        }
+    }
+
+    /// Sends a TestRequest of the application's own; the answer is told by
+    /// [`Application::heartbeat`].
+    pub fn test(&mut self, now: Nanos, id: &[u8], out: &mut Vec<u8>) {
+        if self.state == State::On {
+            let test = |writer: &mut Writer<'_>| writer.foreign(tag::TEST_REQ_ID, id);
+            self.outbound.send_admin(now, b"1", out, test);
         }
     }
 
@@ -453,7 +470,12 @@ impl<S: Store> Session<S> {
         let seq = self.next_in;
         match message.msg_type() {
             b"4" => return self.gap_fill(now, message, seq, out),
-            b"0" | b"3" => {}
+            b"0" => {
+                if let Some(id) = message.get(tag::TEST_REQ_ID.number) {
+                    app.heartbeat(self.index, id);
+                }
+            }
+            b"3" => {}
             b"1" => {
                 let id = message.get(tag::TEST_REQ_ID.number).unwrap_or(&[]);
                 self.outbound

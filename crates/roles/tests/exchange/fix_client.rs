@@ -29,6 +29,73 @@ impl Message {
     }
 }
 
+/// Price levels by market data over FIX.
+#[derive(Default)]
+pub struct Book {
+    /// By symbol, side and price in ten thousandths: lots and orders.
+    pub levels: BTreeMap<(String, u8, String), (u64, u32)>,
+    /// Symbols of messages heard, and the depth asked for.
+    pub refreshed: Vec<(String, usize)>,
+    /// Levels asked for.
+    pub depth: usize,
+    /// How often somebody compared.
+    pub compared: u64,
+    /// Trades, and those that were broken.
+    pub prints: Vec<(String, String, u64)>,
+    pub broken: Vec<String>,
+    /// Messages of each type.
+    pub messages: BTreeMap<String, u64>,
+    /// Texts of refusals and states.
+    pub texts: Vec<String>,
+}
+
+/// 12.5 as 125000.
+fn ten_thousandths(text: &str) -> String {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    format!("{whole}{part:0<4}").trim_start_matches('0').to_string()
+}
+
+impl Book {
+    fn take(&mut self, message: &Message) {
+        let kind = message.get(35);
+        *self.messages.entry(kind.to_string()).or_default() += 1;
+        if matches!(kind, "Y" | "h" | "f" | "j") {
+            self.texts.push(message.get(58).to_string());
+        }
+        if !matches!(kind, "W" | "X") {
+            return;
+        }
+        let symbol = message.get(55).to_string();
+        if kind == "W" {
+            self.levels.retain(|key, _| key.0 != symbol);
+        }
+        let first = if kind == "W" { 269 } else { 279 };
+        let starts = (0..message.0.len()).filter(|&at| message.0[at].0 == first);
+        let starts: Vec<usize> = starts.chain([message.0.len() - 1]).collect();
+        assert_eq!(starts.len() as u64 - 1, message.number(268));
+        for range in starts.windows(2) {
+            let entry = Message(message.0[range[0]..range[1]].to_vec());
+            let price = ten_thousandths(entry.get(270));
+            let lots = entry.number(271);
+            let key = |side: u8| (symbol.clone(), side, price.clone());
+            match (entry.get(269), entry.get(279)) {
+                ("2", "2") => self.broken.push(entry.get(278).to_string()),
+                ("2", _) => self.prints.push((entry.get(278).to_string(), price, lots)),
+                (side, action) => {
+                    let key = key(u8::from(side == "1"));
+                    let orders = entry.number(346) as u32;
+                    let before = match action {
+                        "2" => self.levels.remove(&key),
+                        _ => self.levels.insert(key, (lots, orders)),
+                    };
+                    assert_eq!(before.is_some(), matches!(action, "1" | "2"), "{message:?}");
+                }
+            }
+        }
+        self.refreshed.push((symbol, self.depth));
+    }
+}
+
 /// The participant; it outlives its connections.
 pub struct FixClient {
     pub comp_id: String,
@@ -52,6 +119,7 @@ pub struct FixClient {
     pub repeated: u64,
     /// What should never be.
     pub violations: Vec<String>,
+    pub book: Book,
     /// Bytes to be sent.
     pub out: Vec<u8>,
     sent: BTreeMap<u64, (String, String)>,
@@ -84,6 +152,7 @@ impl FixClient {
             logouts: Vec::new(),
             repeated: 0,
             violations: Vec::new(),
+            book: Book::default(),
             out: Vec::new(),
             sent: BTreeMap::new(),
             early: BTreeMap::new(),
@@ -195,6 +264,7 @@ impl FixClient {
     /// The next message in its turn.
     fn process(&mut self, now: Nanos, message: &Message) {
         self.next_in += 1;
+        self.book.take(message);
         let text = |tag| message.get(tag).to_string();
         match message.get(35) {
             "8" => self.told.push((text(17), text(1), text(150))),

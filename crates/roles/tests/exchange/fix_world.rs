@@ -2,27 +2,33 @@
 
 use std::collections::BTreeMap;
 
+use engine::Applied;
+use feed::BookImage;
 use roles::{Edge, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, Role, Root, deploy};
 use types::{
-    AccountId, Channel, ClockReading, ConnId, ExecutionKind, ExecutionReport, Nanos, Node, NodeId,
-    Op, Outbox, Peer, SplitMix64,
+    AccountId, Channel, ClockReading, Command, ConnId, ExecutionKind, ExecutionReport, Nanos, Node,
+    NodeId, Op, Outbox, Peer, Side, SplitMix64,
 };
+use wire::moldudp::Packet;
 use zerocopy::TryFromBytes;
 
 use crate::common::{LISTENERS, MS, START, config};
 use crate::fix_client::FixClient;
 
 /// Accounts 1 and 2 are the FIX sessions `ONE` and `TWO`, account 3 is an OUCH login, and account 4
-/// the drop-copy session `COPY` of the firm that the first two are of.
+/// the drop-copy session `COPY` of the firm that the first two are of; account 5 is the session
+/// `DATA` for market data.
 pub fn fix_config(edges: usize) -> ExchangeConfig {
     let mut config = config();
     (config.receivers, config.fanout) = (edges, edges);
-    let mut copy = config.accounts[2].clone();
-    (copy.id, copy.username, copy.password) = (AccountId(4), "USER4".into(), "secret4".into());
-    let (version, role) = (FixVersion::Fix44, FixRole::DropCopy);
-    copy.fix = Some(FixLogin { comp_id: "COPY".to_string(), version, role });
-    copy.firm = "HOUSE".to_string();
-    config.accounts.push(copy);
+    for (n, name, role) in [(4, "COPY", FixRole::DropCopy), (5, "DATA", FixRole::MarketData)] {
+        let mut account = config.accounts[2].clone();
+        (account.id, account.firm) = (AccountId(n), "HOUSE".to_string());
+        (account.username, account.password) = (format!("USER{n}"), format!("secret{n}"));
+        let (comp_id, version) = (name.to_string(), FixVersion::Fix44);
+        account.fix = Some(FixLogin { comp_id, version, role });
+        config.accounts.push(account);
+    }
     for (account, comp_id) in config.accounts.iter_mut().zip(["ONE", "TWO"]) {
         account.firm = "HOUSE".to_string();
         let version = FixVersion::Fix44;
@@ -47,6 +53,11 @@ pub struct World {
     pub rng: SplitMix64,
     /// By edges.
     pub allocations: u64,
+    /// A client that does not read, and what lies before it.
+    pub slow: Option<usize>,
+    pub unread: Vec<u8>,
+    /// By edge: the books by what it has released.
+    pub public: BTreeMap<usize, BookImage>,
     on_the_way: BTreeMap<(Nanos, u64), Datagram>,
     serial: u64,
     out: Outbox,
@@ -67,7 +78,8 @@ impl World {
         };
         let rest = nodes.split_off(1);
         let Some(Role::Root(root)) = nodes.pop() else { panic!("a root") };
-        let clients = [("ONE", "secret1"), ("TWO", "secret2"), ("COPY", "secret4")];
+        let clients =
+            [("ONE", "secret1"), ("TWO", "secret2"), ("COPY", "secret4"), ("DATA", "secret5")];
         let clients: Vec<_> =
             clients.iter().map(|(name, password)| FixClient::new(name, password)).collect();
         let mut world = World {
@@ -79,6 +91,9 @@ impl World {
             lost_permille: 0,
             rng: SplitMix64::new(seed),
             allocations: 0,
+            slow: None,
+            unread: Vec::new(),
+            public: BTreeMap::new(),
             on_the_way: BTreeMap::new(),
             serial: 0,
             out: Outbox::default(),
@@ -103,11 +118,22 @@ impl World {
                         self.on_the_way.insert(key, (usize::from(to.0), channel, node, bytes));
                     }
                 }
-                Op::Datagram { .. } => {}
+                Op::Datagram { bytes, .. } => {
+                    // Released by an edge's receiver, for everybody.
+                    let public = self.public.entry(from).or_insert_with(|| BookImage::new(10_000));
+                    let packet = Packet::parse(out.bytes(bytes)).expect("a packet");
+                    for message in packet.messages() {
+                        public.apply(message).expect("in sequence");
+                    }
+                }
                 Op::Stream { conn, bytes } => {
                     let (now, bytes) = (self.now.now, out.bytes(bytes));
-                    if let Some(client) = self.client_on(from, conn) {
+                    let client = self.client_on(from, conn);
+                    if client.is_some() && client == self.slow {
+                        self.unread.extend_from_slice(bytes);
+                    } else if let Some(client) = client {
                         self.clients[client].hear(now, bytes);
+                        self.look(from, client);
                     }
                 }
                 Op::Close { conn } => {
@@ -123,6 +149,30 @@ impl World {
         }
         out.clear();
         self.out = out;
+    }
+
+    /// What a client was told of a book last is what is public at its edge at this very moment.
+    fn look(&mut self, place: usize, client: usize) {
+        let client = &mut self.clients[client];
+        let public = self.public.get(&place);
+        for (symbol, depth) in client.book.refreshed.drain(..) {
+            let public = public.expect("something is public");
+            let instruments: Vec<_> = public.instruments().collect();
+            let found = instruments.iter().find(|(_, name)| name.as_str() == symbol);
+            let (instrument, _) = found.expect("a known symbol");
+            let mut expected = BTreeMap::new();
+            for side in [Side::Buy, Side::Sell] {
+                for level in public.depth(*instrument, side).take(depth) {
+                    let price = level.price.0.to_string();
+                    expected
+                        .insert((symbol.clone(), side as u8, price), (level.qty.0, level.orders));
+                }
+            }
+            let known: BTreeMap<_, _> =
+                client.book.levels.clone().into_iter().filter(|(key, _)| key.0 == symbol).collect();
+            assert_eq!(known, expected, "the book of {symbol}");
+            client.book.compared += 1;
+        }
     }
 
     fn client_on(&self, place: usize, conn: ConnId) -> Option<usize> {
@@ -221,6 +271,23 @@ impl World {
         if let Some((place, conn)) = self.at[client] {
             self.with(place, |node, now, out| node.handle_unread(now, conn, out));
         }
+    }
+
+    /// The slow client reads everything at once.
+    pub fn read_on(&mut self) {
+        if let Some(client) = self.slow.take() {
+            let (now, unread) = (self.now.now, std::mem::take(&mut self.unread));
+            self.clients[client].hear(now, &unread);
+            // Of then, not of now.
+            self.clients[client].book.refreshed.clear();
+        }
+    }
+
+    /// A command of the exchange's operators.
+    pub fn operate(&mut self, command: Command) {
+        let applied = self.root.operator(self.now, command, &mut self.out);
+        assert_eq!(applied, Some(Applied::Done));
+        self.drain(0);
     }
 
     /// The client's line is cut.

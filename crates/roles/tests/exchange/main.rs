@@ -12,6 +12,7 @@ mod deploy;
 mod fix;
 mod fix_client;
 mod fix_copies;
+mod fix_data;
 mod fix_steady;
 mod fix_world;
 mod hostile;
