@@ -12,8 +12,10 @@ use crate::Failure;
 use crate::config::{Config, Loaded};
 use crate::load::ProtocolName;
 
+mod admin;
 mod records;
 
+pub use admin::{Action, AdminArgs, LIMITS, PARAMETERS};
 pub use records::{
     Check, CheckArgs, CheckBookArgs, DryRunArgs, ExplainArgs, Log, LogArgs, LogReplayArgs,
     Operation, PHASES, StatementArgs, WriteArgs, config,
@@ -37,6 +39,7 @@ pub const DEFAULT_ORDERS: u64 = 500;
         fairbell sim --seeds 0..1000       a thousand faulty networks, simulated\n  \
         fairbell replay                    the sample through the engine alone\n  \
         fairbell log replay out/exchange.log  the last run again, with digests\n  \
+        fairbell admin status              how a running exchange is; and steer it\n  \
         fairbell explain 3:17              one order's whole story\n  \
         fairbell statement                 what everybody traded, reconciled\n  \
         fairbell check book                the order book against its model\n  \
@@ -54,6 +57,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a whole exchange on this machine and play order flow through it
     Up(UpArgs),
+    /// Steer a running exchange
+    Admin(AdminArgs),
     /// Play order load against any OUCH or FIX door and account for every answer
     Load(crate::load::LoadArgs),
     /// Certify a participant's own FIX or OUCH client, step by step

@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+pub mod admin;
 pub mod bench;
 pub mod captures;
 pub mod certify;
@@ -77,6 +78,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     let Some(cli) = cli::parse(args)? else { return Ok(()) };
     match cli.command {
         Command::Up(args) => up::run(&args),
+        Command::Admin(args) => admin::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Certify(args) => certify::run(&args),
         Command::Sim(args) => simulate::run(&args),

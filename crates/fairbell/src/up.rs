@@ -3,6 +3,7 @@
 //! Three threads run the loops; this one collects traces, draws the view, kills a proxy or a gateway
 //! when asked to, and decides when the run is over.
 
+mod admin;
 mod board;
 mod day;
 mod flow;
@@ -74,12 +75,13 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         late_ns: args.late_listener.map(flow::nanos),
     };
     let plan = plan::plan(&config, clock, wishes, driver)?;
+    let (door, lines) = admin::Door::open(&config, &args.out)?;
     let killed = victim(args, &plan)?;
     if let Some(notice) = hedge_cut(&config, &plan.layers) {
         view.note(&notice);
         notices.push(notice);
     }
-    view.note(&welcome(&config, &plan.addresses));
+    view.note(&(welcome(&config, &plan.addresses) + &door.greeting()));
     let run = Run {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|victim| (victim, flow::nanos(args.after))),
@@ -87,7 +89,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         config: &config,
         sample: sample.as_ref(),
     };
-    let ended = run.play(plan, &mut view)?;
+    let ended = run.play(plan, (door, lines), &mut view)?;
     drop(view);
     notices.extend(ended.notices.iter().cloned());
     let remains = Remains {
@@ -294,6 +296,8 @@ struct Ended {
 struct Watch<'a> {
     run: &'a Run<'a>,
     board: &'a Board,
+    /// What operators did.
+    lines: Receiver<String>,
     director: Director<'a>,
     traces: [TraceReceiver; 2],
     handles: [LoopHandle<Role>; 3],
@@ -327,7 +331,12 @@ impl Run<'_> {
         u64::try_from(ns / u128::from(self.messages_per_s().max(1))).unwrap_or(u64::MAX)
     }
 
-    fn play(&self, plan: Plan, view: &mut View) -> Result<Ended, Failure> {
+    fn play(
+        &self,
+        plan: Plan,
+        (door, lines): (admin::Door, Receiver<String>),
+        view: &mut View,
+    ) -> Result<Ended, Failure> {
         let stop = AtomicBool::new(false);
         let interrupted = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))
@@ -340,8 +349,11 @@ impl Run<'_> {
         let board = Board::new(nodes, plan.receivers.len(), self.config.instruments.0.len());
         let udp_ports: Vec<u16> = plan.loops.iter().flat_map(Loop::udp_ports).collect();
         let fair_window_ns = Nanos::MICRO + 2 * self.config.hold.clock_bound_ns;
+        let steered = (plan.loops[0].handle(), plan.loops[1].handle());
+        let gateways = plan.receivers.clone();
         let mut watch = Watch {
             run: self,
+            lines,
             board: &board,
             director: Director::new(self.config, plan.loops[0].handle(), self.play_ns()),
             handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
@@ -366,6 +378,7 @@ impl Run<'_> {
             if let Some(relay) = &relay {
                 scope.spawn(|| relay.run(&stop));
             }
+            scope.spawn(|| door.serve(self.config, steered, gateways, &stop));
             let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
             watch.until_over(&interrupted, &stop, view);
@@ -442,6 +455,7 @@ impl Watch<'_> {
         while !stop.load(Ordering::Relaxed) {
             thread::sleep(COLLECT_EVERY);
             self.collect();
+            self.note_operators(view);
             if Instant::now() >= next_view {
                 next_view += Duration::from_secs(1);
                 self.second(view);
@@ -463,6 +477,16 @@ impl Watch<'_> {
             let settled = figures.is_settled() && since.elapsed() > 3 * OBSERVE_EVERY;
             if settled || since.elapsed() > SETTLE {
                 return;
+            }
+        }
+    }
+
+    /// Tells what operators did.
+    fn note_operators(&mut self, view: &mut View) {
+        while let Ok(line) = self.lines.try_recv() {
+            view.note(&line);
+            if self.notices.len() < admin::NOTICES_MAX {
+                self.notices.push(line);
             }
         }
     }

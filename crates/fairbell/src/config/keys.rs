@@ -114,6 +114,7 @@ pub const KEYS: &[Key] = &[
     whole("gateway.orders_burst", 0, 1_000_000),
     whole("gateway.cancels_per_s", 0, 2_000_000),
     whole("gateway.cancel_grace_ms", 0, 3_600_000),
+    key("admin.socket", Kind::Text { max: 100 }),
     whole("ports.base", 0, 60_000),
     whole("flow.rate", 1, 1_000_000),
     whole("flow.generated_rate", 0, 1_000_000),

@@ -40,6 +40,8 @@ pub struct Config {
     pub engine: Engine,
     /// `[gateway]`
     pub gateway: Gateway,
+    /// `[admin]`
+    pub admin: Admin,
     /// `[snapshot]`
     pub snapshot: Snapshot,
     /// `[ports]`
@@ -116,6 +118,14 @@ pub struct Gateway {
     pub cancels_per_s: u64,
     /// From the end of a session to the cancelling of its orders, milliseconds.
     pub cancel_grace_ms: u64,
+}
+
+/// Where operators speak to a running exchange.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Admin {
+    /// Unix-domain socket, relative to the folder of the report; `off`: none.
+    pub socket: String,
 }
 
 /// Where sockets listen.
@@ -383,6 +393,12 @@ impl Default for Gateway {
             cancels_per_s: 0,
             cancel_grace_ms: 1_000,
         }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin { socket: "admin.sock".to_string() }
     }
 }
 

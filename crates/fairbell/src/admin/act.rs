@@ -1,0 +1,499 @@
+//! What an operator's action does: questions to nodes between two of their inputs, and commands of
+//! the log.
+//!
+//! Whatever changes the engine's state is an input of the log, with the operator's name in its
+//! `cl_ord_id`, so a replay comes to the same state. Sessions and locks are the gateways' and in no
+//! log.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use engine::Applied;
+use gateway::Gateway;
+use net::LoopHandle;
+use roles::{ExchangeConfig, FIX_DOOR, Role, Root, SessionInfo, set_phase};
+use serde_json::{Value, json};
+use types::{
+    AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,
+    Phase, Price, Qty,
+};
+
+use super::audit::Who;
+use super::protocol::Reply;
+use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
+use crate::config::{Config, price_text};
+
+/// Longest wait for nodes: a loop that does not answer for so long has other troubles.
+const WAIT: Duration = Duration::from_secs(3);
+
+/// A running exchange, to its operators.
+pub struct Exchange {
+    config: Config,
+    root: LoopHandle<Role>,
+    edges: LoopHandle<Role>,
+    /// By gateway number less one.
+    gateways: Vec<NodeId>,
+}
+
+/// A gateway as operators see it.
+struct GatewayView {
+    connections: usize,
+    sessions: Vec<SessionInfo>,
+    waiting: (usize, usize),
+    locked: Vec<AccountId>,
+    now: Nanos,
+}
+
+impl Exchange {
+    /// The exchange of a configuration, its root on one loop, its gateways on another.
+    pub fn new(
+        config: &Config,
+        root: LoopHandle<Role>,
+        edges: LoopHandle<Role>,
+        gateways: Vec<NodeId>,
+    ) -> Exchange {
+        Exchange { config: config.clone(), root, edges, gateways }
+    }
+
+    /// Does it.
+    pub fn perform(&self, who: &Who, action: &Action) -> Reply {
+        let outcome = match action {
+            Action::Status => self.status(),
+            Action::Sessions => self.sessions(),
+            Action::Disconnect { account } => self.disconnect(account),
+            Action::Lock { account } => self.lock(account, true),
+            Action::Unlock { account } => self.lock(account, false),
+            other => command(&self.config, other).and_then(|commands| self.give(who, commands)),
+        };
+        outcome.unwrap_or_else(Reply::refused)
+    }
+
+    /// Puts commands into the log, one after the other, until one is refused.
+    fn give(&self, who: &Who, commands: Vec<Command>) -> Result<Reply, String> {
+        let tag = ClOrdId(who.tag());
+        let account = commands.first().map_or(AccountId(0), |command| command.account);
+        let commands: Vec<Command> =
+            commands.into_iter().map(|command| Command { cl_ord_id: tag, ..command }).collect();
+        let (applied, open, seq) = self.on_root(move |root, now, out| {
+            let open = open_orders(root, account);
+            let mut applied = None;
+            for command in commands {
+                applied = root.operator(now, command, out);
+                if applied != Some(Applied::Done) {
+                    break;
+                }
+            }
+            (applied, (open, open_orders(root, account)), root.log().len() as u64)
+        })?;
+        match applied {
+            Some(Applied::Done) => {
+                let (before, after) = open;
+                let text = match before == after {
+                    true => format!("done, input {seq} of the log"),
+                    false => {
+                        format!("done, input {seq} of the log; open orders {before}, now {after}")
+                    }
+                };
+                let data = json!({
+                    "log_seq": seq, "open_orders_before": before, "open_orders_after": after,
+                });
+                Ok(Reply::done(text, data))
+            }
+            Some(other) => Err(format!("the engine refused it: {other:?}, input {seq} of the log")),
+            None => Err("not logged: the log is full, or the exchange is closing".to_string()),
+        }
+    }
+
+    fn disconnect(&self, account: &str) -> Result<Reply, String> {
+        let id = one_account(&self.config, account)?;
+        let found = self.on_gateways(move |gateway, now, out| gateway.disconnect(now, id, out))?;
+        let at = found.iter().find(|(_, done)| *done).map(|(number, _)| *number);
+        match at {
+            Some(number) => Ok(Reply::done(
+                format!("{account} is disconnected from gateway {number}"),
+                json!({ "gateway": number }),
+            )),
+            None => Err(format!("{account} is logged on nowhere")),
+        }
+    }
+
+    fn lock(&self, account: &str, locked: bool) -> Result<Reply, String> {
+        let id = one_account(&self.config, account)?;
+        let told = self.on_gateways(move |gateway, _, _| gateway.lock(id, locked))?;
+        let done = told.iter().filter(|(_, done)| *done).count();
+        let word = if locked { "locked" } else { "unlocked" };
+        if done == 0 {
+            return Err(format!("no gateway could be told: {account} is not {word}"));
+        }
+        let text = format!("{account} is {word} at {done} of {} gateways", self.gateways.len());
+        Ok(Reply::done(text, json!({ "gateways": done, "of": self.gateways.len() })))
+    }
+
+    fn views(&self) -> Result<Vec<(usize, GatewayView)>, String> {
+        let accounts = self.config.accounts.0.len() as u16;
+        self.on_gateways(move |gateway, now, _| GatewayView {
+            connections: gateway.connections(),
+            sessions: gateway.logged_on(),
+            waiting: gateway.requests_waiting(),
+            locked: (1..=accounts).map(AccountId).filter(|id| gateway.is_locked(*id)).collect(),
+            now: now.now,
+        })
+    }
+
+    fn sessions(&self) -> Result<Reply, String> {
+        let mut lines = vec![format!(
+            "{:<8} {:>7} {:<5} {:>9} {:>10} {:>10} {:>8}",
+            "account", "gateway", "door", "for s", "in", "out", "waiting"
+        )];
+        let mut list = Vec::new();
+        for (number, view) in self.views()? {
+            for session in &view.sessions {
+                let name = self.name(session.account);
+                let door = if session.conn.door() == FIX_DOOR { "FIX" } else { "OUCH" };
+                let for_s = view.now.since(session.since) as f64 / 1e9;
+                let SessionInfo { messages_in, messages_out, waiting, .. } = *session;
+                lines.push(format!(
+                    "{name:<8} {number:>7} {door:<5} {for_s:>9.1} {messages_in:>10} \
+                     {messages_out:>10} {waiting:>8}"
+                ));
+                list.push(json!({
+                    "account": name, "number": session.account.0, "gateway": number, "door": door,
+                    "since_ns": session.since.0, "for_ns": view.now.since(session.since),
+                    "messages_in": messages_in, "messages_out": messages_out, "waiting": waiting,
+                }));
+            }
+        }
+        Ok(Reply::done(lines.join("\n"), Value::Array(list)))
+    }
+
+    fn status(&self) -> Result<Reply, String> {
+        let accounts = self.config.accounts.0.len() as u16;
+        let phases = self.config.instruments.0.len() as u16;
+        let (mut data, killed) = self.on_root(move |root, _, _| {
+            let engine = root.engine();
+            let phase = |id| engine.phase(InstrumentId(id)).map_or("", phase_name);
+            let killed = |id: &u16| engine.standing(AccountId(*id)).is_some_and(|s| s.killed);
+            let data = json!({
+                "day_open": engine.is_open(),
+                "log": { "inputs": root.log().len(), "room": root.log().room() },
+                "feed_next": engine.feed_next().0,
+                "open_orders": engine.open_orders(),
+                "all_killed": engine.is_killed(),
+                "phases": (1..=phases).map(phase).collect::<Vec<_>>(),
+            });
+            (data, (1..=accounts).filter(killed).collect::<Vec<_>>())
+        })?;
+        let views = self.views()?;
+        let mut locked: Vec<AccountId> =
+            views.iter().flat_map(|(_, view)| view.locked.iter().copied()).collect();
+        locked.sort_unstable();
+        locked.dedup();
+        let names = |ids: &[AccountId]| ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>();
+        let killed = names(&killed.into_iter().map(AccountId).collect::<Vec<_>>());
+        let locked = names(&locked);
+        let instruments: Vec<Value> = (self.config.instruments.0.iter())
+            .zip(data["phases"].as_array().cloned().unwrap_or_default())
+            .map(|(entry, phase)| json!({ "symbol": entry.symbol, "phase": phase }))
+            .collect();
+        let gateways: Vec<Value> = (views.iter())
+            .map(|(number, view)| {
+                json!({
+                    "gateway": number, "connections": view.connections,
+                    "sessions": view.sessions.len(), "requests_waiting": view.waiting.0,
+                    "requests_in_flight": view.waiting.1,
+                })
+            })
+            .collect();
+        let mut text = vec![format!(
+            "day {}, {} open orders, input {} of the log with room for {}, feed at {}",
+            if data["day_open"] == json!(true) { "open" } else { "closed" },
+            data["open_orders"],
+            data["log"]["inputs"],
+            data["log"]["room"],
+            data["feed_next"],
+        )];
+        let phases =
+            instruments.iter().map(|of| format!("{} {}", word(&of["symbol"]), word(&of["phase"])));
+        text.push(format!("phases: {}", phases.collect::<Vec<_>>().join(", ")));
+        let sessions: usize = views.iter().map(|(_, view)| view.sessions.len()).sum();
+        text.push(format!(
+            "{} of {} gateways answer, {sessions} sessions",
+            views.len(),
+            self.gateways.len()
+        ));
+        if data["all_killed"] == json!(true) {
+            text.push("kill switch of the whole exchange is on".to_string());
+        }
+        text.extend((!killed.is_empty()).then(|| format!("killed: {}", killed.join(" "))));
+        text.extend((!locked.is_empty()).then(|| format!("locked: {}", locked.join(" "))));
+        for (key, value) in [
+            ("instruments", json!(instruments)),
+            ("gateways", json!(gateways)),
+            ("killed", json!(killed)),
+            ("locked", json!(locked)),
+        ] {
+            data[key] = value;
+        }
+        if let Some(data) = data.as_object_mut() {
+            data.remove("phases");
+        }
+        Ok(Reply::done(text.join("\n"), data))
+    }
+
+    fn name(&self, account: AccountId) -> String {
+        let place = usize::from(account.0).checked_sub(1);
+        let entry = place.and_then(|place| self.config.accounts.0.get(place));
+        entry.map_or_else(|| account.0.to_string(), |entry| entry.username.clone())
+    }
+
+    fn on_root<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (to, from) = sync_channel(1);
+        let root = ExchangeConfig::ROOT;
+        let asked = self.root.call(root, move |role, now, out| {
+            if let Some(answer) = role.with_root(out, |root, out| call(root, now, out)) {
+                let _ = to.try_send(answer);
+            }
+        });
+        asked.map_err(|error| format!("the root was not asked: {error}"))?;
+        from.recv_timeout(WAIT)
+            .map_err(|_| "the root did not answer in time; look at its state again".to_string())
+    }
+
+    /// The answers of the gateways that are alive, by their numbers.
+    fn on_gateways<T: Send + 'static>(
+        &self,
+        call: impl Fn(&mut Gateway, ClockReading, &mut Outbox) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<(usize, T)>, String> {
+        let (to, from) = sync_channel(self.gateways.len().max(1));
+        for (number, node) in (1..).zip(&self.gateways) {
+            let (call, to): (_, SyncSender<(usize, T)>) = (call.clone(), to.clone());
+            let asked = self.edges.call(*node, move |role, now, out| {
+                let answer = role.with_edge(out, |edge, out| call(edge.gateway_mut(), now, out));
+                if let Some(answer) = answer {
+                    let _ = to.try_send((number, answer));
+                }
+            });
+            asked.map_err(|error| format!("gateway {number} was not asked: {error}"))?;
+        }
+        drop(to);
+        let until = Instant::now() + WAIT;
+        let mut answers = Vec::new();
+        // Ends early once nobody is left who could answer: calls to gateways that died are dropped.
+        while let Ok(answer) = from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            answers.push(answer);
+        }
+        answers.sort_by_key(|(number, _)| *number);
+        Ok(answers)
+    }
+}
+
+fn open_orders(root: &Root, account: AccountId) -> u64 {
+    match account {
+        AccountId(0) => root.engine().open_orders() as u64,
+        account => root.engine().standing(account).map_or(0, |s| u64::from(s.open_orders)),
+    }
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    PHASES.get(phase as usize).copied().unwrap_or("")
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("")
+}
+
+/// The commands of the log that an action is; for all others than those handled elsewhere.
+fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
+    let new = Command::new;
+    let command = match action {
+        Action::Kill { account } => {
+            Command { account: account_id(config, account)?, param: 1, ..new(CommandKind::Kill) }
+        }
+        Action::Revive { account } => {
+            Command { account: account_id(config, account)?, ..new(CommandKind::Kill) }
+        }
+        Action::Halt { instrument } => set_phase(instrument_id(config, instrument)?, Phase::Halt),
+        Action::Resume { instrument } => {
+            return Ok(resume(config, instrument_id(config, instrument)?));
+        }
+        Action::Phase { instrument, phase } => {
+            let place = PHASES.iter().position(|name| name == phase).ok_or("no such phase")?;
+            let phase = Phase::ALL.get(place).copied().ok_or("no such phase")?;
+            set_phase(instrument_id(config, instrument)?, phase)
+        }
+        Action::Uncross { instrument } => {
+            Command { instrument: instrument_id(config, instrument)?, ..new(CommandKind::Uncross) }
+        }
+        Action::MassCancel { account, instrument, side } => Command {
+            account: account_id(config, account)?,
+            instrument: instrument_id(config, instrument)?,
+            param: match side.as_deref() {
+                None => 0,
+                Some("buy") => 1,
+                Some("sell") => 2,
+                Some(other) => return Err(format!("{other} is no side: buy or sell")),
+            },
+            ..new(CommandKind::MassCancel)
+        },
+        Action::SetLimit { account, limit, value } => {
+            let place = LIMITS.iter().position(|name| name == limit).ok_or("no such limit")?;
+            let value = if value == "none" { u64::MAX } else { number(value)? };
+            Command {
+                account: account_id(config, account)?,
+                param: place as u8,
+                qty: Qty(value),
+                ..new(CommandKind::SetLimit)
+            }
+        }
+        Action::SetInstrument { instrument, parameter, value } => {
+            let place = PARAMETERS.iter().position(|name| name == parameter);
+            let place = place.ok_or("no such parameter")?;
+            let (price, qty) = match place {
+                0 => (self::price(value)?, Qty(0)),
+                _ => (Price(0), Qty(number(value)?)),
+            };
+            let instrument = instrument_id(config, instrument)?;
+            let param = place as u8;
+            Command { instrument, param, price, qty, ..new(CommandKind::SetInstrument) }
+        }
+        Action::BustTrade { match_number } => {
+            Command { qty: Qty(*match_number), ..new(CommandKind::BustTrade) }
+        }
+        Action::CorrectTrade { match_number, price, lots } => Command {
+            qty: Qty(*match_number),
+            price: self::price(price)?,
+            min_qty: *lots,
+            ..new(CommandKind::CorrectTrade)
+        },
+        Action::ExpireOrders => new(CommandKind::ExpireOrders),
+        Action::StartOfDay => Command { param: 1, ..new(CommandKind::StartOfDay) },
+        Action::EndOfDay => new(CommandKind::EndOfDay),
+        Action::Status
+        | Action::Sessions
+        | Action::Disconnect { .. }
+        | Action::Lock { .. }
+        | Action::Unlock { .. } => return Err("no command of the log".to_string()),
+    };
+    Ok(vec![command])
+}
+
+/// Back to trading, each instrument in its own way.
+fn resume(config: &Config, instrument: InstrumentId) -> Vec<Command> {
+    let entries = (1..).map(InstrumentId).zip(&config.instruments.0);
+    let wanted = entries.filter(|(id, _)| instrument.0 == 0 || *id == instrument);
+    let phase = |batch_ms| if batch_ms > 0 { Phase::Batch } else { Phase::Continuous };
+    wanted.map(|(id, entry)| set_phase(id, phase(entry.batch_ms))).collect()
+}
+
+/// An account by user name or number, or 0 for all.
+fn account_id(config: &Config, text: &str) -> Result<AccountId, String> {
+    if text == "all" {
+        return Ok(AccountId(0));
+    }
+    one_account(config, text)
+}
+
+fn one_account(config: &Config, text: &str) -> Result<AccountId, String> {
+    let accounts = &config.accounts.0;
+    let named = accounts.iter().position(|entry| entry.username == text).map(|at| at + 1);
+    let number = named.or_else(|| text.parse().ok().filter(|n| (1..=accounts.len()).contains(n)));
+    number.map(|n| AccountId(n as u16)).ok_or_else(|| format!("no account {}", shown(text)))
+}
+
+/// An instrument by symbol or number, or 0 for all.
+fn instrument_id(config: &Config, text: &str) -> Result<InstrumentId, String> {
+    if text == "all" {
+        return Ok(InstrumentId(0));
+    }
+    let entries = &config.instruments.0;
+    let named = entries.iter().position(|entry| entry.symbol == text).map(|at| at + 1);
+    let number = named.or_else(|| text.parse().ok().filter(|n| (1..=entries.len()).contains(n)));
+    number.map(|n| InstrumentId(n as u16)).ok_or_else(|| format!("no instrument {}", shown(text)))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{} is no whole number", shown(text)))
+}
+
+fn price(text: &str) -> Result<Price, String> {
+    price_text::parse(text).ok_or_else(|| format!("{} is no price", shown(text)))
+}
+
+/// What somebody wrote, in one line and not too long.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(32).collect();
+    format!("{short:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(action: Action) -> Result<Command, String> {
+        command(&Config::default(), &action).map(|commands| commands[0])
+    }
+
+    #[test]
+    fn actions_are_the_commands_they_say() {
+        let account = |text: &str| text.to_string();
+        let kill = one(Action::Kill { account: account("FLOW03") }).unwrap();
+        assert_eq!((kill.kind, kill.account, kill.param), (CommandKind::Kill, AccountId(3), 1));
+        let revive = one(Action::Revive { account: account("all") }).unwrap();
+        assert_eq!((revive.account, revive.param), (AccountId(0), 0));
+        let halt = one(Action::Halt { instrument: account("GENB") }).unwrap();
+        assert_eq!((halt.instrument, halt.param), (InstrumentId(3), Phase::Halt as u8));
+        let limit = |value: &str| {
+            one(Action::SetLimit {
+                account: account("9"),
+                limit: account("credit"),
+                value: account(value),
+            })
+        };
+        let set = limit("none").unwrap();
+        assert_eq!((set.account, set.param, set.qty), (AccountId(9), 4, Qty(u64::MAX)));
+        assert_eq!(limit("17").unwrap().qty, Qty(17));
+        let reference = one(Action::SetInstrument {
+            instrument: account("BTCUSD"),
+            parameter: account("reference"),
+            value: account("101.25"),
+        });
+        assert_eq!(reference.unwrap().price, Price(1_012_500));
+        assert_eq!(one(Action::EndOfDay).unwrap().kind, CommandKind::EndOfDay);
+    }
+
+    #[test]
+    fn everything_is_resumed_in_its_own_way() {
+        let mut config = Config::default();
+        config.instruments.0[1].batch_ms = 50;
+        let all = command(&config, &Action::Resume { instrument: "all".to_string() }).unwrap();
+        let phases: Vec<(u16, u8)> = all.iter().map(|c| (c.instrument.0, c.param)).collect();
+        let (continuous, batch) = (Phase::Continuous as u8, Phase::Batch as u8);
+        assert_eq!(phases, [(1, continuous), (2, batch), (3, continuous)]);
+    }
+
+    #[test]
+    fn names_that_are_nobodys_are_refused_in_one_line() {
+        for account in ["NOBODY", "0", "11", "-1", "", "FLOW01\n"] {
+            let account = account.to_string();
+            let why = one(Action::Kill { account }).expect_err("refused");
+            assert_eq!(why.lines().count(), 1, "{why}");
+        }
+        assert!(one(Action::Halt { instrument: "4".to_string() }).is_err());
+        assert!(one_account(&Config::default(), "all").is_err(), "not where it must be one");
+        let bad = Action::CorrectTrade { match_number: 1, price: "1.23456".to_string(), lots: 1 };
+        assert!(one(bad).is_err());
+    }
+
+    #[test]
+    fn limits_and_parameters_have_the_numbers_of_the_engine() {
+        use types::{InstrumentParam, LimitKind};
+        assert_eq!(LIMITS.len(), LimitKind::ALL.len());
+        assert_eq!(LIMITS[LimitKind::MessageRate as usize], "messages-per-s");
+        assert_eq!(LIMITS[LimitKind::FatFinger as usize], "fat-finger-bp");
+        assert_eq!(PARAMETERS[InstrumentParam::QtyMax as usize], "qty-max");
+        assert_eq!(PHASES[Phase::VolatilityCall as usize], "volatility");
+    }
+}

@@ -1,0 +1,191 @@
+//! Options of `fairbell admin`; the actions are what goes over the socket, too.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+
+use super::PHASES;
+
+/// Names of limits, in the order of their numbers.
+pub const LIMITS: [&str; 7] = [
+    "order-lots",
+    "order-value",
+    "open-orders",
+    "position-lots",
+    "credit",
+    "messages-per-s",
+    "fat-finger-bp",
+];
+
+/// Names of parameters of an instrument, in the order of their numbers.
+pub const PARAMETERS: [&str; 5] =
+    ["reference", "static-collar-bp", "dynamic-collar-bp", "qty-min", "qty-max"];
+
+/// Options of `fairbell admin`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell admin status\n  \
+    fairbell admin sessions --json\n  \
+    fairbell admin --as alice kill FLOW01   cancel all of an account, refuse its orders\n  \
+    fairbell admin revive FLOW01\n  \
+    fairbell admin halt GENB                and: fairbell admin resume GENB\n\n\
+    An account is its user name, its number, or where that makes sense \"all\"; an instrument\n\
+    its symbol, its number or \"all\". Every action is written to admin-audit.jsonl beside the\n\
+    socket.")]
+pub struct AdminArgs {
+    /// The exchange's admin socket
+    #[arg(long, value_name = "PATH", default_value = "out/admin.sock", global = true)]
+    pub socket: PathBuf,
+    /// On whose behalf, for the audit file; who you are to the system is there anyway
+    #[arg(long = "as", value_name = "NAME", global = true)]
+    pub operator: Option<String>,
+    /// Print the answer as one JSON document
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What operators can do.
+#[derive(Subcommand, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Action {
+    /// How the exchange is: day, phases, log, gateways, who is killed or locked
+    #[command(after_help = "Examples:\n  fairbell admin status --json")]
+    Status,
+    /// Who is logged on where, since when, with how many messages in and out
+    #[command(after_help = "Examples:\n  fairbell admin sessions")]
+    Sessions,
+    /// End an account's session; it may log on again
+    #[command(after_help = "Examples:\n  fairbell admin disconnect FLOW01")]
+    Disconnect {
+        /// The account
+        account: String,
+    },
+    /// Let an account log on nowhere; a session that is there stays
+    #[command(after_help = "Examples:\n  fairbell admin lock FLOW01")]
+    Lock {
+        /// The account
+        account: String,
+    },
+    /// Let an account log on again
+    #[command(after_help = "Examples:\n  fairbell admin unlock FLOW01")]
+    Unlock {
+        /// The account
+        account: String,
+    },
+    /// Kill switch: cancel everything of an account and refuse its orders
+    #[command(after_help = "Examples:\n  fairbell admin kill FLOW01\n  fairbell admin kill all")]
+    Kill {
+        /// The account, or all
+        account: String,
+    },
+    /// Take orders of an account again
+    #[command(after_help = "Examples:\n  fairbell admin revive FLOW01")]
+    Revive {
+        /// The account, or all
+        account: String,
+    },
+    /// Halt an instrument: cancels only
+    #[command(after_help = "Examples:\n  fairbell admin halt GENB")]
+    Halt {
+        /// The instrument, or all
+        instrument: String,
+    },
+    /// End a halt: back to the instrument's own kind of trading
+    #[command(after_help = "Examples:\n  fairbell admin resume GENB")]
+    Resume {
+        /// The instrument, or all
+        instrument: String,
+    },
+    /// Change the phase of an instrument
+    #[command(after_help = "Examples:\n  fairbell admin phase GENB volatility")]
+    Phase {
+        /// The instrument, or all
+        instrument: String,
+        /// The phase
+        #[arg(value_parser = PHASES)]
+        phase: String,
+    },
+    /// End an interval of batch auctions now
+    #[command(after_help = "Examples:\n  fairbell admin uncross GENB")]
+    Uncross {
+        /// The instrument, or all
+        instrument: String,
+    },
+    /// Cancel orders without blocking anybody
+    #[command(after_help = "Examples:\n  \
+        fairbell admin mass-cancel --account FLOW01 --side buy\n  \
+        fairbell admin mass-cancel --account all --instrument GENB")]
+    MassCancel {
+        /// Of this account, or all
+        #[arg(long, value_name = "ACCOUNT")]
+        account: String,
+        /// Of this instrument, or all
+        #[arg(long, value_name = "INSTRUMENT", default_value = "all")]
+        instrument: String,
+        /// Of this side only
+        #[arg(long, value_name = "SIDE", value_parser = ["buy", "sell"])]
+        side: Option<String>,
+    },
+    /// Set a limit of an account, or the one of all accounts that have none of their own
+    #[command(after_help = "Examples:\n  \
+        fairbell admin set-limit FLOW01 open-orders 500\n  \
+        fairbell admin set-limit all messages-per-s none")]
+    SetLimit {
+        /// The account, or all
+        account: String,
+        /// Which limit
+        #[arg(value_parser = LIMITS)]
+        limit: String,
+        /// A whole number, or none
+        value: String,
+    },
+    /// Set a parameter of an instrument
+    #[command(after_help = "Examples:\n  \
+        fairbell admin set-instrument GENB reference 101.25\n  \
+        fairbell admin set-instrument GENB static-collar-bp 500")]
+    SetInstrument {
+        /// The instrument
+        instrument: String,
+        /// Which parameter
+        #[arg(value_parser = PARAMETERS)]
+        parameter: String,
+        /// A price for reference, else a whole number
+        value: String,
+    },
+    /// Break a trade
+    #[command(after_help = "Examples:\n  fairbell admin bust-trade 4711")]
+    BustTrade {
+        /// Its match number
+        match_number: u64,
+    },
+    /// Correct a trade
+    #[command(after_help = "Examples:\n  fairbell admin correct-trade 4711 101.25 300")]
+    CorrectTrade {
+        /// Its match number
+        match_number: u64,
+        /// The right price
+        price: String,
+        /// The right lots
+        lots: u32,
+    },
+    /// Cancel orders whose time is over
+    #[command(after_help = "Examples:\n  fairbell admin expire-orders")]
+    ExpireOrders,
+    /// Begin a trading day, with a call of all instruments to be set after it
+    #[command(after_help = "Examples:\n  fairbell admin start-of-day")]
+    StartOfDay,
+    /// End the trading day
+    #[command(after_help = "Examples:\n  fairbell admin end-of-day")]
+    EndOfDay,
+}
+
+impl Action {
+    /// Whether it only looks.
+    pub fn is_look(&self) -> bool {
+        matches!(self, Action::Status | Action::Sessions)
+    }
+}

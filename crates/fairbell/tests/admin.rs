@@ -1,0 +1,154 @@
+//! A running exchange steered over its admin socket, by the binary itself: what operators do shows,
+//! is written down, and replays.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairbell");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// An exchange that plays for a while, and its folder.
+fn start(name: &str, duration: &str) -> (Child, PathBuf) {
+    let out = std::env::temp_dir().join(format!("fb-{name}-{}", std::process::id()));
+    let child = Command::new(BINARY)
+        .current_dir(ROOT)
+        .args(["up", "--json", "--quiet", "--rate", "500", "--port-base", "0"])
+        .args(["--receivers", "3", "--duration", duration, "--out"])
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    (child, out)
+}
+
+/// An operator's command; its exit code, its JSON, and what it complained about.
+fn admin(out: &Path, action: &[&str]) -> (i32, Value, String) {
+    let output = Command::new(BINARY)
+        .args(["admin", "--json", "--as", "alice", "--socket"])
+        .arg(out.join("admin.sock"))
+        .args(action)
+        .output()
+        .expect("the binary runs");
+    let answer = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    let complaint = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    (output.status.code().unwrap_or(-1), answer, complaint)
+}
+
+fn done(out: &Path, action: &[&str]) -> Value {
+    let (code, answer, complaint) = admin(out, action);
+    assert_eq!((code, complaint.as_str()), (0, ""), "{action:?}: {answer}");
+    answer["data"].clone()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+fn sessions(out: &Path) -> Vec<String> {
+    let list = done(out, &["sessions"]);
+    let names = list.as_array().expect("a list").iter();
+    names.filter_map(|session| session["account"].as_str().map(str::to_string)).collect()
+}
+
+#[test]
+fn an_exchange_is_steered_and_its_log_replays() {
+    let (child, out) = start("admin", "6s");
+    until("the socket answers", || admin(&out, &["status"]).0 == 0);
+    until("trading", || {
+        let status = done(&out, &["status"]);
+        let continuous = |of: &Value| of["phase"] == "continuous";
+        status["instruments"].as_array().expect("a list").iter().all(continuous)
+    });
+    assert_eq!(sessions(&out).len(), 8, "the built-in participants");
+    let first = done(&out, &["sessions"])[0].clone();
+    assert!(first["messages_in"].as_u64() > Some(0) && first["messages_out"].as_u64() > Some(0));
+    // Kill switch: everything goes, nothing more comes in, until it is revived.
+    let killed = done(&out, &["kill", "FLOW01"]);
+    assert_eq!(killed["open_orders_after"], 0, "{killed}");
+    assert_eq!(done(&out, &["status"])["killed"][0], "FLOW01");
+    assert_eq!(done(&out, &["mass-cancel", "--account", "FLOW01"])["open_orders_before"], 0);
+    done(&out, &["revive", "FLOW01"]);
+    assert_eq!(done(&out, &["status"])["killed"], serde_json::json!([]));
+    // Halt and resume.
+    let phase = |place: usize| done(&out, &["status"])["instruments"][place]["phase"].clone();
+    done(&out, &["halt", "GENA"]);
+    assert_eq!(phase(1), "halt");
+    done(&out, &["resume", "GENA"]);
+    assert_eq!(phase(1), "continuous");
+    // A locked account is gone when disconnected, and back once it may.
+    done(&out, &["lock", "FLOW02"]);
+    assert_eq!(done(&out, &["status"])["locked"][0], "FLOW02");
+    done(&out, &["disconnect", "FLOW02"]);
+    assert_eq!(sessions(&out).iter().filter(|name| *name == "FLOW02").count(), 0);
+    done(&out, &["unlock", "FLOW02"]);
+    until("it is back", || sessions(&out).iter().any(|name| name == "FLOW02"));
+    done(&out, &["set-limit", "GUEST", "open-orders", "5"]);
+    done(&out, &["set-instrument", "GENB", "qty-min", "1"]);
+    // What can't be is refused, and says why.
+    let (code, answer, complaint) = admin(&out, &["bust-trade", "999999999"]);
+    assert_eq!((code, &answer["ok"]), (1, &Value::Bool(false)));
+    assert!(complaint.contains("the engine refused it"), "{complaint}");
+    assert_eq!(admin(&out, &["kill", "NOBODY"]).0, 1);
+    assert_eq!(admin(&out, &["dance"]).0, 2, "no such action");
+
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "books and state equal the replay's: {stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    let notices = report["notices"].to_string();
+    assert!(notices.contains("admin: ") && notices.contains("as alice"), "{notices}");
+    assert!(!out.join("admin.sock").exists(), "the socket is gone");
+    audited(&out);
+    replays(&out);
+    let _ = std::fs::remove_dir_all(out);
+}
+
+/// Every action has its two lines, with who and what came of it.
+fn audited(out: &Path) {
+    let text = std::fs::read_to_string(out.join("admin-audit.jsonl")).expect("an audit file");
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let stages: Vec<&str> = lines.iter().filter_map(|line| line["stage"].as_str()).collect();
+    for pair in stages.chunks(2) {
+        assert!(matches!(pair, ["asked", "done" | "refused"]), "{pair:?}");
+    }
+    assert!(lines.iter().all(|line| line["as"] == "alice" && line["uid"].is_u64()));
+    assert_eq!(stages.iter().filter(|stage| **stage == "refused").count(), 2);
+    assert!(lines.len() >= 24, "{}", lines.len());
+}
+
+/// The log names the operator, and gives one digest however often it is played.
+fn replays(out: &Path) {
+    let log = out.join("exchange.log");
+    let bytes = std::fs::read(&log).expect("a log");
+    let named = bytes.windows(14).filter(|window| *window == b"alice         ").count();
+    assert!(named >= 7, "{named} commands by the operator");
+    let digest = || {
+        let replay = Command::new(BINARY)
+            .current_dir(ROOT)
+            .args(["log", "replay", "--json"])
+            .arg(&log)
+            .output()
+            .expect("the binary runs");
+        assert_eq!(replay.status.code(), Some(0));
+        replay.stdout
+    };
+    assert_eq!(digest(), digest());
+}
+
+#[test]
+fn nobody_there_is_said_in_one_line() {
+    let nowhere = std::env::temp_dir().join(format!("fb-nowhere-{}", std::process::id()));
+    let (code, _, complaint) = admin(&nowhere, &["status"]);
+    assert_eq!((code, complaint.lines().count()), (1, 1), "{complaint}");
+    let (code, _, complaint) = admin(&nowhere, &["--as", "two words", "status"]);
+    assert_eq!((code, complaint.lines().count()), (2, 1), "{complaint}");
+}
