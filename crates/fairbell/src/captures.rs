@@ -321,7 +321,9 @@ fn guess(bytes: &[u8]) -> Option<Format> {
         [1, 2, digit, ..] if digit.is_ascii_digit() && bytes.last() == Some(&3) => {
             Some(Format::OpraFastV2)
         }
-        [_, high, low, b'O', ..] if usize::from(u16::from_be_bytes([*high, *low])) == bytes.len() => {
+        [_, high, low, b'O', ..]
+            if usize::from(u16::from_be_bytes([*high, *low])) == bytes.len() =>
+        {
             Some(Format::Opra)
         }
         _ if Packet::parse(bytes).is_ok() => Some(Format::Itch),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use certify::{Certifier, CertifierConfig, Protocol, Report};
 use fix::{Frame, Framer, Version};
 use participant::load::{Load, LoadConfig, Login};
-use roles::{Account, ExchangeConfig, FixLogin, OverlayOptions, Role, Timetable, deploy};
+use roles::{
+    Account, ExchangeConfig, FixLogin, FixRole, OverlayOptions, Role, Throttle, Timetable, deploy,
+};
 use types::{
     AccountId, Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, NodeId, Op,
     Outbox, Peer, Price, Qty, Symbol, limits,
@@ -40,9 +42,12 @@ fn exchange(fix: bool) -> ExchangeConfig {
         username: username.to_string(),
         password: "secret".to_string(),
         cancel_on_disconnect: id == 1,
+        throttle: Throttle::default(),
+        firm: String::new(),
         fix,
     };
-    let login = FixLogin { comp_id: "CLIENT".to_string(), version: Version::Fix44 };
+    let role = FixRole::Orders;
+    let login = FixLogin { comp_id: "CLIENT".to_string(), version: Version::Fix44, role };
     ExchangeConfig {
         depth: 1,
         fanout: 1,
@@ -56,6 +61,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         sequencer_window_ns: 0,
         linger_ns: 0,
         execution_hold_max_ns: 100 * Nanos::MILLI,
+        cancel_grace_ns: Nanos::SECOND,
         connections_max: 8,
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 16,
@@ -242,7 +248,7 @@ impl World {
                     let (to, from) = (usize::from(to.0), NodeId(place as u16));
                     self.later(Event::Datagram(to, from, out.bytes(bytes).to_vec()));
                 }
-                Op::Datagram { .. } => {}
+                Op::Datagram { .. } | Op::Work { .. } => {}
                 Op::Stream { conn, bytes } => {
                     let Some(&(to, name)) = self.ends.get(&(place, conn)) else { continue };
                     let bytes = self.spoiled(place, out.bytes(bytes));

@@ -84,10 +84,7 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
             let messages = itch_messages(args.seed, bytes);
             let mut described = || itch_described(&messages);
             let mut written = || itch_written(&messages);
-            measure(
-                args,
-                &mut [("decode", true, &mut described), ("floor", true, &mut written)],
-            )?
+            measure(args, &mut [("decode", true, &mut described), ("floor", true, &mut written)])?
         }
         Format::OpraFastV2 | Format::Fast11 => {
             let shape = Shape { seed: args.seed, bytes, ..Shape::default() };
@@ -175,9 +172,8 @@ fn print(args: &DecodeArgs, turns: &[Turn]) {
     let (Some(decode), Some(floor)) = (find("decode"), find("floor")) else { return };
     let ns = median(decode).max(f64::MIN_POSITIVE);
     let x_floor = ns / median(floor).max(f64::MIN_POSITIVE);
-    let format = args.format.to_possible_value().map_or(String::new(), |value| {
-        value.get_name().to_string()
-    });
+    let format =
+        args.format.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
     if args.json {
         let mut document = serde_json::json!({
             "format": format,
@@ -200,7 +196,10 @@ fn print(args: &DecodeArgs, turns: &[Turn]) {
         println!("{document:#}");
         return;
     }
-    println!("{:<12} {:>8} {:>15} {:>12} {:>8}", "step", "ns", "min-max", "M messages/s", "x floor");
+    println!(
+        "{:<12} {:>8} {:>15} {:>12} {:>8}",
+        "step", "ns", "min-max", "M messages/s", "x floor"
+    );
     for turn in turns {
         let ns = median(turn).max(f64::MIN_POSITIVE);
         let low = turn.ns.first().copied().unwrap_or(0.0);
@@ -366,7 +365,14 @@ fn itch_described(messages: &[u8]) -> (u64, u64) {
             m.price().into(),
         ]),
         Ok(M::OrderExecuted(m)) => {
-            add([m.locate().into(), m.time().0, m.order_ref(), m.shares().into(), m.match_number(), 0]);
+            add([
+                m.locate().into(),
+                m.time().0,
+                m.order_ref(),
+                m.shares().into(),
+                m.match_number(),
+                0,
+            ]);
         }
         Ok(M::OrderDelete(m)) => add([m.locate().into(), m.time().0, m.order_ref(), 0, 0, 0]),
         Ok(M::OrderReplace(m)) => add([
