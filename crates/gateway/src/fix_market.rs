@@ -182,7 +182,7 @@ impl MarketSeat {
         let number = id.strip_prefix(MARK).and_then(fix::value::uint);
         let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else { return };
         let Some(at) = self.marks.iter().position(|(mark, _)| *mark == number) else { return };
-        if let Some((_, sent)) = self.marks.drain(..=at).last() {
+        if let Some((_, sent)) = self.marks.drain(..=at).next_back() {
             self.read = self.read.max(sent);
         }
     }

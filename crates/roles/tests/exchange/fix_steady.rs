@@ -15,7 +15,7 @@ fn step(world: &mut World, step: u64) {
     world.run(MS);
     let now = world.now.now;
     world.clients[0].cancel(now, &format!("c{step}"), &format!("r{step}"), '1');
-    if step % 50 == 0 {
+    if step.is_multiple_of(50) {
         // The door refuses it: the order is done.
         world.clients[0].cancel(now, &format!("d{step}"), &format!("b{step}"), '1');
     }
