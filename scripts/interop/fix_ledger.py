@@ -10,6 +10,8 @@ import json
 import sys
 
 ACCOUNTS = {"GUEST": 2, "OTHER": 3}
+COPY = "COPY"  # hears of all of them
+DATA = "DATA"  # hears of the public trades
 SIDES = {"B": ("buyer", "1"), "S": ("seller", "2")}
 DONE = {"2", "4", "8", "C"}
 
@@ -28,6 +30,28 @@ def engine_fills(trades, account):
                 exec_id = f"T{number(trade['match_number'])}{suffix}"
                 fills[exec_id] = (float(trade["price"]), int(trade["lots"]))
     return fills
+
+
+def compare_copies(ledger, trades):
+    """What does not agree of the drop copy: it has the fills of every account."""
+    told = {row[2]: (float(row[3]), int(row[4]))
+            for row in ledger if row[0] == "fill" and row[1] == COPY}
+    fills = {}
+    for account in ACCOUNTS.values():
+        fills.update(engine_fills(trades, account))
+    return [f"{COPY}: {exec_id} is {fills.get(exec_id)} in the log, {told.get(exec_id)} here"
+            for exec_id in sorted(told.keys() | fills.keys())
+            if told.get(exec_id) != fills.get(exec_id)]
+
+
+def compare_prints(ledger, trades):
+    """What does not agree of the trades as market data told them."""
+    known = {number(trade["match_number"]): (float(trade["price"]), int(trade["lots"]))
+             for trade in trades}
+    told = {int(row[2]): (float(row[3]), int(row[4])) for row in ledger if row[0] == "print"}
+    return [f"{DATA}: trade {match} is {known.get(match)} in the log, {told.get(match)} here"
+            for match in sorted(told)
+            if told[match] != known.get(match)]
 
 
 def compare(ledger, trades, statement):
@@ -59,6 +83,7 @@ def compare(ledger, trades, statement):
         traded = sum(line["bought_lots"] + line["sold_lots"] for line in lines)
         if cum != traded:
             wrong.append(f"{comp_id}: {traded} lots traded in the log, CumQty {cum} here")
+    wrong += compare_copies(ledger, trades) + compare_prints(ledger, trades)
     if not statement["reconciled"]:
         wrong.append("log, statements and feed do not agree among themselves")
     return wrong
@@ -78,11 +103,14 @@ def self_test():
         ["order", "OTHER", "b", "2", "3", "0"],
         ["fill", "GUEST", "T7B", "150", "3", "1"],
         ["fill", "OTHER", "T7S", "150.0", "3", "2"],
+        ["fill", "COPY", "T7B", "150", "3", "1"],
+        ["fill", "COPY", "T7S", "150", "3", "2"],
+        ["print", "DATA", "7", "150", "3"],
     ]
     assert compare(right, [trade], statement) == []
     spoilt = [right[:2] + right[3:], right + [["fill", "GUEST", "T8B", "150", "1", "1"]]]
     for row, column, value in [(2, 3, "151"), (2, 4, "2"), (2, 5, "2"), (0, 5, "3"), (0, 4, "2"),
-                               (0, 3, "4")]:
+                               (0, 3, "4"), (4, 4, "2"), (5, 2, "T8S"), (6, 4, "2"), (6, 2, "8")]:
         rows = [list(row) for row in right]
         rows[row][column] = value
         spoilt.append(rows)

@@ -15,6 +15,7 @@ import quickfix.DoNotSend;
 import quickfix.FieldNotFound;
 import quickfix.FileLogFactory;
 import quickfix.FileStoreFactory;
+import quickfix.Group;
 import quickfix.Message;
 import quickfix.Session;
 import quickfix.SessionID;
@@ -35,7 +36,8 @@ import quickfix.field.TransactTime;
 /**
  * Two participants on QuickFIX/J. One rests orders, is cut off while the other trades against them,
  * comes back and gets its fills by resend; then its gateway dies, and it comes back at another one.
- * What the first was told is written to a file, to be compared with the engine's log.
+ * A third gets copies of both, at the gateway that dies and then at another; a fourth subscribes to
+ * market data. What all were told is written to a file, to be compared with the engine's log.
  */
 public final class Trader {
     private static final String SYMBOL = "GENA";
@@ -57,7 +59,10 @@ public final class Trader {
         final Map<String, Order> orders = new LinkedHashMap<>();
         final Map<String, String> fills = new LinkedHashMap<>();
         final Set<String> twice = new HashSet<>();
+        /** Trades of the public feed, by number, as market data told them. */
+        final Map<String, String> prints = new LinkedHashMap<>();
         final AtomicInteger repeated = new AtomicInteger();
+        final AtomicInteger refreshes = new AtomicInteger();
         volatile boolean on;
         private SocketInitiator initiator;
         private SessionID id;
@@ -81,7 +86,7 @@ public final class Trader {
             settings.setString("FileStorePath", store.resolve(compId).toString());
             settings.setString("FileLogPath", store.resolve(compId + "-log").toString());
             settings.setString("UseDataDictionary", "Y");
-            settings.setString("ResetOnLogon", "N");
+            settings.setString("ResetOnLogon", compId.equals("DATA") ? "Y" : "N");
             settings.setString(id, "BeginString", "FIX.4.4");
             settings.setString(id, "SenderCompID", compId);
             settings.setString(id, "TargetCompID", "FAIRBELL");
@@ -129,6 +134,36 @@ public final class Trader {
             send(cancel);
         }
 
+        synchronized void subscribe() {
+            Message request = new Message();
+            request.getHeader().setString(MsgType.FIELD, MsgType.MARKET_DATA_REQUEST);
+            request.setString(262, "book");
+            request.setChar(263, '1');
+            request.setInt(264, 0);
+            request.setInt(265, 1);
+            for (char kind = '0'; kind <= '2'; kind++) {
+                Group entry = new Group(267, 269);
+                entry.setChar(269, kind);
+                request.addGroup(entry);
+            }
+            Group symbol = new Group(146, 55);
+            symbol.setField(new Symbol(SYMBOL));
+            request.addGroup(symbol);
+            send(request);
+        }
+
+        private void refresh(Message message) throws FieldNotFound {
+            refreshes.incrementAndGet();
+            for (Group entry : message.getGroups(268)) {
+                if (entry.isSetField(279) && entry.getChar(269) == '2') {
+                    String print = entry.getString(270) + "," + (long) entry.getDouble(271);
+                    if (prints.put(entry.getString(278), print) != null) {
+                        twice.add(entry.getString(278));
+                    }
+                }
+            }
+        }
+
         private void send(Message message) {
             Session session = Session.lookupSession(id);
             if (session == null || !session.send(message)) {
@@ -150,7 +185,12 @@ public final class Trader {
             if (message.getHeader().isSetField(43) && message.getHeader().getBoolean(43)) {
                 repeated.incrementAndGet();
             }
-            if (!message.getHeader().getString(35).equals("8")) {
+            String type = message.getHeader().getString(35);
+            if (type.equals("W") || type.equals("X")) {
+                refresh(message);
+                return;
+            }
+            if (!type.equals("8")) {
                 throw new IllegalStateException(compId + ": " + message);
             }
             String exec = message.getString(17);
@@ -204,6 +244,7 @@ public final class Trader {
             orders.forEach((name, order) -> out.println("order," + compId + "," + name + ","
                 + order.status + "," + order.cum + "," + order.leaves));
             fills.forEach((exec, fill) -> out.println("fill," + compId + "," + exec + "," + fill));
+            prints.forEach((id, print) -> out.println("print," + compId + "," + id + "," + print));
         }
 
         synchronized void inItself() {
@@ -244,9 +285,15 @@ public final class Trader {
         Path folder = Path.of(args[4]);
         Participant rests = new Participant("GUEST", args[3], folder);
         Participant hits = new Participant("OTHER", args[3], folder);
+        Participant copies = new Participant("COPY", args[3], folder);
+        Participant data = new Participant("DATA", args[3], folder);
         rests.connect(args[0]);
         hits.connect(args[1]);
-        await("both log on", 20, () -> rests.on && hits.on);
+        copies.connect(args[0]);
+        data.connect(args[1]);
+        await("all log on", 20, () -> rests.on && hits.on && copies.on && data.on);
+        data.subscribe();
+        await("a snapshot", 20, () -> data.refreshes.get() > 0);
         System.out.println("ok: two QuickFIX/J 2.3.1 clients are logged on, at gateways 1 and 2");
 
         rests.order("sweep", '1', 4_000_000_000L, RESTING_PRICE, '3');
@@ -269,9 +316,11 @@ public final class Trader {
         System.out.println("waiting for the end of gateway 1");
         await("gateway 1 dies", 90, () -> !rests.on);
         rests.cut();
+        copies.cut();
         int known = rests.fillCount();
         trade(hits, "dead", 110);
         rests.connect(args[2]);
+        copies.connect(args[2]);
         await("fills of the gateway's death", 20, () -> rests.fillCount() >= known + 110);
         expect(rests.repeated.get() >= repeated + 110, "those came with PossDupFlag, too");
         System.out.println("ok: its gateway killed, 110 fills, got them by resend at gateway 3");
@@ -285,12 +334,21 @@ public final class Trader {
         System.out.println("ok: cancels, orders and trades on at gateway 3");
         rests.inItself();
         hits.inItself();
+        await("copies of all fills", 20,
+            () -> copies.fillCount() == rests.fillCount() + hits.fillCount());
+        await("all trades as market data", 20, () -> data.prints.size() >= hits.fillCount());
+        copies.inItself();
+        System.out.println("ok: a drop copy of both, at gateway 1 and then at 3, and market data");
         try (PrintWriter out = new PrintWriter(folder.resolve("ledger.csv").toFile())) {
             rests.write(out);
             hits.write(out);
+            copies.write(out);
+            data.write(out);
         }
         rests.leave();
         hits.leave();
+        copies.leave();
+        data.leave();
         System.exit(0);
     }
 }
