@@ -41,8 +41,8 @@ pub enum FixRole {
     Orders,
     /// It only listens: the account's stream has the copies of its firm's reports.
     DropCopy,
-    /// Market data for those without the feed; its numbers are the gateway's own and begin at 1 with
-    /// every Logon.
+    /// Market data for those without the feed; its numbers are the gateway's own and begin at 1
+    /// with every Logon.
     MarketData,
 }
 

@@ -1,5 +1,5 @@
-//! What a gateway has to know of the public feed for its market-data sessions: the books, told to it
-//! by its owner as they are released on the same VM, so never earlier than to anybody else.
+//! What a gateway has to know of the public feed for its market-data sessions: the books, told to
+//! it by its owner as they are released on the same VM, so never earlier than to anybody else.
 
 use std::collections::VecDeque;
 

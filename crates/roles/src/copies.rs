@@ -3,8 +3,8 @@
 //!
 //! The copies are records of the drop-copy account's own stream, appended by the root in the order
 //! of the log, so that they are numbered, resent and taken over by another gateway like everything
-//! else there (corner 2), and held for the same ticks (corner 16). A copy names the account it is of
-//! and, instead of a number of that one's session, its position in that one's stream.
+//! else there (corner 2), and held for the same ticks (corner 16). A copy names the account it is
+//! of and, instead of a number of that one's session, its position in that one's stream.
 
 use gateway::FixRole;
 use overlay::private_sender::PrivateStreams;

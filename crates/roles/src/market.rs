@@ -31,7 +31,9 @@ impl FeedBooks {
         if self.states.len() <= place {
             self.states.resize(place + 1, None);
         }
-        self.states[place] = Some(state);
+        if let Some(known) = self.states.get_mut(place) {
+            *known = Some(state);
+        }
     }
 }
 

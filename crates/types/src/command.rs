@@ -167,8 +167,8 @@ pub enum CommandKind {
 /// done for a slot whose `session_seq` is not the largest of the account so far.
 pub const SESSION_RESET: u8 = 1;
 
-/// [`crate::ExecutionReport::flags`] of a [`crate::ExecutionKind::CancelRejected`]: what is refused is
-/// a mass cancel. Without it the flags of such a report are zero.
+/// [`crate::ExecutionReport::flags`] of a [`crate::ExecutionKind::CancelRejected`]: what is refused
+/// is a mass cancel. Without it the flags of such a report are zero.
 pub const REFUSED_MASS_CANCEL: u8 = 1;
 
 /// [`Command::flags`]: the order must rest; it is rejected if it would trade on entry.

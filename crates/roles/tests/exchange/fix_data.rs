@@ -11,9 +11,8 @@ const DATA: usize = 3;
 
 fn ask(world: &mut World, id: &str, subscription: u8, depth: usize, kind: u8) {
     let now = world.now.now;
-    let body = format!(
-        "262={id}|263={subscription}|264={depth}|265={kind}|267=3|269=0|269=1|269=2|146=1|55=BTCUSD|"
-    );
+    let what = "267=3|269=0|269=1|269=2|146=1|55=BTCUSD|";
+    let body = format!("262={id}|263={subscription}|264={depth}|265={kind}|{what}");
     world.clients[DATA].book.depth = if depth == 0 { 500 } else { depth };
     world.clients[DATA].send(now, "V", &body);
     world.run(2 * MS);
