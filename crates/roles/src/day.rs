@@ -119,6 +119,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut day = DayRecord::default();
+        let trade = MarketEvent::CrossTrade {
+            instrument: InstrumentId(1),
+            qty: Qty(1),
+            price: Price(1),
+            kind: CrossKind::Intraday,
+            match_number: types::MatchNumber(1),
+        };
+        for at in 0..KEPT_MAX as u64 + 10 {
+            day.note(Nanos(at), &trade);
+        }
+        assert_eq!((day.auctions().len(), day.left_out()), (KEPT_MAX, 10));
+        assert_eq!(day.auctions()[0].at, Nanos(0), "the first are kept");
+    }
+
+    #[test]
     fn a_halt_is_between_two_states_of_an_open_day() {
         let (mut day, one) = (DayRecord::default(), InstrumentId(1));
         let mut tell = |at: u64, event| day.note(Nanos(at), &event);

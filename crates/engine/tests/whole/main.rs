@@ -4,6 +4,7 @@
 mod bench;
 mod flow;
 mod operators;
+mod overload;
 mod phases;
 mod random;
 mod reasons;

@@ -142,6 +142,47 @@ fn streams(records: u64) -> PrivateStreams {
     streams
 }
 
+/// However much an account has to be told, only so much of it is on its way at a time, and a gateway
+/// that does not take it keeps nobody else waiting.
+#[test]
+fn records_on_their_way_to_a_gateway_are_bounded() {
+    const OTHER: NodeId = NodeId(10);
+    let config = PrivateStreamsConfig::new(ROOT, 2, 8, 4_000);
+    let most = config.in_flight_max;
+    let (mut streams, mut out) = (PrivateStreams::new(config).unwrap(), Outbox::default());
+    for account in [ACCOUNT, AccountId(2)] {
+        for position in 1..=2_000u64 {
+            streams.append(account, &position.to_le_bytes()).unwrap();
+        }
+    }
+    let sent = |out: &mut Outbox, to: NodeId| -> u64 {
+        let frames = taken(out)
+            .into_iter()
+            .filter(|(node, header, _)| *node == to && header.kind == FrameKind::Private);
+        frames
+            .map(|(_, _, rest)| u64::from(frame::body::<PrivateBody>(&rest).unwrap().0.count))
+            .sum()
+    };
+    streams.handle_attach(at(0), GATEWAY, &attach(5, 1), &mut out);
+    streams.flush(at(0), &mut out);
+    assert_eq!(sent(&mut out, GATEWAY), most);
+    streams.flush(at(1), &mut out);
+    assert_eq!(sent(&mut out, GATEWAY), 0, "not acknowledged, so no more");
+    // Another account's gateway takes all it has.
+    let body = AttachBody { account: AccountId(2), ..attach(1, 1) };
+    streams.handle_attach(at(2), OTHER, &body, &mut out);
+    let (mut next, mut all) = (1, 0);
+    while next <= 2_000 {
+        streams.flush(at(3), &mut out);
+        let part = sent(&mut out, OTHER);
+        assert!(part > 0 && part <= most);
+        (next, all) = (next + part, all + part);
+        let ack = PrivateAckBody { account: AccountId(2), gap: 0, token: 1, next };
+        streams.handle_ack(at(3), OTHER, &ack, &mut out);
+    }
+    assert_eq!(all, 2_000);
+}
+
 #[test]
 fn a_late_copy_of_attach_does_not_revive_what_was_given_back() {
     let (mut streams, mut out) = (streams(1), Outbox::default());

@@ -20,6 +20,7 @@ mod leaving;
 mod lives;
 mod mutations;
 mod orders;
+mod overload;
 mod rates;
 mod spread;
 
