@@ -14,7 +14,7 @@ use std::time::Duration;
 use ::certify::{Certifier, CertifierConfig, Protocol, Report, Status, Step, StepReport};
 use clap::Args;
 use net::{Clock, Directory, Loop, LoopConfig, peer_addr};
-use roles::{Account, ExchangeConfig, FixLogin, FixRole, Role, Throttle, deploy};
+use roles::{Account, ExchangeConfig, FixLogin, FixRole, LoginTerms, Role, Throttle, deploy};
 use types::{
     AccountId, Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, NodeId,
     Outbox, Peer, Price, Qty, Symbol, limits,
@@ -176,6 +176,7 @@ fn exchange(args: &CertifyArgs, clock: &Clock) -> ExchangeConfig {
         username: user.to_string(),
         password: password.to_string(),
         cancel_on_disconnect: id == 1,
+        terms: LoginTerms::default(),
         throttle: Throttle::default(),
         firm: String::new(),
         fix: (id == 1 && args.protocol == ProtocolName::Fix).then(|| login.clone()),

@@ -18,7 +18,7 @@ mod records;
 pub use admin::{Action, AdminArgs, LIMITS, PARAMETERS};
 pub use records::{
     Check, CheckArgs, CheckBookArgs, DryRunArgs, ExplainArgs, Log, LogArgs, LogReplayArgs,
-    Operation, PHASES, StatementArgs, WriteArgs, config,
+    Operation, PHASES, StatementArgs, WriteArgs, config, config_with_doors,
 };
 
 /// The configuration file read when `--config` names none and this one exists.
@@ -75,10 +75,14 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Statements, trades and closing prices of a log, reconciled with its feed
     Statement(StatementArgs),
-    /// Compare parts of the exchange with models of them
+    /// Compare parts of the exchange with models of them, or look at a configuration
     Check(CheckArgs),
     /// Decode, count and replay captures of market data
     Feed(crate::captures::FeedArgs),
+    /// Make an authority and certificates for a trial of TLS
+    Cert(crate::cert::CertArgs),
+    /// Print the hash of a password for the configuration
+    HashPassword(crate::password::HashArgs),
     /// Measure
     Bench(BenchArgs),
 }
@@ -194,7 +198,7 @@ impl UpArgs {
             loaded.set("ports.base", "--port-base", n, |c, v| c.ports.base = v)?;
         }
         sample(&mut loaded, self.sample.as_deref())?;
-        Ok(loaded.finish()?)
+        Ok(loaded.finish_with_doors()?)
     }
 }
 

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 pub mod admin;
 pub mod bench;
 pub mod captures;
+pub mod cert;
 pub mod certify;
 pub mod check;
 pub mod cli;
@@ -17,11 +18,13 @@ pub mod config;
 pub mod explain;
 pub mod load;
 pub mod log;
+pub mod password;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod simulate;
 pub mod statement;
+pub mod tls;
 pub mod up;
 pub mod view;
 
@@ -91,7 +94,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Statement(args) => statement::run(&args),
+        Command::Cert(args) => cert::run(&args),
+        Command::HashPassword(args) => password::run(&args),
         Command::Check(args) => match args.check {
+            Check::Config(args) => tls::check(&args),
             Check::Book(args) => check::book(&args),
         },
         Command::Feed(args) => captures::run(&args),

@@ -26,6 +26,7 @@ use crate::up::report_quantiles;
 #[command(after_help = "Examples:\n  \
     fairbell load --protocol ouch --address 127.0.0.1:26401 --login 'P{nn}:secret{nn}' --first 9 --clients 1 --symbol BTCUSD --price 78000\n  \
     fairbell load --protocol fix --address 127.0.0.1:26601 --comp-id 'CLIENT{nnn}' --clients 300 --rate 10000 --duration 60s --symbol GENA --price 100\n  \
+    fairbell load ... --tls --ca authority.pem --cert member1.pem --key member1.key.pem\n  \
     fairbell load ... --json --hdr latency.hgrm\n\n\
     Open loop: a request that goes out late is charged with the delay. Every request must have\n\
     exactly one answer, otherwise the exit code is 1. {n} in --login and --comp-id stands for the\n\
@@ -43,6 +44,21 @@ pub struct LoadArgs {
     /// Our SenderCompID, FIX only
     #[arg(long, value_name = "TEXT", default_value = "CLIENT{nnn}")]
     pub comp_id: String,
+    /// Speak TLS 1.3
+    #[arg(long, requires = "ca")]
+    pub tls: bool,
+    /// Authorities of the door's certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub ca: Option<String>,
+    /// Our certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls", requires = "key")]
+    pub cert: Option<String>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<String>,
+    /// Name the door's certificate is of [default: the host of the first address]
+    #[arg(long, value_name = "NAME", requires = "tls")]
+    pub server_name: Option<String>,
     /// Our TargetCompID, FIX only
     #[arg(long, value_name = "TEXT", default_value = "FAIRBELL")]
     pub target: String,
@@ -263,6 +279,13 @@ fn play(load: Load, clock: Clock, args: &LoadArgs) -> Result<Load, Failure> {
     let planned = load.planned();
     let mut of = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
     of.add_node(CLIENTS, load, Vec::new(), None).map_err(io)?;
+    if let Some(authorities) = args.ca.as_ref().filter(|_| args.tls) {
+        let own = args.cert.as_deref().zip(args.key.as_deref());
+        let first = args.addresses.first().map_or("", String::as_str);
+        let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
+        let name = args.server_name.as_deref().unwrap_or(host);
+        of.secure_outgoing(CLIENTS, crate::tls::client(authorities, own, name)?);
+    }
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

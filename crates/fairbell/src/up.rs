@@ -191,19 +191,20 @@ fn welcome(config: &Config, addresses: &Addresses) -> String {
     let guests = || config.accounts.0.iter().skip(config.flow.participants as usize);
     let login =
         guests().find(|guest| guest.fix_comp_id.is_empty()).map_or_else(String::new, |guest| {
-            format!("\n  login: user {} password {}", guest.username, guest.password)
+            format!("\n  login: user {} password {}", guest.username, shown(&guest.password))
         });
     let fix_login = guests().find_map(|guest| {
         let (comp_id, own) = (guest.fix()?.comp_id, &config.gateway.fix_comp_id);
-        let (version, password) = (&guest.fix_version, &guest.password);
+        let (version, password) = (&guest.fix_version, shown(&guest.password));
         Some(format!("\n  FIX {version}: sender {comp_id} target {own} password {password}"))
     });
     let fix_login = fix_login.unwrap_or_default();
     let fix: Vec<String> = addresses.fix.iter().map(ToString::to_string).collect();
     let fix = fix.join(" ");
+    let tls = if config.doors.tls() { ", TLS 1.3" } else { "" };
     format!(
-        "OUCH 5.0 over SoupBinTCP: {}{login}\n\
-         FIX: {fix}{fix_login}\n\
+        "OUCH 5.0 over SoupBinTCP{tls}: {}{login}\n\
+         FIX{tls}: {fix}{fix_login}\n\
          ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
          MoldUDP64 retransmission: {}\n\
          Book snapshots over SoupBinTCP: {}",
@@ -212,6 +213,11 @@ fn welcome(config: &Config, addresses: &Addresses) -> String {
         addresses.retransmission,
         addresses.snapshots,
     )
+}
+
+/// A password for the eyes of whoever tries it out.
+fn shown(password: &str) -> &str {
+    if password.is_empty() { "(hashed)" } else { password }
 }
 
 /// Writes what receiver 1 released, and our own best prices, for readers of other makes.
@@ -374,11 +380,13 @@ impl Run<'_> {
             notices: Vec::new(),
         };
         let (relay, trouble) = (plan.relay, Mutex::new(Vec::new()));
+        let (jobs, edges) = (plan.jobs, plan.loops[1].handle());
         let (offline, ended) = thread::scope(|scope| {
             if let Some(relay) = &relay {
                 scope.spawn(|| relay.run(&stop));
             }
             scope.spawn(|| door.serve(self.config, steered, gateways, &stop));
+            scope.spawn(move || jobs.serve(&edges, crate::password::work));
             let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
             watch.until_over(&interrupted, &stop, view);

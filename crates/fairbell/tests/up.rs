@@ -24,6 +24,7 @@ fn up(name: &str, args: &[&str]) -> (Output, PathBuf) {
 /// A configuration file of its own for one test.
 fn settings(name: &str, text: &str) -> PathBuf {
     let file = std::env::temp_dir().join(format!("fairbell-{name}-{}.toml", std::process::id()));
+    let text = format!("doors.plain = true\n{text}");
     std::fs::write(&file, text).expect("a file");
     file
 }

@@ -48,6 +48,8 @@ struct Connection {
 /// Why nothing is read from a connection.
 #[derive(Debug)]
 enum Held {
+    /// The credentials of its Logon are being looked at.
+    Proof(Vec<u8>),
     /// Its Logon waits for the session of this place.
     Logon(usize, Vec<u8>),
     /// It ends when the session's last messages have left, or at that time.
@@ -59,7 +61,7 @@ impl Connection {
     fn concerns(&self) -> Option<usize> {
         match &self.held {
             Some(Held::Logon(session, _) | Held::Ending(session, ..)) => Some(*session),
-            None => self.session,
+            Some(Held::Proof(_)) | None => self.session,
         }
     }
 }
@@ -199,6 +201,38 @@ impl<S: Store> Acceptor<S> {
             *live = Some(conn);
         }
         ending
+    }
+
+    /// What is thought of the credentials of `conn` is known: goes on as
+    /// [`Acceptor::handle_bytes`].
+    pub fn try_again<A: Application>(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        let connection = self.connections.get_mut(&conn)?;
+        let Some(Held::Proof(bytes)) =
+            connection.held.take_if(|held| matches!(held, Held::Proof(_)))
+        else {
+            return None;
+        };
+        let mut index = std::mem::take(&mut self.index);
+        let mut door = Door {
+            now,
+            sessions: &mut self.sessions,
+            counters: &mut self.counters,
+            index: &mut index,
+            app,
+            out,
+        };
+        let ending = door.frame(&mut connection.session, &mut connection.held, &bytes);
+        self.index = index;
+        match ending {
+            None => self.handle_bytes(now, conn, &[], app, out),
+            ended => ended,
+        }
     }
 
     /// The session that the Logon of `conn` waited for is ready: goes on as
@@ -383,6 +417,10 @@ impl<S: Store, A: Application> Door<'_, S, A> {
             Ok(Entry::Later) => {
                 wanted.claim(true);
                 *held = Some(Held::Logon(found, bytes.to_vec()));
+                None
+            }
+            Ok(Entry::Unproved) => {
+                *held = Some(Held::Proof(bytes.to_vec()));
                 None
             }
             Err(ending) => hold_ending(self.now, wanted, found, held, ending),

@@ -8,7 +8,7 @@ mod sample;
 
 use fix::app::{Desk, LedgerLimits, Symbols, Wanted};
 use fix::dictionary::{Checker, CustomTags, Rules, builtin};
-use fix::session::{Application, Ending, MemoryStore, Port, SessionConfig, Store};
+use fix::session::{Application, Ending, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::value::{StampWriter, uint};
 use fix::{Acceptor, FieldIndex, Frame, Framer, Limits, Message, Version};
 use types::{ConnId, Nanos, SplitMix64};
@@ -66,8 +66,8 @@ struct App {
 }
 
 impl Application for App {
-    fn logon(&mut self, _: usize, _: &Message<'_>) -> bool {
-        true
+    fn logon(&mut self, _: usize, _: &Message<'_>) -> Proof {
+        Proof::Right
     }
 
     fn message<S: Store>(

@@ -4,7 +4,9 @@
 mod sample;
 
 use fix::dictionary::{CustomTags, builtin};
-use fix::session::{Application, Ending, MemoryStore, MsgType, Port, SessionConfig, Store, Stored};
+use fix::session::{
+    Application, Ending, MemoryStore, MsgType, Port, Proof, SessionConfig, Store, Stored,
+};
 use fix::value::StampWriter;
 use fix::{Acceptor, Limits, Message, Version};
 use types::{ConnId, Nanos};
@@ -20,8 +22,8 @@ struct App {
 }
 
 impl Application for App {
-    fn logon(&mut self, _: usize, message: &Message<'_>) -> bool {
-        message.get(554).is_none_or(|password| password == b"secret")
+    fn logon(&mut self, _: usize, message: &Message<'_>) -> Proof {
+        message.get(554).is_none_or(|password| password == b"secret").into()
     }
 
     fn message<S: Store>(

@@ -4,7 +4,7 @@ mod sample;
 
 use fix::app::{Symbols, report, request};
 use fix::dictionary::builtin;
-use fix::session::{Application, MemoryStore, Port, SessionConfig, Store};
+use fix::session::{Application, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::value::StampWriter;
 use fix::{Acceptor, Limits, Message, Version};
 use types::{ConnId, Nanos};
@@ -18,8 +18,8 @@ struct App {
 }
 
 impl Application for App {
-    fn logon(&mut self, _: usize, _: &Message<'_>) -> bool {
-        true
+    fn logon(&mut self, _: usize, _: &Message<'_>) -> Proof {
+        Proof::Right
     }
 
     fn message<S: Store>(

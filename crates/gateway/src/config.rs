@@ -2,6 +2,7 @@
 
 use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
 
+use crate::guard::{GuardConfig, LoginTerms};
 use crate::throttle::Throttle;
 
 /// Who may log in, as what.
@@ -13,6 +14,8 @@ pub struct Login {
     pub username: Vec<u8>,
     /// Password, without padding, at most 10 bytes.
     pub password: Vec<u8>,
+    /// What else it takes to be let in.
+    pub terms: LoginTerms,
     /// Whether the orders of a session are cancelled when it ends and the account does not log in
     /// again within [`GatewayConfig::cancel_grace_ns`].
     pub cancel_on_disconnect: bool,
@@ -85,17 +88,16 @@ pub struct GatewayConfig {
     pub cancel_grace_ns: u64,
     /// Connections at one time; more are closed at once.
     pub connections_max: usize,
+    /// Limits of those who are not logged on.
+    pub guard: GuardConfig,
 }
 
 impl GatewayConfig {
-    /// The account behind a user name and password, both without padding. Compares every byte of
-    /// the password whatever the first difference. Accounts with a FIX session have no other.
-    pub(crate) fn authenticate(&self, username: &[u8], password: &[u8]) -> Option<AccountId> {
+    /// The account with this user name, without padding, if it is served over OUCH: accounts with
+    /// a FIX session have no other.
+    pub(crate) fn account_of(&self, username: &[u8]) -> Option<AccountId> {
         let mut logins = self.logins.iter().filter(|login| login.fix.is_none());
-        let login = logins.find(|login| login.username == username)?;
-        let same_length = login.password.len() == password.len();
-        let difference = login.password.iter().zip(password).fold(0u8, |sum, (a, b)| sum | (a ^ b));
-        (same_length && difference == 0).then_some(login.account)
+        logins.find(|login| login.username == username).map(|login| login.account)
     }
 
     /// Whether this account's orders go with its session.

@@ -10,6 +10,7 @@ use wire::ouch;
 use zerocopy::IntoBytes;
 
 use crate::config::GatewayConfig;
+use crate::guard::Guard;
 use crate::throttle::Throttles;
 
 /// Orders that found no room upward and wait here, all sessions together. Reading stops while any
@@ -58,6 +59,7 @@ pub struct GatewayCounters {
 /// See the module.
 pub(crate) struct Desk {
     pub(crate) config: GatewayConfig,
+    pub(crate) guard: Guard,
     pub(crate) uplink: Uplink,
     pub(crate) encoder: ouch::Encoder,
     pub(crate) counters: GatewayCounters,

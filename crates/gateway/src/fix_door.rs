@@ -9,7 +9,7 @@
 //! The caller passes on bytes, attachments and records, and closes what is said to have ended.
 
 use fix::app::{Symbols, Wanted};
-use fix::session::{Application, Ending, MemoryStore, Port, SessionConfig, Store};
+use fix::session::{Application, Ending, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::{Acceptor, Limits, Message, dictionary, tag};
 use types::{
     AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionKind, ExecutionReport, Nanos,
@@ -19,6 +19,7 @@ use types::{
 use crate::config::{FixRole, GatewayConfig};
 use crate::desk::Desk;
 use crate::fix_seat::{Progress, Seat};
+use crate::guard::Verdict;
 use crate::hold::{Release, Watermarks};
 use crate::market::Market;
 use crate::operate::SessionInfo;
@@ -174,8 +175,22 @@ impl FixDoor {
         desk: &mut Desk,
         out: &mut Outbox,
     ) -> Outcome {
-        let ending = self.call(now, desk, out, |acceptor, app, written| {
+        let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
             acceptor.handle_bytes(now.now, conn, bytes, app, written)
+        });
+        self.after(now, conn, ending, desk, out)
+    }
+
+    /// The guard knows about the credentials of a Logon that waits.
+    pub(crate) fn try_again(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        desk: &mut Desk,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
+            acceptor.try_again(now.now, conn, app, written)
         });
         self.after(now, conn, ending, desk, out)
     }
@@ -332,7 +347,7 @@ impl FixDoor {
         if let Some(session) = self.acceptor.session(place) {
             session.restore(before, received);
         }
-        let ending = self.call(now, desk, out, |acceptor, app, written| {
+        let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
             acceptor.resume(now.now, conn, app, written)
         });
         self.after(now, conn, ending, desk, out)
@@ -354,7 +369,7 @@ impl FixDoor {
         conns.extend(self.acceptor.conns());
         for conn in conns.drain(..) {
             if self.acceptor.next_timeout(conn) <= now.now {
-                let ending = self.call(now, desk, out, |acceptor, app, written| {
+                let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
                     acceptor.handle_timeout(now.now, conn, app, written)
                 });
                 if let Outcome::Ends(ending) = self.after(now, conn, ending, desk, out) {
@@ -472,7 +487,7 @@ impl FixDoor {
     /// Calls the acceptor; what it writes is left in `written`.
     fn call(
         &mut self,
-        now: ClockReading,
+        (now, conn): (ClockReading, ConnId),
         desk: &mut Desk,
         out: &mut Outbox,
         call: impl FnOnce(&mut Acceptor<MemoryStore>, &mut Counter<'_>, &mut Vec<u8>) -> Option<Ending>,
@@ -480,7 +495,8 @@ impl FixDoor {
         self.written.clear();
         let FixDoor { acceptor, seats, symbols, written, counters, market, .. } = self;
         let market = market.as_ref();
-        let mut app = Counter { now, seats, symbols, desk, counters, market, out, wants_in: None };
+        let mut app =
+            Counter { now, conn, seats, symbols, desk, counters, market, out, wants_in: None };
         let ending = call(acceptor, &mut app, written);
         if let Some(place) = app.wants_in
             && let Some(seat) = self.seats.get_mut(place)
@@ -568,6 +584,7 @@ fn send(conn: ConnId, written: &[u8], out: &mut Outbox) {
 /// The application behind the door, while one connection is served.
 struct Counter<'a> {
     now: ClockReading,
+    conn: ConnId,
     seats: &'a mut [Seat],
     symbols: &'a Symbols,
     desk: &'a mut Desk,
@@ -579,10 +596,22 @@ struct Counter<'a> {
 }
 
 impl Application for Counter<'_> {
-    fn logon(&mut self, session: usize, message: &Message<'_>) -> bool {
+    fn logon(&mut self, session: usize, message: &Message<'_>) -> Proof {
+        let Some(seat) = self.seats.get(session) else { return Proof::Wrong };
+        // It was asked when the Logon came; now the account's stream has been read.
+        if seat.progress == Progress::Ready && seat.conn == Some(self.conn) {
+            return Proof::Right;
+        }
         let name = message.get(tag::USERNAME.number);
-        let password = message.get(tag::PASSWORD.number);
-        self.seats.get(session).is_some_and(|seat| seat.admits(name, password))
+        let password = message.get(tag::PASSWORD.number).unwrap_or(&[]);
+        // The name has to be right only if there is one.
+        let account = name.is_none_or(|name| name == seat.username).then_some(seat.account);
+        let name = name.unwrap_or(&seat.username);
+        match self.desk.guard.attempt(self.now.now, self.conn, (name, account), password) {
+            Verdict::In => Proof::Right,
+            Verdict::Out(_) => Proof::Wrong,
+            Verdict::Later => Proof::Later,
+        }
     }
 
     fn ready(&mut self, session: usize) -> bool {

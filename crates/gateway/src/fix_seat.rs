@@ -32,7 +32,6 @@ pub(crate) enum Progress {
 pub(crate) struct Seat {
     pub(crate) account: AccountId,
     pub(crate) username: Vec<u8>,
-    pub(crate) password: Vec<u8>,
     version: Version,
     role: FixRole,
     /// So that participants can't choose identifiers that are slow to find.
@@ -72,13 +71,12 @@ pub(crate) const SLOT_NS: u64 = 10 * Nanos::MILLI;
 impl Seat {
     /// An empty seat of an account's session.
     pub(crate) fn new(login: &Login, session: &FixLogin, salt: u64) -> Seat {
-        let (username, password) = (login.username.clone(), login.password.clone());
-        Seat::empty(login.account, (username, password), (session.version, session.role), salt)
+        Seat::empty(login.account, login.username.clone(), (session.version, session.role), salt)
     }
 
     fn empty(
         account: AccountId,
-        (username, password): (Vec<u8>, Vec<u8>),
+        username: Vec<u8>,
         (version, role): (Version, FixRole),
         salt: u64,
     ) -> Seat {
@@ -93,7 +91,6 @@ impl Seat {
         Seat {
             account,
             username,
-            password,
             version,
             role,
             salt,
@@ -118,9 +115,8 @@ impl Seat {
 
     /// As new, but for what it may still ask for.
     pub(crate) fn leave(&mut self) {
-        let credentials = (std::mem::take(&mut self.username), std::mem::take(&mut self.password));
-        let agreed = (self.version, self.role);
-        let fresh = Seat::empty(self.account, credentials, agreed, self.salt);
+        let username = std::mem::take(&mut self.username);
+        let fresh = Seat::empty(self.account, username, (self.version, self.role), self.salt);
         let (allowance_ns, counted_at) = (self.allowance_ns, self.counted_at);
         *self = Seat { allowance_ns, counted_at, ..fresh };
     }
@@ -151,29 +147,16 @@ impl Seat {
         let conn = self.conn.filter(|_| self.progress == Progress::Ready)?;
         Some(self.tally.info(self.account, conn, self.hold.len()))
     }
-
-    /// Whether the credentials are these. The password has to be right, the name only if there is
-    /// one; compares every byte of the password whatever the first difference.
-    pub(crate) fn admits(&self, username: Option<&[u8]>, password: Option<&[u8]>) -> bool {
-        let password = password.unwrap_or(&[]);
-        let same_length = self.password.len() == password.len();
-        let difference = self.password.iter().zip(password).fold(0u8, |sum, (a, b)| sum | (a ^ b));
-        same_length && difference == 0 && username.is_none_or(|name| name == self.username)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seat() -> Seat {
-        let credentials = (b"user".to_vec(), b"secret".to_vec());
-        Seat::empty(AccountId(1), credentials, (Version::Fix44, FixRole::Orders), 7)
-    }
-
     #[test]
     fn a_seat_gives_a_burst_of_slots_and_then_a_hundred_a_second() {
-        let mut seat = seat();
+        let agreed = (Version::Fix44, FixRole::Orders);
+        let mut seat = Seat::empty(AccountId(1), b"user".to_vec(), agreed, 7);
         let now = Nanos(1_000 * Nanos::SECOND);
         let burst = (0..1_000).filter(|_| seat.allows_slot(now)).count();
         assert_eq!(burst as u64, SLOTS_BURST);
@@ -181,13 +164,5 @@ mod tests {
         assert!(!seat.allows_slot(now), "logging on again buys nothing");
         let later = now.after(Nanos::SECOND);
         assert_eq!((0..1_000).filter(|_| seat.allows_slot(later)).count(), 100);
-    }
-
-    #[test]
-    fn the_password_must_be_right_and_the_name_if_there_is_one() {
-        let seat = seat();
-        assert!(seat.admits(None, Some(b"secret")) && seat.admits(Some(b"user"), Some(b"secret")));
-        assert!(!seat.admits(Some(b"other"), Some(b"secret")) && !seat.admits(None, None));
-        assert!(!seat.admits(None, Some(b"secre")) && !seat.admits(None, Some(b"secret2")));
     }
 }

@@ -1,11 +1,13 @@
 //! The gateway's dealings with its FIX door: attachments, records, and who leaves.
 
+use fix::session::Ending;
 use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
 use types::{AccountId, ClockReading, ConnId, Outbox};
 
 use crate::config::FixRole;
 use crate::fix_door::Outcome;
 use crate::gateway::Gateway;
+use crate::guard::Refusal;
 use crate::market::{Books, Market};
 
 impl Gateway {
@@ -26,22 +28,38 @@ impl Gateway {
             Outcome::WantsIn(account) => match self.conn_of.get_mut(usize::from(account.0)) {
                 Some(slot @ None) => {
                     *slot = Some(conn);
+                    self.desk.guard.forget(conn);
                     let again = now.now.after(self.desk.config.cancel_grace_ns);
                     self.leaving.interrupt(account, again);
                     self.private.attach(now, account, 1, out);
                 }
-                _ => self.refuse_second(now, conn, out),
+                _ => {
+                    self.desk.guard.refuse_second(now.now, conn, account);
+                    self.fix.count(Ending::AlreadyLoggedOn);
+                    self.leave_fix(now, conn, true, out);
+                }
             },
             Outcome::Ends(ending) => {
                 self.fix.count(ending);
+                self.note_refusal(now, conn, ending);
                 self.leave_fix(now, conn, true, out);
             }
         }
     }
 
-    fn refuse_second(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        self.fix.count(fix::session::Ending::AlreadyLoggedOn);
-        self.leave_fix(now, conn, true, out);
+    /// The guard hears why a connection was not let in; of wrong credentials it knows.
+    fn note_refusal(&mut self, now: ClockReading, conn: ConnId, ending: Ending) {
+        let why = match ending {
+            Ending::Garbled | Ending::NotLogon => Refusal::NoLogon,
+            Ending::LogonTimeout => Refusal::TooSlow,
+            Ending::UnknownSession => Refusal::UnknownName,
+            Ending::AlreadyLoggedOn => Refusal::SecondLogon,
+            Ending::BadLogon => Refusal::BadLogon,
+            _ => return,
+        };
+        if self.desk.guard.is_stranger(conn) {
+            self.desk.guard.fail(now.now, conn, b"", None, why);
+        }
     }
 
     /// A FIX connection is gone, or `closes` now.
@@ -61,6 +79,7 @@ impl Gateway {
                 self.private.detach(now, account, out);
             }
         }
+        self.desk.guard.forget(conn);
         if closes {
             out.close(conn);
         }
@@ -91,7 +110,8 @@ impl Gateway {
             if self.fix.is_live(account) {
                 self.desk.counters.taken_over += 1;
             } else {
-                self.fix.count(fix::session::Ending::AlreadyLoggedOn);
+                self.desk.guard.refuse_second(now.now, conn, account);
+                self.fix.count(Ending::AlreadyLoggedOn);
             }
             self.leave_fix(now, conn, true, out);
             self.leaving.forget(account);

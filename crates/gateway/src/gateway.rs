@@ -9,7 +9,7 @@ use overlay::{
 };
 use types::{
     AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionReport, FeedSeq, Nanos, Outbox,
-    limits::ACCOUNTS_MAX,
+    Remote, limits::ACCOUNTS_MAX,
 };
 use wire::ouch;
 use zerocopy::TryFromBytes;
@@ -18,6 +18,7 @@ use crate::{
     config::GatewayConfig,
     desk::{Desk, GatewayCounters},
     fix_door::{FixCounters, FixDoor},
+    guard::{Guard, Refusal, Refusals},
     hold::Watermarks,
     leaving::Leaving,
     session::{Ending, Session, State},
@@ -75,6 +76,7 @@ impl Gateway {
             fresh: Vec::new(),
             sessions_due: Nanos::NEVER,
             desk: Desk {
+                guard: Guard::new(config.guard, &config.logins),
                 uplink: Uplink::new(uplink, config.candidates.clone()),
                 encoder: ouch::Encoder::new(&config.instruments, config.midnight),
                 counters: GatewayCounters::default(),
@@ -97,6 +99,16 @@ impl Gateway {
     /// What happened at the FIX door.
     pub fn fix_counters(&self) -> FixCounters {
         self.fix.counters
+    }
+
+    /// Who was refused at either door, and why.
+    pub fn refusals(&self) -> &Refusals {
+        &self.desk.guard.refusals
+    }
+
+    /// Connections that are not logged on.
+    pub fn strangers(&self) -> usize {
+        self.desk.guard.strangers()
     }
 
     /// Another tree has taken over: orders go up through these from now on, the preferred one first.
@@ -181,12 +193,32 @@ impl Gateway {
         }
     }
 
-    /// A participant connected.
+    /// A participant connected, of whom nothing is known.
     pub fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.handle_accept(now, conn, &Remote::default(), out);
+    }
+
+    /// A participant connected.
+    pub fn handle_accept(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        remote: &Remote,
+        out: &mut Outbox,
+    ) {
         if self.connections() >= self.desk.config.connections_max {
             self.desk.counters.connections_refused += 1;
             out.close(conn);
             return;
+        }
+        match self.desk.guard.admit(now.now, conn, remote) {
+            Ok(None) => {}
+            Ok(Some(oldest)) => self.drop_stranger(now, oldest, out),
+            Err(_) => {
+                self.desk.counters.connections_refused += 1;
+                out.close(conn);
+                return;
+            }
         }
         if conn.door() == FIX_DOOR {
             self.fix.connect(now.now, conn);
@@ -211,7 +243,20 @@ impl Gateway {
             return self.finish(now, out);
         }
         let Some(session) = self.sessions.get_mut(&conn) else { return };
-        let mut ending = session.handle_bytes(now, bytes, &mut self.desk, conn, out);
+        let ending = session.handle_bytes(now, bytes, &mut self.desk, conn, out);
+        self.settle_ouch(now, conn, ending, out);
+        self.finish(now, out);
+    }
+
+    /// What a connection's bytes, or the guard's answer, have led to.
+    fn settle_ouch(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        mut ending: Option<Ending>,
+        out: &mut Outbox,
+    ) {
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
         if let Some((account, from)) = session.wants_in.take() {
             let locked = self.locked.get(usize::from(account.0)).copied().unwrap_or(false);
             match self.conn_of.get_mut(usize::from(account.0)) {
@@ -219,17 +264,44 @@ impl Gateway {
                 Some(slot @ None) => {
                     *slot = Some(conn);
                     session.state = State::Attaching(account);
+                    self.desk.guard.forget(conn);
                     self.leaving
                         .interrupt(account, now.now.after(self.desk.config.cancel_grace_ns));
                     self.private.attach(now, account, from, out);
                 }
-                _ => ending = Some(Ending::Unavailable),
+                _ => {
+                    self.desk.guard.refuse_second(now.now, conn, account);
+                    ending = Some(Ending::Unavailable);
+                }
             }
         }
         if let Some(ending) = ending {
             self.end(now, conn, ending, out);
         }
+    }
+
+    /// The worker has compared a password with its hash.
+    pub fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
+        if let Some(conn) = self.desk.guard.answer(now.now, ticket, answer == [1]) {
+            if self.fix.has(conn) {
+                let outcome = self.fix.try_again(now, conn, &mut self.desk, out);
+                self.settle_fix(now, conn, outcome, out);
+            } else if let Some(session) = self.sessions.get_mut(&conn) {
+                let ending = session.handle_answer(now.now, conn, &mut self.desk);
+                self.settle_ouch(now, conn, ending, out);
+            }
+        }
         self.finish(now, out);
+    }
+
+    /// A connection that is not logged on has to go, without a word.
+    fn drop_stranger(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.desk.guard.forget(conn);
+        if self.fix.has(conn) {
+            self.leave_fix(now, conn, true, out);
+        } else {
+            self.end(now, conn, Ending::Left, out);
+        }
     }
 
     /// A participant's connection is gone.
@@ -241,6 +313,7 @@ impl Gateway {
         if self.fix.has(conn) {
             self.leave_fix(now, conn, false, out);
         }
+        self.desk.guard.forget(conn);
         self.finish(now, out);
     }
 
@@ -281,6 +354,9 @@ impl Gateway {
             self.serve_fix(now, out);
         }
         self.serve_leavers(now, out);
+        while let Some(late) = self.desk.guard.take_late(now.now) {
+            self.drop_stranger(now, late, out);
+        }
         self.finish(now, out);
     }
 
@@ -295,6 +371,7 @@ impl Gateway {
             self.sessions_due,
             self.fix.next_timeout(),
             self.leaving.next_timeout(),
+            self.desk.guard.next_timeout(),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }
@@ -339,6 +416,7 @@ impl Gateway {
                 PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
                     // It is logged in elsewhere.
                     leaving.forget(account);
+                    desk.guard.refuse_second(now.now, conn, account);
                     ending = Some(Ending::Unavailable);
                 }
                 PrivateEvent::Record { .. } => {}
@@ -435,6 +513,7 @@ impl Gateway {
         self.desk.drain_spill(now, out);
         self.release_leavers(now, out);
         self.private.flush(now, out);
+        self.desk.guard.ask_worker(now.now, out);
     }
 
     pub(crate) fn conn(&self, account: AccountId) -> Option<ConnId> {
@@ -449,6 +528,10 @@ impl Gateway {
         out: &mut Outbox,
     ) {
         let Some(mut session) = self.sessions.remove(&conn) else { return };
+        if ending == Ending::Violation && session.state == State::Stranger {
+            self.desk.guard.fail(now.now, conn, b"", None, Refusal::NoLogon);
+        }
+        self.desk.guard.forget(conn);
         match ending {
             Ending::NotAuthorized | Ending::Unavailable => self.desk.counters.logins_refused += 1,
             Ending::Violation => self.desk.counters.violations += 1,

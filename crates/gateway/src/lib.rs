@@ -19,6 +19,7 @@ mod fix_market;
 mod fix_seat;
 mod fix_side;
 mod gateway;
+mod guard;
 mod hold;
 mod leaving;
 mod market;
@@ -32,6 +33,10 @@ pub use fix::Version as FixVersion;
 pub use fix::app::market::{Level, Print};
 pub use fix_door::FixCounters;
 pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
+pub use guard::{
+    CertificateRule, GuardConfig, GuardKey, LoginTerms, Refusal, Refusals, Refused, TryRate,
+    decode_work,
+};
 pub use market::{Books, News};
 pub use operate::SessionInfo;
 pub use throttle::{Rate, Throttle};

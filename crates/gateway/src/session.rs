@@ -9,6 +9,7 @@ use wire::{
 
 use crate::{
     desk::Desk,
+    guard::Verdict,
     hold::{HoldQueue, Release, Watermarks},
     operate::Tally,
 };
@@ -55,7 +56,18 @@ pub(crate) struct Session {
     paused: bool,
     /// Right credentials were given: whose, and the first message wanted.
     pub(crate) wants_in: Option<(AccountId, u64)>,
+    /// Credentials that the guard has yet to find right or wrong.
+    asked: Option<Asked>,
     scratch: Vec<u8>,
+}
+
+/// A login that waits.
+struct Asked {
+    account: AccountId,
+    name: Vec<u8>,
+    sequence: u64,
+    /// It is for the session that is.
+    ours: bool,
 }
 
 impl Session {
@@ -68,7 +80,8 @@ impl Session {
             tally: Tally::default(),
             paused: false,
             wants_in: None,
-            scratch: Vec::with_capacity(128),
+            asked: None,
+            scratch: Vec::new(),
         }
     }
 
@@ -83,16 +96,21 @@ impl Session {
         out: &mut Outbox,
     ) -> Option<Ending> {
         let (mut ending, state) = (None, self.state);
-        let (wants_in, refusals) = (&mut self.wants_in, &mut self.scratch);
+        let (wants_in, asked, refusals) = (&mut self.wants_in, &mut self.asked, &mut self.scratch);
         let tally = &mut self.tally;
         refusals.clear();
         self.soup.handle_bytes(now.now, bytes, |event| match event {
             ServerEvent::Login { username, password, session, sequence } => {
                 let ours = session.is_empty() || trim(&desk.config.session) == trim(session);
-                match desk.config.authenticate(username, password) {
-                    Some(account) if ours => *wants_in = Some((account, sequence)),
-                    Some(_) => ending = Some(Ending::Unavailable),
-                    None => ending = Some(Ending::NotAuthorized),
+                let account = desk.config.account_of(username);
+                let verdict = desk.guard.attempt(now.now, conn, (username, account), password);
+                match (verdict, account) {
+                    (Verdict::In, Some(account)) if ours => *wants_in = Some((account, sequence)),
+                    (Verdict::In, Some(_)) => ending = Some(Ending::Unavailable),
+                    (Verdict::Later, Some(account)) => {
+                        *asked = Some(Asked { account, name: username.to_vec(), sequence, ours });
+                    }
+                    _ => ending = Some(Ending::NotAuthorized),
                 }
             }
             ServerEvent::Unsequenced(message) => {
@@ -114,6 +132,24 @@ impl Session {
             out.stream(conn, bytes);
         }
         ending
+    }
+
+    /// The guard knows about the credentials that waited: whether the connection ends.
+    pub(crate) fn handle_answer(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        desk: &mut Desk,
+    ) -> Option<Ending> {
+        let Asked { account, name, sequence, ours } = self.asked.take()?;
+        match desk.guard.attempt(now, conn, (&name, Some(account)), b"") {
+            Verdict::In if ours => {
+                self.wants_in = Some((account, sequence));
+                None
+            }
+            Verdict::In => Some(Ending::Unavailable),
+            _ => Some(Ending::NotAuthorized),
+        }
     }
 
     /// The stream is ours: the client is in, from position `from` on.

@@ -4,6 +4,7 @@
 //! certificate anew and the server keeps nothing for connections that are gone; no early data.
 
 use std::fmt;
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
@@ -12,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 
 /// Why there can be no TLS with these certificates and keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -150,6 +151,19 @@ impl ClientTls {
         config.resumption = Resumption::disabled();
         let name = ServerName::try_from(name.to_string()).map_err(refused)?;
         Ok(ClientTls { config: Arc::new(config), name })
+    }
+
+    /// A connection of one's own, without a loop: the handshake comes with the first bytes.
+    ///
+    /// # Errors
+    /// When the cryptography refuses to begin.
+    pub fn over(
+        &self,
+        stream: TcpStream,
+    ) -> std::io::Result<impl std::io::Read + std::io::Write + Send + use<>> {
+        let session = ClientConnection::new(self.config.clone(), self.name.clone());
+        let session = session.map_err(std::io::Error::other)?;
+        Ok(StreamOwned::new(session, stream))
     }
 }
 

@@ -89,6 +89,15 @@ impl KeySource {
     }
 }
 
+impl KeySource {
+    /// What only the holder of the secret can make of `bytes`: their HMAC-SHA256.
+    pub fn tag(&self, bytes: &[u8]) -> [u8; 32] {
+        let mut tag = [0; 32];
+        tag.copy_from_slice(hmac::sign(&self.secret, bytes).as_ref());
+        tag
+    }
+}
+
 /// 32 bytes that nobody can guess; `None` when the machine has no randomness.
 pub fn random_secret() -> Option<[u8; 32]> {
     let mut secret = [0; 32];

@@ -4,7 +4,7 @@
 use crate::{OverlayOptions, Spread, Timetable, TreeShape};
 use book::Capacity;
 use engine::{InstrumentRules, Limits};
-use gateway::{FixLogin, Throttle};
+use gateway::{FixLogin, GuardConfig, LoginTerms, Throttle};
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
 use types::{AccountId, GatewayId, Instrument, InstrumentId, Nanos, NodeId, SelfTrade};
@@ -22,6 +22,8 @@ pub struct Account {
     pub username: String,
     /// SoupBinTCP password, at most 10 bytes.
     pub password: String,
+    /// What else it takes to be let in.
+    pub terms: LoginTerms,
     /// Its orders are cancelled when its session has been gone for the grace time.
     pub cancel_on_disconnect: bool,
     /// How many requests its session may send.
@@ -63,6 +65,8 @@ pub struct ExchangeConfig {
     pub cancel_grace_ns: u64,
     /// Connections a gateway takes at one time.
     pub connections_max: usize,
+    /// Limits of those who are not logged on to a gateway.
+    pub guard: GuardConfig,
     /// What the retransmission server keeps.
     pub store: StoreConfig,
     /// Inputs the log can hold.

@@ -85,6 +85,7 @@ mod tests {
             username: String::new(),
             password: String::new(),
             cancel_on_disconnect: false,
+            terms: crate::LoginTerms::default(),
             throttle: crate::Throttle::default(),
             fix: role.map(|role| FixLogin {
                 comp_id: number.to_string(),

@@ -140,6 +140,7 @@ fn edge(
         hold_max_ns: config.execution_hold_max_ns,
         cancel_grace_ns: config.cancel_grace_ns,
         connections_max: config.connections_max,
+        guard: config.guard,
     };
     let of_stream = |tree: &Tree| {
         let session = config.session_of(tree.stream);
@@ -154,6 +155,7 @@ fn login(account: &crate::Account) -> Login {
         account: account.id,
         username: account.username.clone().into_bytes(),
         password: account.password.clone().into_bytes(),
+        terms: account.terms.clone(),
         cancel_on_disconnect: account.cancel_on_disconnect,
         throttle: account.throttle,
         fix: account.fix.clone(),

@@ -12,7 +12,7 @@ use overlay::{
     receiver::Receiver,
     topology::ROOT,
 };
-use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
+use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Remote};
 use zerocopy::FromBytes;
 
 /// Receivers and gateway of one VM.
@@ -219,6 +219,20 @@ impl Node for Edge {
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.gateway.handle_connect(now, conn, out);
+    }
+
+    fn handle_accept(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        remote: &Remote,
+        out: &mut Outbox,
+    ) {
+        self.gateway.handle_accept(now, conn, remote, out);
+    }
+
+    fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
+        self.gateway.handle_work(now, ticket, answer, out);
     }
 
     fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {

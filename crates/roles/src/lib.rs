@@ -29,7 +29,9 @@ pub use deploy::{deploy, deploy_life, listener, subscriber};
 pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use gateway::{
-    FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, OUCH_DOOR, Rate, SessionInfo, Throttle,
+    CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, GuardConfig, GuardKey,
+    LoginTerms, OUCH_DOOR, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle, TryRate,
+    decode_work,
 };
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};

@@ -6,7 +6,8 @@ use certify::{Certifier, CertifierConfig, Protocol, Report};
 use fix::{Frame, Framer, Version};
 use participant::load::{Load, LoadConfig, Login};
 use roles::{
-    Account, ExchangeConfig, FixLogin, FixRole, OverlayOptions, Role, Throttle, Timetable, deploy,
+    Account, ExchangeConfig, FixLogin, FixRole, GuardConfig, LoginTerms, OverlayOptions, Role,
+    Throttle, Timetable, deploy,
 };
 use types::{
     AccountId, Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, NodeId, Op,
@@ -42,6 +43,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         username: username.to_string(),
         password: "secret".to_string(),
         cancel_on_disconnect: id == 1,
+        terms: LoginTerms::default(),
         throttle: Throttle::default(),
         firm: String::new(),
         fix,
@@ -63,6 +65,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         execution_hold_max_ns: 100 * Nanos::MILLI,
         cancel_grace_ns: Nanos::SECOND,
         connections_max: 8,
+        guard: GuardConfig::default(),
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 16,
         open_orders_max: 1 << 12,

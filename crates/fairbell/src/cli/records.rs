@@ -203,6 +203,8 @@ pub struct CheckArgs {
 pub enum Check {
     /// The order book against a naive model of the same rules, by random commands
     Book(CheckBookArgs),
+    /// A configuration: every key, the certificates and keys it names, what accounts need
+    Config(crate::tls::CheckConfigArgs),
 }
 
 /// Options of `fairbell check book`.
@@ -229,4 +231,9 @@ pub struct CheckBookArgs {
 /// The configuration named, or the usual one, checked as a whole.
 pub fn config(path: Option<&std::path::Path>) -> Result<Config, Failure> {
     Ok(load(path)?.finish()?)
+}
+
+/// The same, for whoever opens the gateways' doors.
+pub fn config_with_doors(path: Option<&std::path::Path>) -> Result<Config, Failure> {
+    Ok(load(path)?.finish_with_doors()?)
 }

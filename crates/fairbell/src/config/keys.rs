@@ -1,5 +1,6 @@
 //! What each configuration key may be: the single table behind validation and documentation.
 
+use super::doors::CLIENT_CERTIFICATES;
 use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
 
@@ -115,6 +116,25 @@ pub const KEYS: &[Key] = &[
     whole("gateway.cancels_per_s", 0, 2_000_000),
     whole("gateway.cancel_grace_ms", 0, 3_600_000),
     key("admin.socket", Kind::Text { max: 100 }),
+    key("doors.plain", Kind::Switch),
+    key("doors.listen", Kind::Text { max: 64 }),
+    key("doors.certificate", Kind::Text { max: 1_024 }),
+    key("doors.key", Kind::Text { max: 1_024 }),
+    key("doors.authorities", Kind::Text { max: 1_024 }),
+    key("doors.client_certificates", Kind::Choice(CLIENT_CERTIFICATES)),
+    key("doors.own_certificate", Kind::Text { max: 1_024 }),
+    key("doors.own_key", Kind::Text { max: 1_024 }),
+    key("doors.server_name", Kind::Text { max: 255 }),
+    whole("doors.handshake_ms", 100, 60_000),
+    whole("doors.logon_ms", 100, 15_000),
+    whole("doors.half_open", 1, 1_000),
+    whole("doors.half_open_per_address", 1, 1_000),
+    whole("doors.tries", 1, 100_000),
+    whole("doors.tries_per_s", 1, 10_000),
+    whole("doors.checks_per_s", 1, 1_000),
+    whole("doors.lock_account_after", 0, 1_000_000),
+    whole("doors.lock_address_after", 0, 1_000_000),
+    whole("doors.lockout_s", 1, 86_400),
     whole("ports.base", 0, 60_000),
     whole("flow.rate", 1, 1_000_000),
     whole("flow.generated_rate", 0, 1_000_000),
@@ -151,7 +171,10 @@ pub const KEYS: &[Key] = &[
     whole("instrument.tree", 0, 4),
     required("account.name", Kind::Text { max: 64 }),
     required("account.username", Kind::Token { max: 6 }),
-    required("account.password", Kind::Token { max: 10 }),
+    key("account.password", Kind::Token { max: 10 }),
+    key("account.password_hash", Kind::Text { max: 256 }),
+    key("account.certificate", Kind::Text { max: 1_024 }),
+    key("account.addresses", Kind::Text { max: 1_024 }),
     key("account.cancel_on_disconnect", Kind::Switch),
     whole("account.orders_per_s", 0, 1_000_000),
     whole("account.orders_burst", 0, 1_000_000),

@@ -13,6 +13,9 @@ use toml::de::{DeTable, DeValue};
 use super::Config;
 use super::keys::{self, Given, KEYS, LISTS};
 
+/// Doors without TLS.
+const PLAIN: &str = "doors.plain";
+
 /// One line that says what is wrong and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError(String);
@@ -38,13 +41,14 @@ pub struct Loaded {
     config: Config,
     name: String,
     origins: BTreeMap<String, Origin>,
+    is_file: bool,
 }
 
 impl Loaded {
     /// The built-in defaults.
     pub fn defaults() -> Loaded {
         let name = "built-in defaults".to_string();
-        Loaded { config: Config::default(), name, origins: BTreeMap::new() }
+        Loaded { config: Config::default(), name, origins: BTreeMap::new(), is_file: false }
     }
 
     /// Reads the file at `path`.
@@ -68,8 +72,11 @@ impl Loaded {
         if let Some((at, complaint)) = walk.complaints.iter().min_by_key(|(at, _)| *at) {
             return Err(ConfigError(format!("{name}:{}: {complaint}", line_of(text, *at))));
         }
-        let config = toml::from_str(text).map_err(syntax)?;
-        Ok(Loaded { config, name: name.to_string(), origins: walk.origins })
+        let mut config: Config = toml::from_str(text).map_err(syntax)?;
+        if config.doors.tls() {
+            config.doors.plain &= walk.origins.contains_key(PLAIN);
+        }
+        Ok(Loaded { config, name: name.to_string(), origins: walk.origins, is_file: true })
     }
 
     /// Sets the key at `path` from the command line's `option`, after checking the value.
@@ -90,6 +97,20 @@ impl Loaded {
         assign(&mut self.config, value);
         self.origins.insert(path.to_string(), Origin::Option(option));
         Ok(())
+    }
+
+    /// As [`Loaded::finish`], for whoever opens the gateways' doors: a file has to say itself that
+    /// they may be plain.
+    pub fn finish_with_doors(self) -> Result<Config, ConfigError> {
+        let said = !self.is_file || self.origins.contains_key(PLAIN);
+        let name = self.name.clone();
+        let config = self.finish()?;
+        if said || config.doors.tls() {
+            return Ok(config);
+        }
+        let why = "must be there and true for doors without TLS, on the loopback address; or give \
+                   doors.certificate";
+        Err(ConfigError(format!("{name}: {PLAIN}: {why}")))
     }
 
     /// Checks relations between keys and hands out the configuration.
@@ -240,6 +261,9 @@ fn line_of(text: &str, at: usize) -> usize {
 /// A key and what is wrong with it.
 type Complaint = (String, String);
 
+/// Takes a complaint, as seen from either of two keys.
+pub(super) type Both<'a> = dyn FnMut((&str, String), (&str, String)) + 'a;
+
 /// What does not fit together, seen from either key.
 fn relations(config: &Config) -> Vec<[Complaint; 2]> {
     let mut found = Vec::new();
@@ -311,6 +335,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
             both((&path, why.clone()), (&path, why));
         }
     }
+    super::doors::relations(config, &mut both);
     found
 }
 

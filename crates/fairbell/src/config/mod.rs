@@ -5,6 +5,7 @@
 //! default, and a test keeps the three in step. [`Loaded`] remembers where each value came from, so
 //! that every complaint names file, line and key.
 
+pub mod doors;
 pub mod keys;
 mod load;
 mod overlay;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
 
+pub use doors::Doors;
 pub use load::{ConfigError, Loaded};
 pub use overlay::Overlay;
 pub use snapshot::Snapshot;
@@ -42,6 +44,8 @@ pub struct Config {
     pub gateway: Gateway,
     /// `[admin]`
     pub admin: Admin,
+    /// `[doors]`
+    pub doors: Doors,
     /// `[snapshot]`
     pub snapshot: Snapshot,
     /// `[ports]`
@@ -285,9 +289,18 @@ pub struct AccountEntry {
     pub name: String,
     /// SoupBinTCP user name.
     pub username: String,
-    /// SoupBinTCP password; never written out.
-    #[serde(skip_serializing)]
+    /// SoupBinTCP password; never written out. Empty: there is a hash.
+    #[serde(skip_serializing, default)]
     pub password: String,
+    /// Hash of the password; empty: there is the password.
+    #[serde(skip_serializing, default)]
+    pub password_hash: String,
+    /// Certificates that its clients must have; empty: none.
+    #[serde(default)]
+    pub certificate: String,
+    /// Addresses that its clients must come from; empty: any.
+    #[serde(default)]
+    pub addresses: String,
     /// Its orders are cancelled when its session has been gone for the grace time.
     #[serde(default)]
     pub cancel_on_disconnect: bool,
@@ -466,6 +479,9 @@ impl Default for Accounts {
             name: format!("built-in participant {n}"),
             username: format!("FLOW{n:02}"),
             password: "flow".to_string(),
+            password_hash: String::new(),
+            certificate: String::new(),
+            addresses: String::new(),
             cancel_on_disconnect: false,
             orders_per_s: 0,
             orders_burst: 0,
@@ -479,6 +495,9 @@ impl Default for Accounts {
             name: "guest, for your own client".to_string(),
             username: "GUEST".to_string(),
             password: "welcome".to_string(),
+            password_hash: String::new(),
+            certificate: String::new(),
+            addresses: String::new(),
             cancel_on_disconnect: false,
             orders_per_s: 0,
             orders_burst: 0,

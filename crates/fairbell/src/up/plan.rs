@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use feed::{CaptureConfig, ListenerConfig, SnapshotServer};
-use net::{Clock, Directory, Loop, LoopConfig, TraceReceiver, WaitStrategy, trace_channel};
+use net::{
+    ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, ServerTls, TraceReceiver,
+    WaitStrategy, job_channel, trace_channel,
+};
 use overlay::{retransmission::StoreConfig, topology::Tree};
 use participant::Driver;
-use roles::{Account, ExchangeConfig, OverlayOptions, Role, Secret, deploy};
+use roles::{Account, ExchangeConfig, FIX_DOOR, OUCH_DOOR, OverlayOptions, Role, Secret, deploy};
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
 use super::tamper::Relay;
@@ -40,6 +43,8 @@ const FIX_PORTS: u16 = 601;
 /// Traces on their way to the collector.
 const TRACE_BATCHES: usize = 256;
 const TRACE_BATCH: usize = 1_024;
+/// Passwords on their way to be hashed: each gateway has one there at a time.
+const JOBS: usize = 512;
 /// Packets and messages that `--capture` keeps.
 const CAPTURE: CaptureConfig = CaptureConfig {
     packet_bytes_max: 256 << 20,
@@ -91,6 +96,8 @@ pub struct Plan {
     pub layers: Vec<u32>,
     /// Streams of the feed.
     pub streams: usize,
+    /// What takes the gateways too long.
+    pub jobs: JobReceiver,
 }
 
 /// The exchange's own configuration.
@@ -101,6 +108,8 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         id: AccountId(index as u16 + 1),
         username: account.username.clone(),
         password: account.password.clone(),
+        // Checked when the configuration was read.
+        terms: account.terms().unwrap_or_default(),
         cancel_on_disconnect: account.cancel_on_disconnect,
         throttle: crate::config::throttle(&config.gateway, account),
         fix: account.fix(),
@@ -121,6 +130,8 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         execution_hold_max_ns: config.gateway.max_hold_ms * Nanos::MILLI,
         cancel_grace_ns: config.gateway.cancel_grace_ms * Nanos::MILLI,
         connections_max: 1_024,
+        // Without randomness it only says that a password was right before.
+        guard: config.doors.guard(Secret::random().map_or([0; 32], |secret| secret.0)),
         store: STORE,
         log_capacity: config.engine.log_capacity as usize,
         open_orders_max: config.engine.open_orders_max as usize,
@@ -188,9 +199,11 @@ pub fn plan(
     let overlay = many(tree.topology.id_end(), |_| bind_udp(0, 0))?;
     let feed = bind_udp(base, FEED_PORT)?;
     let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
-    let entries = many(receivers.len(), |n| bind_tcp(base, ENTRY_PORTS + n))?;
-    let serving = bind_tcp(base, SNAPSHOT_PORT)?;
-    let fix = many(receivers.len(), |n| bind_tcp(base, FIX_PORTS + n))?;
+    let door = config.doors.address().unwrap_or(Ipv4Addr::LOCALHOST);
+    let tls = crate::tls::doors(&config.doors)?;
+    let entries = many(receivers.len(), |n| bind_tcp(door, base, ENTRY_PORTS + n))?;
+    let serving = bind_tcp(Ipv4Addr::LOCALHOST, base, SNAPSHOT_PORT)?;
+    let fix = many(receivers.len(), |n| bind_tcp(door, base, FIX_PORTS + n))?;
     let addresses = Addresses {
         snapshots: v4(serving.local_addr())?,
         gateways: entries.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
@@ -216,7 +229,9 @@ pub fn plan(
     let known = overlay.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
     let directory =
         Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?;
-    let mut loops = loops(&clock, Arc::new(directory))?;
+    let mut loops = loops(config, &clock, Arc::new(directory))?;
+    let (jobs_out, jobs) = job_channel(JOBS);
+    loops[1].set_worker(jobs_out);
 
     // In 16 ms: sealing needs another one at every start, or its nonces would come again.
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -245,7 +260,11 @@ pub fn plan(
             }
             _ => (0, Vec::new()),
         };
+        let doors = !listeners.is_empty();
         loops[place].add_node(id, role, sockets, listeners).map_err(io)?;
+        if let Some((server, _)) = tls.as_ref().filter(|_| doors) {
+            secure(&mut loops[place], id, server);
+        }
     }
     let server = net::peer_addr(addresses.retransmission);
     let mut serving = Some(serving);
@@ -262,13 +281,22 @@ pub fn plan(
     }
     let driver = Role::Driver(Box::new(driver(&gateways)?));
     loops[2].add_node(DRIVER, driver, Vec::new(), None).map_err(io)?;
+    if let Some((_, client)) = &tls {
+        loops[2].secure_outgoing(DRIVER, ClientTls::clone(client));
+    }
     let traces = [0, 1].map(|place: usize| {
         let (sender, receiver) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
         loops[place].send_traces(sender);
         receiver
     });
     let streams = exchange.options.streams().into();
-    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers, streams })
+    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers, streams, jobs })
+}
+
+fn secure(of: &mut Loop<Role>, edge: NodeId, tls: &ServerTls) {
+    for door in [OUCH_DOOR, FIX_DOOR] {
+        of.secure_door(edge, door, tls.clone());
+    }
 }
 
 /// The first listener serves snapshots, the others ask it for them.
@@ -287,7 +315,11 @@ fn listener(
     Role::Listener(Box::new(roles::subscriber(exchange, &settings)))
 }
 
-fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; LOOPS], Failure> {
+fn loops(
+    config: &Config,
+    clock: &Clock,
+    directory: Arc<Directory>,
+) -> Result<[Loop<Role>; LOOPS], Failure> {
     // Looking again and again takes from the other loops what it gives to one, unless each has a
     // core to itself.
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -295,7 +327,14 @@ fn loops(clock: &Clock, directory: Arc<Directory>) -> Result<[Loop<Role>; LOOPS]
         true => WaitStrategy::default(),
         false => WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
     };
-    let habits = LoopConfig { wait, ..LoopConfig::default() };
+    let doors = &config.doors;
+    let habits = LoopConfig {
+        wait,
+        handshakes_max: doors.half_open as usize,
+        handshakes_per_source_max: doors.half_open_per_address as usize,
+        handshake_ns: doors.handshake_ms * Nanos::MILLI,
+        ..LoopConfig::default()
+    };
     let one = || Loop::new(*clock, Arc::clone(&directory), habits).map_err(io);
     Ok([one()?, one()?, one()?])
 }
@@ -314,8 +353,8 @@ fn bind_udp(base: u32, offset: u16) -> Result<UdpSocket, Failure> {
     UdpSocket::bind(addr).map_err(|error| in_use("UDP", addr, &error))
 }
 
-fn bind_tcp(base: u32, offset: u16) -> Result<TcpListener, Failure> {
-    let addr = address(base, offset);
+fn bind_tcp(on: Ipv4Addr, base: u32, offset: u16) -> Result<TcpListener, Failure> {
+    let addr = SocketAddrV4::new(on, address(base, offset).port());
     TcpListener::bind(addr).map_err(|error| in_use("TCP", addr, &error))
 }
 

@@ -3,7 +3,7 @@
 use types::Nanos;
 
 use super::inbound::Gap;
-use super::{Application, Ending, Entry, Session, State, Store};
+use super::{Application, Ending, Entry, Proof, Session, State, Store};
 use crate::tag;
 use crate::value;
 use crate::view::Message;
@@ -26,8 +26,10 @@ impl<S: Store> Session<S> {
         if reset && seq != 1 {
             return Err(Ending::BadLogon);
         }
-        if !app.logon(self.index, message) {
-            return Err(Ending::NotAuthorized);
+        match app.logon(self.index, message) {
+            Proof::Right => {}
+            Proof::Wrong => return Err(Ending::NotAuthorized),
+            Proof::Later => return Ok(Entry::Unproved),
         }
         if !app.ready(self.index) {
             return Ok(Entry::Later);

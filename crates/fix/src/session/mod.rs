@@ -46,8 +46,9 @@ const REVERSED: [(Tag, Tag); 6] = [
 
 /// What an application does with what comes in.
 pub trait Application {
-    /// Whether the Logon's credentials are right for the session (its index).
-    fn logon(&mut self, session: usize, message: &Message<'_>) -> bool;
+    /// Whether the Logon's credentials are right for the session (its index). If that is not
+    /// known yet, the Logon waits for [`crate::Acceptor::try_again`], and claims nothing meanwhile.
+    fn logon(&mut self, session: usize, message: &Message<'_>) -> Proof;
 
     /// Whether the session's numbers are known here. If not, the Logon, whose credentials are
     /// right, waits for [`crate::Acceptor::resume`].
@@ -104,6 +105,23 @@ enum State {
     Leaving(Nanos),
 }
 
+/// What is thought of a Logon's credentials.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// They are right.
+    Right,
+    /// They are wrong.
+    Wrong,
+    /// That takes a while to find out.
+    Later,
+}
+
+impl From<bool> for Proof {
+    fn from(right: bool) -> Proof {
+        if right { Proof::Right } else { Proof::Wrong }
+    }
+}
+
 /// What became of a Logon that is not refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
@@ -111,6 +129,8 @@ pub(crate) enum Entry {
     Done,
     /// It has to wait, with nothing changed.
     Later,
+    /// It has to wait for its credentials to be looked at.
+    Unproved,
 }
 
 /// One session.

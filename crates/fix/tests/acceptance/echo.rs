@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use fix::Message;
-use fix::session::{Application, MsgType, Port, Store};
+use fix::session::{Application, MsgType, Port, Proof, Store};
 use fix::tag;
 use types::Nanos;
 
@@ -19,8 +19,8 @@ pub struct Echo {
 }
 
 impl Application for Echo {
-    fn logon(&mut self, _: usize, _: &Message<'_>) -> bool {
-        true
+    fn logon(&mut self, _: usize, _: &Message<'_>) -> Proof {
+        Proof::Right
     }
 
     fn message<S: Store>(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, Login, Throttle};
+use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, GuardConfig, Login, LoginTerms, Throttle};
 use overlay::{
     frame::{
         self, AttachBody, AttachReplyBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody,
@@ -16,8 +16,8 @@ use overlay::{
 use types::{
     AccountId, CancelReason, ClOrdId, ClockReading, Command, ConnId, ExecutionKind,
     ExecutionReport, FeedSeq, GatewayId, Incarnation, Instrument, InstrumentId, Liquidity,
-    MatchNumber, Nanos, NodeId, Op, OrderRef, OrderType, Outbox, Price, Qty, RejectReason, Seen,
-    SeqWindow, Side, Symbol, TimeInForce, UserRefNum, limits,
+    MatchNumber, Nanos, NodeId, Op, OrderRef, OrderType, Outbox, Price, Qty, RejectReason, Remote,
+    Seen, SeqWindow, Side, Symbol, TimeInForce, UserRefNum, limits,
 };
 use wire::{
     ouch::{self, NewOrder},
@@ -46,6 +46,7 @@ pub fn config() -> GatewayConfig {
         account: AccountId(n),
         username: format!("USER{n}").into_bytes(),
         password: format!("secret{n}").into_bytes(),
+        terms: LoginTerms::default(),
         cancel_on_disconnect: false,
         throttle: Throttle::UNLIMITED,
         fix: None,
@@ -74,6 +75,7 @@ pub fn config() -> GatewayConfig {
         hold_max_ns: HOLD_NS,
         cancel_grace_ns: CANCEL_GRACE_NS,
         connections_max: CONNECTIONS,
+        guard: GuardConfig::default(),
     }
 }
 
@@ -303,13 +305,20 @@ pub struct Bench {
     pub root: Root,
     pub clients: BTreeMap<ConnId, Client>,
     pub now: ClockReading,
+    /// What the worker was given and has not answered.
+    pub jobs: Vec<(u64, Vec<u8>)>,
     out: Outbox,
 }
 
 impl Bench {
     /// A gateway that has its incarnation.
     pub fn new() -> Bench {
-        let mut bench = Bench::waiting(config());
+        Bench::with(config())
+    }
+
+    /// The same, of another configuration.
+    pub fn with(config: GatewayConfig) -> Bench {
+        let mut bench = Bench::waiting(config);
         bench.root.grants = true;
         bench.run(SECOND);
         assert!(bench.gateway.wants_stream());
@@ -332,7 +341,8 @@ impl Bench {
         };
         let now = ClockReading { now: START, bound_ns: 0 };
         let gateway = Gateway::new(config);
-        Bench { gateway, root, clients: BTreeMap::new(), now, out: Outbox::default() }
+        let (clients, jobs) = (BTreeMap::new(), Vec::new());
+        Bench { gateway, root, clients, now, jobs, out: Outbox::default() }
     }
 
     /// Opens a connection and says nothing.
@@ -343,6 +353,11 @@ impl Bench {
 
     /// Opens a connection for a session that was somewhere before.
     pub fn connect_again(&mut self, conn: u32, soup: ClientSession) {
+        self.connect_from(conn, soup, &Remote::default());
+    }
+
+    /// Opens a connection from somewhere.
+    pub fn connect_from(&mut self, conn: u32, soup: ClientSession, remote: &Remote) {
         let client = Client {
             soup,
             framer: Framer::new(1_024),
@@ -353,7 +368,7 @@ impl Bench {
             alive: false,
         };
         self.clients.insert(ConnId(conn), client);
-        self.gateway.handle_connect(self.now, ConnId(conn), &mut self.out);
+        self.gateway.handle_accept(self.now, ConnId(conn), remote, &mut self.out);
         self.settle();
     }
 
@@ -364,6 +379,13 @@ impl Bench {
         self.client_mut(conn).soup.connect(now, &mut bytes).expect("a login");
         self.write(conn, &bytes);
         self.client(conn).kinds()
+    }
+
+    /// The worker answers its oldest job; true for a right password.
+    pub fn work(&mut self, right: bool) {
+        let (ticket, _) = self.jobs.remove(0);
+        self.gateway.handle_work(self.now, ticket, &[right.into()], &mut self.out);
+        self.settle();
     }
 
     /// Connects and logs account `account` in.
@@ -437,7 +459,9 @@ impl Bench {
                         assert!(!std::mem::replace(&mut client.closed, true), "closed twice");
                     }
                     Op::Connect { .. } => panic!("a gateway calls nobody"),
-                    Op::Work { .. } => {}
+                    Op::Work { ticket, bytes } => {
+                        self.jobs.push((ticket, out.bytes(bytes).to_vec()));
+                    }
                 }
             }
             out.clear();

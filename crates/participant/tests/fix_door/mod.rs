@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fix::app::{Desk, LedgerLimits, Symbols, Wanted};
 use fix::dictionary::builtin;
-use fix::session::{Application, MemoryStore, Port, SessionConfig, Store};
+use fix::session::{Application, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::{Acceptor, Limits, Message, Version};
 use participant::load::{Load, LoadPhase};
 use types::{
@@ -27,9 +27,10 @@ struct App {
 }
 
 impl Application for App {
-    fn logon(&mut self, session: usize, message: &Message<'_>) -> bool {
-        message.get(553) == Some(format!("P{session}").as_bytes())
-            && message.get(554) == Some(b"secret")
+    fn logon(&mut self, session: usize, message: &Message<'_>) -> Proof {
+        let right = message.get(553) == Some(format!("P{session}").as_bytes())
+            && message.get(554) == Some(b"secret");
+        right.into()
     }
 
     fn message<S: Store>(

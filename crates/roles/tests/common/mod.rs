@@ -1,7 +1,8 @@
 //! The root and one edge joined by a hop that loses nothing and takes no time.
 
 use roles::{
-    Account, Edge, ExchangeConfig, OverlayOptions, Role, Root, Throttle, Timetable, deploy,
+    Account, Edge, ExchangeConfig, GuardConfig, LoginTerms, OverlayOptions, Role, Root, Throttle,
+    Timetable, deploy,
 };
 use types::{
     AccountId, Channel, ClOrdId, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node,
@@ -25,6 +26,7 @@ pub fn config() -> ExchangeConfig {
         id: AccountId(n),
         username: format!("USER{n}"),
         password: format!("secret{n}"),
+        terms: LoginTerms::default(),
         cancel_on_disconnect: false,
         throttle: Throttle::UNLIMITED,
         fix: None,
@@ -44,6 +46,7 @@ pub fn config() -> ExchangeConfig {
         execution_hold_max_ns: 100 * MS,
         cancel_grace_ns: Nanos::SECOND,
         connections_max: 8,
+        guard: GuardConfig::default(),
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 14,
         open_orders_max: 1 << 10,

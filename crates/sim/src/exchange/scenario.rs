@@ -17,7 +17,8 @@ use participant::{
     Source,
 };
 use roles::{
-    Account, ExchangeConfig, OverlayOptions, Role, Throttle, deploy, listener, subscriber,
+    Account, ExchangeConfig, GuardConfig, LoginTerms, OverlayOptions, Role, Throttle, deploy,
+    listener, subscriber,
 };
 use types::{
     AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Peer, Price, Qty, SplitMix64,
@@ -219,6 +220,7 @@ impl Scenario {
             id: AccountId(u16::from(index) + 1),
             username: format!("P{index}"),
             password: format!("secret{index}"),
+            terms: LoginTerms::default(),
             cancel_on_disconnect: false,
             throttle: Throttle::UNLIMITED,
             fix: None,
@@ -242,6 +244,7 @@ impl Scenario {
             },
             cancel_grace_ns: Nanos::SECOND,
             connections_max: 64,
+            guard: GuardConfig::default(),
             log_capacity: 1 << 16,
             open_orders_max: 1 << 12,
             instruments: instruments(),

@@ -1,0 +1,439 @@
+//! The guard of both doors: who may knock, how often, with which password.
+//!
+//! A stranger is a connection that is not logged on. Each costs a fixed small amount, their number
+//! is bounded for every source and in all, the oldest makes room for the newest, and none stays
+//! longer than allowed. An attempt to log on is judged by what is cheap first: name, address,
+//! certificate, lockouts, the bucket of its source. A hashed password that is not known yet is
+//! given to a worker beside the loop, one at a time, by turns of the sources, at a bounded rate;
+//! once right it is remembered as an HMAC, so that logging on again costs a microsecond.
+//!
+//! Whoever lacks an identity's certificate or address never gets as far as its failures, so can't
+//! lock it; and who shows the certificate an identity is bound to is not held to what others do at
+//! its address.
+
+mod bucket;
+mod refusals;
+mod sources;
+mod terms;
+
+use overlay::aes_gcm::KeySource;
+use types::{AccountId, ConnId, Nanos, Outbox, Remote};
+
+use crate::config::Login;
+use bucket::{Bucket, Failures};
+pub use refusals::{Refusal, Refusals, Refused};
+use sources::{Source, Sources};
+pub use terms::{CertificateRule, GuardConfig, GuardKey, LoginTerms, TryRate};
+
+/// After this a job given to the worker is taken for lost.
+const WORK_NS: u64 = 10 * Nanos::SECOND;
+/// How often those who wait for their source's bucket are looked at.
+const LOOK_NS: u64 = 50 * Nanos::MILLI;
+
+/// What becomes of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is who it says.
+    In,
+    /// It is not let in; counted.
+    Out(Refusal),
+    /// The worker has to say: see [`Guard::answer`].
+    Later,
+}
+
+/// One identity, and what its logons came to.
+struct Identity {
+    login: Login,
+    failures: Failures,
+    /// HMAC of the password that was right.
+    known: Option<[u8; 32]>,
+}
+
+impl Identity {
+    /// It takes a certificate to try; its holder is trusted to be no other.
+    fn is_certain(&self, remote: &Remote) -> bool {
+        let terms = &self.login.terms;
+        !terms.certificates.is_empty() && !terms.lacks_certificate(remote)
+    }
+}
+
+/// A connection that is not logged on.
+struct Stranger {
+    conn: ConnId,
+    remote: Remote,
+    since: Nanos,
+    /// An attempt that waits for the worker.
+    check: Option<Check>,
+}
+
+/// A password to be compared with its hash.
+struct Check {
+    place: usize,
+    password: Vec<u8>,
+    /// Given to the worker under this ticket.
+    ticket: Option<u64>,
+    answer: Option<bool>,
+}
+
+/// See the module.
+pub(crate) struct Guard {
+    config: GuardConfig,
+    key: KeySource,
+    identities: Vec<Identity>,
+    /// In order of arrival.
+    strangers: Vec<Stranger>,
+    sources: Sources,
+    checks: Bucket,
+    turns: u64,
+    /// What the worker has: the ticket, the identity, since when.
+    working: Option<(u64, usize, Nanos)>,
+    /// No looking for somebody to serve before this.
+    look_at: Nanos,
+    pub(crate) refusals: Refusals,
+}
+
+impl Guard {
+    /// A guard for these logins.
+    pub(crate) fn new(config: GuardConfig, logins: &[Login]) -> Guard {
+        let identity = |login: &Login| Identity {
+            login: login.clone(),
+            failures: Failures::default(),
+            known: None,
+        };
+        Guard {
+            key: KeySource::new(&config.key.0),
+            identities: logins.iter().map(identity).collect(),
+            strangers: Vec::new(),
+            sources: Sources::new(config),
+            checks: Bucket::new(config.checks),
+            turns: 0,
+            working: None,
+            look_at: Nanos(0),
+            refusals: Refusals::default(),
+            config,
+        }
+    }
+
+    /// Connections that are not logged on.
+    pub(crate) fn strangers(&self) -> usize {
+        self.strangers.len()
+    }
+
+    /// Somebody has connected. `Err`: not to be talked to. `Ok(Some)`: another connection has to
+    /// go for it.
+    pub(crate) fn admit(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        remote: &Remote,
+    ) -> Result<Option<ConnId>, Refusal> {
+        if let Some(address) = remote.address
+            && remote.certificate.is_none()
+            && self.sources.of(now, address).failures.is_locked(now)
+        {
+            self.refusals.note(now, Refusal::SourceLocked, remote.address, b"");
+            return Err(Refusal::SourceLocked);
+        }
+        let source = remote.address.map(|address| address.source());
+        let same =
+            |stranger: &Stranger| stranger.remote.address.map(|address| address.source()) == source;
+        let of_source = self.strangers.iter().filter(|stranger| same(stranger)).count();
+        let crowded = source.is_some() && of_source >= self.config.strangers_per_source_max;
+        let full = self.strangers.len() >= self.config.strangers_max;
+        let oldest = match (crowded, full) {
+            (true, _) => self.strangers.iter().position(same),
+            (false, true) => (!self.strangers.is_empty()).then_some(0),
+            (false, false) => None,
+        };
+        let goes = oldest.map(|place| self.strangers.remove(place));
+        if let Some(stranger) = &goes {
+            self.refusals.note(now, Refusal::HalfOpen, stranger.remote.address, b"");
+        }
+        self.strangers.push(Stranger { conn, remote: remote.clone(), since: now, check: None });
+        Ok(goes.map(|stranger| stranger.conn))
+    }
+
+    /// A connection is logged on, or gone.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.strangers.retain(|stranger| stranger.conn != conn);
+    }
+
+    /// Judges an attempt to log on. `account`: whom the name given is of, if anybody.
+    pub(crate) fn attempt(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        (name, account): (&[u8], Option<AccountId>),
+        password: &[u8],
+    ) -> Verdict {
+        let place = account.and_then(|account| {
+            self.identities.iter().position(|identity| identity.login.account == account)
+        });
+        let answered = self.take_answer(conn);
+        let verdict = match (place, answered) {
+            (Some(place), Some((asked, right))) if asked == place => match right {
+                true => Verdict::In,
+                false => Verdict::Out(Refusal::WrongPassword),
+            },
+            _ => self.judge(now, conn, place, password),
+        };
+        match verdict {
+            Verdict::Out(why) => self.fail(now, conn, name, place, why),
+            Verdict::In => {
+                if let Some(identity) = place.and_then(|place| self.identities.get_mut(place)) {
+                    identity.failures = Failures::default();
+                }
+            }
+            Verdict::Later => {}
+        }
+        verdict
+    }
+
+    /// The account is logged on already, somewhere.
+    pub(crate) fn refuse_second(&mut self, now: Nanos, conn: ConnId, account: AccountId) {
+        let from = self.remote(conn).address;
+        let identity = self.identities.iter().find(|one| one.login.account == account);
+        let name = identity.map_or(&b""[..], |identity| &identity.login.username);
+        self.refusals.note(now, Refusal::SecondLogon, from, name);
+    }
+
+    /// Whether the connection is not logged on.
+    pub(crate) fn is_stranger(&self, conn: ConnId) -> bool {
+        self.strangers.iter().any(|stranger| stranger.conn == conn)
+    }
+
+    fn judge(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        place: Option<usize>,
+        password: &[u8],
+    ) -> Verdict {
+        let remote = self.remote(conn);
+        let identity = place.and_then(|place| self.identities.get(place));
+        let certain = identity.is_some_and(|identity| identity.is_certain(&remote));
+        let mut source = remote.address.map(|address| self.sources.of(now, address));
+        if let Some(source) = source.as_deref_mut().filter(|_| !certain) {
+            if source.failures.is_locked(now) {
+                return Verdict::Out(Refusal::SourceLocked);
+            }
+            if !source.tries.has(now) {
+                return Verdict::Out(Refusal::TooManyTries);
+            }
+        }
+        let Some(identity) = identity else { return Verdict::Out(Refusal::UnknownName) };
+        let terms = &identity.login.terms;
+        if terms.lacks_address(&remote) {
+            return Verdict::Out(Refusal::WrongAddress);
+        }
+        if terms.lacks_certificate(&remote) {
+            return Verdict::Out(Refusal::WrongCertificate);
+        }
+        if identity.failures.is_locked(now) {
+            return Verdict::Out(Refusal::IdentityLocked);
+        }
+        let right = match (&terms.password_hash, &identity.known) {
+            (None, _) => same(&identity.login.password, password),
+            (Some(_), Some(known)) => same(known, &self.key.tag(password)),
+            (Some(_), None) => {
+                let check = place.map(|place| Check {
+                    place,
+                    password: password.to_vec(),
+                    ticket: None,
+                    answer: None,
+                });
+                if let Some(stranger) = self.stranger_mut(conn) {
+                    stranger.check = check;
+                    return Verdict::Later;
+                }
+                false
+            }
+        };
+        if right { Verdict::In } else { Verdict::Out(Refusal::WrongPassword) }
+    }
+
+    /// Counts a refusal, and holds it against its source and, where it was the password, against
+    /// the identity. The connection goes on being a stranger until the caller closes it.
+    pub(crate) fn fail(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        name: &[u8],
+        place: Option<usize>,
+        why: Refusal,
+    ) {
+        let remote = self.remote(conn);
+        self.refusals.note(now, why, remote.address, name);
+        let window_ns = self.config.lockout_ns;
+        let identity = place.and_then(|place| self.identities.get_mut(place));
+        let certain = identity.as_ref().is_some_and(|identity| identity.is_certain(&remote));
+        if let Some(identity) = identity.filter(|_| why == Refusal::WrongPassword) {
+            identity.failures.note(now, self.config.failures_of_identity, window_ns);
+        }
+        let held = !matches!(
+            why,
+            Refusal::HalfOpen
+                | Refusal::SourceLocked
+                | Refusal::IdentityLocked
+                | Refusal::TooManyTries
+                | Refusal::SecondLogon
+        );
+        if held
+            && !certain
+            && let Some(address) = remote.address
+        {
+            let most = self.config.failures_of_source;
+            let source = self.sources.of(now, address);
+            source.tries.take(now);
+            source.failures.note(now, most, window_ns);
+        }
+    }
+
+    /// Gives the worker something to do, if it has nothing and somebody waits for it.
+    pub(crate) fn ask_worker(&mut self, now: Nanos, out: &mut Outbox) {
+        if self.working.is_some_and(|(.., since)| now < since.after(WORK_NS)) {
+            return;
+        }
+        self.working = None;
+        if !self.strangers.iter().any(Stranger::waits) || !self.checks.has(now) {
+            return;
+        }
+        let Some(next) = self.whose_turn(now) else {
+            // All that wait are of sources that have tried too often.
+            self.look_at = now.after(LOOK_NS);
+            return;
+        };
+        self.checks.take(now);
+        self.turns += 1;
+        let turns = self.turns;
+        let Some(stranger) = self.strangers.get_mut(next) else { return };
+        let Some(check) = &mut stranger.check else { return };
+        check.ticket = Some(turns);
+        self.working = Some((turns, check.place, now));
+        if let Some(address) = stranger.remote.address {
+            let source = self.sources.of(now, address);
+            source.served = turns;
+            source.tries.take(now);
+        }
+        let hash = self.identities.get(check.place).and_then(|identity| {
+            let hash = identity.login.terms.password_hash.as_ref()?;
+            Some(hash.as_bytes())
+        });
+        let bytes =
+            out.write(|buffer| encode_work(hash.unwrap_or_default(), &check.password, buffer));
+        out.work(turns, bytes);
+    }
+
+    /// The waiting stranger whose source was served longest ago and may still try.
+    fn whose_turn(&mut self, now: Nanos) -> Option<usize> {
+        let mut best: Option<(u64, usize)> = None;
+        for (index, stranger) in self.strangers.iter().enumerate() {
+            if !stranger.waits() {
+                continue;
+            }
+            let served = match stranger.remote.address {
+                None => 0,
+                Some(address) => {
+                    let source: &mut Source = self.sources.of(now, address);
+                    if !source.tries.has(now) {
+                        continue;
+                    }
+                    source.served
+                }
+            };
+            if best.is_none_or(|(least, _)| served < least) {
+                best = Some((served, index));
+            }
+        }
+        best.map(|(_, index)| index)
+    }
+
+    /// The worker's answer; the connection whose attempt is to be judged again, if it is still
+    /// there.
+    pub(crate) fn answer(&mut self, now: Nanos, ticket: u64, right: bool) -> Option<ConnId> {
+        let (_, place, _) = self.working.take_if(|(asked, ..)| *asked == ticket)?;
+        let asked = |stranger: &&mut Stranger| {
+            stranger.check.as_ref().is_some_and(|check| check.ticket == Some(ticket))
+        };
+        let stranger = self.strangers.iter_mut().find(asked)?;
+        let check = stranger.check.as_mut()?;
+        check.answer = Some(right);
+        if let Some(identity) = self.identities.get_mut(place).filter(|_| right) {
+            identity.known = Some(self.key.tag(&check.password));
+        }
+        // A failure takes it again.
+        if let Some(address) = stranger.remote.address {
+            self.sources.of(now, address).tries.give_back();
+        }
+        check.password.fill(0);
+        Some(stranger.conn)
+    }
+
+    fn take_answer(&mut self, conn: ConnId) -> Option<(usize, bool)> {
+        let stranger = self.stranger_mut(conn)?;
+        let answer = stranger.check.as_ref()?.answer?;
+        stranger.check.take().map(|check| (check.place, answer))
+    }
+
+    /// A connection that has taken too long to log on; to be called until there is none.
+    pub(crate) fn take_late(&mut self, now: Nanos) -> Option<ConnId> {
+        let wait_ns = self.config.logon_wait_ns;
+        let late = self.strangers.first().filter(|first| now >= first.since.after(wait_ns))?;
+        let (conn, from) = (late.conn, late.remote.address);
+        self.refusals.note(now, Refusal::TooSlow, from, b"");
+        self.strangers.remove(0);
+        Some(conn)
+    }
+
+    /// When [`Guard::take_late`] or [`Guard::ask_worker`] may have something to do.
+    pub(crate) fn next_timeout(&self) -> Nanos {
+        let Some(first) = self.strangers.first() else { return Nanos::NEVER };
+        let late = first.since.after(self.config.logon_wait_ns);
+        let worker = match self.working {
+            Some((.., since)) => since.after(WORK_NS),
+            None if self.strangers.iter().any(Stranger::waits) => {
+                self.checks.next().max(self.look_at)
+            }
+            None => Nanos::NEVER,
+        };
+        late.min(worker)
+    }
+
+    fn remote(&self, conn: ConnId) -> Remote {
+        let stranger = self.strangers.iter().find(|stranger| stranger.conn == conn);
+        stranger.map(|stranger| stranger.remote.clone()).unwrap_or_default()
+    }
+
+    fn stranger_mut(&mut self, conn: ConnId) -> Option<&mut Stranger> {
+        self.strangers.iter_mut().find(|stranger| stranger.conn == conn)
+    }
+}
+
+impl Stranger {
+    /// Its password has yet to be given to the worker.
+    fn waits(&self) -> bool {
+        self.check.as_ref().is_some_and(|check| check.ticket.is_none())
+    }
+}
+
+/// Compares every byte whatever the first difference.
+fn same(right: &[u8], given: &[u8]) -> bool {
+    let difference = right.iter().zip(given).fold(0u8, |sum, (a, b)| sum | (a ^ b));
+    right.len() == given.len() && difference == 0
+}
+
+/// A job: the length of the hash in two bytes, the hash, the password.
+fn encode_work(hash: &[u8], password: &[u8], into: &mut Vec<u8>) {
+    // The configuration bounds hashes far below this.
+    let len = u16::try_from(hash.len()).unwrap_or(u16::MAX);
+    into.extend_from_slice(&len.to_be_bytes());
+    into.extend_from_slice(hash);
+    into.extend_from_slice(password);
+}
+
+/// Hash and password of a gateway's job, for whoever works for it; the answer is one byte, 1 if
+/// the password is right and 0 if not. `None`: it is no such job.
+pub fn decode_work(job: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = job.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
