@@ -79,6 +79,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Decode, count and replay captures of market data
     Feed(crate::captures::FeedArgs),
+    /// Attack the doors of an exchange in this process while honest clients trade
+    Attack(crate::attack::AttackArgs),
     /// Make an authority and certificates for a trial of TLS
     Cert(crate::cert::CertArgs),
     /// Print the hash of a password for the configuration

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod admin;
+pub mod attack;
 pub mod bench;
 pub mod captures;
 pub mod cert;
@@ -94,6 +95,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Statement(args) => statement::run(&args),
+        Command::Attack(args) => attack::run(&args),
         Command::Cert(args) => cert::run(&args),
         Command::HashPassword(args) => password::run(&args),
         Command::Check(args) => match args.check {

@@ -1,0 +1,310 @@
+//! The exchange that is attacked: a root and two gateways on one thread, one gateway with TLS at
+//! its doors, the other plain; and what it came to.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use net::{
+    ClientTls, Clients, Clock, Counters, Directory, Identity, Loop, LoopConfig, LoopHandle,
+    ServerTls, job_channel, peer_addr,
+};
+use roles::{
+    Account, ExchangeConfig, FIX_DOOR, FixLogin, FixVersion, GuardConfig, LoginTerms, OUCH_DOOR,
+    Rate, Refusal, Role, deploy,
+};
+use types::{AccountId, Channel, Input, Nanos, NodeId, Seq};
+
+use crate::Failure;
+use crate::cert::{Authority, Pair};
+use crate::config::Config;
+
+/// Where honest clients connect from, and attackers.
+pub const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// See [`HONEST`].
+pub const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Accounts of attackers, who may log on: their session messages are in the log, too.
+const ATTACKERS: [AccountId; 3] = [AccountId(4), AccountId(5), AccountId(6)];
+/// How often strangers are counted.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Certificates, passwords and limits, the same for every run.
+pub struct Terms {
+    server: Pair,
+    authority: String,
+    /// TLS of the honest client, of an attacker with a certificate of his own, and of one whose
+    /// certificate nobody trusts.
+    pub honest: ClientTls,
+    /// See `honest`.
+    pub other: ClientTls,
+    /// See `honest`.
+    pub foreign: ClientTls,
+    hash: String,
+    /// Limits of strangers; without them attacks must show.
+    pub guard: GuardConfig,
+    handshakes_max: usize,
+}
+
+impl Terms {
+    /// Fresh ones; `limited`: with the limits that are to hold.
+    pub fn new(limited: bool) -> Result<Terms, Failure> {
+        let (authority, stranger) = (Authority::new()?, Authority::new()?);
+        let hosts = ["localhost".to_string()];
+        let client = |pair: Pair| {
+            let (chain, key) = (pair.certificate.as_bytes(), pair.key.as_bytes());
+            let own = Some(Identity { chain, key });
+            ClientTls::new(authority.pair.certificate.as_bytes(), "localhost", own)
+                .map_err(|error| Failure::Run(error.to_string()))
+        };
+        let strict = GuardConfig {
+            strangers_max: 128,
+            strangers_per_source_max: 64,
+            logon_wait_ns: 2 * Nanos::SECOND,
+            tries_per_source: Rate { burst: 32, per_s: 4 },
+            failures_of_source: 48,
+            ..GuardConfig::default()
+        };
+        let free = Rate { burst: u32::MAX, per_s: 1_000_000 };
+        let loose = GuardConfig {
+            strangers_max: usize::MAX,
+            strangers_per_source_max: usize::MAX,
+            logon_wait_ns: 3_600 * Nanos::SECOND,
+            tries_per_source: free,
+            failures_of_identity: 0,
+            failures_of_source: 0,
+            ..GuardConfig::default()
+        };
+        Ok(Terms {
+            server: authority.sign("fairbell", &hosts, true)?,
+            honest: client(authority.sign("hon1", &[], false)?)?,
+            other: client(authority.sign("attacker", &[], false)?)?,
+            foreign: client(stranger.sign("hon1", &[], false)?)?,
+            authority: authority.pair.certificate,
+            hash: crate::password::hash(b"victim")?,
+            guard: if limited { strict } else { loose },
+            handshakes_max: if limited { 64 } else { 4_096 },
+        })
+    }
+
+    /// Three honest accounts: one bound to its certificate, one to its address with a hashed
+    /// password, one over FIX; two of attackers; one whose hashed password is being guessed.
+    fn accounts(&self) -> Vec<Account> {
+        let account = |id: u16, name: &str, terms: LoginTerms, fix: bool| Account {
+            id: AccountId(id),
+            username: name.to_string(),
+            password: "secret".to_string(),
+            terms,
+            cancel_on_disconnect: false,
+            fix: fix.then(|| FixLogin { comp_id: name.to_string(), version: FixVersion::Fix44 }),
+        };
+        let bound = |certificate: &str, addresses: &str, hash: &str| {
+            let entry = crate::config::AccountEntry {
+                certificate: certificate.to_string(),
+                addresses: addresses.to_string(),
+                password_hash: hash.to_string(),
+                ..Config::default().accounts.0.remove(0)
+            };
+            entry.terms().unwrap_or_default()
+        };
+        vec![
+            account(1, "HON1", bound("name:hon1", "", ""), false),
+            account(2, "HON2", bound("", "127.0.0.1/32", &self.hash), false),
+            account(3, "HON3", LoginTerms::default(), true),
+            account(4, "ATT1", LoginTerms::default(), false),
+            account(5, "ATTF", LoginTerms::default(), true),
+            account(6, "VICTIM", bound("", "", &self.hash), false),
+        ]
+    }
+
+    fn exchange(&self, clock: &Clock) -> ExchangeConfig {
+        let mut config = Config::default();
+        config.engine.log_capacity = 1_000_000;
+        config.day.auctions = false;
+        config.instruments.0.truncate(1);
+        let mut exchange = crate::up::exchange_config(&config, clock);
+        (exchange.depth, exchange.fanout, exchange.receivers, exchange.hedge) = (1, 2, 2, 0);
+        exchange.accounts = self.accounts();
+        exchange.connections_max = 4_096;
+        exchange.guard = GuardConfig { key: exchange.guard.key, ..self.guard };
+        exchange.timetable = roles::Timetable::open_at_once();
+        exchange
+    }
+}
+
+/// Addresses of the doors.
+#[derive(Clone, Copy)]
+pub struct Doors {
+    /// OUCH, sealed and plain.
+    pub ouch: [SocketAddrV4; 2],
+    /// FIX, sealed and plain.
+    pub fix: [SocketAddrV4; 2],
+}
+
+/// A running exchange.
+pub struct Site {
+    /// Where to connect.
+    pub doors: Doors,
+    /// Its clock.
+    pub clock: Clock,
+    exchange: ExchangeConfig,
+    handle: LoopHandle<Role>,
+    stop: Arc<AtomicBool>,
+    strangers: Arc<AtomicUsize>,
+    threads: (JoinHandle<std::io::Result<Vec<(NodeId, Role)>>>, JoinHandle<()>),
+}
+
+/// What became of it.
+pub struct Outcome {
+    /// Digest of the engine's state after what honest participants asked for, at times of our own.
+    pub digest: u64,
+    /// Inputs of theirs.
+    pub inputs: usize,
+    /// Refusals of both gateways.
+    pub refusals: Vec<(Refusal, u64)>,
+    /// Of the sockets.
+    pub counters: Counters,
+    /// Most connections not logged on at a time, at the gateway that had more.
+    pub strangers: usize,
+    /// FIX sessions ended because they caused too many messages.
+    pub floods: u64,
+}
+
+fn io(error: std::io::Error) -> Failure {
+    Failure::Run(format!("setting up sockets: {error}"))
+}
+
+fn v4(addr: SocketAddr) -> Result<SocketAddrV4, Failure> {
+    match addr {
+        SocketAddr::V4(v4) => Ok(v4),
+        SocketAddr::V6(_) => Err(Failure::Run("no IPv4 address".to_string())),
+    }
+}
+
+impl Site {
+    /// Starts one.
+    pub fn start(terms: &Terms) -> Result<Site, Failure> {
+        let clock = Clock::start(0);
+        let exchange = terms.exchange(&clock);
+        let sink = UdpSocket::bind((HONEST, 0)).map_err(io)?;
+        let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
+        let nodes = deploy(&exchange, 1, |_| feed).map_err(|e| Failure::Run(e.to_string()))?;
+        let mut sockets = Vec::new();
+        let mut known = Vec::new();
+        for index in 0..nodes.len() as u16 {
+            let socket = UdpSocket::bind((HONEST, 0)).map_err(io)?;
+            known.push((NodeId(index), v4(socket.local_addr().map_err(io)?)?));
+            sockets.push(socket);
+        }
+        let directory = Directory::new(&known).map_err(|e| Failure::Run(e.to_string()))?;
+        let habits = LoopConfig {
+            local_delivery: true,
+            accepted_max: 4_096,
+            handshakes_max: terms.handshakes_max,
+            handshakes_per_source_max: terms.handshakes_max,
+            handshake_ns: Nanos::SECOND,
+            ..LoopConfig::default()
+        };
+        let mut of = Loop::new(clock, Arc::new(directory), habits).map_err(io)?;
+        let identity = Identity {
+            chain: terms.server.certificate.as_bytes(),
+            key: terms.server.key.as_bytes(),
+        };
+        let tls = ServerTls::new(identity, Clients::Required(terms.authority.as_bytes()))
+            .map_err(|error| Failure::Run(error.to_string()))?;
+        let listen = || TcpListener::bind((HONEST, 0)).map_err(io);
+        let (mut ouch, mut fix) = (Vec::new(), Vec::new());
+        for ((index, role), socket) in (0u16..).zip(nodes).zip(sockets) {
+            let mut own = vec![(Channel::OVERLAY, socket)];
+            let mut doors = Vec::new();
+            let edge = role.as_edge().is_some();
+            if edge {
+                own.push((Channel::FEED, sink.try_clone().map_err(io)?));
+                doors = vec![listen()?, listen()?];
+                ouch.push(v4(doors[0].local_addr().map_err(io)?)?);
+                fix.push(v4(doors[1].local_addr().map_err(io)?)?);
+            }
+            of.add_node(NodeId(index), role, own, doors).map_err(io)?;
+            if edge && ouch.len() == 1 {
+                of.secure_door(NodeId(index), OUCH_DOOR, tls.clone());
+                of.secure_door(NodeId(index), FIX_DOOR, tls.clone());
+            }
+        }
+        let (&[sealed, plain], &[fix_sealed, fix_plain]) = (&ouch[..], &fix[..]) else {
+            return Err(Failure::Run("two gateways were asked for".to_string()));
+        };
+        let doors = Doors { ouch: [sealed, plain], fix: [fix_sealed, fix_plain] };
+        Ok(Site::run(of, clock, exchange, doors))
+    }
+
+    fn run(mut of: Loop<Role>, clock: Clock, exchange: ExchangeConfig, doors: Doors) -> Site {
+        let (jobs_out, jobs) = job_channel(16);
+        of.set_worker(jobs_out);
+        let handle = of.handle();
+        let worker = thread::spawn({
+            let handle = handle.clone();
+            move || jobs.serve(&handle, crate::password::work)
+        });
+        let (stop, strangers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (flag, most) = (Arc::clone(&stop), Arc::clone(&strangers));
+        let thread = thread::spawn(move || {
+            of.run(&flag, LOOK_EVERY, |of, _| {
+                let edges = of.nodes().filter_map(|(_, role)| role.as_edge());
+                let now = edges.map(|edge| edge.gateway().strangers()).max();
+                most.fetch_max(now.unwrap_or(0), Ordering::Relaxed);
+            })
+        });
+        Site { doors, clock, exchange, handle, stop, strangers, threads: (thread, worker) }
+    }
+
+    /// Ends it and sums up.
+    pub fn end(self) -> Result<Outcome, Failure> {
+        self.stop.store(true, Ordering::Relaxed);
+        let counters = self.handle.counters();
+        let panicked = |_| Failure::Run("the exchange's thread panicked".to_string());
+        let nodes = self.threads.0.join().map_err(panicked)?.map_err(io)?;
+        self.threads.1.join().map_err(panicked)?;
+        let root = nodes.iter().find_map(|(_, role)| role.as_root());
+        let root = root.ok_or_else(|| Failure::Run("no root survived".to_string()))?;
+        let inputs = honest(root.log().iter());
+        let engine = engine::replay(self.exchange.engine(), &inputs, |_, _, _, _| {});
+        let edges: Vec<_> = nodes.iter().filter_map(|(_, role)| role.as_edge()).collect();
+        let count = |why: &Refusal| {
+            let of = edges.iter().map(|edge| edge.gateway().refusals().count(*why)).sum();
+            (*why, of)
+        };
+        Ok(Outcome {
+            digest: engine.state_digest(),
+            inputs: inputs.len(),
+            refusals: Refusal::ALL.iter().map(count).collect(),
+            counters,
+            strangers: self.strangers.load(Ordering::Relaxed),
+            floods: edges.iter().map(|edge| edge.gateway().fix_counters().floods).sum(),
+        })
+    }
+}
+
+/// The inputs that are not of attackers, numbered and timed as if there had been no others: two
+/// runs differ in their times by nature, and attackers may have a log of their own sessions.
+fn honest<'a>(log: impl Iterator<Item = &'a Input>) -> Vec<Input> {
+    let mut kept: Vec<Input> = Vec::new();
+    let mut first = None;
+    for input in log.filter(|input| !ATTACKERS.contains(&input.command.account)) {
+        let first = *first.get_or_insert(Nanos(input.t_seq.0 / Nanos::SECOND * Nanos::SECOND));
+        let mut input = *input;
+        let number = kept.len() as u64 + 1;
+        let same = |other: &&Input| {
+            let (one, two) = (other.source, input.source);
+            (one.gateway, one.incarnation, one.shard) == (two.gateway, two.incarnation, two.shard)
+        };
+        if input.source.seq > 0 {
+            input.source.seq = kept.iter().filter(same).count() as u64 + 1;
+        }
+        input.seq = Seq(number);
+        let at = Nanos(first.0 - first.0 % (86_400 * Nanos::SECOND)).after(number);
+        (input.t_in, input.t_seq, input.flags) = (at, at, 0);
+        kept.push(input);
+    }
+    kept
+}
