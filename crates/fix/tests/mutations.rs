@@ -1,7 +1,7 @@
 //! Dialogues with deliberate faults, lengths and sums repaired, into decoder and session: no
 //! panic, memory flat, and every answer is a right message with the right number.
 //!
-//! `FAIRBELL_FIX_MUTATIONS` says how many (scripts/fix-mutations runs ten million), with
+//! `FAIRBELL_FIX_MUTATIONS` says how many (scripts/mutations runs ten million), with
 //! `FAIRBELL_FIX_SEED` as the first seed.
 
 mod sample;
