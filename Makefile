@@ -10,7 +10,7 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers referee replay-check stress mutate lint interop sim fix-acceptance setup sample
+.PHONY: help run test bench bench-book bench-peers referee replay-check stress mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -58,6 +58,12 @@ replay-check: setup ## five million commands replayed from start, from a snapsho
 
 mutate: setup ## deliberate faults in the book, each to be caught by the comparison with the model
 	scripts/mutate-book $(ARGS)
+
+mutations: setup ## ten million faulty messages into each decoder and session
+	scripts/mutations $(ARGS)
+
+coverage: setup ## branches that a slice of the mutations reaches in each decoder
+	scripts/coverage $(ARGS)
 
 lint: setup ## formatting, clippy, documentation and licences, all without a warning
 	cargo fmt --all --check
