@@ -43,6 +43,7 @@ bench-book: setup ## the order book alone on both workloads, and the whole engin
 
 bench-peers: setup ## order books of the public registries beside ours, ratios of one run
 	scripts/bench-peers.sh $(ARGS)
+	scripts/bench-plan.sh
 
 referee: setup ## the public matching benchmark, its harness folder in FAIRBELL_REFEREE_DIR
 	cargo build --locked --release --package book-capi

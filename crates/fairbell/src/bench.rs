@@ -1,11 +1,12 @@
-//! `fairbell bench`: the book, the engine, market data, the FIX codec, and a round trip, the latter
-//! three beside a floor taken in the same run.
+//! `fairbell bench`: the book, the engine, market data, the FIX codec, the planner, and a round trip,
+//! the latter four beside a floor or a peer taken in the same run.
 
 pub mod book;
 pub mod decode;
 mod echo;
 pub mod fix;
 pub mod pipeline;
+pub mod plan;
 mod rtt;
 
 pub use rtt::run as rtt;

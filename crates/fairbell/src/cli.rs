@@ -71,6 +71,10 @@ pub enum Command {
     Log(LogArgs),
     /// Published experiments of cloud exchanges, ours beside the published figures
     Reproduce(crate::reproduce::ReproduceArgs),
+    /// Take part in probe jobs, on every VM of a pool
+    Agent(crate::plan::AgentArgs),
+    /// Probe a pool of VMs, build trees of them, evaluate and compare
+    Plan(crate::plan::PlanArgs),
     /// Tell one order's whole story from a log
     Explain(ExplainArgs),
     /// Statements, trades and closing prices of a log, reconciled with its feed
@@ -297,6 +301,8 @@ pub enum Bench {
     Decode(crate::bench::decode::DecodeArgs),
     /// The FIX codec on an order and a report, beside a bare scan of the bytes
     Fix(crate::bench::fix::FixArgs),
+    /// LemonDrop's placement, beside scipy's FAQ when there is one
+    Plan(crate::bench::plan::PlanBenchArgs),
     /// Order to acceptance over loopback TCP, through the engine alone or the whole exchange, beside an echo
     Rtt(RttArgs),
 }

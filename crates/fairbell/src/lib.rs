@@ -20,6 +20,7 @@ pub mod explain;
 pub mod load;
 pub mod log;
 pub mod password;
+pub mod plan;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
@@ -93,6 +94,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Log::DryRun(args) => log::dry_run(&args),
         },
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Agent(args) => plan::agent(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Statement(args) => statement::run(&args),
         Command::Attack(args) => attack::run(&args),
@@ -108,6 +111,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Engine(args) => bench::pipeline::run(&args),
             Bench::Decode(args) => bench::decode::run(&args),
             Bench::Fix(args) => bench::fix::run(&args),
+            Bench::Plan(args) => bench::plan::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),
         },
     }

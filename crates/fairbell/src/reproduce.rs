@@ -1,5 +1,5 @@
-//! `fairbell reproduce`: the Jasper paper's experiments in a modelled cloud, each figure beside the
-//! published one.
+//! `fairbell reproduce`: the Jasper paper's experiments and the TreeBuilder thesis' in modelled
+//! clouds, each figure beside the published one.
 //!
 //! A result is a table on standard output, or with `--json` one document, and its figures as SVG
 //! and PNG files. The command fails when a demand that belongs to the experiment is not met.
@@ -85,7 +85,10 @@ fn several(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<(), Failu
         let seeds = args.seeds.unwrap_or(experiment.seeds);
         let bar = progress(experiment.name);
         let mut set = |part: f64| bar.set_position((part * STEPS as f64) as u64);
-        let report = (experiment.run)(&mut Run { seeds, progress: &mut set });
+        let mut report = (experiment.run)(&mut Run { seeds, progress: &mut set });
+        if report.name == "lemondrop" {
+            crate::plan::timing::add(&mut report);
+        }
         bar.finish_and_clear();
         let files = plot::write(&report.figures, &args.out).map_err(|error| {
             Failure::Run(format!("cannot write figures to {}: {error}", args.out.display()))

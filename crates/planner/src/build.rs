@@ -2,8 +2,8 @@
 //! parent at a time and taking the F best.
 //!
 //! A [`Builder`] asks questions and is told answers, so the same code builds from real probes and
-//! from a synthetic cloud. It can also fill part of a tree anew ([`Builder::reselect`]). The pool is
-//! sliced by a seeded generator: equal seeds offer equal first candidates to every strategy. A VM
+//! from a synthetic cloud. It can also fill part of a tree anew ([`Builder::reselect`]). The pool
+//! is sliced by a seeded generator: equal seeds offer equal first candidates to every strategy. A VM
 //! that does not answer leaves the pool; a parent that does not is replaced and asked for again.
 
 use std::fmt;

@@ -2,8 +2,8 @@
 //!
 //! The mesh comes first when a run needs it, then each run's PARENT jobs, then its MCAST jobs. A VM
 //! that does not report is dead from then on: left out of the pool, noted, and the experiment goes
-//! on without it. A run whose tree can't be built or evaluated is noted and skipped. Who carries the
-//! jobs out, real agents or a synthetic cloud, is the caller's affair.
+//! on without it. A run whose tree can't be built or evaluated is noted and skipped. Who carries
+//! the jobs out, real agents or a synthetic cloud, is the caller's affair.
 
 use std::collections::VecDeque;
 

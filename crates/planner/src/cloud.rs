@@ -1,8 +1,8 @@
 //! A synthetic cloud: delays of every pair of VMs, stragglers known.
 //!
 //! A hop takes base + median * X, X log-normal around 1. Base and median are scaled by a factor of
-//! the ordered pair and by one of each VM; a straggler adds a fixed time to every hop into or out of
-//! it and has more spread; now and then a hop takes much longer. Made of the four basic operations
+//! the ordered pair and by one of each VM; a straggler adds a fixed time to every hop into or out
+//! of it and has more spread; now and then a hop takes much longer. Made of the four basic operations
 //! and square roots alone, so a seed gives the same delays everywhere; the normal variable is the
 //! sum of twelve uniform ones less 6, which is close in the middle and has no tail beyond 6 sigma.
 

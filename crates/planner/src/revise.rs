@@ -42,8 +42,8 @@ pub fn replace(
     spares.map(|spare| with(*spare)).max_by(|a, b| a.gain.total_cmp(&b.gain))
 }
 
-/// At most `most` replacements, the largest gain first, each of at least `least_gain`; gives the new
-/// tree too. The root stays when `keep_root`.
+/// At most `most` replacements, the largest gain first, each of at least `least_gain`; gives the
+/// new tree too. The root stays when `keep_root`.
 ///
 /// # Panics
 /// When the tree or a spare is outside the objective's pool.

@@ -1,9 +1,9 @@
 //! Probing agents and their controller, as sans-I/O nodes.
 //!
 //! An [`Agent`] runs on every VM of a pool and knows three jobs, PARENT, MCAST and LEMON; nothing
-//! else can be asked of it and nothing is ever executed. A [`Controller`] carries an experiment out:
-//! it gives each job to a leader, which tells the members, probes with them, gathers what they heard
-//! and reports once. Control runs over TCP, authenticated both ways with a shared key ([`link`]);
+//! else can be asked of it and nothing is ever executed. A [`Controller`] carries an experiment
+//! out: it gives each job to a leader, which tells the members, probes with them, gathers what they
+//! heard and reports once. Control runs over TCP, authenticated both ways with a shared key ([`link`]);
 //! probes are small UDP datagrams with a keyed tag ([`packet`]). Delays are differences of two
 //! machines' clocks, so those must be synchronised.
 //!

@@ -1,8 +1,8 @@
 //! A control channel: frames over a byte stream, authenticated both ways with a shared key.
 //!
 //! The side that accepted sends 32 random bytes; the side that connected answers with 32 of its own
-//! and a proof that it knows the key (HMAC-SHA256 over a label and both nonces); the acceptor proves
-//! the same. Every frame then carries an HMAC over direction, running number, length and payload
+//! and a proof that it knows the key (HMAC-SHA256 over a label and both nonces); the acceptor
+//! proves the same. Every frame then carries an HMAC over direction, running number, length and payload
 //! under a key derived from the shared one and both nonces, so nothing can be forged, altered,
 //! replayed, reordered or reflected. Frames are not encrypted: delays are no secret.
 //!

@@ -1,8 +1,8 @@
 //! A probe on the wire: job, sender, number and time of sending, with a keyed tag; 34 bytes.
 //!
 //! Big-endian: magic (4), job (8), place of the sender (2), number (4), nanoseconds since the Unix
-//! epoch on the first sender's clock (8), the first eight bytes of an HMAC-SHA256 under a key of the
-//! job (8).
+//! epoch on the first sender's clock (8), the first eight bytes of an HMAC-SHA256 under a key of
+//! the job (8).
 
 use crate::link::Key;
 

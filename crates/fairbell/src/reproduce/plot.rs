@@ -41,6 +41,11 @@ pub fn write(figures: &[Figure], folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// A figure as SVG text.
+pub(crate) fn picture(figure: &Figure) -> String {
+    svg(&draw(figure))
+}
+
 /// What a figure is made of.
 enum Shape {
     /// From, to, colour (`None`: ink), or grid.

@@ -15,6 +15,7 @@ pub mod fancypq;
 pub mod flow;
 pub mod hold_release;
 pub mod inbound;
+pub mod lemondrop;
 pub mod link;
 pub mod market;
 pub mod math;
@@ -27,11 +28,12 @@ pub mod seeds;
 pub mod stats;
 pub mod table1;
 pub mod throughput;
+pub mod treebuilder;
 pub mod wheel;
 
 use report::Experiment;
 
-/// All experiments, in the order of the paper.
+/// All experiments: the Jasper paper's in its order, then those of the TreeBuilder thesis.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "table1",
@@ -111,6 +113,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "orders processed as generated, against added latency",
         seeds: 20,
         run: inbound::run,
+    },
+    Experiment {
+        name: "treebuilder",
+        about: "trees by strategy, root and K (TreeBuilder thesis, tables 5.4 to 5.6)",
+        seeds: 60,
+        run: treebuilder::run,
+    },
+    Experiment {
+        name: "lemondrop",
+        about: "LemonDrop's accuracy and time by iterations (TreeBuilder thesis, A.5.6)",
+        seeds: 60,
+        run: lemondrop::run,
     },
 ];
 
