@@ -303,7 +303,7 @@ pub enum Bench {
     Fix(crate::bench::fix::FixArgs),
     /// LemonDrop's placement, beside scipy's FAQ when there is one
     Plan(crate::bench::plan::PlanBenchArgs),
-    /// Order to acceptance over loopback TCP, through the engine alone or the whole exchange, beside an echo
+    /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(RttArgs),
 }
 

@@ -1,0 +1,417 @@
+//! A clock agent: probes its neighbours, keeps chains, follows corrections; one is the reference.
+//!
+//! A [`types::Node`] like every other; the readings it is called with are its free-running clock,
+//! which nothing here changes. Once a window the reference asks for chains, waits a moment, solves
+//! and sends corrections. Without a reference, nodes go on by their last correction and the bound
+//! grows. Datagrams may be lost, repeated, reordered or forged: a window without them is skipped.
+//!
+//! Probing rides on idle time: a pair whose turn comes late, because the loop had other things to
+//! do, is left out, and the rate falls until turns come in time again. No catching up.
+
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer, SplitMix64};
+
+use crate::discipline::{Discipline, newer};
+use crate::hull::Side;
+use crate::mesh;
+use crate::path::Path;
+use crate::solver::{Solver, SolverConfig, SolverStats};
+use crate::wire::{
+    self, Collect, Correction, Message, Probe, ReportWriter, encode_collect, encode_correction,
+    encode_probe,
+};
+
+/// How an agent probes and follows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AgentConfig {
+    /// This node.
+    pub me: NodeId,
+    /// All nodes of the mesh, the same everywhere, this one among them.
+    pub members: Vec<NodeId>,
+    /// The node whose clock the others follow.
+    pub reference: NodeId,
+    /// Neighbours that each node chooses.
+    pub per_node: usize,
+    /// Chooses the mesh, the same everywhere.
+    pub seed: u64,
+    /// Time between two pairs to the same neighbour, in ns.
+    pub pair_every_ns: u64,
+    /// Time between the halves of a pair, in ns.
+    pub pair_gap_ns: u64,
+    /// Largest change of that on the way, in ns; pairs beyond are refused.
+    pub tolerance_ns: u64,
+    /// A turn so much too late shows that the machine is busy, in ns.
+    pub late_ns: u64,
+    /// How long the reference waits for reports, in ns.
+    pub grace_ns: u64,
+    /// Rate of slewing, in parts of 10^12.
+    pub slew_ppt: i64,
+    /// The reference's estimates.
+    pub solver: SolverConfig,
+}
+
+impl AgentConfig {
+    /// The usual figures.
+    pub fn new(me: NodeId, members: &[NodeId], reference: NodeId) -> AgentConfig {
+        let mut members = members.to_vec();
+        members.sort_unstable();
+        members.dedup();
+        members.truncate(mesh::NODES_MAX);
+        AgentConfig {
+            me,
+            members,
+            reference,
+            per_node: 10,
+            seed: 1,
+            pair_every_ns: 10 * Nanos::MILLI,
+            pair_gap_ns: 20 * Nanos::MICRO,
+            tolerance_ns: 10 * Nanos::MICRO,
+            late_ns: 2 * Nanos::MILLI,
+            grace_ns: 100 * Nanos::MILLI,
+            slew_ppt: 500_000_000,
+            solver: SolverConfig::default(),
+        }
+    }
+}
+
+/// What an agent did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AgentStats {
+    /// Probes sent.
+    pub probes_sent: u64,
+    /// Probes that came.
+    pub probes_received: u64,
+    /// Pairs taken, up to the last window.
+    pub pairs_pure: u64,
+    /// Pairs refused for their spacing, up to the last window.
+    pub pairs_impure: u64,
+    /// Pairs left out because the machine was busy.
+    pub pairs_skipped: u64,
+    /// Bytes of all datagrams sent, without seal and headers.
+    pub bytes_sent: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Corrections followed.
+    pub corrections: u64,
+    /// Datagrams that were none of ours, or from or for somebody else.
+    pub refused: u64,
+}
+
+struct Neighbour {
+    place: usize,
+    id: NodeId,
+    number: u32,
+    path: Path,
+}
+
+/// What only the reference has.
+struct Reference {
+    solver: Solver,
+    window: u32,
+    collect_at: Nanos,
+    /// Reports are awaited until then, for a window ended at.
+    solving: Option<(Nanos, Nanos)>,
+}
+
+/// One node's agent.
+pub struct Agent {
+    config: AgentConfig,
+    neighbours: Vec<Neighbour>,
+    reference: Option<Reference>,
+    discipline: Discipline,
+    rng: SplitMix64,
+    turn: usize,
+    next_pair: Nanos,
+    /// Second half due.
+    open: Option<Nanos>,
+    /// Times the usual interval.
+    patience: u64,
+    in_time: u32,
+    window: Option<u32>,
+    stats: AgentStats,
+}
+
+/// Longest interval while the machine is busy, in usual ones.
+const PATIENCE_MAX: u64 = 16;
+/// Turns in time after which the interval is halved again.
+const IN_TIME: u32 = 16;
+
+impl Agent {
+    /// An agent that begins to probe when it is first called. A node that is no member has no
+    /// neighbours and never a reading.
+    pub fn new(config: AgentConfig) -> Agent {
+        let mesh = mesh::edges(config.members.len(), config.per_node, config.seed);
+        let place = |id: NodeId| config.members.iter().position(|member| *member == id);
+        let me = place(config.me);
+        let neighbour = |&(a, b): &(usize, usize)| {
+            let (other, side) = match me? {
+                me if me == a => (b, Side::Above),
+                me if me == b => (a, Side::Below),
+                _ => return None,
+            };
+            let path = Path::new(side, config.tolerance_ns);
+            Some(Neighbour { place: other, id: config.members[other], number: 0, path })
+        };
+        let neighbours = mesh.iter().filter_map(neighbour).collect();
+        let reference = me.filter(|_| config.me == config.reference).map(|me| Reference {
+            solver: Solver::new(config.solver, &config.members, me, &mesh),
+            window: 0,
+            collect_at: Nanos(0),
+            solving: None,
+        });
+        Agent {
+            neighbours,
+            reference,
+            discipline: Discipline::new(config.slew_ppt),
+            rng: SplitMix64::new(config.seed ^ u64::from(config.me.0) << 32),
+            turn: 0,
+            next_pair: Nanos(0),
+            open: None,
+            patience: 1,
+            in_time: 0,
+            window: None,
+            stats: AgentStats::default(),
+            config,
+        }
+    }
+
+    /// The disciplined time and its bound at free-running reading `raw`, which must not be before
+    /// an earlier one. `None` before the first correction.
+    pub fn reading(&mut self, raw: Nanos) -> Option<ClockReading> {
+        match self.reference {
+            Some(_) => {
+                Some(ClockReading { now: raw, bound_ns: self.config.solver.reference_bound_ns })
+            }
+            None => self.discipline.read(raw),
+        }
+    }
+
+    /// The correction in force; the reference has none.
+    pub fn correction(&self) -> Option<&Correction> {
+        self.discipline.correction()
+    }
+
+    /// The disciplined clock.
+    pub fn discipline(&self) -> &Discipline {
+        &self.discipline
+    }
+
+    /// Nodes it probes.
+    pub fn neighbours(&self) -> usize {
+        self.neighbours.len()
+    }
+
+    /// What it did.
+    pub fn stats(&self) -> AgentStats {
+        self.stats
+    }
+
+    /// The last solution; `None` but for the reference.
+    pub fn solver_stats(&self) -> Option<SolverStats> {
+        self.reference.as_ref().map(|reference| reference.solver.stats())
+    }
+
+    fn send(&mut self, to: NodeId, out: &mut Outbox, fill: impl FnOnce(&mut Vec<u8>)) {
+        let span = out.write(fill);
+        self.stats.datagrams_sent += 1;
+        self.stats.bytes_sent += out.bytes(span).len() as u64;
+        out.datagram(Channel::OVERLAY, Peer::Node(to), span);
+    }
+
+    fn probe(&mut self, now: Nanos, second: bool, out: &mut Outbox) {
+        let Some(neighbour) = self.neighbours.get(self.turn) else { return };
+        let (from, to, number) = (self.config.me, neighbour.id, neighbour.number);
+        let probe = Probe { from, to, number, second, sent: now };
+        self.stats.probes_sent += 1;
+        self.send(to, out, |bytes| encode_probe(&probe, bytes));
+    }
+
+    /// One probe at most, so that each is stamped when it leaves.
+    fn turn(&mut self, now: Nanos, out: &mut Outbox) {
+        if let Some(due) = self.open {
+            if now >= due {
+                self.open = None;
+                self.probe(now, true, out);
+                self.plan(now);
+            }
+            return;
+        }
+        if now < self.next_pair || self.neighbours.is_empty() {
+            return;
+        }
+        let late = now.since(self.next_pair) > self.config.late_ns && self.next_pair > Nanos(0);
+        if late {
+            self.stats.pairs_skipped += 1;
+            self.patience = (self.patience * 2).min(PATIENCE_MAX);
+            self.in_time = 0;
+            self.plan(now);
+            return;
+        }
+        self.in_time += 1;
+        if self.in_time >= IN_TIME {
+            self.patience = (self.patience / 2).max(1);
+            self.in_time = 0;
+        }
+        self.turn = (self.turn + 1) % self.neighbours.len();
+        if let Some(neighbour) = self.neighbours.get_mut(self.turn) {
+            neighbour.number = neighbour.number.wrapping_add(1);
+        }
+        self.probe(now, false, out);
+        self.open = Some(now.after(self.config.pair_gap_ns));
+    }
+
+    /// The next pair; intervals differ at random so that nodes don't fall into step.
+    fn plan(&mut self, now: Nanos) {
+        let every = self.config.pair_every_ns * self.patience / self.neighbours.len().max(1) as u64;
+        self.next_pair = now.after(every / 2 + self.rng.below(every.max(1)));
+    }
+
+    fn refer(&mut self, now: Nanos, out: &mut Outbox) {
+        let Some(reference) = &mut self.reference else { return };
+        if let Some((due, ended)) = reference.solving {
+            if now >= due {
+                reference.solving = None;
+                let corrections = reference.solver.solve(reference.window, ended);
+                for correction in &corrections {
+                    self.send(correction.node, out, |bytes| encode_correction(correction, bytes));
+                }
+            }
+            return;
+        }
+        if now < reference.collect_at {
+            return;
+        }
+        // Windows are numbered by time, so that a reference that starts again goes on counting.
+        let every = self.config.solver.window_ns.max(1);
+        reference.window = (now.0 / every) as u32;
+        reference.collect_at = Nanos((now.0 / every + 1) * every);
+        reference.solving = Some((now.after(self.config.grace_ns.min(every / 2)), now));
+        let window = reference.window;
+        let me = self.config.members.iter().position(|member| *member == self.config.me);
+        for neighbour in &mut self.neighbours {
+            let (points, pairs) = neighbour.path.end();
+            if let (Some(reference), Some(me)) = (&mut self.reference, me) {
+                reference.solver.add(window, neighbour.place, me, points.iter().copied());
+            }
+            self.stats.pairs_pure += pairs.pure;
+            self.stats.pairs_impure += pairs.impure;
+            neighbour.path.begin();
+        }
+        let collect = Collect { from: self.config.me, window };
+        for at in 0..self.config.members.len() {
+            let to = self.config.members[at];
+            if to != self.config.me {
+                self.send(to, out, |bytes| encode_collect(&collect, bytes));
+            }
+        }
+    }
+
+    /// Sends the chains of the window that ends now.
+    fn report(&mut self, window: u32, out: &mut Outbox) {
+        let (me, to) = (self.config.me, self.config.reference);
+        let mut neighbours = std::mem::take(&mut self.neighbours);
+        let mut at = 0;
+        while at < neighbours.len() {
+            let begun = at;
+            self.send(to, out, |bytes| {
+                let mut report = ReportWriter::new(me, window, bytes);
+                while let Some(neighbour) = neighbours.get_mut(at) {
+                    let (points, pairs) = neighbour.path.end();
+                    let few = |count: u64| u16::try_from(count).unwrap_or(u16::MAX);
+                    let pairs = (few(pairs.pure), few(pairs.impure));
+                    if !report.push(neighbour.id, pairs, points) {
+                        break;
+                    }
+                    at += 1;
+                }
+            });
+            // A chain fits into an empty report, so this goes on.
+            at = at.max(begun + 1);
+        }
+        for neighbour in &mut neighbours {
+            let (_, pairs) = neighbour.path.end();
+            self.stats.pairs_pure += pairs.pure;
+            self.stats.pairs_impure += pairs.impure;
+            neighbour.path.begin();
+        }
+        self.neighbours = neighbours;
+    }
+
+    /// Takes a datagram; `false` for one that is of no use.
+    fn take(&mut self, now: Nanos, bytes: &[u8], out: &mut Outbox) -> bool {
+        let config = &self.config;
+        match wire::decode(bytes) {
+            Some(Message::Probe(probe)) if probe.to == config.me => {
+                let sender = |neighbour: &&mut Neighbour| neighbour.id == probe.from;
+                let Some(neighbour) = self.neighbours.iter_mut().find(sender) else {
+                    return false;
+                };
+                neighbour.path.arrived(&probe, now);
+                self.stats.probes_received += 1;
+                true
+            }
+            Some(Message::Collect(collect)) if collect.from == config.reference => {
+                let old = self.window.is_some_and(|last| !newer(collect.window, last));
+                if self.reference.is_some() || old {
+                    return false;
+                }
+                self.window = Some(collect.window);
+                self.report(collect.window, out);
+                true
+            }
+            Some(Message::Report(report)) => {
+                let place = |id| config.members.iter().position(|member| *member == id);
+                let (Some(reference), Some(from)) = (&mut self.reference, place(report.from))
+                else {
+                    return false;
+                };
+                if report.window != reference.window || reference.solving.is_none() {
+                    return false;
+                }
+                for chain in report.chains() {
+                    if let Some(sender) = place(chain.sender) {
+                        reference.solver.add(report.window, sender, from, chain.points());
+                    }
+                }
+                true
+            }
+            Some(Message::Correction(correction)) if correction.node == config.me => {
+                let followed =
+                    self.reference.is_none() && self.discipline.correct(now, &correction);
+                self.stats.corrections += u64::from(followed);
+                followed
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Node for Agent {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        _channel: Channel,
+        _from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let taken = self.take(now.now, bytes, out);
+        self.stats.refused += u64::from(!taken);
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.refer(now.now, out);
+        self.turn(now.now, out);
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        let probing = match (self.neighbours.is_empty(), self.open) {
+            (true, _) => Nanos::NEVER,
+            (false, Some(due)) => due,
+            (false, None) => self.next_pair,
+        };
+        let referring = self.reference.as_ref().map_or(Nanos::NEVER, |reference| {
+            reference.solving.map_or(reference.collect_at, |(due, _)| due)
+        });
+        probing.min(referring)
+    }
+}

@@ -1,0 +1,215 @@
+//! From the free-running clock to the disciplined one: slewed, never stepped, always with a bound.
+//!
+//! A correction names a line: at free-running reading `anchor` the clock was `offset` ahead and
+//! drifts away by `drift`. The first one sets the disciplined clock, which nobody has read before;
+//! every later one is approached at a bounded rate, so that readings are continuous and never run
+//! backwards, whatever the corrections say. The published bound is the correction's, grown since
+//! its anchor, plus what is still to be slewed: it only grows while no correction comes, and says
+//! so. Integer arithmetic alone.
+
+use types::{ClockReading, Nanos};
+
+use crate::wire::Correction;
+
+/// Parts of 10^12 in one.
+const PPT: i128 = 1_000_000_000_000;
+/// Largest drift that is believed: 1,000 ppm, in parts of 10^12.
+pub const DRIFT_MAX_PPT: i64 = 1_000_000_000;
+/// Largest rate of slewing: 10 %, in parts of 10^12.
+pub const SLEW_MAX_PPT: i64 = 100_000_000_000;
+
+/// The disciplined clock of one node.
+#[derive(Clone, Debug)]
+pub struct Discipline {
+    slew_ppt: i64,
+    correction: Option<Correction>,
+    /// Still to be slewed at `since`: reading less what the correction says.
+    rest_ns: i64,
+    since: Nanos,
+    /// No reading was or will be less.
+    last: Nanos,
+    /// Corrections refused for an impossible drift.
+    refused: u64,
+}
+
+impl Discipline {
+    /// A clock without correction yet that will slew by at most `slew_ppt`.
+    pub fn new(slew_ppt: i64) -> Discipline {
+        Discipline {
+            slew_ppt: slew_ppt.clamp(1, SLEW_MAX_PPT),
+            correction: None,
+            rest_ns: 0,
+            since: Nanos(0),
+            last: Nanos(0),
+            refused: 0,
+        }
+    }
+
+    /// Follows a correction from free-running reading `raw` on; an older one than the last, or one
+    /// of impossible drift, is left aside.
+    pub fn correct(&mut self, raw: Nanos, correction: &Correction) -> bool {
+        if correction.drift_ppt.abs() > DRIFT_MAX_PPT {
+            self.refused += 1;
+            return false;
+        }
+        if self.correction.is_some_and(|last| !newer(correction.window, last.window)) {
+            return false;
+        }
+        self.rest_ns = match self.correction {
+            None => 0,
+            Some(last) => {
+                let shown = target(&last, raw) + i128::from(self.rest(raw));
+                saturate(shown - target(correction, raw))
+            }
+        };
+        self.since = raw;
+        self.correction = Some(*correction);
+        true
+    }
+
+    /// The reading at free-running reading `raw`, which must not be before an earlier one; `None`
+    /// before the first correction.
+    pub fn read(&mut self, raw: Nanos) -> Option<ClockReading> {
+        let correction = self.correction?;
+        let rest = self.rest(raw);
+        let now = target(&correction, raw) + i128::from(rest);
+        let now = Nanos(now.clamp(0, i128::from(u64::MAX - 1)) as u64).max(self.last);
+        self.last = now;
+        Some(ClockReading {
+            now,
+            bound_ns: bound(&correction, raw).saturating_add(rest.unsigned_abs()),
+        })
+    }
+
+    /// The correction in force.
+    pub fn correction(&self) -> Option<&Correction> {
+        self.correction.as_ref()
+    }
+
+    /// Corrections refused for an impossible drift.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What is still to be slewed at `raw`, in ns.
+    pub fn rest(&self, raw: Nanos) -> i64 {
+        let done = i128::from(raw.since(self.since)) * i128::from(self.slew_ppt) / PPT;
+        let left = (i128::from(self.rest_ns.unsigned_abs()) - done).max(0);
+        saturate(left * i128::from(self.rest_ns.signum()))
+    }
+}
+
+/// Whether window `a` is after window `b`: windows are counted for ever, in 32 bits.
+pub(crate) fn newer(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 > 0
+}
+
+fn saturate(ns: i128) -> i64 {
+    ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// The reference's clock by a correction's line.
+fn target(correction: &Correction, raw: Nanos) -> i128 {
+    let passed = i128::from(raw.0) - i128::from(correction.anchor.0);
+    let drifted = (passed * i128::from(correction.drift_ppt)).div_euclid(PPT);
+    i128::from(raw.0) - i128::from(correction.offset_ns) - drifted
+}
+
+/// Largest error of the line at `raw`.
+fn bound(correction: &Correction, raw: Nanos) -> u64 {
+    let passed = u128::from(raw.0.abs_diff(correction.anchor.0));
+    let grown = passed.saturating_mul(correction.growth_ppt.into()) / PPT as u128;
+    let seconds = u128::from(Nanos::SECOND) * PPT as u128;
+    let square = passed.saturating_mul(passed).saturating_mul(correction.wander_ppt.into());
+    let grown = grown.saturating_add(square / seconds);
+    correction.bound_ns.saturating_add(u64::try_from(grown).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START: u64 = 1_000 * Nanos::SECOND;
+
+    proptest! {
+        #[test]
+        fn readings_never_step_whatever_is_to_be_corrected(
+            steps in vec(
+                (any::<i64>(), any::<i64>(), any::<u64>(), 1u64..3 * Nanos::SECOND), 1..30),
+            slew in any::<i64>(),
+        ) {
+            let mut clock = Discipline::new(slew);
+            let (mut raw, mut last) = (Nanos(START), None::<(Nanos, Nanos)>);
+            for (window, (offset, drift, anchor, passed)) in (1..).zip(steps) {
+                let (offset_ns, anchor) = (offset % 1_000_000_000_000, Nanos(anchor >> 8));
+                let drift_ppt = drift % (2 * DRIFT_MAX_PPT);
+                let correction =
+                    Correction { window, anchor, offset_ns, drift_ppt, ..Correction::default() };
+                clock.correct(raw, &correction);
+                for part in [0, passed / 3, passed] {
+                    let at = Nanos(raw.0 + part);
+                    if let Some(reading) = clock.read(at) {
+                        if let Some((before, shown)) = last {
+                            let (passed, gone) = (at.0 - before.0, reading.now.since(shown));
+                            prop_assert!(reading.now >= shown);
+                            // Drift and slew are bounded; 3 ns of rounding.
+                            let most = passed as f64 * 1.1011 + 3.0;
+                            prop_assert!(gone as f64 <= most, "{gone} in {passed}");
+                        }
+                        last = Some((at, reading.now));
+                    }
+                }
+                raw = Nanos(raw.0 + passed);
+            }
+        }
+    }
+
+    fn correction(window: u32, offset_ns: i64) -> Correction {
+        Correction {
+            window,
+            anchor: Nanos(START),
+            offset_ns,
+            bound_ns: 100,
+            growth_ppt: 1_000_000,
+            ..Correction::default()
+        }
+    }
+
+    #[test]
+    fn the_first_correction_sets_and_later_ones_are_slewed_to() {
+        let mut clock = Discipline::new(500_000_000);
+        assert_eq!(clock.read(Nanos(START)), None);
+        assert!(clock.correct(Nanos(START), &correction(1, 5_000_000)));
+        let first = clock.read(Nanos(START)).unwrap();
+        assert_eq!((first.now, first.bound_ns), (Nanos(START - 5_000_000), 100));
+        // 1 ms further back: 500 ppm take two seconds, and the bound covers what is left.
+        assert!(clock.correct(Nanos(START), &correction(2, 6_000_000)));
+        let second = Nanos::SECOND;
+        let half = clock.read(Nanos(START + second)).unwrap();
+        assert_eq!(half.now, Nanos(START + second - 5_500_000));
+        assert_eq!(half.bound_ns, 100 + 1_000 + 500_000);
+        let done = clock.read(Nanos(START + 3 * second)).unwrap();
+        assert_eq!(done.now, Nanos(START + 3 * second - 6_000_000));
+        assert_eq!(done.bound_ns, 100 + 3_000);
+    }
+
+    #[test]
+    fn old_and_impossible_corrections_are_left_aside_and_the_bound_grows() {
+        let mut clock = Discipline::new(500_000_000);
+        assert!(clock.correct(Nanos(START), &correction(5, 0)));
+        assert!(!clock.correct(Nanos(START), &correction(5, 9)));
+        assert!(!clock.correct(Nanos(START), &correction(4, 9)));
+        let wild = Correction { drift_ppt: 2 * DRIFT_MAX_PPT, ..correction(6, 9) };
+        assert!(!clock.correct(Nanos(START), &wild));
+        assert_eq!(clock.refused(), 1);
+        let mut before = 0;
+        for seconds in 0..100 {
+            let bound = clock.read(Nanos(START + seconds * Nanos::SECOND)).unwrap().bound_ns;
+            assert!(bound > before);
+            before = bound;
+        }
+    }
+}

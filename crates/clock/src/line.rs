@@ -1,0 +1,130 @@
+//! The support-vector line between the probes of the two directions of an edge.
+//!
+//! The points of one direction lie above the difference of the two clocks by their delays, those of
+//! the other below. The line that keeps the widest margin from both sets is the estimate: its value
+//! is the clocks' offset, its slope their drift against each other (Geng et al., NSDI 2018, section
+//! 3.2). That is the hard-margin support-vector machine in the plane, a quadratic programme; over
+//! two convex chains its optimum is found by one walk along both, because the margin as a function
+//! of the slope rises to one peak. `tests/svm.rs` proves the walk equal to the programme.
+//!
+//! What the margin leaves is the edge's bound by causality alone: no probe arrived before it was
+//! sent, so the offset lies within half the gap, whatever the delays' symmetry.
+
+use crate::hull::Point;
+
+/// The line and its margin.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Line {
+    /// ns of offset per ns.
+    pub slope: f64,
+    /// Offset at the origin given to [`support_vector`], in ns.
+    pub at_origin: f64,
+    /// Vertical distance between the upper and the lower bound, in ns. Below 0: the sets overlap,
+    /// and the line is the one that is wrong by the least.
+    pub gap_ns: f64,
+}
+
+impl Line {
+    /// The offset `x` ns after the origin.
+    pub fn at(&self, x: f64) -> f64 {
+        self.at_origin + self.slope * x
+    }
+}
+
+/// The walk's position: one corner of each chain.
+struct Walk<'a> {
+    above: &'a [Point],
+    below: &'a [Point],
+    origin: Point,
+    /// Index into `above`; grows with the slope.
+    up: usize,
+    /// Index into `below`; falls as the slope grows.
+    down: usize,
+}
+
+impl Walk<'_> {
+    fn corner(&self, point: Point) -> (f64, f64) {
+        let x = point.x.wrapping_sub(self.origin.x);
+        (x as f64, point.y.wrapping_sub(self.origin.y) as f64)
+    }
+
+    fn slope(&self, a: Point, b: Point) -> f64 {
+        let ((ax, ay), (bx, by)) = (self.corner(a), self.corner(b));
+        (by - ay) / (bx - ax)
+    }
+
+    /// Slope at which the next corner takes over, and whether it is the upper chain's.
+    fn next(&self) -> (f64, bool) {
+        let up = match self.above.get(self.up..self.up + 2) {
+            Some(pair) => self.slope(pair[0], pair[1]),
+            None => f64::INFINITY,
+        };
+        let down = match self.down.checked_sub(1).and_then(|at| self.below.get(at..at + 2)) {
+            Some(pair) => self.slope(pair[0], pair[1]),
+            None => f64::INFINITY,
+        };
+        (up.min(down), up <= down)
+    }
+
+    /// Walks to the corners between which the margin is widest; gives the slope. For the corners
+    /// here the vertical gap is d - s e and the margin (d - s e) / sqrt(1 + (s / r)^2), r the rate
+    /// between the units of y and x; the margin's derivative has the sign of -e - s d / r^2, which
+    /// is 0 at s = -e r^2 / d. Where no gap is above 0, the widest gap is the least overlap.
+    fn widest(&mut self, rate_squared: f64) -> Option<f64> {
+        let mut slope = f64::NEG_INFINITY;
+        loop {
+            let (d, e) = self.gap();
+            if e >= 0.0 && (d <= 0.0 || d - slope * e <= 0.0) {
+                return Some(slope);
+            }
+            let (end, upper) = self.next();
+            if d > 0.0 {
+                let best = -e * rate_squared / d;
+                if best <= slope {
+                    return Some(slope);
+                }
+                if best <= end {
+                    return Some(best);
+                }
+            }
+            slope = end;
+            // Both chains end only where the sets share no moment.
+            match upper {
+                true if self.up + 1 < self.above.len() => self.up += 1,
+                false => self.down = self.down.checked_sub(1)?,
+                true => return None,
+            }
+        }
+    }
+
+    /// The gap of slope 0 and how much of it a unit of slope takes, for the corners here.
+    fn gap(&self) -> (f64, f64) {
+        let (ux, uy) = self.corner(self.above[self.up]);
+        let (lx, ly) = self.corner(self.below[self.down]);
+        (uy - ly, ux - lx)
+    }
+}
+
+/// The widest margin between `above` (the lower chain of the points above) and `below` (the upper
+/// chain of those below), both as [`crate::hull::reduce`] leaves them; the line's values are
+/// relative to `origin`. Distances are Euclidean where `unit_ns` of x count as much as one ns of y:
+/// the larger the unit, the more a slope is held against a line. `None` when the sets share no
+/// stretch of time, so that nothing is between them.
+pub fn support_vector(
+    above: &[Point],
+    below: &[Point],
+    origin: Point,
+    unit_ns: f64,
+) -> Option<Line> {
+    let (first, last) = (above.first()?, above.last()?);
+    let (low, high) = (below.first()?, below.last()?);
+    if first.x.max(low.x) >= last.x.min(high.x) {
+        return None;
+    }
+    let mut walk = Walk { above, below, origin, up: 0, down: below.len() - 1 };
+    let slope = walk.widest(1.0 / (unit_ns * unit_ns))?;
+    let (d, e) = walk.gap();
+    let gap_ns = d - slope * e;
+    let (x, y) = walk.corner(walk.above[walk.up]);
+    Some(Line { slope, at_origin: y - slope * x - gap_ns / 2.0, gap_ns })
+}

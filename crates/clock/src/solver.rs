@@ -1,0 +1,370 @@
+//! The reference's part: from all chains of the last windows to one correction per node.
+//!
+//! For every edge the chains of both directions are merged over the last windows and the
+//! support-vector line is laid between them. Offsets and drifts of all edges are then fitted over
+//! the mesh ([`crate::graph`]). The window slides: it advances by one collection but spans several,
+//! so that a drift shows; a filter per node ([`crate::track`]) goes on from window to window.
+//!
+//! The bound of a correction is: so many standard deviations of the node's value, as the loops'
+//! residuals tell them; a configured asymmetry of the paths' base delays, which no protocol sees,
+//! times the share of it that reaches the node; the reference's own bound. It grows by the drift's
+//! standard deviation and the wander of oscillators. Without loops to tell anything, it is what
+//! causality leaves.
+
+use std::collections::VecDeque;
+
+use types::{Nanos, NodeId};
+
+use crate::graph::{self, Edge, Fit};
+use crate::hull::{Point, Side, reduce};
+use crate::line::{Line, support_vector};
+use crate::track::{Fix, Track};
+use crate::wire::{CHAIN_MAX, Correction};
+
+/// How estimates and bounds are made.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SolverConfig {
+    /// Time between collections, in ns.
+    pub window_ns: u64,
+    /// Windows that an estimate spans.
+    pub windows: u32,
+    /// Standard deviations in a bound.
+    pub sigmas: f64,
+    /// Largest difference of the two directions' base delays on any path, in ns.
+    pub asymmetry_ns: u64,
+    /// The reference's own largest error, in ns.
+    pub reference_bound_ns: u64,
+    /// Standard deviation of a drift's change within a second, in parts of 10^9.
+    pub wander_ppb: f64,
+    /// Off: every window stands for itself, for comparison.
+    pub track: bool,
+    /// Off: values along a tree, for comparison.
+    pub correct_loops: bool,
+}
+
+impl Default for SolverConfig {
+    fn default() -> SolverConfig {
+        SolverConfig {
+            window_ns: 500 * Nanos::MILLI,
+            windows: 4,
+            sigmas: 4.0,
+            asymmetry_ns: 0,
+            reference_bound_ns: 0,
+            wander_ppb: 20.0,
+            track: true,
+            correct_loops: true,
+        }
+    }
+}
+
+/// What the last solution was made of.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SolverStats {
+    /// Solutions so far.
+    pub solutions: u64,
+    /// Edges of the mesh.
+    pub edges: u64,
+    /// Edges that had a line.
+    pub edges_used: u64,
+    /// Of these, edges that count less than half because their loops disagree.
+    pub edges_doubted: u64,
+    /// Nodes that got a correction.
+    pub nodes: u64,
+    /// Standard deviation of an edge's offset, in ns.
+    pub edge_sigma_ns: f64,
+    /// Median gap between an edge's two bounds, in ns: about its round-trip time.
+    pub gap_ns: f64,
+}
+
+/// Clocks that drift apart faster are not believed: 1,000 ppm.
+const SLOPE_MAX: f64 = 1e-3;
+
+type History = VecDeque<(u32, Vec<Point>)>;
+
+/// State of the reference.
+#[derive(Clone, Debug)]
+pub struct Solver {
+    config: SolverConfig,
+    members: Vec<NodeId>,
+    reference: usize,
+    mesh: Vec<(usize, usize)>,
+    /// Per edge: probes from the first end to the second, and back.
+    paths: Vec<[History; 2]>,
+    first_window: Option<u32>,
+    /// Variance of an edge's offset and drift, smoothed.
+    variance: Option<(f64, f64)>,
+    tracks: Vec<Option<Track>>,
+    /// How surprising fixes are of late, at least 1: wander beyond the configured.
+    unrest: f64,
+    stats: SolverStats,
+}
+
+/// An edge's line in absolute coordinates.
+#[derive(Clone, Copy)]
+struct EdgeLine {
+    line: Line,
+    origin: Point,
+    middle: f64,
+}
+
+impl EdgeLine {
+    /// The offset at reading `at` + `ahead` of the first end's clock.
+    fn offset(&self, at: i64, ahead: f64) -> f64 {
+        let x = at.wrapping_sub(self.origin.x) as f64 + ahead;
+        self.origin.y as f64 + self.line.at(x)
+    }
+}
+
+impl Solver {
+    /// A solver for a mesh between `members`, of whom one is the reference.
+    pub fn new(
+        config: SolverConfig,
+        members: &[NodeId],
+        reference: usize,
+        mesh: &[(usize, usize)],
+    ) -> Solver {
+        Solver {
+            config,
+            members: members.to_vec(),
+            reference,
+            mesh: mesh.to_vec(),
+            paths: mesh.iter().map(|_| Default::default()).collect(),
+            first_window: None,
+            variance: None,
+            tracks: vec![None; members.len()],
+            unrest: 1.0,
+            stats: SolverStats { edges: mesh.len() as u64, ..SolverStats::default() },
+        }
+    }
+
+    /// What the last solution was made of.
+    pub fn stats(&self) -> SolverStats {
+        self.stats
+    }
+
+    /// Takes the chain of one path and window; what belongs to no path is left aside.
+    pub fn add(
+        &mut self,
+        window: u32,
+        sender: usize,
+        receiver: usize,
+        points: impl Iterator<Item = Point>,
+    ) {
+        let edge = (sender.min(receiver), sender.max(receiver));
+        let Ok(at) = self.mesh.binary_search(&edge) else { return };
+        let history = &mut self.paths[at][usize::from(sender > receiver)];
+        let points: Vec<Point> = points.take(CHAIN_MAX).collect();
+        if points.is_empty() || history.iter().any(|(known, _)| *known == window) {
+            return;
+        }
+        history.push_back((window, points));
+        let keep = self.config.windows.max(1) as usize;
+        while history.len() > keep {
+            history.pop_front();
+        }
+        self.first_window.get_or_insert(window);
+    }
+
+    /// Solves for what was collected up to `window`, which the reference ended at `collected`.
+    pub fn solve(&mut self, window: u32, collected: Nanos) -> Vec<Correction> {
+        let Some(first) = self.first_window else { return Vec::new() };
+        let lines = self.lines(window);
+        let spanned = window.wrapping_sub(first).saturating_add(1).min(self.config.windows);
+        let back = u64::from(spanned) * self.config.window_ns / 2;
+        let at = collected.0.saturating_sub(back) as i64;
+        let (values, drifts) = self.first_look(&lines, at);
+        let edge = |(index, line): &(usize, EdgeLine)| {
+            let (a, b) = self.mesh[*index];
+            values[a].map(|ahead| Edge { a, b, value: line.offset(at, ahead) })
+        };
+        let used: Vec<&(usize, EdgeLine)> = lines.iter().filter(|l| edge(l).is_some()).collect();
+        let offsets: Vec<Edge> = lines.iter().filter_map(edge).collect();
+        let slope = |(index, line): &(usize, EdgeLine)| {
+            let (a, b) = self.mesh[*index];
+            // Per ns of the reference instead of the first end.
+            Edge { a, b, value: line.line.slope * (1.0 + drifts[a].unwrap_or(0.0)) }
+        };
+        let slopes: Vec<Edge> = used.iter().map(|line| slope(line)).collect();
+        let slack: Vec<f64> = used.iter().map(|(_, line)| line.line.gap_ns / 2.0).collect();
+        let offsets = self.fitted(offsets, None);
+        let slopes = self.fitted(slopes, Some(&offsets.1.weights));
+        self.note(&lines, &offsets.1, &slopes.1);
+        let slacks = graph::intervals(self.members.len(), self.reference, &offsets.0, &slack);
+        self.follow(at, &offsets.1, &slopes.1);
+        self.corrections(window, at, collected.0 as i64, &offsets, &slacks)
+    }
+
+    /// Rough values along a tree: good enough to know at which reading of each clock to look.
+    fn first_look(
+        &self,
+        lines: &[(usize, EdgeLine)],
+        at: i64,
+    ) -> (Vec<Option<f64>>, Vec<Option<f64>>) {
+        let nodes = self.members.len();
+        let edges = |value: &dyn Fn(usize, &EdgeLine) -> f64| -> Vec<Edge> {
+            let edge = |(index, line): &(usize, EdgeLine)| {
+                let (a, b) = self.mesh[*index];
+                Edge { a, b, value: value(a, line) }
+            };
+            lines.iter().map(edge).collect()
+        };
+        let tree = |edges: Vec<Edge>| graph::tree(nodes, self.reference, &edges);
+        let mut values = tree(edges(&|_, line| line.offset(line.origin.x, line.middle)));
+        // Each round shrinks the error of the moment by the drift, a factor of 10^4.
+        for _ in 0..2 {
+            values = tree(edges(&|a, line| line.offset(at, values[a].unwrap_or(0.0))));
+        }
+        (values, tree(edges(&|_, line| line.line.slope)))
+    }
+
+    fn fitted(&self, edges: Vec<Edge>, weights: Option<&[f64]>) -> (Vec<Edge>, Fit) {
+        let (nodes, reference) = (self.members.len(), self.reference);
+        let mut fit = match weights {
+            None => graph::fit(nodes, reference, &edges),
+            Some(weights) => graph::weighted(nodes, reference, &edges, weights),
+        };
+        if !self.config.correct_loops {
+            fit.values = graph::tree(nodes, reference, &edges);
+        }
+        (edges, fit)
+    }
+
+    /// The lines of all edges that have one.
+    fn lines(&self, window: u32) -> Vec<(usize, EdgeLine)> {
+        let merged = |history: &History, side: Side| -> Vec<Point> {
+            let fresh = |(known, _): &&(u32, Vec<Point>)| {
+                window.wrapping_sub(*known) < self.config.windows.max(1)
+            };
+            let mut points: Vec<Point> =
+                history.iter().filter(fresh).flat_map(|(_, points)| points).copied().collect();
+            reduce(&mut points, side);
+            points
+        };
+        let line = |(index, [to, back]): (usize, &[History; 2])| {
+            let late = |history: &History| {
+                history.back().is_none_or(|(last, _)| window.wrapping_sub(*last) > 1)
+            };
+            if late(to) || late(back) {
+                return None;
+            }
+            let (above, below) = (merged(to, Side::Below), merged(back, Side::Above));
+            let origin = *above.first()?;
+            let start = origin.x.max(below.first()?.x);
+            let end = above.last()?.x.min(below.last()?.x);
+            if (end.wrapping_sub(start) as u64) < self.config.window_ns / 2 || end < start {
+                return None;
+            }
+            let middle = start.wrapping_sub(origin.x) as f64 + end.wrapping_sub(start) as f64 / 2.0;
+            // Without a gap one of the clocks did not run straight; some stamps are nobody's.
+            let straight = |line: &Line| {
+                line.gap_ns > 0.0 && line.at_origin.is_finite() && line.slope.abs() < SLOPE_MAX
+            };
+            let line = support_vector(&above, &below, origin, 1.0).filter(straight)?;
+            Some((index, EdgeLine { line, origin, middle }))
+        };
+        self.paths.iter().enumerate().filter_map(line).collect()
+    }
+
+    fn note(&mut self, lines: &[(usize, EdgeLine)], offsets: &Fit, slopes: &Fit) {
+        let now = (offsets.variance, slopes.variance);
+        let smooth = |old: f64, new: f64| 0.8 * old + 0.2 * new;
+        self.variance = Some(match self.variance {
+            None => now,
+            Some(old) => (smooth(old.0, now.0), smooth(old.1, now.1)),
+        });
+        let mut gaps: Vec<f64> = lines.iter().map(|(_, line)| line.line.gap_ns).collect();
+        gaps.sort_by(f64::total_cmp);
+        self.stats.solutions += 1;
+        self.stats.edges_used = lines.len() as u64;
+        self.stats.edges_doubted = offsets.weights.iter().filter(|w| **w < 0.5).count() as u64;
+        self.stats.nodes = offsets.values.iter().flatten().count() as u64;
+        self.stats.edge_sigma_ns = self.variance.map_or(0.0, |v| v.0.sqrt());
+        self.stats.gap_ns = gaps.get(gaps.len() / 2).copied().unwrap_or(0.0);
+    }
+
+    /// Takes the window's values into the nodes' tracks.
+    fn follow(&mut self, at: i64, offsets: &Fit, slopes: &Fit) {
+        let (offset_variance, drift_variance) = self.variance.unwrap_or_default();
+        // Windows overlap: that many in a row are worth about one.
+        let worth = f64::from(self.config.windows.max(1));
+        let wander = self.wander();
+        let (mut surprise, mut count) = (0.0, 0u32);
+        for (node, track) in self.tracks.iter_mut().enumerate() {
+            let (Some(offset), Some(drift)) = (offsets.values[node], slopes.values[node]) else {
+                continue;
+            };
+            let fix = Fix {
+                offset,
+                drift: drift * 1e9,
+                offset_variance: (offset_variance * offsets.spread[node] * worth).max(1.0),
+                drift_variance: (drift_variance * slopes.spread[node] * worth * 1e18).max(1.0),
+            };
+            match track {
+                Some(track) if self.config.track => {
+                    if let Some(one) = track.update(at, &fix, wander) {
+                        (surprise, count) = (surprise + one, count + 1);
+                    }
+                }
+                _ => *track = Some(Track::new(at, &fix)),
+            }
+        }
+        if count > 0 {
+            let mean = surprise / f64::from(count);
+            self.unrest = (0.7 * self.unrest + 0.3 * mean).clamp(1.0, 1e6);
+        }
+    }
+
+    /// Standard deviation of a drift's change within a second, in ns per s.
+    fn wander(&self) -> f64 {
+        self.config.wander_ppb * self.unrest.sqrt()
+    }
+
+    fn corrections(
+        &self,
+        window: u32,
+        at: i64,
+        now: i64,
+        (edges, offsets): &(Vec<Edge>, Fit),
+        causal: &[(f64, f64)],
+    ) -> Vec<Correction> {
+        let (nodes, config) = (self.members.len(), &self.config);
+        let reach = match config.asymmetry_ns {
+            0 => vec![0.0; nodes],
+            _ => graph::reach(nodes, self.reference, edges, &offsets.weights),
+        };
+        // Few loops tell their own variance badly: as Student's t against the normal.
+        let sigmas = config.sigmas * (1.0 + 4.0 / offsets.loops.max(1) as f64);
+        let wander = self.wander();
+        // A drift that walks at random moves an offset by wander * sqrt(t^3 / 3), and t^1.5 is
+        // nowhere above (c t + t^2 / c) / 2.
+        let (middle, walk) = (4.0, config.sigmas * wander / 3f64.sqrt());
+        let correction = |node: usize| {
+            offsets.values[node]?;
+            let track = self.tracks[node].as_ref()?;
+            let (offset, drift, covariance) = track.at(now, wander);
+            let (then, _, _) = track.at(at, wander);
+            let (low, high) = causal[node];
+            let causal_ns = (then - low).max(high - then).max(0.0);
+            let seen = match offsets.loops {
+                0 => causal_ns,
+                _ => sigmas * covariance[0].max(0.0).sqrt(),
+            };
+            let asymmetry = config.asymmetry_ns as f64 / 2.0 * reach[node];
+            let growth = sigmas * covariance[2].max(0.0).sqrt() + walk * middle / 2.0;
+            let reference = config.reference_bound_ns;
+            let rate = drift / 1e9;
+            Some(Correction {
+                node: self.members[node],
+                window,
+                anchor: Nanos(now.saturating_add(offset.round() as i64).max(0) as u64),
+                offset_ns: offset.round() as i64,
+                drift_ppt: (rate / (1.0 + rate) * 1e12).round() as i64,
+                bound_ns: ((seen + asymmetry).ceil() as u64).saturating_add(reference + 1),
+                growth_ppt: (growth * 1e3).ceil() as u64,
+                wander_ppt: (walk / middle / 2.0 * 1e3).ceil() as u64,
+                causal_ns: (causal_ns.ceil() as u64).saturating_add(reference + 1),
+            })
+        };
+        (0..nodes).filter(|node| *node != self.reference).filter_map(correction).collect()
+    }
+}

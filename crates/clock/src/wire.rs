@@ -1,0 +1,320 @@
+//! Datagrams of the clock agents: fixed little-endian fields, checked as a whole when decoded.
+//!
+//! | kind | from, to | bytes |
+//! |---|---|---|
+//! | probe | every node to its neighbours, in pairs | 20 |
+//! | collect | reference to all, once a window | 12 |
+//! | report | all to the reference, once a window | up to [`REPORT_MAX`] |
+//! | correction | reference to each, once a window | 68 |
+//!
+//! Nothing here is authenticated: whoever hosts an agent seals its datagrams as all others. Then a
+//! stranger can only lose, delay or repeat them. A late copy looks like a slow probe, which no
+//! bound is made of; a delay of all probes of one direction is the asymmetry that no protocol sees.
+
+use types::{Nanos, NodeId};
+
+use crate::hull::Point;
+
+/// First byte of every datagram.
+const MAGIC: u8 = 0xC1;
+/// Second byte: what follows is this version's.
+const VERSION: u8 = 1;
+/// Longest report in bytes: with seal and headers below the usual 1,500.
+pub const REPORT_MAX: usize = 1_200;
+/// Points of a chain at most; a longer one is thinned.
+pub const CHAIN_MAX: usize = 32;
+/// Clocks further apart than a day are not compared, in ns.
+pub const OFFSET_MAX_NS: i64 = 86_400 * Nanos::SECOND as i64;
+const REPORT_HEADER: usize = 12;
+const CHAIN_HEADER: usize = 24;
+
+/// Half of a coded pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// Who sent it.
+    pub from: NodeId,
+    /// For whom.
+    pub to: NodeId,
+    /// Which pair of this path.
+    pub number: u32,
+    /// Whether it is the pair's second half.
+    pub second: bool,
+    /// When, on the sender's free-running clock.
+    pub sent: Nanos,
+}
+
+/// The reference asks for what the probes of the last window told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Collect {
+    /// The reference.
+    pub from: NodeId,
+    /// Counts windows.
+    pub window: u32,
+}
+
+/// What the probes of one path told in one window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chain<'a> {
+    /// Who sent the probes.
+    pub sender: NodeId,
+    /// Pairs taken and pairs refused.
+    pub pairs: (u16, u16),
+    base: Point,
+    points: &'a [u8],
+}
+
+impl<'a> Chain<'a> {
+    /// The points, from left to right.
+    pub fn points(&self) -> impl ExactSizeIterator<Item = Point> + 'a {
+        let base = self.base;
+        self.points.as_chunks::<8>().0.iter().map(move |bytes| {
+            let [a, b, c, d, e, f, g, h] = *bytes;
+            let dx = u32::from_le_bytes([a, b, c, d]);
+            let dy = i32::from_le_bytes([e, f, g, h]);
+            Point { x: base.x.wrapping_add(dx.into()), y: base.y.wrapping_add(dy.into()) }
+        })
+    }
+}
+
+/// Chains of one node's incoming paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report<'a> {
+    /// Whose.
+    pub from: NodeId,
+    /// Which window.
+    pub window: u32,
+    chains: &'a [u8],
+}
+
+impl<'a> Report<'a> {
+    /// The chains.
+    pub fn chains(&self) -> impl Iterator<Item = Chain<'a>> + 'a {
+        let mut rest = self.chains;
+        std::iter::from_fn(move || {
+            let (chain, after) = chain(rest)?;
+            rest = after;
+            Some(chain)
+        })
+    }
+}
+
+/// What a node's clock is to be corrected by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Correction {
+    /// Whose.
+    pub node: NodeId,
+    /// From which window.
+    pub window: u32,
+    /// Free-running reading at which the rest holds.
+    pub anchor: Nanos,
+    /// Free-running clock less the reference's there, in ns.
+    pub offset_ns: i64,
+    /// Change of that, in parts of 10^12 of the free-running clock.
+    pub drift_ppt: i64,
+    /// Largest error there, in ns.
+    pub bound_ns: u64,
+    /// Growth of that with distance from the anchor, in parts of 10^12.
+    pub growth_ppt: u64,
+    /// Further growth with the square of the distance: parts of 10^12 per second.
+    pub wander_ppt: u64,
+    /// Largest error at the anchor that causality alone leaves, in ns: true whatever the delays'
+    /// symmetry.
+    pub causal_ns: u64,
+}
+
+/// Any datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message<'a> {
+    /// Half of a pair.
+    Probe(Probe),
+    /// Request for reports.
+    Collect(Collect),
+    /// Chains.
+    Report(Report<'a>),
+    /// A node's correction.
+    Correction(Correction),
+}
+
+const PROBE: u8 = 1;
+const COLLECT: u8 = 2;
+const REPORT: u8 = 3;
+const CORRECTION: u8 = 4;
+
+/// Takes fixed fields off the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+}
+
+/// Reads a datagram; `None` for anything that is not exactly one of these.
+pub fn decode(bytes: &[u8]) -> Option<Message<'_>> {
+    let mut reader = Reader(bytes);
+    let [magic, version, kind, flag] = reader.take()?;
+    if (magic, version) != (MAGIC, VERSION) || flag > u8::from(kind == PROBE) {
+        return None;
+    }
+    let message = match kind {
+        PROBE => Message::Probe(Probe {
+            from: NodeId(reader.u16()?),
+            to: NodeId(reader.u16()?),
+            number: reader.u32()?,
+            second: flag == 1,
+            sent: Nanos(reader.u64()?),
+        }),
+        COLLECT => Message::Collect(collect(&mut reader)?),
+        REPORT => {
+            let Collect { from, window } = collect(&mut reader)?;
+            let chains = std::mem::take(&mut reader.0);
+            let mut rest = chains;
+            while !rest.is_empty() {
+                rest = chain(rest)?.1;
+            }
+            Message::Report(Report { from, window, chains })
+        }
+        CORRECTION => {
+            let Collect { from: node, window } = collect(&mut reader)?;
+            Message::Correction(Correction {
+                node,
+                window,
+                anchor: Nanos(reader.u64()?),
+                offset_ns: reader.i64()?,
+                drift_ppt: reader.i64()?,
+                bound_ns: reader.u64()?,
+                growth_ppt: reader.u64()?,
+                wander_ppt: reader.u64()?,
+                causal_ns: reader.u64()?,
+            })
+        }
+        _ => return None,
+    };
+    reader.0.is_empty().then_some(message)
+}
+
+fn collect(reader: &mut Reader<'_>) -> Option<Collect> {
+    let from = NodeId(reader.u16()?);
+    (reader.u16()? == 0).then_some(())?;
+    Some(Collect { from, window: reader.u32()? })
+}
+
+fn chain(bytes: &[u8]) -> Option<(Chain<'_>, &[u8])> {
+    let mut reader = Reader(bytes);
+    let sender = NodeId(reader.u16()?);
+    let count = usize::from(reader.u16()?);
+    let pairs = (reader.u16()?, reader.u16()?);
+    let base = Point { x: reader.i64()?, y: reader.i64()? };
+    if count > CHAIN_MAX || !(-OFFSET_MAX_NS..=OFFSET_MAX_NS).contains(&base.y) {
+        return None;
+    }
+    let (points, rest) = reader.0.split_at_checked(count * 8)?;
+    Some((Chain { sender, pairs, base, points }, rest))
+}
+
+fn header(kind: u8, flag: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[MAGIC, VERSION, kind, flag]);
+}
+
+/// Appends a probe.
+pub fn encode_probe(probe: &Probe, out: &mut Vec<u8>) {
+    header(PROBE, probe.second.into(), out);
+    out.extend_from_slice(&probe.from.0.to_le_bytes());
+    out.extend_from_slice(&probe.to.0.to_le_bytes());
+    out.extend_from_slice(&probe.number.to_le_bytes());
+    out.extend_from_slice(&probe.sent.0.to_le_bytes());
+}
+
+fn named(kind: u8, node: NodeId, window: u32, out: &mut Vec<u8>) {
+    header(kind, 0, out);
+    out.extend_from_slice(&node.0.to_le_bytes());
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&window.to_le_bytes());
+}
+
+/// Appends a request for reports.
+pub fn encode_collect(collect: &Collect, out: &mut Vec<u8>) {
+    named(COLLECT, collect.from, collect.window, out);
+}
+
+/// Appends a correction.
+pub fn encode_correction(correction: &Correction, out: &mut Vec<u8>) {
+    named(CORRECTION, correction.node, correction.window, out);
+    let c = correction;
+    for field in [c.anchor.0, c.offset_ns as u64, c.drift_ppt as u64] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    for field in [c.bound_ns, c.growth_ppt, c.wander_ppt, c.causal_ns] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+}
+
+/// Fills one report with chains until no other fits.
+pub struct ReportWriter<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> ReportWriter<'a> {
+    /// Appends an empty report.
+    pub fn new(from: NodeId, window: u32, out: &'a mut Vec<u8>) -> ReportWriter<'a> {
+        let start = out.len();
+        named(REPORT, from, window, out);
+        ReportWriter { out, start }
+    }
+
+    /// Whether it holds no chain yet.
+    pub fn is_empty(&self) -> bool {
+        self.out.len() == self.start + REPORT_HEADER
+    }
+
+    /// Appends a chain; `false` when there is no room for it. Points that a chain can't carry (too
+    /// many, too far apart) are left out, which makes a bound wider and never wrong.
+    pub fn push(&mut self, sender: NodeId, pairs: (u16, u16), points: &[Point]) -> bool {
+        let every = points.len().div_ceil(CHAIN_MAX).max(1);
+        let base = points.first().copied().unwrap_or(Point { x: 0, y: 0 });
+        let bytes = CHAIN_HEADER + points.len().div_ceil(every) * 8;
+        if self.out.len() - self.start + bytes > REPORT_MAX {
+            return false;
+        }
+        let at = self.out.len();
+        self.out.extend_from_slice(&sender.0.to_le_bytes());
+        self.out.extend_from_slice(&[0, 0]);
+        self.out.extend_from_slice(&pairs.0.to_le_bytes());
+        self.out.extend_from_slice(&pairs.1.to_le_bytes());
+        self.out.extend_from_slice(&base.x.to_le_bytes());
+        self.out.extend_from_slice(&base.y.to_le_bytes());
+        let mut count = 0u16;
+        for point in points.iter().step_by(every) {
+            let dx = u32::try_from(point.x.wrapping_sub(base.x));
+            let dy = i32::try_from(point.y.wrapping_sub(base.y));
+            if let (Ok(dx), Ok(dy)) = (dx, dy) {
+                self.out.extend_from_slice(&dx.to_le_bytes());
+                self.out.extend_from_slice(&dy.to_le_bytes());
+                count += 1;
+            }
+        }
+        if let Some(place) = self.out.get_mut(at + 2..at + 4) {
+            place.copy_from_slice(&count.to_le_bytes());
+        }
+        true
+    }
+}

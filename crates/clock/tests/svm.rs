@@ -1,0 +1,137 @@
+//! The walk along two chains against the quadratic programme that defines the line, solved by an
+//! interior-point solver, and against every line that touches the points.
+
+use clarabel::algebra::CscMatrix;
+use clarabel::solver::{
+    DefaultSettings, DefaultSolver, IPSolver, SolverStatus, SupportedConeT::NonnegativeConeT,
+};
+use clock::hull::{Point, Side, reduce};
+use clock::line::{Line, support_vector};
+use types::SplitMix64;
+
+const ORIGIN: Point = Point { x: 0, y: 0 };
+
+/// Points of one direction around a line: delays above 0, seldom small.
+fn points(rng: &mut SplitMix64, count: usize, slope: f64, offset: f64, sign: f64) -> Vec<Point> {
+    let delay = |rng: &mut SplitMix64| 500.0 + 9_000.0 * (0..3).map(|_| rng.unit()).sum::<f64>();
+    let point = |rng: &mut SplitMix64| {
+        let x = rng.below(100_000) as i64 - 50_000;
+        Point { x, y: (offset + slope * x as f64 + sign * delay(rng)) as i64 }
+    };
+    (0..count).map(|_| point(rng)).collect()
+}
+
+/// The hard-margin support-vector machine, all points at once: minimise (w_x^2 + w_y^2) / 2 with
+/// w . p + b >= 1 above and <= -1 below, x in units of `unit` ns. Both axes are scaled by 1 / size
+/// for the solver's sake, which changes nothing.
+fn programme(above: &[Point], below: &[Point], unit: f64) -> Option<Line> {
+    let size = 10_000.0;
+    let rows = above.len() + below.len();
+    let signed = above.iter().map(|p| (p, 1.0)).chain(below.iter().map(|p| (p, -1.0)));
+    // Cones hold b - A z: each row is -sign (w . p + b) + s = -1, s >= 0.
+    let mut columns: [Vec<f64>; 3] = Default::default();
+    for (point, sign) in signed {
+        columns[0].push(-sign * point.x as f64 / unit / size);
+        columns[1].push(-sign * point.y as f64 / size);
+        columns[2].push(-sign);
+    }
+    let cells: Vec<[f64; 3]> =
+        (0..rows).map(|row| [columns[0][row], columns[1][row], columns[2][row]]).collect();
+    let a = CscMatrix::from(&cells);
+    let p = CscMatrix::from(&[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]);
+    let settings = DefaultSettings {
+        verbose: false,
+        tol_gap_abs: 1e-11,
+        tol_gap_rel: 1e-11,
+        tol_feas: 1e-11,
+        ..DefaultSettings::default()
+    };
+    let cones = [NonnegativeConeT(rows)];
+    let mut solver =
+        DefaultSolver::new(&p, &[0.0; 3], &a, &vec![-1.0; rows], &cones, settings).ok()?;
+    solver.solve();
+    if !matches!(solver.solution.status, SolverStatus::Solved | SolverStatus::AlmostSolved) {
+        return None;
+    }
+    let (wx, wy, b) = (solver.solution.x[0], solver.solution.x[1], solver.solution.x[2]);
+    Some(Line { slope: -wx / wy / unit, at_origin: -b / wy * size, gap_ns: 2.0 / wy * size })
+}
+
+fn walked(above: &[Point], below: &[Point], unit: f64) -> Option<Line> {
+    let (mut above, mut below) = (above.to_vec(), below.to_vec());
+    reduce(&mut above, Side::Below);
+    reduce(&mut below, Side::Above);
+    support_vector(&above, &below, ORIGIN, unit)
+}
+
+#[test]
+fn the_walk_solves_the_quadratic_programme() {
+    for seed in 0..300 {
+        let mut rng = SplitMix64::new(seed);
+        let slope = (rng.unit() - 0.5) * [2e-4, 0.1, 1.0][seed as usize % 3];
+        let offset = (rng.unit() - 0.5) * 20_000.0;
+        let counts = [3 + rng.below(60) as usize, 3 + rng.below(60) as usize];
+        let above = points(&mut rng, counts[0], slope, offset, 1.0);
+        let below = points(&mut rng, counts[1], slope, offset, -1.0);
+        let unit = [1.0, 10.0, 0.1][seed as usize / 3 % 3];
+        let (Some(own), Some(exact)) =
+            (walked(&above, &below, unit), programme(&above, &below, unit))
+        else {
+            panic!("seed {seed}: no line");
+        };
+        // The programme is solved to a part in 1e8 or so of the figure's extent.
+        assert!((own.gap_ns - exact.gap_ns).abs() < 0.02, "seed {seed}: {own:?} {exact:?}");
+        assert!((own.at_origin - exact.at_origin).abs() < 0.5, "seed {seed}: {own:?} {exact:?}");
+        assert!((own.slope - exact.slope).abs() < 2e-5, "seed {seed}: {own:?} {exact:?}");
+    }
+}
+
+/// Margin of the best line of a slope.
+fn margin(above: &[Point], below: &[Point], slope: f64, unit: f64) -> f64 {
+    let rest = |p: &Point| p.y as f64 - slope * p.x as f64;
+    let up = above.iter().map(rest).fold(f64::INFINITY, f64::min);
+    let down = below.iter().map(rest).fold(f64::NEG_INFINITY, f64::max);
+    (up - down) / (1.0 + (slope * unit) * (slope * unit)).sqrt()
+}
+
+#[test]
+fn no_other_slope_has_a_wider_margin() {
+    for seed in 0..2_000 {
+        let mut rng = SplitMix64::new(seed ^ 0xABCD);
+        let slope = (rng.unit() - 0.5) * 0.5;
+        let above = points(&mut rng, 20, slope, 0.0, 1.0);
+        let below = points(&mut rng, 20, slope, 0.0, -1.0);
+        let unit = [0.1, 1.0, 30.0][seed as usize % 3];
+        let line = walked(&above, &below, unit).expect("they overlap in time");
+        let best = margin(&above, &below, line.slope, unit);
+        for step in -2_000..=2_000 {
+            let other = line.slope + f64::from(step) * f64::from(step).abs() * 2.5e-7;
+            assert!(margin(&above, &below, other, unit) <= best + 1e-6, "seed {seed} {other}");
+        }
+    }
+}
+
+#[test]
+fn sets_that_overlap_get_the_line_that_is_wrong_by_the_least() {
+    let mut rng = SplitMix64::new(5);
+    let above = points(&mut rng, 40, 0.01, 0.0, 1.0);
+    let mut below = points(&mut rng, 40, 0.01, 0.0, -1.0);
+    // A stamp that claims arrival before sending.
+    below.push(Point { x: 100, y: 30_000 });
+    let line = walked(&above, &below, 1.0).unwrap();
+    assert!(line.gap_ns < 0.0);
+    assert!(programme(&above, &below, 1.0).is_none(), "the hard margin has no solution");
+    let overlap = |slope: f64| margin(&above, &below, slope, 0.0);
+    for step in -1_000..1_000 {
+        assert!(overlap(line.slope + f64::from(step) * 1e-3) <= line.gap_ns + 1e-6);
+    }
+}
+
+#[test]
+fn nothing_lies_between_sets_of_different_times() {
+    let early = [Point { x: 0, y: 5 }, Point { x: 10, y: 5 }];
+    let late = [Point { x: 10, y: -5 }, Point { x: 20, y: -5 }];
+    assert_eq!(support_vector(&early, &late, ORIGIN, 1.0), None);
+    assert_eq!(support_vector(&early, &[], ORIGIN, 1.0), None);
+    assert!(support_vector(&early, &[Point { x: 9, y: -5 }, late[1]], ORIGIN, 1.0).is_some());
+}
