@@ -12,8 +12,8 @@ use net::{
     ServerTls, job_channel, peer_addr,
 };
 use roles::{
-    Account, ExchangeConfig, FIX_DOOR, FixLogin, FixVersion, GuardConfig, LoginTerms, OUCH_DOOR,
-    Rate, Refusal, Role, deploy,
+    Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, GuardConfig, LoginTerms,
+    OUCH_DOOR, Refusal, Role, Throttle, TryRate, deploy,
 };
 use types::{AccountId, Channel, Input, Nanos, NodeId, Seq};
 
@@ -62,11 +62,11 @@ impl Terms {
             strangers_max: 128,
             strangers_per_source_max: 64,
             logon_wait_ns: 2 * Nanos::SECOND,
-            tries_per_source: Rate { burst: 32, per_s: 4 },
+            tries_per_source: TryRate { burst: 32, per_s: 4 },
             failures_of_source: 48,
             ..GuardConfig::default()
         };
-        let free = Rate { burst: u32::MAX, per_s: 1_000_000 };
+        let free = TryRate { burst: u32::MAX, per_s: 1_000_000 };
         let loose = GuardConfig {
             strangers_max: usize::MAX,
             strangers_per_source_max: usize::MAX,
@@ -97,7 +97,13 @@ impl Terms {
             password: "secret".to_string(),
             terms,
             cancel_on_disconnect: false,
-            fix: fix.then(|| FixLogin { comp_id: name.to_string(), version: FixVersion::Fix44 }),
+            throttle: Throttle::default(),
+            fix: fix.then(|| FixLogin {
+                comp_id: name.to_string(),
+                version: FixVersion::Fix44,
+                role: FixRole::Orders,
+            }),
+            firm: String::new(),
         };
         let bound = |certificate: &str, addresses: &str, hash: &str| {
             let entry = crate::config::AccountEntry {
