@@ -148,6 +148,8 @@ pub struct Doors {
     pub fix: [SocketAddrV4; 2],
 }
 
+type Nodes = std::io::Result<Vec<(NodeId, Role)>>;
+
 /// A running exchange.
 pub struct Site {
     /// Where to connect.
@@ -158,7 +160,8 @@ pub struct Site {
     handle: LoopHandle<Role>,
     stop: Arc<AtomicBool>,
     strangers: Arc<AtomicUsize>,
-    threads: (JoinHandle<std::io::Result<Vec<(NodeId, Role)>>>, JoinHandle<()>),
+    nodes: JoinHandle<Nodes>,
+    worker: JoinHandle<()>,
 }
 
 /// What became of it.
@@ -254,14 +257,14 @@ impl Site {
         });
         let (stop, strangers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (flag, most) = (Arc::clone(&stop), Arc::clone(&strangers));
-        let thread = thread::spawn(move || {
+        let nodes = thread::spawn(move || {
             of.run(&flag, LOOK_EVERY, |of, _| {
                 let edges = of.nodes().filter_map(|(_, role)| role.as_edge());
                 let now = edges.map(|edge| edge.gateway().strangers()).max();
                 most.fetch_max(now.unwrap_or(0), Ordering::Relaxed);
             })
         });
-        Site { doors, clock, exchange, handle, stop, strangers, threads: (thread, worker) }
+        Site { doors, clock, exchange, handle, stop, strangers, nodes, worker }
     }
 
     /// Ends it and sums up.
@@ -269,8 +272,8 @@ impl Site {
         self.stop.store(true, Ordering::Relaxed);
         let counters = self.handle.counters();
         let panicked = |_| Failure::Run("the exchange's thread panicked".to_string());
-        let nodes = self.threads.0.join().map_err(panicked)?.map_err(io)?;
-        self.threads.1.join().map_err(panicked)?;
+        let nodes = self.nodes.join().map_err(panicked)?.map_err(io)?;
+        self.worker.join().map_err(panicked)?;
         let root = nodes.iter().find_map(|(_, role)| role.as_root());
         let root = root.ok_or_else(|| Failure::Run("no root survived".to_string()))?;
         let inputs = honest(root.log().iter());

@@ -207,7 +207,7 @@ fn the_oldest_stranger_makes_room_and_nobody_stays_for_ever() {
         bench.connect_from(conn, ClientSession::new("X", "x").expect("short"), &remote);
     }
     assert_eq!(bench.gateway.strangers(), 12);
-    bench.run(16 * SECOND);
+    bench.run(11 * SECOND);
     assert_eq!((bench.gateway.strangers(), refused(&bench, Refusal::TooSlow)), (0, 12));
     assert!(!bench.client(5_000).closed);
 }
