@@ -45,7 +45,7 @@ fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let attribute = |line: &&str| line.starts_with("#[test]");
     lines.iter().enumerate().any(|(at, line)| {
-        line.starts_with(&function) && lines[..at].iter().rev().take(2).any(|line| attribute(&line))
+        line.starts_with(&function) && lines[..at].iter().rev().take(2).any(attribute)
     })
 }
 
