@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Datagrams of a seed.
-const ROUNDS: u64 = 1_000;
+const ROUNDS: u64 = 5_000;
 const LOG: usize = 200;
 
 /// An exchange in the middle of its day, and every datagram that was sent so far.

@@ -129,8 +129,9 @@ pub fn mutate(decoder: &str, slice: u64, mut run: impl FnMut(u64) -> Tally) {
     let (tenth, _) = play(count / 10);
     let (rest, left) = play(count - count / 10);
     let grown = rest.peak - tenth.peak;
-    // Which seed fills its buffers most is chance; that is far from what a leak comes to.
-    assert!(grown < 256 << 10, "{decoder}: {grown} bytes more in use than in the first tenth");
+    // Which seed fills its buffers most is chance: a directory entry for the highest instrument makes
+    // a listener's table of books 700 KiB longer. A leak comes to more.
+    assert!(grown < 1 << 20, "{decoder}: {grown} bytes more in use than in the first tenth");
     assert!(left < 64 << 10, "{decoder}: {left} bytes are left over");
     let mut all = tenth;
     all.add(rest);
