@@ -173,6 +173,11 @@ impl Arbiter {
         }
     }
 
+    /// A line whose first message has this number.
+    pub fn starting_at(config: ArbiterConfig, first: u64) -> Arbiter {
+        Arbiter { expected: Some(first), ..Arbiter::new(config) }
+    }
+
     /// What became of the line so far.
     pub fn stats(&self) -> LineStats {
         self.stats

@@ -186,7 +186,7 @@ impl<F: Opra> Line<F> {
         let names = F::NAMES;
         self.sequence += 1;
         self.set(names.sequence, self.sequence);
-        if self.random.chance(400) {
+        if self.random.chance(380) {
             self.tick();
         }
         let category = match self.random.below(10_000) {
@@ -202,7 +202,8 @@ impl<F: Opra> Line<F> {
             _ => b'H',
         };
         self.values[names.category] = category.into();
-        self.set(names.kind, b' '.into());
+        let kind = if category == b'k' { self.random.one_of(b"  AFR") } else { b' '.into() };
+        self.set(names.kind, kind);
         if self.random.chance(960) {
             let participant = self.random.one_of(PARTICIPANTS);
             self.set(names.participant, participant);
@@ -246,7 +247,7 @@ impl<F: Opra> Line<F> {
     }
 
     fn price(&mut self) -> u64 {
-        let cheap = self.random.chance(560);
+        let cheap = self.random.chance(620);
         if cheap { self.random.below(128) } else { 128 + self.random.below(3_000) }
     }
 
@@ -272,7 +273,7 @@ impl<F: Opra> Line<F> {
             self.set(names.year, year);
         }
         if self.random.chance(950) {
-            let strike = if self.random.chance(560) {
+            let strike = if self.random.chance(620) {
                 1 + self.random.below(127)
             } else {
                 128 + self.random.below(1_400)
