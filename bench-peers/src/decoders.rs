@@ -15,7 +15,7 @@ use fast::{Sink, Templates, Value};
 use fastlib::MessageFactory;
 
 /// How the tables call the Java peer.
-pub const OPENFAST: &str = "OpenFAST 1.1.2";
+pub const OPENFAST: &str = "OpenFAST 1.1.1";
 const FASTLIB: &str = "fastlib 0.3.8";
 /// Slots with long texts.
 const LONG: [usize; 2] = [48, 49];
@@ -185,10 +185,7 @@ impl MessageFactory for Slots {
     }
     fn stop_template(&mut self) {}
     fn set_value(&mut self, id: u32, _name: &str, value: Option<fastlib::Value>) {
-        // Fields without an identifier only hold a presence bit.
-        if id == 0 {
-            return;
-        }
+        // Fields that only hold a presence bit have identifiers that are no slots.
         match value {
             Some(fastlib::Value::UInt32(value)) => self.put(id as usize, value.into()),
             Some(fastlib::Value::ASCIIString(text)) => self.text(id as usize, text.as_bytes()),

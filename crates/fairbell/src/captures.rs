@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -95,7 +95,7 @@ pub fn run(args: &FeedArgs) -> Result<(), Failure> {
     }
 }
 
-fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 
@@ -174,7 +174,7 @@ impl Reader {
         }
     }
 
-    fn file(&mut self, path: &PathBuf) -> Result<(), Failure> {
+    fn file(&mut self, path: &Path) -> Result<(), Failure> {
         let bytes = read(path)?;
         let failed = |error| Failure::Run(format!("{}: {error}", path.display()));
         for frame in Pcap::new(&bytes).map_err(failed)? {

@@ -66,6 +66,11 @@ impl<const N: usize> FieldType for [u8; N] {
     }
 }
 
+/// Whether a field at `offset` ends within a message of `len` bytes.
+pub const fn fits<T: FieldType>(offset: usize, len: usize) -> bool {
+    offset + T::LEN <= len
+}
+
 /// All fields of a view.
 pub trait Fields {
     /// Bytes of the message.
@@ -90,7 +95,7 @@ macro_rules! layout {
         pub struct $name<'a>(&'a [u8; $len]);
 
         $(const _: () = assert!(
-            $offset + <$ty as $crate::layout::FieldType>::LEN <= $len,
+            $crate::layout::fits::<$ty>($offset, $len),
             "a field beyond the end of its message"
         );)*
 

@@ -128,7 +128,7 @@ pub struct Field {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Instruction {
     /// A field.
-    Field(Field),
+    Field(Box<Field>),
     /// Goes on with another template.
     Static(Name),
     /// Goes on with the template that the stream names.

@@ -230,12 +230,12 @@ fn field(
         Some(_) => return Err(wrong(node, Code::S1, "presence")),
     };
     let scope = inner(node, scope)?;
-    Ok(Instruction::Field(Field {
+    Ok(Instruction::Field(Box::new(Field {
         name: Name { ns: scope.ns.clone(), local: local(node)? },
         id: node.attribute("id").map(str::to_string),
         optional,
         content: content(node, &scope, optional)?,
-    }))
+    })))
 }
 
 fn decimal(node: Node<'_, '_>, scope: &Scope, optional: bool) -> Parsed<Content> {

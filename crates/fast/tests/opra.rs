@@ -244,9 +244,9 @@ fn random_packet<F: Opra>(draws: &[(u8, u64, u8)]) -> Option<(Vec<u8>, Vec<Seen>
         let mut random = fast::opra::stream::Random::new(seed);
         let categories = F::FORMAT.categories;
         let category = &categories[usize::from(which) % categories.len()];
-        for slot in 0..F::FORMAT.slots.len() {
+        for (slot, value) in F::FORMAT.slots.iter().zip(&mut values) {
             if random.below(256) < changes.into() {
-                values[slot] = match F::FORMAT.slots[slot].kind {
+                *value = match slot.kind {
                     Kind::Number => random.next_bits() >> (32 + random.below(32)),
                     _ => fast::opra::stream::symbol(random.below(1 << 30)),
                 };

@@ -129,7 +129,7 @@ impl<'a> Pcap<'a> {
         let order = self.order;
         let kind = order.u32(self.rest, 0)?;
         let length = order.u32(self.rest, 4)? as usize;
-        if length < 12 || length % 4 != 0 {
+        if length < 12 || !length.is_multiple_of(4) {
             return None;
         }
         let (block, rest) = self.rest.split_at_checked(length)?;

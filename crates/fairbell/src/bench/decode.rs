@@ -300,9 +300,7 @@ fn standard(stream: &Stream, templates: &Arc<Templates>) -> (u64, u64) {
                 return (0, 0);
             }
             category = floor::category(bytes).unwrap_or(category);
-            let (_, values) = (0, &sink.values);
-            let mut all = [0; 64];
-            all.copy_from_slice(values.get(..64).unwrap_or(&[0; 64]));
+            let mut all = sink.values.first_chunk::<64>().copied().unwrap_or([0; 64]);
             all[0] = category.into();
             sum = checksum::mix(sum, checksum::of_values(floor::slots(category, &all), &all));
             messages += 1;

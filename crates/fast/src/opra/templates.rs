@@ -12,6 +12,10 @@ use std::fmt::Write;
 use crate::slots::{Format, Kind, More, Rule};
 use crate::xml::NAMESPACE;
 
+/// Auxiliary identifiers of fields that are only a presence bit begin here; some decoders want one
+/// for every field.
+const UNUSED: u32 = 1_000;
+
 /// The templates of a format whose category is in slot 0. The auxiliary identifier of a field is
 /// its slot.
 pub fn fast_templates(format: &Format) -> String {
@@ -40,8 +44,9 @@ pub fn fast_templates(format: &Format) -> String {
             } else {
                 let _ = writeln!(
                     text,
-                    "    <uInt32 name=\"unused {slot}\" presence=\"optional\">\
-                     <constant value=\"0\"/></uInt32>"
+                    "    <uInt32 name=\"unused {slot}\" id=\"{}\" presence=\"optional\">\
+                     <constant value=\"0\"/></uInt32>",
+                    UNUSED + u32::from(slot)
                 );
             }
         }

@@ -100,7 +100,7 @@ impl<F: Description> SlotEncoder<F> {
         self.body.extend_from_slice(&map);
         self.body.extend_from_slice(&draft.bytes);
         self.previous = draft.previous;
-        self.defined |= slots & draft.map | self.defined;
+        self.defined |= slots & draft.map;
         if self.messages == 0 {
             self.sequence = sequence;
         }

@@ -359,7 +359,7 @@ fn compare(
         }
         (Err(error), Err(code)) => {
             assert_eq!(error.code, *code, "{about}");
-            assert_eq!(error.field.is_some(), true, "{about}");
+            assert!(error.field.is_some(), "{about}");
             return code.name().to_string();
         }
         _ => panic!("{about}: {got:?}, the model says {expected:?}"),

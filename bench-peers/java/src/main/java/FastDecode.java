@@ -111,7 +111,7 @@ public final class FastDecode {
                         values[slot] = hash(message.getString(field));
                     } else if (slot == 6 || slot == 41 || slot == 42) {
                         values[slot] = text(message.getString(field));
-                    } else if (slot >= 0) {
+                    } else if (slot >= 0 && slot < 64) {
                         values[slot] = message.getLong(field);
                     }
                 }
