@@ -450,7 +450,8 @@ impl Campaign {
 /// annealing from there. Gives the VM of each position.
 pub fn place(goal: Goal, shape: crate::tree::Shape, hops: &Hops, seed: u64) -> Vec<usize> {
     let qap = Qap::tree(shape, hops.median.clone());
-    let options = FaqOptions { iterations: 100, tolerance: 1e-3, starts: 5, seed };
+    let options =
+        FaqOptions { iterations: 100, tolerance: 1e-3, starts: 5, seed, ..FaqOptions::default() };
     let mut placement = qap.solve(&options);
     two_opt(&qap, &mut placement);
     let options = AnnealOptions { seed, ..AnnealOptions::default() };

@@ -40,12 +40,15 @@ pub struct FaqOptions {
     pub starts: usize,
     /// Seed of those.
     pub seed: u64,
+    /// Ways to break ties at each start: VMs numbered as given, and in so many less one random
+    /// orders. Symmetric problems have many ties.
+    pub orders: usize,
 }
 
 impl Default for FaqOptions {
     /// As scipy's: 30 steps, 0.03, one start at the barycentre.
     fn default() -> FaqOptions {
-        FaqOptions { iterations: 30, tolerance: 0.03, starts: 1, seed: 0 }
+        FaqOptions { iterations: 30, tolerance: 0.03, starts: 1, seed: 0, orders: 1 }
     }
 }
 
@@ -119,8 +122,25 @@ impl Qap {
         self.edges.iter().map(cost).sum()
     }
 
-    /// The best placement of all starts.
+    /// The best placement of all starts and orders.
     pub fn solve(&self, options: &FaqOptions) -> Placement {
+        let mut best = self.solve_as_numbered(options);
+        let mut rng = SplitMix64::new(SplitMix64::mix(options.seed ^ 0x0DE5));
+        for _ in 1..options.orders.max(1) {
+            let order = shuffled(self.vms(), &mut rng);
+            let delay = Square::from_fn(self.vms(), |i, j| self.delay.at(order[i], order[j]));
+            let renumbered = Qap::sparse(self.positions, self.edges.clone(), delay);
+            let found = renumbered.solve_as_numbered(options);
+            best.iterations += found.iterations;
+            if found.cost < best.cost {
+                best.cost = found.cost;
+                best.vms = found.vms.into_iter().map(|vm| order[vm]).collect();
+            }
+        }
+        best
+    }
+
+    fn solve_as_numbered(&self, options: &FaqOptions) -> Placement {
         let mut rng = SplitMix64::new(options.seed);
         let mut search = Search::new(self);
         let mut best: Option<Placement> = None;
@@ -154,6 +174,8 @@ struct Search<'a> {
     /// Positions that have load, and each position's row.
     active: Vec<u32>,
     row_of: Vec<u32>,
+    /// Rows with equal edges, which have equal gradients.
+    kinds: Vec<u32>,
     /// The relaxed assignment P.
     p: Vec<f64>,
     /// L P D^T and L^T P D.
@@ -184,6 +206,7 @@ impl<'a> Search<'a> {
         Search {
             qap,
             row_of,
+            kinds: kinds(qap, &active),
             p: cells.clone(),
             down: cells.clone(),
             up: cells.clone(),
@@ -218,7 +241,7 @@ impl<'a> Search<'a> {
             for ((sum, down), up) in self.gradient.iter_mut().zip(&self.down).zip(&self.up) {
                 *sum = down + up;
             }
-            self.lap.solve(&self.gradient, n, &mut self.q);
+            self.lap.solve(&self.gradient, n, &self.kinds, &mut self.q);
             let q_value = self.cost_of_q();
             keep(q_value, &self.q);
             let (step, change, norm) = self.line(value, q_value);
@@ -231,7 +254,7 @@ impl<'a> Search<'a> {
         for (cost, p) in self.gradient.iter_mut().zip(&self.p) {
             *cost = -p;
         }
-        self.lap.solve(&self.gradient, n, &mut self.q);
+        self.lap.solve(&self.gradient, n, &[], &mut self.q);
         keep(self.cost_of_q(), &self.q);
         let (cost, q) = best.unwrap_or_default();
         Placement { vms: self.spread(&q), cost, iterations, converged }
@@ -337,6 +360,19 @@ impl<'a> Search<'a> {
     }
 }
 
+/// By active position, the first one with the same edges: two leaves of one parent, for example.
+fn kinds(qap: &Qap, active: &[u32]) -> Vec<u32> {
+    let mut edges: Vec<Vec<(u32, bool, u64)>> = vec![Vec::new(); qap.positions];
+    for &(k, l, load) in &qap.edges {
+        edges[k as usize].push((l, true, load.to_bits()));
+        edges[l as usize].push((k, false, load.to_bits()));
+    }
+    edges.iter_mut().for_each(|edges| edges.sort_unstable());
+    let mut first = std::collections::BTreeMap::new();
+    let rows = active.iter().zip(0u32..);
+    rows.map(|(at, row)| *first.entry(&edges[*at as usize]).or_insert(row)).collect()
+}
+
 fn add(to: &mut [f64], row: &[f64], load: f64) {
     for (to, from) in to.iter_mut().zip(row) {
         *to += load * from;
@@ -382,7 +418,7 @@ mod tests {
                 search.gradient[i] = search.down[i] + search.up[i];
                 assert!((search.gradient[i] - gradient.at(i / n, i % n)).abs() < 1e-9);
             }
-            search.lap.solve(&search.gradient, n, &mut search.q);
+            search.lap.solve(&search.gradient, n, &search.kinds, &mut search.q);
             let q_value = search.cost_of_q();
             let (alpha, change, norm) = search.line(value, q_value);
             let q = Square::from_fn(n, |i, j| f64::from(search.q[i] as usize == j));

@@ -5,6 +5,10 @@
 //! rows left over find shortest augmenting paths. Without the original's column reduction, which
 //! would be wrong for columns that stay free. O(rows^2 columns) at worst; ties go to the lower
 //! index, so equal costs give equal answers everywhere.
+//!
+//! Rows may be said to be alike (children of one node are): a path search then looks at the costs
+//! of one of each kind only. Matched rows have the price of their cheapest column, which alike rows
+//! share, so a second one, being farther away, shortens no path.
 
 /// No row or column.
 const NONE: u32 = u32::MAX;
@@ -16,6 +20,8 @@ pub struct Lap {
     price: Vec<f64>,
     row_of: Vec<u32>,
     free: Vec<u32>,
+    /// Search that last looked at a kind of rows.
+    looked: Vec<u32>,
     distance: Vec<f64>,
     before: Vec<u32>,
     /// Columns: those done, those at the least distance, the others.
@@ -24,11 +30,12 @@ pub struct Lap {
 
 impl Lap {
     /// Gives each row its column in `column_of`; `costs` holds the rows one after another, all of
-    /// `columns` finite entries.
+    /// `columns` finite entries. `kinds`: rows with equal numbers, below the number of rows, have
+    /// equal costs; empty when nothing is known.
     ///
     /// # Panics
     /// When there are more rows than columns, or `costs` has another length.
-    pub fn solve(&mut self, costs: &[f64], columns: usize, column_of: &mut [u32]) {
+    pub fn solve(&mut self, costs: &[f64], columns: usize, kinds: &[u32], column_of: &mut [u32]) {
         let rows = column_of.len();
         assert!(rows <= columns && costs.len() == rows * columns, "shape of the costs");
         self.price.clear();
@@ -42,8 +49,10 @@ impl Lap {
         }
         self.distance.resize(columns, 0.0);
         self.before.resize(columns, 0);
+        self.looked.clear();
+        self.looked.resize(rows, NONE);
         for at in 0..self.free.len() {
-            self.augment(costs, columns, self.free[at], column_of);
+            self.augment(costs, columns, kinds, (at as u32, self.free[at]), column_of);
         }
     }
 
@@ -107,7 +116,16 @@ impl Lap {
     }
 
     /// Dijkstra from a free row to the nearest free column, then everybody on the way moves on.
-    fn augment(&mut self, costs: &[f64], columns: usize, start: u32, column_of: &mut [u32]) {
+    fn augment(
+        &mut self,
+        costs: &[f64],
+        columns: usize,
+        kinds: &[u32],
+        (search, start): (u32, u32),
+        column_of: &mut [u32],
+    ) {
+        let kind = |row: u32| kinds.get(row as usize).copied().unwrap_or(row) as usize;
+        self.looked[kind(start)] = search;
         let row = |row: u32| &costs[row as usize * columns..(row as usize + 1) * columns];
         self.order.clear();
         self.order.extend(0..columns as u32);
@@ -129,6 +147,9 @@ impl Lap {
             let column = self.order[done];
             let from = self.row_of[column as usize];
             done += 1;
+            if std::mem::replace(&mut self.looked[kind(from)], search) == search {
+                continue;
+            }
             let costs = row(from);
             let base = costs[column as usize] - self.price[column as usize] - least;
             let mut found = None;
@@ -212,7 +233,7 @@ mod tests {
     fn solve(costs: &[i64], columns: usize) -> (f64, Vec<u32>) {
         let costs: Vec<f64> = costs.iter().map(|cost| *cost as f64).collect();
         let mut column_of = vec![0; costs.len() / columns];
-        Lap::default().solve(&costs, columns, &mut column_of);
+        Lap::default().solve(&costs, columns, &[], &mut column_of);
         (cost(&costs, columns, &column_of), column_of)
     }
 
@@ -266,6 +287,28 @@ mod tests {
                 kuhn_munkres_min(&Matrix::from_vec(rows, columns, costs).unwrap());
             prop_assert!(is_assignment(&column_of, columns));
             prop_assert_eq!(cost, known as f64);
+        }
+    }
+
+    #[test]
+    fn rows_that_are_alike_cost_the_same_whether_told_or_not() {
+        for seed in 0..200 {
+            let mut rng = types::SplitMix64::new(seed);
+            let (kinds, of_each) = (1 + rng.below(6) as usize, 1 + rng.below(7) as usize);
+            let rows = kinds * of_each;
+            let columns = rows + rng.below(5) as usize;
+            let width = if seed % 2 == 0 { 5 } else { 10_000 };
+            let different: Vec<f64> =
+                (0..kinds * columns).map(|_| rng.below(width) as f64).collect();
+            let of: Vec<u32> = (0..rows).map(|row| (row % kinds) as u32).collect();
+            let one = |kind: &u32| &different[*kind as usize * columns..][..columns];
+            let costs: Vec<f64> = of.iter().flat_map(one).copied().collect();
+            let (mut told, mut untold) = (vec![0; rows], vec![0; rows]);
+            Lap::default().solve(&costs, columns, &of, &mut told);
+            Lap::default().solve(&costs, columns, &[], &mut untold);
+            assert!(is_assignment(&told, columns), "seed {seed}");
+            let total = |column_of: &[u32]| cost(&costs, columns, column_of);
+            assert_eq!(total(&told), total(&untold), "seed {seed}");
         }
     }
 
