@@ -13,9 +13,11 @@ use crate::config::{Config, Loaded};
 use crate::load::ProtocolName;
 
 mod admin;
+mod clock;
 mod records;
 
 pub use admin::{Action, AdminArgs, LIMITS, PARAMETERS};
+pub use clock::{AgentArgs, Clock, ClockArgs, ReportArgs, SimulateArgs, StatusArgs};
 pub use records::{
     Check, CheckArgs, CheckBookArgs, DryRunArgs, ExplainArgs, Log, LogArgs, LogReplayArgs,
     Operation, PHASES, StatementArgs, WriteArgs, config, config_with_doors,
@@ -89,6 +91,8 @@ pub enum Command {
     Cert(crate::cert::CertArgs),
     /// Print the hash of a password for the configuration
     HashPassword(crate::password::HashArgs),
+    /// Keep clocks synchronized, and judge them
+    Clock(ClockArgs),
     /// Measure
     Bench(BenchArgs),
 }

@@ -15,6 +15,7 @@ pub mod cert;
 pub mod certify;
 pub mod check;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod explain;
 pub mod load;
@@ -106,6 +107,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Check::Book(args) => check::book(&args),
         },
         Command::Feed(args) => captures::run(&args),
+        Command::Clock(args) => clock::run(&args),
         Command::Bench(args) => match args.bench {
             Bench::Book(args) => bench::book::run(&args),
             Bench::Engine(args) => bench::pipeline::run(&args),

@@ -1,0 +1,408 @@
+//! `fairbell clock agent`: one agent on a UDP socket, sealed when it has a key.
+//!
+//! The agent's free-running clock is the process's, which is CLOCK_MONOTONIC and never stepped; for
+//! tests a virtual offset and drift lie on top. The host adds the seal, and takes a reading ten
+//! times a second for the trace.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::{SocketAddrV4, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clock::{Agent, AgentConfig};
+use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
+use overlay::aes_gcm::{AesGcm, KeySource};
+use overlay::seal::{Origin, ReplayWindow, Sealer, open_body, open_hop};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
+
+use crate::Failure;
+use crate::cli::AgentArgs;
+
+/// Between two lines of the trace.
+const SAMPLE_NS: u64 = 100 * Nanos::MILLI;
+/// Lines that may wait to be written.
+const SAMPLES_WAITING: usize = 1_024;
+
+/// A line of the trace.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// Which node.
+    pub node: u16,
+    /// Whose clock it follows.
+    pub reference: u16,
+    /// The machine's monotonic clock, in ns.
+    pub monotonic_ns: u64,
+    /// The free-running clock, in ns since the epoch.
+    pub raw_ns: u64,
+    /// The disciplined clock; none before the first correction.
+    pub now_ns: Option<u64>,
+    /// Largest error of that, in ns.
+    pub bound_ns: Option<u64>,
+    /// Largest error that causality alone leaves, at the last correction, in ns.
+    pub causal_ns: Option<u64>,
+    /// Drift of the free-running clock against the reference, in parts of 10^9.
+    pub drift_ppb: Option<f64>,
+    /// Corrections followed so far.
+    pub corrections: u64,
+    /// Pairs taken so far.
+    pub pairs_pure: u64,
+    /// Pairs refused so far.
+    pub pairs_impure: u64,
+    /// Pairs left out because the machine was busy.
+    pub pairs_skipped: u64,
+    /// Datagrams sent so far.
+    pub datagrams_sent: u64,
+    /// Datagrams refused so far, unauthentic ones included.
+    pub refused: u64,
+}
+
+/// Keys, numbers and windows of a sealed agent.
+struct Seal {
+    key: AesGcm,
+    sealer: Sealer,
+    me: NodeId,
+    epoch: u32,
+    number: u64,
+    windows: Vec<(NodeId, ReplayWindow)>,
+    bytes: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Seal {
+    fn new(secret: &[u8; 32], me: NodeId, members: &[NodeId]) -> Option<Seal> {
+        let key = KeySource::new(secret).key(b"clock")?;
+        // Fresh at every start: an agent does not start twice within a second.
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs() as u32;
+        let windows = members.iter().map(|id| (*id, ReplayWindow::default())).collect();
+        let sealer = Sealer::new(me, epoch);
+        let (bytes, body) = (Vec::new(), Vec::new());
+        Some(Seal { key, sealer, me, epoch, number: 0, windows, bytes, body })
+    }
+
+    fn seal(&mut self, clear: &[u8], out: &mut Vec<u8>) -> bool {
+        self.number += 1;
+        let origin = Origin { stream: self.me.0, epoch: self.epoch, number: self.number };
+        self.sealer.seal((&self.key, &self.key), origin, (&[], clear), out)
+    }
+
+    /// Leaves the clear bytes of an authentic datagram that is no copy in `body`.
+    fn open(&mut self, sealed: &[u8]) -> Option<()> {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(sealed);
+        let opened = open_hop(&self.key, &mut self.bytes).ok()?;
+        let sender = self.windows.iter_mut().find(|(id, _)| *id == opened.sender)?;
+        open_body(&self.key, &opened, &mut self.body).ok()?;
+        sender.1.accept(opened.hop.0, opened.hop.1).ok()
+    }
+}
+
+/// A free-running clock that is wrong on purpose.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Wrong {
+    origin: u64,
+    offset_ns: i64,
+    drift_ppb: i64,
+}
+
+impl Wrong {
+    fn raw(&self, at: Nanos) -> Nanos {
+        let passed = at.0.saturating_sub(self.origin) as i128;
+        let gained = (passed * i128::from(self.drift_ppb)).div_euclid(1_000_000_000);
+        Nanos(at.0.saturating_add_signed(self.offset_ns).saturating_add_signed(gained as i64))
+    }
+
+    /// When the clock reads so much, to the next microsecond or so.
+    fn when(&self, raw: Nanos) -> Nanos {
+        if raw == Nanos::NEVER {
+            return raw;
+        }
+        let at = raw.0.saturating_add_signed(-self.offset_ns);
+        let passed = at.saturating_sub(self.origin) as i128;
+        let gained = passed * i128::from(self.drift_ppb) / (1_000_000_000 + self.drift_ppb) as i128;
+        Nanos(at.saturating_add_signed(-gained as i64).saturating_add(1))
+    }
+}
+
+/// The agent as the loop sees it.
+struct Host {
+    agent: Agent,
+    seal: Option<Seal>,
+    wrong: Wrong,
+    clear: Outbox,
+    samples: SyncSender<Sample>,
+    sample_at: Nanos,
+    /// Loop's clock less the monotonic one.
+    epoch_ns: u64,
+    id: (u16, u16),
+    unauthentic: u64,
+}
+
+impl Host {
+    fn call(
+        &mut self,
+        now: ClockReading,
+        out: &mut Outbox,
+        call: impl FnOnce(&mut Agent, ClockReading, &mut Outbox),
+    ) {
+        let raw = ClockReading { now: self.wrong.raw(now.now), ..now };
+        self.clear.clear();
+        call(&mut self.agent, raw, &mut self.clear);
+        for op in self.clear.ops() {
+            let Op::Datagram { channel, to, bytes } = *op else { continue };
+            let clear = self.clear.bytes(bytes);
+            let mut sealed = true;
+            let span = out.write(|buffer| match &mut self.seal {
+                Some(seal) => sealed = seal.seal(clear, buffer),
+                None => buffer.extend_from_slice(clear),
+            });
+            if sealed {
+                out.datagram(channel, to, span);
+            }
+        }
+    }
+
+    fn sample(&mut self, now: Nanos) {
+        let raw = self.wrong.raw(now);
+        let reading = self.agent.reading(raw);
+        let stats = self.agent.stats();
+        let correction = self.agent.correction();
+        let sample = Sample {
+            node: self.id.0,
+            reference: self.id.1,
+            monotonic_ns: now.0.wrapping_sub(self.epoch_ns),
+            raw_ns: raw.0,
+            now_ns: reading.map(|reading| reading.now.0),
+            bound_ns: reading.map(|reading| reading.bound_ns),
+            causal_ns: correction.map(|correction| correction.causal_ns),
+            drift_ppb: correction.map(|correction| correction.drift_ppt as f64 / 1e3),
+            corrections: stats.corrections,
+            pairs_pure: stats.pairs_pure,
+            pairs_impure: stats.pairs_impure,
+            pairs_skipped: stats.pairs_skipped,
+            datagrams_sent: stats.datagrams_sent,
+            refused: stats.refused + self.unauthentic,
+        };
+        // A writer that is behind loses lines, not the clock.
+        let _ = self.samples.try_send(sample);
+    }
+}
+
+impl Node for Host {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let Some(seal) = &mut self.seal else {
+            self.call(now, out, |agent, now, out| {
+                agent.handle_datagram(now, channel, from, bytes, out);
+            });
+            return;
+        };
+        if seal.open(bytes).is_none() {
+            self.unauthentic += 1;
+            return;
+        }
+        let body = std::mem::take(&mut seal.body);
+        self.call(now, out, |agent, now, out| {
+            agent.handle_datagram(now, channel, from, &body, out);
+        });
+        if let Some(seal) = &mut self.seal {
+            seal.body = body;
+        }
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        if now.now >= self.sample_at {
+            self.sample(now.now);
+            self.sample_at = now.now.after(SAMPLE_NS);
+        }
+        self.call(now, out, |agent, now, out| agent.handle_timeout(now, out));
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        self.wrong.when(self.agent.next_timeout()).min(self.sample_at)
+    }
+}
+
+/// Hosts the agent until the time is over or Ctrl-C.
+pub fn run(args: &AgentArgs) -> Result<(), Failure> {
+    let io = |error: std::io::Error| Failure::Run(format!("clock agent: {error}"));
+    let nodes: Vec<(NodeId, SocketAddrV4)> =
+        args.nodes.iter().map(|(id, addr)| (NodeId(*id), *addr)).collect();
+    let me = NodeId(args.id);
+    let own = nodes.iter().find(|(id, _)| *id == me).map(|(_, addr)| *addr);
+    let Some(own) = own.filter(|_| nodes.iter().any(|(id, _)| id.0 == args.reference)) else {
+        return Err(Failure::Usage("--id and --reference must be among --node".to_string()));
+    };
+    let directory =
+        Directory::new(&nodes).map_err(|error| Failure::Usage(format!("--node: {error}")))?;
+    let clock = Clock::start(0);
+    let (samples, lines) = sync_channel(SAMPLES_WAITING);
+    let host = host(args, &nodes, &clock, samples)?;
+    let socket = UdpSocket::bind(own).map_err(io)?;
+    socket.set_nonblocking(true).map_err(io)?;
+    let config = LoopConfig { wait: WaitStrategy::default(), ..LoopConfig::default() };
+    let mut agent_loop = Loop::new(clock, Arc::new(directory), config).map_err(io)?;
+    agent_loop.add_node(me, host, vec![(Channel::OVERLAY, socket)], []).map_err(io)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(io)?;
+    }
+    let flag = Arc::clone(&stop);
+    let looping = std::thread::spawn(move || {
+        agent_loop.run(&flag, Duration::from_secs(1), |_, _| {}).map(|_| ())
+    });
+    let written = write(args, &lines, &stop);
+    stop.store(true, Ordering::Relaxed);
+    let ended = looping.join().map_err(|_| Failure::Run("the agent's loop panicked".into()))?;
+    ended.map_err(io)?;
+    written.map_err(io)
+}
+
+fn host(
+    args: &AgentArgs,
+    nodes: &[(NodeId, SocketAddrV4)],
+    clock: &Clock,
+    samples: SyncSender<Sample>,
+) -> Result<Host, Failure> {
+    let members: Vec<NodeId> = nodes.iter().map(|(id, _)| *id).collect();
+    let me = NodeId(args.id);
+    let mut config = AgentConfig::new(me, &members, NodeId(args.reference));
+    config.per_node = args.neighbours.into();
+    config.tolerance_ns = args.pure_us * Nanos::MICRO;
+    config.solver.asymmetry_ns = args.asymmetry_us * Nanos::MICRO;
+    config.solver.reference_bound_ns = args.reference_bound_us * Nanos::MICRO;
+    let seal = match &args.key_file {
+        None => {
+            eprintln!("no --key-file: datagrams are neither sealed nor authenticated");
+            None
+        }
+        Some(file) => {
+            let secret = secret(file)?;
+            let seal = Seal::new(&secret, me, &members);
+            Some(seal.ok_or_else(|| Failure::Run("the cipher can't be set up".to_string()))?)
+        }
+    };
+    let wrong = Wrong {
+        origin: clock.now().0,
+        offset_ns: args.virtual_offset_us * 1_000,
+        drift_ppb: args.virtual_drift_ppb,
+    };
+    Ok(Host {
+        agent: Agent::new(config),
+        seal,
+        wrong,
+        clear: Outbox::default(),
+        samples,
+        sample_at: Nanos(0),
+        epoch_ns: epoch_ns(clock),
+        id: (args.id, args.reference),
+        unauthentic: 0,
+    })
+}
+
+/// The process's clock less CLOCK_MONOTONIC: of many tries the one that took the least time.
+fn epoch_ns(clock: &Clock) -> u64 {
+    let monotonic = || {
+        let time = clock_gettime(ClockId::Monotonic);
+        time.tv_sec as u64 * Nanos::SECOND + time.tv_nsec as u64
+    };
+    let attempt = || {
+        let (before, now, after) = (monotonic(), clock.now().0, monotonic());
+        (after - before, now.wrapping_sub(before + (after - before) / 2))
+    };
+    (0..1_000).map(|_| attempt()).min().map_or(0, |(_, epoch)| epoch)
+}
+
+fn secret(file: &Path) -> Result<[u8; 32], Failure> {
+    let wrong = |why: &str| Failure::Usage(format!("--key-file: {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+    let digits = text.trim().as_bytes();
+    let mut secret = [0; 32];
+    if digits.len() != 64 {
+        return Err(wrong("64 hexadecimal digits are needed"));
+    }
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).ok().and_then(|t| u8::from_str_radix(t, 16).ok());
+        *byte = pair.ok_or_else(|| wrong("64 hexadecimal digits are needed"))?;
+    }
+    Ok(secret)
+}
+
+/// Writes lines until the end.
+fn write(args: &AgentArgs, lines: &Receiver<Sample>, stop: &AtomicBool) -> std::io::Result<()> {
+    let mut trace = match &args.trace {
+        Some(path) => Some(BufWriter::new(File::create(path)?)),
+        None => None,
+    };
+    let begun = Instant::now();
+    let mut last = None;
+    while !stop.load(Ordering::Relaxed) && args.duration.is_none_or(|d| begun.elapsed() < d) {
+        let Ok(sample) = lines.recv_timeout(Duration::from_millis(200)) else { continue };
+        let line = serde_json::to_string(&sample)?;
+        if let Some(trace) = &mut trace {
+            writeln!(trace, "{line}")?;
+        }
+        if let Some(path) = &args.status {
+            // Renamed into place, so that nobody reads half a line.
+            let fresh = path.with_extension("new");
+            std::fs::write(&fresh, &line)?;
+            std::fs::rename(&fresh, path)?;
+        }
+        last = Some(sample);
+    }
+    if let Some(trace) = &mut trace {
+        trace.flush()?;
+    }
+    if let Some(sample) = last {
+        let bound = sample.bound_ns.map_or("none".into(), |ns| format!("{} ns", ns));
+        eprintln!("node {}: {} corrections, bound {bound}", sample.node, sample.corrections);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_clocks_turn_their_readings_back_within_a_microsecond() {
+        for (offset_ns, drift_ppb) in [(0, 0), (9_000_000, 50_000), (-9_000_000, -50_000)] {
+            let wrong = Wrong { origin: 1_700_000_000 << 30, offset_ns, drift_ppb };
+            for step in 0..1_000 {
+                let at = Nanos(wrong.origin + step * 123_456_789);
+                let back = wrong.when(wrong.raw(at));
+                assert!(back >= at && back.0 < at.0 + 1_000, "{wrong:?} {}", back.0 - at.0);
+                assert!(wrong.raw(back) >= wrong.raw(at));
+            }
+        }
+        assert_eq!(Wrong::default().when(Nanos::NEVER), Nanos::NEVER);
+    }
+
+    #[test]
+    fn sealed_datagrams_open_once_and_only_with_the_key() {
+        let members = [NodeId(0), NodeId(1)];
+        let seal = |secret: u8, me| Seal::new(&[secret; 32], NodeId(me), &members).unwrap();
+        let (mut from, mut to, mut other) = (seal(1, 0), seal(1, 1), seal(2, 1));
+        let mut bytes = Vec::new();
+        assert!(from.seal(b"probe", &mut bytes));
+        assert_eq!(other.open(&bytes), None);
+        assert_eq!(to.open(&bytes), Some(()));
+        assert_eq!(to.body, b"probe");
+        assert_eq!(to.open(&bytes), None, "a copy");
+        let mut strange = seal(1, 9);
+        bytes.clear();
+        assert!(strange.seal(b"probe", &mut bytes));
+        assert_eq!(to.open(&bytes), None, "no member");
+    }
+}

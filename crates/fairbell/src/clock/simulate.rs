@@ -1,0 +1,251 @@
+//! `fairbell clock simulate`: Huygens in a modelled cloud beside its comparators.
+//!
+//! Links are those of the paper's experiments (`sim::cloud`), clocks wander, and the truth is known.
+//! The command fails when a demand is not met; demands are made of symmetric links only.
+
+use std::io::IsTerminal;
+
+use clock::simulate::{Outcome, Plan, quantile, sizes};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use sim::cloud::link::{Cloud, Profile};
+use sim::cloud::report::{Check, Curve, Figure};
+use sim::cloud::stats::cdf_us;
+use types::{Nanos, SplitMix64};
+
+use crate::Failure;
+use crate::cli::{SimulateArgs, Switch};
+use crate::reproduce::plot;
+
+/// Bytes of Ethernet, IPv4, UDP and seal around a datagram.
+const AROUND: u64 = 14 + 20 + 8 + overlay::seal::OVERHEAD as u64;
+/// Length of a congested spell.
+const SPELL_NS: u64 = 3 * Nanos::SECOND;
+/// Points of a curve.
+const POINTS: usize = 200;
+
+/// Simulates and prints.
+pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
+    let Some(profile) = Profile::named(&args.profile) else {
+        return Err(Failure::Usage(format!("--profile: no profile {:?}", args.profile)));
+    };
+    let plan = plan(args)?;
+    let bar = match std::io::stderr().is_terminal() {
+        true => ProgressBar::new(1_000),
+        false => ProgressBar::hidden(),
+    };
+    let told = |part: f64| bar.set_position((part * 1e3) as u64);
+    let outcome = clock::simulate::run(&plan, delays(args, &profile, plan.run_ns), told);
+    bar.finish_and_clear();
+    let figures = figures(&outcome);
+    let files = plot::write(&figures, &args.out).map_err(|error| {
+        Failure::Run(format!("cannot write figures to {}: {error}", args.out.display()))
+    })?;
+    let checks = if args.asymmetry_us == 0 { checks(&outcome) } else { Vec::new() };
+    let document = document(args, &plan, &outcome, &checks);
+    if args.json {
+        println!("{document:#}");
+    } else {
+        print(args, &document, &checks);
+        files.iter().for_each(|file| println!("figure: {}", file.display()));
+    }
+    match checks.iter().find(|check| !check.holds()) {
+        None => Ok(()),
+        Some(check) => Err(Failure::Run(format!("not met: {}", check.what))),
+    }
+}
+
+fn plan(args: &SimulateArgs) -> Result<Plan, Failure> {
+    let mut plan = Plan::new(args.nodes.into(), args.seed);
+    plan.run_ns = u64::try_from(args.duration.as_nanos()).unwrap_or(u64::MAX);
+    if plan.run_ns <= plan.settle_ns || plan.run_ns > 3_600 * Nanos::SECOND {
+        return Err(Failure::Usage("--duration: more than 10s and at most 1h".to_string()));
+    }
+    plan.clocks.offset_ns = args.offset_ms * Nanos::MILLI;
+    plan.clocks.drift_ppb = args.drift_ppm * 1_000;
+    plan.clocks.wander_ppb = args.wander_ppb;
+    plan.agent.per_node = args.neighbours.into();
+    plan.agent.tolerance_ns = args.pure_us * Nanos::MICRO;
+    plan.agent.solver.asymmetry_ns = args.assume_us * Nanos::MICRO;
+    plan.agent.solver.correct_loops = args.loops == Switch::On;
+    Ok(plan)
+}
+
+/// Delay of a datagram: the profile's, a path's own asymmetry, and queues of congested spells.
+fn delays(
+    args: &SimulateArgs,
+    profile: &Profile,
+    run_ns: u64,
+) -> impl FnMut(usize, usize, Nanos) -> Option<u64> + use<> {
+    let layers = [u32::from(args.nodes) - 1];
+    let start = clock::simulate::START;
+    let mut cloud = Cloud::new(profile, args.seed, &layers, run_ns);
+    let mut rng = SplitMix64::new(args.seed ^ 0x9E0E);
+    let (salt, asymmetry, congested) = (rng.next_u64(), args.asymmetry_us, args.congested);
+    let mut message = 0u64;
+    move |from, to, at| {
+        message += 1;
+        let key = cloud.message_key(message);
+        let delay = cloud.delay_ns(key, from as u16, to as u16, at.since(start))?;
+        // One direction of each pair has the whole difference: drawn by the pair.
+        let pair = (from.min(to) * 1_024 + from.max(to)) as u64;
+        let drawn = SplitMix64::mix(salt ^ pair);
+        let longer = (drawn >> 63 == 1) == (from < to);
+        let base = if longer { (drawn >> 1) % (asymmetry * Nanos::MICRO + 1) } else { 0 };
+        let spell = at.0 / SPELL_NS;
+        let path = SplitMix64::mix(salt ^ (from * 1_024 + to) as u64 ^ spell << 32);
+        let queue = match path % 100 < congested {
+            true => 20_000 + rng.below(100_000),
+            false => 0,
+        };
+        Some(delay + base + queue)
+    }
+}
+
+fn checks(outcome: &Outcome) -> Vec<Check> {
+    let error = quantile(&outcome.errors(), 990);
+    let bound = quantile(&outcome.bounds(), 500);
+    vec![
+        Check::new("99th percentile of the error, ns", error as f64, 0.0, 1_000.0),
+        Check::new("share of readings within their bound", outcome.held(), 0.999, 1.0),
+        Check::new(
+            "median bound over that percentile",
+            bound as f64 / error.max(1) as f64,
+            0.0,
+            3.0,
+        ),
+        Check::new("readings missing", outcome.without_reading as f64, 0.0, 0.0),
+    ]
+}
+
+fn summary(sorted: &[u64]) -> Value {
+    let at = |permille| quantile(sorted, permille);
+    json!({"p50_ns": at(500), "p90_ns": at(900), "p99_ns": at(990), "p999_ns": at(999),
+        "max_ns": at(1_000)})
+}
+
+fn document(args: &SimulateArgs, plan: &Plan, outcome: &Outcome, checks: &[Check]) -> Value {
+    let mut causal = outcome.causal_ns.clone();
+    causal.sort_unstable();
+    let agents = &outcome.agents;
+    let seconds = plan.run_ns as f64 / 1e9 * plan.nodes as f64;
+    let bytes = agents.bytes_sent + agents.datagrams_sent * AROUND;
+    let pairs = (agents.pairs_pure + agents.pairs_impure).max(1) as f64;
+    let check = |check: &Check| {
+        json!({"what": check.what, "ours": check.ours, "least": check.allowed.0,
+            "most": check.allowed.1, "holds": check.holds()})
+    };
+    json!({
+        "nodes": plan.nodes, "seed": args.seed, "profile": args.profile,
+        "duration_s": plan.run_ns as f64 / 1e9, "loops": plan.agent.solver.correct_loops,
+        "offset_ms": args.offset_ms, "drift_ppm": args.drift_ppm, "wander_ppb": args.wander_ppb,
+        "asymmetry_us": args.asymmetry_us, "assumed_us": args.assume_us,
+        "congested_percent": args.congested,
+        "error": summary(&outcome.errors()),
+        "bound": summary(&outcome.bounds()),
+        "bound_held": outcome.held(),
+        "causal": summary(&causal),
+        "minimum_delay": summary(&sizes(&outcome.minimum_delay)),
+        "kalman": summary(&sizes(&outcome.kalman)),
+        "edges": outcome.solver.edges_used,
+        "edges_doubted": outcome.solver.edges_doubted,
+        "edge_sigma_ns": outcome.solver.edge_sigma_ns,
+        "neighbours": outcome.neighbours,
+        "pure_share": agents.pairs_pure as f64 / pairs,
+        "datagrams_per_node_s": agents.datagrams_sent as f64 / seconds,
+        "mbit_per_node_s": bytes as f64 * 8.0 / 1e6 / seconds,
+        "checks": checks.iter().map(check).collect::<Vec<_>>(),
+        "passes": checks.iter().all(Check::holds),
+    })
+}
+
+fn print(args: &SimulateArgs, document: &Value, checks: &[Check]) {
+    println!(
+        "{} nodes, seed {}, links {}: offsets up to {} ms, drifts up to {} ppm that change by {} \
+         ppb within a second",
+        args.nodes, args.seed, args.profile, args.offset_ms, args.drift_ppm, args.wander_ppb
+    );
+    println!("\n{:34}{:>10}{:>10}{:>10}{:>10}", "us", "p50", "p99", "p99.9", "max");
+    let rows = [
+        ("error", "error"),
+        ("published bound", "bound"),
+        ("bound by causality alone", "causal"),
+        ("error, minimum delay (NTP's way)", "minimum_delay"),
+        ("error, Kalman filter", "kalman"),
+    ];
+    for (name, key) in rows {
+        let us = |field: &str| document[key][field].as_u64().unwrap_or(0) as f64 / 1e3;
+        println!(
+            "{name:34}{:>10.3}{:>10.3}{:>10.3}{:>10.3}",
+            us("p50_ns"),
+            us("p99_ns"),
+            us("p999_ns"),
+            us("max_ns")
+        );
+    }
+    let number = |key: &str| document[key].as_f64().unwrap_or(0.0);
+    println!("\nreadings within their bound: {:.4} %", number("bound_held") * 100.0);
+    println!(
+        "{:.0} edges, {:.0} doubted; {:.1} neighbours; {:.0} % of pairs pure",
+        number("edges"),
+        number("edges_doubted"),
+        number("neighbours"),
+        number("pure_share") * 100.0
+    );
+    println!(
+        "each node sends {:.0} datagrams/s, {:.2} Mbit/s with seal and headers",
+        number("datagrams_per_node_s"),
+        number("mbit_per_node_s")
+    );
+    for check in checks {
+        let verdict = if check.holds() { "holds" } else { "MISSED" };
+        println!("{verdict:6} {}: {:.4} (at most {:.4})", check.what, check.ours, check.allowed.1);
+    }
+    if args.asymmetry_us > 0 {
+        println!("no demands: an asymmetry is an error that no protocol sees");
+    }
+}
+
+fn figures(outcome: &Outcome) -> Vec<Figure> {
+    let curve =
+        |name: &str, sorted: Vec<u64>| Curve { name: name.into(), points: cdf_us(&sorted, POINTS) };
+    let cdf = Figure {
+        file: "clock_errors",
+        title: "Clock errors after settling".into(),
+        x: "absolute error, us",
+        y: "share of readings",
+        curves: vec![
+            curve("Huygens", outcome.errors()),
+            curve("its bound", outcome.bounds()),
+            curve("minimum delay", sizes(&outcome.minimum_delay)),
+            curve("Kalman filter", sizes(&outcome.kalman)),
+        ],
+    };
+    let mut worst: Vec<(f64, f64)> = Vec::new();
+    let mut bounds: Vec<(f64, f64)> = Vec::new();
+    for look in &outcome.looks {
+        let (at, error) = (look.at_ns as f64 / 1e9, look.error_ns.unsigned_abs() as f64 / 1e3);
+        let bound = look.bound_ns as f64 / 1e3;
+        match (worst.last_mut(), bounds.last_mut()) {
+            (Some(w), Some(b)) if w.0 == at => {
+                w.1 = w.1.max(error);
+                b.1 = b.1.min(bound);
+            }
+            _ => {
+                worst.push((at, error));
+                bounds.push((at, bound));
+            }
+        }
+    }
+    let time = Figure {
+        file: "clock_time",
+        title: "Worst error and smallest bound of all nodes".into(),
+        x: "time, s",
+        y: "us",
+        curves: vec![
+            Curve { name: "worst error".into(), points: worst },
+            Curve { name: "smallest bound".into(), points: bounds },
+        ],
+    };
+    vec![cdf, time]
+}
