@@ -8,8 +8,8 @@
 //! The bound of a correction is: so many standard deviations of the node's value, as the loops'
 //! residuals tell them; a configured asymmetry of the paths' base delays, which no protocol sees,
 //! times the share of it that reaches the node; the reference's own bound. It grows by the drift's
-//! standard deviation and the wander of oscillators. Without loops to tell anything, it is what
-//! causality leaves.
+//! standard deviation and the wander of oscillators. Where loops are too few to rely on, what
+//! causality leaves is added.
 
 use std::collections::VecDeque;
 
@@ -76,6 +76,8 @@ pub struct SolverStats {
     pub gap_ns: f64,
 }
 
+/// Fewer loops than these are not relied on: causality is.
+const LOOPS_MIN: usize = 20;
 /// Clocks that drift apart faster are not believed: 1,000 ppm.
 const SLOPE_MAX: f64 = 1e-3;
 
@@ -267,7 +269,8 @@ impl Solver {
 
     fn note(&mut self, lines: &[(usize, EdgeLine)], offsets: &Fit, slopes: &Fit) {
         let now = (offsets.variance, slopes.variance);
-        let smooth = |old: f64, new: f64| 0.8 * old + 0.2 * new;
+        // A worse window is believed at once, a better one by and by.
+        let smooth = |old: f64, new: f64| new.max(0.8 * old + 0.2 * new);
         self.variance = Some(match self.variance {
             None => now,
             Some(old) => (smooth(old.0, now.0), smooth(old.1, now.1)),
@@ -332,7 +335,8 @@ impl Solver {
             0 => vec![0.0; nodes],
             _ => graph::reach(nodes, self.reference, edges, &offsets.weights),
         };
-        // Few loops tell their own variance badly: as Student's t against the normal.
+        // Some loops tell their own variance badly, as Student's t against the normal; too few tell
+        // nothing to rely on.
         let sigmas = config.sigmas * (1.0 + 4.0 / offsets.loops.max(1) as f64);
         let wander = self.wander();
         // A drift that walks at random moves an offset by wander * sqrt(t^3 / 3), and t^1.5 is
@@ -345,10 +349,8 @@ impl Solver {
             let (then, _, _) = track.at(at, wander);
             let (low, high) = causal[node];
             let causal_ns = (then - low).max(high - then).max(0.0);
-            let seen = match offsets.loops {
-                0 => causal_ns,
-                _ => sigmas * covariance[0].max(0.0).sqrt(),
-            };
+            let told = sigmas * covariance[0].max(0.0).sqrt();
+            let seen = if offsets.loops < LOOPS_MIN { told + causal_ns } else { told };
             let asymmetry = config.asymmetry_ns as f64 / 2.0 * reach[node];
             let growth = sigmas * covariance[2].max(0.0).sqrt() + walk * middle / 2.0;
             let reference = config.reference_bound_ns;
