@@ -68,7 +68,7 @@ impl Path {
                 let mut at = 0usize;
                 self.points.retain(|_| {
                     at += 1;
-                    at % 2 == 0
+                    at.is_multiple_of(2)
                 });
             }
         }

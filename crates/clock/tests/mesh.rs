@@ -98,7 +98,7 @@ fn congested_paths_are_outvoted() {
             // One path of nine has a queue of tens of us for seconds on end, one way only.
             let spell = at.0 / (3 * Nanos::SECOND);
             let path = SplitMix64::mix((from * NODES + to) as u64 ^ spell << 32);
-            let queue = if path % 9 == 0 { 20_000 + rng.below(100_000) } else { 0 };
+            let queue = if path.is_multiple_of(9) { 20_000 + rng.below(100_000) } else { 0 };
             Some(hop(&mut rng) + queue)
         }
     };
@@ -118,7 +118,7 @@ fn few_nodes_on_a_bad_network_promise_no_more_than_causality() {
     let mut rng = SplitMix64::new(seed);
     // Most probes wait for a core, one direction for longer than the other, and it changes.
     let awaited = move |from: usize, to: usize, at: Nanos| {
-        let spell = SplitMix64::mix(at.0 / 700_000_000 ^ (from * 4 + to) as u64) % 400_000;
+        let spell = SplitMix64::mix((at.0 / 700_000_000) ^ (from * 4 + to) as u64) % 400_000;
         Some(hop(&mut rng) + if rng.permille(950) { rng.below(1 + spell) } else { 0 })
     };
     let outcome = run(&few, awaited, |_| {});
