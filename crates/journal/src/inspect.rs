@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::error::JournalError;
 use crate::layout::LABEL_LEN;
 use crate::recover::{Tail, Truncation, survey};
-use crate::register::Vote;
+use crate::register::{MARK, Register, Vote};
 use crate::snapshot::{self, SnapshotInfo};
 use crate::storage::Storage;
 
@@ -59,6 +59,17 @@ pub struct Verified {
     pub snapshots: Vec<SnapshotInfo>,
     /// Snapshots that are not.
     pub damaged_snapshots: u32,
+}
+
+/// The name of the journal in a folder; `None` when there is none.
+///
+/// # Errors
+/// [`JournalError::Register`] when it can't be read; the disk's.
+pub fn identify(storage: &mut impl Storage) -> Result<Option<u64>, JournalError> {
+    if !storage.names()?.iter().any(|name| name == MARK) {
+        return Ok(None);
+    }
+    Ok(Some(Register::open(storage, MARK, None)?.register.journal()))
 }
 
 /// Reads and checks a whole journal.

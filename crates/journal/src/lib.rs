@@ -40,7 +40,7 @@ pub use batch::Record;
 pub use config::{Config, Marks};
 pub use error::{Damage, JournalError};
 pub use folder::{Folder, FolderConfig, Syncing};
-pub use inspect::{SegmentReport, Verified, export, verify};
+pub use inspect::{SegmentReport, Verified, export, identify, verify};
 pub use journal::{Journal, Stats};
 pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, LABEL_LEN};
 pub use recover::{Recovery, Tail};

@@ -17,7 +17,7 @@ use crate::io::{Io, LocalBatch, LoopConfig, Notice, Received, Token};
 use crate::poller::sharpen_timers;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
-use crate::{Clock, Counters, Directory, TraceSender};
+use crate::{Clock, Counters, Directory, Mailbox, TraceSender};
 
 /// Largest datagram and largest read: 64 KiB.
 const BUFFER_BYTES: usize = 65_536;
@@ -123,6 +123,12 @@ impl<N: Node> Loop<N> {
     /// Who does the work that nodes ask for ([`types::Op::Work`]); without it nobody does.
     pub fn set_worker(&mut self, jobs: JobSender) {
         self.io.jobs = Some(jobs);
+    }
+
+    /// Where what this loop's nodes want to be durable goes ([`Outbox::journal`]); without it that
+    /// is dropped, and they wait for ever. One node of a loop may want that.
+    pub fn send_journal(&mut self, to: Arc<Mailbox>) {
+        self.io.journal = Some(to);
     }
 
     /// Steers the loop from other threads.

@@ -17,7 +17,7 @@ use crate::poller::{Poller, Ready, WaitStrategy};
 use crate::secure::SEALED_READ;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
-use crate::{Clock, Directory};
+use crate::{Clock, Directory, Mailbox};
 
 /// Receive and send buffer asked for each UDP socket; the kernel grants what it allows.
 const UDP_BUFFER_BYTES: usize = 4 << 20;
@@ -210,6 +210,8 @@ pub(crate) struct Io {
     /// Hosts by node id, sorted, for local delivery.
     by_id: Vec<(NodeId, usize)>,
     pub counters: Arc<SharedCounters>,
+    /// Takes what is to be durable.
+    pub journal: Option<Arc<Mailbox>>,
 }
 
 impl Io {
@@ -235,6 +237,7 @@ impl Io {
             lanes: Lanes::default(),
             by_id: Vec::new(),
             counters: Arc::default(),
+            journal: None,
         })
     }
 
@@ -380,6 +383,9 @@ impl Io {
                 Op::Close { conn } => self.close(host, conn, now),
                 Op::Work { ticket, bytes } => self.ask(host, ticket, out.bytes(bytes)),
             }
+        }
+        if let (Some(journal), false) = (&self.journal, out.journaled().is_empty()) {
+            journal.push(out.journaled());
         }
         self.flush_dirty();
     }

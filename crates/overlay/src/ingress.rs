@@ -129,6 +129,15 @@ impl Ingress {
         }
     }
 
+    /// As [`Ingress::set_incarnation`] for a life of which the log has these numbers already: the
+    /// root has started again and the gateway lives on.
+    pub fn resume(&mut self, gateway: GatewayId, incarnation: Incarnation, logged: &SeqWindow) {
+        self.set_incarnation(gateway, incarnation);
+        if let Some(Some(life)) = self.lives.get_mut(usize::from(gateway.0)) {
+            (life.received, life.released) = (logged.clone(), logged.clone());
+        }
+    }
+
     /// Judges one order frame and takes it when it is new.
     pub fn handle_order(
         &mut self,

@@ -36,6 +36,6 @@ pub use gateway::{
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use role::Role;
-pub use root::{Root, RootCounters};
+pub use root::{ResumeError, Root, RootCounters};
 pub use sealed::Sealed;
 pub use timetable::{Timetable, set_phase};

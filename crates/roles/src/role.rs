@@ -193,6 +193,10 @@ impl Node for Role {
         each!(self, node => node.handle_unread(now, conn, out));
     }
 
+    fn handle_durable(&mut self, now: ClockReading, position: u64, out: &mut Outbox) {
+        each!(self, node => node.handle_durable(now, position, out));
+    }
+
     fn wants_stream(&self, conn: ConnId) -> bool {
         each!(self, node => node.wants_stream(conn))
     }

@@ -4,8 +4,9 @@
 //! engine's events go out as private records and market data. One call does all of it for
 //! whatever is due, then flushes: a step's messages share datagrams (corner 12).
 //!
-//! Contract: an order is acknowledged to its gateway only once it is in the log; everything that
-//! leaves is derived from the log. Nothing here decides what an order means (the engine does) or
+//! Contract: an order is acknowledged to its gateway only once it is in the log, and durable there
+//! if the log is kept durably ([`Root::keep_durably`]); everything that leaves is derived from the
+//! log. Nothing here decides what an order means (the engine does) or
 //! how data travels (the overlay does).
 
 use engine::{
@@ -39,6 +40,11 @@ use crate::downlinks::{self, Dealer, Downlinks};
 use crate::lost::Lost;
 use crate::{DayRecord, Timetable, TreeShape};
 
+mod durable;
+
+use durable::Gate;
+pub use durable::ResumeError;
+
 /// What the root itself counts; its parts have counters of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RootCounters {
@@ -67,6 +73,10 @@ pub struct Root {
     granted: Vec<Option<(u32, Incarnation)>>,
     ingress: Ingress,
     log: InputLog,
+    /// Where inputs wait until they are durable; `None`: they are applied at once.
+    gate: Option<Gate>,
+    /// Grants applied and not sent yet.
+    grants: Vec<(GatewayId, u32, Incarnation)>,
     engine: Engine,
     output: Output,
     itch: itch::Encoder,
@@ -126,6 +136,8 @@ impl Root {
             gateway_nodes,
             ingress,
             log: InputLog::new(config.log_capacity),
+            gate: None,
+            grants: Vec::new(),
             engine: Engine::new(engine_config),
             output: Output::with_capacity(256, 256),
             itch: itch::Encoder::new(&config.instruments, config.midnight),
@@ -305,27 +317,54 @@ impl Root {
             self.counters.malformed += 1;
             return;
         };
-        let incarnation = match self.granted[index] {
-            Some((nonce, incarnation)) if nonce == hello.boot_nonce => incarnation,
+        match self.granted[index] {
+            Some((nonce, incarnation)) if nonce == hello.boot_nonce => {
+                self.send_grant((gateway, nonce, incarnation), to, out);
+            }
             _ => {
-                let mut command = Command::new(CommandKind::GrantIncarnation);
-                command.user_ref.0 = hello.boot_nonce;
-                let source = Source { gateway, ..Source::default() };
-                let draft = Draft { t_in: now.now, source, flags: 0, command };
-                let Some(Applied::Granted(incarnation)) = self.log_and_apply(now, draft, out)
-                else {
-                    return;
-                };
-                // A Hello of an earlier start that was long on its way: the present life goes on.
-                if incarnation != self.engine.received(gateway).0 {
+                let nonce = hello.boot_nonce;
+                if self.gate.as_mut().is_some_and(|gate| !gate.begin_grant(gateway, nonce)) {
                     return;
                 }
-                self.granted[index] = Some((hello.boot_nonce, incarnation));
-                self.ingress.set_incarnation(gateway, incarnation);
-                incarnation
+                let mut command = Command::new(CommandKind::GrantIncarnation);
+                command.user_ref.0 = nonce;
+                let source = Source { gateway, ..Source::default() };
+                let draft = Draft { t_in: now.now, source, flags: 0, command };
+                if self.enter_log(now, draft) {
+                    self.give_journal(out);
+                    self.apply_logged(now, out);
+                } else if let Some(gate) = &mut self.gate {
+                    gate.end_grant(gateway, nonce);
+                }
             }
-        };
-        let grant = GrantBody { gateway, reserved: 0, boot_nonce: hello.boot_nonce, incarnation };
+        }
+    }
+
+    /// Tells gateways of the lives that the log has given them.
+    fn pass_grants(&mut self, out: &mut Outbox) {
+        while let Some(grant) = self.grants.pop() {
+            let (gateway, nonce, incarnation) = grant;
+            if let Some(gate) = &mut self.gate {
+                gate.end_grant(gateway, nonce);
+            }
+            // A Hello of an earlier start that was long on its way: the present life goes on.
+            let Some(to) = self.node_of(gateway) else { continue };
+            if incarnation != self.engine.received(gateway).0 {
+                continue;
+            }
+            self.granted[usize::from(gateway.0)] = Some((nonce, incarnation));
+            self.ingress.set_incarnation(gateway, incarnation);
+            self.send_grant(grant, to, out);
+        }
+    }
+
+    fn send_grant(
+        &self,
+        (gateway, boot_nonce, incarnation): (GatewayId, u32, Incarnation),
+        to: NodeId,
+        out: &mut Outbox,
+    ) {
+        let grant = GrantBody { gateway, reserved: 0, boot_nonce, incarnation };
         let header = HopHeader::new(FrameKind::Grant, self.node, self.epoch);
         let bytes = out.write(|buffer| frame::encode(buffer, header, &grant, &[]));
         out.datagram(Channel::OVERLAY, Peer::Node(to), bytes);
@@ -342,15 +381,25 @@ impl Root {
         entered
     }
 
-    /// Applies what is in the log and not applied yet, and passes the events on; says what became
-    /// of the last.
+    /// Applies what is in the log and not applied yet, as far as the gate lets it, and passes the
+    /// events on; says what became of the last.
     fn apply_logged(&mut self, now: ClockReading, out: &mut Outbox) -> Option<Applied> {
         let Root { engine, log, output, private, counters, day, itch, downlinks, .. } = self;
         let copies = &self.copies;
+        let Root { gate, grants, acks, .. } = self;
         let mut last = None;
+        let gate = gate.as_ref();
         let inputs = log.after(Seq(engine.applied()));
+        let inputs = inputs.take_while(|input| gate.is_none_or(|gate| gate.lets(input)));
         engine.apply_all(inputs, output, |_, input, applied, output| {
             last = Some(applied);
+            if let Applied::Granted(incarnation) = applied {
+                grants.push((input.source.gateway, input.command.user_ref.0, incarnation));
+            }
+            if gate.is_some() {
+                // It was marked when it came, and perhaps acknowledged without this one since.
+                acks.mark(input.source.gateway);
+            }
             output.market.iter().for_each(|(_, event)| day.note(input.t_seq, event));
             counters.unencodable +=
                 downlinks.publish(now, (input.t_seq, &output.market), itch, out);
@@ -364,6 +413,7 @@ impl Root {
             }
             output.clear();
         });
+        self.pass_grants(out);
         last
     }
 
@@ -374,7 +424,11 @@ impl Root {
         draft: Draft,
         out: &mut Outbox,
     ) -> Option<Applied> {
-        if self.enter_log(now, draft) { self.apply_logged(now, out) } else { None }
+        if !self.enter_log(now, draft) {
+            return None;
+        }
+        self.give_journal(out);
+        self.apply_logged(now, out)
     }
 
     fn take(&mut self, now: ClockReading, order: &Sequenced) {
@@ -387,9 +441,12 @@ impl Root {
 
     /// Moves whatever is due through the log, then lets everything out.
     fn pump(&mut self, now: ClockReading, out: &mut Outbox) {
-        while let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended) {
+        while self.gate_has_room()
+            && let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended)
+        {
             self.take(now, &order);
         }
+        self.give_journal(out);
         self.apply_logged(now, out);
         self.downlinks.flush(now, out);
         self.private.flush(now, out);
@@ -411,7 +468,7 @@ impl Root {
 
     /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
     /// when the log is full, the session has ended, or for a command that only a participant or a
-    /// gateway may give.
+    /// gateway may give; also where the log is kept durably: what becomes of it is known later.
     pub fn operator(
         &mut self,
         now: ClockReading,
@@ -519,11 +576,20 @@ impl Node for Root {
         self.pump(now, out);
     }
 
+    fn handle_durable(&mut self, now: ClockReading, position: u64, out: &mut Outbox) {
+        if let Some(gate) = &mut self.gate {
+            gate.open_to(position);
+            self.pump(now, out);
+        }
+    }
+
     fn next_timeout(&self) -> Nanos {
+        // What is due waits for room at the gate, not for a time.
+        let due = |at: Nanos| if self.gate_has_room() { at } else { Nanos::NEVER };
         let day = if self.ended { Nanos::NEVER } else { self.timetable.next_due() };
         let timers = [
             day,
-            self.ingress.next_timeout(),
+            due(self.ingress.next_timeout()),
             self.downlinks.next_timeout(),
             self.private.next_timeout(),
             if self.ended { Nanos::NEVER } else { self.lost.next_timeout() },

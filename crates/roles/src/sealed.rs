@@ -90,6 +90,7 @@ impl Sealed {
             }
         }
         self.clear.traces().iter().for_each(|trace| out.trace(*trace));
+        out.journal(self.clear.journaled());
     }
 }
 
@@ -148,6 +149,10 @@ impl Node for Sealed {
 
     fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.call(out, |node, out| node.handle_unread(now, conn, out));
+    }
+
+    fn handle_durable(&mut self, now: ClockReading, position: u64, out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_durable(now, position, out));
     }
 
     fn wants_stream(&self, conn: ConnId) -> bool {

@@ -144,6 +144,7 @@ pub struct Outbox {
     bytes: Vec<u8>,
     ops: Vec<Op>,
     traces: Vec<Trace>,
+    journal: Vec<u8>,
 }
 
 impl Outbox {
@@ -153,12 +154,13 @@ impl Outbox {
         self.bytes.clear();
         self.ops.clear();
         self.traces.clear();
+        self.journal.clear();
     }
 
     /// Nothing to do and nothing to tell.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.traces.is_empty()
+        self.ops.is_empty() && self.traces.is_empty() && self.journal.is_empty()
     }
 
     /// Stores bytes to be named by later ops.
@@ -203,6 +205,18 @@ impl Outbox {
     #[inline]
     pub fn trace(&mut self, trace: Trace) {
         self.traces.push(trace);
+    }
+
+    /// Asks for records to be made durable, after all earlier ones; answered, perhaps together
+    /// with others, by [`Node::handle_durable`]. The node bounds how much is on its way.
+    pub fn journal(&mut self, records: &[u8]) {
+        self.journal.extend_from_slice(records);
+    }
+
+    /// Records to be made durable, in order.
+    #[inline]
+    pub fn journaled(&self) -> &[u8] {
+        &self.journal
     }
 
     /// The ops so far, in order.
@@ -278,6 +292,10 @@ pub trait Node {
     /// What the worker found out about the bytes of an [`Op::Work`].
     fn handle_work(&mut self, _now: ClockReading, _ticket: u64, _answer: &[u8], _out: &mut Outbox) {
     }
+
+    /// Everything that the node gave to [`Outbox::journal`] is durable up to this position, in
+    /// whatever the node counts there.
+    fn handle_durable(&mut self, _now: ClockReading, _position: u64, _out: &mut Outbox) {}
 
     /// Whether the node takes bytes of this stream now; when false the caller leaves them in its
     /// own bounded buffers (back-pressure) and asks again after the next call.

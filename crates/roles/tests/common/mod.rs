@@ -120,6 +120,8 @@ pub struct Pair {
     pub root_out: Outbox,
     pub edge_out: Outbox,
     pub now: ClockReading,
+    /// What the root wants to be durable.
+    pub journal: Vec<u8>,
 }
 
 impl Pair {
@@ -133,7 +135,8 @@ impl Pair {
             panic!("a root and an edge");
         };
         let now = ClockReading { now: START, bound_ns: 0 };
-        Pair { root, edge, root_out: Outbox::default(), edge_out: Outbox::default(), now }
+        let (root_out, edge_out) = (Outbox::default(), Outbox::default());
+        Pair { root, edge, root_out, edge_out, now, journal: Vec::new() }
     }
 
     /// Delivers everything, and the answers to it, until all is quiet.
@@ -174,6 +177,7 @@ impl Pair {
                     _ => panic!("a root has no streams"),
                 }
             }
+            self.journal.extend_from_slice(self.root_out.journaled());
             self.root_out.clear();
         }
     }

@@ -73,7 +73,7 @@ fn take(exchange: &mut Exchange, corpus: &[(bool, Vec<u8>)], step: Step) {
 }
 
 fn deliver(exchange: &mut Exchange, root: bool, channel: Channel, bytes: &[u8]) {
-    let Pair { root: to_root, edge, root_out, edge_out, now } = &mut exchange.pair;
+    let Pair { root: to_root, edge, root_out, edge_out, now, .. } = &mut exchange.pair;
     let from = Peer::Addr(9);
     match root {
         true => to_root.handle_datagram(*now, channel, from, bytes, root_out),

@@ -15,6 +15,7 @@ mod fix_copies;
 mod fix_data;
 mod fix_steady;
 mod fix_world;
+mod gate;
 mod hostile;
 mod leaving;
 mod lives;

@@ -1,0 +1,156 @@
+//! The output gate: where the log is kept durably, inputs wait in it until they are (corner 9).
+//!
+//! What the root has not applied nobody can hear of: no report, no tick, no grant, no
+//! acknowledgement. So the gate stands before the engine; applying is a small part of the time that
+//! a write takes, and doing it earlier would need every way out to be held back by itself. Outputs
+//! leave in log order because inputs are applied in it. At most a fixed number of inputs wait; then
+//! orders stay in the sequencer, and their gateways are not acknowledged.
+
+use engine::log::Draft;
+use types::{ClockReading, GatewayId, Input, Outbox, Seq};
+use zerocopy::IntoBytes;
+
+use super::Root;
+use crate::Timetable;
+
+/// Inputs that may wait for their write.
+const GATE_MAX: u64 = 16_384;
+
+/// What of the log is where.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    /// Inputs given to the journal.
+    given: u64,
+    /// Of them, those that are durable.
+    durable: u64,
+    /// By gateway: the boot nonce that a grant in the log, not applied yet, is for.
+    granting: Vec<Option<u32>>,
+}
+
+impl Gate {
+    /// The gate of a log whose inputs so far are all durable.
+    pub(super) fn new(durable: u64, gateways: usize) -> Gate {
+        Gate { given: durable, durable, granting: vec![None; gateways + 1] }
+    }
+
+    /// Inputs given are durable up to a position.
+    pub(super) fn open_to(&mut self, position: u64) {
+        self.durable = self.durable.max(position.min(self.given));
+    }
+
+    /// Whether another input may wait.
+    pub(super) fn has_room(&self, logged: u64) -> bool {
+        logged.saturating_sub(self.durable) < GATE_MAX
+    }
+
+    /// Whether an input may be applied.
+    pub(super) fn lets(&self, input: &Input) -> bool {
+        input.seq <= Seq(self.durable)
+    }
+
+    /// A grant is asked for; false when one for this start of the gateway is on its way.
+    pub(super) fn begin_grant(&mut self, gateway: GatewayId, nonce: u32) -> bool {
+        match self.granting.get_mut(usize::from(gateway.0)) {
+            Some(granting) => granting.replace(nonce) != Some(nonce),
+            None => false,
+        }
+    }
+
+    /// A grant was applied.
+    pub(super) fn end_grant(&mut self, gateway: GatewayId, nonce: u32) {
+        if let Some(granting) = self.granting.get_mut(usize::from(gateway.0))
+            && *granting == Some(nonce)
+        {
+            *granting = None;
+        }
+    }
+}
+
+/// Why a root can't go on from a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResumeError {
+    /// The log holds more than the configuration allows.
+    LogFull,
+    /// The input with this number does not follow the one before it.
+    Order(Seq),
+    /// It has inputs of its own already.
+    Started,
+}
+
+impl std::fmt::Display for ResumeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ResumeError::LogFull => f.write_str("the log holds more than engine.log_capacity"),
+            ResumeError::Order(seq) => write!(f, "input {} does not follow the one before", seq.0),
+            ResumeError::Started => f.write_str("the root has inputs of its own already"),
+        }
+    }
+}
+
+impl std::error::Error for ResumeError {}
+
+impl Root {
+    /// Gives the journal what it does not have yet.
+    pub(super) fn give_journal(&mut self, out: &mut Outbox) {
+        if let Some(gate) = &mut self.gate {
+            self.log.after(Seq(gate.given)).for_each(|input| out.journal(input.as_bytes()));
+            gate.given = self.log.len() as u64;
+        }
+    }
+
+    pub(super) fn gate_has_room(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.has_room(self.log.len() as u64))
+    }
+
+    /// Keeps the log durably from now on: every input goes to [`Outbox::journal`] as its
+    /// `size_of::<Input>()` bytes, and nothing of it leaves before [`Node::handle_durable`] has
+    /// said that it is. Positions there are those of the log.
+    pub fn keep_durably(&mut self) {
+        self.gate = Some(Gate::new(self.log.len() as u64, self.gateway_nodes.len()));
+    }
+
+    /// Inputs that wait at the gate for their write.
+    pub fn waiting(&self) -> u64 {
+        self.log.len() as u64 - self.engine.applied()
+    }
+
+    /// Takes up where a log ends: everything in it is applied again, nothing of it is sent; feed
+    /// and private streams go on with the numbers after it, and have what was before for whoever
+    /// asks. Before the first timeout, and before [`Root::keep_durably`].
+    ///
+    /// # Errors
+    /// [`ResumeError`]; the root must not be used then.
+    pub fn resume(
+        &mut self,
+        now: ClockReading,
+        inputs: impl IntoIterator<Item = Input>,
+    ) -> Result<(), ResumeError> {
+        if !self.log.is_empty() {
+            return Err(ResumeError::Started);
+        }
+        let mut nobody = Outbox::default();
+        for input in inputs {
+            let Input { t_in, source, flags, command, .. } = input;
+            let draft = Draft { t_in, source, flags, command };
+            let entered = self.log.append(input.t_seq, draft);
+            if entered.map_err(|_| ResumeError::LogFull)? != input {
+                return Err(ResumeError::Order(input.seq));
+            }
+            self.apply_logged(now, &mut nobody);
+            self.downlinks.flush(now, &mut nobody);
+            nobody.clear();
+        }
+        for number in 1..=self.gateway_nodes.len() {
+            let gateway = GatewayId(number as u16);
+            let (incarnation, logged) = self.engine.received(gateway);
+            if self.granted[number].is_some() {
+                self.ingress.resume(gateway, incarnation, logged);
+            }
+        }
+        if self.engine.is_open() {
+            // The day has begun before.
+            self.timetable.replace_due(Timetable::empty());
+        }
+        Ok(())
+    }
+}
