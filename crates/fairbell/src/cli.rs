@@ -71,6 +71,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Write, replay and question input logs
     Log(LogArgs),
+    /// Look into a durable journal, check it, take its log out of it
+    Journal(crate::journal::JournalArgs),
     /// Published experiments of cloud exchanges, ours beside the published figures
     Reproduce(crate::reproduce::ReproduceArgs),
     /// Take part in probe jobs, on every VM of a pool
@@ -307,6 +309,8 @@ pub enum Bench {
     Fix(crate::bench::fix::FixArgs),
     /// LemonDrop's placement, beside scipy's FAQ when there is one
     Plan(crate::bench::plan::PlanBenchArgs),
+    /// The journal's group commit, beside a bare loop of write and fdatasync
+    Journal(crate::bench::journal::JournalArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(RttArgs),
 }

@@ -18,6 +18,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod explain;
+pub mod journal;
 pub mod load;
 pub mod log;
 pub mod password;
@@ -94,6 +95,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Log::Replay(args) => log::replay(&args),
             Log::DryRun(args) => log::dry_run(&args),
         },
+        Command::Journal(args) => journal::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Agent(args) => plan::agent(&args),
         Command::Plan(args) => plan::run(&args),
@@ -114,6 +116,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Decode(args) => bench::decode::run(&args),
             Bench::Fix(args) => bench::fix::run(&args),
             Bench::Plan(args) => bench::plan::run(&args),
+            Bench::Journal(args) => bench::journal::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),
         },
     }

@@ -12,6 +12,7 @@ mod plan;
 mod tamper;
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -28,6 +29,7 @@ use types::{Nanos, NodeId};
 use crate::Failure;
 use crate::cli::UpArgs;
 use crate::config::Config;
+use crate::journal::kept;
 use crate::report::Report;
 use crate::view::{Snapshot, TopOfBook, View};
 use board::{Board, Figures};
@@ -57,15 +59,24 @@ pub use plan::{exchange_config, options};
 pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let config = args.load_config()?;
     let mut view = View::new(args.json, args.quiet);
+    let clock = flow::clock(&config);
+    let kept = match config.journal.is_local() {
+        true => Some(kept::open(Path::new(&config.journal.dir), clock.now())?),
+        false => None,
+    };
+    // What the built-in participants play is played once.
+    let resumed = kept.as_ref().is_some_and(|kept| !kept.inputs.is_empty());
     let (sample, mut notices) = match flow::load_sample(&config) {
+        _ if resumed => (None, vec!["the journal goes on: no built-in flow".to_string()]),
         Ok(sample) => (Some(sample), Vec::new()),
         Err(why) => (None, vec![format!("no sample, generated flow alone: {why}")]),
     };
     notices.iter().for_each(|notice| view.note(notice));
     let duration_ns = args.duration.map(flow::nanos);
-    let clock = flow::clock(&config);
-    let driver =
-        |gateways: &[types::Peer]| flow::driver(&config, sample.as_ref(), duration_ns, gateways);
+    let driver = |gateways: &[types::Peer]| match resumed {
+        true => flow::nobody(&config),
+        false => flow::driver(&config, sample.as_ref(), duration_ns, gateways),
+    };
     if args.late_listener.is_some() && config.overlay.receivers < 2 {
         return Err(Failure::Usage("--late-listener: needs 2 receivers or more".to_string()));
     }
@@ -74,7 +85,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         corrupt: args.corrupt_packet,
         late_ns: args.late_listener.map(flow::nanos),
     };
-    let plan = plan::plan(&config, clock, wishes, driver)?;
+    let plan = plan::plan(&config, clock, wishes, kept, driver)?;
+    notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
     let (door, lines) = admin::Door::open(&config, &args.out)?;
     let killed = victim(args, &plan)?;
     if let Some(notice) = hedge_cut(&config, &plan.layers) {
@@ -85,7 +97,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let run = Run {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|victim| (victim, flow::nanos(args.after))),
-        timed: flow::timed(&config, sample.as_ref(), duration_ns),
+        timed: if resumed { 0 } else { flow::timed(&config, sample.as_ref(), duration_ns) },
         config: &config,
         sample: sample.as_ref(),
     };
@@ -320,6 +332,7 @@ struct Watch<'a> {
     killed: bool,
     before: Figures,
     notices: Vec<String>,
+    complaints: Vec<String>,
 }
 
 impl Run<'_> {
@@ -378,6 +391,7 @@ impl Run<'_> {
             killed: false,
             before: board.figures(),
             notices: Vec::new(),
+            complaints: Vec::new(),
         };
         let (relay, trouble) = (plan.relay, Mutex::new(Vec::new()));
         let (jobs, edges) = (plan.jobs, plan.loops[1].handle());
@@ -389,6 +403,11 @@ impl Run<'_> {
             scope.spawn(move || jobs.serve(&edges, crate::password::work));
             let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
+            let (root, mailbox) =
+                (watch.handles[0].clone(), plan.writing.as_ref().map(|w| Arc::clone(&w.mailbox)));
+            let writer = plan.writing.map(|writing| {
+                scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root))
+            });
             watch.until_over(&interrupted, &stop, view);
             watch.end_session();
             let drops = net::kernel_drops(&udp_ports).unwrap_or(0);
@@ -397,11 +416,18 @@ impl Run<'_> {
             }
             stop.store(true, Ordering::Relaxed);
             let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+            if let Some(mailbox) = mailbox {
+                mailbox.close();
+            }
+            if let Some(complaint) = writer.and_then(written) {
+                watch.complaints.push(complaint);
+            }
             watch.collect();
             // After the run: the engine alone would take a core from it.
             (self.sample.map(|sample| replay(self.config, sample)), ended)
         });
         let mut complaints = trouble.into_inner().unwrap_or_default();
+        complaints.append(&mut watch.complaints);
         let mut nodes = Vec::new();
         for outcome in ended {
             match outcome {
@@ -421,6 +447,17 @@ impl Run<'_> {
         }
         let offline = offline.transpose()?;
         Ok(Ended { nodes, layers, ledger, loaded, rtt, board, offline, notices, complaints })
+    }
+}
+
+/// What went wrong with the journal.
+fn written(
+    writer: ScopedJoinHandle<'_, Result<journal::Stats, journal::JournalError>>,
+) -> Option<String> {
+    match writer.join() {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(format!("the journal: {error}")),
+        Err(_) => Some("the journal's thread panicked".to_string()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What each configuration key may be: the single table behind validation and documentation.
 
 use super::doors::CLIENT_CERTIFICATES;
+use super::journal::DURABILITIES;
 use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
 
@@ -104,6 +105,8 @@ pub const KEYS: &[Key] = &[
     whole("sequencer.window_us", 1, 100_000),
     whole("engine.log_capacity", 1_000, 50_000_000),
     whole("engine.open_orders_max", 1_000, 10_000_000),
+    key("journal.durability", Kind::Choice(DURABILITIES)),
+    key("journal.dir", Kind::Text { max: 1_024 }),
     whole("gateway.max_hold_ms", 1, 10_000),
     whole("snapshot.connections", 1, 256),
     whole("snapshot.kib_per_ms", 1, 1_024),

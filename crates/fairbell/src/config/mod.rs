@@ -6,6 +6,7 @@
 //! that every complaint names file, line and key.
 
 pub mod doors;
+mod journal;
 pub mod keys;
 mod load;
 mod overlay;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
 
+pub use self::journal::Journal;
 pub use doors::Doors;
 pub use load::{ConfigError, Loaded};
 pub use overlay::Overlay;
@@ -40,6 +42,8 @@ pub struct Config {
     pub sequencer: Sequencer,
     /// `[engine]`
     pub engine: Engine,
+    /// `[journal]`
+    pub journal: Journal,
     /// `[gateway]`
     pub gateway: Gateway,
     /// `[admin]`

@@ -5,12 +5,14 @@
 //! edges (receivers and gateways), and the outside world (participants and listeners).
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use feed::{CaptureConfig, ListenerConfig, SnapshotServer};
+use journal::{Folder, Journal};
 use net::{
-    ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, ServerTls, TraceReceiver,
+    ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, Mailbox, ServerTls, TraceReceiver,
     WaitStrategy, job_channel, trace_channel,
 };
 use overlay::{retransmission::StoreConfig, topology::Tree};
@@ -21,6 +23,7 @@ use types::{AccountId, Channel, Nanos, NodeId, Peer};
 use super::tamper::Relay;
 use crate::Failure;
 use crate::config::Config;
+use crate::journal::kept::Kept;
 
 /// Names of the outside world's nodes for loop handles; no overlay node has them.
 pub const DRIVER: NodeId = NodeId(60_000);
@@ -52,6 +55,16 @@ const CAPTURE: CaptureConfig = CaptureConfig {
     quote_every: CHECKPOINT_EVERY,
     quotes_max: 1 << 16,
 };
+
+/// A journal that is about to be written.
+pub struct Writing {
+    /// The journal.
+    pub journal: Journal<Folder>,
+    /// Where the root's loop puts what is to be written.
+    pub mailbox: Arc<Mailbox>,
+    /// What there is to say of it.
+    pub notices: Vec<String>,
+}
 
 /// Where users connect.
 pub struct Addresses {
@@ -98,6 +111,8 @@ pub struct Plan {
     pub streams: usize,
     /// What takes the gateways too long.
     pub jobs: JobReceiver,
+    /// The journal, if there is one.
+    pub writing: Option<Writing>,
 }
 
 /// The exchange's own configuration.
@@ -186,10 +201,14 @@ pub fn plan(
     config: &Config,
     clock: Clock,
     wishes: Wishes,
+    mut kept: Option<Kept>,
     driver: impl FnOnce(&[Peer]) -> Result<Driver, Failure>,
 ) -> Result<Plan, Failure> {
     let mut exchange = exchange_config(config, &clock);
     exchange.options = options(config)?;
+    if let Some(kept) = &mut kept {
+        kept.settle(Path::new(&config.journal.dir), &mut exchange)?;
+    }
     let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
     let layers = layers(&tree);
     let receivers: Vec<NodeId> = tree.topology.receiver_ids().collect();
@@ -238,6 +257,7 @@ pub fn plan(
     let start = since.map_or(0, |at| (at.as_millis() / 16) as u32);
     let nodes = deploy(&exchange, start, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
+    let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
     let mut feed = Some(feed);
     // By gateway, in the order of their doors.
     let mut entries = entries.into_iter().zip(fix).map(|(ouch, fix)| vec![ouch, fix]);
@@ -290,13 +310,51 @@ pub fn plan(
         receiver
     });
     let streams = exchange.options.streams().into();
-    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers, streams, jobs })
+    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers, streams, jobs, writing })
 }
 
 fn secure(of: &mut Loop<Role>, edge: NodeId, tls: &ServerTls) {
     for door in [OUCH_DOOR, FIX_DOOR] {
         of.secure_door(edge, door, tls.clone());
     }
+}
+
+/// The root takes up what the journal holds, and from now on nothing leaves it before it is there.
+fn resume(
+    config: &Config,
+    clock: &Clock,
+    kept: Option<Kept>,
+    mut nodes: Vec<Role>,
+    root_loop: &mut Loop<Role>,
+) -> Result<(Vec<Role>, Option<Writing>), Failure> {
+    let Some(Kept { journal, inputs, recovery, .. }) = kept else { return Ok((nodes, None)) };
+    let now = clock.reading();
+    let resumed = inputs.len();
+    let mut root = nodes.iter_mut();
+    let outcome = root.find_map(|role| {
+        role.with_root(&mut types::Outbox::default(), |root, _| {
+            root.resume(now, inputs.iter().copied()).map(|()| root.keep_durably())
+        })
+    });
+    let dir = &config.journal.dir;
+    match outcome {
+        Some(Ok(())) => {}
+        Some(Err(error)) => return Err(Failure::Run(format!("{dir}: {error}"))),
+        None => return Err(Failure::Run("no root to keep a journal for".to_string())),
+    }
+    let mailbox = Arc::new(Mailbox::default());
+    root_loop.send_journal(Arc::clone(&mailbox));
+    let mut notices = Vec::new();
+    if resumed > 0 {
+        notices.push(format!("{dir}: goes on after {resumed} inputs"));
+    }
+    if let Some(tail) = recovery.tail {
+        notices.push(format!(
+            "{dir}: a write cut short in segment {} at offset {} was removed ({} bytes)",
+            tail.segment, tail.offset, tail.bytes
+        ));
+    }
+    Ok((nodes, Some(Writing { journal, mailbox, notices })))
 }
 
 /// The first listener serves snapshots, the others ask it for them.

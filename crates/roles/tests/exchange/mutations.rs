@@ -66,7 +66,7 @@ fn overlay_datagrams_do_no_harm() {
             tally.sent += 1;
             let framed = HopHeader::read(&bytes).is_ok() || ControlHeader::read(&bytes).is_some();
             tally.framed += u64::from(framed);
-            let Pair { root: to_root, edge, root_out, edge_out, now } = &mut exchange.pair;
+            let Pair { root: to_root, edge, root_out, edge_out, now, .. } = &mut exchange.pair;
             let from = Peer::Addr(9);
             match root {
                 true => to_root.handle_datagram(*now, Channel::OVERLAY, from, &bytes, root_out),

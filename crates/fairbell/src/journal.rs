@@ -1,0 +1,306 @@
+//! `fairbell journal`: durable journals of an exchange looked at, checked, exported and replayed.
+//!
+//! Nothing here changes a journal; an exchange may be writing it meanwhile, then what it is writing
+//! just now shows as a tail. [`kept`] is the other side: how an exchange keeps its log there.
+
+pub mod kept;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use engine::log_file::{LogHeader, write_header, write_input};
+use engine::{Applied, Engine, Output};
+use journal::{Folder, FolderConfig, Record, Verified};
+use types::Input;
+
+use crate::Failure;
+use crate::cli;
+use crate::log::{Outputs, lab, on};
+use crate::up;
+use kept::{Genesis, input_of};
+
+/// Options of `fairbell journal`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell journal inspect out/journal          segments, watermark, snapshots\n  \
+    fairbell journal verify out/journal           every byte of the committed part\n  \
+    fairbell journal export out/journal --out day.log   an input log for `fairbell log replay`\n  \
+    fairbell journal replay out/journal --json    through a fresh engine, with digests")]
+pub struct JournalArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What can be done with a journal.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Say what is in it
+    Inspect(FolderArgs),
+    /// Check all of it; the exit code is 1 when the committed part is damaged
+    Verify(FolderArgs),
+    /// Write the log in it to a file
+    Export(ExportArgs),
+    /// Run the log in it through a fresh engine
+    Replay(ReplayArgs),
+}
+
+/// A journal's folder.
+#[derive(Args, Clone, Debug)]
+pub struct FolderArgs {
+    /// The journal's folder
+    pub dir: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `fairbell journal export`.
+#[derive(Args, Clone, Debug)]
+pub struct ExportArgs {
+    /// The journal's folder
+    pub dir: PathBuf,
+    /// The log
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// Options of `fairbell journal replay`.
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// The journal's folder
+    pub dir: PathBuf,
+    /// Configuration file it was written under [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Does it.
+pub fn run(args: &JournalArgs) -> Result<(), Failure> {
+    match &args.what {
+        What::Inspect(args) => inspect(args),
+        What::Verify(args) => verify(args),
+        What::Export(args) => export(args),
+        What::Replay(args) => replay(args),
+    }
+}
+
+/// Opens a folder for looking; through the page cache, as any reader.
+fn look(dir: &Path) -> Result<Folder, Failure> {
+    let config = FolderConfig { direct: false, ..FolderConfig::default() };
+    Folder::open_unlocked(dir, config).map_err(|error| on(dir, error))
+}
+
+fn check(dir: &Path) -> Result<Verified, Failure> {
+    journal::verify(&mut look(dir)?).map_err(|error| on(dir, error))
+}
+
+fn document(found: &Verified) -> serde_json::Value {
+    let tail = found.tail.map(|tail| {
+        serde_json::json!({
+            "segment": tail.segment,
+            "offset": tail.offset,
+            "bytes": tail.bytes,
+            "damage": tail.damage.to_string(),
+        })
+    });
+    let segments = found.segments.iter().map(|segment| {
+        serde_json::json!({
+            "number": segment.number,
+            "bytes": segment.bytes,
+            "used": segment.used,
+            "frames": segment.frames,
+            "first_position": segment.first_position,
+        })
+    });
+    serde_json::json!({
+        "id": format!("{:016x}", found.id),
+        "label": String::from_utf8_lossy(&found.label).trim_end(),
+        "format": journal::FORMAT,
+        "block_bytes": found.block,
+        "first": found.first,
+        "last": found.last,
+        "committed": found.committed,
+        "chain": format!("{:016x}", found.chain),
+        "term": found.vote.term,
+        "voted_for": found.vote.voted_for,
+        "records": found.records,
+        "truncations": found.truncations,
+        "tail": tail,
+        "damaged_copies": found.damaged_copies,
+        "damaged_snapshots": found.damaged_snapshots,
+        "segments": segments.collect::<Vec<_>>(),
+        "snapshots": found.snapshots.iter().map(|info| {
+            serde_json::json!({"position": info.position, "bytes": info.bytes})
+        }).collect::<Vec<_>>(),
+    })
+}
+
+fn inspect(args: &FolderArgs) -> Result<(), Failure> {
+    let found = check(&args.dir)?;
+    if args.json {
+        println!("{:#}", document(&found));
+        return Ok(());
+    }
+    println!("journal     {:016x}, {}", found.id, String::from_utf8_lossy(&found.label).trim_end());
+    println!("positions   {} to {}, committed to {}", found.first, found.last, found.committed);
+    println!("chain       {:016x}", found.chain);
+    println!("vote        term {}, for {}", found.vote.term, found.vote.voted_for);
+    for info in &found.snapshots {
+        println!("snapshot    at {}, {} bytes", info.position, info.bytes);
+    }
+    println!("segment     from position   frames     used of bytes");
+    for segment in &found.segments {
+        println!(
+            "{:>7}  {:>17}  {:>7}  {:>7} of {}",
+            segment.number, segment.first_position, segment.frames, segment.used, segment.bytes
+        );
+    }
+    remarks(&found).iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+/// What is not as it should be, and does no harm.
+fn remarks(found: &Verified) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(tail) = found.tail {
+        lines.push(format!(
+            "a write cut short at segment {}, offset {}, {} bytes ({}): opening removes it",
+            tail.segment, tail.offset, tail.bytes, tail.damage
+        ));
+    }
+    if found.damaged_copies > 0 {
+        lines.push(format!(
+            "{} copies of watermark or vote can't be read, the others can: opening heals them",
+            found.damaged_copies
+        ));
+    }
+    if found.damaged_snapshots > 0 {
+        lines.push(format!("{} snapshots are damaged and not used", found.damaged_snapshots));
+    }
+    lines
+}
+
+fn verify(args: &FolderArgs) -> Result<(), Failure> {
+    let found = check(&args.dir)?;
+    if args.json {
+        println!("{:#}", document(&found));
+        return Ok(());
+    }
+    println!(
+        "{}: {} records in {} segments are whole, to position {}, committed to {}",
+        args.dir.display(),
+        found.records,
+        found.segments.len(),
+        found.last,
+        found.committed
+    );
+    remarks(&found).iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+/// Shows `each` the inputs of a journal, after what its first record says.
+fn inputs(
+    dir: &Path,
+    begin: impl FnOnce(&Genesis) -> Result<(), Failure>,
+    mut each: impl FnMut(&Input) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut begin = Some(begin);
+    let mut failed = Ok(());
+    let mut step = |record: Record<'_>| match begin.take() {
+        Some(begin) => {
+            let genesis = Genesis::read(record.bytes).filter(|_| record.position == 1);
+            genesis.ok_or_else(|| on(dir, "holds no log of an exchange")).and_then(|g| begin(&g))
+        }
+        None => input_of(record.bytes)
+            .ok_or_else(|| on(dir, format!("position {} holds no input", record.position)))
+            .and_then(|input| each(&input)),
+    };
+    let shown = journal::export(&mut look(dir)?, |record| {
+        failed = step(record);
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    failed?;
+    shown.map_err(|error| on(dir, error))
+}
+
+fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let wrong = |error: std::io::Error| on(&args.out, error);
+    let file = std::cell::RefCell::new(None);
+    let mut count = 0u64;
+    let begin = |genesis: &Genesis| {
+        let mut out = BufWriter::with_capacity(1 << 18, File::create(&args.out).map_err(wrong)?);
+        let (rules_version, config_digest) = (genesis.rules_version, genesis.config_digest);
+        write_header(&mut out, &LogHeader { rules_version, config_digest }).map_err(wrong)?;
+        *file.borrow_mut() = Some(out);
+        Ok(())
+    };
+    inputs(&args.dir, begin, |input| {
+        count += 1;
+        match file.borrow_mut().as_mut() {
+            Some(out) => write_input(out, input).map_err(wrong),
+            None => Ok(()),
+        }
+    })?;
+    if let Some(mut out) = file.into_inner() {
+        out.flush().map_err(wrong)?;
+    }
+    println!("{}: {count} commands", args.out.display());
+    Ok(())
+}
+
+fn replay(args: &ReplayArgs) -> Result<(), Failure> {
+    let loaded = cli::config(args.config.as_deref())?;
+    let known = [up::engine_config(&loaded), lab::config()];
+    let state = std::cell::RefCell::new(None);
+    let begin = |genesis: &Genesis| {
+        if genesis.rules_version != engine::RULES_VERSION {
+            let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
+            return Err(on(&args.dir, format!("rules version {theirs}, this is {ours}")));
+        }
+        let config = known.iter().find(|config| config.digest() == genesis.config_digest);
+        let config = config.ok_or_else(|| {
+            on(&args.dir, "written under another configuration; name it with --config")
+        })?;
+        let engine = Engine::new(config.clone());
+        *state.borrow_mut() = Some((engine, Outputs::new(config), Output::default()));
+        Ok(())
+    };
+    inputs(&args.dir, begin, |input| {
+        if let Some((engine, outputs, output)) = state.borrow_mut().as_mut() {
+            output.clear();
+            let _: Applied = engine.apply(input, output);
+            outputs.take(input, output);
+        }
+        Ok(())
+    })?;
+    let Some((engine, outputs, _)) = state.into_inner() else {
+        return Err(on(&args.dir, "holds no log of an exchange"));
+    };
+    let (state, (executions, feed)) = (engine.state_digest(), outputs.digests());
+    if args.json {
+        let document = serde_json::json!({
+            "rules_version": engine::RULES_VERSION,
+            "applied": engine.applied(),
+            "state_digest": format!("{state:016x}"),
+            "executions": outputs.executions,
+            "executions_digest": format!("{executions:016x}"),
+            "feed_messages": outputs.feed_messages,
+            "feed_digest": format!("{feed:016x}"),
+            "feed_next": engine.feed_next().0,
+        });
+        println!("{document:#}");
+    } else {
+        println!("commands replayed  {}", engine.applied());
+        println!("state              {state:016x}");
+        println!("execution reports  {executions:016x} ({})", outputs.executions);
+        println!("feed messages      {feed:016x} ({})", outputs.feed_messages);
+    }
+    Ok(())
+}
