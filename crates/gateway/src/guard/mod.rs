@@ -212,8 +212,8 @@ impl Guard {
         let remote = self.remote(conn);
         let identity = place.and_then(|place| self.identities.get(place));
         let certain = identity.is_some_and(|identity| identity.is_certain(&remote));
-        let mut source = remote.address.map(|address| self.sources.of(now, address));
-        if let Some(source) = source.as_deref_mut().filter(|_| !certain) {
+        let source = remote.address.map(|address| self.sources.of(now, address));
+        if let Some(source) = source.filter(|_| !certain) {
             if source.failures.is_locked(now) {
                 return Verdict::Out(Refusal::SourceLocked);
             }
