@@ -43,6 +43,9 @@ enum Root {
 /// (name, how, root, published p90, p50, mean, stddev in us).
 type Kind = (&'static str, How, Root, Option<[f64; 4]>);
 
+/// A figure of an outcome and its name.
+type Named = (&'static str, fn(&Outcome) -> f64);
+
 const BEST: Pick = Pick::Best;
 const KINDS: &[Kind] = &[
     (
@@ -163,7 +166,7 @@ fn index(name: &str) -> usize {
 fn rows(all: &[Vec<Outcome>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, (name, _, _, published)) in KINDS.iter().enumerate() {
-        let of: [(&str, fn(&Outcome) -> f64); 4] = [
+        let of: [Named; 4] = [
             ("p90", |o| o.worst.p90_ns),
             ("p50", |o| o.worst.p50_ns),
             ("mean", |o| o.worst.mean_ns),
