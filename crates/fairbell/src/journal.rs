@@ -39,12 +39,16 @@ pub struct JournalArgs {
 #[derive(Subcommand, Clone, Debug)]
 pub enum What {
     /// Say what is in it
+    #[command(after_help = "Example: fairbell journal inspect out/journal --json")]
     Inspect(FolderArgs),
     /// Check all of it; the exit code is 1 when the committed part is damaged
+    #[command(after_help = "Example: fairbell journal verify out/journal")]
     Verify(FolderArgs),
     /// Write the log in it to a file
+    #[command(after_help = "Example: fairbell journal export out/journal --out day.log")]
     Export(ExportArgs),
     /// Run the log in it through a fresh engine
+    #[command(after_help = "Example: fairbell journal replay out/journal --json")]
     Replay(ReplayArgs),
 }
 
