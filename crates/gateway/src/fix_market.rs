@@ -386,7 +386,7 @@ mod tests {
                 let mut levels = Vec::new();
                 for side in [Side::Buy, Side::Sell] {
                     for n in 0..8 {
-                        if rng.next_u64() % 2 == 0 {
+                        if rng.next_u64().is_multiple_of(2) {
                             let price = if side == Side::Buy { 100 - n } else { 101 + n };
                             let qty = Qty(1 + rng.next_u64() % 2);
                             levels.push(Level { side, price: Price(price), qty, orders: 1 });

@@ -118,7 +118,7 @@ mod tests {
         for version in [true, false] {
             let one = certificate(version, &[other.clone(), own.clone()]);
             assert_eq!(common_name(&one), Some(&b"member1"[..]));
-            assert_eq!(common_name(&certificate(version, &[other.clone()])), None);
+            assert_eq!(common_name(&certificate(version, std::slice::from_ref(&other))), None);
             let two = certificate(version, &[own.clone(), own.clone()]);
             assert_eq!(common_name(&two), None, "which of the two?");
         }

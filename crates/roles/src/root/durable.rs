@@ -103,7 +103,7 @@ impl Root {
     }
 
     /// Keeps the log durably from now on: every input goes to [`Outbox::journal`] as its
-    /// `size_of::<Input>()` bytes, and nothing of it leaves before [`Node::handle_durable`] has
+    /// `size_of::<Input>()` bytes, and nothing of it leaves before [`types::Node::handle_durable`] has
     /// said that it is. Positions there are those of the log.
     pub fn keep_durably(&mut self) {
         self.gate = Some(Gate::new(self.log.len() as u64, self.gateway_nodes.len()));
