@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`wire`] | datagrams |
 //! | [`mesh`], [`path`], [`hull`] | who probes whom; pairs, and what is kept of them |
-//! | [`line`], [`graph`] | one pair of nodes, the whole mesh |
+//! | [`mod@line`], [`graph`] | one pair of nodes, the whole mesh |
 //! | [`track`], [`solver`] | one node over time, corrections |
 //! | [`discipline`], [`agent`] | the slewed clock, the node |
 //! | [`star`] | estimators to compare with: NTP's way, and a Kalman filter |

@@ -4,7 +4,7 @@
 //! [`Sink`], an [`Encoder`] takes [`Record`]s. Errors carry the codes of the specification.
 //!
 //! Other formats are descriptions, too, from which decoders are generated when this is compiled:
-//! [`layout`] for fields at fixed places ([`opra::binary`], [`itch`]), [`slots`] for messages that
+//! [`mod@layout`] for fields at fixed places ([`opra::binary`], [`itch`]), [`slots`] for messages that
 //! share presence bits and previous values ([`opra`]).
 //!
 //! Nothing here knows sockets or clocks. Bytes are never trusted: every decoder is bounded by the
