@@ -36,10 +36,13 @@ pub struct FeedArgs {
 #[derive(Subcommand, Clone, Debug)]
 pub enum Feed {
     /// Print every message of a capture
+    #[command(after_help = "Example: fairbell feed decode capture.pcap --json")]
     Decode(FileArgs),
     /// Count messages, gaps and best prices of a capture
+    #[command(after_help = "Example: fairbell feed stats capture.pcap")]
     Stats(FileArgs),
     /// Send the datagrams of a capture again, with their distances in time
+    #[command(after_help = "Example: fairbell feed play capture.pcap --to 127.0.0.1:9000")]
     Play(PlayArgs),
 }
 

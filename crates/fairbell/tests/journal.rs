@@ -15,7 +15,10 @@ impl Scratch {
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a folder");
         let dir = path.join("journal");
-        let text = format!("[journal]\ndurability = \"local\"\ndir = \"{}\"\n", dir.display());
+        let text = format!(
+            "[doors]\nplain = true\n[journal]\ndurability = \"local\"\ndir = \"{}\"\n",
+            dir.display()
+        );
         std::fs::write(path.join("local.toml"), text).expect("a file");
         Scratch(path)
     }

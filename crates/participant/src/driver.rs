@@ -143,7 +143,8 @@ impl Driver {
             opening: Opening::new(opening),
             schedule,
             tape: Tape::new(config.tape),
-            phase: Phase::Connecting,
+            // Without participants there is nothing to wait for.
+            phase: if config.clients.is_empty() { Phase::Idle } else { Phase::Connecting },
             next_conn: 1,
             timed: 0,
             not_asked: 0,
@@ -208,6 +209,11 @@ impl Driver {
 
     fn outstanding(&self) -> u64 {
         self.clients.iter().map(|client| client.ledger().outstanding()).sum()
+    }
+
+    /// How many participants there are.
+    pub fn participants(&self) -> usize {
+        self.clients.len()
     }
 
     /// Moves on as far as what is known now allows.

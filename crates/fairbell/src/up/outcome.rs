@@ -107,6 +107,7 @@ impl Remains<'_> {
     fn participants(&mut self, driver: &Driver, report: &mut Report) {
         let status = driver.status();
         report.orders_sent = status.ledger.asked;
+        report.resumed = driver.participants() == 0;
         report.orders_acknowledged = status.ledger.answered;
         report.orders_lost = status.ledger.lost();
         report.duplicates = status.ledger.duplicates;
