@@ -618,6 +618,8 @@ impl Application for Counter<'_> {
         let ready = self.seats.get(session).is_some_and(|seat| seat.progress == Progress::Ready);
         if ready {
             self.counters.logons += 1;
+            // A market-data session has no stream to wait for: it is in.
+            self.desk.guard.forget(self.conn);
         } else {
             self.wants_in = Some(session);
         }

@@ -4,7 +4,7 @@
 use types::{Command, CommandKind, InstrumentId, MatchNumber, Phase, Qty};
 
 use crate::common::MS;
-use crate::fix_world::World;
+use crate::fix_world::{World, fix_config};
 
 /// The client that subscribes.
 const DATA: usize = 3;
@@ -67,6 +67,20 @@ fn the_book_is_the_public_one_at_every_message() {
         (200..220).for_each(|step| trade(&mut world, step));
         assert_eq!(world.clients[DATA].book.compared, before, "no longer");
     }
+}
+
+#[test]
+fn a_session_without_a_stream_is_no_stranger() {
+    let mut config = fix_config(1);
+    config.guard.logon_wait_ns = 500 * MS;
+    let mut world = World::of(&config, 3);
+    for client in [0, 1, DATA] {
+        world.logon(client, 1);
+    }
+    world.run(2_000 * MS);
+    ask(&mut world, "m", 1, 0, 1);
+    (0..20).for_each(|step| trade(&mut world, step));
+    assert!(world.clients[DATA].book.compared > 10, "it is still told");
 }
 
 #[test]
