@@ -218,21 +218,7 @@ impl<S: Store> Acceptor<S> {
         else {
             return None;
         };
-        let mut index = std::mem::take(&mut self.index);
-        let mut door = Door {
-            now,
-            sessions: &mut self.sessions,
-            counters: &mut self.counters,
-            index: &mut index,
-            app,
-            out,
-        };
-        let ending = door.frame(&mut connection.session, &mut connection.held, &bytes);
-        self.index = index;
-        match ending {
-            None => self.handle_bytes(now, conn, &[], app, out),
-            ended => ended,
-        }
+        self.go_on(now, conn, &bytes, app, out)
     }
 
     /// The session that the Logon of `conn` waited for is ready: goes on as
@@ -247,6 +233,19 @@ impl<S: Store> Acceptor<S> {
         let connection = self.connections.get_mut(&conn)?;
         let Some(Held::Logon(session, bytes)) = connection.held.take() else { return None };
         self.sessions.get_mut(session)?.claim(false);
+        self.go_on(now, conn, &bytes, app, out)
+    }
+
+    /// Serves the message that was held, then whatever came behind it.
+    fn go_on<A: Application>(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        held: &[u8],
+        app: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Option<Ending> {
+        let connection = self.connections.get_mut(&conn)?;
         let mut index = std::mem::take(&mut self.index);
         let mut door = Door {
             now,
@@ -256,7 +255,7 @@ impl<S: Store> Acceptor<S> {
             app,
             out,
         };
-        let ending = door.frame(&mut connection.session, &mut connection.held, &bytes);
+        let ending = door.frame(&mut connection.session, &mut connection.held, held);
         self.index = index;
         match ending {
             None => self.handle_bytes(now, conn, &[], app, out),
