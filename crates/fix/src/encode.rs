@@ -1,7 +1,9 @@
 //! Messages written into a byte vector that the caller keeps: no allocation once it has grown.
 //!
-//! BodyLength is patched when the message is finished; it is assumed to have three digits, and the
-//! body moves by a byte where it has not.
+//! Fields are put on a page of fixed size, whole words at a place that is held in a register, and
+//! leave it with the message; a message longer than the page leaves it in pieces. BodyLength is
+//! filled in at the end; it is assumed to have three digits, and the body moves by a byte where it
+//! has not.
 
 use types::{Nanos, Price};
 
@@ -11,68 +13,20 @@ use crate::scan::checksum;
 use crate::tag::Tag;
 use crate::value::{self, Places, StampWriter};
 
-/// A message that has begun in some vector.
-#[derive(Debug)]
-pub struct Started {
-    start: usize,
-    body: usize,
+/// Bytes of a page: an ExecutionReport has a third of them.
+const PAGE: usize = 1_024;
+
+/// What messages are written with: kept from one to the next.
+#[derive(Clone, Debug)]
+pub struct Pen {
+    stamps: StampWriter,
+    page: Box<[u8; PAGE]>,
 }
 
-/// Begins a message: BeginString and room for BodyLength.
-#[inline]
-pub fn begin(out: &mut Vec<u8>, begin_string: &str) -> Started {
-    let start = out.len();
-    out.reserve(512);
-    out.extend_from_slice(b"8=");
-    out.extend_from_slice(begin_string.as_bytes());
-    out.extend_from_slice(b"\x019=000\x01");
-    Started { start, body: out.len() }
-}
-
-/// Ends the message: BodyLength and CheckSum.
-#[inline]
-pub fn finish(out: &mut Vec<u8>, started: Started) {
-    let Started { start, mut body } = started;
-    let length = out.len() - body;
-    let digits = |value: usize| b'0' + (value % 10) as u8;
-    let three = [digits(length / 100), digits(length / 10), digits(length)];
-    if (100..1_000).contains(&length) {
-        if let Some(place) = out.get_mut(body - 4..body - 1) {
-            place.copy_from_slice(&three);
-        }
-    } else {
-        body = resize_length(out, body, length);
+impl Default for Pen {
+    fn default() -> Pen {
+        Pen { stamps: StampWriter::default(), page: Box::new([0; PAGE]) }
     }
-    debug_assert!(body >= start);
-    let sum = u32::from(checksum(out.get(start..).unwrap_or(&[])));
-    // Three digits behind a zero, which `=` takes the place of.
-    let sum = u64::from(digits::four(sum)) + (digits::ZEROS & 0xffff_ff00);
-    put8(out, u64::from_le_bytes(*b"10=\0\0\0\x01\0") | (sum >> 8) << 24, 7);
-}
-
-/// Writes a length that has not three digits, moving the body; returns where it is now.
-#[cold]
-fn resize_length(out: &mut Vec<u8>, body: usize, length: usize) -> usize {
-    let mut text = Vec::with_capacity(8);
-    value::push_uint(&mut text, length as u64);
-    out.splice(body - 4..body - 1, text.iter().copied());
-    body + text.len() - 3
-}
-
-/// Appends the first `length` bytes of a word, lowest first.
-#[inline(always)]
-fn put8(out: &mut Vec<u8>, word: u64, length: usize) {
-    let start = out.len();
-    out.extend_from_slice(&word.to_le_bytes());
-    out.truncate(start + length);
-}
-
-/// [`put8`] of twice as many.
-#[inline(always)]
-fn put16(out: &mut Vec<u8>, word: u128, length: usize) {
-    let start = out.len();
-    out.extend_from_slice(&word.to_le_bytes());
-    out.truncate(start + length);
 }
 
 const END: u64 = SOH as u64;
@@ -92,74 +46,205 @@ impl Piece {
         }
         Piece { few, all }
     }
-
-    #[inline(always)]
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        if self.all.len() > self.few.len() {
-            return out.extend_from_slice(&self.all);
-        }
-        out.extend_from_slice(&self.few);
-        out.truncate(out.len() - self.few.len() + self.all.len());
-    }
 }
 
-/// What [`begin`] writes, with the name of MsgType behind it.
+/// BeginString, room for BodyLength, and the name of MsgType.
 pub(crate) fn beginning(begin_string: &str) -> Piece {
     Piece::new(format!("8={begin_string}\x019=000\x0135=").into_bytes())
 }
 
-/// [`begin`] by its [`beginning`], with MsgType and MsgSeqNum.
-#[inline(always)]
-pub(crate) fn begin_by(out: &mut Vec<u8>, beginning: &Piece, msg_type: &[u8], seq: u32) -> Started {
-    let start = out.len();
-    out.reserve(512);
-    beginning.put(out);
-    let body = out.len() - 3;
-    match (digits::short(msg_type), msg_type.len()) {
-        (Some(word), length @ 1..=3) => {
-            let rest = END | u64::from_le_bytes(*b"\x0034=\0\0\0\0");
-            put8(out, word | rest << (8 * length), length + 4);
-        }
-        _ => {
-            out.extend_from_slice(msg_type);
-            out.extend_from_slice(b"\x0134=");
-        }
-    }
-    number(out, u64::from(seq));
-    Started { start, body }
-}
-
-/// A number and the separator behind it.
-#[inline(always)]
-fn number(out: &mut Vec<u8>, number: u64) {
-    if number < 10_000_000 {
-        let (text, length) = digits::uint(number as u32);
-        put8(out, text | END << (8 * length), length as usize + 1);
-    } else {
-        value::push_uint(out, number);
-        out.push(SOH);
-    }
-}
-
-/// Appends fields to a message.
+/// Appends fields; a message it has begun is to be ended by [`Writer::finish`].
 #[derive(Debug)]
 pub struct Writer<'a> {
+    page: &'a mut [u8; PAGE],
+    /// Bytes on the page.
+    at: usize,
     out: &'a mut Vec<u8>,
     stamps: &'a mut StampWriter,
+    /// Length of `out` when the first field came.
+    start: usize,
+    /// Where the body begins, counted from the first field.
+    body: usize,
+}
+
+/// Whatever is on the page goes to the end of `out`; the length of the page then.
+#[cold]
+#[inline(never)]
+fn turn(page: &[u8; PAGE], at: usize, out: &mut Vec<u8>) -> usize {
+    out.extend_from_slice(page.get(..at).unwrap_or(page));
+    0
+}
+
+impl Drop for Writer<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.at > 0 {
+            self.out.extend_from_slice(self.page.get(..self.at).unwrap_or(&[]));
+        }
+    }
 }
 
 impl<'a> Writer<'a> {
-    /// A writer at the end of `out`.
+    /// Fields without a message around them, at the end of `out`.
     #[inline(always)]
-    pub fn new(out: &'a mut Vec<u8>, stamps: &'a mut StampWriter) -> Writer<'a> {
-        Writer { out, stamps }
+    pub fn fields(out: &'a mut Vec<u8>, pen: &'a mut Pen) -> Writer<'a> {
+        let start = out.len();
+        Writer { page: &mut pen.page, at: 0, out, stamps: &mut pen.stamps, start, body: 0 }
+    }
+
+    /// Begins a message at the end of `out`: BeginString, BodyLength, MsgType.
+    pub fn message(
+        out: &'a mut Vec<u8>,
+        pen: &'a mut Pen,
+        begin_string: &str,
+        msg_type: &[u8],
+    ) -> Writer<'a> {
+        let mut writer = Writer::fields(out, pen);
+        writer.begin(&beginning(begin_string));
+        writer.raw(msg_type);
+        writer.raw(&[SOH]);
+        writer
+    }
+
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, beginning: &Piece) {
+        self.piece(beginning);
+        self.body = self.written() - b"35=".len();
+    }
+
+    /// The same fields by a writer that nobody else has: the place stays in a register while
+    /// `build` goes on.
+    #[inline(always)]
+    pub(crate) fn own(&mut self, build: impl FnOnce(&mut Writer<'_>)) {
+        let mut own = Writer {
+            page: &mut *self.page,
+            at: self.at,
+            out: &mut *self.out,
+            stamps: &mut *self.stamps,
+            start: self.start,
+            body: self.body,
+        };
+        build(&mut own);
+        (self.at, self.body) = (std::mem::take(&mut own.at), own.body);
+    }
+
+    /// Bytes written so far.
+    #[inline(always)]
+    pub(crate) fn written(&self) -> usize {
+        self.out.len() - self.start + self.at
+    }
+
+    /// What has been written from `from` on, a count of [`Writer::written`].
+    #[inline(always)]
+    pub(crate) fn since(&mut self, from: usize) -> &[u8] {
+        if self.out.len() == self.start {
+            return self.page.get(from..self.at).unwrap_or(&[]);
+        }
+        self.at = turn(self.page, self.at, self.out);
+        self.out.get(self.start + from..).unwrap_or(&[])
+    }
+
+    /// Ends the message: BodyLength and CheckSum.
+    #[inline]
+    pub fn finish(mut self) {
+        let length = self.written() - self.body;
+        if self.out.len() != self.start || !(100..1_000).contains(&length) {
+            return self.finish_long(length);
+        }
+        let digits = digits::four(length as u32) + digits::ZEROS as u32;
+        // Four digits: the first is 0 and lies where `=` belongs.
+        let digits = digits & 0xffff_ff00 | u32::from(b'=');
+        let end = self.body - 1;
+        if let Some(place) = self.page.get_mut(end - 4..end) {
+            place.copy_from_slice(&digits.to_le_bytes());
+        }
+        let sum = checksum(self.page.get(..self.at).unwrap_or(&[]));
+        self.trailer(sum);
+    }
+
+    #[inline(always)]
+    fn trailer(&mut self, sum: u8) {
+        // Three digits behind a zero, which `=` takes the place of.
+        let sum = u64::from(digits::four(u32::from(sum))) + (digits::ZEROS & 0xffff_ff00);
+        self.put8(u64::from_le_bytes(*b"10=\0\0\0\x01\0") | (sum >> 8) << 24, 7);
+    }
+
+    /// A message that went beyond its page, or whose length has not three digits.
+    #[cold]
+    #[inline(never)]
+    fn finish_long(&mut self, length: usize) {
+        self.at = turn(self.page, self.at, self.out);
+        let mut text = Vec::with_capacity(8);
+        value::push_uint(&mut text, length as u64);
+        let end = self.start + self.body - 1;
+        self.out.splice(end - 3..end, text);
+        let sum = checksum(self.out.get(self.start..).unwrap_or(&[]));
+        self.trailer(sum);
+    }
+
+    /// Appends the first `length` bytes of a word, lowest first.
+    #[inline(always)]
+    fn put8(&mut self, word: u64, length: usize) {
+        self.put(word.to_le_bytes(), length);
+    }
+
+    /// [`Writer::put8`] of twice as many.
+    #[inline(always)]
+    fn put16(&mut self, word: u128, length: usize) {
+        self.put(word.to_le_bytes(), length);
+    }
+
+    /// Appends the first `length` of some bytes.
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, bytes: [u8; N], length: usize) {
+        debug_assert!(length <= N);
+        if self.at > PAGE - N {
+            self.at = turn(self.page, self.at, self.out);
+        }
+        if let Some(place) = self.page.get_mut(self.at..self.at + N) {
+            place.copy_from_slice(&bytes);
+        }
+        self.at += length;
+    }
+
+    /// MsgType's value and MsgSeqNum.
+    #[inline(always)]
+    pub(crate) fn type_and_number(&mut self, msg_type: &[u8], seq: u32) {
+        match (digits::short(msg_type), msg_type.len()) {
+            (Some(word), length @ 1..=3) => {
+                let rest = END | u64::from_le_bytes(*b"\x0034=\0\0\0\0");
+                self.put8(word | rest << (8 * length), length + 4);
+            }
+            _ => {
+                self.raw(msg_type);
+                self.raw(b"\x0134=");
+            }
+        }
+        self.number(u64::from(seq));
+    }
+
+    /// A number and the separator behind it.
+    #[inline(always)]
+    fn number(&mut self, number: u64) {
+        if number < 10_000_000 {
+            let (text, length) = digits::uint(number as u32);
+            return self.put8(text | END << (8 * length), length as usize + 1);
+        }
+        let (text, length) = value::uint_text(number);
+        self.put(text, length);
+        self.put([SOH], 1);
     }
 
     /// A field whose value and separator lie in a word, `length` bytes of it.
     #[inline(always)]
     fn word(&mut self, tag: Tag, word: u64, length: usize) {
         let name = tag.text.len();
-        put16(self.out, u128::from(tag.word) | u128::from(word) << (8 * name), name + length);
+        self.put16(u128::from(tag.word) | u128::from(word) << (8 * name), name + length);
+    }
+
+    #[inline(always)]
+    fn name(&mut self, tag: Tag) {
+        self.put8(tag.word, tag.text.len());
     }
 
     /// Text; the caller vouches for its bytes: no separator in it, and it is not empty.
@@ -169,9 +254,9 @@ impl<'a> Writer<'a> {
         if let (Some(word), length @ 1..=7) = (digits::short(text), text.len()) {
             return self.word(tag, word | END << (8 * length), length + 1);
         }
-        self.out.extend_from_slice(tag.text);
-        self.out.extend_from_slice(text);
-        self.out.push(SOH);
+        self.name(tag);
+        self.raw(text);
+        self.put([SOH], 1);
     }
 
     /// Somebody else's identifier, at most fifteen bytes with blanks behind it, or `NONE`; control
@@ -185,10 +270,10 @@ impl<'a> Writer<'a> {
         if let Some(place) = wide.first_chunk_mut::<N>() {
             *place = *text;
         }
-        let word = u128::from_le_bytes(wide);
+        let mut word = u128::from_le_bytes(wide);
         // Some byte is below a blank; or all are blanks.
         if word.wrapping_sub(BLANKS) & !word & HIGHS != 0 || word == BLANKS {
-            return self.odd(tag, wide);
+            word = u128::from_le_bytes(mended(wide));
         }
         let length = 16 - (word ^ BLANKS).leading_zeros() as usize / 8;
         // The blank behind the text becomes a separator.
@@ -196,32 +281,21 @@ impl<'a> Writer<'a> {
         let name = tag.text.len();
         if name + length < 16 {
             let word = u128::from(tag.word) | text << (8 * name);
-            return put16(self.out, word, name + length + 1);
+            return self.put16(word, name + length + 1);
         }
-        put8(self.out, tag.word, name);
-        put16(self.out, text, length + 1);
-    }
-
-    /// An identifier that is none, or has control characters in it.
-    #[cold]
-    #[inline(never)]
-    fn odd(&mut self, tag: Tag, wide: [u8; 16]) {
-        let text = wide.trim_ascii_end();
-        self.foreign(tag, if text.is_empty() { b"NONE" } else { text });
+        self.name(tag);
+        self.put16(text, length + 1);
     }
 
     /// Bytes of somebody else: separators and other control characters become `?`; nothing is
     /// written when they are none.
     pub fn foreign(&mut self, tag: Tag, text: &[u8]) {
         if !text.is_empty() {
-            self.out.extend_from_slice(tag.text);
-            let start = self.out.len();
-            self.out.extend_from_slice(text);
-            if text.iter().any(|&byte| byte < 32) {
-                let written = self.out.get_mut(start..).unwrap_or(&mut []);
-                written.iter_mut().filter(|byte| **byte < 32).for_each(|byte| *byte = b'?');
+            self.name(tag);
+            for &byte in text {
+                self.put([if byte < b' ' { b'?' } else { byte }], 1);
             }
-            self.out.push(SOH);
+            self.put([SOH], 1);
         }
     }
 
@@ -229,7 +303,7 @@ impl<'a> Writer<'a> {
     #[inline(always)]
     pub fn char(&mut self, tag: Tag, char: u8) {
         let name = tag.text.len();
-        put8(self.out, tag.word | (u64::from(char) | END << 8) << (8 * name), name + 2);
+        self.put8(tag.word | (u64::from(char) | END << 8) << (8 * name), name + 2);
     }
 
     /// Y or N.
@@ -245,62 +319,49 @@ impl<'a> Writer<'a> {
             let (text, length) = digits::uint(number as u32);
             return self.word(tag, text | END << (8 * length), length as usize + 1);
         }
-        self.large(tag, number);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn large(&mut self, tag: Tag, number: u64) {
-        self.out.extend_from_slice(tag.text);
-        value::push_uint(self.out, number);
-        self.out.push(SOH);
+        self.name(tag);
+        self.number(number);
     }
 
     /// A number that may be negative.
     pub fn int(&mut self, tag: Tag, number: i64) {
-        self.out.extend_from_slice(tag.text);
-        value::push_int(self.out, number);
-        self.out.push(SOH);
+        self.name(tag);
+        if number < 0 {
+            self.put([b'-'], 1);
+        }
+        self.number(number.unsigned_abs());
     }
 
     /// A price.
     #[inline(always)]
     pub fn price(&mut self, tag: Tag, price: Price) {
-        self.decimal(tag, price.0, Places::Four);
+        self.figure(tag, &Figure::new(price));
+    }
+
+    /// [`Writer::price`] of a price that is written several times.
+    #[inline(always)]
+    pub(crate) fn figure(&mut self, tag: Tag, figure: &Figure) {
+        self.name(tag);
+        if figure.length == 0 {
+            let (text, length) = value::decimal_text(figure.price.0, Places::Four);
+            self.put(text, length);
+            return self.put([SOH], 1);
+        }
+        self.put16(figure.text, figure.length);
     }
 
     /// `value` × 10^-`places`.
-    #[inline(always)]
     pub fn decimal(&mut self, tag: Tag, value: i64, places: Places) {
-        const WHOLES: u64 = 100_000_000;
-        let (whole, part) = (value as u64 / 10_000, value as u64 % 10_000);
-        // Negative numbers are large ones here.
-        if places != Places::Four || whole >= WHOLES {
-            return self.wide(tag, value, places);
-        }
-        let (text, length) = digits::uint(whole as u32);
-        self.word(tag, text, length as usize);
-        let decimals = digits::four(part as u32);
-        let kept = 4 - decimals.leading_zeros() / 8;
-        // The separator comes behind the last decimal that is not zero, without any at once.
-        let point = u64::from(b'.') | u64::from(decimals + digits::ZEROS as u32) << 8;
-        let ends = (8 * kept + 8) * u32::from(kept > 0);
-        let kept_bits = (1u64 << ends) - 1;
-        put8(self.out, point & kept_bits | END << ends, ends as usize / 8 + 1);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wide(&mut self, tag: Tag, value: i64, places: Places) {
-        self.out.extend_from_slice(tag.text);
-        value::push_decimal(self.out, value, places);
-        self.out.push(SOH);
+        let (text, length) = value::decimal_text(value, places);
+        self.name(tag);
+        self.put(text, length);
+        self.put([SOH], 1);
     }
 
     /// A UTC time stamp with milliseconds.
     #[inline(always)]
     pub fn stamp(&mut self, tag: Tag, at: Nanos) {
-        put8(self.out, tag.word, tag.text.len());
+        self.name(tag);
         self.stamp_value(at);
     }
 
@@ -308,8 +369,8 @@ impl<'a> Writer<'a> {
     #[inline(always)]
     pub(crate) fn stamp_value(&mut self, at: Nanos) {
         let (head, tail) = self.stamps.words(at);
-        put16(self.out, head, 16);
-        put8(self.out, tail, 6);
+        self.put16(head, 16);
+        self.put8(tail, 6);
     }
 
     /// A letter and a number, as identifiers are made.
@@ -321,23 +382,150 @@ impl<'a> Writer<'a> {
             let name = tag.text.len();
             let word = u128::from(tag.word | u64::from(letter) << (8 * name))
                 | u128::from(text | end << (8 * length)) << (8 * name + 8);
-            return put16(self.out, word, name + 1 + length as usize + suffix.len() + 1);
+            return self.put16(word, name + 1 + length as usize + suffix.len() + 1);
         }
-        self.out.extend_from_slice(tag.text);
-        self.out.push(letter);
-        value::push_uint(self.out, number);
-        self.out.extend_from_slice(suffix);
-        self.out.push(SOH);
+        self.name(tag);
+        self.put([letter], 1);
+        let (text, length) = value::uint_text(number);
+        self.put(text, length);
+        self.raw(suffix);
+        self.put([SOH], 1);
     }
 
-    /// Whole fields, each ended by a separator, as they are.
+    /// Bytes as they are: whole fields, each ended by a separator.
     #[inline(always)]
-    pub fn raw(&mut self, fields: &[u8]) {
-        self.out.extend_from_slice(fields);
+    pub fn raw(&mut self, bytes: &[u8]) {
+        let end = self.at + bytes.len();
+        match self.page.get_mut(self.at..end) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                self.at = end;
+            }
+            None => {
+                self.at = turn(self.page, self.at, self.out);
+                self.out.extend_from_slice(bytes);
+            }
+        }
     }
 
     #[inline(always)]
     pub(crate) fn piece(&mut self, piece: &Piece) {
-        piece.put(self.out);
+        if piece.all.len() > piece.few.len() {
+            return self.raw(&piece.all);
+        }
+        self.put(piece.few, piece.all.len());
+    }
+}
+
+/// A price as text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figure {
+    pub(crate) price: Price,
+    /// With a separator.
+    text: u128,
+    /// Of text and separator; 0: it is not in `text`.
+    length: usize,
+}
+
+impl Figure {
+    /// In one word if it is not negative and has at most eight digits before the point.
+    #[inline(always)]
+    pub(crate) fn new(price: Price) -> Figure {
+        const WHOLES: u64 = 100_000_000;
+        let (whole, part) = (price.0 as u64 / 10_000, price.0 as u64 % 10_000);
+        // Negative numbers are large ones here.
+        if whole >= WHOLES {
+            return Figure { price, text: 0, length: 0 };
+        }
+        let (text, wholes) = digits::uint(whole as u32);
+        let decimals = digits::four(part as u32);
+        let kept = 4 - decimals.leading_zeros() / 8;
+        // The separator comes behind the last decimal that is not zero, without any at once.
+        let point = u64::from(b'.') | u64::from(decimals + digits::ZEROS as u32) << 8;
+        let ends = (8 * kept + 8) * u32::from(kept > 0);
+        let kept_bits = (1u64 << ends) - 1;
+        let rest = point & kept_bits | END << ends;
+        let text = u128::from(text) | u128::from(rest) << (8 * wholes);
+        Figure { price, text, length: (wholes + ends / 8 + 1) as usize }
+    }
+}
+
+/// An identifier that is none, or has control characters in it.
+#[cold]
+#[inline(never)]
+fn mended(mut wide: [u8; 16]) -> [u8; 16] {
+    if wide == [b' '; 16] {
+        return *b"NONE            ";
+    }
+    wide.iter_mut().filter(|byte| **byte < b' ').for_each(|byte| *byte = b'?');
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tag;
+
+    /// A message that says `fill` texts and numbers, and what it is to be.
+    fn message(fill: usize, pen: &mut Pen) -> (Vec<u8>, String) {
+        let mut out = b"before".to_vec();
+        let mut writer = Writer::message(&mut out, pen, "FIX.4.4", b"8");
+        let mut body = String::from("35=8\x01");
+        let mut seed = types::SplitMix64::new(fill as u64);
+        for _ in 0..fill {
+            let number = seed.next_u64() >> (seed.next_u64() % 64);
+            let text = &"the quick brown fox jumps over the lazy dog"[..1 + number as usize % 42];
+            writer.text(tag::TEXT, text.as_bytes());
+            writer.uint(tag::ORDER_ID, number);
+            writer.int(tag::CUM_QTY, -(number as i64 >> 1));
+            writer.id(tag::EXEC_ID, b'E', number, &text.as_bytes()[..number as usize % 3]);
+            body += &format!("58={text}\x0137={number}\x0114=-{}\x01", number as i64 >> 1);
+            body = body.replace("=--", "=").replace("=-0\x01", "=0\x01");
+            body += &format!("17=E{number}{}\x01", &text[..number as usize % 3]);
+        }
+        writer.finish();
+        let whole = format!("8=FIX.4.4\x019={}\x01{body}", body.len());
+        let sum = whole.bytes().fold(0u8, u8::wrapping_add);
+        (out, format!("before{whole}10={sum:03}\x01"))
+    }
+
+    #[test]
+    fn messages_of_every_length_are_whole() {
+        let mut pen = Pen::default();
+        for fill in 0..200 {
+            let (out, wanted) = message(fill, &mut pen);
+            assert_eq!(String::from_utf8(out).unwrap(), wanted, "{fill}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_back_on_either_side_of_the_page() {
+        let mut pen = Pen::default();
+        for size in [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE] {
+            let mut out = b"before".to_vec();
+            let mut writer = Writer::fields(&mut out, &mut pen);
+            writer.char(tag::SIDE, b'1');
+            let from = writer.written();
+            writer.own(|writer| writer.raw(&vec![b'x'; size]));
+            writer.char(tag::SIDE, b'2');
+            let expected = [&vec![b'x'; size][..], b"54=2\x01"].concat();
+            assert_eq!(writer.since(from), expected, "{size}");
+            drop(writer);
+            assert_eq!(out, [b"before54=1\x01", &expected[..]].concat(), "{size}");
+        }
+    }
+
+    #[test]
+    fn identifiers_of_others_are_mended() {
+        let mut pen = Pen::default();
+        let mut out = Vec::new();
+        let mut writer = Writer::fields(&mut out, &mut pen);
+        for text in [b"              ", b"a\x01b           ", b"ABCDEFGHIJKLMN"] {
+            writer.padded(tag::MD_REQ_ID, text);
+        }
+        writer.foreign(tag::TEXT, b"a\x01\n");
+        writer.foreign(tag::TEXT, b"");
+        drop(writer);
+        assert_eq!(out, b"262=NONE\x01262=a?b\x01262=ABCDEFGHIJKLMN\x0158=a??\x01");
     }
 }

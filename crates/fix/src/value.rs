@@ -228,18 +228,40 @@ pub fn timestamp(text: &[u8]) -> Option<Nanos> {
 
 const EIGHT: u64 = 100_000_000;
 
+/// A number in decimal, and its length.
+#[inline]
+pub(crate) fn uint_text(value: u64) -> ([u8; 32], usize) {
+    const SIXTEEN: u64 = EIGHT * EIGHT;
+    let (top, rest) = (value / SIXTEEN, value % SIXTEEN);
+    let sixteen =
+        u128::from(digits::eight(rest / EIGHT)) | u128::from(digits::eight(rest % EIGHT)) << 64;
+    let zeros = u128::from(digits::ZEROS) << 64 | u128::from(digits::ZEROS);
+    let mut text = [0; 32];
+    if top == 0 {
+        // The last digit stays, be it zero.
+        let leading = (sixteen.trailing_zeros() / 8).min(15);
+        let word = (sixteen + zeros) >> (8 * leading);
+        if let Some(place) = text.first_chunk_mut() {
+            *place = word.to_le_bytes();
+        }
+        return (text, 16 - leading as usize);
+    }
+    let (word, length) = digits::uint(top as u32);
+    let length = length as usize;
+    if let Some(place) = text.first_chunk_mut() {
+        *place = word.to_le_bytes();
+    }
+    if let Some(place) = text.get_mut(length..).and_then(<[u8]>::first_chunk_mut) {
+        *place = (sixteen + zeros).to_le_bytes();
+    }
+    (text, length + 16)
+}
+
 /// Appends `value` in decimal.
 #[inline]
 pub fn push_uint(out: &mut Vec<u8>, value: u64) {
-    if value >= EIGHT {
-        push_uint(out, value / EIGHT);
-        let digits = digits::eight(value % EIGHT) + digits::ZEROS;
-        out.extend_from_slice(&digits.to_le_bytes());
-        return;
-    }
-    let (text, length) = digits::uint(value as u32);
-    out.extend_from_slice(&text.to_le_bytes());
-    out.truncate(out.len() - 8 + length as usize);
+    let (text, length) = uint_text(value);
+    out.extend_from_slice(text.get(..length).unwrap_or(&text));
 }
 
 /// Appends a signed number in decimal.
@@ -265,24 +287,43 @@ pub enum Places {
     Eight,
 }
 
-/// Appends `value` × 10^-`places` with the decimals it has.
+/// `value` × 10^-`places` with the decimals it has, and the text's length: at most 25.
 #[inline]
-pub fn push_decimal(out: &mut Vec<u8>, value: i64, places: Places) {
-    if value < 0 {
-        out.push(b'-');
-    }
+pub(crate) fn decimal_text(value: i64, places: Places) -> ([u8; 32], usize) {
     let magnitude = value.unsigned_abs();
     let (whole, part) = match places {
         Places::Four => (magnitude / 10_000, magnitude % 10_000 * 10_000),
         Places::Eight => (magnitude / EIGHT, magnitude % EIGHT),
     };
-    push_uint(out, whole);
-    if part != 0 {
-        out.push(b'.');
-        let digits = digits::eight(part);
-        out.extend_from_slice(&(digits + digits::ZEROS).to_le_bytes());
-        out.truncate(out.len() - (digits.leading_zeros() / 8) as usize);
+    let mut text = [0; 32];
+    let mut length = usize::from(value < 0);
+    if let Some(first) = text.first_mut() {
+        *first = b'-';
     }
+    let (digits, wholes) = uint_text(whole);
+    if let (Some(place), Some(digits)) =
+        (text.get_mut(length..length + 16), digits.first_chunk::<16>())
+    {
+        place.copy_from_slice(digits);
+    }
+    length += wholes;
+    if part != 0 {
+        let digits = digits::eight(part);
+        let decimals = (digits + digits::ZEROS).to_le_bytes();
+        if let Some([point, place @ ..]) = text.get_mut(length..length + 9) {
+            *point = b'.';
+            place.copy_from_slice(&decimals);
+        }
+        length += 9 - (digits.leading_zeros() / 8) as usize;
+    }
+    (text, length)
+}
+
+/// Appends `value` × 10^-`places` with the decimals it has.
+#[inline]
+pub fn push_decimal(out: &mut Vec<u8>, value: i64, places: Places) {
+    let (text, length) = decimal_text(value, places);
+    out.extend_from_slice(text.get(..length).unwrap_or(&text));
 }
 
 /// Writes time stamps to the millisecond; the text of the second is kept from one to the next.

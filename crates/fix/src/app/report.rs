@@ -15,7 +15,7 @@ use super::{
     BUSINESS_MESSAGE_REJECT, EXECUTION_REPORT, ORDER_CANCEL_REJECT, ORDER_MASS_CANCEL_REPORT,
     Symbols,
 };
-use crate::encode::Writer;
+use crate::encode::{Figure, Writer};
 use crate::session::MsgType;
 use crate::tag;
 use crate::value::Places;
@@ -41,7 +41,7 @@ pub fn write(version: Version, execution: &Execution, symbols: &Symbols, writer:
     match msg_type(execution) {
         ORDER_CANCEL_REJECT => cancel_reject(version, execution, writer),
         ORDER_MASS_CANCEL_REPORT => mass_cancel_report(version, execution, writer),
-        _ => execution_report(version, execution, symbols, writer),
+        _ => writer.own(|writer| execution_report(version, execution, symbols, writer)),
     }
 }
 
@@ -220,8 +220,10 @@ fn execution_report(
     writer.char(tag::SIDE, b'1' + execution.side as u8);
     writer.uint(tag::ORDER_QTY, execution.qty.0);
     writer.char(tag::ORD_TYPE, order_type(version, execution.order_type));
+    // Often the order's price, the trade's and the average are one.
+    let figure = Figure::new(execution.price);
     if execution.price != Price(0) {
-        writer.price(tag::PRICE, execution.price);
+        writer.figure(tag::PRICE, &figure);
     }
     if let Some(code) = life(version, execution.time_in_force) {
         writer.char(tag::TIME_IN_FORCE, code);
@@ -232,7 +234,11 @@ fn execution_report(
     );
     if trade {
         writer.uint(tag::LAST_QTY, execution.last_qty.0);
-        writer.price(tag::LAST_PX, execution.last_price);
+        if execution.last_price == execution.price {
+            writer.figure(tag::LAST_PX, &figure);
+        } else {
+            writer.price(tag::LAST_PX, execution.last_price);
+        }
         if version != Version::Fix42
             && let Some(code) = liquidity(execution.liquidity)
         {
@@ -241,37 +247,40 @@ fn execution_report(
     }
     writer.uint(tag::LEAVES_QTY, execution.leaves.0);
     writer.uint(tag::CUM_QTY, execution.cum.0);
-    average(execution, writer);
+    average(execution, &figure, writer);
     writer.stamp(tag::TRANSACT_TIME, execution.at);
     if let Some(text) = explanation(execution) {
         writer.text(tag::TEXT, text.as_bytes());
     }
 }
 
-/// AvgPx(6) with up to eight decimals, cut off.
+/// AvgPx(6) with up to eight decimals, cut off. `figure`: of the order's price.
 #[inline]
-fn average(execution: &Execution, writer: &mut Writer<'_>) {
-    let cum = execution.cum.0;
-    match u64::try_from(execution.value) {
-        _ if cum == 0 => writer.char(tag::AVG_PX, b'0'),
+fn average(execution: &Execution, figure: &Figure, writer: &mut Writer<'_>) {
+    let (cum, value) = (execution.cum.0, execution.value);
+    if cum == 0 {
+        return writer.char(tag::AVG_PX, b'0');
+    }
+    if i128::from(figure.price.0) * i128::from(cum) == value {
+        return writer.figure(tag::AVG_PX, figure);
+    }
+    let (value, places) = match u64::try_from(value) {
         // The usual case, in 64 bits: both factors of each product have at most 32.
         Ok(value) if cum <= u64::from(u32::MAX) => {
             let (whole, rest) = (value / cum, value % cum);
             let whole = i64::try_from(whole).unwrap_or(i64::MAX);
-            if rest == 0 {
-                writer.decimal(tag::AVG_PX, whole, Places::Four);
-            } else {
-                let part = (rest * 10_000 / cum) as i64;
-                let value = whole.saturating_mul(10_000).saturating_add(part);
-                writer.decimal(tag::AVG_PX, value, Places::Eight);
+            let part = (rest * 10_000 / cum) as i64;
+            match rest {
+                0 => (whole, Places::Four),
+                _ => (whole.saturating_mul(10_000).saturating_add(part), Places::Eight),
             }
         }
         _ => {
-            let value = execution.value.saturating_mul(10_000) / i128::from(cum);
-            let value = i64::try_from(value).unwrap_or(i64::MAX);
-            writer.decimal(tag::AVG_PX, value, Places::Eight);
+            let value = value.saturating_mul(10_000) / i128::from(cum);
+            (i64::try_from(value).unwrap_or(i64::MAX), Places::Eight)
         }
-    }
+    };
+    writer.decimal(tag::AVG_PX, value, places);
 }
 
 fn liquidity(liquidity: Liquidity) -> Option<u8> {

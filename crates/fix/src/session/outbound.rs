@@ -11,22 +11,17 @@ use types::Nanos;
 
 use super::slots::Slots;
 use super::store::{MsgType, Store, Stored};
-use crate::encode::{self, Piece, Writer};
+use crate::encode::{self, Pen, Piece, Writer};
 use crate::tag;
-use crate::value::StampWriter;
 use crate::version::Version;
 
 /// Sends for one session.
 #[derive(Clone, Debug)]
 pub struct Outbound<S> {
     pub(super) version: Version,
-    beginning: Piece,
-    /// `49=...<SOH>52=`.
-    sender: Piece,
-    /// `56=...<SOH>`.
-    target: Piece,
+    names: Names,
     pub(super) store: S,
-    pub(super) stamps: StampWriter,
+    pub(super) pen: Pen,
     pub(super) scratch: Vec<u8>,
     pub(super) job: Option<Job>,
     /// Somebody listens; otherwise messages are stored only.
@@ -35,6 +30,43 @@ pub struct Outbound<S> {
     slice: usize,
     /// Messages that wait for their numbers, where an account's stream gives these.
     pub(super) slots: Option<Slots>,
+}
+
+/// What is the same in all headers of a session.
+#[derive(Clone, Debug)]
+struct Names {
+    beginning: Piece,
+    /// `49=...<SOH>52=`.
+    sender: Piece,
+    /// `56=...<SOH>`.
+    target: Piece,
+}
+
+impl Names {
+    /// Begins a message with its standard header.
+    #[inline]
+    fn head(
+        &self,
+        now: Nanos,
+        msg_type: &[u8],
+        seq: u32,
+        duplicate: Duplicate,
+        writer: &mut Writer<'_>,
+    ) {
+        writer.own(|writer| {
+            writer.begin(&self.beginning);
+            writer.type_and_number(msg_type, seq);
+            if duplicate.is_some() {
+                writer.flag(tag::POSS_DUP_FLAG, true);
+            }
+            writer.piece(&self.sender);
+            writer.stamp_value(now);
+            writer.piece(&self.target);
+            if let Some(first) = duplicate {
+                writer.stamp(tag::ORIG_SENDING_TIME, first);
+            }
+        });
+    }
 }
 
 /// A resend under way.
@@ -55,11 +87,13 @@ impl<S: Store> Outbound<S> {
     pub fn new(version: Version, own: &str, their: &str, store: S, slice: usize) -> Outbound<S> {
         Outbound {
             version,
-            beginning: encode::beginning(version.begin_string()),
-            sender: Piece::new(format!("49={own}\x0152=").into_bytes()),
-            target: Piece::new(format!("56={their}\x01").into_bytes()),
+            names: Names {
+                beginning: encode::beginning(version.begin_string()),
+                sender: Piece::new(format!("49={own}\x0152=").into_bytes()),
+                target: Piece::new(format!("56={their}\x01").into_bytes()),
+            },
             store,
-            stamps: StampWriter::default(),
+            pen: Pen::default(),
             scratch: Vec::new(),
             job: None,
             connected: false,
@@ -97,14 +131,16 @@ impl<S: Store> Outbound<S> {
     ) {
         if self.connected && self.job.is_none() {
             let seq = self.store.next();
-            let (started, body) = self.head(now, msg_type.as_bytes(), seq, None, out);
-            build(&mut Writer::new(out, &mut self.stamps));
-            self.store.push_application(now, msg_type, out.get(body..).unwrap_or(&[]));
-            encode::finish(out, started);
+            let mut writer = Writer::fields(out, &mut self.pen);
+            self.names.head(now, msg_type.as_bytes(), seq, None, &mut writer);
+            let body = writer.written();
+            build(&mut writer);
+            self.store.push_application(now, msg_type, writer.since(body));
+            writer.finish();
             self.last_sent = now;
         } else {
             self.scratch.clear();
-            build(&mut Writer::new(&mut self.scratch, &mut self.stamps));
+            build(&mut Writer::fields(&mut self.scratch, &mut self.pen));
             self.store.push_application(now, msg_type, &self.scratch);
         }
     }
@@ -120,12 +156,8 @@ impl<S: Store> Outbound<S> {
         if self.slots.is_some() {
             return self.wait(now, MsgType::of(msg_type).unwrap_or_default(), false, build);
         }
-        let seq = self.store.next();
-        let (started, _) = self.head(now, msg_type, seq, None, out);
-        build(&mut Writer::new(out, &mut self.stamps));
-        encode::finish(out, started);
+        self.whole(now, msg_type, self.store.next(), None, out, build);
         self.store.push_admin();
-        self.last_sent = now;
     }
 
     /// Sends an application message that is no record of an account's stream: where that gives the
@@ -144,29 +176,21 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Begins a message with its standard header; also says where the body begins.
-    #[inline]
-    pub(super) fn head(
+    /// Writes one message.
+    pub(super) fn whole(
         &mut self,
         now: Nanos,
         msg_type: &[u8],
         seq: u32,
         duplicate: Duplicate,
         out: &mut Vec<u8>,
-    ) -> (encode::Started, usize) {
-        let started = encode::begin_by(out, &self.beginning, msg_type, seq);
-        let mut writer = Writer::new(out, &mut self.stamps);
-        if duplicate.is_some() {
-            writer.flag(tag::POSS_DUP_FLAG, true);
-        }
-        writer.piece(&self.sender);
-        writer.stamp_value(now);
-        writer.piece(&self.target);
-        if let Some(first) = duplicate {
-            writer.stamp(tag::ORIG_SENDING_TIME, first);
-        }
-        let body = out.len();
-        (started, body)
+        build: impl FnOnce(&mut Writer<'_>),
+    ) {
+        let mut writer = Writer::fields(out, &mut self.pen);
+        self.names.head(now, msg_type, seq, duplicate, &mut writer);
+        build(&mut writer);
+        writer.finish();
+        self.last_sent = now;
     }
 
     /// Begins to resend `from..=to`, `to` 0 for all; replaces a resend under way.
@@ -246,12 +270,10 @@ impl<S: Store> Outbound<S> {
 
     /// SequenceReset-GapFill over `from..to`.
     fn gap_fill(&mut self, now: Nanos, from: u32, to: u32, out: &mut Vec<u8>) {
-        let (started, _) = self.head(now, b"4", from, Some(now), out);
-        let mut writer = Writer::new(out, &mut self.stamps);
-        writer.uint(tag::NEW_SEQ_NO, u64::from(to));
-        writer.flag(tag::GAP_FILL_FLAG, true);
-        encode::finish(out, started);
-        self.last_sent = now;
+        self.whole(now, b"4", from, Some(now), out, |writer| {
+            writer.uint(tag::NEW_SEQ_NO, u64::from(to));
+            writer.flag(tag::GAP_FILL_FLAG, true);
+        });
     }
 
     /// The message whose body is in the scratch buffer.
@@ -263,10 +285,9 @@ impl<S: Store> Outbound<S> {
         duplicate: Duplicate,
         out: &mut Vec<u8>,
     ) {
-        let (started, _) = self.head(now, msg_type.as_bytes(), seq, duplicate, out);
-        out.extend_from_slice(&self.scratch);
-        encode::finish(out, started);
-        self.last_sent = now;
+        let body = std::mem::take(&mut self.scratch);
+        self.whole(now, msg_type.as_bytes(), seq, duplicate, out, |writer| writer.raw(&body));
+        self.scratch = body;
     }
 
     /// Somebody listens: messages are written from now on, not only stored. Where a stream gives

@@ -13,7 +13,7 @@ use types::Nanos;
 
 use super::outbound::Outbound;
 use super::store::{MsgType, Store};
-use crate::encode::{self, Writer};
+use crate::encode::Writer;
 
 /// A message without a number.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl<S: Store> Outbound<S> {
         let Some(slots) = &mut self.slots else { return };
         let mut body = slots.spare.pop().unwrap_or_else(|| Vec::with_capacity(BODY));
         body.clear();
-        build(&mut Writer::new(&mut body, &mut self.stamps));
+        build(&mut Writer::fields(&mut body, &mut self.pen));
         let reset = std::mem::take(&mut slots.reset_next);
         slots.waiting.push_back(Waiting { msg_type, body, keep, reset, asked: false });
         self.last_sent = now;
@@ -169,10 +169,8 @@ impl<S: Store> Outbound<S> {
     }
 
     fn write(&mut self, now: Nanos, seq: u32, waiting: &Waiting, out: &mut Vec<u8>) {
-        let (started, _) = self.head(now, waiting.msg_type.as_bytes(), seq, None, out);
-        out.extend_from_slice(&waiting.body);
-        encode::finish(out, started);
-        self.last_sent = now;
+        let msg_type = waiting.msg_type.as_bytes();
+        self.whole(now, msg_type, seq, None, out, |writer| writer.raw(&waiting.body));
     }
 
     /// Whether the message with this number waits for the end of a resend.

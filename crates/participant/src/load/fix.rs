@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use fix::encode::{self, Writer};
-use fix::value::{self, Places, StampWriter};
+use fix::encode::{Pen, Writer};
+use fix::value::{self, Places};
 use fix::{FieldIndex, Frame, Framer, Message, Version, tag};
 use types::{Instrument, Nanos, Side};
 
@@ -46,7 +46,7 @@ pub struct FixDoor {
     run: Vec<u8>,
     framer: Framer,
     index: FieldIndex,
-    stamps: StampWriter,
+    pen: Pen,
     next_out: u32,
     expected: u32,
     /// Asked to resend from this number on, and not got it yet.
@@ -81,7 +81,7 @@ impl FixDoor {
             run: run.as_bytes().to_vec(),
             framer: Framer::new(MESSAGE_MAX),
             index: FieldIndex::default(),
-            stamps: StampWriter::default(),
+            pen: Pen::default(),
             next_out: 1,
             expected: 1,
             asked: None,
@@ -138,9 +138,8 @@ impl FixDoor {
         out: &mut Vec<u8>,
         build: impl FnOnce(&mut Writer<'_>),
     ) {
-        let started = encode::begin(out, self.version.begin_string());
-        let mut writer = Writer::new(out, &mut self.stamps);
-        writer.text(tag::MSG_TYPE, msg_type);
+        let begin_string = self.version.begin_string();
+        let mut writer = Writer::message(out, &mut self.pen, begin_string, msg_type);
         writer.uint(tag::MSG_SEQ_NUM, u64::from(number.unwrap_or(self.next_out)));
         if number.is_some() {
             writer.flag(tag::POSS_DUP_FLAG, true);
@@ -152,7 +151,7 @@ impl FixDoor {
             writer.stamp(tag::ORIG_SENDING_TIME, now);
         }
         build(&mut writer);
-        encode::finish(out, started);
+        writer.finish();
         if number.is_none() {
             self.next_out += 1;
         }
