@@ -10,7 +10,8 @@ use std::io::{self, Read, Write};
 use types::{Input, Nanos, Seq};
 use zerocopy::{IntoBytes, TryFromBytes};
 
-const MAGIC: &[u8; 8] = b"FBELLLOG";
+/// The first bytes of a log.
+pub const MAGIC: &[u8; 8] = b"FBELLLOG";
 /// Version of the layout.
 pub const FORMAT: u32 = 1;
 /// Bytes of the header.

@@ -87,6 +87,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Decode, count and replay captures of market data
     Feed(crate::captures::FeedArgs),
+    /// Play a recorded market in our engine, with a strategy in it
+    Backtest(crate::backtest::BacktestArgs),
     /// Attack the doors of an exchange in this process while honest clients trade
     Attack(crate::attack::AttackArgs),
     /// Make an authority and certificates for a trial of TLS

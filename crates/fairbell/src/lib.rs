@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 pub mod admin;
 pub mod attack;
+pub mod backtest;
 pub mod bench;
 pub mod captures;
 pub mod cert;
@@ -109,6 +110,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Check::Book(args) => check::book(&args),
         },
         Command::Feed(args) => captures::run(&args),
+        Command::Backtest(args) => backtest::run(&args),
         Command::Clock(args) => clock::run(&args),
         Command::Bench(args) => match args.bench {
             Bench::Book(args) => bench::book::run(&args),

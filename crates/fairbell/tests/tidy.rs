@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("net", 3),
     ("roles", 4),
     ("sim", 5),
+    ("backtest", 4),
     ("certify", 5),
     ("fairbell", 6),
 ];
@@ -55,6 +56,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("gateway", &["types", "wire", "overlay", "fix"]),
     ("participant", &["types", "wire", "fix", "telemetry"]),
     ("certify", &["types", "wire", "fix"]),
+    ("backtest", &["types", "wire", "book", "engine", "feed"]),
 ];
 
 /// Sans-I/O crates: time, randomness and threads come in as arguments, and no order of iteration
@@ -77,6 +79,7 @@ const PURE: &[&str] = &[
     "roles",
     "sim",
     "certify",
+    "backtest",
 ];
 
 /// Words that a pure crate's sources must not contain; unit tests may.

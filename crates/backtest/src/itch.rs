@@ -1,0 +1,153 @@
+//! A recording out of ITCH 5.0 messages.
+
+use std::collections::BTreeMap;
+
+use types::{InstrumentId, Nanos, Symbol};
+use wire::itch::{self, ItchError, Message, Side, State};
+
+use crate::record::{Record, Recording, RecordingError, What};
+
+/// Takes messages one by one. Instruments are those of the directory, all or the chosen ones, in
+/// the order in which they are met.
+#[derive(Debug)]
+pub struct ItchReader {
+    recording: Recording,
+    /// None: all.
+    chosen: Vec<Symbol>,
+    /// By stock locate.
+    locates: BTreeMap<u16, Option<InstrumentId>>,
+    records_max: usize,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadError {
+    /// It is none.
+    Message(ItchError),
+    /// There is no room.
+    Full(RecordingError),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReadError::Message(error) => error.fmt(f),
+            ReadError::Full(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<RecordingError> for ReadError {
+    fn from(error: RecordingError) -> ReadError {
+        ReadError::Full(error)
+    }
+}
+
+impl ItchReader {
+    /// A reader that keeps what happened to `chosen` (none: to all), at most `records_max` events.
+    pub fn new(chosen: Vec<Symbol>, records_max: usize) -> ItchReader {
+        let recording = Recording::new(4);
+        ItchReader { recording, chosen, locates: BTreeMap::new(), records_max }
+    }
+
+    /// Takes the next message, without a length in front of it.
+    ///
+    /// # Errors
+    /// It is no message of ITCH 5.0, or the recording is full; it is not taken then.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
+        let message = itch::parse(bytes).map_err(ReadError::Message)?;
+        let header = message.header();
+        let (locate, time) = (header.locate.get(), Nanos(header.time.get()));
+        if let Message::StockDirectory(entry) = message {
+            self.know(locate, entry.stock)?;
+            return Ok(());
+        }
+        let Some(what) = what(&message) else { return Ok(()) };
+        // A recording that began during the day has no directory.
+        let instrument = match (self.locates.get(&locate), stock(&message)) {
+            (Some(known), _) => *known,
+            (None, Some(stock)) => self.know(locate, stock)?,
+            (None, None) => None,
+        };
+        if let Some(instrument) = instrument {
+            self.recording.push(Record { time, instrument, what }, self.records_max)?;
+        }
+        Ok(())
+    }
+
+    fn know(&mut self, locate: u16, stock: [u8; 8]) -> Result<Option<InstrumentId>, ReadError> {
+        if let Some(known) = self.locates.get(&locate) {
+            return Ok(*known);
+        }
+        let symbol = Symbol(stock);
+        let wanted = self.chosen.is_empty() || self.chosen.contains(&symbol);
+        let instrument = wanted.then(|| self.recording.instrument(symbol)).transpose()?;
+        self.locates.insert(locate, instrument);
+        Ok(instrument)
+    }
+
+    /// What was kept.
+    pub fn finish(self) -> Recording {
+        self.recording
+    }
+}
+
+fn stock(message: &Message<'_>) -> Option<[u8; 8]> {
+    match message {
+        Message::AddOrder(add) => Some(add.stock),
+        Message::AddOrderMpid(add) => Some(add.stock),
+        Message::Trade(trade) => Some(trade.stock),
+        Message::StockTradingAction(action) => Some(action.stock),
+        _ => None,
+    }
+}
+
+fn side(side: Side) -> types::Side {
+    match side {
+        Side::Buy => types::Side::Buy,
+        Side::Sell => types::Side::Sell,
+    }
+}
+
+/// What a message says of the book, if anything.
+fn what(message: &Message<'_>) -> Option<What> {
+    Some(match message {
+        Message::AddOrder(add) => What::Add {
+            order: add.order_ref.get(),
+            side: side(add.side),
+            qty: add.shares.get(),
+            price: add.price.get(),
+        },
+        Message::AddOrderMpid(add) => What::Add {
+            order: add.order_ref.get(),
+            side: side(add.side),
+            qty: add.shares.get(),
+            price: add.price.get(),
+        },
+        Message::OrderExecuted(executed) => {
+            What::Execute { order: executed.order_ref.get(), qty: executed.shares.get() }
+        }
+        Message::OrderExecutedWithPrice(executed) => {
+            What::Execute { order: executed.order_ref.get(), qty: executed.shares.get() }
+        }
+        Message::OrderCancel(cancel) => {
+            What::Reduce { order: cancel.order_ref.get(), qty: cancel.shares.get() }
+        }
+        Message::OrderDelete(delete) => What::Delete { order: delete.order_ref.get() },
+        Message::OrderReplace(replace) => What::Replace {
+            old: replace.old_ref.get(),
+            new: replace.new_ref.get(),
+            qty: replace.shares.get(),
+            price: replace.price.get(),
+        },
+        Message::Trade(trade) => What::Trade {
+            side: side(trade.side),
+            qty: trade.shares.get(),
+            price: trade.price.get(),
+        },
+        Message::StockTradingAction(action) => What::Trading(action.state == State::Trading),
+        _ => return None,
+    })
+}

@@ -1,0 +1,33 @@
+//! Backtests: a recorded market lives on in the exchange's own engine, with a strategy in it.
+//!
+//! - A [`Recording`] is what a market-by-order feed told, venue by venue the same: orders that came,
+//!   traded, shrank, went. It is made of ITCH messages ([`ItchReader`]), of a
+//!   DBN file ([`read_dbn`]), or put together by the caller from any other format.
+//! - [`Market`] enters the recorded orders into an [`engine::Engine`] and has their recorded trades
+//!   happen by orders of the other side, so that whoever stands before them in the book trades first.
+//! - A [`Strategy`] sees the engine's feed and its own reports late by a configured delay, and its
+//!   requests arrive late by another; [`run`] is the loop, [`Outcome`] what it came to.
+//!
+//! What the strategy does to others ends with the recorded events: an order it was served before
+//! shrinks as recorded; lots it took are not there for the recorded trade; nobody reacts to it.
+//! Whole numbers only, one seed: the same input gives the same digest everywhere. Memory is bounded
+//! by the recording.
+
+mod account;
+mod dbn;
+mod itch;
+mod market;
+mod outcome;
+mod record;
+mod run;
+mod strategy;
+mod venue;
+
+pub use account::{Account, Fees, Fill, Holding};
+pub use dbn::{DbnError, read_dbn};
+pub use itch::{ItchReader, ReadError};
+pub use market::{Market, MarketCounters};
+pub use outcome::{Markout, Outcome, Point};
+pub use record::{Record, Recording, RecordingError, What};
+pub use run::{Config, Delay, run};
+pub use strategy::{Desk, Idle, Maker, MakerConfig, Order, Strategy, Taker, TakerConfig};

@@ -1,0 +1,65 @@
+//! What a backtest came to.
+
+use types::{InstrumentId, Nanos};
+
+use crate::account::{Account, Fill};
+use crate::market::MarketCounters;
+
+/// What trades were worth some time later, by the middle of the best prices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Markout {
+    /// Lots that are counted.
+    pub lots: u64,
+    /// Gain of them all, price units times lots.
+    pub gain: i128,
+}
+
+/// The strategy at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// When.
+    pub time: Nanos,
+    /// What it would have if it sold everything at the middle, price units times lots.
+    pub equity: i128,
+    /// Lots held of the first instrument.
+    pub lots: i64,
+    /// Best bid plus best offer of the first instrument.
+    pub twice_middle: i64,
+}
+
+/// What a backtest came to. Money is in price units times lots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// How record and books got on.
+    pub market: MarketCounters,
+    /// Recorded orders that live at the end, and lots of them that the books lack.
+    pub missing: (usize, u64),
+    /// Requests of the strategy: orders, cancels.
+    pub orders: u64,
+    /// See [`Outcome::orders`].
+    pub cancels: u64,
+    /// Its requests that were refused.
+    pub refused: u64,
+    /// Its trades.
+    pub fills: Vec<Fill>,
+    /// What it has.
+    pub account: Account,
+    /// At the end, with what it still has at the middle.
+    pub equity: i128,
+    /// Largest equity less what came after it.
+    pub drawdown: i128,
+    /// Largest holding of any instrument, long or short.
+    pub lots_max: u64,
+    /// Of orders that rested.
+    pub made: Markout,
+    /// Of orders that came.
+    pub taken: Markout,
+    /// Its course.
+    pub points: Vec<Point>,
+    /// Instruments whose middle at the end is not known, with what it has of them.
+    pub unpriced: Vec<InstrumentId>,
+    /// Of every message that the engine sent to the public and to the strategy.
+    pub digest: u64,
+    /// First and last time.
+    pub span: (Nanos, Nanos),
+}

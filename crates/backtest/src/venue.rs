@@ -1,0 +1,115 @@
+//! The engine with one gateway: requests in, what they caused out.
+
+use engine::{Applied, Engine, Output};
+use types::{
+    AccountId, Command, CommandKind, ExecutionReport, GatewayId, Incarnation, Input, InstrumentId,
+    MarketEvent, Nanos, Phase, Seq, ShardId, Source, UserRefNum,
+};
+
+/// The recorded market.
+pub(crate) const RECORDED: AccountId = AccountId(1);
+/// Whose orders make the recorded trades happen.
+pub(crate) const COMERS: AccountId = AccountId(2);
+/// The strategy.
+pub(crate) const STRATEGY: AccountId = AccountId(3);
+
+const GATEWAY: GatewayId = GatewayId(1);
+
+/// What the strategy hears of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Told {
+    /// An event of the feed.
+    Market(MarketEvent),
+    /// A report of its own.
+    Report(ExecutionReport),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Venue {
+    pub engine: Engine,
+    /// What the strategy is to hear, until somebody takes it.
+    pub told: Vec<Told>,
+    /// Reports of the recorded market's orders, likewise.
+    pub recorded: Vec<ExecutionReport>,
+    out: Output,
+    seq: u64,
+    requests: u64,
+    incarnation: Incarnation,
+    comers: u32,
+}
+
+impl Venue {
+    /// An exchange whose day begins at `now`, with continuous trading.
+    pub fn new(config: engine::Config, now: Nanos) -> Venue {
+        let mut venue = Venue {
+            engine: Engine::new(config),
+            told: Vec::new(),
+            recorded: Vec::new(),
+            out: Output::default(),
+            seq: 0,
+            requests: 0,
+            incarnation: Incarnation(0),
+            comers: 0,
+        };
+        let mut grant = Command::new(CommandKind::GrantIncarnation);
+        grant.user_ref = UserRefNum(1);
+        if let Applied::Granted(incarnation) = venue.apply(now, GATEWAY, 0, &grant) {
+            venue.incarnation = incarnation;
+        }
+        venue.operate(now, &Command::new(CommandKind::StartOfDay));
+        venue
+    }
+
+    fn apply(&mut self, now: Nanos, gateway: GatewayId, seq: u64, command: &Command) -> Applied {
+        let incarnation = if gateway == GATEWAY { self.incarnation } else { Incarnation(0) };
+        let source = Source { gateway, shard: ShardId(0), incarnation, seq };
+        self.seq += 1;
+        self.out.clear();
+        let seq = Seq(self.seq);
+        let input = Input { seq, t_in: now, t_seq: now, source, flags: 0, command: *command };
+        let applied = self.engine.apply(&input, &mut self.out);
+        // A trade is public before its parties hear of it (corner 16).
+        self.told.extend(self.out.market.iter().map(|(_, event)| Told::Market(*event)));
+        for report in &self.out.executions {
+            match report.account {
+                STRATEGY => self.told.push(Told::Report(*report)),
+                RECORDED => self.recorded.push(*report),
+                _ => {}
+            }
+        }
+        applied
+    }
+
+    /// A participant's request.
+    pub fn request(&mut self, now: Nanos, command: &Command) -> Applied {
+        self.requests += 1;
+        self.apply(now, GATEWAY, self.requests, command)
+    }
+
+    /// A command of the exchange.
+    pub fn operate(&mut self, now: Nanos, command: &Command) -> Applied {
+        self.apply(now, GatewayId(0), 0, command)
+    }
+
+    /// The next number of a comer's order.
+    pub fn next_comer(&mut self) -> UserRefNum {
+        self.comers += 1;
+        UserRefNum(self.comers)
+    }
+
+    /// Orders trade as they come from now on, or they are only collected.
+    pub fn trading(&mut self, now: Nanos, instrument: InstrumentId, open: bool) {
+        if self.is_trading(instrument) != open {
+            let mut command = Command::new(CommandKind::SetPhase);
+            command.instrument = instrument;
+            command.param = if open { Phase::Continuous } else { Phase::PreOpen } as u8;
+            self.operate(now, &command);
+        }
+    }
+
+    /// Whether orders trade as they come.
+    pub fn is_trading(&self, instrument: InstrumentId) -> bool {
+        self.engine.phase(instrument) == Some(Phase::Continuous)
+    }
+}
