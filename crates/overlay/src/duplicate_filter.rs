@@ -178,7 +178,8 @@ impl DuplicateFilter {
             return;
         }
         for _ in 0..SETTLE_STEPS {
-            if self.settled + self.lag >= newest {
+            // Nothing is settled beyond the newest, so this cannot run over, and a sum could.
+            if newest - self.settled <= self.lag {
                 return;
             }
             self.settled += 1;
@@ -235,6 +236,17 @@ mod tests {
         assert_eq!(filter.accept(1, 1 << 60, None), Arrival::First);
         assert_eq!(filter.stats().copies_missing, settled / 10 + 3, "a jump is no loss");
         assert_eq!(filter.stats().strays, 1);
+    }
+
+    #[test]
+    fn the_last_ids_there_are_do_not_run_over() {
+        let mut filter = DuplicateFilter::new(64, 1, 1);
+        assert_eq!(filter.accept(1, u64::MAX - 1, Some(0)), Arrival::First);
+        assert_eq!(filter.accept(1, u64::MAX, Some(0)), Arrival::First);
+        assert_eq!(filter.accept(1, u64::MAX, Some(0)), Arrival::Duplicate);
+        assert_eq!(filter.accept(2, u64::MAX, Some(0)), Arrival::First);
+        assert_eq!(filter.accept(2, 63, Some(0)), Arrival::TooOld);
+        assert_eq!(filter.stats().copies_missing, 0);
     }
 
     proptest! {
