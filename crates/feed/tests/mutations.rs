@@ -1,16 +1,19 @@
-//! Structure-aware mutations, lengths and counts repaired, into the MoldUDP64 client and the client
-//! of the snapshot server: no panic, memory flat, and what is asked for or taken over is right.
+//! Structure-aware mutations, lengths and counts repaired, into the MoldUDP64 client, the snapshot
+//! server and its client: no panic, memory flat, and what is asked for, sent or taken over is right.
 
 mod common;
 #[path = "../../wire/tests/mutations/faults.rs"]
 mod faults;
 
 use common::{Stream, ids};
-use faults::{Faults, Tally, mutate};
-use feed::{CatchUpConfig, Frozen, Listener, ListenerConfig};
-use types::{Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox, Peer};
+use faults::{Faults, Tally, Target, mutate};
+use feed::{
+    CatchUpConfig, Frozen, Listener, ListenerConfig, SnapshotServer, SnapshotServerConfig,
+    Subscriber,
+};
+use types::{Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox, Peer, limits};
 use wire::moldudp::{self, Packet, Request, Session};
-use wire::soupbin::{ServerPacket, SessionName};
+use wire::soupbin::{ClientPacket, LoginRequest, RejectCode, ServerPacket, SessionName};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
@@ -21,6 +24,8 @@ const RECEIVER: Peer = Peer::Addr(8);
 const SNAPSHOTS: Peer = Peer::Addr(9);
 /// Datagrams of a seed.
 const ROUNDS: u64 = 400;
+/// Ladders of the books and packets that wait: which seed fills them most is chance.
+const BOOKS_MAX: i64 = 16 << 10;
 
 fn at(now: u64) -> ClockReading {
     ClockReading { now: Nanos(now), bound_ns: 0 }
@@ -42,6 +47,16 @@ fn config() -> ListenerConfig {
     (config.orders_max, config.reorder_max) = (1_024, 32);
     (config.checkpoint_every, config.checkpoints_max) = (50, 16);
     config
+}
+
+/// A directory entry for the highest instrument there can be: a listener that heard it has its table
+/// of books at full length, and faults in others cannot make it longer.
+fn last_entry(messages: &[Vec<u8>]) -> Vec<u8> {
+    let entry = messages.iter().find(|message| message[0] == b'R');
+    let mut entry = entry.expect("a directory").clone();
+    entry[1..3].copy_from_slice(&(limits::INSTRUMENTS_MAX as u16).to_be_bytes());
+    entry[11..19].copy_from_slice(b"LAST    ");
+    entry
 }
 
 /// A packet near what the client wants next, mostly in order.
@@ -97,10 +112,14 @@ fn judge_requests(seed: u64, listener: &Listener, out: &Outbox, tally: &mut Tall
 #[test]
 fn the_moldudp64_client_takes_what_is_right_and_asks_for_the_rest() {
     let stream = stream();
-    mutate("MoldUDP64 client", 60_000, |seed| {
+    let mut first = moldudp::PacketBuilder::new(SESSION, 1, 1_392);
+    assert!(first.push(&last_entry(&stream.messages)));
+    mutate(&Target { name: "MoldUDP64 client", slice: 60_000, grown_max: BOOKS_MAX }, |seed| {
         let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
         let mut listener = Listener::new(config());
         let (mut out, mut now) = (Outbox::default(), 1_000);
+        listener.handle_datagram(at(0), Channel::FEED, RECEIVER, first.bytes(), &mut out);
+        assert_eq!(listener.next_seq(), FeedSeq(2), "the first message is of this session");
         for _ in 0..ROUNDS {
             let bytes = packet(&stream.messages, listener.next_seq().0, &mut faults);
             let before = listener.next_seq();
@@ -122,9 +141,19 @@ fn the_moldudp64_client_takes_what_is_right_and_asks_for_the_rest() {
         }
         let counters = listener.counters();
         let all = counters.packets + counters.malformed + counters.other_session;
-        assert_eq!((all, counters.packets), (ROUNDS, tally.framed), "seed {seed}");
+        assert_eq!((all, counters.packets), (ROUNDS + 1, tally.framed + 1), "seed {seed}");
         tally
     });
+}
+
+/// Hears the whole stream.
+fn follow(node: &mut impl Node, stream: &Stream) {
+    for (seq, message) in (1..).zip(&stream.messages) {
+        let mut builder = moldudp::PacketBuilder::new(SESSION, seq, 1_392);
+        assert!(builder.push(message));
+        let mut out = Outbox::default();
+        node.handle_datagram(at(0), Channel::FEED, RECEIVER, builder.bytes(), &mut out);
+    }
 }
 
 /// What a snapshot server says, a packet each.
@@ -194,19 +223,18 @@ fn spoilt(packets: &[Vec<u8>], faults: &mut Faults, tally: &mut Tally) -> (Vec<u
 fn the_snapshot_client_takes_over_whole_snapshots_only() {
     let stream = stream();
     let mut source = Listener::new(config());
-    for (seq, message) in (1..).zip(&stream.messages) {
-        let mut builder = moldudp::PacketBuilder::new(SESSION, seq, 1_392);
-        assert!(builder.push(message));
-        let mut out = Outbox::default();
-        source.handle_datagram(at(0), Channel::FEED, RECEIVER, builder.bytes(), &mut out);
-    }
+    follow(&mut source, &stream);
     let mut frozen = Frozen::default();
     frozen.take(source.image(), source.next_seq());
-    let packets = dialogue(&frozen);
+    let mut packets = dialogue(&frozen);
     assert!(packets.len() > 30);
+    let mut entry = Vec::new();
+    let last = last_entry(&stream.messages);
+    ServerPacket::Sequenced(&last).encode(&mut entry).expect("short");
+    packets.insert(2, entry);
     let digests: Vec<u64> = source.digests().collect();
     assert_eq!(digests, stream.digests());
-    mutate("GLIMPSE client", 60_000, |seed| {
+    mutate(&Target { name: "GLIMPSE client", slice: 60_000, grown_max: BOOKS_MAX }, |seed| {
         let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
         for _ in 0..4 {
             let (mut listener, conn) = connected();
@@ -231,4 +259,128 @@ fn the_snapshot_client_takes_over_whole_snapshots_only() {
         }
         tally
     });
+}
+
+/// What a client of the snapshot server says first, or afterwards.
+fn asked(faults: &mut Faults) -> Vec<u8> {
+    let login = LoginRequest {
+        username: *b"GUEST ",
+        password: *b"          ",
+        session: faults.pick(&[SESSION.0, SESSION.0, [b' '; 10], *b"FAIRBELL02"]),
+        sequence: faults.pick(&[0, 1, 1, 1, 2, u64::MAX]),
+    };
+    let packet = match faults.below(8) {
+        0 => ClientPacket::Heartbeat,
+        1 => ClientPacket::Debug(b"a word"),
+        2 if faults.chance(3) => ClientPacket::Logout,
+        2 => ClientPacket::Unsequenced(b"O"),
+        _ => ClientPacket::Login(login),
+    };
+    let mut bytes = Vec::new();
+    packet.encode(&mut bytes).expect("short");
+    let mut body = bytes.split_off(2);
+    if faults.chance(8) {
+        faults.spoil(&mut body);
+    }
+    if faults.chance(16) {
+        faults.spoil_length(&mut body);
+    }
+    let length = if faults.chance(40) { faults.next() as u16 } else { body.len() as u16 };
+    [length.to_be_bytes().as_slice(), &body].concat()
+}
+
+/// All that one connection was sent so far is the beginning of a snapshot, or a refusal.
+fn judge_sent(seed: u64, sent: &[u8], whole: &[u8], refusal: &[u8]) {
+    assert!(whole.starts_with(sent) || refusal == sent, "seed {seed}: {}", sent.escape_ascii());
+}
+
+/// A server that heard the stream.
+fn server(stream: &Stream) -> SnapshotServer {
+    let limits = SnapshotServerConfig { connections_max: 4, ..SnapshotServerConfig::default() };
+    let mut server = SnapshotServer::new(Subscriber::new(&config(), []), limits);
+    follow(&mut server, stream);
+    server
+}
+
+/// One connection's life: what it was sent, and whether it is open at the end.
+fn visit(
+    server: &mut SnapshotServer,
+    (conn, now): (ConnId, &mut u64),
+    faults: &mut Faults,
+    tally: &mut Tally,
+) -> (Vec<u8>, bool) {
+    let (mut sent, mut open, mut out) = (Vec::new(), true, Outbox::default());
+    server.handle_connect(at(*now), conn, &mut out);
+    for _ in 0..1 + faults.below(3) {
+        let bytes = asked(faults);
+        tally.sent += 1;
+        let whole = bytes.len() == 2 + usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+        tally.framed += u64::from(whole && ClientPacket::parse(&bytes[2..]).is_ok());
+        server.handle_stream(at(*now), conn, &bytes, &mut out);
+        *now += faults.pick(&[1_000, 1_000_000, 30_000_000, 3_000_000_000]);
+        server.handle_timeout(at(*now), &mut out);
+        open &= !take_sent(&mut out, conn, &mut sent);
+    }
+    (sent, open)
+}
+
+#[test]
+fn the_snapshot_server_sends_snapshots_or_refuses() {
+    let stream = stream();
+    let mut frozen = Frozen::default();
+    let first = server(&stream);
+    let followed = &first.feed().channels()[0];
+    frozen.take(followed.image(), followed.next_seq());
+    let whole = dialogue(&frozen).concat();
+    let mut refusal = Vec::new();
+    let code = RejectCode::SessionNotAvailable;
+    ServerPacket::LoginRejected(code).encode(&mut refusal).expect("short");
+    let target = Target { name: "GLIMPSE server", slice: 60_000, grown_max: 4 << 10 };
+    mutate(&target, |seed| {
+        let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
+        let (mut server, mut now) = (server(&stream), 1_000);
+        for conn in (1 << 31)..(1 << 31) + 200 {
+            let (sent, open) =
+                visit(&mut server, (ConnId(conn), &mut now), &mut faults, &mut tally);
+            judge_sent(seed, &sent, &whole, &refusal);
+            assert!(server.copied_bytes() <= 4 * frozen.len(), "seed {seed}");
+            assert_eq!(server.connections(), usize::from(open), "seed {seed}");
+            server.handle_close(at(now), ConnId(conn), &mut Outbox::default());
+            tally.peak = tally.peak.max(counting::live_bytes());
+            tally.judged += 1;
+        }
+        let counters = server.counters();
+        assert!(counters.sent > 0 && counters.rejected > 0 && counters.cut > 0, "seed {seed}");
+        tally
+    });
+}
+
+/// Takes what was written; whether the connection was closed.
+fn take_sent(out: &mut Outbox, conn: ConnId, sent: &mut Vec<u8>) -> bool {
+    let mut closed = false;
+    for op in out.ops() {
+        match op {
+            Op::Stream { conn: to, bytes } if *to == conn => {
+                assert!(!closed, "bytes after the close");
+                sent.extend_from_slice(out.bytes(*bytes));
+            }
+            Op::Close { conn: of } => closed |= *of == conn,
+            _ => {}
+        }
+    }
+    out.clear();
+    closed
+}
+
+#[test]
+fn the_judge_of_snapshots_condemns_what_is_none() {
+    let judged = |sent: &[u8]| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let judged = std::panic::catch_unwind(|| judge_sent(1, sent, b"whole", b"no"));
+        std::panic::set_hook(hook);
+        judged.is_ok()
+    };
+    assert!(judged(b"") && judged(b"who") && judged(b"no"));
+    assert!(!judged(b"n") && !judged(b"wholes") && !judged(b"hole"));
 }

@@ -44,7 +44,7 @@ fn message(faults: &mut Faults) -> Vec<u8> {
 #[test]
 fn itch_messages_are_read_as_they_are_or_refused() {
     let encoder = Encoder::new(&instruments(), MIDNIGHT);
-    mutate("ITCH messages", 100_000, |seed| {
+    mutate(&Target { name: "ITCH messages", slice: 100_000, grown_max: 512 }, |seed| {
         let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
         let mut again = Vec::new();
         for _ in 0..ROUNDS {

@@ -1,10 +1,11 @@
 //! Structure-aware mutations, lengths repaired, into what decodes bytes from strangers: OUCH, ITCH,
-//! and a SoupBinTCP server session. No panic, memory flat, and every answer what it has to be.
+//! and SoupBinTCP sessions of both sides. No panic, memory flat, every answer what it has to be.
 
 mod faults;
 mod itch;
 mod ouch;
 mod soupbin;
+mod soupbin_client;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

@@ -17,7 +17,7 @@ pub const INBOUND: &[(u8, &str)] = &[
     (b'E', "nF"),
     (b'Q', ""),
 ];
-const OUTBOUND: &[(u8, &str)] = &[
+pub const OUTBOUND: &[(u8, &str)] = &[
     (b'S', "Te"),
     (b'A', "TnsqSpldrcwxvI"),
     (b'U', "TnnsqSpldrcwxvI"),
@@ -155,7 +155,7 @@ fn layouts_here_are_those_of_the_codec() {
 #[test]
 fn ouch_requests_are_read_as_they_are_or_refused() {
     let symbols = SymbolTable::new(&instruments());
-    mutate("OUCH requests", 100_000, |seed| {
+    mutate(&Target { name: "OUCH requests", slice: 100_000, grown_max: 512 }, |seed| {
         let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
         for _ in 0..ROUNDS {
             let bytes = message(INBOUND, &mut faults);
@@ -189,7 +189,7 @@ fn judge_command(seed: u64, view: &Inbound<'_>, symbols: &SymbolTable) {
 
 #[test]
 fn ouch_answers_are_read_as_they_are_or_refused() {
-    mutate("OUCH answers", 100_000, |seed| {
+    mutate(&Target { name: "OUCH answers", slice: 100_000, grown_max: 512 }, |seed| {
         let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
         for _ in 0..ROUNDS {
             let bytes = message(OUTBOUND, &mut faults);

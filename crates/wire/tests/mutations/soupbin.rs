@@ -37,7 +37,11 @@ enum State {
 
 /// The number in a login's last field, or none.
 fn sequence(login: &[u8]) -> Option<u64> {
-    let text = login.get(26..46)?;
+    number(login.get(26..46)?)
+}
+
+/// A number with spaces around it.
+pub fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.trim_matches(' ');
     text.parse().ok().filter(|_| !text.starts_with('+'))
 }
@@ -197,21 +201,24 @@ impl Life {
 
 #[test]
 fn soupbin_server_sessions_say_what_they_have_to() {
-    mutate("SoupBinTCP server session", 100_000, |seed| {
-        let mut life = Life::new(seed);
-        while life.tally.sent < ROUNDS as u64 {
-            life.write();
-            life.serve();
-            assert_eq!(life.session.is_over(), life.state == State::Over, "seed {seed}");
-            assert_eq!(life.session.is_active(), life.state == State::Active, "seed {seed}");
-            life.tally.peak = life.tally.peak.max(counting::live_bytes());
-            if life.state == State::Over {
-                life.session = ServerSession::new(life.now);
-                life.state = State::Login;
+    mutate(
+        &Target { name: "SoupBinTCP server session", slice: 100_000, grown_max: 4 << 10 },
+        |seed| {
+            let mut life = Life::new(seed);
+            while life.tally.sent < ROUNDS as u64 {
+                life.write();
+                life.serve();
+                assert_eq!(life.session.is_over(), life.state == State::Over, "seed {seed}");
+                assert_eq!(life.session.is_active(), life.state == State::Active, "seed {seed}");
+                life.tally.peak = life.tally.peak.max(counting::live_bytes());
+                if life.state == State::Over {
+                    life.session = ServerSession::new(life.now);
+                    life.state = State::Login;
+                }
             }
-        }
-        life.tally
-    });
+            life.tally
+        },
+    );
 }
 
 #[test]
