@@ -1,24 +1,44 @@
 //! Packets broken on purpose: no panic, bounded work, and the next packet decodes as if nothing had
-//! been. A slice here; `FAIRBELL_MUTATIONS=10000000 cargo test --release -p fast --test mutations`
-//! runs as many as wanted and prints what was reported.
+//! been. A slice here; `scripts/mutations` runs ten million, or `FAIRBELL_MUTATIONS`, from the seed
+//! `FAIRBELL_MUTATION_SEED`, and prints what was reported by its code.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use fast::opra::checksum::Checksum;
 use fast::opra::stream::{Random, Shape, make};
+use fast::opra::{Opra, V1};
 use fast::opra::{V2, fast_templates};
-use fast::slots::{Description, Message, SlotDecoder, SlotSink};
-use fast::{Code, Decoder, Sink, Templates, Value};
+use fast::slots::{Description, Kind, Message, SlotDecoder, SlotSink};
+use fast::{Code, Decoder, ErrorCounts, Sink, Templates, Value};
+
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
 
 fn wanted() -> u64 {
-    let given = std::env::var("FAIRBELL_MUTATIONS").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(100_000)
+    given("FAIRBELL_MUTATIONS").unwrap_or(100_000)
+}
+
+/// A generator of its own for each test, and another one for each seed.
+fn random(test: u64) -> Random {
+    Random::new(test.wrapping_add(given("FAIRBELL_MUTATION_SEED").unwrap_or(0) << 32))
+}
+
+/// When so many were asked for, says what came of them.
+fn tell(what: &str, refused: u64, counts: &ErrorCounts) {
+    if given("FAIRBELL_MUTATIONS").is_some() {
+        let codes: Vec<String> =
+            counts.iter().map(|(code, count)| format!("{} {count}", code.name())).collect();
+        let line =
+            format!("{what}: {} mutations, {refused} refused: {}", wanted(), codes.join(", "));
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
 }
 
 /// Breaks a packet where it hurts: its framing, a length, a presence map, stop bits, anywhere.
-fn mutate(packet: &mut Vec<u8>, random: &mut Random) {
-    let lengths = lengths(packet);
+fn mutate(packet: &mut Vec<u8>, header: usize, random: &mut Random) {
+    let lengths = lengths(packet, header);
     for _ in 0..1 + random.below(3) {
         let at = random.below(packet.len() as u64) as usize;
         let length = lengths[random.below(lengths.len() as u64) as usize].min(packet.len() - 1);
@@ -45,8 +65,8 @@ fn mutate(packet: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// Where the lengths of the messages stand.
-fn lengths(packet: &[u8]) -> Vec<usize> {
-    let (mut all, mut at) = (Vec::new(), 15);
+fn lengths(packet: &[u8], header: usize) -> Vec<usize> {
+    let (mut all, mut at) = (Vec::new(), header);
     while at + 1 < packet.len() {
         all.push(at);
         at += 1 + usize::from(packet[at]);
@@ -66,22 +86,23 @@ impl SlotSink for Bounded {
     }
 }
 
-#[test]
-fn broken_packets_are_reported_and_forgotten() {
-    let stream =
-        make::<V2>(Shape { seed: 11, bytes: 1 << 18, repeated_max: 5, ..Shape::default() });
+/// Breaks packets of a version; every eighth time a whole one follows and must decode to what a
+/// fresh decoder makes of it.
+fn broken_packets<F: Opra>(name: &str, codes: &[Code]) {
+    let header = F::FORMAT.framing.header();
+    let stream = make::<F>(Shape { seed: 11, bytes: 1 << 18, repeated_max: 5, ..Shape::default() });
     let packets: Vec<&[u8]> = stream.packets().collect();
     let sums: Vec<u64> =
-        packets.iter().map(|packet| sum(&mut SlotDecoder::default(), packet)).collect();
-    let mut random = Random::new(12);
-    let mut decoder = SlotDecoder::<V2>::default();
+        packets.iter().map(|packet| sum::<F>(&mut SlotDecoder::default(), packet)).collect();
+    let mut random = random(12);
+    let mut decoder = SlotDecoder::<F>::default();
     let mut refused = 0;
     let mut broken = Vec::new();
     for round in 0..wanted() {
         let which = random.below(packets.len() as u64) as usize;
         broken.clear();
         broken.extend_from_slice(packets[which]);
-        mutate(&mut broken, &mut random);
+        mutate(&mut broken, header, &mut random);
         let mut bounded = Bounded { messages: 0, values: 0 };
         refused += u64::from(decoder.packet(&broken, &mut bounded).is_err());
         assert!(bounded.messages <= broken.len() && bounded.values <= 300 * broken.len());
@@ -92,19 +113,30 @@ fn broken_packets_are_reported_and_forgotten() {
     let counts = decoder.counts();
     assert_eq!(counts.total(), refused);
     assert!(refused > wanted() / 2, "{refused}");
-    for code in [Code::Framing, Code::Truncated, Code::D5, Code::R8, Code::D11, Code::D2] {
+    for &code in codes {
         assert!(counts.of(code) > 0, "{code}: {counts:?}");
     }
-    if std::env::var_os("FAIRBELL_MUTATIONS").is_some() {
-        let listed: Vec<String> =
-            counts.iter().map(|(code, count)| format!("{} {count}", code.name())).collect();
-        let line = format!("{} broken packets, {refused} refused: {}", wanted(), listed.join(", "));
-        let _ = writeln!(std::io::stderr(), "{line}");
-    }
+    tell(name, refused, counts);
 }
 
-fn sum(decoder: &mut SlotDecoder<V2>, packet: &[u8]) -> u64 {
-    let mut sum = Checksum::new(&[48, 49]);
+#[test]
+fn broken_packets_are_reported_and_forgotten() {
+    use Code::{D2, D5, D11, Framing, R8, Truncated};
+    let codes = [Framing, Truncated, D5, R8, D11, D2];
+    broken_packets::<V2>("FAST for OPRA v2", &codes);
+}
+
+#[test]
+fn broken_packets_of_version_1_are_reported_and_forgotten() {
+    use Code::{D2, D5, Framing, R8, Truncated};
+    broken_packets::<V1>("FAST for OPRA v1", &[Framing, Truncated, D5, R8, D2]);
+}
+
+fn sum<F: Opra>(decoder: &mut SlotDecoder<F>, packet: &[u8]) -> u64 {
+    let slots = F::FORMAT.slots.iter().enumerate();
+    let longs: Vec<usize> =
+        slots.filter(|(_, slot)| slot.kind == Kind::Long).map(|(at, _)| at).collect();
+    let mut sum = Checksum::new(&longs);
     decoder.packet(packet, &mut sum).unwrap();
     sum.sum
 }
@@ -140,7 +172,8 @@ const RICH: &str = "<templates xmlns='http://www.fixprotocol.org/ns/fast/td/1.1'
 #[test]
 fn broken_messages_of_the_standard_do_no_harm() {
     let templates = Arc::new(Templates::from_xml(RICH).unwrap());
-    let mut random = Random::new(13);
+    let mut random = random(13);
+    let mut refused = 0;
     let mut decoder = Decoder::new(Arc::clone(&templates));
     let mut bytes = Vec::new();
     let mut events = Events::default();
@@ -159,13 +192,14 @@ fn broken_messages_of_the_standard_do_no_harm() {
             });
         }
         events.0 = 0;
-        let _ = decoder.message(&bytes, &mut events);
+        refused += u64::from(decoder.message(&bytes, &mut events).is_err());
         let _ = decoder.block(&bytes, &mut events);
         assert!(events.0 < 3_000_000, "round {round}: {} events", events.0);
     }
     for code in [Code::D5, Code::D7, Code::D9, Code::R6, Code::Truncated] {
         assert!(decoder.counts().of(code) > 0, "{code}: {:?}", decoder.counts());
     }
+    tell("FAST 1.1, messages and blocks", refused, decoder.counts());
 }
 
 #[test]
@@ -194,13 +228,13 @@ fn templates_of_opra_survive_its_broken_messages() {
     let templates = Arc::new(Templates::from_xml(&fast_templates(&V2::FORMAT)).unwrap());
     let stream = make::<V2>(Shape { seed: 14, bytes: 1 << 16, ..Shape::default() });
     let mut decoder = Decoder::new(templates).strict();
-    let mut random = Random::new(15);
+    let mut random = random(15);
     let mut events = Events::default();
     for packet in stream.packets() {
         for _ in 0..20 {
             decoder.reset();
             let mut broken = packet.to_vec();
-            mutate(&mut broken, &mut random);
+            mutate(&mut broken, 15, &mut random);
             let mut rest = broken.get(16..).unwrap_or(&[]);
             while let Ok(used) = decoder.message(rest, &mut events) {
                 rest = rest.get(used + 1..).unwrap_or(&[]);
