@@ -3,9 +3,9 @@
 //! An [`Arbiter`] takes packets of the sides (A and B) of one line and gives their messages in
 //! sequence, each once. A packet ahead of what is expected is held while the other side may still
 //! bring what is missing; after [`ArbiterConfig::wait`] it is asked for where the protocol has
-//! retransmissions, and after [`ArbiterConfig::give_up`] more, or where it has none, the gap is
-//! reported and the line goes on behind it. Nothing is skipped without a report. Held packets are
-//! bounded: when there is no room the gap is reported early.
+//! retransmissions, again and again, and after [`ArbiterConfig::give_up`] more, or where it has none,
+//! the gap is reported and the line goes on behind it. Nothing is skipped without a report. Held
+//! packets are bounded: when there is no room the gap is reported early.
 //!
 //! Each side has statistics, and an alarm when it is silent while another is not. Time comes in as
 //! an argument and must not go backwards.
@@ -26,6 +26,8 @@ pub struct ArbiterConfig {
     pub wait: Nanos,
     /// For a retransmission after that; `None` where the protocol has none.
     pub give_up: Option<Nanos>,
+    /// Between two requests for the same, because requests and answers get lost, too.
+    pub again: Nanos,
     /// Silence of a side after which it is called dead, while another is heard.
     pub stale: Nanos,
     /// Packets held at most.
@@ -37,6 +39,7 @@ impl Default for ArbiterConfig {
         ArbiterConfig {
             wait: Nanos(10_000_000),
             give_up: None,
+            again: Nanos(1_000_000),
             stale: Nanos(1_000_000_000),
             held_max: 4_096,
         }
@@ -151,7 +154,8 @@ pub struct Arbiter {
     held: BTreeMap<u64, Held>,
     /// Memory of packets that are no longer held.
     spare: Vec<Vec<u8>>,
-    requested: Option<Nanos>,
+    /// When the first missing message was asked for: first and last time.
+    requested: Option<(Nanos, Nanos)>,
     sides: [Side; SIDES],
     stats: LineStats,
     /// Number of first messages, and when the first copy came.
@@ -231,16 +235,22 @@ impl Arbiter {
                 return;
             }
             match (self.config.give_up, self.requested) {
-                (Some(_), None) => {
-                    self.requested = Some(now);
-                    self.stats.requests += 1;
-                    sink.notice(Notice::Request { from, until });
-                    return;
+                (Some(_), None) => self.request((now, now), from, until, sink),
+                (Some(limit), Some((at, last))) if now.0 < at.0.saturating_add(limit.0) => {
+                    if now.0 < last.0.saturating_add(self.config.again.0.max(1)) {
+                        return;
+                    }
+                    self.request((at, now), from, until, sink);
                 }
-                (Some(limit), Some(at)) if now.0 < at.0.saturating_add(limit.0) => return,
                 _ => self.give_up(sink),
             }
         }
+    }
+
+    fn request(&mut self, when: (Nanos, Nanos), from: u64, until: u64, sink: &mut impl LineSink) {
+        self.requested = Some(when);
+        self.stats.requests += 1;
+        sink.notice(Notice::Request { from, until });
     }
 
     /// When [`Arbiter::poll`] has something to do next; not for silence, which is looked at with
@@ -249,7 +259,10 @@ impl Arbiter {
         let (_, held) = self.held.first_key_value()?;
         let wait = held.since.0.saturating_add(self.config.wait.0);
         Some(match (self.requested, self.config.give_up) {
-            (Some(at), Some(limit)) => Nanos(at.0.saturating_add(limit.0)),
+            (Some((at, last)), Some(limit)) => {
+                let again = last.0.saturating_add(self.config.again.0.max(1));
+                Nanos(again.min(at.0.saturating_add(limit.0)))
+            }
             _ => Nanos(wait),
         })
     }
