@@ -1,5 +1,5 @@
-//! `fairbell bench`: the book, the engine, market data, the FIX codec, the planner, the journal, and a
-//! round trip, the latter five beside a floor or a peer taken in the same run.
+//! `fairbell bench`: the book, the engine, market data, the FIX codec, the planner, the journal,
+//! transports, and a round trip, most of them beside a floor or a peer taken in the same run.
 
 pub mod book;
 pub mod decode;
@@ -9,5 +9,6 @@ pub mod journal;
 pub mod pipeline;
 pub mod plan;
 mod rtt;
+pub mod wires;
 
 pub use rtt::run as rtt;

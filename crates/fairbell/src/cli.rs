@@ -313,6 +313,10 @@ pub enum Bench {
     Plan(crate::bench::plan::PlanBenchArgs),
     /// The journal's group commit, beside a bare loop of write and fdatasync
     Journal(crate::bench::journal::JournalArgs),
+    /// Round trips over every transport of the exchange
+    Pingpong(crate::bench::wires::PingpongArgs),
+    /// Messages in a second over every transport of the exchange
+    Rate(crate::bench::wires::RateArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(RttArgs),
 }
