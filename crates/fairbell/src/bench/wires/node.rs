@@ -149,8 +149,17 @@ impl Line {
     }
 }
 
+/// The first byte of every message: not that of packets which the loop unpacks itself.
+const MARK: u8 = b'M';
+
 fn number(message: &[u8]) -> Option<u64> {
-    message.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    message.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) >> 8)
+}
+
+fn write_number(message: &mut [u8], number: u64) {
+    if let Some(place) = message.first_chunk_mut() {
+        *place = (number << 8 | u64::from(MARK)).to_le_bytes();
+    }
 }
 
 /// One receiver as the caller sees it.
@@ -227,9 +236,7 @@ impl Caller {
             let room = window - (lane.sent - lane.done).min(window);
             for _ in 0..room.min(BURST) {
                 lane.sent += 1;
-                if let Some(place) = self.message.first_chunk_mut() {
-                    *place = lane.sent.to_le_bytes();
-                }
+                write_number(&mut self.message, lane.sent);
                 lane.line.send(&self.message, out);
                 lane.sent_at = now;
             }
@@ -358,9 +365,7 @@ impl Answerer {
         }
         let due = self.terms.pingpong || self.count % TOLD_EVERY < count;
         if let Some(number) = answer.filter(|_| due) {
-            if let Some(place) = self.message.first_chunk_mut() {
-                *place = number.to_le_bytes();
-            }
+            write_number(&mut self.message, number);
             line.send(&self.message, out);
         }
     }
