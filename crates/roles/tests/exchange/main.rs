@@ -4,6 +4,8 @@
 mod common;
 #[path = "../../../wire/tests/mutations/faults.rs"]
 mod faults;
+#[path = "../../../wire/tests/mutations/ouch_messages.rs"]
+mod ouch_messages;
 
 mod bench;
 mod books;
@@ -20,6 +22,7 @@ mod hostile;
 mod leaving;
 mod lives;
 mod mutations;
+mod mutations_door;
 mod orders;
 mod overload;
 mod rates;

@@ -58,7 +58,7 @@ fn datagram(corpus: &[(bool, Vec<u8>)], faults: &mut Faults) -> (bool, Vec<u8>) 
 
 #[test]
 fn overlay_datagrams_do_no_harm() {
-    mutate(&Target { name: "overlay datagrams", slice: 20_000, grown_max: 64 << 10 }, |seed| {
+    mutate(&Target { name: "overlay datagrams", slice: 20_000, grown_max: 16 << 10 }, |seed| {
         let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
         let (mut exchange, corpus) = busy();
         for round in 0..ROUNDS {

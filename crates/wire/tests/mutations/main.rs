@@ -4,6 +4,7 @@
 mod faults;
 mod itch;
 mod ouch;
+mod ouch_messages;
 mod soupbin;
 mod soupbin_client;
 

@@ -5,7 +5,7 @@ use wire::soupbin::{
     RejectCode, SERVER_PACKET_MAX, SILENCE_NS, ServerEvent, ServerPacket, ServerSession, Violation,
 };
 
-use super::{ROUNDS, faults::*, ouch};
+use super::{ROUNDS, faults::*, ouch_messages};
 
 /// What a session reports, without what it is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ fn packet(state: State, faults: &mut Faults) -> Vec<u8> {
             }
             login
         }
-        _ => [b"U".to_vec(), ouch::message(ouch::INBOUND, faults)].concat(),
+        _ => [b"U".to_vec(), ouch_messages::message(ouch_messages::INBOUND, faults)].concat(),
     };
     if faults.chance(12) {
         faults.spoil(&mut bytes);

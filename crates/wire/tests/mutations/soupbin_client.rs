@@ -3,7 +3,7 @@
 use types::Nanos;
 use wire::soupbin::{ClientEvent, ClientSession, SILENCE_NS};
 
-use super::{ROUNDS, faults::*, ouch, soupbin::number};
+use super::{ROUNDS, faults::*, ouch_messages, soupbin::number};
 
 /// What a session reports, without what it is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,8 +87,8 @@ fn packet(state: State, faults: &mut Faults) -> Vec<u8> {
             let numbers = ["1", "1", "0", "77", "", "18446744073709551615", "18446744073709551614"];
             format!("ASESSION001{:>20}", faults.pick(&numbers)).into_bytes()
         }
-        5 => [b"U".to_vec(), ouch::message(ouch::OUTBOUND, faults)].concat(),
-        _ => [b"S".to_vec(), ouch::message(ouch::OUTBOUND, faults)].concat(),
+        5 => [b"U".to_vec(), ouch_messages::message(ouch_messages::OUTBOUND, faults)].concat(),
+        _ => [b"S".to_vec(), ouch_messages::message(ouch_messages::OUTBOUND, faults)].concat(),
     };
     if faults.chance(20) {
         faults.spoil(&mut bytes);
