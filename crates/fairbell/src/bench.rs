@@ -9,6 +9,7 @@ pub mod journal;
 pub mod pipeline;
 pub mod plan;
 mod rtt;
+pub mod transports;
 pub mod wires;
 
 pub use rtt::run as rtt;

@@ -122,6 +122,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Pingpong(args) => bench::wires::pingpong(&args),
             Bench::Rate(args) => bench::wires::rate(&args),
             Bench::Rtt(args) => bench::rtt(&args),
+            Bench::Transports(args) => bench::transports::run(&args),
         },
     }
 }
