@@ -1,16 +1,18 @@
-//! The decoder of FAST 1.1 streams.
+//! The decoder of FAST 1.1 streams, for templates compiled at run time or when this is built.
 //!
 //! [`Decoder::message`] reads one message and hands every field to a [`Sink`] in the order of the
 //! stream. Nothing is allocated once the previous values have reached their sizes. Work is bounded
 //! by the bytes and by [`Limits`]. After an error the previous values are those of the fields before
 //! it: [`Decoder::reset`] where the protocol resets, or they will be wrong.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::bits::{PresenceMap, Reader};
+use crate::built::{AtRunTime, Built, Program};
 use crate::dictionary::{self, Entry, State, increment, initial_decimal, initial_text, number};
-use crate::error::{Code, ErrorCounts, FastError};
-use crate::program::{Op, Scalar, Templates};
+use crate::error::{Code, ErrorCounts, FastError, TemplateError};
+use crate::program::{Initial, Scalar, Templates};
 use crate::template::Operator;
 use crate::value::{Decimal, Type, Value};
 
@@ -61,9 +63,9 @@ impl Default for Limits {
     }
 }
 
-/// A decoder with its dictionaries.
+/// A decoder with its dictionaries, for templates read at run time, or for those that `P` was built of.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct Decoder<P = AtRunTime> {
     templates: Arc<Templates>,
     entries: Vec<Entry>,
     /// Previous template identifier.
@@ -72,11 +74,28 @@ pub struct Decoder {
     strict: bool,
     limits: Limits,
     counts: ErrorCounts,
+    program: PhantomData<P>,
 }
 
 impl Decoder {
     /// All previous values undefined; overlong encodings are counted only.
     pub fn new(templates: Arc<Templates>) -> Decoder {
+        Decoder::with(templates)
+    }
+}
+
+impl<P: Built> Decoder<P> {
+    /// As [`Decoder::new`], for the templates that `P` was built of.
+    ///
+    /// # Errors
+    /// None for what [`crate::built::generate`] has written: it has compiled the templates before.
+    pub fn built() -> Result<Decoder<P>, TemplateError> {
+        Ok(Decoder::with(Arc::new(Templates::from_xml(P::XML)?)))
+    }
+}
+
+impl<P: Program> Decoder<P> {
+    fn with(templates: Arc<Templates>) -> Decoder<P> {
         let entries = dictionary::undefined(templates.slots);
         Decoder {
             templates,
@@ -86,17 +105,23 @@ impl Decoder {
             strict: false,
             limits: Limits::default(),
             counts: ErrorCounts::default(),
+            program: PhantomData,
         }
     }
 
+    /// What the fields and templates are that a sink is told of.
+    pub fn templates(&self) -> &Arc<Templates> {
+        &self.templates
+    }
+
     /// Overlong encodings (R6 to R9) are errors, too.
-    pub fn strict(mut self) -> Decoder {
+    pub fn strict(mut self) -> Decoder<P> {
         self.strict = true;
         self
     }
 
     /// Other limits.
-    pub fn with_limits(mut self, limits: Limits) -> Decoder {
+    pub fn with_limits(mut self, limits: Limits) -> Decoder<P> {
         self.limits = limits;
         self
     }
@@ -130,7 +155,7 @@ impl Decoder {
             depth: self.limits.depth,
             text: self.limits.text,
         };
-        let outcome = run.segment();
+        let outcome = run.segment::<P>();
         let position = run.reader.position();
         for code in run.reader.take_noted() {
             self.counts.add(code);
@@ -173,7 +198,7 @@ impl Decoder {
 }
 
 /// One message being decoded.
-struct Run<'t, 'd, 'b, 's, S> {
+pub struct Run<'t, 'd, 'b, 's, S> {
     templates: &'t Templates,
     entries: &'d mut Vec<Entry>,
     template: &'d mut Option<u32>,
@@ -195,9 +220,9 @@ enum Place {
     Initial,
 }
 
-impl<S: Sink> Run<'_, '_, '_, '_, S> {
+impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
     /// A message segment, or one that a dynamic reference asks for (§10).
-    fn segment(&mut self) -> Result<(), FastError> {
+    fn segment<P: Program>(&mut self) -> Result<(), FastError> {
         let mut map = self.reader.presence_map()?;
         if map.take() {
             let id = self.reader.unsigned(false)?.unwrap_or(0);
@@ -209,7 +234,7 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
             dictionary::reset(self.entries);
         }
         self.sink.begin(index);
-        self.steps(template.block, &mut map)?;
+        P::block(self, template.block, &mut map)?;
         self.sink.end();
         if map.has_more() {
             self.reader.report(Code::R8)?;
@@ -217,39 +242,83 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
         Ok(())
     }
 
-    fn steps(&mut self, block: usize, map: &mut PresenceMap<'_>) -> Result<(), FastError> {
-        let templates = self.templates;
-        for op in &templates.blocks[block] {
-            match op {
-                Op::Scalar(scalar) => self.scalar(scalar, map).map_err(at(scalar.field))?,
-                Op::Parts { exponent, mantissa } => {
-                    self.parts(exponent, mantissa, map).map_err(at(exponent.field))?;
-                }
-                Op::Group { field, optional, map: own, block } => {
-                    if *optional && !map.take() {
-                        self.sink.absent(*field);
-                        continue;
-                    }
-                    self.sink.begin_group(*field);
-                    self.inside(*field, *own, *block, map)?;
-                    self.sink.end_group();
-                }
-                Op::Sequence { field, length, map: own, block } => {
-                    self.sequence(*field, length, *own, *block, map)?;
-                }
-                Op::Missing => return Err(Code::D8.into()),
-                Op::Dynamic => {
-                    self.depth = self.depth.checked_sub(1).ok_or(Code::Limit)?;
-                    self.segment()?;
-                    self.depth += 1;
-                }
-            }
+    /// A primitive field.
+    #[inline(always)]
+    pub fn field(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<(), FastError> {
+        self.scalar(op, map).map_err(at(op.field))
+    }
+
+    /// A primitive field of an integer type.
+    #[inline(always)]
+    pub fn integer_field(
+        &mut self,
+        op: &Scalar,
+        map: &mut PresenceMap<'_>,
+    ) -> Result<(), FastError> {
+        self.number(op, map).map_err(at(op.field))
+    }
+
+    /// An optional constant of an integer type: a presence bit, and nothing else.
+    #[inline(always)]
+    pub fn constant_field(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) {
+        match op.bits.filter(|_| map.take()) {
+            Some(bits) => self.tell(op, bits),
+            None => self.sink.absent(op.field),
         }
+    }
+
+    /// A primitive field of another type.
+    #[inline]
+    pub fn other_field(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<(), FastError> {
+        self.scalar(op, map).map_err(at(op.field))
+    }
+
+    /// A decimal in two fields.
+    #[inline]
+    pub fn decimal_parts(
+        &mut self,
+        exponent: &Scalar,
+        mantissa: &Scalar,
+        map: &mut PresenceMap<'_>,
+    ) -> Result<(), FastError> {
+        self.parts(exponent, mantissa, map).map_err(at(exponent.field))
+    }
+
+    /// A group; `own` says that it has a presence map.
+    #[inline(always)]
+    pub fn group<P: Program>(
+        &mut self,
+        field: u32,
+        (optional, own): (bool, bool),
+        block: usize,
+        map: &mut PresenceMap<'_>,
+    ) -> Result<(), FastError> {
+        if optional && !map.take() {
+            self.sink.absent(field);
+            return Ok(());
+        }
+        self.sink.begin_group(field);
+        self.inside::<P>(field, own, block, map)?;
+        self.sink.end_group();
         Ok(())
     }
 
+    /// What a dynamic reference leads to.
+    pub fn dynamic<P: Program>(&mut self) -> Result<(), FastError> {
+        self.depth = self.depth.checked_sub(1).ok_or(Code::Limit)?;
+        self.segment::<P>()?;
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// The templates of the decoder.
+    pub(crate) fn templates(&self) -> &'t Templates {
+        self.templates
+    }
+
     /// A group, or an element, with a presence map of its own where it needs one.
-    fn inside(
+    #[inline]
+    fn inside<P: Program>(
         &mut self,
         field: u32,
         own: bool,
@@ -257,22 +326,23 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
         map: &mut PresenceMap<'_>,
     ) -> Result<(), FastError> {
         if !own {
-            return self.steps(block, map);
+            return P::block(self, block, map);
         }
         let mut map = self.reader.presence_map().map_err(at(field))?;
-        self.steps(block, &mut map)?;
+        P::block(self, block, &mut map)?;
         if map.has_more() {
             self.reader.report(Code::R8).map_err(at(field))?;
         }
         Ok(())
     }
 
-    fn sequence(
+    /// A sequence, after its length; `own` says that elements have a presence map.
+    #[inline]
+    pub fn sequence<P: Program>(
         &mut self,
         field: u32,
         length: &Scalar,
-        own: bool,
-        block: usize,
+        (own, block): (bool, usize),
         map: &mut PresenceMap<'_>,
     ) -> Result<(), FastError> {
         let Some(length) = self.integer(length, map).map_err(at(field))? else {
@@ -284,7 +354,7 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
         self.sink.begin_sequence(field, length);
         for _ in 0..length {
             self.sink.element();
-            self.inside(field, own, block, map)?;
+            self.inside::<P>(field, own, block, map)?;
         }
         self.sink.end_sequence();
         Ok(())
@@ -294,17 +364,7 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
     fn scalar(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<(), Code> {
         match op.ty {
             Type::U32 | Type::I32 | Type::U64 | Type::I64 => {
-                let Some(bits) = self.integer(op, map)? else {
-                    self.sink.absent(op.field);
-                    return Ok(());
-                };
-                let value = match op.ty {
-                    Type::U32 => Value::U32(bits as u32),
-                    Type::I32 => Value::I32(bits as i32),
-                    Type::U64 => Value::U64(bits),
-                    _ => Value::I64(bits as i64),
-                };
-                self.sink.field(op.field, value);
+                self.number(op, map)?;
             }
             Type::Decimal => match self.decimal(op, map)? {
                 None => self.sink.absent(op.field),
@@ -333,6 +393,27 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
             }
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn number(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<(), Code> {
+        match self.integer(op, map)? {
+            Some(bits) => self.tell(op, bits),
+            None => self.sink.absent(op.field),
+        }
+        Ok(())
+    }
+
+    /// An integer to the sink.
+    #[inline(always)]
+    fn tell(&mut self, op: &Scalar, bits: u64) {
+        let value = match op.ty {
+            Type::U32 => Value::U32(bits as u32),
+            Type::I32 => Value::I32(bits as i32),
+            Type::U64 => Value::U64(bits),
+            _ => Value::I64(bits as i64),
+        };
+        self.sink.field(op.field, value);
     }
 
     #[inline(always)]
@@ -392,6 +473,7 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
         Ok(Some(Decimal { exponent: exponent as i32, mantissa: mantissa as i64 }))
     }
 
+    #[inline]
     fn decimal(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<Option<Decimal>, Code> {
         match op.operator {
             Operator::None => self.scaled(op.optional),
@@ -442,6 +524,7 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
     }
 
     /// A decimal in two fields; the mantissa is there when the exponent is.
+    #[inline]
     fn parts(
         &mut self,
         exponent: &Scalar,
@@ -462,6 +545,7 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
     }
 
     /// Reads a text into the scratch; false is NULL.
+    #[inline(always)]
     fn read_text(&mut self, ty: Type, nullable: bool) -> Result<bool, Code> {
         if ty == Type::Ascii {
             return self.reader.ascii(nullable, self.scratch);
@@ -472,8 +556,10 @@ impl<S: Sink> Run<'_, '_, '_, '_, S> {
         Ok(true)
     }
 
+    #[inline(always)]
     fn place(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<Place, Code> {
-        let initial = if op.initial.is_some() { Place::Initial } else { Place::Absent };
+        let initial =
+            if !matches!(op.initial, Initial::None) { Place::Initial } else { Place::Absent };
         match op.operator {
             Operator::None => self.in_scratch(op),
             Operator::Constant => {
@@ -569,7 +655,7 @@ fn takes_initial(entry: &mut Entry, op: &Scalar) -> Result<bool, Code> {
     match entry.state {
         State::Empty if op.optional => Ok(false),
         State::Empty => Err(Code::D6),
-        _ if op.initial.is_some() => Ok(true),
+        _ if !matches!(op.initial, Initial::None) => Ok(true),
         _ if !op.optional => Err(Code::D5),
         _ => {
             entry.state = State::Empty;

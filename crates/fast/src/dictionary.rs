@@ -1,8 +1,8 @@
 //! Previous values (FAST 1.1, §6.3.1), the same for decoder and encoder.
 
 use crate::error::Code;
-use crate::program::Scalar;
-use crate::value::{Decimal, Owned, Type};
+use crate::program::{Initial, Scalar};
+use crate::value::{Decimal, Type};
 
 /// Whether there is a previous value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,18 +70,19 @@ impl Entry {
 }
 
 /// The initial value of a text field.
+#[inline(always)]
 pub(crate) fn initial_text(op: &Scalar) -> Option<&[u8]> {
-    match op.initial.as_ref()? {
-        Owned::Ascii(bytes) | Owned::Bytes(bytes) => Some(bytes),
-        Owned::Unicode(text) => Some(text.as_bytes()),
+    match &op.initial {
+        Initial::Text(bytes) => Some(bytes),
         _ => None,
     }
 }
 
 /// The initial value of a decimal field.
+#[inline(always)]
 pub(crate) fn initial_decimal(op: &Scalar) -> Option<Decimal> {
     match op.initial {
-        Some(Owned::Decimal(value)) => Some(value),
+        Initial::Decimal(value) => Some(value),
         _ => None,
     }
 }

@@ -1,7 +1,8 @@
 //! Market data formats from descriptions.
 //!
 //! FAST 1.1: [`Templates`] are compiled from XML, a [`Decoder`] hands the fields of a stream to a
-//! [`Sink`], an [`Encoder`] takes [`Record`]s. Errors carry the codes of the specification.
+//! [`Sink`], an [`Encoder`] takes [`Record`]s. Errors carry the codes of the specification. Templates
+//! known when a program is built become a decoder of their own: [`built`].
 //!
 //! Other formats are descriptions, too, from which decoders are generated when this is compiled:
 //! [`mod@layout`] for fields at fixed places ([`opra::binary`], [`itch`]), [`slots`] for messages that
@@ -11,6 +12,7 @@
 //! bytes it is given and reports, not panics.
 
 mod bits;
+pub mod built;
 pub mod convert;
 mod decode;
 mod dictionary;

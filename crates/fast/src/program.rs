@@ -5,13 +5,14 @@
 //! reached, because that is a dynamic error. A template that a stream refers to dynamically starts
 //! with application type `any` unless it names one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::error::{Code, TemplateError};
 use crate::template::{
     Body, Content, Dictionary, Field, Instruction, Name, Operation, Operator, Template,
 };
-use crate::value::{Owned, Type};
+use crate::value::{Decimal, Owned, Type};
 use crate::xml;
 
 /// Steps of all templates together, static references written out.
@@ -59,22 +60,54 @@ pub struct TemplateInfo {
     pub(crate) block: usize,
 }
 
+/// An initial value, in a form that the compiler can have as a constant.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Initial {
+    /// There is none.
+    None,
+    /// An integer; it is in [`Scalar::bits`].
+    Integer,
+    /// A decimal.
+    Decimal(Decimal),
+    /// The bytes of a string or vector.
+    Text(Cow<'static, [u8]>),
+}
+
+impl Initial {
+    fn of(value: Option<&Owned>) -> Initial {
+        match value {
+            None => Initial::None,
+            Some(Owned::Decimal(value)) => Initial::Decimal(*value),
+            Some(Owned::Ascii(bytes) | Owned::Bytes(bytes)) => {
+                Initial::Text(Cow::Owned(bytes.clone()))
+            }
+            Some(Owned::Unicode(text)) => Initial::Text(Cow::Owned(text.as_bytes().to_vec())),
+            Some(_) => Initial::Integer,
+        }
+    }
+}
+
 /// A primitive field, ready to be decoded.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Scalar {
+pub struct Scalar {
+    /// Its index in [`Templates::fields`].
     pub field: u32,
+    /// Its type.
     pub ty: Type,
+    /// Its operator.
     pub operator: Operator,
+    /// Whether it may be absent.
     pub optional: bool,
     /// Place of the previous value.
     pub slot: usize,
-    pub initial: Option<Owned>,
+    /// Its initial value.
+    pub initial: Initial,
     /// The initial value, of an integer.
     pub bits: Option<u64>,
 }
 
 impl Scalar {
-    pub fn takes_bit(&self) -> bool {
+    pub(crate) fn takes_bit(&self) -> bool {
         match self.operator {
             Operator::None | Operator::Delta => false,
             Operator::Constant => self.optional,
@@ -370,9 +403,10 @@ impl<'a> Compiler<'a> {
         } else {
             0
         };
-        let initial = operation.initial.clone();
-        let bits = initial.as_ref().and_then(|value| value.as_value().integer());
+        let initial = operation.initial.as_ref();
+        let bits = initial.and_then(|value| value.as_value().integer());
         let bits = bits.map(|value| value as u64);
+        let initial = Initial::of(initial);
         Scalar { field, ty, operator: operation.operator, optional, slot, initial, bits }
     }
 }

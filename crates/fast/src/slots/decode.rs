@@ -406,6 +406,14 @@ fn is_one_of(values: &[u8], value: u64) -> bool {
     values.iter().any(|&known| u64::from(known) == value)
 }
 
+/// What the header of a packet says, for whoever puts packets in sequence before decoding them.
+///
+/// # Errors
+/// Framing: start, end, version, digits; [`Code::Limit`] for a packet that is too long.
+pub fn packet_header<F: Description>(packet: &[u8]) -> Result<Packet, Code> {
+    header(&F::FORMAT, packet).map(|(head, _)| head)
+}
+
 /// Checks start, end and header; the header and where the last byte is.
 #[inline(always)]
 fn header(format: &Format, packet: &[u8]) -> Result<(Packet, usize), Code> {

@@ -15,7 +15,7 @@ mod decode;
 mod encode;
 mod plan;
 
-pub use decode::{Message, PACKET_MAX, Packet, SlotDecoder, SlotSink};
+pub use decode::{Message, PACKET_MAX, Packet, SlotDecoder, SlotSink, packet_header};
 pub use encode::{Contents, SlotEncoder};
 pub use plan::slot;
 
