@@ -9,6 +9,7 @@
 //!   behind; a [`Listener`] fetches them when [`CatchUpRule`] says that this beats repair.
 //! - [`Arbiter`] makes one line of its A and B copies, for feeds that are sent twice; [`TopOfBook`]
 //!   keeps best prices from OPRA's quotes; [`Pcap`] reads captures of any of them.
+//! - [`plant`] is the ticker plant: lines in, normalized updates of wanted symbols out.
 //! - [`lab`] plays a line over two lossy ways from a seed.
 //! - [`StreamDigest`] and [`Checkpoints`] are used at the source as well, so that both ends compare
 //!   like with like: the books by what they hold, the stream by every byte of it.
@@ -23,6 +24,7 @@ mod ladder;
 mod listener;
 mod orders;
 pub mod pcap;
+pub mod plant;
 mod reorder;
 mod snapshot;
 mod snapshot_server;

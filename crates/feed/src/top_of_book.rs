@@ -70,12 +70,12 @@ impl TopOfBook {
         TopOfBook { tops: BTreeMap::new(), series_max, ignored: 0 }
     }
 
-    /// Takes a quote of `participant`.
-    pub fn quote(&mut self, participant: u8, quote: &Quote) {
+    /// Takes a quote of `participant`; the best prices after it, unless there was no room.
+    pub fn quote(&mut self, participant: u8, quote: &Quote) -> Option<Top> {
         let key = key(&quote.series);
         if self.tops.len() >= self.series_max && !self.tops.contains_key(&key) {
             self.ignored += 1;
-            return;
+            return None;
         }
         let top = self.tops.entry(key).or_default();
         top.quotes += 1;
@@ -90,6 +90,7 @@ impl TopOfBook {
         side(bid, &mut top.bid, own, quote.best_bid);
         let own = Best { participant, price: quote.offer, size: quote.offer_size };
         side(offer, &mut top.offer, own, quote.best_offer);
+        Some(*top)
     }
 
     /// Best prices of a series.

@@ -1,0 +1,173 @@
+//! Updates and their fixed form: thirteen words, in datagrams big-endian one after the other.
+
+use fast::opra::{Best, Price, Series};
+use types::Nanos;
+
+/// Words of an update.
+pub const UPDATE_WORDS: usize = 13;
+/// Bytes of it in a datagram.
+pub const UPDATE_BYTES: usize = 8 * UPDATE_WORDS;
+
+/// What an update is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A quote, and the best prices after it.
+    Quote = 1,
+    /// A trade: price and size of the bid.
+    Trade = 2,
+    /// Messages of the line are lost: `sequence` is the first, `time` the first not lost.
+    Gap = 3,
+    /// A side of the line is silent; `participant` says which.
+    SideDead = 4,
+    /// It is heard again.
+    SideAlive = 5,
+    /// Neither side is heard: prices of the line's symbols are stale.
+    Stale = 6,
+    /// The line is heard again.
+    Fresh = 7,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        use Kind::{Fresh, Gap, Quote, SideAlive, SideDead, Stale, Trade};
+        let all = [Quote, Trade, Gap, SideDead, SideAlive, Stale, Fresh];
+        all.into_iter().find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// Something new.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Update {
+    /// What it is about.
+    pub kind: Kind,
+    /// Which line it came from.
+    pub line: u8,
+    /// Exchange.
+    pub participant: u8,
+    /// BBO indicator.
+    pub bbo: u8,
+    /// Number of the message on its line.
+    pub sequence: u64,
+    /// When its packet came in order.
+    pub heard: Nanos,
+    /// Time as sent.
+    pub time: u64,
+    /// Option series; without a symbol for what is about a line.
+    pub series: Series,
+    /// Price bid, or traded.
+    pub bid: Price,
+    /// Contracts bid for, or traded.
+    pub bid_size: u32,
+    /// Price offered.
+    pub offer: Price,
+    /// Contracts offered.
+    pub offer_size: u32,
+    /// Best bid after it.
+    pub best_bid: Option<Best>,
+    /// Best offer after it.
+    pub best_offer: Option<Best>,
+}
+
+impl Update {
+    /// One about a line.
+    pub fn of_line(kind: Kind, line: u8, heard: Nanos) -> Update {
+        Update {
+            kind,
+            line,
+            participant: 0,
+            bbo: 0,
+            sequence: 0,
+            heard,
+            time: 0,
+            series: Series::default(),
+            bid: Price(0),
+            bid_size: 0,
+            offer: Price(0),
+            offer_size: 0,
+            best_bid: None,
+            best_offer: None,
+        }
+    }
+
+    /// As words.
+    pub fn to_words(&self) -> [u64; UPDATE_WORDS] {
+        let Series { symbol, month, day, year, strike_code, strike } = self.series;
+        let bytes =
+            [self.kind as u8, self.line, self.participant, self.bbo, month, day, year, strike_code];
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let (bid, offer) = (self.best_bid, self.best_offer);
+        let [best_bid, best_offer] = [bid, offer].map(Option::unwrap_or_default);
+        let there = [u8::from(bid.is_some()), u8::from(offer.is_some())];
+        let sides = [best_bid.participant, best_offer.participant, there[0], there[1], 0, 0, 0, 0];
+        [
+            u64::from_be_bytes(bytes),
+            self.sequence,
+            self.heard.0,
+            self.time,
+            symbol,
+            strike.0 as u64,
+            self.bid.0 as u64,
+            self.offer.0 as u64,
+            pair(self.bid_size, self.offer_size),
+            best_bid.price.0 as u64,
+            best_offer.price.0 as u64,
+            pair(best_bid.size, best_offer.size),
+            u64::from_be_bytes(sides),
+        ]
+    }
+
+    /// From words; `None` for an unknown kind.
+    pub fn from_words(words: &[u64; UPDATE_WORDS]) -> Option<Update> {
+        let [head, sequence, heard, time, symbol, strike, bid, offer, sizes, tops @ ..] = *words;
+        let [kind, line, participant, bbo, month, day, year, strike_code] = head.to_be_bytes();
+        let [bid_price, offer_price, best_sizes, sides] = tops;
+        let [bid_side, offer_side, bid_there, offer_there, ..] = sides.to_be_bytes();
+        let best = |there: u8, participant, price: u64, size: u64| {
+            let price = Price(price as i64);
+            (there == 1).then_some(Best { participant, price, size: size as u32 })
+        };
+        Some(Update {
+            kind: Kind::of(kind)?,
+            line,
+            participant,
+            bbo,
+            sequence,
+            heard: Nanos(heard),
+            time,
+            series: Series { symbol, month, day, year, strike_code, strike: Price(strike as i64) },
+            bid: Price(bid as i64),
+            bid_size: (sizes >> 32) as u32,
+            offer: Price(offer as i64),
+            offer_size: sizes as u32,
+            best_bid: best(bid_there, bid_side, bid_price, best_sizes >> 32),
+            best_offer: best(offer_there, offer_side, offer_price, best_sizes),
+        })
+    }
+
+    /// Appends it to a datagram.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        self.to_words().iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+    }
+
+    /// Reads one of a datagram.
+    pub fn read(bytes: &[u8; UPDATE_BYTES]) -> Option<Update> {
+        let mut words = [0; UPDATE_WORDS];
+        for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = eight.first_chunk::<8>().map_or(0, |chunk| u64::from_be_bytes(*chunk));
+        }
+        Update::from_words(&words)
+    }
+}
+
+/// A symbol of at most eight characters as a number, first character highest.
+pub fn symbol(text: &str) -> Option<u64> {
+    let right = (1..=8).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    right.then(|| text.bytes().fold(0, |number, byte| number << 8 | u64::from(byte)))
+}
+
+/// The characters of a symbol.
+pub fn symbol_text(symbol: u64) -> String {
+    let bytes = symbol.to_be_bytes().into_iter().skip_while(|&byte| byte == 0);
+    bytes.map(char::from).collect()
+}

@@ -1,0 +1,255 @@
+//! The ticker plant: what its lines publish is what the exchange sent, each subscriber gets its
+//! symbols and nothing else, silence is told, and no bytes do harm.
+
+use fast::opra::stream::{Shape, make};
+use fast::opra::{Best, Event, Price, Series, V2, to_event};
+use fast::slots::{Message, SlotDecoder, SlotSink};
+use feed::plant::{
+    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, symbol,
+    symbol_text,
+};
+use feed::{ArbiterConfig, TopOfBook};
+use proptest::prelude::*;
+use types::{Nanos, SplitMix64};
+
+const MS: u64 = 1_000_000;
+
+fn config() -> LineConfig {
+    let arbiter = ArbiterConfig { stale: Nanos(100 * MS), ..ArbiterConfig::default() };
+    LineConfig { format: Format::OpraFastV2, arbiter, quiet: Nanos(500 * MS), series_max: 1 << 20 }
+}
+
+/// Quotes and trades of packets, decoded without a plant, with the best prices after each.
+struct Plain {
+    top: TopOfBook,
+    seen: Vec<(u64, Series, i64, Option<Best>)>,
+}
+
+impl SlotSink for Plain {
+    fn message(&mut self, message: &Message<'_>) {
+        match to_event::<V2>(message) {
+            Event::Quote(header, quote) => {
+                let top = self.top.quote(header.participant, &quote).unwrap();
+                self.seen.push((header.sequence, quote.series, quote.bid.0, top.bid));
+            }
+            Event::LastSale(header, sale) => {
+                self.seen.push((header.sequence, sale.series, sale.price.0, None));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_line_publishes_what_was_sent_whichever_side_brought_it() {
+    let stream = make::<V2>(Shape { seed: 4, bytes: 200_000, ..Shape::default() });
+    let packets: Vec<&[u8]> = stream.packets().collect();
+    let mut plain = Plain { top: TopOfBook::new(1 << 20), seen: Vec::new() };
+    let mut decoder = SlotDecoder::<V2>::default();
+    for packet in &packets {
+        decoder.packet(packet, &mut plain).unwrap();
+    }
+    let mut rng = SplitMix64::new(5);
+    let mut line = Line::new(3, config(), Nanos(0));
+    let mut out = Vec::new();
+    for (at, pair) in (0..).zip(packets.chunks(2)) {
+        // A brings them in order, B the other way round; each loses some that the other has.
+        let lost = rng.below(4);
+        let now = Nanos(at * 100_000);
+        for (place, packet) in pair.iter().enumerate() {
+            if lost != place as u64 {
+                line.packet(now, 0, packet, &mut out);
+            }
+        }
+        for (place, packet) in pair.iter().enumerate().rev() {
+            if lost != place as u64 + 2 {
+                line.packet(now, 1, packet, &mut out);
+            }
+        }
+    }
+    let got: Vec<_> = out
+        .iter()
+        .map(|update| (update.sequence, update.series, update.bid.0, update.best_bid))
+        .collect();
+    assert_eq!(got, plain.seen);
+    assert!(out.iter().all(|update| update.line == 3));
+    let health = line.health();
+    assert_eq!((health.messages, health.stats.lost, health.strange), (stream.messages, 0, 0));
+    assert!(health.stats.duplicates > 100 && health.sides[1].first > 100);
+    assert_eq!(health.updates, out.len() as u64);
+    assert!(health.series > 100 && line.load() == stream.messages);
+}
+
+#[test]
+fn silence_and_losses_of_a_line_are_told() {
+    let stream = make::<V2>(Shape { seed: 6, bytes: 10_000, ..Shape::default() });
+    let packets: Vec<&[u8]> = stream.packets().collect();
+    let mut line = Line::new(0, config(), Nanos(0));
+    let mut out = Vec::new();
+    let mut kinds = |line: &mut Line, now: u64, packets: &[(usize, &[u8])]| {
+        out.clear();
+        for (side, packet) in packets {
+            line.packet(Nanos(now * MS), *side, packet, &mut out);
+        }
+        line.poll(Nanos(now * MS), &mut out);
+        let about = |update: &&Update| !matches!(update.kind, Kind::Quote | Kind::Trade);
+        out.iter().filter(about).map(|update| (update.kind, update.participant)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&mut line, 1, &[(0, packets[0]), (1, packets[0])]), []);
+    assert_eq!(kinds(&mut line, 90, &[(0, packets[1])]), []);
+    assert_eq!(kinds(&mut line, 150, &[(0, packets[2])]), [(Kind::SideDead, 1)]);
+    assert_eq!(kinds(&mut line, 160, &[(1, packets[2])]), [(Kind::SideAlive, 1)]);
+    // Packet 3 is missing, and the wait for it is over.
+    assert_eq!(kinds(&mut line, 170, &[(0, packets[4])]), []);
+    assert_eq!(kinds(&mut line, 190, &[]), [(Kind::Gap, 0)]);
+    assert_eq!(kinds(&mut line, 600, &[]), [], "a control: not silent for long enough");
+    assert_eq!(kinds(&mut line, 700, &[]), [(Kind::Stale, 0)]);
+    assert_eq!(kinds(&mut line, 900, &[]), [], "told once");
+    assert!(line.health().stale);
+    assert_eq!(kinds(&mut line, 901, &[(0, packets[5])])[0], (Kind::Fresh, 0));
+    assert_eq!(line.health().stats.gaps, 1);
+}
+
+fn quote(symbol: u64, sequence: u64) -> Update {
+    let series = Series { symbol, month: b'A', day: 3, year: 10, ..Series::default() };
+    Update { series, sequence, ..Update::of_line(Kind::Quote, 1, Nanos(9)) }
+}
+
+#[test]
+fn subscribers_get_their_symbols_and_see_what_is_lost() {
+    let [ibm, ge, f] = ["IBM", "GE", "F"].map(|text| symbol(text).unwrap());
+    assert_eq!((symbol_text(ibm).as_str(), symbol(""), symbol("TOOLONGER")), ("IBM", None, None));
+    let mut desk: Desk<u16> = Desk::new(77);
+    let ask = |symbols: &[u64]| Request { symbols: symbols.to_vec(), leave: false };
+    let bytes = ask(&[ibm]).encode();
+    assert_eq!(Request::parse(&bytes), Some(ask(&[ibm])));
+    assert!(desk.request(Nanos(0), 1, &ask(&[ibm])));
+    assert!(desk.request(Nanos(0), 1, &ask(&[ge])));
+    assert!(desk.request(Nanos(0), 2, &ask(&[])));
+    let mut sent: Vec<(u16, Vec<u8>)> = Vec::new();
+    for sequence in 0..90 {
+        let update = quote([ibm, ge, f][sequence as usize % 3], sequence);
+        desk.publish(&update, |to, bytes| sent.push((to, bytes.to_vec())));
+    }
+    desk.publish(&Update::of_line(Kind::Stale, 1, Nanos(9)), |to, b| sent.push((to, b.to_vec())));
+    desk.flush(Nanos(1), |to, bytes| sent.push((to, bytes.to_vec())));
+    assert!(sent.iter().all(|(_, bytes)| bytes.len() <= 1_400));
+    let follow = |to: u16, drop: usize| {
+        let (mut follower, mut all) = (Follower::default(), Vec::new());
+        for (_, bytes) in sent.iter().filter(|(known, _)| *known == to).skip(drop) {
+            follower.datagram(bytes, |update| all.push(update));
+        }
+        (follower, all)
+    };
+    let (follower, all) = follow(1, 0);
+    assert_eq!((all.len(), follower.lost), (61, 0));
+    assert!(all[..60].iter().all(|update| [ibm, ge].contains(&update.series.symbol)));
+    assert_eq!(all[60].kind, Kind::Stale);
+    assert_eq!(follow(2, 0).1.len(), 91);
+    // The second datagram is lost, the first one comes twice.
+    let mine: Vec<&Vec<u8>> = sent.iter().filter(|(to, _)| *to == 1).map(|(_, b)| b).collect();
+    let mut follower = Follower::default();
+    let lost: Vec<u64> =
+        [mine[0], mine[0], mine[2]].iter().map(|bytes| follower.datagram(bytes, |_| ())).collect();
+    assert_eq!((lost, follower.ignored), (vec![0, 0, 13], 1));
+    let other = Desk::<u16>::new(78);
+    assert_eq!(other.subscribers(), 0);
+}
+
+#[test]
+fn leases_end_and_silence_has_a_heartbeat() {
+    let mut desk: Desk<u16> = Desk::new(1);
+    let all = Request { symbols: vec![], leave: false };
+    for subscriber in 0..64 {
+        assert!(desk.request(Nanos(0), subscriber, &all));
+    }
+    assert!(!desk.request(Nanos(0), 64, &all), "no room");
+    assert!(desk.request(Nanos(0), 5, &Request { leave: true, ..all.clone() }));
+    assert!(desk.request(Nanos(8_000 * MS), 64, &all), "somebody left");
+    let mut beats = 0;
+    let mut follower = Follower::default();
+    for second in 0..=10 {
+        desk.tick(Nanos(second * 1_000 * MS), |to, bytes| {
+            beats += u64::from(to == 7);
+            assert_eq!(follower.datagram(bytes, |_| panic!("an update")), 0);
+        });
+    }
+    assert_eq!((beats, desk.subscribers()), (10, 64));
+    desk.tick(Nanos(11_000 * MS), |_, _| ());
+    assert_eq!((desk.subscribers(), desk.counters().expired, desk.counters().refused), (1, 63, 1));
+}
+
+fn best() -> impl Strategy<Value = Option<Best>> {
+    let best = |(participant, price, size)| Best { participant, price: Price(price), size };
+    prop::option::of((any::<u8>(), any::<i64>(), any::<u32>()).prop_map(best))
+}
+
+fn updates() -> impl Strategy<Value = Update> {
+    let series = (any::<u64>(), any::<[u8; 4]>(), any::<i64>());
+    let own = (any::<i64>(), any::<u32>(), any::<i64>(), any::<u32>());
+    let head = (any::<[u8; 3]>(), any::<u64>(), any::<u64>(), any::<u64>());
+    (head, series, own, best(), best()).prop_map(|(head, series, own, best_bid, best_offer)| {
+        let ([line, participant, bbo], sequence, heard, time) = head;
+        let (symbol, [month, day, year, strike_code], strike) = series;
+        Update {
+            kind: if bbo < 128 { Kind::Quote } else { Kind::Trade },
+            line,
+            participant,
+            bbo,
+            sequence,
+            heard: Nanos(heard),
+            time,
+            series: Series { symbol, month, day, year, strike_code, strike: Price(strike) },
+            bid: Price(own.0),
+            bid_size: own.1,
+            offer: Price(own.2),
+            offer_size: own.3,
+            best_bid,
+            best_offer,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn updates_go_there_and_back(update in updates()) {
+        prop_assert_eq!(Update::from_words(&update.to_words()), Some(update));
+        let mut bytes = Vec::new();
+        update.put(&mut bytes);
+        prop_assert_eq!(bytes.len(), UPDATE_BYTES);
+        prop_assert_eq!(Update::read(bytes.first_chunk().unwrap()), Some(update));
+    }
+
+    #[test]
+    fn no_bytes_do_harm(
+        noise in prop::collection::vec(any::<u8>(), 0..300),
+        changes in prop::collection::vec((any::<u16>(), any::<u8>()), 0..4),
+        binary in any::<bool>(),
+    ) {
+        let format = if binary { Format::OpraBinary } else { Format::OpraFastV2 };
+        let mut line = Line::new(0, LineConfig { format, ..config() }, Nanos(0));
+        let mut follower = Follower::default();
+        let mut desk: Desk<u8> = Desk::new(1);
+        let all = Request { symbols: vec![], leave: false };
+        desk.request(Nanos(0), 1, &all);
+        let mut datagram = Vec::new();
+        desk.publish(&quote(7, 1), |_, _| ());
+        desk.flush(Nanos(0), |_, bytes| datagram = bytes.to_vec());
+        let stream = make::<V2>(Shape { seed: 1, bytes: 300, ..Shape::default() });
+        let mut out = Vec::new();
+        for mut bytes in [noise, datagram, all.encode(), stream.bytes] {
+            for &(at, byte) in &changes {
+                let len = bytes.len().max(1);
+                if let Some(place) = bytes.get_mut(usize::from(at) % len) {
+                    *place = byte;
+                }
+            }
+            follower.datagram(&bytes, |_| ());
+            let _ = Request::parse(&bytes);
+            line.packet(Nanos(1), 0, &bytes, &mut out);
+            prop_assert!(out.len() <= 1_000);
+        }
+    }
+}
