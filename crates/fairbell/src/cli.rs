@@ -159,6 +159,9 @@ pub struct UpArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "failing",
           default_value = "10s")]
     pub after: Duration,
+    /// Give all nodes the delays of a synthetic cloud in which this proxy (from 1) is a straggler
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
+    pub slow_proxy: Option<u16>,
     /// The last built-in listener hears nothing for so long after the start
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub late_listener: Option<Duration>,

@@ -5,10 +5,13 @@
 
 mod admin;
 mod board;
+mod capture;
+mod cloud;
 mod day;
 mod flow;
 mod outcome;
 mod plan;
+mod revise;
 mod tamper;
 
 use std::io::{BufWriter, Write};
@@ -36,6 +39,7 @@ use board::{Board, Figures};
 use day::Director;
 use outcome::{Remains, quantiles};
 use plan::{Addresses, DRIVER, LISTENERS, Plan, Wishes};
+use revise::Turns;
 
 /// How often figures are copied out of the loops.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
@@ -77,6 +81,10 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         true => flow::nobody(&config),
         false => flow::driver(&config, sample.as_ref(), duration_ns, gateways),
     };
+    if args.slow_proxy.is_some_and(|proxy| u32::from(proxy) > plan::proxies(&config)) {
+        let most = plan::proxies(&config);
+        return Err(Failure::Usage(format!("--slow-proxy: this tree has {most} proxies")));
+    }
     if args.late_listener.is_some() && config.overlay.receivers < 2 {
         return Err(Failure::Usage("--late-listener: needs 2 receivers or more".to_string()));
     }
@@ -84,6 +92,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         capture: args.capture.is_some(),
         corrupt: args.corrupt_packet,
         late_ns: args.late_listener.map(flow::nanos),
+        slow: args.slow_proxy.map(NodeId),
     };
     let plan = plan::plan(&config, clock, wishes, kept, driver)?;
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
@@ -111,6 +120,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         layers: &ended.layers,
         nodes: &ended.nodes,
         ledger: &ended.ledger,
+        turns: &ended.turns,
         loaded: &ended.loaded,
         rtt: &ended.rtt,
         board: &ended.board,
@@ -125,7 +135,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let log = args.out.join(LOG_FILE);
     write_log(&log, &ended.nodes).map_err(|error| crate::log::on(&log, error))?;
     if let Some(path) = &args.capture {
-        capture(path, &ended.nodes, &config)?;
+        capture::write(path, &ended.nodes, &config)?;
     }
     if args.json {
         println!("{}", report.to_json());
@@ -232,59 +242,6 @@ fn shown(password: &str) -> &str {
     if password.is_empty() { "(hashed)" } else { password }
 }
 
-/// Writes what receiver 1 released, and our own best prices, for readers of other makes.
-fn capture(
-    path: &std::path::Path,
-    nodes: &[(NodeId, Role)],
-    config: &Config,
-) -> Result<(), Failure> {
-    let listener = nodes.iter().find_map(|(_, role)| role.as_listener());
-    let channels = listener.map_or(&[][..], |listener| listener.channels());
-    for (channel, number) in channels.iter().zip(1..) {
-        let Some(capture) = channel.capture() else { continue };
-        let mut name = path.as_os_str().to_owned();
-        // What the second tree carried, and so on.
-        if number > 1 {
-            name.push(format!(".tree{number}"));
-        }
-        write_capture(std::path::Path::new(&name), capture, config)?;
-    }
-    Ok(())
-}
-
-fn write_capture(
-    path: &std::path::Path,
-    capture: &feed::Capture,
-    config: &Config,
-) -> Result<(), Failure> {
-    let quotes: Vec<serde_json::Value> = capture
-        .quotes()
-        .iter()
-        .map(|quote| {
-            let symbol = usize::from(quote.instrument.0)
-                .checked_sub(1)
-                .and_then(|index| config.instruments.0.get(index))
-                .map(|entry| entry.symbol.clone());
-            let price = |level: Option<feed::Level>| level.map(|level| level.price.0);
-            let qty = |level: Option<feed::Level>| level.map(|level| level.qty.0);
-            serde_json::json!({
-                "feed_seq": quote.seq.0,
-                "symbol": symbol,
-                "bid_price": price(quote.bid),
-                "bid_qty": qty(quote.bid),
-                "ask_price": price(quote.ask),
-                "ask_qty": qty(quote.ask),
-            })
-        })
-        .collect();
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".bbo.json");
-    let json = serde_json::Value::Array(quotes).to_string();
-    std::fs::write(path, capture.packets())
-        .and_then(|()| std::fs::write(&beside, json))
-        .map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
-}
-
 /// How a run goes.
 struct Run<'a> {
     /// Serve on after the flow has ended, until Ctrl-C.
@@ -302,6 +259,7 @@ struct Ended {
     nodes: Vec<(NodeId, Role)>,
     layers: Vec<u32>,
     ledger: DeliveryLedger,
+    turns: Turns,
     loaded: Vec<u64>,
     rtt: Recorder,
     board: Board,
@@ -321,6 +279,7 @@ struct Watch<'a> {
     handles: [LoopHandle<Role>; 3],
     latencies: (SyncSender<Vec<Latency>>, Receiver<Vec<Latency>>),
     ledger: DeliveryLedger,
+    turns: Turns,
     rtt: Recorder,
     rtt_second: Recorder,
     layers: Vec<u32>,
@@ -381,6 +340,7 @@ impl Run<'_> {
                 streams: plan.streams,
                 ..LedgerConfig::new(plan.receivers, fair_window_ns)
             }),
+            turns: Turns::default(),
             rtt: Recorder::new(),
             rtt_second: Recorder::coarse(),
             traces: plan.traces,
@@ -439,14 +399,14 @@ impl Run<'_> {
         if dropped > 0 {
             watch.notices.push(format!("{dropped} traces lost: latency figures lack them"));
         }
-        let Watch { mut ledger, rtt, layers, mut notices, loaded, .. } = watch;
+        let Watch { mut ledger, turns, rtt, layers, mut notices, loaded, .. } = watch;
         ledger.finish();
         let incomplete = ledger.counts().incomplete;
         if incomplete > 0 {
             notices.push(format!("{incomplete} datagrams are in no latency figure: traces lacked"));
         }
         let offline = offline.transpose()?;
-        Ok(Ended { nodes, layers, ledger, loaded, rtt, board, offline, notices, complaints })
+        Ok(Ended { nodes, layers, ledger, turns, loaded, rtt, board, offline, notices, complaints })
     }
 }
 
@@ -509,6 +469,7 @@ impl Watch<'_> {
             self.begin_measuring(&figures);
             self.director.begin(figures.driver.and_then(|status| status.started_at));
             self.kill_if_due(&figures, view);
+            self.follow_tree(&figures);
             let over = interrupted.load(Ordering::Relaxed);
             if over {
                 self.stop_driver();
@@ -590,6 +551,7 @@ impl Watch<'_> {
             self.playing_since = Some(Instant::now());
             self.loaded.clone_from(&figures.feed_next);
             self.ledger.measure_from(at);
+            self.turns.begin(figures.epoch.max(1), at, &mut self.ledger);
         }
     }
 
@@ -641,6 +603,7 @@ impl Watch<'_> {
         for proxy in figures.dead.iter().filter(|proxy| !self.before.dead.contains(proxy)) {
             view.note(&format!("proxy {proxy} does not answer: it is routed around"));
         }
+        self.revise(&figures, view);
         if figures.log_room < LOG_ROOM_LOW && self.before.log_room >= LOG_ROOM_LOW {
             view.note("the input log is nearly full: orders will be held back soon");
         }

@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{
     hedging::{HedgePolicy, Hedging},
+    seating::{MOVED_MAX, Seating},
     topology::{DEPTH_MAX, Topology, Tree},
 };
 
@@ -121,6 +122,8 @@ pub struct TreeBody {
     pub only_plane: u8,
     /// Zero.
     pub reserved: [u8; 2],
+    /// Places, and who stands there, of those who do not stand at their own; zeros: nobody.
+    pub moved: [[u16; 2]; MOVED_MAX],
 }
 
 /// Where a node stands, in answer to a [`TreeBody`].
@@ -137,6 +140,10 @@ impl TreeBody {
     /// What to tell of a tree.
     pub fn of(tree: &Tree) -> TreeBody {
         let hedging = tree.topology.hedging();
+        let mut moved = [[0; 2]; MOVED_MAX];
+        for (pair, (place, node)) in moved.iter_mut().zip(tree.topology.seating().moved()) {
+            *pair = [*place, *node];
+        }
         TreeBody {
             round_ns: tree.round_ns,
             epoch: tree.epoch,
@@ -154,6 +161,7 @@ impl TreeBody {
             dynamic: tree.dynamic.into(),
             only_plane: tree.topology.only_plane().map_or(0, |plane| (plane + 1).min(255) as u8),
             reserved: [0; 2],
+            moved,
         }
     }
 
@@ -177,6 +185,9 @@ impl TreeBody {
         if let Some(plane) = self.only_plane.checked_sub(1) {
             topology = topology.with_only_plane(plane.into())?;
         }
+        let moved = self.moved.iter().filter(|pair| **pair != [0; 2]);
+        let moved: Vec<(u16, u16)> = moved.map(|[place, node]| (*place, *node)).collect();
+        let topology = topology.with_seating(Seating::of(&moved)?)?;
         let (hedge, dynamic) = (usize::from(self.hedge), self.dynamic == 1);
         let (epoch, round_ns) = (self.epoch, self.round_ns);
         let whole = self.dynamic <= 1 && round_ns > 0 && self.planes > 0;
@@ -268,14 +279,22 @@ mod tests {
             prop_assert_eq!(topology.receiver_ids().next(), Some(NodeId(first.0 + idle)));
             prop_assert_eq!(topology.id_end(), topology.nodes() + usize::from(idle));
             let one = topology.with_only_plane(planes - 1).unwrap();
-            let topology = if only { one } else { topology };
+            let idle = topology.idle_ids().next();
+            let exchanged = idle.and_then(|idle| topology.with_exchanged(NodeId(1), idle));
+            let topology = if only { one } else { exchanged.unwrap_or(topology) };
             let tree = Tree { topology, hedge, dynamic, epoch, stream: 3, round_ns: 5 };
             prop_assert_eq!(TreeBody::of(&tree).tree(3), Some(tree));
         }
 
         #[test]
-        fn arbitrary_trees_never_panic(bytes in any::<[u8; 48]>(), few in any::<bool>()) {
+        fn arbitrary_trees_never_panic(
+            bytes in prop::collection::vec(any::<u8>(), size_of::<TreeBody>()), few in any::<bool>(),
+            plain in any::<bool>(),
+        ) {
             let mut body = TreeBody::read_from_bytes(&bytes).unwrap();
+            if plain {
+                body.moved = [[0; 2]; MOVED_MAX];
+            }
             if few {
                 (body.policy, body.dynamic) = (body.policy % 3, body.dynamic % 2);
                 body.layers = body.layers.map(|size| size % 9);

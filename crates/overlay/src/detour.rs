@@ -69,9 +69,10 @@ impl Detours {
         }
         let siblings = topology.plane_siblings(node)?;
         let size = siblings.len() as u32;
-        let place = u32::from(node.0) - siblings.start;
+        let seating = topology.seating();
+        let place = seating.place(node) - siblings.start;
         (1..size)
-            .map(|step| NodeId((siblings.start + (place + step) % size) as u16))
+            .map(|step| seating.node(siblings.start + (place + step) % size))
             .find(|sibling| self.dead.binary_search(sibling).is_err())
     }
 
@@ -114,9 +115,10 @@ mod tests {
         fn everybody_alive_is_reached_while_a_layer_has_one_living_node(
             layers in prop::collection::vec(1usize..12, 2..5),
             dead in prop::collection::btree_set(1u16..40, 0..12),
-            id in any::<u64>(), hedge in 0usize..3,
+            id in any::<u64>(), hedge in 0usize..3, (a, b) in (1u16..40, 1u16..40),
         ) {
             let topology = Topology::from_layers(&layers).unwrap();
+            let topology = topology.with_exchanged(NodeId(a), NodeId(b)).unwrap_or(topology);
             let tree =
                 Tree { topology, hedge, dynamic: true, epoch: 1, stream: 0, round_ns: 1 };
             let proxies: BTreeSet<NodeId> = topology.proxy_ids().collect();

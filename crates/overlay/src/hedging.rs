@@ -12,7 +12,10 @@ use std::ops::Range;
 
 use types::NodeId;
 
-use crate::topology::{DEPTH_MAX, ROOT};
+use crate::{
+    seating::Seating,
+    topology::{DEPTH_MAX, ROOT},
+};
 
 /// Whose children a node helps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,6 +84,8 @@ pub struct Children {
     here: Range<u32>,
     /// Ids of spare proxies, after the first block.
     spares: Range<u32>,
+    /// All else here are places.
+    seating: Seating,
 }
 
 impl Children {
@@ -97,7 +102,12 @@ impl Children {
         (step, order): (u32, u32),
     ) -> Children {
         let (here, spares) = (0..0, 0..0);
-        Children { first, width, blocks, block, left, done: 0, step, order, here, spares }
+        let seating = Seating::default();
+        Children { first, width, blocks, block, left, done: 0, step, order, here, spares, seating }
+    }
+
+    pub(crate) fn seated(self, seating: Seating) -> Children {
+        Children { seating, ..self }
     }
 
     pub(crate) fn and(self, spares: Range<u32>) -> Children {
@@ -107,7 +117,7 @@ impl Children {
     /// Position of `child` in the first block, and the block's length.
     pub(crate) fn own(mut self, child: NodeId) -> Option<(usize, usize)> {
         self.enter_block();
-        let index = u32::from(child.0).checked_sub(self.first)?;
+        let index = self.seating.place(child).checked_sub(self.first)?;
         let own = self.here;
         own.contains(&index).then(|| ((index - own.start) as usize, own.len()))
     }
@@ -151,7 +161,7 @@ impl Iterator for Children {
             }
             self.enter_block();
         }
-        self.here.next().map(|index| NodeId((self.first + index) as u16))
+        self.here.next().map(|index| self.seating.node(self.first + index))
     }
 
     /// Block by block: what a node that sends to all of them needs.
@@ -160,7 +170,7 @@ impl Iterator for Children {
         let mut spares = std::mem::take(&mut self.spares);
         loop {
             for index in self.here.clone() {
-                sum = f(sum, NodeId((self.first + index) as u16));
+                sum = f(sum, self.seating.node(self.first + index));
             }
             if self.done > 0 {
                 sum = spares.by_ref().fold(sum, |sum, spare| f(sum, NodeId(spare as u16)));
@@ -185,6 +195,7 @@ pub struct Parents {
     step: u32,
     order: u32,
     spares: Range<u32>,
+    seating: Seating,
 }
 
 impl Parents {
@@ -203,7 +214,12 @@ impl Parents {
         left: u32,
         (step, order): (u32, u32),
     ) -> Parents {
-        Parents { first, width, index, left, done: 0, step, order, spares: 0..0 }
+        let seating = Seating::default();
+        Parents { first, width, index, left, done: 0, step, order, spares: 0..0, seating }
+    }
+
+    pub(crate) fn seated(self, seating: Seating) -> Parents {
+        Parents { seating, ..self }
     }
 
     pub(crate) fn and(self, spares: Range<u32>) -> Parents {
@@ -232,7 +248,7 @@ impl Iterator for Parents {
         let Some(left) = self.left.checked_sub(1) else {
             return self.spares.next().map(|id| NodeId(id as u16));
         };
-        let node = NodeId((self.first + self.index) as u16);
+        let node = self.seating.node(self.first + self.index);
         self.left = left;
         self.done += 1;
         if left > 0 {

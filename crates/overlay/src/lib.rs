@@ -26,10 +26,12 @@ pub mod resend_budget;
 pub mod retransmission;
 pub mod samples;
 mod seat;
+pub mod seating;
 pub mod send_order;
 pub mod shape;
 pub mod skip;
 pub mod topology;
+pub mod trips;
 
 #[cfg(feature = "aead")]
 pub mod aes_gcm;

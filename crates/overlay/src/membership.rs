@@ -21,6 +21,7 @@ use crate::{
     control::{self, ControlHeader, ControlKind, StatusBody, TreeBody},
     publisher::Publisher,
     topology::{ROOT, Tree},
+    trips::Trips,
 };
 
 /// How often nodes are called, and how long they are waited for; times in nanoseconds.
@@ -99,6 +100,7 @@ struct Member {
     unanswered: u32,
     called_at: Nanos,
     heard_at: Nanos,
+    trips: Trips,
 }
 
 /// The membership of one tree; a part of the root.
@@ -133,6 +135,7 @@ impl Membership {
             unanswered: 0,
             called_at: Nanos(0),
             heard_at: Nanos(0),
+            trips: Trips::default(),
         };
         let proxies = tree.topology.proxy_ids().map(|node| (node, true));
         let receivers = tree.topology.receiver_ids().map(|node| (node, false));
@@ -175,6 +178,23 @@ impl Membership {
         &self.deaths
     }
 
+    /// Median round trip of every proxy that answers, in ns; none until it has answered often
+    /// enough.
+    pub fn round_trips(&self) -> impl Iterator<Item = (NodeId, Option<u64>)> {
+        let proxies = self.members.iter().filter(|member| member.proxy && !member.dead);
+        proxies.map(|member| (member.node, member.trips.median_ns()))
+    }
+
+    /// The tree with proxy `new`, which has no work in it, at the place of `old`; `None` when it is
+    /// not so, or `new` does not answer.
+    pub fn with_replaced(&self, old: NodeId, new: NodeId) -> Option<Tree> {
+        let topology = &self.tree.topology;
+        let lives = |node| self.round_trips().any(|(of, _)| of == node);
+        let fit = topology.locate(old).is_some() && topology.idle_ids().any(|idle| idle == new);
+        let topology = topology.with_exchanged(old, new).filter(|_| fit && lives(new))?;
+        Some(Tree { topology, ..self.tree })
+    }
+
     /// Totals.
     pub fn stats(&self) -> MembershipStats {
         self.stats
@@ -210,7 +230,12 @@ impl Membership {
         let member = &mut self.members[place];
         self.stats.answers += 1;
         (member.known, member.present) = (member.known.max(body.known), body.present);
-        if std::mem::take(&mut member.unanswered) > 0 {
+        let unanswered = std::mem::take(&mut member.unanswered);
+        if unanswered == 1 {
+            // Of several calls nobody knows which one is answered.
+            member.trips.add(now.since(member.called_at));
+        }
+        if unanswered > 0 {
             self.slowest_ns = self.slowest_ns.max(now.since(member.called_at));
         }
         member.heard_at = now;
@@ -278,7 +303,8 @@ impl Membership {
             return member.proxy && !member.dead;
         };
         let others = self.members.iter().filter(|other| {
-            !other.dead && other.node != member.node && siblings.contains(&other.node.0.into())
+            let place = self.tree.topology.seating().place(other.node);
+            !other.dead && other.node != member.node && siblings.contains(&place)
         });
         member.proxy && !member.dead && others.count() > 0
     }

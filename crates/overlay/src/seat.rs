@@ -14,7 +14,7 @@ use crate::{
 /// What is the same for every message.
 #[derive(Clone, Copy, Debug)]
 struct Plain {
-    /// Id of index 0 of the layer above, and its size.
+    /// Place of index 0 of the layer above, and its size.
     first: u32,
     width: u32,
     /// The block of its own layer that the node lies in.
@@ -58,7 +58,7 @@ impl Seat {
         let width = layers[above];
         let block = (index as u64 * u64::from(width) / u64::from(layers[layer])) as u32;
         let radix = layers[..above].iter().map(|size| u64::from(*size)).product();
-        let first = u32::from(topology.node_id(above, 0)?.0);
+        let first = topology.seating().place(topology.node_id(above, 0)?);
         let mut plain = Plain { first, width, block, copies, radix, id, own };
         plain.own = plain.own(0, tree.dynamic);
         Some(plain)
@@ -87,7 +87,7 @@ impl Seat {
             stamp => u32::from(stamp).min(plain.width),
         };
         // Senders stand before the own parent, with wrap: that many steps back.
-        let index = u32::from(sender.0).wrapping_sub(plain.first);
+        let index = tree.topology.seating().place(sender).wrapping_sub(plain.first);
         let back = match plain.own >= index {
             true => plain.own - index,
             false => (plain.own + plain.width).wrapping_sub(index),
@@ -125,6 +125,7 @@ mod tests {
             stamp in 0u8..7,
             disjoint in any::<bool>(),
             dynamic in any::<bool>(),
+            moved in any::<bool>(),
         ) {
             let policy = match disjoint {
                 true => HedgePolicy::PathDisjoint,
@@ -132,12 +133,16 @@ mod tests {
             };
             let hedging = Hedging { policy, ..Hedging::default() };
             let topology = Topology::from_layers(&layers).unwrap().with_hedging(hedging).unwrap();
+            let last = topology.nodes() as u16 - topology.receivers() as u16;
+            let topology = topology.with_receivers_at(NodeId(last + 1)).unwrap();
+            let exchanged = topology.with_exchanged(NodeId(1), NodeId(last));
+            let topology = if moved { exchanged.unwrap() } else { topology };
             let tree = Tree { topology, hedge, dynamic, epoch: 1, stream: 0, round_ns: 1 };
-            for node in (1..topology.nodes() as u16).map(NodeId) {
+            for node in (1..topology.id_end() as u16).map(NodeId) {
                 let mut seat = Seat::new(&tree, node);
                 for id in &ids {
                     let parents: Vec<_> = tree.parents_stamped(node, *id, stamp).collect();
-                    for sender in (0..topology.nodes() as u16).map(NodeId) {
+                    for sender in (0..topology.id_end() as u16).map(NodeId) {
                         let place = parents.iter().position(|parent| *parent == sender);
                         let found = seat.parent(&tree, *id, stamp, sender);
                         prop_assert_eq!(found, (place, parents.len()));

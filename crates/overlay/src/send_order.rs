@@ -10,6 +10,7 @@ use types::NodeId;
 
 use crate::{
     hedging::Children,
+    seating::Seating,
     topology::{ROOT, Tree},
 };
 
@@ -19,8 +20,9 @@ const MEAN_SHIFT: u32 = 3;
 /// What one parent knows of its possible children.
 #[derive(Clone, Debug)]
 pub struct SendOrder {
-    /// Id of the first node of the next layer.
+    /// First place of the next layer.
     first: u32,
+    seating: Seating,
     /// Mean delay by index in that layer; 0: never heard.
     mean_ns: Vec<u64>,
     list: Vec<NodeId>,
@@ -34,14 +36,15 @@ impl SendOrder {
             None => 0,
         };
         let size = if node == ROOT || layer > 0 { tree.topology.layers().get(layer) } else { None };
-        let first = tree.topology.node_id(layer, 0).map_or(0, |node| u32::from(node.0));
+        let seating = *tree.topology.seating();
+        let first = tree.topology.node_id(layer, 0).map_or(0, |node| seating.place(node));
         let size = size.map_or(0, |size| *size as usize);
-        SendOrder { first, mean_ns: vec![0; size], list: Vec::new() }
+        SendOrder { first, seating, mean_ns: vec![0; size], list: Vec::new() }
     }
 
     /// A node below said how slow it is.
     pub fn learn(&mut self, child: NodeId, owd_ns: u64) {
-        let index = u32::from(child.0).wrapping_sub(self.first) as usize;
+        let index = self.seating.place(child).wrapping_sub(self.first) as usize;
         let Some(mean) = self.mean_ns.get_mut(index) else { return };
         *mean = match *mean {
             0 => owd_ns.max(1),
@@ -54,9 +57,9 @@ impl SendOrder {
         let own = children.own_count();
         self.list.clear();
         self.list.extend(children);
-        let (first, mean_ns) = (self.first, &self.mean_ns);
+        let (first, seating, mean_ns) = (self.first, &self.seating, &self.mean_ns);
         let slowest = |node: &NodeId| {
-            let index = u32::from(node.0).wrapping_sub(first) as usize;
+            let index = seating.place(*node).wrapping_sub(first) as usize;
             std::cmp::Reverse(mean_ns.get(index).copied().unwrap_or(0))
         };
         let (own, others) = self.list.split_at_mut(own);

@@ -20,7 +20,10 @@
 
 use types::NodeId;
 
-use crate::hedging::{Children, HedgePolicy, Hedging, Parents};
+use crate::{
+    hedging::{Children, HedgePolicy, Hedging, Parents},
+    seating::Seating,
+};
 
 /// The root: publisher, retransmission server, sequencer.
 pub const ROOT: NodeId = NodeId(0);
@@ -40,6 +43,8 @@ pub struct Topology {
     hedging: Hedging,
     /// The one plane that all messages travel through; `None`: they take turns.
     only: Option<u16>,
+    /// Who stands at which place; all numbers above are places.
+    seating: Seating,
     /// Children are computed for a layer that is one short: see [`Topology::with_child_fault`].
     faulty: bool,
 }
@@ -207,7 +212,34 @@ impl Topology {
             next += if layer < proxy_layers { spare(layer) as u32 } else { 0 };
         }
         let depth = layers.len();
-        Ok(Topology { depth, sizes, firsts, spares, hedging, only: None, faulty: false })
+        let (only, seating) = (None, Seating::default());
+        Ok(Topology { depth, sizes, firsts, spares, hedging, only, seating, faulty: false })
+    }
+
+    /// The same tree with its proxies seated like that; `None` when somebody named is no proxy with
+    /// a place between root and receivers, or each plane is a tree of its own.
+    pub fn with_seating(&self, seating: Seating) -> Option<Topology> {
+        let placed = 1..self.firsts[self.depth - 1];
+        let all = seating.moved().iter().all(|(place, _)| placed.contains(&u32::from(*place)));
+        (all && (self.only.is_none() || seating.is_plain()))
+            .then_some(Topology { seating, ..*self })
+    }
+
+    /// The same tree with two proxies at each other's places.
+    pub fn with_exchanged(&self, a: NodeId, b: NodeId) -> Option<Topology> {
+        self.with_seating(self.seating.exchanged(a, b)?)
+    }
+
+    /// Who stands at which place.
+    pub fn seating(&self) -> &Seating {
+        &self.seating
+    }
+
+    /// The proxies that have no work in this tree but could have some, in order.
+    pub fn idle_ids(&self) -> impl Iterator<Item = NodeId> {
+        let placed = self.firsts[..self.depth].iter().zip(&self.sizes);
+        let end = placed.rev().nth(1).map_or(1, |(first, size)| first + size);
+        (end..self.firsts[self.depth - 1]).map(|place| self.seating.node(place))
     }
 
     /// A deliberate off-by-one in the child sets of proxies, for tests of the checks that have to
@@ -272,14 +304,14 @@ impl Topology {
     /// The node at `index` of `layer`, if there is one.
     pub fn node_id(&self, layer: usize, index: usize) -> Option<NodeId> {
         let size = *self.layers().get(layer)? as usize;
-        (index < size).then(|| NodeId((self.firsts[layer] as usize + index) as u16))
+        (index < size).then(|| self.seating.node(self.firsts[layer] + index as u32))
     }
 
     /// Layer and index of a node; `None` for the root, spares and nodes that do not exist.
     pub fn locate(&self, node: NodeId) -> Option<(usize, usize)> {
-        let id = u32::from(node.0);
-        let layer = self.firsts[..self.depth].iter().rposition(|first| *first <= id)?;
-        let index = id - self.firsts[layer];
+        let place = self.seating.place(node);
+        let layer = self.firsts[..self.depth].iter().rposition(|first| *first <= place)?;
+        let index = place - self.firsts[layer];
         (index < self.sizes[layer]).then_some((layer, index as usize))
     }
 
@@ -298,8 +330,8 @@ impl Topology {
         self.locate(node).is_some_and(|(layer, _)| layer + 1 == self.depth)
     }
 
-    /// Ids of the proxies that share a node's layer and plane, itself among them; of a spare, its
-    /// group.
+    /// Places of the proxies that share a node's layer and plane, itself among them; of a spare,
+    /// its group.
     pub fn plane_siblings(&self, node: NodeId) -> Option<std::ops::Range<u32>> {
         if let Some((layer, group)) = self.locate_spare(node) {
             return Some(self.spares_of(layer, group, usize::MAX));
@@ -328,10 +360,11 @@ impl Topology {
             // One block: the plane's share of layer 0.
             let width = self.plane_size(0);
             let first = self.firsts[0] + plane * self.plane_share(0);
-            return Children::new(first, width, 1, 0, 1, (1, 1)).and(self.spares_of(0, 0, hedge));
+            let all = Children::new(first, width, 1, 0, 1, (1, 1));
+            return all.and(self.spares_of(0, 0, hedge)).seated(self.seating);
         }
         if let Some((layer, group)) = self.locate_spare(node) {
-            return self.spares_children(layer, group, id, hedge, dynamic);
+            return self.spares_children(layer, group, id, hedge, dynamic).seated(self.seating);
         }
         let Some((layer, index)) = self.locate(node) else { return Children::none() };
         let blocks = self.plane_size(layer);
@@ -347,7 +380,7 @@ impl Topology {
             _ => (1 + hedge.min(blocks as usize - 1) as u32, 0..0),
         };
         let size = self.plane_size(next) - u32::from(self.faulty);
-        Children::new(first, size, blocks, block, left, stride).and(spare)
+        Children::new(first, size, blocks, block, left, stride).and(spare).seated(self.seating)
     }
 
     /// From whom `node` gets message `id`, its own parent first; the inverse of
@@ -361,7 +394,7 @@ impl Topology {
             }
             return match layer.checked_sub(1) {
                 None => Parents::root(),
-                Some(above) => self.owner(above, 0, group, id, 0, dynamic),
+                Some(above) => self.owner(above, 0, group, id, 0, dynamic).seated(self.seating),
             };
         }
         match self.locate(node) {
@@ -454,7 +487,7 @@ impl Topology {
         let local = if share == 0 { index } else { index % size };
         // ceil(b N' / N) <= c < ceil((b + 1) N' / N) has the one solution b = floor(c N / N').
         let block = (u64::from(local) * u64::from(width) / u64::from(size)) as u32;
-        let parents = self.owner(above, plane, block, id, hedge, dynamic);
+        let parents = self.owner(above, plane, block, id, hedge, dynamic).seated(self.seating);
         if self.hedging.policy != HedgePolicy::ExtraFanout {
             return parents;
         }

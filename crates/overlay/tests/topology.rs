@@ -386,3 +386,50 @@ proptest! {
         prop_assert_eq!(sent, heard);
     }
 }
+
+proptest! {
+    /// Whoever changes places takes over everything that was the other's, and nobody else notices.
+    #[test]
+    fn an_exchange_is_a_renaming(
+        layers in prop::collection::vec(1usize..12, 2..5), hedging in hedgings(),
+        idle in 1u16..6, swaps in prop::collection::vec((1u16..20, 1u16..20), 1..5),
+        id in any::<u64>(), hedge in 0usize..4, dynamic in any::<bool>(), attempt in any::<u8>(),
+    ) {
+        let tree = Topology::from_layers(&layers).unwrap();
+        let Ok(tree) = tree.with_hedging(hedging) else { return Ok(()) };
+        let first = tree.receiver_ids().next().unwrap().0;
+        let Ok(plain) = tree.with_receivers_at(NodeId(first + idle)) else { return Ok(()) };
+        let mut seated = plain;
+        for (a, b) in swaps {
+            let proxies = a < first + idle && b < first + idle;
+            let next = seated.with_exchanged(NodeId(a), NodeId(b));
+            prop_assert!(proxies || a == b || next.is_none());
+            seated = next.unwrap_or(seated);
+        }
+        let seating = *seated.seating();
+        let renamed = |nodes: Vec<NodeId>| -> Vec<NodeId> {
+            nodes.into_iter().map(|node| seating.node(node.0.into())).collect()
+        };
+        prop_assert!(seated.receiver_ids().eq(plain.receiver_ids()));
+        prop_assert_eq!(seated.idle_ids().count(), usize::from(idle));
+        prop_assert!(seated.idle_ids().all(|node| seated.locate(node).is_none()));
+        for place in (0..plain.id_end() as u16).map(NodeId) {
+            let node = seating.node(place.0.into());
+            prop_assert_eq!(seated.locate(node), plain.locate(place));
+            let down = |tree: &Topology, node| tree.children(node, id, hedge, dynamic).collect();
+            prop_assert_eq!(down(&seated, node), renamed(down(&plain, place)));
+            let up = |tree: &Topology, node| tree.parents(node, id, hedge, dynamic).collect();
+            prop_assert_eq!(up(&seated, node), renamed(up(&plain, place)));
+            let ways = |tree: &Topology, node| tree.up_candidates(node, hedge, 3).collect();
+            prop_assert_eq!(ways(&seated, node), renamed(ways(&plain, place)));
+            let hop = |tree: &Topology, node| {
+                tree.up_hop(node, hedge, 3, attempt).into_iter().collect()
+            };
+            prop_assert_eq!(hop(&seated, node), renamed(hop(&plain, place)));
+            for child in plain.children(place, id, 0, dynamic) {
+                let theirs = seated.own_child(node, seating.node(child.0.into()), id, dynamic);
+                prop_assert_eq!(theirs, plain.own_child(place, child, id, dynamic));
+            }
+        }
+    }
+}

@@ -110,6 +110,13 @@ impl Cloud {
         Cloud { model, factor, straggler }
     }
 
+    /// A cloud in which these VMs are the stragglers, whatever number the model says.
+    pub fn with_stragglers(model: CloudModel, vms: usize, slow: &[usize], seed: u64) -> Cloud {
+        let mut cloud = Cloud::new(CloudModel { stragglers: 0, ..model }, vms, seed);
+        cloud.straggler.iter_mut().enumerate().for_each(|(vm, is)| *is = slow.contains(&vm));
+        cloud
+    }
+
     /// VMs.
     pub fn vms(&self) -> usize {
         self.straggler.len()

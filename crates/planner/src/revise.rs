@@ -7,6 +7,31 @@
 use crate::objective::Objective;
 use crate::tree::Tree;
 
+/// A tree in which every message may go through every VM of a layer, as parents change with each:
+/// it is as slow as the slowest VM of every layer makes it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Layers {
+    /// VMs of each layer; positions count through them.
+    pub sizes: Vec<usize>,
+    /// What each VM adds to what passes through it.
+    pub delay: Vec<f64>,
+}
+
+impl Objective for Layers {
+    /// What the slowest way takes; a VM of unknown delay is infinitely slow.
+    fn cost(&self, vms: &[usize]) -> f64 {
+        let mut rest = vms;
+        let mut sum = 0.0;
+        for size in &self.sizes {
+            let (layer, below) = rest.split_at((*size).min(rest.len()));
+            let delay = |vm: &usize| self.delay.get(*vm).copied().unwrap_or(f64::INFINITY);
+            sum += layer.iter().map(delay).fold(0.0, f64::max);
+            rest = below;
+        }
+        sum
+    }
+}
+
 /// One VM for another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Replacement {
@@ -31,14 +56,27 @@ pub fn replace(
     position: usize,
     spares: &[usize],
 ) -> Option<Replacement> {
-    let old = *tree.vms.get(position)?;
-    let before = objective.cost(&tree.vms);
-    let mut vms = tree.vms.clone();
+    replace_at(objective, &tree.vms, position, spares)
+}
+
+/// As [`replace`], for VMs by position in a tree of any form.
+///
+/// # Panics
+/// When a VM or a spare is outside the objective's pool.
+pub fn replace_at(
+    objective: &impl Objective,
+    vms: &[usize],
+    position: usize,
+    spares: &[usize],
+) -> Option<Replacement> {
+    let old = *vms.get(position)?;
+    let before = objective.cost(vms);
+    let spares = spares.iter().filter(|spare| !vms.contains(spare));
+    let mut vms = vms.to_vec();
     let mut with = |new: usize| {
         vms[position] = new;
         Replacement { position, old, new, gain: before - objective.cost(&vms) }
     };
-    let spares = spares.iter().filter(|spare| !tree.vms.contains(spare));
     spares.map(|spare| with(*spare)).max_by(|a, b| a.gain.total_cmp(&b.gain))
 }
 
@@ -101,6 +139,23 @@ mod tests {
             let before = objective.cost(&tree.vms);
             assert!((before - objective.cost(&revised.vms) - made[0].gain).abs() < 1e-6);
         }
+    }
+
+    #[test]
+    fn the_slowest_of_its_layer_goes_and_only_for_a_gain() {
+        let delay = vec![10.0, 70.0, 12.0, 11.0, 9.0, 65.0];
+        let layers = Layers { sizes: vec![2, 2], delay };
+        let vms = [0, 1, 2, 3];
+        assert_eq!(layers.cost(&vms), 82.0);
+        let best = |spares: &[usize]| {
+            let each = (0..vms.len()).filter_map(|at| replace_at(&layers, &vms, at, spares));
+            each.max_by(|a, b| a.gain.total_cmp(&b.gain)).unwrap()
+        };
+        let good = best(&[4, 5]);
+        assert_eq!((good.position, good.old, good.new, good.gain), (1, 1, 4, 60.0));
+        assert_eq!(best(&[5]).gain, 5.0);
+        // Nobody knows how slow number 9 is.
+        assert!(best(&[9]).gain < 0.0);
     }
 
     #[test]

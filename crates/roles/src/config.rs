@@ -227,7 +227,9 @@ impl ExchangeConfig {
             let topology = self.topology(shape)?;
             receivers_at = receivers_at.max(topology.receiver_ids().next().unwrap_or_default());
         }
-        let topology = match spares {
+        let standby = self.options.standby;
+        let receivers_at = NodeId(receivers_at.0.saturating_add(standby));
+        let topology = match spares && standby == 0 {
             true => wanted,
             false => wanted.with_receivers_at(receivers_at).map_err(ExchangeError::Topology)?,
         };

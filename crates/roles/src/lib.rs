@@ -20,6 +20,7 @@ mod options;
 mod role;
 mod root;
 mod sealed;
+mod slow;
 mod timetable;
 
 pub use audit::{Audit, JoinedLate, Unequal, audit};
@@ -36,6 +37,7 @@ pub use gateway::{
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use role::Role;
-pub use root::{ResumeError, Root, RootCounters};
+pub use root::{ReplaceError, ResumeError, Root, RootCounters};
 pub use sealed::Sealed;
+pub use slow::{Lag, Slow};
 pub use timetable::{Timetable, set_phase};

@@ -88,6 +88,8 @@ pub struct OverlayOptions {
     pub roll_call: Option<RollCallConfig>,
     /// Shapes that the tree may change to, so that there are proxies enough.
     pub shapes: Vec<TreeShape>,
+    /// Proxies that stand by, to take the place of one that turns out to be slow.
+    pub standby: u16,
     /// Who sends further copies.
     pub hedging: Hedging,
     /// What its planes are used for.

@@ -5,7 +5,7 @@ use overlay::{guard::GuardStats, proxy::Proxy};
 use participant::Driver;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 
-use crate::{Edge, Root, Sealed};
+use crate::{Edge, Root, Sealed, Slow};
 
 /// One node.
 pub enum Role {
@@ -23,6 +23,8 @@ pub enum Role {
     Driver(Box<Driver>),
     /// A node whose datagrams are sealed.
     Sealed(Box<Sealed>),
+    /// A node that hears everything later, on trial.
+    Slow(Box<Slow>),
 }
 
 /// Calls a method of whichever node it is.
@@ -36,15 +38,17 @@ macro_rules! each {
             Role::Snapshots($node) => $call,
             Role::Driver($node) => $call,
             Role::Sealed($node) => $call,
+            Role::Slow($node) => $call,
         }
     };
 }
 
 impl Role {
-    /// What it is behind its guard, if it has one.
+    /// What it is behind its guard and its lag, if it has them.
     pub fn plain(&self) -> &Role {
         match self {
             Role::Sealed(sealed) => sealed.node(),
+            Role::Slow(slow) => slow.node().plain(),
             plain => plain,
         }
     }
@@ -53,6 +57,7 @@ impl Role {
     pub fn guard(&self) -> Option<GuardStats> {
         match self {
             Role::Sealed(sealed) => Some(sealed.guard_stats()),
+            Role::Slow(slow) => slow.node().guard(),
             _ => None,
         }
     }
@@ -67,6 +72,7 @@ impl Role {
         match self {
             Role::Root(root) => Some(call(root, out)),
             Role::Sealed(sealed) => sealed.call(out, |role, out| role.with_root(out, call)),
+            Role::Slow(slow) => slow.node_mut().with_root(out, call),
             _ => None,
         }
     }
@@ -80,6 +86,7 @@ impl Role {
         match self {
             Role::Edge(edge) => Some(call(edge, out)),
             Role::Sealed(sealed) => sealed.call(out, |role, out| role.with_edge(out, call)),
+            Role::Slow(slow) => slow.node_mut().with_edge(out, call),
             _ => None,
         }
     }
@@ -89,6 +96,7 @@ impl Role {
         match self {
             Role::Edge(edge) => Some(edge),
             Role::Sealed(sealed) => sealed.node_mut().as_edge_mut(),
+            Role::Slow(slow) => slow.node_mut().as_edge_mut(),
             _ => None,
         }
     }

@@ -41,9 +41,11 @@ use crate::lost::Lost;
 use crate::{DayRecord, Timetable, TreeShape};
 
 mod durable;
+mod standby;
 
 use durable::Gate;
 pub use durable::ResumeError;
+pub use standby::ReplaceError;
 
 /// What the root itself counts; its parts have counters of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,6 +68,8 @@ pub struct Root {
     epoch: u32,
     /// Trees by shape, for those that the tree may change to.
     trees: Vec<(TreeShape, Tree)>,
+    /// Proxies that were replaced, in order.
+    benched: Vec<NodeId>,
     /// Tells proxies how their orders arrive, where these are paced.
     inlet: Option<Inlet>,
     gateway_nodes: Vec<NodeId>,
@@ -131,6 +135,7 @@ impl Root {
             node,
             epoch: tree.epoch,
             trees: downlinks::shapes(config)?,
+            benched: Vec::new(),
             inlet: options.lift.map(|_| Inlet::new(options.credits())),
             granted: vec![None; gateways + 1],
             gateway_nodes,
@@ -218,6 +223,7 @@ impl Root {
     /// whose trees keep their shape. Orders, market data and private streams go on meanwhile.
     pub fn change_tree(&mut self, now: ClockReading, shape: TreeShape, out: &mut Outbox) -> bool {
         let tree = self.trees.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree);
+        let tree = tree.map(|tree| self.seated(tree));
         tree.is_some_and(|tree| self.downlinks.change_tree(now.now, tree, out))
     }
 

@@ -339,6 +339,7 @@ impl Run<'_> {
 
 fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Figures) {
     let (ledger, links) = (cast.driver.status().ledger, world.links().total());
+    figures.proxies_replaced = cast.root.benched().len() as u64;
     figures.orders = checks::orders(cast);
     figures.requests = ledger.asked;
     figures.answered = ledger.answered;

@@ -14,7 +14,9 @@
 mod run;
 mod streams;
 
-use types::{Channel, ConnId, Digest, Nanos, Node, NodeId, Outbox, Peer, SplitMix64, Trace};
+use types::{
+    Channel, ClockReading, ConnId, Digest, Nanos, Node, NodeId, Outbox, Peer, SplitMix64, Trace,
+};
 
 use crate::{
     clock::SimClock,
@@ -144,7 +146,12 @@ pub enum Fault<N> {
     StepClock(usize, i64),
     /// A node reads no stream any more.
     StopReading(usize),
+    /// Somebody tells a node something; what it wants sent is sent.
+    Tell(usize, Box<Telling<N>>),
 }
+
+/// What is done to a node that is told something.
+pub type Telling<N> = dyn FnOnce(&mut N, ClockReading, &mut Outbox);
 
 /// What the world did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

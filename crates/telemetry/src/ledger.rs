@@ -98,7 +98,12 @@ pub struct DeliveryLedger {
     /// The second being filled and the last full one, with their starts.
     seconds: [(Nanos, Measure); 2],
     series: Series,
+    /// Figures of messages by when they were sent: where each part begins, in order.
+    parts: Vec<(Nanos, Measure)>,
 }
+
+/// Most parts that figures are kept of.
+const PARTS_MAX: usize = 16;
 
 impl DeliveryLedger {
     /// A ledger; a receiver named twice counts once.
@@ -121,6 +126,7 @@ impl DeliveryLedger {
             total: Measure::new(Recorder::new),
             seconds: [(); 2].map(|()| (Nanos(0), Measure::new(Recorder::coarse))),
             series: Series::new(config.series_interval_ns, config.series_points_max),
+            parts: Vec::new(),
         }
     }
 
@@ -193,6 +199,22 @@ impl DeliveryLedger {
         }
         self.series.clear();
         self.receivers.iter_mut().for_each(ReceiverMeasure::clear);
+    }
+
+    /// Messages sent from `at` on have figures of their own, too, until the next part begins; for
+    /// what changes in the middle of a run. False: there are too many parts, or a later one.
+    pub fn begin_part(&mut self, at: Nanos) -> bool {
+        let fits = self.parts.len() < PARTS_MAX;
+        let fits = fits && self.parts.last().is_none_or(|(last, _)| *last < at);
+        if fits {
+            self.parts.push((at, Measure::new(Recorder::new)));
+        }
+        fits
+    }
+
+    /// When each part began, and its figures.
+    pub fn parts(&self) -> impl Iterator<Item = (Nanos, Delivery)> {
+        self.parts.iter().map(|(at, measure)| (*at, measure.delivery()))
     }
 
     /// Gives up whatever is still waiting. Call it once all traces are in.
@@ -303,6 +325,9 @@ impl DeliveryLedger {
         }
         let outcome = self.outcome(place, sent, pending.has_deadline);
         self.total.add(&outcome);
+        if let Some((_, part)) = self.parts.iter_mut().rev().find(|(from, _)| *from <= sent) {
+            part.add(&outcome);
+        }
         let second = Nanos(sent.0 - sent.0 % Nanos::SECOND);
         if second > self.seconds[0].0 {
             self.seconds.swap(0, 1);

@@ -182,6 +182,23 @@ fn the_last_full_second_stands_alone() {
 }
 
 #[test]
+fn parts_have_figures_of_what_was_sent_in_them() {
+    let mut ledger = ledger(2, 64);
+    ledger.record_all(&message(1, 500, 2));
+    assert!(ledger.begin_part(Nanos(1_000)));
+    ledger.record_all(&message(2, 1_000, 2));
+    assert!(ledger.begin_part(Nanos(2_000)) && !ledger.begin_part(Nanos(2_000)));
+    // Sent in the first part, complete in the second.
+    ledger.record_all(&message(3, 1_999, 2));
+    ledger.record_all(&message(4, 2_000, 2));
+    let parts: Vec<_> = ledger.parts().map(|(at, of)| (at.0, of.messages)).collect();
+    assert_eq!(parts, [(1_000, 2), (2_000, 1)]);
+    assert_eq!(ledger.delivery().messages, 4);
+    let begun = (3..99).filter(|at| ledger.begin_part(Nanos(at * 1_000))).count();
+    assert_eq!(begun, 14, "bounded");
+}
+
+#[test]
 fn warming_up_leaves_no_trace_in_the_figures() {
     let mut ledger = ledger(2, 64);
     ledger.record_all(&message(1, 1_000, 2));

@@ -63,6 +63,7 @@ impl Exchange {
             Action::Disconnect { account } => self.disconnect(account),
             Action::Lock { account } => self.lock(account, true),
             Action::Unlock { account } => self.lock(account, false),
+            Action::ReplaceProxy { proxy, by } => self.replace_proxy(*proxy, *by),
             other => command(&self.config, other).and_then(|commands| self.give(who, commands)),
         };
         outcome.unwrap_or_else(Reply::refused)
@@ -127,6 +128,15 @@ impl Exchange {
         }
         let text = format!("{account} is {word} at {done} of {} gateways", self.gateways.len());
         Ok(Reply::done(text, json!({ "gateways": done, "of": self.gateways.len() })))
+    }
+
+    fn replace_proxy(&self, proxy: u16, by: Option<u16>) -> Result<Reply, String> {
+        let done = self.on_root(move |root, now, out| {
+            root.replace_proxy(now, NodeId(proxy), by.map(NodeId), out)
+        })?;
+        let new = done.map_err(|error| format!("proxy {proxy}: {error}"))?;
+        let text = format!("proxy {new} takes the place of {proxy} with the next tree");
+        Ok(Reply::done(text, json!({ "old": proxy, "new": new.0 })))
     }
 
     fn views(&self) -> Result<Vec<(usize, GatewayView)>, String> {
@@ -375,7 +385,8 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
         | Action::Sessions
         | Action::Disconnect { .. }
         | Action::Lock { .. }
-        | Action::Unlock { .. } => return Err("no command of the log".to_string()),
+        | Action::Unlock { .. }
+        | Action::ReplaceProxy { .. } => return Err("no command of the log".to_string()),
     };
     Ok(vec![command])
 }

@@ -172,6 +172,18 @@ pub enum Action {
         /// The right lots
         lots: u32,
     },
+    /// Put a proxy that stands by at the place of another one, while all goes on
+    #[command(after_help = "Examples:\n  \
+        fairbell admin replace-proxy 2\n  \
+        fairbell admin replace-proxy 2 --by 5\n\n\
+        overlay.standby says how many stand by; without --by the one that answers soonest comes.")]
+    ReplaceProxy {
+        /// Who leaves, from 1
+        proxy: u16,
+        /// Who comes
+        #[arg(long, value_name = "PROXY")]
+        by: Option<u16>,
+    },
     /// Cancel orders whose time is over
     #[command(after_help = "Examples:\n  fairbell admin expire-orders")]
     ExpireOrders,

@@ -352,6 +352,14 @@ fn overlay(config: &Config, both: &mut impl FnMut((&str, String), (&str, String)
         let why = "planes and extra-fanout do not go together".to_string();
         both(("overlay.planes", why.clone()), ("overlay.hedging", why));
     }
+    if overlay.standby > 0 && overlay.by_symbol() {
+        let why = "nobody can stand by for trees by symbol".to_string();
+        both(("overlay.standby", why.clone()), ("overlay.plane_use", why));
+    }
+    if overlay.revise_at_percent > 0 && (overlay.standby == 0 || overlay.roll_call_ms == 0) {
+        let why = "needs overlay.standby and overlay.roll_call_ms above 0".to_string();
+        both(("overlay.revise_at_percent", why.clone()), ("overlay.standby", why));
+    }
     if overlay.queue == "none" && overlay.pacing != "free" {
         let why = format!("pacing {:?} needs a queue", overlay.pacing);
         both(("overlay.pacing", why.clone()), ("overlay.queue", why));

@@ -63,6 +63,12 @@ pub struct Overlay {
     pub change_depth: u32,
     /// Its fan-out; 0: as it is.
     pub change_fanout: u32,
+    /// Proxies that stand by, to take the place of one that turns out to be slow.
+    pub standby: u32,
+    /// From when on slow proxies are replaced, in percent of the play; 0: never.
+    pub revise_at_percent: u32,
+    /// What the slowest way must gain by it, microseconds.
+    pub revise_gain_us: u64,
     /// Whose children a node helps.
     pub hedging: String,
     /// H of the copies into each layer, the one below the root first; or `same`.
@@ -108,6 +114,9 @@ impl Default for Overlay {
             change_tree_at_percent: 60,
             change_depth: 0,
             change_fanout: 5,
+            standby: 0,
+            revise_at_percent: 0,
+            revise_gain_us: 30,
             hedging: first(POLICIES),
             layer_hedges: SAME.to_string(),
             hedge_mode: first(MODES),
@@ -215,6 +224,7 @@ impl Overlay {
             secret,
             roll_call: (self.roll_call_ms > 0).then_some(calls),
             shapes: self.change_to().map_or(Vec::new(), |shape| vec![first, shape]),
+            standby: self.standby as u16,
             hedging: self.hedging(),
             // Which instrument is on which tree is no matter of the overlay alone.
             spread: if self.by_symbol() { Spread::Symbols(Vec::new()) } else { Spread::Messages },

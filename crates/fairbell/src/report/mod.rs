@@ -83,6 +83,10 @@ pub struct Report {
     pub epoch: u32,
     /// Changes of the tree, in order.
     pub tree_changes: Vec<TreeChangeReport>,
+    /// The trees in turn, each with how soon everybody had heard what it carried.
+    pub epochs: Vec<EpochReport>,
+    /// Proxies that the planner had replaced, in order.
+    pub replaced: Vec<ReplacementReport>,
     /// Proxies that were found dead and routed around, in order.
     pub dead_proxies: Vec<DeadProxyReport>,
     /// The datagrams between nodes, as their guards saw them.
@@ -256,6 +260,38 @@ pub struct TreeChangeReport {
     pub prepared_ns: u64,
     /// From then until every node was known to live in it; 0: that was not seen.
     pub settled_ns: u64,
+}
+
+/// A tree, from when it took over until the next one did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct EpochReport {
+    /// Its epoch.
+    pub epoch: u32,
+    /// When it took over, from the start of play.
+    pub after_ns: u64,
+    /// Datagrams that every receiver handed on.
+    pub messages: u64,
+    /// From sending to the last receiver's first copy.
+    pub oml_arrival_ns: Quantiles,
+    /// From sending to the last receiver's release.
+    pub oml_release_ns: Quantiles,
+}
+
+/// A proxy that another one took the place of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ReplacementReport {
+    /// Who left, from 1.
+    pub old: u16,
+    /// Who came.
+    pub new: u16,
+    /// When it was asked for, from the start of play.
+    pub after_ns: u64,
+    /// Median round trip between the root and the one who left, at that time.
+    pub old_trip_ns: u64,
+    /// The same of the one who came.
+    pub new_trip_ns: u64,
+    /// What the slowest way was to gain by it.
+    pub gain_ns: u64,
 }
 
 /// A proxy that was found dead.

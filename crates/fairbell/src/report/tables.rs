@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::numbers::{grouped, lots, micros, percent, seconds};
-use super::{Quantiles, Report};
+use super::{EpochReport, Quantiles, Report};
 
 /// The reject reason that has a line of its own.
 const POST_ONLY: &str = "post_only_would_trade";
@@ -33,6 +33,7 @@ pub fn tables(report: &Report) -> Vec<Table> {
         overlay(report),
         trees(report),
         membership(report),
+        epochs(report),
         sealing(report),
         instruments(report),
         auctions(report),
@@ -232,6 +233,29 @@ fn membership(report: &Report) -> Table {
         title: "Changes of the tree",
         head: vec!["", "after", "prepared us", "settled us"],
         rows,
+    }
+}
+
+/// The trees in turn, when there was more than one.
+fn epochs(report: &Report) -> Table {
+    let epoch = |of: &EpochReport| {
+        let Quantiles { p50, p99, .. } = of.oml_arrival_ns;
+        let (release, late) = (of.oml_release_ns.p50, of.oml_release_ns.p99);
+        let name = match report.replaced.iter().rev().find(|one| one.after_ns < of.after_ns) {
+            Some(one) if of.epoch > 1 => {
+                format!("epoch {}, proxy {} for {}", of.epoch, one.new, one.old)
+            }
+            _ => format!("epoch {}", of.epoch),
+        };
+        let from = seconds(of.after_ns);
+        let figures = [p50, p99, release, late].map(micros);
+        [name, from, grouped(of.messages)].into_iter().chain(figures).collect()
+    };
+    let shown = if report.epochs.len() > 1 { &report.epochs[..] } else { &[] };
+    Table {
+        title: "Trees in turn: to the last receiver, us",
+        head: vec!["", "from", "datagrams", "arrival p50", "p99", "release p50", "p99"],
+        rows: shown.iter().map(epoch).collect(),
     }
 }
 

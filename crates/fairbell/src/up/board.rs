@@ -9,6 +9,7 @@ use roles::Role;
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
 use super::plan::{DRIVER, LISTENERS};
+use super::revise::Standing;
 use crate::report::Hop;
 
 /// One instrument at the engine.
@@ -50,6 +51,8 @@ pub struct Figures {
     pub epoch: u32,
     /// Proxies thought dead.
     pub dead: Vec<NodeId>,
+    /// Proxies and their delays; with a roll call only.
+    pub standing: Option<Standing>,
     /// By overlay node: repairs that brought something new.
     pub repairs: Vec<u64>,
     /// By overlay node: orders sent again.
@@ -115,6 +118,7 @@ impl Figures {
         match role.plain() {
             Role::Root(root) => {
                 self.epoch = root.membership().map_or(1, |known| known.tree().epoch);
+                self.standing = root.membership().map(|known| Standing::of(known, root.benched()));
                 self.dead.clear();
                 self.dead.extend(root.publishers().flat_map(|of| of.detours().dead()));
                 self.feed_next.clear();
@@ -156,7 +160,7 @@ impl Figures {
                 set(&mut self.listener_repairs, place, listener.counters().repaired);
             }
             Role::Driver(driver) if id == DRIVER => self.driver = Some(driver.status()),
-            Role::Driver(_) | Role::Sealed(_) => {}
+            Role::Driver(_) | Role::Sealed(_) | Role::Slow(_) => {}
         }
     }
 

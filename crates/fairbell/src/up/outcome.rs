@@ -10,11 +10,12 @@ use types::{CrossKind, FeedSeq, InstrumentId, Nanos, NodeId, RejectReason, Side}
 
 use super::board::{Board, Figures};
 use super::plan::CHECKPOINT_EVERY;
+use super::revise::Turns;
 use crate::config::Config;
 use crate::report::{
-    AuctionReport, Curve, DeadProxyReport, Depth, HaltReport, InstrumentReport, PlotData,
-    Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport, TreeReport, UnequalBook,
-    WindowPoint,
+    AuctionReport, Curve, DeadProxyReport, Depth, EpochReport, HaltReport, InstrumentReport,
+    PlotData, Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport, TreeReport,
+    UnequalBook, WindowPoint,
 };
 
 /// Positions at which books must be equal, or as many as the feed has.
@@ -40,6 +41,8 @@ pub struct Remains<'a> {
     pub loaded: &'a [u64],
     /// Deliveries.
     pub ledger: &'a DeliveryLedger,
+    /// The trees in turn.
+    pub turns: &'a Turns,
     /// Order to first answer.
     pub rtt: &'a Recorder,
     /// The last look at the figures, which knows of nodes that died, too.
@@ -276,6 +279,16 @@ impl Remains<'_> {
                 settled_ns: change.settled_ns,
             })
             .collect();
+        let parts = self.turns.epochs.iter().zip(self.ledger.parts());
+        let part = |(epoch, (at, delivery)): (&u32, (Nanos, telemetry::Delivery))| EpochReport {
+            epoch: *epoch,
+            after_ns: at.since(start),
+            messages: delivery.messages,
+            oml_arrival_ns: quantiles(&delivery.oml_arrival_ns),
+            oml_release_ns: quantiles(&delivery.oml_release_ns),
+        };
+        report.epochs = parts.map(part).collect();
+        report.replaced.clone_from(&self.turns.replaced);
         report.dead_proxies = root
             .memberships()
             .flat_map(Membership::deaths)

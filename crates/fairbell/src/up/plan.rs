@@ -89,6 +89,8 @@ pub struct Wishes {
     pub corrupt: Option<u64>,
     /// The last listener hears nothing for so long, in ns.
     pub late_ns: Option<u64>,
+    /// The delays of a cloud in which this proxy straggles.
+    pub slow: Option<NodeId>,
 }
 
 /// Everything built, nothing running.
@@ -175,6 +177,13 @@ pub fn options(config: &Config) -> Result<OverlayOptions, Failure> {
     Ok(OverlayOptions { spread: config.spread(), ..config.overlay.options(&config.hold, secret) })
 }
 
+/// Proxies with a place in the tree at the start.
+pub fn proxies(config: &Config) -> u32 {
+    let tree = exchange_config(config, &Clock::start(0)).tree();
+    let layers = tree.map_or(Vec::new(), |tree| tree.topology.layers().to_vec());
+    layers.split_last().map_or(0, |(_, proxies)| proxies.iter().sum())
+}
+
 /// Nodes of each layer; proxies that are idle at first count to the layer above the receivers.
 fn layers(tree: &Tree) -> Vec<u32> {
     let topology = &tree.topology;
@@ -258,6 +267,10 @@ pub fn plan(
     let nodes = deploy(&exchange, start, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
+    let nodes = match wishes.slow {
+        Some(slow) => super::cloud::delayed(nodes, slow, config.flow.seed),
+        None => nodes,
+    };
     let mut feed = Some(feed);
     // By gateway, in the order of their doors.
     let mut entries = entries.into_iter().zip(fix).map(|(ouch, fix)| vec![ouch, fix]);

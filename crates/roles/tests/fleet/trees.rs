@@ -1,8 +1,8 @@
 //! Trees change and proxies die under load: nothing is lost, repeated or reordered.
 
 use overlay::hedging::Hedging;
-use roles::{ExchangeConfig, Spread};
-use types::{Instrument, InstrumentId, Nanos, Symbol};
+use roles::{ExchangeConfig, ReplaceError, Role, Spread};
+use types::{Instrument, InstrumentId, Nanos, NodeId, Symbol};
 
 use crate::{
     DEEP, FIRST, WIDE,
@@ -40,6 +40,111 @@ fn trees_change_under_load_without_a_repair_or_a_second_copy() {
         assert!(edges.clone().all(|receiver| receiver.tree().epoch == 5));
         assert!(edges.clone().all(|receiver| receiver.stats().filter.stale_epoch == 0));
     }
+}
+
+/// Proxies 1 and 2 in the first tree; 3 is idle but in the wide one, 4 stands by; without a hedge
+/// that hides a slow one.
+fn with_standby() -> ExchangeConfig {
+    let mut config = sealed();
+    config.hedge = 0;
+    config.options.shapes = vec![FIRST, WIDE];
+    config.options.standby = 1;
+    config
+}
+
+#[test]
+fn a_straggler_is_replaced_under_load_and_nothing_is_lost() {
+    for seed in 0..4 {
+        let mut fleet = Fleet::new(&with_standby(), CALM, seed);
+        let (slow, slower) = (NodeId(2), NodeId(4));
+        fleet.slow[2] = 60_000;
+        // One of those without a place is slower still: the other one is taken.
+        fleet.slow[4] = 90_000;
+        fleet.login();
+        fleet.trade(2_000 * MS, EVERY);
+        let trips: Vec<_> = fleet.root().membership().expect("a roll call").round_trips().collect();
+        let of = |node: NodeId| trips.iter().find(|(of, _)| *of == node).and_then(|(_, ns)| *ns);
+        assert!(of(slow) > of(NodeId(1)).map(|ns| ns + 90_000), "{trips:?}");
+        assert!(of(slower) > of(slow), "{trips:?}");
+        let owd = |fleet: &mut Fleet| {
+            fleet.on_root(|root, now, _| root.publisher().delay().owd_g(now.now)).expect("rounds")
+        };
+        let (before, lost) = (owd(&mut fleet), (fleet.repairs(), fleet.resent()));
+        let came = fleet.on_root(|root, now, out| root.replace_proxy(now, slow, None, out));
+        assert_eq!(came, Ok(NodeId(3)), "seed {seed}");
+        fleet.trade(1_000 * MS, EVERY);
+        let after = owd(&mut fleet);
+        assert!(after + 100_000 < before, "seed {seed}: {after} after {before}");
+        let stats = |fleet: &Fleet, node: usize| {
+            fleet.nodes[node].as_ref().and_then(Role::as_proxy).expect("a proxy").stats()
+        };
+        let (left, taken) = (stats(&fleet, 2).forwarded, stats(&fleet, 3).forwarded);
+        assert!(taken > 500, "seed {seed}: {taken}");
+        // In another shape, too, and back in the first.
+        for shape in [WIDE, FIRST] {
+            assert!(fleet.on_root(|root, now, out| root.change_tree(now, shape, out)));
+            fleet.trade(100 * MS, EVERY);
+        }
+        fleet.run(500 * MS);
+        fleet.check(seed);
+        assert_eq!((fleet.repairs(), fleet.resent()), lost, "seed {seed}: nothing went astray");
+        assert_eq!(stats(&fleet, 2).forwarded, left, "seed {seed}: it stays away");
+        assert_eq!(fleet.root().benched(), [slow]);
+    }
+}
+
+#[test]
+fn what_can_not_be_replaced_is_refused_and_rough_links_lose_nothing() {
+    for seed in 0..3 {
+        let mut config = with_standby();
+        config.hedge = 1;
+        let mut fleet = Fleet::new(&config, ROUGH, seed);
+        fleet.login();
+        let mut replace = |old, new: Option<u16>| {
+            fleet.on_root(|root, now, out| {
+                root.replace_proxy(now, NodeId(old), new.map(NodeId), out)
+            })
+        };
+        // Not the root, no receiver, nobody who stands by, nobody by one with a place.
+        for node in [0, 3, 5, 99] {
+            assert_eq!(replace(node, None), Err(ReplaceError::NoPlace), "{node}");
+        }
+        assert_eq!(replace(1, Some(2)), Err(ReplaceError::NoStandby));
+        assert_eq!(replace(1, Some(4)), Ok(NodeId(4)));
+        assert_eq!(replace(2, None), Err(ReplaceError::Busy));
+        for old in [2, 4, 3] {
+            fleet.trade(150 * MS, EVERY);
+            let came = fleet.on_root(|root, now, out| {
+                let first = root.benched().first().copied().filter(|_| old != 2);
+                root.replace_proxy(now, NodeId(old), first, out)
+            });
+            assert!(came.is_ok(), "seed {seed}: {old} by {came:?}");
+        }
+        fleet.trade(150 * MS, EVERY);
+        fleet.run(2_000 * MS);
+        fleet.check(seed);
+        let membership = fleet.root().membership().expect("a roll call");
+        assert_eq!((membership.changed().len(), membership.deaths().len()), (4, 0), "seed {seed}");
+    }
+    let mut fleet = Fleet::new(&plain(), CALM, 0);
+    let came = fleet.on_root(|root, now, out| root.replace_proxy(now, NodeId(1), None, out));
+    assert_eq!(came, Err(ReplaceError::NoRollCall));
+}
+
+#[test]
+fn a_dead_proxy_is_replaced_too() {
+    let mut fleet = Fleet::new(&with_standby(), CALM, 3);
+    fleet.login();
+    fleet.kill(2);
+    fleet.trade(600 * MS, EVERY);
+    let came = fleet.on_root(|root, now, out| root.replace_proxy(now, NodeId(2), None, out));
+    assert!(came.is_ok(), "{came:?}");
+    fleet.trade(100 * MS, EVERY);
+    let before = fleet.repairs();
+    fleet.trade(200 * MS, EVERY);
+    fleet.run(2_000 * MS);
+    fleet.check(3);
+    assert_eq!(fleet.repairs(), before, "its place is filled");
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub struct Fleet {
     timers: Vec<u64>,
     /// By node: it does nothing before this time.
     asleep: Vec<u64>,
+    /// By node: what every hop into or out of it takes longer, in ns.
+    pub slow: Vec<u64>,
     clients: Vec<Client>,
     /// By receiver and stream: the next message it must release.
     pub released: Vec<[u64; 2]>,
@@ -88,6 +90,7 @@ impl Fleet {
         let mut fleet = Fleet {
             timers: vec![u64::MAX; roles.len()],
             asleep: vec![0; roles.len()],
+            slow: vec![0; roles.len()],
             nodes: roles.into_iter().map(Some).collect(),
             first_edge,
             links,
@@ -295,7 +298,8 @@ impl Fleet {
             return;
         }
         for _ in 0..1 + u64::from(self.rng.permille(self.links.twice)) {
-            let at = self.now + 30 * Nanos::MICRO + self.rng.below(self.links.jitter_ns);
+            let slow = self.slow[from] + self.slow[to];
+            let at = self.now + 30 * Nanos::MICRO + self.rng.below(self.links.jitter_ns) + slow;
             self.push(at, to, Input::Datagram(bytes.to_vec()));
         }
     }

@@ -5,7 +5,7 @@
 //! what comes then is liveness.
 
 use roles::{Role, deploy_life};
-use types::{Channel, Nanos, NodeId, SplitMix64};
+use types::{Channel, Nanos, NodeId, Outbox, SplitMix64};
 
 use super::scenario::{Places, Plan, START, START_S, Scenario};
 use crate::world::{Fault, World, address};
@@ -68,6 +68,8 @@ kinds! {
     CutOff = "cut-off",
     /// A clock jumps, within its bound.
     StepClock = "clock-step",
+    /// The root has a proxy that stands by take another's place; refused where none does.
+    ReplaceProxy = "replace-proxy",
 }
 
 impl FaultKind {
@@ -143,6 +145,14 @@ impl Striker<'_> {
             FaultKind::RestartListener => {
                 self.reborn(heard, at, end);
                 plan.listeners_restarted += 1;
+            }
+            FaultKind::ReplaceProxy => {
+                let old = NodeId(proxy as u16);
+                let tell = move |role: &mut Role, now, out: &mut Outbox| {
+                    let _ =
+                        role.with_root(out, |root, out| root.replace_proxy(now, old, None, out));
+                };
+                self.world.fault(at, Fault::Tell(root, Box::new(tell)));
             }
             FaultKind::PauseRoot => self.pause(root, at, spec),
             FaultKind::PauseProxy if proxies == 0 => {}

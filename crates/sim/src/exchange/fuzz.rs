@@ -70,6 +70,22 @@ impl Scenario {
             ..Scenario::default()
         }
         .far_behind(seed)
+        .replaced(seed)
+    }
+
+    /// In some of the seeds proxies stand by and take the places of others.
+    fn replaced(mut self, seed: u64) -> Scenario {
+        let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x5EA7));
+        if !dice.chance(150) || self.depth < 2 || self.options.streams() > 1 {
+            return self;
+        }
+        self.options.standby = dice.within(1, 2) as u16;
+        self.options.roll_call.get_or_insert_default();
+        let faults = self.faults.get_or_insert_default();
+        for _ in 0..dice.within(1, 3) {
+            faults.push(FaultSpec::any(FaultKind::ReplaceProxy));
+        }
+        self
     }
 
     /// In some of the seeds the retransmission server keeps little, and some are further behind.
@@ -150,7 +166,8 @@ fn faults(dice: &mut Dice) -> Vec<FaultSpec> {
     let mut list = Vec::new();
     let mut cuts = 0;
     for _ in 0..dice.some(9).min(6) {
-        let kind = FaultKind::ALL[dice.0.below(FaultKind::ALL.len() as u64) as usize];
+        // The last one needs somebody who stands by.
+        let kind = FaultKind::ALL[dice.0.below(FaultKind::ALL.len() as u64 - 1) as usize];
         let cut = matches!(kind, FaultKind::CutConnection | FaultKind::CutAll);
         cuts += u64::from(cut);
         if !cut || cuts == 1 {

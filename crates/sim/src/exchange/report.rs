@@ -167,6 +167,8 @@ figures! {
     proxies_killed,
     /// Proxies that died and came back empty.
     proxies_restarted,
+    /// Proxies whose place another one took.
+    proxies_replaced,
     /// Receivers and gateways that died and came back empty.
     edges_restarted,
     /// Listeners that died and began anew.
@@ -287,6 +289,7 @@ pub const FAULTS: &[&str] = &[
     "pauses",
     "proxies_killed",
     "proxies_restarted",
+    "proxies_replaced",
     "edges_restarted",
     "listeners_restarted",
     "connections_cut",

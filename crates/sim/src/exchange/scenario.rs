@@ -86,6 +86,8 @@ pub struct Scenario {
     pub weather: Weather,
     /// Straggling nodes, drawn from the seed.
     pub stragglers: usize,
+    /// A proxy (from 0) that straggles whatever the seed.
+    pub slow_proxy: Option<usize>,
     /// Their delays, in thousandths of what they would be.
     pub straggler_permille: u64,
     /// Delays as measured, in ns, in place of the link model's; none: as modelled.
@@ -137,6 +139,7 @@ impl Default for Scenario {
             faults: None,
             weather: Weather::default(),
             stragglers: 0,
+            slow_proxy: None,
             straggler_permille: 1_000,
             measured_ns: Vec::new(),
             egress_ns: 1_000,
@@ -353,7 +356,8 @@ impl Scenario {
     }
 
     fn set_weather(&self, seed: u64, links: &mut Links, places: Places) {
-        let fair = self.weather == Weather::default() && self.stragglers == 0;
+        let slow = self.slow_proxy.filter(|proxy| *proxy < places.proxies);
+        let fair = self.weather == Weather::default() && self.stragglers == 0 && slow.is_none();
         if !fair {
             links.set_weather(self.weather, seed);
         }
@@ -362,6 +366,9 @@ impl Scenario {
             // The root is chosen with care, the others as they come.
             let node = 1 + rng.below(places.driver() as u64 - 1) as usize;
             links.slow_node(node, self.straggler_permille);
+        }
+        if let Some(proxy) = slow {
+            links.slow_node(1 + proxy, self.straggler_permille);
         }
         if !self.measured_ns.is_empty() {
             links.measured(self.measured_ns.clone());

@@ -508,6 +508,7 @@ impl<N: Node> World<N> {
                 // A timer may be due earlier now.
                 self.arm(index);
             }
+            Fault::Tell(index, tell) => self.call(index, tap, tell),
             Fault::StopReading(index) => {
                 if let Some(slot) = self.slots.get_mut(index) {
                     slot.deaf = true;
