@@ -13,6 +13,7 @@ if ((${#missing[@]})); then
     echo "installing ${missing[*]}" >&2
     as_root=()
     ((EUID == 0)) || as_root=(sudo)
+    "${as_root[@]}" apt-get update --quiet >/dev/null
     "${as_root[@]}" apt-get install --yes --quiet "${missing[@]}" >/dev/null
 fi
 
