@@ -10,6 +10,7 @@ use fix::Version;
 use fix::app::{Desk, LedgerLimits};
 use types::{AccountId, ConnId, Nanos};
 
+use crate::bucket::{Bucket, Rate};
 use crate::config::{FixLogin, FixRole, Login};
 use crate::fix_market::MarketSeat;
 use crate::hold::HoldQueue;
@@ -51,9 +52,8 @@ pub(crate) struct Seat {
     pub(crate) received: u32,
     /// Slots asked for and not come.
     pub(crate) tickets: VecDeque<u64>,
-    /// Slots that may be asked for now, in nanoseconds' worth, and when that was so.
-    allowance_ns: u64,
-    counted_at: Nanos,
+    /// Slots that may be asked for.
+    allowance: Bucket,
     /// It asked for too many and is being closed.
     pub(crate) flooded: bool,
     /// Refusals of requests above the rate whose slots are not asked for yet; they are paid from a
@@ -63,10 +63,8 @@ pub(crate) struct Seat {
     pub(crate) over_rate: bool,
 }
 
-/// Slots that a session may ask for in a burst.
-pub(crate) const SLOTS_BURST: u64 = 512;
-/// Time in which it may ask for one more: 100 a second.
-pub(crate) const SLOT_NS: u64 = 10 * Nanos::MILLI;
+/// Slots that a session may ask for.
+const SLOTS: Rate = Rate { per_s: 100, burst: 512 };
 
 impl Seat {
     /// An empty seat of an account's session.
@@ -105,8 +103,7 @@ impl Seat {
             before: 0,
             received: 0,
             tickets: VecDeque::new(),
-            allowance_ns: SLOTS_BURST * SLOT_NS,
-            counted_at: Nanos(0),
+            allowance: Bucket::new(SLOTS),
             flooded: false,
             refusals: 0,
             over_rate: false,
@@ -117,8 +114,7 @@ impl Seat {
     pub(crate) fn leave(&mut self) {
         let username = std::mem::take(&mut self.username);
         let fresh = Seat::empty(self.account, username, (self.version, self.role), self.salt);
-        let (allowance_ns, counted_at) = (self.allowance_ns, self.counted_at);
-        *self = Seat { allowance_ns, counted_at, ..fresh };
+        *self = Seat { allowance: self.allowance, ..fresh };
     }
 
     /// A request above the rate is refused; `paid`: its bucket had room for that.
@@ -133,13 +129,7 @@ impl Seat {
             self.refusals = left;
             return true;
         }
-        let more = now.since(self.counted_at);
-        self.counted_at = self.counted_at.max(now);
-        let most = SLOTS_BURST * SLOT_NS;
-        self.allowance_ns = self.allowance_ns.saturating_add(more).min(most);
-        let left = self.allowance_ns.checked_sub(SLOT_NS);
-        self.allowance_ns = left.unwrap_or(self.allowance_ns);
-        left.is_some()
+        self.allowance.take(now)
     }
 
     /// The session as operators see it, if it is logged on.
@@ -159,7 +149,7 @@ mod tests {
         let mut seat = Seat::empty(AccountId(1), b"user".to_vec(), agreed, 7);
         let now = Nanos(1_000 * Nanos::SECOND);
         let burst = (0..1_000).filter(|_| seat.allows_slot(now)).count();
-        assert_eq!(burst as u64, SLOTS_BURST);
+        assert_eq!(burst as u64, SLOTS.burst);
         seat.leave();
         assert!(!seat.allows_slot(now), "logging on again buys nothing");
         let later = now.after(Nanos::SECOND);

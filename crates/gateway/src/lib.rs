@@ -12,6 +12,7 @@
 //! Bounded: connections, orders in flight, orders waiting (then reading stops), messages held (then
 //! the private stream is paused).
 
+mod bucket;
 mod config;
 mod desk;
 mod fix_door;
@@ -27,6 +28,7 @@ mod operate;
 mod session;
 mod throttle;
 
+pub use bucket::Rate;
 pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login};
 pub use desk::GatewayCounters;
 pub use fix::Version as FixVersion;
@@ -34,9 +36,8 @@ pub use fix::app::market::{Level, Print};
 pub use fix_door::FixCounters;
 pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
 pub use guard::{
-    CertificateRule, GuardConfig, GuardKey, LoginTerms, Refusal, Refusals, Refused, TryRate,
-    decode_work,
+    CertificateRule, GuardConfig, GuardKey, LoginTerms, Refusal, Refusals, Refused, decode_work,
 };
 pub use market::{Books, News};
 pub use operate::SessionInfo;
-pub use throttle::{Rate, Throttle};
+pub use throttle::Throttle;

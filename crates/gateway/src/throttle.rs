@@ -7,20 +7,7 @@
 
 use types::{AccountId, CommandKind, Nanos};
 
-/// A bucket's size and how fast it fills.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rate {
-    /// Requests per second in the long run; 0: no limit. The time for one is whole nanoseconds, so
-    /// rates that don't divide a second evenly are a little higher.
-    pub per_s: u64,
-    /// Requests at once; 0: as many as in a second.
-    pub burst: u64,
-}
-
-impl Rate {
-    /// Any number of requests.
-    pub const UNLIMITED: Rate = Rate { per_s: 0, burst: 0 };
-}
+use crate::bucket::{Bucket, Rate};
 
 /// What one account may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,34 +27,6 @@ impl Throttle {
         let cancels =
             Rate { per_s: orders.per_s.saturating_mul(2), burst: orders.burst.saturating_mul(2) };
         Throttle { orders, cancels }
-    }
-}
-
-/// What is left of one rate: the time at which the bucket is full again.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
-    /// Time that one request takes; 0: none.
-    each_ns: u64,
-    /// Time that all requests of a full bucket take.
-    room_ns: u64,
-    full_at: Nanos,
-}
-
-impl Bucket {
-    fn new(rate: Rate) -> Bucket {
-        let Some(each_ns) = Nanos::SECOND.checked_div(rate.per_s) else { return Bucket::default() };
-        let burst = if rate.burst == 0 { rate.per_s } else { rate.burst };
-        Bucket { each_ns, room_ns: each_ns.saturating_mul(burst), full_at: Nanos(0) }
-    }
-
-    /// Takes one; false when there is none.
-    fn take(&mut self, now: Nanos) -> bool {
-        let full_at = self.full_at.max(now).after(self.each_ns);
-        let taken = full_at.since(now) <= self.room_ns;
-        if taken {
-            self.full_at = full_at;
-        }
-        taken
     }
 }
 

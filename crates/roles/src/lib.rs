@@ -31,8 +31,7 @@ pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use gateway::{
     CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, GuardConfig, GuardKey,
-    LoginTerms, OUCH_DOOR, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle, TryRate,
-    decode_work,
+    LoginTerms, OUCH_DOOR, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle, decode_work,
 };
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};

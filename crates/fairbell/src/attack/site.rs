@@ -13,7 +13,7 @@ use net::{
 };
 use roles::{
     Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, GuardConfig, LoginTerms,
-    OUCH_DOOR, Refusal, Role, Throttle, TryRate, deploy,
+    OUCH_DOOR, Rate, Refusal, Role, Throttle, deploy,
 };
 use types::{AccountId, Channel, Input, Nanos, NodeId, Seq};
 
@@ -62,11 +62,11 @@ impl Terms {
             strangers_max: 128,
             strangers_per_source_max: 64,
             logon_wait_ns: 2 * Nanos::SECOND,
-            tries_per_source: TryRate { burst: 32, per_s: 4 },
+            tries_per_source: Rate { burst: 32, per_s: 4 },
             failures_of_source: 48,
             ..GuardConfig::default()
         };
-        let free = TryRate { burst: u32::MAX, per_s: 1_000_000 };
+        let free = Rate::UNLIMITED;
         let loose = GuardConfig {
             strangers_max: usize::MAX,
             strangers_per_source_max: usize::MAX,

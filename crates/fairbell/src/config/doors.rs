@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use roles::{CertificateRule, GuardConfig, GuardKey, LoginTerms, TryRate};
+use roles::{CertificateRule, GuardConfig, GuardKey, LoginTerms, Rate};
 use serde::{Deserialize, Serialize};
 use types::{Address, AddressRange, Nanos};
 
@@ -103,12 +103,13 @@ impl Doors {
 
     /// Limits of strangers, with a key that nobody else knows.
     pub fn guard(&self, key: [u8; 32]) -> GuardConfig {
+        let rate = |burst: u32, per_s: u32| Rate { burst: burst.into(), per_s: per_s.into() };
         GuardConfig {
             strangers_max: self.half_open as usize,
             strangers_per_source_max: self.half_open_per_address as usize,
             logon_wait_ns: self.logon_ms * Nanos::MILLI,
-            tries_per_source: TryRate { burst: self.tries, per_s: self.tries_per_s },
-            checks: TryRate { burst: self.checks_per_s * 2, per_s: self.checks_per_s },
+            tries_per_source: rate(self.tries, self.tries_per_s),
+            checks: rate(self.checks_per_s * 2, self.checks_per_s),
             failures_of_identity: self.lock_account_after,
             failures_of_source: self.lock_address_after,
             lockout_ns: self.lockout_s * Nanos::SECOND,

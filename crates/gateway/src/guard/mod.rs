@@ -11,7 +11,7 @@
 //! lock it; and who shows the certificate an identity is bound to is not held to what others do at
 //! its address.
 
-mod bucket;
+mod failures;
 mod refusals;
 mod sources;
 mod terms;
@@ -19,11 +19,12 @@ mod terms;
 use overlay::aes_gcm::KeySource;
 use types::{AccountId, ConnId, Nanos, Outbox, Remote};
 
+use crate::bucket::Bucket;
 use crate::config::Login;
-use bucket::{Bucket, Failures};
+use failures::Failures;
 pub use refusals::{Refusal, Refusals, Refused};
 use sources::{Source, Sources};
-pub use terms::{CertificateRule, GuardConfig, GuardKey, LoginTerms, TryRate};
+pub use terms::{CertificateRule, GuardConfig, GuardKey, LoginTerms};
 
 /// After this a job given to the worker is taken for lost.
 const WORK_NS: u64 = 10 * Nanos::SECOND;

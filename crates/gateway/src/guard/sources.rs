@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use types::{Address, Nanos};
 
-use super::bucket::{Bucket, Failures};
+use super::failures::Failures;
 use super::terms::GuardConfig;
+use crate::bucket::Bucket;
 
 /// Sources that are told apart.
 const SOURCES_MAX: usize = 4_096;

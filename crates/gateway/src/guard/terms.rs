@@ -2,6 +2,8 @@
 
 use types::{AddressRange, Nanos, Remote};
 
+use crate::bucket::Rate;
+
 /// Who a certificate has to be of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CertificateRule {
@@ -42,15 +44,6 @@ impl LoginTerms {
     }
 }
 
-/// So many at once, and so many more a second.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TryRate {
-    /// At once, after a long rest.
-    pub burst: u32,
-    /// Per second.
-    pub per_s: u32,
-}
-
 /// The secret under which verified passwords are remembered. Never printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GuardKey(pub [u8; 32]);
@@ -72,9 +65,9 @@ pub struct GuardConfig {
     /// How long a connection may take to log on.
     pub logon_wait_ns: u64,
     /// Attempts with wrong or not yet known passwords, from one source.
-    pub tries_per_source: TryRate,
+    pub tries_per_source: Rate,
     /// Passwords given to the worker, from everywhere.
-    pub checks: TryRate,
+    pub checks: Rate,
     /// Failures within [`GuardConfig::lockout_ns`] after which an identity is locked; 0: never.
     pub failures_of_identity: u32,
     /// The same for a source.
@@ -91,8 +84,8 @@ impl Default for GuardConfig {
             strangers_max: 768,
             strangers_per_source_max: 384,
             logon_wait_ns: 15 * Nanos::SECOND,
-            tries_per_source: TryRate { burst: 64, per_s: 4 },
-            checks: TryRate { burst: 40, per_s: 20 },
+            tries_per_source: Rate { burst: 64, per_s: 4 },
+            checks: Rate { burst: 40, per_s: 20 },
             failures_of_identity: 10,
             failures_of_source: 40,
             lockout_ns: 30 * Nanos::SECOND,

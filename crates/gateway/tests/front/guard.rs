@@ -1,6 +1,6 @@
 //! Who may knock, how often, with what; who gets locked out, and who can't be.
 
-use gateway::{CertificateRule, GatewayConfig, Refusal, TryRate, decode_work};
+use gateway::{CertificateRule, GatewayConfig, Rate, Refusal, decode_work};
 use types::{Address, AddressRange, Certificate, ConnId, Remote};
 use wire::soupbin::ClientSession;
 
@@ -115,7 +115,7 @@ fn who_lacks_the_certificate_or_the_address_can_lock_nobody() {
 #[test]
 fn a_source_that_fails_often_is_held_off_and_then_locked() {
     let mut config = bound();
-    config.guard.tries_per_source = TryRate { burst: 5, per_s: 1 };
+    config.guard.tries_per_source = Rate { burst: 5, per_s: 1 };
     config.guard.failures_of_source = 8;
     let mut bench = Bench::with(config);
     for conn in 1..=6 {
@@ -172,7 +172,7 @@ fn the_worker_has_one_job_at_a_time_and_sources_take_turns() {
 #[test]
 fn guesses_wait_when_the_worker_has_done_enough() {
     let mut config = bound();
-    config.guard.checks = TryRate { burst: 2, per_s: 1 };
+    config.guard.checks = Rate { burst: 2, per_s: 1 };
     let mut bench = Bench::with(config);
     for conn in 1..=6 {
         assert_eq!(attempt(&mut bench, conn, &from(THERE), "USER3", "guess"), "");
