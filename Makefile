@@ -10,7 +10,7 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -56,6 +56,10 @@ stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests 
 	cargo build --locked --release
 	scripts/stress clients
 	scripts/stress burst
+
+soak: setup ## half an hour at 10,000 orders/s: is memory flat? ARGS="--minutes 5 --warmup-minutes 2"
+	cargo build --locked --release
+	scripts/soak $(ARGS)
 
 replay-check: setup ## five million commands replayed from start, from a snapshot and by a debug build
 	scripts/replay-check.sh $(ARGS)

@@ -4,6 +4,8 @@
 //! and each step may wait for memory. So each is taken a few inputs before it is needed. Nothing of
 //! this can be observed but the time it saves.
 
+use std::borrow::Borrow;
+
 use types::{CommandKind, Input, UserRefNum};
 
 use crate::apply::{Applied, Engine};
@@ -18,28 +20,29 @@ const WAY: usize = 16;
 impl Engine {
     /// Applies inputs in their order, as [`Engine::apply`] would, and calls `after` with each once
     /// its output is in `out`.
-    pub fn apply_all<'a>(
+    pub fn apply_all<I: Borrow<Input>>(
         &mut self,
-        inputs: impl IntoIterator<Item = &'a Input>,
+        inputs: impl IntoIterator<Item = I>,
         out: &mut Output,
         mut after: impl FnMut(&Engine, &Input, Applied, &mut Output),
     ) {
         let mut inputs = inputs.into_iter();
-        let mut way: [Option<&Input>; WAY] = [None; WAY];
+        let mut way: [Option<I>; WAY] = [const { None }; WAY];
         for step in 0usize.. {
             let at = |back: usize| step.wrapping_sub(back) % WAY;
             way[at(0)] = inputs.next();
-            if let Some(input) = way[at(0)] {
-                self.fetch_index(input);
+            if let Some(input) = &way[at(0)] {
+                self.fetch_index(input.borrow());
             }
-            if let Some(input) = way[at(STEP)] {
-                self.fetch_order(input);
+            if let Some(input) = &way[at(STEP)] {
+                self.fetch_order(input.borrow());
             }
-            if let Some(input) = way[at(2 * STEP)] {
-                self.fetch_rest(input);
+            if let Some(input) = &way[at(2 * STEP)] {
+                self.fetch_rest(input.borrow());
             }
-            match way[at(3 * STEP)] {
+            match &way[at(3 * STEP)] {
                 Some(input) => {
+                    let input = input.borrow();
                     let applied = self.apply(input, out);
                     after(self, input, applied, out);
                 }

@@ -3,16 +3,29 @@
 //! Records lie in chunks that are allocated as the log grows and never moved, so that an append is
 //! a copy of one record, and an allocation only once per chunk. The capacity is a hard bound: a
 //! full log says so and takes nothing more.
+//!
+//! With a shelf the log is laid down there as it grows, block by block, and memory holds the newest
+//! records only, in chunks that are used again: nothing is lost, and memory does not grow with
+//! time. What can't be laid down is not taken.
 
-use types::{Command, Input, Nanos, Seq, Source};
+use std::collections::VecDeque;
+
+use types::{Command, Input, Nanos, Seq, Shelf, Source};
+use zerocopy::{IntoBytes, TryFromBytes};
 
 /// Records per chunk (512 KiB).
 const CHUNK: usize = 4_096;
+/// Records laid down at a time (8 KiB); a chunk is a whole number of these.
+const BLOCK: usize = 64;
+/// Bytes of a record.
+const RECORD: usize = size_of::<Input>();
 
-/// The log holds as many records as it may.
+const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
+
+/// The log holds as many records as it may, or its shelf takes no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogFull {
-    /// Its capacity in records.
+    /// Records it can hold.
     pub capacity: usize,
 }
 
@@ -37,21 +50,59 @@ pub struct Draft {
     pub command: Command,
 }
 
+/// Where the log is laid down.
+struct Laid {
+    shelf: Box<dyn Shelf>,
+    /// Records on it, a whole number of blocks until the log is finished.
+    len: usize,
+    /// Chunks in memory.
+    chunks_max: usize,
+}
+
 /// The ordered inputs of one shard.
-#[derive(Clone, Debug)]
 pub struct InputLog {
-    chunks: Vec<Vec<Input>>,
+    /// The oldest in memory first; all but the last are full.
+    chunks: VecDeque<Vec<Input>>,
+    /// Records before these.
+    gone: usize,
     len: usize,
     capacity: usize,
     last_t_seq: Nanos,
+    laid: Option<Laid>,
+}
+
+impl std::fmt::Debug for InputLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InputLog of {} records, {} of them in memory", self.len, self.in_memory())
+    }
 }
 
 impl InputLog {
-    /// An empty log for at most `capacity` records of 128 bytes; only the list of chunks is
-    /// reserved now.
+    /// The fewest records that a log with a shelf keeps in memory: more than may wait for anything.
+    pub const MEMORY_MIN: usize = 65_536;
+
+    /// An empty log for at most `capacity` records of 128 bytes.
     pub fn new(capacity: usize) -> InputLog {
-        let chunks = Vec::with_capacity(capacity.div_ceil(CHUNK));
-        InputLog { chunks, len: 0, capacity, last_t_seq: Nanos(0) }
+        InputLog {
+            chunks: VecDeque::new(),
+            gone: 0,
+            len: 0,
+            capacity,
+            last_t_seq: Nanos(0),
+            laid: None,
+        }
+    }
+
+    /// Lays the log down from now on, each record at its position less one times 128 bytes, and
+    /// keeps the newest `memory_max` in memory, at least [`InputLog::MEMORY_MIN`] and up to a chunk
+    /// more. False when there are records already, and the log is as it was.
+    #[must_use]
+    pub fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: usize) -> bool {
+        let chunks_max = memory_max.max(InputLog::MEMORY_MIN).div_ceil(CHUNK) + 1;
+        if self.len == 0 {
+            self.laid = Some(Laid { shelf, len: 0, chunks_max });
+        }
+        self.len == 0
     }
 
     /// Appends an input: its position is the next one, its engine time `now`, or that of the input
@@ -63,8 +114,12 @@ impl InputLog {
         if self.len == self.capacity {
             return Err(LogFull { capacity: self.capacity });
         }
-        if self.len == self.chunks.len() * CHUNK {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+        let starts_block = self.len.is_multiple_of(BLOCK);
+        if starts_block {
+            if !self.put_block(BLOCK) {
+                return Err(LogFull { capacity: self.len });
+            }
+            self.make_room();
         }
         self.last_t_seq = self.last_t_seq.max(now);
         let input = Input {
@@ -75,9 +130,54 @@ impl InputLog {
             flags: draft.flags,
             command: draft.command,
         };
-        self.chunks[self.len / CHUNK].push(input);
+        let Some(chunk) = self.chunks.back_mut() else {
+            return Err(LogFull { capacity: self.len });
+        };
+        chunk.push(input);
         self.len += 1;
         Ok(input)
+    }
+
+    /// Lays the last block down if it has `least` records or more; false when that fails.
+    fn put_block(&mut self, least: usize) -> bool {
+        let Some(laid) = &mut self.laid else { return true };
+        let from = laid.len;
+        if self.len - from < least.max(1) {
+            return true;
+        }
+        let inside = from - self.gone;
+        let chunk = self.chunks.get(inside / CHUNK).map_or(&[][..], Vec::as_slice);
+        let records = chunk.get(inside % CHUNK..).unwrap_or(&[]);
+        let put = laid.shelf.put((from * RECORD) as u64, records.as_bytes());
+        if put {
+            laid.len += records.len();
+        }
+        put
+    }
+
+    /// Room for the next block: in the last chunk, in a new one, or in that of the oldest records,
+    /// which are laid down by then.
+    fn make_room(&mut self) {
+        if self.len < self.gone + self.chunks.len() * CHUNK {
+            return;
+        }
+        let full = self.laid.as_ref().is_some_and(|laid| self.chunks.len() >= laid.chunks_max);
+        let oldest = if full { self.chunks.pop_front() } else { None };
+        let mut chunk = oldest.unwrap_or_else(|| Vec::with_capacity(CHUNK));
+        self.gone += chunk.len();
+        chunk.clear();
+        self.chunks.push_back(chunk);
+    }
+
+    /// Lays down what is not yet: the last records. Nothing may be appended after that.
+    ///
+    /// # Errors
+    /// [`LogFull`] when the shelf does not take them.
+    pub fn finish(&mut self) -> Result<(), LogFull> {
+        match self.put_block(1) {
+            true => Ok(()),
+            false => Err(LogFull { capacity: self.laid.as_ref().map_or(0, |laid| laid.len) }),
+        }
     }
 
     /// Number of records.
@@ -100,27 +200,79 @@ impl InputLog {
         self.capacity - self.len
     }
 
-    /// The record at a position.
+    /// Records in memory, the newest ones; all without a shelf.
+    pub fn in_memory(&self) -> usize {
+        self.len - self.gone
+    }
+
+    /// Whether it is laid down on a shelf as it grows.
+    pub fn is_laid_down(&self) -> bool {
+        self.laid.is_some()
+    }
+
+    /// The record at a position, if it is in memory.
     pub fn get(&self, seq: Seq) -> Option<&Input> {
-        let index = usize::try_from(seq.0.checked_sub(1)?).ok()?;
+        let index = usize::try_from(seq.0.checked_sub(1)?).ok()?.checked_sub(self.gone)?;
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
-    /// The records after a position, in order.
+    /// The records after a position, in order; those still in memory.
     pub fn after(&self, seq: Seq) -> impl Iterator<Item = &Input> {
         (seq.0..self.len as u64).map_while(|index| self.get(Seq(index + 1)))
     }
 
-    /// All records in order.
+    /// The records in memory, in order: all of them without a shelf.
     pub fn iter(&self) -> impl Iterator<Item = &Input> {
         self.chunks.iter().flatten()
+    }
+
+    /// All records in order, those on the shelf read back. It ends early where the shelf can't be
+    /// read, so whoever needs all of them counts.
+    pub fn records(&self) -> Records<'_> {
+        Records { log: self, next: 0, block: vec![0; BLOCK * RECORD], read: usize::MAX }
+    }
+}
+
+/// See [`InputLog::records`].
+pub struct Records<'a> {
+    log: &'a InputLog,
+    next: usize,
+    block: Vec<u8>,
+    /// The block that `block` holds.
+    read: usize,
+}
+
+impl Iterator for Records<'_> {
+    type Item = Input;
+
+    fn next(&mut self) -> Option<Input> {
+        let index = self.next;
+        self.next += 1;
+        if let Some(input) = self.log.get(Seq(index as u64 + 1)) {
+            return Some(*input);
+        }
+        if index >= self.log.gone {
+            return None;
+        }
+        let (block, place) = (index / BLOCK, index % BLOCK * RECORD);
+        if self.read != block {
+            let laid = self.log.laid.as_ref()?;
+            self.read = usize::MAX;
+            if !laid.shelf.get((block * BLOCK * RECORD) as u64, &mut self.block) {
+                return None;
+            }
+            self.read = block;
+        }
+        let input = Input::try_read_from_bytes(self.block.get(place..place + RECORD)?).ok();
+        // It is what was put there.
+        input.filter(|input| input.seq == Seq(index as u64 + 1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::CommandKind;
+    use types::{CommandKind, MemoryShelf};
 
     fn draft(t_in: u64) -> Draft {
         Draft {
@@ -147,5 +299,49 @@ mod tests {
         assert_eq!(log.get(Seq(CHUNK as u64 + 1)).map(|input| input.seq.0), Some(4_097));
         assert_eq!(log.get(Seq(0)), None);
         assert_eq!(log.get(Seq(capacity as u64 + 1)), None);
+        assert_eq!(log.in_memory(), capacity, "without a shelf all of it");
+        assert!(log.records().eq(log.iter().copied()));
+    }
+
+    const MANY: u64 = 3 * InputLog::MEMORY_MIN as u64 + 77;
+
+    fn laid_down(shelf: MemoryShelf) -> InputLog {
+        let mut log = InputLog::new(usize::MAX);
+        assert!(log.lay_down(Box::new(shelf), 0));
+        log
+    }
+
+    #[test]
+    fn with_a_shelf_memory_is_bounded_and_nothing_is_lost() {
+        let mut log = laid_down(MemoryShelf::default());
+        let most = InputLog::MEMORY_MIN + 2 * CHUNK;
+        for n in 0..MANY {
+            log.append(Nanos(n), draft(n)).expect("room");
+            assert!(log.in_memory() <= most && log.chunks.len() <= most / CHUNK);
+        }
+        assert!(log.in_memory() >= InputLog::MEMORY_MIN && log.len() as u64 == MANY);
+        let expected = || (0..MANY).map(Nanos);
+        assert!(log.records().map(|input| input.t_in).eq(expected()));
+        let last = Seq(MANY - 1);
+        assert!(log.after(last).map(|input| input.seq).eq([Seq(MANY)]));
+        assert!(log.get(Seq(1)).is_none() && log.get(last).is_some());
+        log.finish().expect("room");
+        let laid = log.laid.as_ref().expect("it is");
+        assert_eq!(laid.len as u64, MANY);
+        let mut bytes = [0; RECORD];
+        assert!(laid.shelf.get((MANY - 1) * RECORD as u64, &mut bytes));
+        assert_eq!(Input::try_read_from_bytes(&bytes).expect("an input").seq, Seq(MANY));
+        assert!(!log.lay_down(Box::new(MemoryShelf::default()), 0), "it has begun");
+    }
+
+    #[test]
+    fn what_the_shelf_does_not_take_is_not_logged() {
+        let room = 10 * BLOCK;
+        let mut log = laid_down(MemoryShelf::with_max(room * RECORD));
+        let taken = (0..MANY).take_while(|n| log.append(Nanos(*n), draft(*n)).is_ok()).count();
+        // A block more than there is room for: it is found out when it is full.
+        assert_eq!(taken, room + BLOCK);
+        assert!(log.append(Nanos(0), draft(0)).is_err() && log.finish().is_err());
+        assert_eq!(log.len(), taken);
     }
 }

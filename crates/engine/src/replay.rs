@@ -5,6 +5,8 @@
 //! at every position; wherever a requested position is the last of its input, and at the end, the
 //! two must agree.
 
+use std::borrow::Borrow;
+
 use types::{FeedSeq, Input, InstrumentId};
 
 use crate::apply::{Applied, Engine};
@@ -17,9 +19,9 @@ use crate::output::Output;
 ///
 /// # Panics
 /// As [`Engine::new`] when the configuration makes no engine.
-pub fn replay<'a>(
+pub fn replay(
     config: Config,
-    inputs: impl IntoIterator<Item = &'a Input>,
+    inputs: impl IntoIterator<Item: Borrow<Input>>,
     mut visit: impl FnMut(&Engine, &Input, Applied, &Output),
 ) -> Engine {
     let mut engine = Engine::new(config);
@@ -92,9 +94,9 @@ impl std::error::Error for ReplayError {}
 ///
 /// # Panics
 /// As [`Engine::new`] when the configuration makes no engine.
-pub fn replay_digests<'a>(
+pub fn replay_digests(
     config: Config,
-    inputs: impl IntoIterator<Item = &'a Input>,
+    inputs: impl IntoIterator<Item: Borrow<Input>>,
     positions: &[FeedSeq],
 ) -> Result<ReplayDigests, ReplayError> {
     let mut audit = Audit::new(config.instruments.len(), positions);

@@ -8,13 +8,13 @@ mod board;
 mod capture;
 mod cloud;
 mod day;
+mod files;
 mod flow;
 mod outcome;
 mod plan;
 mod revise;
 mod tamper;
 
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,7 +22,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use engine::log_file::{LogHeader, write_header, write_input};
 use net::{Loop, LoopHandle, TraceReceiver};
 use participant::{Latency, Phase, RequestKind, Sample};
 use roles::{Offline, Role};
@@ -88,7 +87,9 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     if args.late_listener.is_some() && config.overlay.receivers < 2 {
         return Err(Failure::Usage("--late-listener: needs 2 receivers or more".to_string()));
     }
+    let log = args.out.join(LOG_FILE);
     let wishes = Wishes {
+        log: &log,
         capture: args.capture.is_some(),
         corrupt: args.corrupt_packet,
         late_ns: args.late_listener.map(flow::nanos),
@@ -110,8 +111,9 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         config: &config,
         sample: sample.as_ref(),
     };
-    let ended = run.play(plan, (door, lines), &mut view)?;
+    let mut ended = run.play(plan, (door, lines), &mut view)?;
     drop(view);
+    files::finish_log(&log, &mut ended.nodes)?;
     notices.extend(ended.notices.iter().cloned());
     let remains = Remains {
         config: &config,
@@ -132,8 +134,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let files = report
         .write(&args.out, &plots)
         .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;
-    let log = args.out.join(LOG_FILE);
-    write_log(&log, &ended.nodes).map_err(|error| crate::log::on(&log, error))?;
+    files::write_log(&log, &ended.nodes).map_err(|error| crate::log::on(&log, error))?;
     if let Some(path) = &args.capture {
         capture::write(path, &ended.nodes, &config)?;
     }
@@ -145,19 +146,6 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         println!("Written: {json}, {html} and {}", log.display());
     }
     verdict(&report)
-}
-
-/// Writes the root's input log; nothing when the root did not survive.
-fn write_log(path: &std::path::Path, nodes: &[(NodeId, Role)]) -> std::io::Result<()> {
-    let Some(root) = nodes.iter().find_map(|(_, role)| role.as_root()) else { return Ok(()) };
-    let mut file = BufWriter::with_capacity(1 << 18, std::fs::File::create(path)?);
-    let header = LogHeader {
-        rules_version: engine::RULES_VERSION,
-        config_digest: root.engine().config().digest(),
-    };
-    write_header(&mut file, &header)?;
-    root.log().iter().try_for_each(|input| write_input(&mut file, input))?;
-    file.flush()
 }
 
 fn verdict(report: &Report) -> Result<(), Failure> {

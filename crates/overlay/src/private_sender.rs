@@ -9,12 +9,13 @@
 //! After a timeout one datagram at a time is tried, and when the lease has run out nothing is sent
 //! until the gateway is heard again: a dead gateway costs nothing.
 //!
-//! Everything is O(dirty accounts); memory is bounded by `records_max`. Calls only note what to
-//! send; [`PrivateStreams::flush`] sends.
+//! Everything is O(dirty accounts); memory is bounded by `records_max`, and with a shelf by what
+//! [`PrivateStreams::lay_down`] says: all records can still be had. Calls only note what to send;
+//! [`PrivateStreams::flush`] sends.
 //!
 //! Not guaranteed: that a refused or detached gateway is told more than once per question.
 
-use types::{AccountId, ClockReading, Nanos, NodeId, Outbox, limits::DATAGRAM_MAX};
+use types::{AccountId, ClockReading, Nanos, NodeId, Outbox, Shelf, limits::DATAGRAM_MAX};
 use zerocopy::IntoBytes;
 
 use crate::{
@@ -104,6 +105,8 @@ pub struct PrivateStreamsCounters {
     pub refused: u64,
     /// Acknowledgements of nothing attached, or of records never sent.
     pub ignored: u64,
+    /// Attachments ended because a record could not be read back.
+    pub unreadable: u64,
 }
 
 struct Attachment {
@@ -195,6 +198,13 @@ impl PrivateStreams {
         })
     }
 
+    /// Lays records down on a shelf as they come, and keeps the newest `memory_max` in memory, all
+    /// accounts together, besides up to 64 of each account. False when there are records already.
+    #[must_use]
+    pub fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: u64) -> bool {
+        self.store.lay_down(shelf, memory_max)
+    }
+
     /// The root lives in this epoch from now on.
     pub fn set_epoch(&mut self, epoch: u32) {
         self.config.epoch = epoch;
@@ -219,7 +229,12 @@ impl PrivateStreams {
         self.store.next(usize::from(account.0))
     }
 
-    /// A stored record.
+    /// Records that there is memory in use for.
+    pub fn in_memory(&self) -> u64 {
+        self.store.in_memory()
+    }
+
+    /// A stored record, if it is in memory.
     pub fn record(&self, account: AccountId, position: u64) -> Option<&[u8]> {
         Some(self.store.run(usize::from(account.0), position, 1)).filter(|run| !run.is_empty())
     }
@@ -432,6 +447,7 @@ impl PrivateStreams {
         let Some(held) = account.attachment.as_mut().filter(|held| !held.suspended) else { return };
         let ahead = if held.probing { self.per_frame } else { self.config.in_flight_max.max(1) };
         let end = next.min(held.acked.saturating_add(ahead));
+        let mut unreadable = false;
         while held.sent < end {
             let count = (end - held.sent).min(self.per_frame);
             let body = PrivateBody {
@@ -445,12 +461,16 @@ impl PrivateStreams {
                 buffer.extend_from_slice(body.as_bytes());
                 // A run ends where its chunk does.
                 let mut done = 0;
-                while done < count {
-                    let run = self.store.run(index, held.sent + done, count - done);
+                while done < count && !unreadable {
+                    let run = self.store.fetch(index, held.sent + done, count - done);
                     buffer.extend_from_slice(run);
-                    done += ((run.len() / self.config.record_len) as u64).max(1);
+                    done += (run.len() / self.config.record_len) as u64;
+                    unreadable = run.is_empty();
                 }
             });
+            if unreadable {
+                break;
+            }
             out.datagram(types::Channel::OVERLAY, types::Peer::Node(held.node), bytes);
             self.counters.frames += 1;
             self.counters.records_sent += count;
@@ -458,6 +478,14 @@ impl PrivateStreams {
                 held.fresh.min(held.sent + count) - held.sent.min(held.fresh);
             held.sent += count;
             held.fresh = held.fresh.max(held.sent);
+        }
+        if unreadable {
+            // Nobody is left waiting for what does not come: the session ends.
+            let (node, token) = (held.node, held.token);
+            account.attachment = None;
+            account.end(node, token);
+            self.counters.unreadable += 1;
+            return self.reply(node, AccountId(number), token, DETACHED, out);
         }
         if held.acked < held.sent && held.due == Nanos::NEVER {
             held.due = now + held.rto_ns;

@@ -1,20 +1,49 @@
-//! In-memory append-only streams of fixed-length records, one per account.
+//! Append-only streams of fixed-length records, one per account.
 //!
 //! Records lie in chunks cut from large segments, so that an append touches one place and memory is
 //! asked for rarely: one segment for every 128 chunks, and now and then a longer chunk list. The
 //! store is derived from the log and bounded by a total number of records.
+//!
+//! With a shelf each chunk is laid down there once it is full, and memory holds the newest full
+//! chunks of all streams together, up to a number, besides one per stream that fills. What is on the
+//! shelf is read back for whoever asks. A chunk that the shelf does not take stays in memory and is
+//! tried again. A stream's place on the shelf comes in runs of 128 chunks, so that knowing where its
+//! records are costs a number for every 8,192 of them.
+
+use std::collections::VecDeque;
+
+use types::Shelf;
 
 /// Records per chunk.
 const CHUNK_RECORDS: u64 = 64;
-/// Chunks per segment.
+/// Chunks per segment of memory, and per run on the shelf.
 const SEGMENT_CHUNKS: usize = 128;
 
 #[derive(Default)]
 struct Stream {
     /// Records so far.
     len: u64,
-    /// Chunk numbers, in order.
-    chunks: Vec<u32>,
+    /// Places in memory of its newest chunks, in order.
+    chunks: VecDeque<u32>,
+    /// Chunks before these, which are on the shelf alone, and all chunks that are there.
+    gone: u64,
+    put: u64,
+    /// Numbers of its runs on the shelf, in order.
+    runs: Vec<u32>,
+}
+
+/// What is laid down.
+struct Laid {
+    shelf: Box<dyn Shelf>,
+    /// Full chunks in memory, by their streams, the oldest first, and the most of them.
+    full: VecDeque<u32>,
+    full_max: usize,
+    /// The first of them that are on the shelf, too.
+    put: usize,
+    runs_used: u32,
+    /// A chunk read back: whose, which, and its bytes.
+    read: Option<(usize, u64)>,
+    bytes: Vec<u8>,
 }
 
 /// The streams; positions count from 1.
@@ -25,6 +54,7 @@ pub(crate) struct RecordStore {
     streams: Vec<Stream>,
     segments: Vec<Box<[u8]>>,
     chunks_used: usize,
+    laid: Option<Laid>,
 }
 
 impl RecordStore {
@@ -39,7 +69,30 @@ impl RecordStore {
             streams: all,
             segments: Vec::new(),
             chunks_used: 0,
+            laid: None,
         }
+    }
+
+    /// Lays full chunks down and keeps the newest ones in memory, `memory_max` records of them.
+    /// False when there are records already, and the store is as it was.
+    pub(crate) fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: u64) -> bool {
+        if self.records > 0 {
+            return false;
+        }
+        self.laid = Some(Laid {
+            shelf,
+            full: VecDeque::new(),
+            full_max: usize::try_from(memory_max / CHUNK_RECORDS).unwrap_or(usize::MAX).max(1),
+            put: 0,
+            runs_used: 0,
+            read: None,
+            bytes: vec![0; self.chunk_bytes()],
+        });
+        true
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        self.record_len * CHUNK_RECORDS as usize
     }
 
     /// Appends a record of the right length; `None` when the store is full or knows no such stream.
@@ -48,24 +101,71 @@ impl RecordStore {
         if self.records >= self.records_max || record.len() != self.record_len {
             return None;
         }
-        let chunk_bytes = self.record_len * CHUNK_RECORDS as usize;
-        let target = self.streams.get_mut(stream)?;
-        if target.len.is_multiple_of(CHUNK_RECORDS) {
-            let chunk = u32::try_from(self.chunks_used).ok()?;
-            if self.chunks_used == self.segments.len() * SEGMENT_CHUNKS {
-                self.segments.push(vec![0; chunk_bytes * SEGMENT_CHUNKS].into_boxed_slice());
-            }
-            self.chunks_used += 1;
-            target.chunks.push(chunk);
+        let len = self.streams.get(stream)?.len;
+        if len.is_multiple_of(CHUNK_RECORDS) {
+            let chunk = self.free_chunk()?;
+            self.streams.get_mut(stream)?.chunks.push_back(chunk);
         }
-        let chunk = *target.chunks.last()? as usize;
-        let start = (chunk % SEGMENT_CHUNKS) * chunk_bytes
-            + (target.len % CHUNK_RECORDS) as usize * self.record_len;
-        let place = self.segments.get_mut(chunk / SEGMENT_CHUNKS)?;
+        let chunk = *self.streams.get(stream)?.chunks.back()?;
+        let start = (len % CHUNK_RECORDS) as usize * self.record_len;
+        let place = chunk_mut(&mut self.segments, chunk, self.record_len)?;
         place.get_mut(start..start + self.record_len)?.copy_from_slice(record);
+        let target = self.streams.get_mut(stream)?;
         target.len += 1;
+        let (position, is_full) = (target.len, target.len.is_multiple_of(CHUNK_RECORDS));
         self.records += 1;
-        Some(target.len)
+        if let Some(laid) = self.laid.as_mut().filter(|_| is_full) {
+            laid.full.push_back(stream as u32);
+            self.put_full();
+        }
+        Some(position)
+    }
+
+    /// A place in memory for a chunk: that of the oldest full one, if there are enough of these and
+    /// it is on the shelf, else a new one.
+    fn free_chunk(&mut self) -> Option<u32> {
+        self.put_full();
+        if let Some(laid) = &mut self.laid
+            && laid.full.len() >= laid.full_max
+            && laid.put > 0
+            && let Some(owner) = laid.full.pop_front()
+        {
+            laid.put -= 1;
+            let owner = self.streams.get_mut(owner as usize)?;
+            owner.gone += 1;
+            return owner.chunks.pop_front();
+        }
+        let chunk = u32::try_from(self.chunks_used).ok()?;
+        if self.chunks_used == self.segments.len() * SEGMENT_CHUNKS {
+            let segment = vec![0; self.chunk_bytes() * SEGMENT_CHUNKS].into_boxed_slice();
+            self.segments.push(segment);
+        }
+        self.chunks_used += 1;
+        Some(chunk)
+    }
+
+    /// Lays down the full chunks that are not yet, as far as the shelf takes them.
+    fn put_full(&mut self) {
+        let RecordStore { streams, segments, laid, record_len, .. } = self;
+        let Some(laid) = laid else { return };
+        while let Some(&owner) = laid.full.get(laid.put) {
+            let Some(stream) = streams.get_mut(owner as usize) else { return };
+            // Chunks of a stream become full, and are laid down, in their order.
+            let at = stream.put;
+            let Some(&chunk) = stream.chunks.get((at - stream.gone) as usize) else { return };
+            let (run, place) = (at / SEGMENT_CHUNKS as u64, at % SEGMENT_CHUNKS as u64);
+            if run == stream.runs.len() as u64 {
+                stream.runs.push(laid.runs_used);
+                laid.runs_used += 1;
+            }
+            let Some(bytes) = chunk_mut(segments, chunk, *record_len) else { return };
+            let Some(offset) = offset(stream, run, place, bytes.len()) else { return };
+            if !laid.shelf.put(offset, bytes) {
+                return;
+            }
+            stream.put += 1;
+            laid.put += 1;
+        }
     }
 
     /// The position the next record of a stream will have.
@@ -73,53 +173,139 @@ impl RecordStore {
         self.streams.get(stream).map_or(1, |stream| stream.len + 1)
     }
 
-    /// The bytes of the records from `position`, as many as lie together, at most `max` of them;
-    /// empty when there is none.
-    pub(crate) fn run(&self, stream: usize, position: u64, max: u64) -> &[u8] {
-        let (Some(target), Some(skip)) = (self.streams.get(stream), position.checked_sub(1)) else {
-            return &[];
-        };
-        let (chunk, first) = (skip / CHUNK_RECORDS, skip % CHUNK_RECORDS);
-        let count = target.len.saturating_sub(skip).min(CHUNK_RECORDS - first).min(max);
-        let Some(chunk) = target.chunks.get(chunk as usize).map(|chunk| *chunk as usize) else {
-            return &[];
-        };
-        let chunk_bytes = self.record_len * CHUNK_RECORDS as usize;
-        let start = (chunk % SEGMENT_CHUNKS) * chunk_bytes + first as usize * self.record_len;
-        let end = start + count as usize * self.record_len;
-        self.segments.get(chunk / SEGMENT_CHUNKS).and_then(|s| s.get(start..end)).unwrap_or(&[])
+    /// Records in memory, room of chunks that fill included.
+    pub(crate) fn in_memory(&self) -> u64 {
+        self.chunks_used as u64 * CHUNK_RECORDS
     }
+
+    /// The bytes of the records from `position`, as many as lie together, at most `max` of them;
+    /// empty when there is none, or none in memory.
+    pub(crate) fn run(&self, stream: usize, position: u64, max: u64) -> &[u8] {
+        self.find(stream, position, max).and_then(|found| found.1).unwrap_or(&[])
+    }
+
+    /// As [`RecordStore::run`], read back from the shelf where that has them; empty also when it
+    /// can't be read.
+    pub(crate) fn fetch(&mut self, stream: usize, position: u64, max: u64) -> &[u8] {
+        let Some((place, held)) = self.find(stream, position, max) else { return &[] };
+        if held.is_some() {
+            return self.run(stream, position, max);
+        }
+        let (chunk, range) = place;
+        let chunk_bytes = self.chunk_bytes();
+        let (Some(laid), Some(target)) = (&mut self.laid, self.streams.get(stream)) else {
+            return &[];
+        };
+        if laid.read != Some((stream, chunk)) {
+            laid.read = None;
+            let (run, place) = (chunk / SEGMENT_CHUNKS as u64, chunk % SEGMENT_CHUNKS as u64);
+            let offset = offset(target, run, place, chunk_bytes);
+            if !offset.is_some_and(|at| laid.shelf.get(at, &mut laid.bytes)) {
+                return &[];
+            }
+            laid.read = Some((stream, chunk));
+        }
+        laid.bytes.get(range).unwrap_or(&[])
+    }
+
+    /// Where the records are: the chunk of the stream and the bytes within it; these, if they are
+    /// in memory. `None` when there is no such record.
+    fn find(
+        &self,
+        stream: usize,
+        position: u64,
+        max: u64,
+    ) -> Option<((u64, std::ops::Range<usize>), Option<&[u8]>)> {
+        let (target, skip) = (self.streams.get(stream)?, position.checked_sub(1)?);
+        let (chunk, first) = (skip / CHUNK_RECORDS, skip % CHUNK_RECORDS);
+        let left = target.len.checked_sub(skip).filter(|left| *left > 0)?;
+        let count = left.min(CHUNK_RECORDS - first).min(max);
+        let start = first as usize * self.record_len;
+        let range = start..start + count as usize * self.record_len;
+        let inside = chunk.checked_sub(target.gone).and_then(|at| target.chunks.get(at as usize));
+        let held = inside.and_then(|place| {
+            let place = *place as usize;
+            let begin = (place % SEGMENT_CHUNKS) * self.chunk_bytes();
+            let segment = self.segments.get(place / SEGMENT_CHUNKS)?;
+            segment.get(begin + range.start..begin + range.end)
+        });
+        Some(((chunk, range), held))
+    }
+}
+
+/// A chunk's bytes in memory.
+fn chunk_mut(segments: &mut [Box<[u8]>], chunk: u32, record_len: usize) -> Option<&mut [u8]> {
+    let (chunk, len) = (chunk as usize, record_len * CHUNK_RECORDS as usize);
+    let begin = (chunk % SEGMENT_CHUNKS) * len;
+    segments.get_mut(chunk / SEGMENT_CHUNKS)?.get_mut(begin..begin + len)
+}
+
+/// Where a stream's chunk is on the shelf.
+fn offset(stream: &Stream, run: u64, place: u64, chunk_bytes: usize) -> Option<u64> {
+    let run = *stream.runs.get(usize::try_from(run).ok()?)?;
+    Some((u64::from(run) * SEGMENT_CHUNKS as u64 + place) * chunk_bytes as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::SplitMix64;
+    use types::{MemoryShelf, SplitMix64};
 
-    #[test]
-    fn agrees_with_plain_vectors() {
-        let mut rng = SplitMix64::new(1);
-        let mut store = RecordStore::new(3, 8, 20_000);
+    /// Appends at random, and reads all of it back in runs of random lengths.
+    fn compare(mut store: RecordStore, records: u64, seed: u64) -> RecordStore {
+        let mut rng = SplitMix64::new(seed);
         let mut model = vec![Vec::new(); 3];
-        for n in 0..20_000u64 {
+        for n in 0..records {
             let stream = rng.below(3) as usize;
             model[stream].push(n);
             let position = store.append(stream, &n.to_le_bytes());
-            assert_eq!(position, Some(model[stream].len() as u64));
+            assert_eq!(position, Some(model[stream].len() as u64), "seed {seed}");
         }
-        assert_eq!(store.append(0, &[0; 8]), None, "full");
         for (stream, records) in model.iter().enumerate() {
             assert_eq!(store.next(stream), records.len() as u64 + 1);
             let mut position = 1;
             while position < store.next(stream) {
-                let run = store.run(stream, position, 1 + rng.below(100));
-                assert!(!run.is_empty());
+                let run = store.fetch(stream, position, 1 + rng.below(100));
+                assert!(!run.is_empty(), "seed {seed}");
                 for bytes in run.chunks_exact(8) {
-                    assert_eq!(bytes, records[position as usize - 1].to_le_bytes());
+                    let expected = records[position as usize - 1].to_le_bytes();
+                    assert_eq!(bytes, expected, "seed {seed}");
                     position += 1;
                 }
             }
         }
+        store
+    }
+
+    #[test]
+    fn agrees_with_plain_vectors() {
+        let mut store = compare(RecordStore::new(3, 8, 20_000), 20_000, 1);
+        assert_eq!(store.append(0, &[0; 8]), None, "full");
+    }
+
+    #[test]
+    fn with_a_shelf_memory_is_bounded_and_all_is_read_back() {
+        let records = 100_000;
+        let mut store = RecordStore::new(3, 8, u64::MAX);
+        assert!(store.lay_down(Box::new(MemoryShelf::default()), 1_000));
+        let store = compare(store, records, 2);
+        // 15 full chunks and one of each stream that fills.
+        assert!(store.in_memory() <= 1_000 + 3 * CHUNK_RECORDS, "{}", store.in_memory());
+        assert!(store.run(0, 1, 1).is_empty(), "it is on the shelf");
+        let runs: usize = store.streams.iter().map(|stream| stream.runs.len()).sum();
+        assert!(runs as u64 <= 3 + records / (CHUNK_RECORDS * SEGMENT_CHUNKS as u64));
+        let without = compare(RecordStore::new(3, 8, u64::MAX), records, 2);
+        assert!(without.in_memory() >= records, "without a shelf all of it is in memory");
+    }
+
+    #[test]
+    fn what_the_shelf_does_not_take_stays_in_memory() {
+        let mut store = RecordStore::new(3, 8, u64::MAX);
+        let runs = 3 * SEGMENT_CHUNKS;
+        let room = runs * CHUNK_RECORDS as usize * 8;
+        assert!(store.lay_down(Box::new(MemoryShelf::with_max(room)), 1_000));
+        let store = compare(store, 50_000, 3);
+        assert!(store.in_memory() > 50_000 - (runs as u64 + 1) * CHUNK_RECORDS);
     }
 
     #[test]
@@ -130,7 +316,9 @@ mod tests {
         assert_eq!(store.append(0, &[1; 4]), Some(1));
         for (stream, position) in [(0, 0), (0, 2), (0, u64::MAX), (1, 1)] {
             assert!(store.run(stream, position, 9).is_empty());
+            assert!(store.fetch(stream, position, 9).is_empty());
         }
         assert_eq!(store.run(0, 1, 0), &[] as &[u8]);
+        assert!(!store.lay_down(Box::new(MemoryShelf::default()), 1), "it has begun");
     }
 }

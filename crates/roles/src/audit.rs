@@ -92,13 +92,18 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]
     };
     let streams = places(root, &listeners, None);
     let positions: Vec<FeedSeq> = streams.values().map(|place| place.position).collect();
-    let replay = match replay_digests(engine.config().clone(), root.log().iter(), &positions) {
+    let replay = match replay_digests(engine.config().clone(), root.log().records(), &positions) {
         Ok(replay) => replay,
         Err(error) => {
             audit.problems.push(format!("the log does not replay: {error}"));
             return audit;
         }
     };
+    let held = root.log().records().count();
+    if held != root.log().len() {
+        let len = root.log().len();
+        audit.problems.push(format!("of the log's {len} inputs {held} can be read"));
+    }
     if replay.state != audit.state_digest || replay.feed_next != engine.feed_next() {
         audit.problems.push("the replayed engine is in another state than the live one".into());
     }
@@ -179,7 +184,7 @@ fn places(root: &Root, listeners: &[&[Listener]], from: Option<(usize, FeedSeq)>
     let mut dealer = root.dealer().anew();
     let mut digests = vec![StreamDigest::default(); dealer.next().len()];
     let mut message = Vec::new();
-    replay(root.engine().config().clone(), root.log().iter(), |_, input, _, output| {
+    replay(root.engine().config().clone(), root.log().records(), |_, input, _, output| {
         for (position, event) in &output.market {
             message.clear();
             // What has no format was not published either; the root counts it.

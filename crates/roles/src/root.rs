@@ -11,7 +11,7 @@
 
 use engine::{
     Applied, Engine, Output,
-    log::{Draft, InputLog},
+    log::{Draft, InputLog, LogFull},
 };
 use overlay::{
     control::{ControlHeader, ControlKind},
@@ -29,7 +29,7 @@ use overlay::{
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
-    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, ShardId, Source,
+    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, ShardId, Shelf, Source,
 };
 use wire::itch;
 use zerocopy::{IntoBytes, TryFromBytes};
@@ -156,6 +156,27 @@ impl Root {
             ended: false,
             counters: RootCounters::default(),
         })
+    }
+
+    /// Lays the log and the private streams down on shelves as they grow, and keeps the newest
+    /// `inputs` and `reports` of them in memory; see [`InputLog::lay_down`] and
+    /// [`PrivateStreams::lay_down`]. False when there are inputs already. The log's capacity stays
+    /// the bound of both.
+    #[must_use]
+    pub fn lay_down(
+        &mut self,
+        (log, inputs): (Box<dyn Shelf>, usize),
+        (streams, reports): (Box<dyn Shelf>, u64),
+    ) -> bool {
+        self.log.lay_down(log, inputs) && self.private.lay_down(streams, reports)
+    }
+
+    /// Lays the rest of the log down, if it is laid down; the root must be given nothing after that.
+    ///
+    /// # Errors
+    /// [`LogFull`] when the shelf does not take it.
+    pub fn finish_log(&mut self) -> Result<(), LogFull> {
+        self.log.finish()
     }
 
     /// The engine, for its books and counters.

@@ -16,6 +16,7 @@ mod node;
 mod remote;
 mod rng;
 mod seq_window;
+mod shelf;
 mod time;
 mod value;
 
@@ -42,6 +43,7 @@ pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, Tra
 pub use remote::{Address, AddressRange, Certificate, Remote};
 pub use rng::SplitMix64;
 pub use seq_window::{Seen, SeqWindow};
+pub use shelf::{MemoryShelf, Shelf};
 pub use time::{ClockReading, Nanos};
 pub use value::{Price, Qty};
 

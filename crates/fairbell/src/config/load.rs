@@ -336,6 +336,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         }
     }
     super::doors::relations(config, &mut both);
+    super::memory::relations(config, &mut both);
     found
 }
 

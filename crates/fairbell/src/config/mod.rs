@@ -9,6 +9,7 @@ pub mod doors;
 mod journal;
 pub mod keys;
 mod load;
+mod memory;
 mod overlay;
 pub(crate) mod price_text;
 mod snapshot;
@@ -26,6 +27,7 @@ use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, 
 pub use self::journal::Journal;
 pub use doors::Doors;
 pub use load::{ConfigError, Loaded};
+pub use memory::Memory;
 pub use overlay::Overlay;
 pub use snapshot::Snapshot;
 pub use throttles::throttle;
@@ -42,6 +44,8 @@ pub struct Config {
     pub sequencer: Sequencer,
     /// `[engine]`
     pub engine: Engine,
+    /// `[memory]`
+    pub memory: Memory,
     /// `[journal]`
     pub journal: Journal,
     /// `[gateway]`

@@ -157,7 +157,12 @@ impl Remains<'_> {
         self.day(root, report);
         let counters = root.counters();
         if counters.log_full > 0 {
-            self.complaints.push("the input log was full; raise engine.log_capacity".to_string());
+            let room = match root.log().is_laid_down() {
+                true => ", or make room on its disk",
+                false => "",
+            };
+            self.complaints
+                .push(format!("the input log was full; raise engine.log_capacity{room}"));
         }
         if counters.unencodable > 0 {
             self.complaints.push(format!("{} events had no wire format", counters.unencodable));

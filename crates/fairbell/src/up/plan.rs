@@ -15,11 +15,12 @@ use net::{
     ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, Mailbox, ServerTls, TraceReceiver,
     WaitStrategy, job_channel, trace_channel,
 };
-use overlay::{retransmission::StoreConfig, topology::Tree};
+use overlay::topology::Tree;
 use participant::Driver;
 use roles::{Account, ExchangeConfig, FIX_DOOR, OUCH_DOOR, OverlayOptions, Role, Secret, deploy};
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
+use super::files;
 use super::tamper::Relay;
 use crate::Failure;
 use crate::config::Config;
@@ -31,9 +32,6 @@ pub const DRIVER: NodeId = NodeId(60_000);
 pub const LISTENERS: NodeId = NodeId(50_000);
 /// Feed positions between two comparisons of books.
 pub const CHECKPOINT_EVERY: u64 = 256;
-/// Room for several minutes of the sample, so that a listener that comes late can still begin at
-/// the first message.
-const STORE: StoreConfig = StoreConfig { datagrams: 1 << 20, bytes: 128 << 20 };
 /// Threads that run nodes.
 const LOOPS: usize = 3;
 /// Offsets from the first port.
@@ -80,9 +78,11 @@ pub struct Addresses {
     pub feed_copy: SocketAddrV4,
 }
 
-/// What a run wants of its listeners.
-#[derive(Clone, Copy, Default)]
-pub struct Wishes {
+/// What a run wants of its log and its listeners.
+#[derive(Clone, Copy)]
+pub struct Wishes<'a> {
+    /// The log's file, if it is laid down as it grows.
+    pub log: &'a Path,
     /// Keep what was released.
     pub capture: bool,
     /// Flip one byte of this packet (counted from 1) on its way to the listener.
@@ -149,7 +149,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         connections_max: 1_024,
         // Without randomness it only says that a password was right before.
         guard: config.doors.guard(Secret::random().map_or([0; 32], |secret| secret.0)),
-        store: STORE,
+        store: config.memory.store(),
         log_capacity: config.engine.log_capacity as usize,
         open_orders_max: config.engine.open_orders_max as usize,
         instruments: config.instruments(),
@@ -209,7 +209,7 @@ fn session_name(now: Nanos) -> [u8; 10] {
 pub fn plan(
     config: &Config,
     clock: Clock,
-    wishes: Wishes,
+    wishes: Wishes<'_>,
     mut kept: Option<Kept>,
     driver: impl FnOnce(&[Peer]) -> Result<Driver, Failure>,
 ) -> Result<Plan, Failure> {
@@ -264,8 +264,9 @@ pub fn plan(
     // In 16 ms: sealing needs another one at every start, or its nonces would come again.
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let start = since.map_or(0, |at| (at.as_millis() / 16) as u32);
-    let nodes = deploy(&exchange, start, |index| feed_of[index])
+    let mut nodes = deploy(&exchange, start, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
+    files::lay_down(&config.memory, wishes.log, &mut nodes)?;
     let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
     let nodes = match wishes.slow {
         Some(slow) => super::cloud::delayed(nodes, slow, config.flow.seed),

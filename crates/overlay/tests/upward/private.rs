@@ -5,7 +5,9 @@ use overlay::{
     private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig},
     private_sender::{AppendError, PrivateStreams, PrivateStreamsConfig},
 };
-use types::{AccountId, ClockReading, Incarnation, Nanos, NodeId, Outbox, SplitMix64};
+use types::{
+    AccountId, ClockReading, Incarnation, MemoryShelf, Nanos, NodeId, Outbox, Shelf, SplitMix64,
+};
 
 use crate::lossy::{Faults, Lossy};
 
@@ -392,4 +394,59 @@ fn the_store_is_bounded_and_checks_what_it_is_given() {
             PrivateStreams::new(PrivateStreamsConfig { record_len, ..config.clone() }).is_none()
         );
     }
+}
+
+/// Takes everything, and loses what it took when `broken`.
+struct Worn {
+    shelf: MemoryShelf,
+    broken: bool,
+}
+
+impl Shelf for Worn {
+    fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
+        self.shelf.put(at, bytes)
+    }
+
+    fn get(&self, at: u64, into: &mut [u8]) -> bool {
+        !self.broken && self.shelf.get(at, into)
+    }
+}
+
+/// Two accounts with many records, few of them in memory.
+fn laid_down(broken: bool) -> World {
+    let mut world = World::new(1, Faults::NONE);
+    let shelf = Worn { shelf: MemoryShelf::default(), broken };
+    assert!(world.streams.lay_down(Box::new(shelf), 256));
+    for n in 0..20_000 {
+        world.append(1 + n % 2);
+    }
+    assert!(world.streams.in_memory() <= 256 + 64 * u64::from(ACCOUNTS));
+    world
+}
+
+#[test]
+fn what_is_laid_down_is_sent_to_whoever_asks_for_it() {
+    let mut world = laid_down(false);
+    world.attach(0, 1, 1);
+    world.attach(1, 2, 5_000);
+    world.run(5 * Nanos::SECOND);
+    world.append(1);
+    world.run(Nanos::SECOND);
+    assert!(world.gateways[0].delivered[1].iter().copied().eq(1..=10_001));
+    assert!(world.gateways[1].delivered[2].iter().copied().eq(5_000..=10_000));
+    assert_eq!(world.streams.counters().unreadable, 0);
+}
+
+#[test]
+fn what_can_not_be_read_back_ends_the_attachment() {
+    let mut world = laid_down(true);
+    world.attach(0, 1, 1);
+    world.run(Nanos::SECOND);
+    assert!(world.gateways[0].delivered[1].is_empty());
+    assert!(world.gateways[0].events.last().is_some_and(|last| last.starts_with("Detached")));
+    assert_eq!(world.streams.counters().unreadable, 1);
+    // What is in memory is there for whoever asks for that.
+    world.attach(0, 1, 9_999);
+    world.run(Nanos::SECOND);
+    assert_eq!(world.gateways[0].delivered[1], [9_999, 10_000]);
 }

@@ -19,6 +19,7 @@ mod fix_steady;
 mod fix_world;
 mod gate;
 mod hostile;
+mod laid_down;
 mod leaving;
 mod lives;
 mod mutations;
