@@ -127,6 +127,8 @@ struct Book {
     action: Option<StockTradingAction>,
     bids: Ladder,
     asks: Ladder,
+    /// Of the displayed book, if it has been asked for since that changed.
+    digest: Option<u64>,
     stats: InstrumentStats,
     imbalance: Option<NetOrderImbalance>,
     collar: Option<LuldAuctionCollar>,
@@ -142,6 +144,7 @@ impl Book {
             action: None,
             bids,
             asks,
+            digest: None,
             stats,
             imbalance: None,
             collar: None,
@@ -152,7 +155,9 @@ impl Book {
         if side == Side::Buy { &self.bids } else { &self.asks }
     }
 
+    /// For changes of the displayed book: there are none but by way of its ladders.
     fn side_mut(&mut self, side: Side) -> &mut Ladder {
+        self.digest = None;
         if side == Side::Buy { &mut self.bids } else { &mut self.asks }
     }
 
@@ -508,6 +513,20 @@ impl BookImage {
     /// unknown instrument.
     pub fn digest(&self, instrument: InstrumentId) -> u64 {
         displayed_book(self.orders(instrument, Side::Buy), self.orders(instrument, Side::Sell))
+    }
+
+    /// As [`BookImage::digest`], and remembered until that book changes: the digest of a book is as
+    /// long a way as the book is, and most books have not changed since they were last looked at.
+    pub fn digest_kept(&mut self, instrument: InstrumentId) -> u64 {
+        let place = usize::from(instrument.0);
+        if let Some(digest) = self.books.get(place).and_then(|book| book.digest) {
+            return digest;
+        }
+        let digest = self.digest(instrument);
+        if let Some(book) = self.books.get_mut(place).filter(|book| book.symbol.is_some()) {
+            book.digest = Some(digest);
+        }
+        digest
     }
 
     /// Best level of a side.

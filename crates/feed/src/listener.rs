@@ -292,8 +292,9 @@ impl Listener {
             }
         }
         if self.checkpoints.due(FeedSeq(seq)) {
-            let image = &self.image;
-            let books = self.config.instruments.iter().map(|&instrument| image.digest(instrument));
+            let image = &mut self.image;
+            let books =
+                self.config.instruments.iter().map(|&instrument| image.digest_kept(instrument));
             self.checkpoints.record(FeedSeq(seq), self.stream.value(), books);
         }
         if let Some(capture) = &mut self.capture {

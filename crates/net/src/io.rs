@@ -260,6 +260,10 @@ impl Io {
             socket.set_nonblocking(true)?;
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER_BYTES)?;
             rustix::net::sockopt::set_socket_send_buffer_size(&socket, UDP_BUFFER_BYTES)?;
+            // Never in fragments: every datagram fits, and the kernel then needs no number for each
+            // to tell its fragments by, which all sockets would draw from a few shared counters.
+            let whole = rustix::net::sockopt::Ipv4PathMtuDiscovery::PROBE;
+            rustix::net::sockopt::set_ip_mtu_discover(&socket, whole)?;
             let index = self.udp.len() as u32;
             self.poller.add_input(&socket, Token::Udp(index).pack())?;
             self.udp.push(Some(Udp { socket, host, channel, queued: false }));

@@ -243,11 +243,19 @@ fn origin_bytes(origin: Origin) -> [u8; 14] {
     bytes
 }
 
+/// Both have the lengths that they have in every datagram.
 fn associated(head: &[u8], tag: &[u8]) -> [u8; size_of::<SealHeader>() + TAG_LEN] {
     let mut bytes = [0; size_of::<SealHeader>() + TAG_LEN];
-    let places = bytes.iter_mut();
-    places.zip(head.iter().chain(tag)).for_each(|(place, byte)| *place = *byte);
+    let (for_head, for_tag) = bytes.split_at_mut(size_of::<SealHeader>());
+    copy(head, for_head);
+    copy(tag, for_tag);
     bytes
+}
+
+fn copy(from: &[u8], to: &mut [u8]) {
+    if from.len() == to.len() {
+        to.copy_from_slice(from);
+    }
 }
 
 /// A datagram whose hop part was authentic.
