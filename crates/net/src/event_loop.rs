@@ -38,6 +38,8 @@ pub struct Loop<N> {
     out: Outbox,
     buffer: Box<[u8]>,
     spare: LocalBatch,
+    /// Nodes that were told of more in the present batch.
+    batched: Vec<usize>,
     commands: Commands<N>,
     traces: Option<TraceSender>,
     traces_since: Nanos,
@@ -67,6 +69,7 @@ impl<N: Node> Loop<N> {
             out: Outbox::default(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             spare: LocalBatch::default(),
+            batched: Vec::new(),
             commands,
             traces: None,
             traces_since: Nanos(0),
@@ -383,6 +386,7 @@ impl<N: Node> Loop<N> {
         std::mem::swap(&mut self.io.local, &mut self.spare);
         let mut batch = std::mem::take(&mut self.spare);
         for item in &batch.items {
+            self.announce(item.to);
             let (from, bytes) = (Peer::Node(item.from), batch.bytes(item));
             let at = self.call(item.to, |node, now, out| {
                 node.handle_datagram(now, Channel::OVERLAY, from, bytes, out);
@@ -391,6 +395,19 @@ impl<N: Node> Loop<N> {
         }
         batch.clear();
         self.spare = batch;
+        while let Some(host) = self.batched.pop() {
+            self.call(host, |node, now, out| node.handle_batch(now, out));
+        }
+    }
+
+    /// Tells a node, once, that there may be more for it in this batch.
+    fn announce(&mut self, host: usize) {
+        if !self.batched.contains(&host)
+            && let Some((_, Some(node))) = self.nodes.get_mut(host)
+        {
+            node.expect_more();
+            self.batched.push(host);
+        }
     }
 
     fn obey(&mut self) {
@@ -458,10 +475,80 @@ impl Timers {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::sync::Mutex;
+
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Speaks three times to the other one, and notes what it is told.
+    struct Talker {
+        speaks: bool,
+        told: Arc<Mutex<String>>,
+    }
+
+    impl Talker {
+        fn note(&self, what: char) {
+            self.told.lock().expect("unpoisoned").push(what);
+        }
+    }
+
+    impl Node for Talker {
+        fn handle_datagram(
+            &mut self,
+            _now: ClockReading,
+            _channel: Channel,
+            _from: Peer,
+            _bytes: &[u8],
+            _out: &mut Outbox,
+        ) {
+            self.note('d');
+        }
+
+        fn handle_timeout(&mut self, _now: ClockReading, out: &mut Outbox) {
+            for _ in 0..3 {
+                let bytes = out.store(b"word");
+                out.datagram(Channel::OVERLAY, Peer::Node(NodeId(1)), bytes);
+            }
+            self.speaks = false;
+        }
+
+        fn next_timeout(&self) -> Nanos {
+            if self.speaks { Nanos(0) } else { Nanos::NEVER }
+        }
+
+        fn expect_more(&mut self) {
+            self.note('m');
+        }
+
+        fn handle_batch(&mut self, _now: ClockReading, _out: &mut Outbox) {
+            self.note('b');
+        }
+    }
+
+    #[test]
+    fn a_node_is_told_of_a_batch_before_and_after_it() {
+        let sockets = [0, 1].map(|n| {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+            let SocketAddr::V4(at) = socket.local_addr().expect("an address") else {
+                panic!("it was bound to IPv4")
+            };
+            (NodeId(n), at, socket)
+        });
+        let known = sockets.each_ref().map(|(id, at, _)| (*id, *at));
+        let directory = Arc::new(Directory::new(&known).expect("two nodes"));
+        let config = LoopConfig { local_delivery: true, ..LoopConfig::default() };
+        let mut of = Loop::new(Clock::start(0), directory, config).expect("a loop");
+        let told = Arc::new(Mutex::new(String::new()));
+        for (id, _, socket) in sockets {
+            let talker = Talker { speaks: id.0 == 0, told: Arc::clone(&told) };
+            of.add_node(id, talker, vec![(Channel::OVERLAY, socket)], None).expect("added");
+        }
+        (0..4).for_each(|_| of.turn());
+        assert_eq!(*told.lock().expect("unpoisoned"), "mdddb");
+    }
 
     proptest! {
         #[test]

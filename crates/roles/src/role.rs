@@ -205,6 +205,14 @@ impl Node for Role {
         each!(self, node => node.handle_durable(now, position, out));
     }
 
+    fn expect_more(&mut self) {
+        each!(self, node => node.expect_more());
+    }
+
+    fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
+        each!(self, node => node.handle_batch(now, out));
+    }
+
     fn wants_stream(&self, conn: ConnId) -> bool {
         each!(self, node => node.wants_stream(conn))
     }

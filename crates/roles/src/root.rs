@@ -96,6 +96,8 @@ pub struct Root {
     day: DayRecord,
     /// The feed's session is over.
     ended: bool,
+    /// More datagrams follow at once: what is due goes through when they are in.
+    more: bool,
     counters: RootCounters,
 }
 
@@ -154,6 +156,7 @@ impl Root {
             timetable: config.timetable.clone(),
             day: DayRecord::default(),
             ended: false,
+            more: false,
             counters: RootCounters::default(),
         })
     }
@@ -468,6 +471,9 @@ impl Root {
 
     /// Moves whatever is due through the log, then lets everything out.
     fn pump(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.more {
+            return;
+        }
         while self.gate_has_room()
             && let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended)
         {
@@ -610,7 +616,19 @@ impl Node for Root {
         }
     }
 
+    fn expect_more(&mut self) {
+        self.more = true;
+    }
+
+    fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.more = false;
+        self.pump(now, out);
+    }
+
     fn next_timeout(&self) -> Nanos {
+        if self.more {
+            return Nanos::NEVER;
+        }
         // What is due waits for room at the gate, not for a time.
         let due = |at: Nanos| if self.gate_has_room() { at } else { Nanos::NEVER };
         let day = if self.ended { Nanos::NEVER } else { self.timetable.next_due() };

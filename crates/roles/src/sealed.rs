@@ -155,6 +155,14 @@ impl Node for Sealed {
         self.call(out, |node, out| node.handle_durable(now, position, out));
     }
 
+    fn expect_more(&mut self) {
+        self.node.expect_more();
+    }
+
+    fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.call(out, |node, out| node.handle_batch(now, out));
+    }
+
     fn wants_stream(&self, conn: ConnId) -> bool {
         self.node.wants_stream(conn)
     }

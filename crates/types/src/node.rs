@@ -297,6 +297,14 @@ pub trait Node {
     /// whatever the node counts there.
     fn handle_durable(&mut self, _now: ClockReading, _position: u64, _out: &mut Outbox) {}
 
+    /// More datagrams for this node follow at once, before anything of what it writes is sent: what
+    /// is better done once for all of them may wait for [`Node::handle_batch`], which is called when
+    /// they are over. A caller need not say so.
+    fn expect_more(&mut self) {}
+
+    /// The datagrams announced by [`Node::expect_more`] are over.
+    fn handle_batch(&mut self, _now: ClockReading, _out: &mut Outbox) {}
+
     /// Whether the node takes bytes of this stream now; when false the caller leaves them in its
     /// own bounded buffers (back-pressure) and asks again after the next call.
     fn wants_stream(&self, _conn: ConnId) -> bool {

@@ -4,7 +4,7 @@ use engine::log::InputLog;
 use overlay::frame::{self, FrameKind, HopHeader, OrderBody};
 use types::{
     AccountId, Command, CommandKind, ExecutionKind, GatewayId, Incarnation, InstrumentId, Nanos,
-    Price, Qty, ShardId, Side, Source, UserRefNum,
+    Node, Price, Qty, ShardId, Side, Source, UserRefNum,
 };
 use zerocopy::IntoBytes;
 
@@ -215,4 +215,30 @@ fn a_full_log_takes_nothing_and_says_nothing() {
     let ears = exchange.world.ears.iter().map(|ear| ear.listener.channels());
     let audit = roles::audit(&exchange.pair.root, ears);
     assert!(audit.books_equal, "{audit:?}");
+}
+
+#[test]
+fn orders_that_come_at_once_are_answered_together_and_the_same() {
+    let answer = |together: bool| {
+        let mut exchange = Exchange::new(&config(), 1);
+        exchange.login(1);
+        let before = exchange.count(FrameKind::Private);
+        if together {
+            exchange.pair.root.expect_more();
+        }
+        (1..=20).for_each(|n| exchange.order(1, n, Side::Buy, 100, 1));
+        if together {
+            assert_eq!(exchange.answers(1), "", "nothing is due before all are in");
+            assert_eq!(exchange.pair.root.next_timeout(), Nanos::NEVER);
+            let pair = &mut exchange.pair;
+            pair.root.handle_batch(pair.now, &mut pair.root_out);
+            exchange.settle();
+        }
+        exchange.run(20 * MS);
+        assert_eq!(exchange.answers(1), "A".repeat(20));
+        (exchange.pair.root.engine().open_orders(), exchange.count(FrameKind::Private) - before)
+    };
+    let ((apart, frames), (together, fewer)) = (answer(false), answer(true));
+    assert_eq!(apart, together);
+    assert!(fewer * 5 <= frames, "{fewer} datagrams of reports instead of {frames}");
 }
