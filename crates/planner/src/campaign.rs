@@ -14,7 +14,7 @@ use crate::anneal::{AnnealOptions, anneal};
 use crate::build::{BuildOptions, Builder, Pick, PlanError};
 use crate::faq::{FaqOptions, Qap};
 use crate::matrix::Square;
-use crate::objective::{ExpectedMax, Goal, Hops, WorstLeaf};
+use crate::objective::{ExpectedMax, Goal, Hops, WorstLeaf, Z90};
 use crate::polish::two_opt;
 use crate::revise::improve;
 use crate::schema::{Experiment, Kind, Run};
@@ -466,6 +466,13 @@ pub fn place(goal: Goal, shape: crate::tree::Shape, hops: &Hops, seed: u64) -> V
     }
 }
 
+/// Mean and standard deviation of a hop without its rare spikes: a pair gets a few dozen probes of
+/// a mesh, and one spike among them would make it look worse than a straggler.
+fn usual(summary: &Summary) -> (f64, f64) {
+    let mean = (summary.p25_ns + 2.0 * summary.p50_ns + summary.p75_ns) / 4.0;
+    (mean, ((summary.p90_ns - summary.p50_ns) / Z90).max(0.0))
+}
+
 /// The matrices of a LEMON job. A pair that nothing is known of counts as a hundred times the
 /// slowest known one, so that it is used only when there is no other.
 fn mesh(vms: usize, job: &Job, report: &JobReport) -> Hops {
@@ -479,8 +486,9 @@ fn mesh(vms: usize, job: &Job, report: &JobReport) -> Hops {
         for heard in heard.iter().filter(|heard| heard.summary.received > 0) {
             let Some(from) = job.members.get(heard.from) else { continue };
             hops.median.set(*from, *to, heard.summary.p50_ns);
-            hops.mean.set(*from, *to, heard.summary.mean_ns);
-            hops.variance.set(*from, *to, heard.summary.stddev_ns.powi(2));
+            let (mean, spread) = usual(&heard.summary);
+            hops.mean.set(*from, *to, mean);
+            hops.variance.set(*from, *to, spread * spread);
         }
     }
     for matrix in [&mut hops.median, &mut hops.mean, &mut hops.variance] {
@@ -504,6 +512,18 @@ mod tests {
     use super::*;
     use crate::cloud::{Cloud, CloudModel};
     use crate::schema::Probes;
+
+    #[test]
+    fn a_spike_among_few_probes_makes_no_straggler() {
+        let mut calm: Vec<i64> = (0..40).map(|n| 50_000 + 500 * n).collect();
+        let before = usual(&Summary::of(&mut calm, 40));
+        calm[39] = 3_000_000;
+        let spiked = Summary::of(&mut calm, 40);
+        assert!(spiked.stddev_ns > 400e3 && spiked.mean_ns > 120e3);
+        let after = usual(&spiked);
+        assert!((before.0 - after.0).abs() < 1e3 && (before.1 - after.1).abs() < 1e3, "{after:?}");
+        assert!((55e3..65e3).contains(&after.0) && (4e3..12e3).contains(&after.1), "{after:?}");
+    }
 
     /// Carries a job out in a synthetic cloud, the members of `dead` being silent.
     fn carry_out(cloud: &Cloud, job: &Job, dead: &[usize], rng: &mut SplitMix64) -> JobEnd {

@@ -72,7 +72,7 @@ impl Hops {
 }
 
 /// Normal quantile of 0.9.
-const Z90: f64 = 1.281_551_565_544_6;
+pub(crate) const Z90: f64 = 1.281_551_565_544_6;
 
 /// The largest of mean + z sigma over all leaves.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,7 @@
-//! 2-opt: exchange two VMs of a placement, or one with a spare, as long as that helps.
+//! 2-opt: exchange two VMs of a placement, or one with a spare, as long as that helps; and again
+//! from where a few VMs have been moved at random, which leaves an optimum of exchanges alone.
+
+use types::SplitMix64;
 
 use crate::faq::{Placement, Qap};
 use crate::objective::Objective;
@@ -32,6 +35,27 @@ pub fn two_opt(qap: &Qap, placement: &mut Placement) -> usize {
     }
     placement.cost = qap.cost(vms);
     made
+}
+
+/// [`two_opt`], then so many kicks: three VMs move round, 2-opt again, and whatever is better is
+/// kept. Never worse than without.
+///
+/// # Panics
+/// When the placement is none of the problem's.
+pub fn kicked(qap: &Qap, placement: &mut Placement, kicks: usize, seed: u64) {
+    let mut rng = SplitMix64::new(SplitMix64::mix(seed));
+    two_opt(qap, placement);
+    let positions = placement.vms.len() as u64;
+    for _ in 0..if positions < 3 { 0 } else { kicks } {
+        let mut next = placement.clone();
+        let [a, b, c] = [(); 3].map(|()| rng.below(positions) as usize);
+        next.vms.swap(a, b);
+        next.vms.swap(b, c);
+        two_opt(qap, &mut next);
+        if next.cost < placement.cost {
+            *placement = next;
+        }
+    }
 }
 
 /// The same for any objective, which is evaluated as a whole each time.
@@ -137,8 +161,6 @@ impl Near {
 
 #[cfg(test)]
 mod tests {
-    use types::SplitMix64;
-
     use super::*;
     use crate::faq::{FaqOptions, shuffled};
     use crate::matrix::Square;
@@ -171,6 +193,21 @@ mod tests {
                 assert!((change - qap.cost(&replaced) + qap.cost(&vms)).abs() < 1e-9);
             }
         }
+    }
+
+    #[test]
+    fn kicks_leave_optima_of_exchanges_and_never_lose() {
+        let mut gained = 0;
+        for seed in 0..10 {
+            let qap = Qap::new(&random(9, seed), random(9, seed + 100));
+            let mut plain = qap.solve(&FaqOptions::default());
+            two_opt(&qap, &mut plain);
+            let mut more = plain.clone();
+            kicked(&qap, &mut more, 200, seed);
+            assert!(more.cost <= plain.cost && more.cost == qap.cost(&more.vms), "seed {seed}");
+            gained += u32::from(more.cost < plain.cost - 1e-9);
+        }
+        assert!(gained > 0, "there was nothing to gain");
     }
 
     #[test]
