@@ -19,8 +19,9 @@
 //! of a stream what the handshake has proved. Handshakes are bounded in number, bytes and time, and
 //! served one at a time after everything else.
 //!
-//! No `unsafe`, no allocation once buffers are warm (accepting a connection allocates, and so
-//! does every record of TLS).
+//! Besides, [`ring`]: records for other processes through mapped memory, whose mapping is the only
+//! `unsafe` here. No allocation once buffers are warm (accepting a connection allocates, and so does
+//! every record of TLS).
 
 mod addr;
 mod bundle;
@@ -34,7 +35,9 @@ mod handshake;
 mod io;
 mod kernel;
 mod mailbox;
+mod mapped;
 mod poller;
+pub mod ring;
 mod secure;
 mod streams;
 mod subject;
