@@ -210,12 +210,7 @@ impl RecordStore {
 
     /// Where the records are: the chunk of the stream and the bytes within it; these, if they are
     /// in memory. `None` when there is no such record.
-    fn find(
-        &self,
-        stream: usize,
-        position: u64,
-        max: u64,
-    ) -> Option<((u64, std::ops::Range<usize>), Option<&[u8]>)> {
+    fn find(&self, stream: usize, position: u64, max: u64) -> Option<(Place, Option<&[u8]>)> {
         let (target, skip) = (self.streams.get(stream)?, position.checked_sub(1)?);
         let (chunk, first) = (skip / CHUNK_RECORDS, skip % CHUNK_RECORDS);
         let left = target.len.checked_sub(skip).filter(|left| *left > 0)?;
@@ -232,6 +227,9 @@ impl RecordStore {
         Some(((chunk, range), held))
     }
 }
+
+/// Records within a stream: their chunk, and their bytes in it.
+type Place = (u64, std::ops::Range<usize>);
 
 /// A chunk's bytes in memory.
 fn chunk_mut(segments: &mut [Box<[u8]>], chunk: u32, record_len: usize) -> Option<&mut [u8]> {
