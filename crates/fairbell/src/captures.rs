@@ -1,4 +1,5 @@
-//! `fairbell feed`: captures of market data decoded, counted, and sent again.
+//! `fairbell feed`: captures of market data decoded, counted, and sent again. Arbitration and the
+//! ticker plant, which are subcommands of it, too, are elsewhere.
 //!
 //! The format of a datagram is told from its bytes unless `--format` says it: MoldUDP64 with ITCH
 //! 5.0 (ours and Nasdaq's), OPRA's binary blocks, or FAST for OPRA. Everything is decoded to the
@@ -25,14 +26,16 @@ use crate::Failure;
 #[command(after_help = "Examples:\n  \
     fairbell feed decode capture.pcap            every message, one line each\n  \
     fairbell feed stats capture.pcap --json      counts, gaps, best prices\n  \
-    fairbell feed play capture.pcap --to 127.0.0.1:9000 --speed 10")]
+    fairbell feed play capture.pcap --to 127.0.0.1:9000 --speed 10\n  \
+    fairbell feed arbitrate                      two lossy sides of a line, from a seed\n  \
+    fairbell feed serve --ring /dev/shm/ticks    a ticker plant of 24 lines")]
 pub struct FeedArgs {
-    /// What to do with a capture.
+    /// What to do.
     #[command(subcommand)]
     pub feed: Feed,
 }
 
-/// What to do with a capture.
+/// What to do with a capture or a line.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Feed {
     /// Print every message of a capture
@@ -44,6 +47,14 @@ pub enum Feed {
     /// Send the datagrams of a capture again, with their distances in time
     #[command(after_help = "Example: fairbell feed play capture.pcap --to 127.0.0.1:9000")]
     Play(PlayArgs),
+    /// Play a line and its copy over lossy ways from a seed, and check what becomes of it
+    Arbitrate(crate::arbitrate::ArbitrateArgs),
+    /// Run the ticker plant: lines in, updates out by datagrams and shared memory
+    Serve(crate::plant::ServeArgs),
+    /// Subscribe to a ticker plant
+    Subscribe(crate::plant::SubscribeArgs),
+    /// Send lines of made-up market data over two sides
+    Generate(crate::plant::GenerateArgs),
 }
 
 /// A capture and how to read it.
@@ -95,6 +106,10 @@ pub fn run(args: &FeedArgs) -> Result<(), Failure> {
         Feed::Decode(args) => decode(args),
         Feed::Stats(args) => stats(args),
         Feed::Play(args) => play(args),
+        Feed::Arbitrate(args) => crate::arbitrate::run(args),
+        Feed::Serve(args) => crate::plant::serve(args),
+        Feed::Subscribe(args) => crate::plant::subscribe(args),
+        Feed::Generate(args) => crate::plant::generate(args),
     }
 }
 

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod admin;
+pub mod arbitrate;
 pub mod attack;
 pub mod backtest;
 pub mod bench;
@@ -24,6 +25,7 @@ pub mod load;
 pub mod log;
 pub mod password;
 pub mod plan;
+pub mod plant;
 pub mod replay;
 pub mod report;
 pub mod reproduce;

@@ -231,7 +231,8 @@ impl Arbiter {
         while let Some((&until, held)) = self.held.first_key_value() {
             let from = self.expected.unwrap_or(until);
             let asked_at = held.since.0.saturating_add(self.config.wait.0);
-            if now.0 < asked_at {
+            // Part of what was asked for may have come, and a later packet be the first one held.
+            if self.requested.is_none() && now.0 < asked_at {
                 return;
             }
             match (self.config.give_up, self.requested) {

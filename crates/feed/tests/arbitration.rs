@@ -64,6 +64,12 @@ fn retransmissions_bring_what_both_lost() {
         assert!(outcome.stats.requests >= 10 * outcome.stats.gaps, "asked again and again");
     }
     assert!(lost_by_both > 5, "a control: there was something to bring");
+    // Bursts on both sides at once: some answers are lost, and packets behind them come before.
+    let way = Way { burst_ppm: 500, burst: 30, ..independent() };
+    let b = Way { delay_ns: 150_000, ..way };
+    let common = (500, 20);
+    let outcome = play(Play { config, repair, common, ..base(5, 30_000, [way, b]) });
+    assert!(outcome.stats.lost == 0 && outcome.lost_by_both > 100, "{:?}", outcome.stats);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use fast::built::Program;
 use fast::opra::checksum::{self, Checksum};
 use fast::opra::stream::{Shape, Stream, make};
 use fast::opra::{V2, fast_templates, floor, to_event};
@@ -19,6 +20,12 @@ use fast::{Decoder, Sink, Templates, Value};
 use types::SplitMix64;
 
 use crate::Failure;
+
+#[allow(unused_variables)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/opra_v2.rs"));
+}
+use generated::OpraV2;
 
 /// Options of `fairbell bench decode`.
 #[derive(Args, Clone, Debug)]
@@ -42,6 +49,9 @@ pub struct DecodeArgs {
     #[arg(long, value_name = "N", default_value_t = 9,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
+    /// Measure this step only, for profilers: decode, floor, normalize, "at run time"
+    #[arg(long, value_name = "STEP")]
+    pub only: Option<String>,
     /// Also write the stream to FILE, each packet behind its length as two bytes, big-endian
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
@@ -58,7 +68,7 @@ pub struct DecodeArgs {
 pub enum Format {
     /// FAST for OPRA, version 2, by the decoder generated from its description
     OpraFastV2,
-    /// The same bytes by FAST 1.1 templates compiled at run time
+    /// The same bytes by FAST 1.1 templates, compiled when this was built and at run time
     #[value(name = "fast-1.1")]
     Fast11,
     /// ITCH 5.0 by its description
@@ -95,9 +105,20 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
             let mut normalize = || normalize(&stream);
             let templates = Templates::from_xml(&fast_templates(&V2::FORMAT));
             let templates = Arc::new(templates.map_err(|error| Failure::Run(error.to_string()))?);
-            let mut standard = || standard(&stream, &templates);
+            let written = Decoder::<OpraV2>::built();
+            let mut written = written.map_err(|error| Failure::Run(error.to_string()))?;
+            let mut compiled = || standard(&stream, &mut written);
+            let mut read = Decoder::new(templates);
+            let mut read = || standard(&stream, &mut read);
             if args.format == Format::Fast11 {
-                measure(args, &mut [("decode", true, &mut standard), ("floor", true, &mut bare)])?
+                measure(
+                    args,
+                    &mut [
+                        ("decode", true, &mut compiled),
+                        ("floor", true, &mut bare),
+                        ("at run time", true, &mut read),
+                    ],
+                )?
             } else {
                 measure(
                     args,
@@ -134,14 +155,16 @@ type Work<'a> = (&'static str, bool, &'a mut dyn FnMut() -> (u64, u64));
 
 /// All in turns; one turn more than counts, to warm up.
 fn measure(args: &DecodeArgs, works: &mut [Work<'_>]) -> Result<Vec<Turn>, Failure> {
+    let wanted = |name: &str| args.only.as_ref().is_none_or(|only| only == name);
+    let mut works: Vec<&mut Work<'_>> = works.iter_mut().filter(|work| wanted(work.0)).collect();
     let mut turns: Vec<Turn> = works
         .iter()
         .map(|(name, same, _)| Turn { name, result: (0, 0), ns: Vec::new(), same: *same })
         .collect();
     for run in 0..=args.runs {
-        for ((_, _, work), turn) in works.iter_mut().zip(&mut turns) {
+        for (work, turn) in works.iter_mut().zip(&mut turns) {
             let start = Instant::now();
-            let result = black_box(work());
+            let result = black_box((work.2)());
             let ns = start.elapsed().as_nanos() as f64 / result.1.max(1) as f64;
             if run == 0 {
                 turn.result = result;
@@ -156,7 +179,9 @@ fn measure(args: &DecodeArgs, works: &mut [Work<'_>]) -> Result<Vec<Turn>, Failu
     for turn in &mut turns {
         turn.ns.sort_by(f64::total_cmp);
     }
-    let first = turns.first().map_or((0, 0), |turn| turn.result);
+    let Some(first) = turns.first().map(|turn| turn.result) else {
+        return Err(Failure::Usage("--only: no such step of this format".to_string()));
+    };
     match turns.iter().find(|turn| turn.same && turn.result != first || turn.result.1 != first.1) {
         Some(turn) => Err(Failure::Run(format!("{}: another checksum", turn.name))),
         None => Ok(turns),
@@ -169,7 +194,11 @@ fn median(turn: &Turn) -> f64 {
 
 fn print(args: &DecodeArgs, turns: &[Turn]) {
     let find = |name: &str| turns.iter().find(|turn| turn.name == name);
-    let (Some(decode), Some(floor)) = (find("decode"), find("floor")) else { return };
+    let (Some(decode), Some(floor)) =
+        (find("decode").or(turns.first()), find("floor").or(turns.first()))
+    else {
+        return;
+    };
     let ns = median(decode).max(f64::MIN_POSITIVE);
     let x_floor = ns / median(floor).max(f64::MIN_POSITIVE);
     let format =
@@ -192,6 +221,9 @@ fn print(args: &DecodeArgs, turns: &[Turn]) {
         if let Some(normalize) = find("normalize") {
             document["normalized_ns_per_message"] = median(normalize).into();
             document["normalized_messages_per_s"] = (1e9 / median(normalize)).into();
+        }
+        if let Some(read) = find("at run time") {
+            document["at_run_time_ns_per_message"] = median(read).into();
         }
         println!("{document:#}");
         return;
@@ -283,11 +315,11 @@ impl Sink for Slots<'_> {
     }
 }
 
-fn standard(stream: &Stream, templates: &Arc<Templates>) -> (u64, u64) {
+fn standard<P: Program>(stream: &Stream, decoder: &mut Decoder<P>) -> (u64, u64) {
+    let templates = Arc::clone(decoder.templates());
     let slot = |id: &Option<String>| id.as_ref()?.parse().ok();
     let slots: Vec<usize> = templates.fields.iter().map(|f| slot(&f.id).unwrap_or(64)).collect();
     let mut sink = Slots { slots: &slots, values: [0; 65] };
-    let mut decoder = Decoder::new(Arc::clone(templates));
     let (mut sum, mut messages) = (0, 0);
     let mut category = 0;
     for packet in stream.packets() {
@@ -439,12 +471,15 @@ mod tests {
                 mebibytes: 1,
                 seed: 2,
                 runs: 1,
+                only: None,
                 write: None,
                 templates: None,
                 json: true,
             };
             assert!(run(&args).is_ok(), "{format:?}");
-            assert!(run(&DecodeArgs { json: false, ..args }).is_ok());
+            assert!(run(&DecodeArgs { json: false, ..args.clone() }).is_ok());
+            let only = |step: &str| DecodeArgs { only: Some(step.to_string()), ..args.clone() };
+            assert!(run(&only("floor")).is_ok() && run(&only("ceiling")).is_err());
         }
     }
 }
