@@ -2,10 +2,10 @@
 //!
 //! The algorithm is the crate `clock`; here are its hosts. See docs/clock.md.
 
-mod agent;
+pub(crate) mod agent;
 mod report;
 mod simulate;
-mod source;
+pub(crate) mod source;
 
 use crate::Failure;
 use crate::cli::{Clock, ClockArgs};

@@ -6,6 +6,7 @@
 mod admin;
 mod board;
 mod capture;
+mod clocks;
 mod cloud;
 mod day;
 mod files;
@@ -35,6 +36,7 @@ use crate::journal::kept;
 use crate::report::Report;
 use crate::view::{Snapshot, TopOfBook, View};
 use board::{Board, Figures};
+use clocks::Clocks;
 use day::Director;
 use outcome::{Remains, quantiles};
 use plan::{Addresses, DRIVER, LISTENERS, Plan, Wishes};
@@ -62,7 +64,8 @@ pub use plan::{exchange_config, options};
 pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let config = args.load_config()?;
     let mut view = View::new(args.json, args.quiet);
-    let clock = flow::clock(&config);
+    let clocks = Clocks::start(&config)?;
+    let clock = clocks.of[0];
     let kept = match config.journal.is_local() {
         true => Some(kept::open(Path::new(&config.journal.dir), clock.now())?),
         false => None,
@@ -95,7 +98,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         late_ns: args.late_listener.map(flow::nanos),
         slow: args.slow_proxy.map(NodeId),
     };
-    let plan = plan::plan(&config, clock, wishes, kept, driver)?;
+    let plan = plan::plan(&config, clocks.of, wishes, kept, driver)?;
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
     let (door, lines) = admin::Door::open(&config, &args.out)?;
     let killed = victim(args, &plan)?;
@@ -107,6 +110,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let run = Run {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|victim| (victim, flow::nanos(args.after))),
+        bound_ns: clocks.of[1].reading().bound_ns,
         timed: if resumed { 0 } else { flow::timed(&config, sample.as_ref(), duration_ns) },
         config: &config,
         sample: sample.as_ref(),
@@ -130,7 +134,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         complaints: ended.complaints.clone(),
         started_at: None,
     };
-    let (report, plots) = remains.report();
+    let (mut report, plots) = remains.report();
+    report.clock = clocks.end(&config);
     let files = report
         .write(&args.out, &plots)
         .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;
@@ -236,6 +241,8 @@ struct Run<'a> {
     stay: bool,
     /// Who is killed, and when after the start of play.
     kill: Option<(Victim, u64)>,
+    /// Largest clock error that the edges claim at the start, ns.
+    bound_ns: u64,
     /// Messages of the timetable.
     timed: u64,
     config: &'a Config,
@@ -314,7 +321,7 @@ impl Run<'_> {
         let nodes = 1 + plan.proxies.len() + plan.receivers.len();
         let board = Board::new(nodes, plan.receivers.len(), self.config.instruments.0.len());
         let udp_ports: Vec<u16> = plan.loops.iter().flat_map(Loop::udp_ports).collect();
-        let fair_window_ns = Nanos::MICRO + 2 * self.config.hold.clock_bound_ns;
+        let fair_window_ns = Nanos::MICRO + 2 * self.bound_ns;
         let steered = (plan.loops[0].handle(), plan.loops[1].handle());
         let gateways = plan.receivers.clone();
         let mut watch = Watch {

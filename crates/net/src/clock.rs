@@ -2,17 +2,26 @@
 //!
 //! Every loop of a process shares one [`Clock`], so readings of different loops compare. It never
 //! steps and never runs backwards; a step of the system's wall clock after start is not followed.
+//! A [`Timekeeper`] may stand before it: who knows how wrong the clock is, or corrects it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use types::{ClockReading, Nanos};
 
+/// Makes readings of the process's time.
+pub trait Timekeeper: Send + Sync + std::fmt::Debug {
+    /// The time, and how wrong it may be, when the process's clock reads `process`. Must not run
+    /// backwards: that of a later `process` is no earlier one.
+    fn reading(&self, process: Nanos) -> ClockReading;
+}
+
 /// `CLOCK_MONOTONIC` plus a constant; a reading costs about 40 ns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Clock {
     offset_ns: u64,
     bound_ns: u64,
+    keeper: Option<&'static dyn Timekeeper>,
 }
 
 impl Clock {
@@ -23,17 +32,35 @@ impl Clock {
         let epoch_ns = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0));
-        Clock { offset_ns: epoch_ns.saturating_sub(monotonic_ns()), bound_ns }
+        let offset_ns = epoch_ns.saturating_sub(monotonic_ns());
+        Clock { offset_ns, bound_ns, keeper: None }
+    }
+
+    /// The same process's time as `keeper` has it. It stays as long as the process does, because
+    /// clocks are copied freely.
+    pub fn kept_by(self, keeper: &'static dyn Timekeeper) -> Clock {
+        Clock { keeper: Some(keeper), ..self }
+    }
+
+    /// The process's time, whoever keeps the clock.
+    pub fn process(&self) -> Nanos {
+        Nanos(monotonic_ns().wrapping_add(self.offset_ns))
     }
 
     /// Nanoseconds since the Unix epoch.
     pub fn now(&self) -> Nanos {
-        Nanos(monotonic_ns().wrapping_add(self.offset_ns))
+        match self.keeper {
+            None => self.process(),
+            Some(keeper) => keeper.reading(self.process()).now,
+        }
     }
 
     /// The time and how wrong it may be, as nodes get it.
     pub fn reading(&self) -> ClockReading {
-        ClockReading { now: self.now(), bound_ns: self.bound_ns }
+        match self.keeper {
+            None => ClockReading { now: self.process(), bound_ns: self.bound_ns },
+            Some(keeper) => keeper.reading(self.process()),
+        }
     }
 }
 
@@ -45,6 +72,24 @@ fn monotonic_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug)]
+    struct Ahead(u64);
+
+    impl Timekeeper for Ahead {
+        fn reading(&self, process: Nanos) -> ClockReading {
+            ClockReading { now: process.after(self.0), bound_ns: 5 }
+        }
+    }
+
+    #[test]
+    fn a_keeper_has_the_last_word() {
+        static AHEAD: Ahead = Ahead(3_600 * Nanos::SECOND);
+        let clock = Clock::start(7).kept_by(&AHEAD);
+        let (process, reading) = (clock.process(), clock.reading());
+        assert!(reading.now.since(process) >= AHEAD.0 && reading.bound_ns == 5);
+        assert!(clock.now() >= reading.now && clock.process() < reading.now);
+    }
 
     #[test]
     fn starts_at_the_wall_clock_and_never_runs_backwards() {

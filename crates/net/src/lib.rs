@@ -46,7 +46,7 @@ mod trace;
 mod worker;
 
 pub use addr::{Directory, DuplicateEntry, peer_addr, socket_addr};
-pub use clock::Clock;
+pub use clock::{Clock, Timekeeper};
 pub use control::{ControlError, LoopHandle};
 pub use counters::Counters;
 pub use event_loop::Loop;

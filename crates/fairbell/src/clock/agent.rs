@@ -104,21 +104,25 @@ impl Seal {
 
 /// A free-running clock that is wrong on purpose.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-struct Wrong {
-    origin: u64,
-    offset_ns: i64,
-    drift_ppb: i64,
+pub(crate) struct Wrong {
+    /// When it was right but for the offset, in ns of the right clock.
+    pub origin: u64,
+    /// Ahead by so much then.
+    pub offset_ns: i64,
+    /// And by so much more in 10^9.
+    pub drift_ppb: i64,
 }
 
 impl Wrong {
-    fn raw(&self, at: Nanos) -> Nanos {
+    /// What it reads.
+    pub fn raw(&self, at: Nanos) -> Nanos {
         let passed = at.0.saturating_sub(self.origin) as i128;
         let gained = (passed * i128::from(self.drift_ppb)).div_euclid(1_000_000_000);
         Nanos(at.0.saturating_add_signed(self.offset_ns).saturating_add_signed(gained as i64))
     }
 
     /// When the clock reads so much, to the next microsecond or so.
-    fn when(&self, raw: Nanos) -> Nanos {
+    pub fn when(&self, raw: Nanos) -> Nanos {
         if raw == Nanos::NEVER {
             return raw;
         }

@@ -19,11 +19,13 @@ const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clock
 
 /// What chrony says of itself.
 #[derive(Clone, PartialEq, Debug)]
-struct Tracking {
-    reference: String,
-    stratum: u32,
+pub(crate) struct Tracking {
+    /// Whom it follows.
+    pub reference: String,
+    /// How far that is from a clock of its own.
+    pub stratum: u32,
     /// Largest error against UTC: offset, half the root delay and the root dispersion, in ns.
-    bound_ns: u64,
+    pub bound_ns: u64,
     drift_ppm: f64,
 }
 
@@ -33,7 +35,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
         Some(path) => Some(agent(path)?),
         None => None,
     };
-    let hardware = hardware(Path::new(PTP));
+    let hardware = ptp_clocks();
     let counter = std::fs::read_to_string(SOURCE).map(|text| text.trim().to_string()).ok();
     let chrony = chrony();
     let bound = agent.as_ref().and_then(|sample| sample.bound_ns);
@@ -95,7 +97,11 @@ fn agent(path: &Path) -> Result<Sample, Failure> {
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Names of the PTP clocks, like `ptp0 (KVM virtual PTP)`.
+/// Names of the PTP clocks of this machine, like `ptp0 (KVM virtual PTP)`.
+pub(crate) fn ptp_clocks() -> Vec<String> {
+    hardware(Path::new(PTP))
+}
+
 fn hardware(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let name = |entry: std::fs::DirEntry| {
@@ -110,7 +116,8 @@ fn hardware(folder: &Path) -> Vec<String> {
     names
 }
 
-fn chrony() -> Option<Tracking> {
+/// What chrony says, if it answers and is synchronised.
+pub(crate) fn chrony() -> Option<Tracking> {
     let output = Command::new("chronyc").args(["-c", "tracking"]).output().ok()?;
     tracking(std::str::from_utf8(&output.stdout).ok().filter(|_| output.status.success())?)
 }

@@ -1,5 +1,6 @@
 //! What each configuration key may be: the single table behind validation and documentation.
 
+use super::clock::SOURCES;
 use super::doors::CLIENT_CERTIFICATES;
 use super::journal::DURABILITIES;
 use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
@@ -104,6 +105,10 @@ pub const KEYS: &[Key] = &[
     whole("hold.samples", 0, 64),
     whole("hold.cap_ms", 1, 1_000),
     whole("hold.clock_bound_ns", 0, 1_000_000),
+    key("clock.source", Kind::Choice(SOURCES)),
+    whole("clock.asymmetry_us", 0, 10_000),
+    whole("clock.virtual_offset_us", 0, 10_000),
+    whole("clock.virtual_drift_ppb", 0, 100_000),
     key("sequencer.enabled", Kind::Switch),
     whole("sequencer.window_us", 1, 100_000),
     whole("engine.log_capacity", 1_000, 20_000_000_000),

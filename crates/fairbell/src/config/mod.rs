@@ -5,6 +5,7 @@
 //! default, and a test keeps the three in step. [`Loaded`] remembers where each value came from, so
 //! that every complaint names file, line and key.
 
+mod clock;
 pub mod doors;
 mod journal;
 pub mod keys;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
 
+pub use self::clock::Clocks;
 pub use self::journal::Journal;
 pub use doors::Doors;
 pub use load::{ConfigError, Loaded};
@@ -40,6 +42,8 @@ pub struct Config {
     pub overlay: Overlay,
     /// `[hold]`
     pub hold: Hold,
+    /// `[clock]`
+    pub clock: Clocks,
     /// `[sequencer]`
     pub sequencer: Sequencer,
     /// `[engine]`

@@ -119,6 +119,8 @@ pub struct Report {
     pub venue_trades_extra_live: Option<u64>,
     /// How the sample's rows were played, by name; empty without the sample.
     pub sample: BTreeMap<String, u64>,
+    /// Who kept the nodes' clocks, and how wrong they were.
+    pub clock: ClockReport,
     /// The inbound sequencer.
     pub sequencer: SequencerReport,
     /// What people should know about the run.
@@ -284,6 +286,8 @@ pub struct ReplacementReport {
     pub old: u16,
     /// Who came.
     pub new: u16,
+    /// The epoch of the tree that has it so.
+    pub epoch: u32,
     /// When it was asked for, from the start of play.
     pub after_ns: u64,
     /// Median round trip between the root and the one who left, at that time.
@@ -318,6 +322,23 @@ pub struct SealingReport {
     pub refused: u64,
     /// Datagrams of our own that could not be sealed.
     pub unsent: u64,
+}
+
+/// The nodes' clocks.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct ClockReport {
+    /// Who kept them.
+    pub source: String,
+    /// How much longer one direction of a path was allowed to take, as configured.
+    pub asymmetry_ns: u64,
+    /// Largest error that readings claimed.
+    pub bound_ns: Quantiles,
+    /// Errors against the reference's clock, where the truth is known.
+    pub error_ns: Option<Quantiles>,
+    /// Share of the readings whose error was within their bound, 0 to 1.
+    pub held: Option<f64>,
+    /// Share of errors, or where these are not known of bounds, within 100 us, 0 to 1 (RTS 25).
+    pub within_100us: Option<f64>,
 }
 
 /// What the sequencer did.

@@ -30,6 +30,7 @@ pub fn tables(report: &Report) -> Vec<Table> {
         orders(report),
         latency(report),
         fairness(report),
+        clocks(report),
         overlay(report),
         trees(report),
         membership(report),
@@ -236,16 +237,29 @@ fn membership(report: &Report) -> Table {
     }
 }
 
+fn clocks(report: &Report) -> Table {
+    let clock = &report.clock;
+    let line =
+        |name: String, of: &Quantiles| vec![name, micros(of.p50), micros(of.p99), micros(of.max)];
+    let mut rows = vec![line(format!("bound: {}", clock.source), &clock.bound_ns)];
+    rows.extend(clock.error_ns.iter().map(|error| line("error".to_string(), error)));
+    let share = |name: &str, of: Option<f64>| Some(named(name, percent(of?)));
+    rows.extend(share("readings within their bound", clock.held));
+    rows.extend(share("within 100 us (RTS 25)", clock.within_100us));
+    if clock.source.is_empty() {
+        rows.clear();
+    }
+    Table { title: "Clocks, us", head: vec!["", "p50", "p99", "max"], rows }
+}
+
 /// The trees in turn, when there was more than one.
 fn epochs(report: &Report) -> Table {
     let epoch = |of: &EpochReport| {
         let Quantiles { p50, p99, .. } = of.oml_arrival_ns;
         let (release, late) = (of.oml_release_ns.p50, of.oml_release_ns.p99);
-        let name = match report.replaced.iter().rev().find(|one| one.after_ns < of.after_ns) {
-            Some(one) if of.epoch > 1 => {
-                format!("epoch {}, proxy {} for {}", of.epoch, one.new, one.old)
-            }
-            _ => format!("epoch {}", of.epoch),
+        let name = match report.replaced.iter().find(|one| one.epoch == of.epoch) {
+            Some(one) => format!("epoch {}, proxy {} for {}", of.epoch, one.new, one.old),
+            None => format!("epoch {}", of.epoch),
         };
         let from = seconds(of.after_ns);
         let figures = [p50, p99, release, late].map(micros);

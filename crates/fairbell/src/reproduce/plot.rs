@@ -146,6 +146,7 @@ fn draw(figure: &Figure) -> Vec<Shape> {
 fn svg(shapes: &[Shape]) -> String {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"14\"><rect width=\"100%\" height=\"100%\" \
          fill=\"white\"/>\n"
     );

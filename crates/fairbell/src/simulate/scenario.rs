@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use overlay::membership::RollCallConfig;
 use roles::Spread;
 use sim::cloud::link::Profile;
 use sim::exchange::{FaultKind, FaultSpec, Scenario};
@@ -34,6 +35,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "egress",
             "stragglers",
             "straggler_factor",
+            "slow_proxy",
             "burst_every",
             "burst_length",
             "burst_extra",
@@ -52,6 +54,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "planes",
             "plane_use",
             "order_ways",
+            "standby",
             "delay_cap",
             "auctions",
             "special_orders",
@@ -238,6 +241,11 @@ fn exchange(section: &Section<'_>, scenario: &mut Scenario) -> Result<(), Failur
     let options = &mut scenario.options;
     options.hedging.planes = size("planes", 1, 4, 1)? as u16;
     options.order_ways = size("order_ways", 1, 4, 1)?;
+    options.standby = size("standby", 0, 8, 0)? as u16;
+    if options.standby > 0 {
+        // Nobody but a root that watches can put one of them into the tree.
+        options.roll_call = Some(RollCallConfig::default());
+    }
     match section.text("plane_use")? {
         None | Some((_, "messages")) => {}
         Some((_, "symbols")) => options.spread = Spread::Symbols(Vec::new()),
@@ -307,6 +315,7 @@ fn network(
     scenario.weather = Weather { spatial_sigma, bursts, queue };
     let usual = scenario.receivers as u64 * u64::from(profile.straggler_ppm) / 1_000_000;
     scenario.stragglers = section.whole("stragglers", 0, 64)?.unwrap_or(usual) as usize;
+    scenario.slow_proxy = section.whole("slow_proxy", 0, 63)?.map(|n| n as usize);
     let factor = section.decimal("straggler_factor", 1.0, 100.0)?;
     let factor = factor.unwrap_or(1.0 + profile.straggler_extra);
     scenario.straggler_permille = (factor * 1_000.0) as u64;

@@ -208,11 +208,13 @@ fn session_name(now: Nanos) -> [u8; 10] {
 /// Binds all sockets and makes all nodes; `driver` gets the gateways' addresses.
 pub fn plan(
     config: &Config,
-    clock: Clock,
+    clocks: [Clock; LOOPS],
     wishes: Wishes<'_>,
     mut kept: Option<Kept>,
     driver: impl FnOnce(&[Peer]) -> Result<Driver, Failure>,
 ) -> Result<Plan, Failure> {
+    // The root's is the one that the others follow.
+    let clock = clocks[0];
     let mut exchange = exchange_config(config, &clock);
     exchange.options = options(config)?;
     if let Some(kept) = &mut kept {
@@ -257,7 +259,7 @@ pub fn plan(
     let known = overlay.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
     let directory =
         Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?;
-    let mut loops = loops(config, &clock, Arc::new(directory))?;
+    let mut loops = loops(config, clocks, Arc::new(directory))?;
     let (jobs_out, jobs) = job_channel(JOBS);
     loops[1].set_worker(jobs_out);
 
@@ -307,7 +309,7 @@ pub fn plan(
         settings.checkpoint_every = CHECKPOINT_EVERY;
         settings.capture = (wishes.capture && index == 0).then_some(CAPTURE);
         let late = wishes.late_ns.filter(|_| index + 1 == receivers.len());
-        settings.hears_from = late.map_or(Nanos(0), |ns| clock.now().after(ns));
+        settings.hears_from = late.map_or(Nanos(0), |ns| clocks[2].now().after(ns));
         let accepts = serving.take();
         let node = listener(config, &exchange, settings, accepts.is_some(), &addresses);
         let id = NodeId(LISTENERS.0 + index as u16);
@@ -389,7 +391,7 @@ fn listener(
 
 fn loops(
     config: &Config,
-    clock: &Clock,
+    clocks: [Clock; LOOPS],
     directory: Arc<Directory>,
 ) -> Result<[Loop<Role>; LOOPS], Failure> {
     // Looking again and again takes from the other loops what it gives to one, unless each has a
@@ -407,8 +409,9 @@ fn loops(
         handshake_ns: doors.handshake_ms * Nanos::MILLI,
         ..LoopConfig::default()
     };
-    let one = || Loop::new(*clock, Arc::clone(&directory), habits).map_err(io);
-    Ok([one()?, one()?, one()?])
+    let one = |clock| Loop::new(clock, Arc::clone(&directory), habits).map_err(io);
+    let [root, edges, outside] = clocks;
+    Ok([one(root)?, one(edges)?, one(outside)?])
 }
 
 fn many<T>(count: usize, make: impl Fn(u16) -> Result<T, Failure>) -> Result<Vec<T>, Failure> {

@@ -1,7 +1,7 @@
 //! Who of a live tree should be replaced by whom: the planner's REVISE, fed by the roll call.
 //!
-//! The root times a round trip to every proxy many times a second, to those that stand by, too. What
-//! of its median is above that of the quickest is what a VM adds, half of it each way. The planner
+//! The root times a round trip to every proxy many times a second, to those that stand by, too.
+//! What of its median is above that of the quickest is what a VM adds, half of it each way. The planner
 //! is asked for the one replacement that makes the slowest way quickest.
 
 use std::sync::mpsc::sync_channel;
@@ -153,6 +153,7 @@ impl Watch<'_> {
             self.turns.replaced.push(ReplacementReport {
                 old: old.0,
                 new: new.0,
+                epoch: figures.epoch + 1,
                 after_ns,
                 old_trip_ns: best.old.1,
                 new_trip_ns: best.new.1,

@@ -1,0 +1,32 @@
+//! `[clock]`: who keeps the nodes' clocks, and how wrong they may be.
+
+use serde::{Deserialize, Serialize};
+
+/// Who keeps the clocks.
+pub const SOURCES: &[&str] = &["system", "chrony", "huygens"];
+
+/// The clocks.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clocks {
+    /// `system`: the machine's own, as right as `hold.clock_bound_ns` says. `chrony`: the same, as
+    /// right as chrony says. `huygens`: agents keep the clocks together and say how wrong they are.
+    pub source: String,
+    /// How much longer one direction of a path may always take than the other, microseconds.
+    pub asymmetry_us: u64,
+    /// With `huygens`, on trial: how far the clocks of edges and participants are off.
+    pub virtual_offset_us: u64,
+    /// With `huygens`, on trial: how much they gain, parts of 10^9.
+    pub virtual_drift_ppb: u32,
+}
+
+impl Default for Clocks {
+    fn default() -> Self {
+        Clocks {
+            source: SOURCES[0].to_string(),
+            asymmetry_us: 0,
+            virtual_offset_us: 0,
+            virtual_drift_ppb: 0,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The clocks of a run: who keeps them, and how wrong they may be.
+//!
+//! With `huygens` each loop has a clock of its own, wrong on purpose if the configuration says so,
+//! and an agent that keeps it together with the root's over probes on the loopback address. Nodes
+//! get the agents' readings and bounds, so hold-and-release waits for the largest bound of the
+//! fleet. Everything is on one machine, so the errors are known, too.
+
+use std::net::{SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clock::{Agent, AgentConfig};
+use net::{Clock, Directory, Loop, LoopConfig, Timekeeper};
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
+
+use crate::Failure;
+use crate::clock::agent::Wrong;
+use crate::clock::source;
+use crate::config::Config;
+use crate::report::{ClockReport, Quantiles};
+
+/// How long the first corrections may take.
+const SETTLE_MAX: Duration = Duration::from_secs(20);
+/// Windows that are waited for before anybody reads a clock.
+const SETTLE: Duration = Duration::from_secs(3);
+/// How often the errors are looked at, and chrony is asked.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const ASK_EVERY: Duration = Duration::from_secs(10);
+/// Looks remembered: an hour.
+const LOOKS_MAX: usize = 36_000;
+/// Of the skews of clocks, this is what counts.
+const RTS25_NS: u64 = 100_000;
+/// Until there is a correction nobody knows anything.
+const UNKNOWN_NS: u64 = Nanos::SECOND;
+
+/// The clock of a loop, wrong by itself and kept right by an agent.
+struct Kept {
+    agent: Mutex<Agent>,
+    wrong: Wrong,
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+impl Kept {
+    fn with<T>(&self, call: impl FnOnce(&mut Agent) -> T) -> T {
+        call(&mut self.agent.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Timekeeper for Kept {
+    fn reading(&self, process: Nanos) -> ClockReading {
+        let raw = self.wrong.raw(process);
+        let known = self.with(|agent| agent.reading(raw));
+        known.unwrap_or(ClockReading { now: raw, bound_ns: UNKNOWN_NS })
+    }
+}
+
+/// The agent as its loop sees it, which runs on the process's clock.
+struct Hosted(&'static Kept);
+
+impl Node for Hosted {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let raw = ClockReading { now: self.0.wrong.raw(now.now), ..now };
+        self.0.with(|agent| agent.handle_datagram(raw, channel, from, bytes, out));
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        let raw = ClockReading { now: self.0.wrong.raw(now.now), ..now };
+        self.0.with(|agent| agent.handle_timeout(raw, out));
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        self.0.wrong.when(self.0.with(|agent| agent.next_timeout()))
+    }
+}
+
+/// The machine's clock, with somebody else's word on how wrong it is.
+#[derive(Debug)]
+struct Bounded(AtomicU64);
+
+impl Timekeeper for Bounded {
+    fn reading(&self, process: Nanos) -> ClockReading {
+        ClockReading { now: process, bound_ns: self.0.load(Ordering::Relaxed) }
+    }
+}
+
+/// Bounds and, where they are known, errors in ns, look by look.
+#[derive(Default)]
+struct Looks {
+    bounds: Vec<u64>,
+    errors: Vec<u64>,
+}
+
+/// The clocks of a run.
+pub struct Clocks {
+    /// Those of the root and proxies, of the edges, and of the outside world.
+    pub of: [Clock; 3],
+    source: String,
+    kept: Vec<&'static Kept>,
+    looks: Arc<Mutex<Looks>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Clocks {
+    /// The clocks as configured, kept from now on.
+    ///
+    /// # Errors
+    /// When whoever is to keep them does not answer.
+    pub fn start(config: &Config) -> Result<Clocks, Failure> {
+        let own = super::flow::clock(config);
+        let mut clocks = Clocks {
+            of: [own; 3],
+            source: "system clock, bound as configured".to_string(),
+            kept: Vec::new(),
+            looks: Arc::default(),
+            stop: Arc::default(),
+            threads: Vec::new(),
+        };
+        match config.clock.source.as_str() {
+            "chrony" => clocks.ask_chrony(config, own)?,
+            "huygens" => clocks.keep(config, own)?,
+            _ => {}
+        }
+        let ptp = source::ptp_clocks();
+        if config.clock.source == "system" && !ptp.is_empty() {
+            clocks.source += &format!("; PTP hardware clocks are there: {}", ptp.join(", "));
+        }
+        Ok(clocks)
+    }
+
+    fn ask_chrony(&mut self, config: &Config, own: Clock) -> Result<(), Failure> {
+        let none = || Failure::Run("clock.source: chrony does not answer".to_string());
+        let tracking = source::chrony().ok_or_else(none)?;
+        let half_ns = config.clock.asymmetry_us * Nanos::MICRO / 2;
+        let bound = move |ns: u64| ns.saturating_add(half_ns).min(UNKNOWN_NS);
+        let kept: &'static Bounded =
+            Box::leak(Box::new(Bounded(AtomicU64::new(bound(tracking.bound_ns)))));
+        self.of = [own.kept_by(kept); 3];
+        self.source = format!("chrony, stratum {}, {}", tracking.stratum, tracking.reference);
+        let (stop, looks) = (Arc::clone(&self.stop), Arc::clone(&self.looks));
+        self.threads.push(std::thread::spawn(move || {
+            let mut asked = Instant::now();
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK_EVERY);
+                look(&looks, |looks| looks.bounds.push(kept.0.load(Ordering::Relaxed)));
+                if asked.elapsed() >= ASK_EVERY {
+                    asked = Instant::now();
+                    // One that falls silent is believed ever less: 100 ppm of the time since.
+                    let grown = kept.0.load(Ordering::Relaxed).saturating_add(Nanos::MILLI);
+                    let next = source::chrony().map_or(grown, |known| bound(known.bound_ns));
+                    kept.0.store(next, Ordering::Relaxed);
+                }
+            }
+        }));
+        Ok(())
+    }
+
+    fn keep(&mut self, config: &Config, own: Clock) -> Result<(), Failure> {
+        let io = |error: std::io::Error| Failure::Run(format!("clock.source: {error}"));
+        let members = [0, 1, 2].map(NodeId);
+        let mut sockets = Vec::new();
+        let mut addresses: Vec<(NodeId, SocketAddrV4)> = Vec::new();
+        for id in members {
+            let socket = UdpSocket::bind(("127.0.0.1", 0)).map_err(io)?;
+            if let std::net::SocketAddr::V4(address) = socket.local_addr().map_err(io)? {
+                addresses.push((id, address));
+            }
+            sockets.push(socket);
+        }
+        let directory = Directory::new(&addresses)
+            .map_err(|error| Failure::Run(format!("clock.source: {error}")))?;
+        let mut agents: Loop<Hosted> =
+            Loop::new(own, Arc::new(directory), LoopConfig::default()).map_err(io)?;
+        let origin = own.process().0;
+        for (id, socket) in members.into_iter().zip(sockets) {
+            let kept: &'static Kept = Box::leak(Box::new(kept(config, &members, id, origin)));
+            agents.add_node(id, Hosted(kept), vec![(Channel::OVERLAY, socket)], []).map_err(io)?;
+            if let Some(clock) = self.of.get_mut(usize::from(id.0)) {
+                *clock = own.kept_by(kept);
+            }
+            self.kept.push(kept);
+        }
+        let stop = Arc::clone(&self.stop);
+        self.threads.push(std::thread::spawn(move || {
+            let _ = agents.run(&stop, Duration::from_secs(1), |_, _| ());
+        }));
+        self.settle()?;
+        self.source = format!("Huygens, {} agents", members.len());
+        let (stop, looks, all) =
+            (Arc::clone(&self.stop), Arc::clone(&self.looks), self.kept.clone());
+        self.threads.push(std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK_EVERY);
+                for kept in all.iter().skip(1) {
+                    let process = own.process();
+                    let reading = kept.reading(process);
+                    look(&looks, |looks| {
+                        looks.bounds.push(reading.bound_ns);
+                        // The reference reads what the process does.
+                        looks.errors.push(reading.now.0.abs_diff(process.0));
+                    });
+                }
+            }
+        }));
+        Ok(())
+    }
+
+    /// Waits until every agent has been corrected for a while: the first correction sets the clock,
+    /// and nobody may have read it before.
+    fn settle(&self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let ready = |kept: &&&'static Kept| kept.with(|agent| agent.correction().is_some());
+        while begun.elapsed() < SETTLE_MAX {
+            std::thread::sleep(LOOK_EVERY);
+            let corrected = self.kept.iter().skip(1).filter(ready).count();
+            if corrected + 1 == self.kept.len() && begun.elapsed() >= SETTLE {
+                return Ok(());
+            }
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        Err(Failure::Run("clock.source: the agents do not come to a correction".to_string()))
+    }
+
+    /// Ends the keeping, and says what the clocks were worth.
+    pub fn end(self, config: &Config) -> ClockReport {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+        let looks = std::mem::take(&mut *self.looks.lock().unwrap_or_else(PoisonError::into_inner));
+        let held = looks.errors.iter().zip(&looks.bounds).filter(|(error, bound)| error <= bound);
+        let held = held.count() as f64 / looks.errors.len().max(1) as f64;
+        let judged = if looks.errors.is_empty() { &looks.bounds } else { &looks.errors };
+        let within = judged.iter().filter(|ns| **ns <= RTS25_NS).count();
+        let known = !looks.errors.is_empty();
+        let bounds = match looks.bounds.is_empty() {
+            true => vec![config.hold.clock_bound_ns],
+            false => looks.bounds.clone(),
+        };
+        ClockReport {
+            source: self.source,
+            asymmetry_ns: config.clock.asymmetry_us * Nanos::MICRO,
+            bound_ns: quantiles(bounds),
+            error_ns: known.then(|| quantiles(looks.errors.clone())),
+            held: known.then_some(held),
+            within_100us: (!judged.is_empty()).then(|| within as f64 / judged.len() as f64),
+        }
+    }
+}
+
+/// The clock of one loop: the reference's is right, the others are off as configured, one ahead
+/// and one behind.
+fn kept(config: &Config, members: &[NodeId], id: NodeId, origin: u64) -> Kept {
+    let mut agent = AgentConfig::new(id, members, NodeId(0));
+    agent.solver.asymmetry_ns = config.clock.asymmetry_us * Nanos::MICRO;
+    // Loops on few cores wake each other late: far more pairs are impure than between machines.
+    agent.tolerance_ns = 300 * Nanos::MICRO;
+    let sign = match id.0 {
+        0 => 0,
+        1 => 1,
+        _ => -1,
+    };
+    let offset_ns = sign * (config.clock.virtual_offset_us * Nanos::MICRO) as i64;
+    let drift_ppb = sign * i64::from(config.clock.virtual_drift_ppb);
+    Kept { agent: Mutex::new(Agent::new(agent)), wrong: Wrong { origin, offset_ns, drift_ppb } }
+}
+
+fn look(looks: &Mutex<Looks>, add: impl FnOnce(&mut Looks)) {
+    let mut looks = looks.lock().unwrap_or_else(PoisonError::into_inner);
+    if looks.bounds.len() < LOOKS_MAX {
+        add(&mut looks);
+    }
+}
+
+fn quantiles(mut values: Vec<u64>) -> Quantiles {
+    values.sort_unstable();
+    let at = |permille| clock::simulate::quantile(&values, permille);
+    let sum: u128 = values.iter().map(|ns| u128::from(*ns)).sum();
+    Quantiles {
+        count: values.len() as u64,
+        min: values.first().copied().unwrap_or(0),
+        mean: (sum / values.len().max(1) as u128) as u64,
+        p50: at(500),
+        p90: at(900),
+        p99: at(990),
+        p999: at(999),
+        max: at(1_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(source: &str, offset_us: u64) -> Config {
+        let mut config = Config::default();
+        config.clock.source = source.to_string();
+        config.clock.virtual_offset_us = offset_us;
+        config.clock.virtual_drift_ppb = 50_000;
+        config
+    }
+
+    #[test]
+    fn agents_keep_wrong_clocks_together_and_know_how_well() {
+        let config = config("huygens", 5_000);
+        let clocks = Clocks::start(&config).expect("corrections");
+        let mut last = [Nanos(0); 3];
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(5));
+            for (clock, last) in clocks.of.iter().zip(&mut last) {
+                let (before, reading, after) = (clock.process(), clock.reading(), clock.process());
+                assert!(reading.now >= *last, "a clock ran backwards");
+                *last = reading.now;
+                let least = before.0.saturating_sub(reading.bound_ns);
+                assert!(reading.now.0 >= least && reading.now.0 <= after.0 + reading.bound_ns);
+            }
+        }
+        let report = clocks.end(&config);
+        assert_eq!(report.held, Some(1.0), "{report:?}");
+        // Uncorrected they are 5 ms off and more.
+        let error = report.error_ns.expect("the truth is known");
+        assert!(error.p50 < 2 * Nanos::MILLI && report.source.contains("Huygens"), "{report:?}");
+    }
+
+    #[test]
+    fn the_system_clock_claims_what_is_configured() {
+        let config = config("system", 5_000);
+        let clocks = Clocks::start(&config).expect("always there");
+        assert_eq!(clocks.of[1].reading().bound_ns, config.hold.clock_bound_ns);
+        let (now, own) = (clocks.of[1].now(), clocks.of[0].process());
+        assert!(now.0.abs_diff(own.0) < Nanos::SECOND / 2, "no trial offset without agents");
+        let report = clocks.end(&config);
+        assert_eq!((report.bound_ns.max, report.error_ns), (config.hold.clock_bound_ns, None));
+    }
+
+    #[test]
+    fn whoever_does_not_answer_is_not_used() {
+        let asked = Clocks::start(&config("chrony", 0));
+        // A machine may have one that answers.
+        let told = asked.map(|clocks| clocks.end(&Config::default()).source);
+        match told {
+            Ok(source) => assert!(source.starts_with("chrony"), "{source}"),
+            Err(failure) => assert!(failure.to_string().contains("chrony does not answer")),
+        }
+    }
+}
