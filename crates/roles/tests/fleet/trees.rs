@@ -87,10 +87,10 @@ fn a_straggler_is_replaced_under_load_and_nothing_is_lost() {
         }
         fleet.run(500 * MS);
         fleet.check(seed);
-        // What the slow one passes on last comes after the first that the quick one does, so it may
-        // be asked for again.
+        // What a slow one passes on last comes after the first that a quick one does, so it may be
+        // asked for again: at most once by each of six receivers at each of three changes.
         assert_eq!(fleet.resent(), lost.1, "seed {seed}: nothing went astray");
-        assert!(fleet.repairs() - lost.0 <= 6, "seed {seed}: {}", fleet.repairs() - lost.0);
+        assert!(fleet.repairs() - lost.0 <= 18, "seed {seed}: {}", fleet.repairs() - lost.0);
         assert_eq!(stats(&fleet, 2).forwarded, left, "seed {seed}: it stays away");
         assert_eq!(fleet.root().benched(), [slow]);
     }
