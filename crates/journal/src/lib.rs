@@ -14,6 +14,7 @@
 //! - No clock, no thread, no randomness here; files only behind [`Storage`], which is a folder
 //!   ([`Folder`]) or a simulated disk that fails on purpose ([`SimDisk`]).
 //! - Memory: one batch, one window to read through, a line per segment.
+//! - [`Follower`] reads what is committed while somebody else writes.
 //!
 //! After an error of the storage a journal takes nothing more: what a failed sync left on the disk
 //! is unknown. It has to be opened again. [`JournalError::Full`] is the exception.
@@ -26,6 +27,7 @@ mod buffer;
 mod config;
 mod error;
 mod folder;
+mod follow;
 mod inspect;
 mod journal;
 mod layout;
@@ -40,6 +42,7 @@ pub use batch::Record;
 pub use config::{Config, Marks};
 pub use error::{Damage, JournalError};
 pub use folder::{Folder, FolderConfig, Syncing};
+pub use follow::{Follower, HELD_MAX};
 pub use inspect::{SegmentReport, Verified, export, identify, verify};
 pub use journal::{Journal, Stats};
 pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, LABEL_LEN};

@@ -155,7 +155,7 @@ pub(crate) fn survey(
 }
 
 /// Opens a segment's file and reads its header.
-fn open_segment(
+pub(crate) fn open_segment(
     storage: &mut impl Storage,
     journal: u64,
     number: u64,

@@ -77,20 +77,32 @@ impl Register {
         }
         buffer.resize(2 * SLOT);
         storage.read(file, 0, buffer.bytes_mut())?;
-        let (slots, _) = buffer.bytes().as_chunks::<SLOT>();
-        let read: Vec<Option<(u64, u64, [u64; 3])>> = slots.iter().map(|s| read_slot(s)).collect();
-        let best = read.iter().flatten().max_by_key(|(_, sequence, _)| *sequence);
-        let (of, sequence, words) = *best.ok_or(JournalError::Register(name))?;
+        let (best, damaged) = newest(buffer.bytes());
+        let (of, sequence, words) = best.ok_or(JournalError::Register(name))?;
         if journal.is_some_and(|journal| journal != of) {
             return Err(JournalError::Foreign("name"));
         }
-        let damaged = read.iter().filter(|slot| slot.is_none()).count() as u32;
         let register = Register { file, journal: of, sequence, words, buffer };
         Ok(Opened { register, damaged })
     }
 
     pub(crate) fn journal(&self) -> u64 {
         self.journal
+    }
+
+    /// Takes over newer words that somebody else has written since.
+    pub(crate) fn reread(&mut self, storage: &mut impl Storage) -> Result<(), DiskError> {
+        self.buffer.clear();
+        self.buffer.resize(2 * SLOT);
+        storage.read(self.file, 0, self.buffer.bytes_mut())?;
+        // Both slots are never written at one time; what is half written counts when it is whole.
+        if let (Some((journal, sequence, words)), _) = newest(self.buffer.bytes())
+            && journal == self.journal
+            && sequence > self.sequence
+        {
+            (self.sequence, self.words) = (sequence, words);
+        }
+        Ok(())
     }
 
     /// Writes new words over the older slot; durable on return.
@@ -132,6 +144,14 @@ impl Register {
         storage.write(self.file, slot * SLOT as u64, self.buffer.bytes())?;
         storage.sync(self.file)
     }
+}
+
+/// The newest readable slot, and how many can't be read.
+fn newest(bytes: &[u8]) -> (Option<(u64, u64, [u64; 3])>, u32) {
+    let (slots, _) = bytes.as_chunks::<SLOT>();
+    let read = || slots.iter().map(|slot| read_slot(slot));
+    let damaged = read().filter(Option::is_none).count() as u32;
+    (read().flatten().max_by_key(|(_, sequence, _)| *sequence), damaged)
 }
 
 fn read_slot(slot: &[u8]) -> Option<(u64, u64, [u64; 3])> {
