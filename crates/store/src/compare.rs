@@ -1,0 +1,177 @@
+//! Two stores held against each other row by row, and a store against statements that were drawn
+//! up from the same log by other code.
+
+use std::collections::BTreeMap;
+
+use engine::statement::Ledger;
+use rusqlite::types::Value;
+
+use crate::error::StoreError;
+use crate::query::{Counts, Filter, Query};
+use crate::schema::TABLES;
+
+/// One thing that is not as it must be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Difference {
+    /// A row that must be there is not: table, key.
+    Missing(&'static str, i64),
+    /// A row that must not be there is: table, key.
+    Surplus(&'static str, i64),
+    /// A column has another value: table, key, column, what it must be, what it is.
+    Column(&'static str, i64, String, String, String),
+    /// What an account has in an instrument, by the statements and by the store.
+    Counts(u16, u16, Counts, Counts),
+    /// A trade by the statements and by the store: number, lots and price of each.
+    Trade(u64, (u64, i64), (u64, i64)),
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Difference::Missing(table, key) => write!(f, "{table}: row {key} is missing"),
+            Difference::Surplus(table, key) => write!(f, "{table}: row {key} is too many"),
+            Difference::Column(table, key, column, due, found) => {
+                write!(f, "{table}: row {key}: {column} is {found}, must be {due}")
+            }
+            Difference::Counts(account, instrument, due, found) => write!(
+                f,
+                "account {account}, instrument {instrument}: {found:?}, must be {due:?}"
+            ),
+            Difference::Trade(number, due, found) => write!(
+                f,
+                "trade {number}: {} lots at {}, must be {} at {}",
+                found.0, found.1, due.0, due.1
+            ),
+        }
+    }
+}
+
+/// How much was compared, and what differs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Rows compared.
+    pub rows: u64,
+    /// Differences.
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<Difference>,
+    most: usize,
+}
+
+impl Found {
+    /// Nothing yet; keeps the first `most` differences.
+    pub fn keeping(most: usize) -> Found {
+        Found { most, ..Found::default() }
+    }
+
+    fn note(&mut self, difference: Difference) {
+        self.count += 1;
+        if self.first.len() < self.most {
+            self.first.push(difference);
+        }
+    }
+}
+
+/// Compares every row of the tables made from the log, with as much memory as two rows take.
+///
+/// # Errors
+/// SQLite's.
+pub fn differences(due: &Query, found: &Query, into: &mut Found) -> Result<(), StoreError> {
+    for (table, key) in TABLES {
+        // Both from constants.
+        let text = format!("SELECT * FROM {table} ORDER BY {key}");
+        let (mut left, mut right) = (due.db.prepare(&text)?, found.db.prepare(&text)?);
+        let columns: Vec<String> =
+            left.column_names().into_iter().map(str::to_string).collect();
+        let (mut left, mut right) = (left.query([])?, right.query([])?);
+        let read = |row: Option<&rusqlite::Row<'_>>| -> rusqlite::Result<Option<Vec<Value>>> {
+            let values = |row: &rusqlite::Row<'_>| (0..columns.len()).map(|at| row.get(at)).collect();
+            row.map(values).transpose()
+        };
+        let (mut a, mut b) = (read(left.next()?)?, read(right.next()?)?);
+        loop {
+            let key = |row: &Option<Vec<Value>>| match row.as_deref() {
+                Some([Value::Integer(key), ..]) => Some(*key),
+                _ => None,
+            };
+            let (due, is) = (key(&a), key(&b));
+            into.rows += 1;
+            match (due, is) {
+                (None, None) => {
+                    into.rows -= 1;
+                    break;
+                }
+                (Some(due), is) if is.is_none_or(|is| due < is) => {
+                    into.note(Difference::Missing(table, due));
+                    a = read(left.next()?)?;
+                }
+                (due, Some(is)) if due.is_none_or(|due| is < due) => {
+                    into.note(Difference::Surplus(table, is));
+                    b = read(right.next()?)?;
+                }
+                _ => {
+                    let rows = a.iter().flatten().zip(b.iter().flatten()).zip(&columns);
+                    for ((due, is), column) in rows.filter(|((due, is), _)| due != is) {
+                        let key = key(&a).unwrap_or(0);
+                        let (due, is) = (format!("{due:?}"), format!("{is:?}"));
+                        into.note(Difference::Column(table, key, column.clone(), due, is));
+                    }
+                    (a, b) = (read(left.next()?)?, read(right.next()?)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares a store with the statements of the same log, which know nothing of its rows.
+///
+/// # Errors
+/// SQLite's.
+pub fn disagreements(ledger: &Ledger, store: &Query, into: &mut Found) -> Result<(), StoreError> {
+    let mut due: BTreeMap<(u16, u16), Counts> = BTreeMap::new();
+    for ((account, instrument), statement) in ledger.statements() {
+        let counts = Counts {
+            orders: statement.orders as i64,
+            open_orders: statement.open_orders as i64,
+            open_lots: statement.open_lots as i64,
+        };
+        due.insert((account.0, instrument.0), counts);
+    }
+    let mut found: BTreeMap<(u16, u16), Counts> = store.counts()?.into_iter().collect();
+    for key in due.keys().chain(found.clone().keys()).copied().collect::<std::collections::BTreeSet<_>>() {
+        let (due, is) = (due.remove(&key).unwrap_or_default(), found.remove(&key).unwrap_or_default());
+        into.rows += 1;
+        if due != is {
+            into.note(Difference::Counts(key.0, key.1, due, is));
+        }
+    }
+    let told = |line: &engine::statement::TradeLine| {
+        (if line.broken { 0 } else { line.qty.0 }, line.price.0)
+    };
+    let mut lines = ledger.trades().peekable();
+    store.trades(&Filter::default(), |row| {
+        let number = row.match_number as u64;
+        while let Some(line) = lines.next_if(|line| line.match_number.0 < number) {
+            into.rows += 1;
+            into.note(Difference::Trade(line.match_number.0, told(line), (0, 0)));
+        }
+        let line = lines.next_if(|line| line.match_number.0 == number);
+        let due = line.map_or((0, 0), told);
+        let parties = line.is_some_and(|line| {
+            let told = [line.buy, line.sell].map(|(account, user_ref)| (account.0, user_ref.0));
+            let is = [&row.buy, &row.sell].map(|party| (party.account, party.user_ref));
+            told.map(|(account, user_ref)| (i64::from(account), i64::from(user_ref))) == is
+        });
+        let is = (row.qty as u64, row.price);
+        into.rows += 1;
+        if due != is || !parties {
+            into.note(Difference::Trade(number, due, is));
+        }
+    })?;
+    for line in lines {
+        into.rows += 1;
+        into.note(Difference::Trade(line.match_number.0, told(line), (0, 0)));
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! The log on its way to rows: one engine, and the batch that is being filled.
+
+use engine::{Config, Engine, Output};
+use types::Input;
+
+use crate::error::StoreError;
+use crate::rows::{Amendment, Cancel, Order, Refusal, Trade};
+use crate::shaper::Shaper;
+
+/// How far the log has been taken in, and what came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Place in the log of the last input.
+    pub applied: u64,
+    /// Engine time of it, ns since the epoch.
+    pub t_last: u64,
+    /// Execution reports.
+    pub reports: u64,
+    /// Digest of all of them.
+    pub reports_digest: u64,
+    /// Feed position after the last event.
+    pub feed_next: u64,
+    /// Reports about orders that this log never opened: of an instrument that joined with them.
+    pub strangers: u64,
+}
+
+/// Rows of some inputs. Of each table in the order in which they must be written.
+#[derive(Default, Debug)]
+pub struct Batch {
+    /// Orders, new and changed, each once.
+    pub orders: Vec<Order>,
+    /// Trades.
+    pub trades: Vec<Trade>,
+    /// Cancels.
+    pub cancels: Vec<Cancel>,
+    /// Trades broken and corrected; after the trades.
+    pub amendments: Vec<Amendment>,
+    /// Refused cancels.
+    pub refusals: Vec<Refusal>,
+    /// Inputs that they are of.
+    pub inputs: u64,
+}
+
+impl Batch {
+    /// Rows in it.
+    pub fn rows(&self) -> usize {
+        let changes = self.cancels.len() + self.amendments.len() + self.refusals.len();
+        self.orders.len() + self.trades.len() + changes
+    }
+
+    fn clear(&mut self) {
+        self.orders.clear();
+        self.trades.clear();
+        self.cancels.clear();
+        self.amendments.clear();
+        self.refusals.clear();
+        self.inputs = 0;
+    }
+}
+
+/// Replays a log and shapes what the engine reports.
+pub struct Feeder {
+    engine: Engine,
+    output: Output,
+    shaper: Shaper,
+    batch: Batch,
+    t_last: u64,
+}
+
+impl Feeder {
+    /// Before the first input.
+    ///
+    /// # Panics
+    /// As [`Engine::new`] when the configuration makes no engine.
+    pub fn new(config: Config) -> Feeder {
+        Feeder {
+            engine: Engine::new(config),
+            output: Output::default(),
+            shaper: Shaper::default(),
+            batch: Batch::default(),
+            t_last: 0,
+        }
+    }
+
+    /// Takes the next input; one that was taken before changes nothing. Says whether it was new.
+    ///
+    /// # Errors
+    /// [`StoreError::Gap`] when one before it is missing, with nothing changed.
+    pub fn take(&mut self, input: &Input) -> Result<bool, StoreError> {
+        let due = self.engine.applied() + 1;
+        if input.seq.0 < due {
+            return Ok(false);
+        }
+        if input.seq.0 > due {
+            return Err(StoreError::Gap(due, input.seq.0));
+        }
+        self.output.clear();
+        // Whatever became of it shows in its reports.
+        let _ = self.engine.apply(input, &mut self.output);
+        self.t_last = input.t_seq.0;
+        self.batch.inputs += 1;
+        self.shaper.take(input, &self.output.executions, &mut self.batch);
+        Ok(true)
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            applied: self.engine.applied(),
+            t_last: self.t_last,
+            reports: self.shaper.reports,
+            reports_digest: self.shaper.digest.0,
+            feed_next: self.engine.feed_next().0,
+            strangers: self.shaper.strangers,
+        }
+    }
+
+    /// Rows that wait, about.
+    pub fn waiting(&self) -> usize {
+        self.batch.rows() + self.shaper.touched()
+    }
+
+    /// Inputs since the last batch.
+    pub fn inputs(&self) -> u64 {
+        self.batch.inputs
+    }
+
+    /// What waits, for writing. The next batch says of nothing in it again that it is new.
+    pub fn seal(&mut self) -> &Batch {
+        self.shaper.seal(&mut self.batch);
+        &self.batch
+    }
+
+    /// Begins the next batch.
+    pub fn clear(&mut self) {
+        self.batch.clear();
+    }
+
+    /// What the last input caused, for whoever compares.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// The engine, as it is now.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Orders that are open.
+    pub fn open_orders(&self) -> usize {
+        self.shaper.open()
+    }
+}
