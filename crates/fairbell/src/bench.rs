@@ -8,7 +8,9 @@ pub mod fix;
 pub mod journal;
 pub mod pipeline;
 pub mod plan;
+pub mod recovery;
 mod rtt;
+pub mod store;
 pub mod transports;
 pub mod wires;
 

@@ -73,6 +73,10 @@ pub enum Command {
     Log(LogArgs),
     /// Look into a durable journal, check it, take its log out of it
     Journal(crate::journal::JournalArgs),
+    /// Make the post-trade store from a journal, keep it up to date, reconcile it
+    Store(crate::store::StoreArgs),
+    /// Ask the post-trade store for orders and trades
+    Query(crate::query::QueryArgs),
     /// Published experiments of cloud exchanges, ours beside the published figures
     Reproduce(crate::reproduce::ReproduceArgs),
     /// Take part in probe jobs, on every VM of a pool
@@ -320,6 +324,10 @@ pub enum Bench {
     Pingpong(crate::bench::wires::PingpongArgs),
     /// Messages in a second over every transport of the exchange
     Rate(crate::bench::wires::RateArgs),
+    /// An engine from its journal: time against length of the log, without and with snapshots
+    Recovery(crate::bench::recovery::RecoveryArgs),
+    /// The post-trade store fed with a generated log, beside the engine alone
+    Store(crate::bench::store::StoreBenchArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(RttArgs),
     /// Gateway to engine and back over our transport, Redis lists and ZeroMQ

@@ -26,11 +26,13 @@ pub mod log;
 pub mod password;
 pub mod plan;
 pub mod plant;
+pub mod query;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod simulate;
 pub mod statement;
+pub mod store;
 pub mod tls;
 pub mod up;
 pub mod view;
@@ -99,6 +101,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Log::DryRun(args) => log::dry_run(&args),
         },
         Command::Journal(args) => journal::run(&args),
+        Command::Store(args) => store::run(&args),
+        Command::Query(args) => query::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Agent(args) => plan::agent(&args),
         Command::Plan(args) => plan::run(&args),
@@ -123,6 +127,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Journal(args) => bench::journal::run(&args),
             Bench::Pingpong(args) => bench::wires::pingpong(&args),
             Bench::Rate(args) => bench::wires::rate(&args),
+            Bench::Recovery(args) => bench::recovery::run(&args),
+            Bench::Store(args) => bench::store::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),
             Bench::Transports(args) => bench::transports::run(&args),
         },

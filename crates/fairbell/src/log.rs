@@ -142,6 +142,36 @@ pub fn progress(records: u64) -> ProgressBar {
     bar
 }
 
+/// Generated commands of all kinds as inputs of [`lab`]'s exchange, for ever.
+pub struct Generated {
+    script: Script,
+    entry: Entry,
+    seq: u64,
+}
+
+impl Generated {
+    /// A log that is meant to end after so many commands.
+    pub fn new(seed: u64, commands: u64) -> Generated {
+        let config = lab::config();
+        let script = Script::new(seed, commands, &config.instruments);
+        Generated { script, entry: Entry::new(&config.instruments), seq: 0 }
+    }
+}
+
+impl Iterator for Generated {
+    type Item = Input;
+
+    fn next(&mut self) -> Option<Input> {
+        loop {
+            let step = self.script.next_step();
+            let Some(command) = lab::admitted(&mut self.entry, &step) else { continue };
+            self.seq += 1;
+            let (seq, t, source) = (Seq(self.seq), step.at, step.source);
+            return Some(Input { seq, t_in: t, t_seq: t, source, flags: 0, command });
+        }
+    }
+}
+
 /// Writes a log of generated commands, and perhaps a snapshot on the way.
 pub fn write(args: &WriteArgs) -> Result<(), Failure> {
     let config = lab::config();

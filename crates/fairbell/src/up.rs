@@ -14,6 +14,7 @@ mod flow;
 mod outcome;
 mod plan;
 mod revise;
+mod store;
 mod tamper;
 
 use std::path::Path;
@@ -115,6 +116,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         config: &config,
         sample: sample.as_ref(),
     };
+    let follower = store::start(&config);
     let mut ended = run.play(plan, (door, lines), &mut view)?;
     drop(view);
     files::finish_log(&log, &mut ended.nodes)?;
@@ -136,6 +138,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     };
     let (mut report, plots) = remains.report();
     report.clock = clocks.end(&config);
+    store::finish(follower, &mut report);
     let files = report
         .write(&args.out, &plots)
         .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;

@@ -33,10 +33,9 @@ impl std::fmt::Display for Difference {
             Difference::Column(table, key, column, due, found) => {
                 write!(f, "{table}: row {key}: {column} is {found}, must be {due}")
             }
-            Difference::Counts(account, instrument, due, found) => write!(
-                f,
-                "account {account}, instrument {instrument}: {found:?}, must be {due:?}"
-            ),
+            Difference::Counts(account, instrument, due, found) => {
+                write!(f, "account {account}, instrument {instrument}: {found:?}, must be {due:?}")
+            }
             Difference::Trade(number, due, found) => write!(
                 f,
                 "trade {number}: {} lots at {}, must be {} at {}",
@@ -81,11 +80,11 @@ pub fn differences(due: &Query, found: &Query, into: &mut Found) -> Result<(), S
         // Both from constants.
         let text = format!("SELECT * FROM {table} ORDER BY {key}");
         let (mut left, mut right) = (due.db.prepare(&text)?, found.db.prepare(&text)?);
-        let columns: Vec<String> =
-            left.column_names().into_iter().map(str::to_string).collect();
+        let columns: Vec<String> = left.column_names().map(str::to_string).collect();
         let (mut left, mut right) = (left.query([])?, right.query([])?);
         let read = |row: Option<&rusqlite::Row<'_>>| -> rusqlite::Result<Option<Vec<Value>>> {
-            let values = |row: &rusqlite::Row<'_>| (0..columns.len()).map(|at| row.get(at)).collect();
+            let values =
+                |row: &rusqlite::Row<'_>| (0..columns.len()).map(|at| row.get(at)).collect();
             row.map(values).transpose()
         };
         let (mut a, mut b) = (read(left.next()?)?, read(right.next()?)?);
@@ -138,9 +137,12 @@ pub fn disagreements(ledger: &Ledger, store: &Query, into: &mut Found) -> Result
         };
         due.insert((account.0, instrument.0), counts);
     }
-    let mut found: BTreeMap<(u16, u16), Counts> = store.counts()?.into_iter().collect();
-    for key in due.keys().chain(found.clone().keys()).copied().collect::<std::collections::BTreeSet<_>>() {
-        let (due, is) = (due.remove(&key).unwrap_or_default(), found.remove(&key).unwrap_or_default());
+    let mut found = store.counts()?;
+    for key in
+        due.keys().chain(found.clone().keys()).copied().collect::<std::collections::BTreeSet<_>>()
+    {
+        let (due, is) =
+            (due.remove(&key).unwrap_or_default(), found.remove(&key).unwrap_or_default());
         into.rows += 1;
         if due != is {
             into.note(Difference::Counts(key.0, key.1, due, is));

@@ -3,6 +3,7 @@
 //! The text of every question is put together from constant pieces; what a person typed goes in as
 //! a bound parameter, always.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -230,6 +231,16 @@ impl Query {
         progress(&self.db)
     }
 
+    /// From now on all answers are about this moment, however much is fed meanwhile. Up to where
+    /// the store holds then. While it is open the write-ahead log grows: not for long.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn freeze(&self) -> Result<Progress, StoreError> {
+        self.db.execute_batch("BEGIN")?;
+        self.progress()
+    }
+
     /// Midnight of the log's day, ns since the epoch.
     ///
     /// # Errors
@@ -360,11 +371,11 @@ impl Query {
         Ok(count)
     }
 
-    /// What each account has in each instrument, by number.
+    /// What each account has in each instrument, by their numbers.
     ///
     /// # Errors
     /// SQLite's.
-    pub fn counts(&self) -> Result<Vec<((u16, u16), Counts)>, StoreError> {
+    pub fn counts(&self) -> Result<BTreeMap<(u16, u16), Counts>, StoreError> {
         let mut select = self.db.prepare(COUNTS)?;
         let rows = select.query_map([], |row| {
             let (orders, open_orders, open_lots) = (row.get(2)?, row.get(3)?, row.get(4)?);

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use types::{
-    CancelReason, Digest, ExecutionKind, ExecutionReport, Input, Liquidity,
-    Qty, REFUSED_MASS_CANCEL, RejectReason, Side,
+    CancelReason, Digest, ExecutionKind, ExecutionReport, Input, Liquidity, Qty,
+    REFUSED_MASS_CANCEL, RejectReason, Side,
 };
 use zerocopy::IntoBytes;
 
@@ -257,4 +257,3 @@ impl Shaper {
         self.open.len()
     }
 }
-

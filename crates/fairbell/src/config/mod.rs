@@ -14,6 +14,7 @@ mod memory;
 mod overlay;
 pub(crate) mod price_text;
 mod snapshot;
+mod store;
 mod throttles;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, 
 
 pub use self::clock::Clocks;
 pub use self::journal::Journal;
+pub use self::store::Store;
 pub use doors::Doors;
 pub use load::{ConfigError, Loaded};
 pub use memory::Memory;
@@ -52,6 +54,8 @@ pub struct Config {
     pub memory: Memory,
     /// `[journal]`
     pub journal: Journal,
+    /// `[store]`
+    pub store: Store,
     /// `[gateway]`
     pub gateway: Gateway,
     /// `[admin]`

@@ -123,12 +123,35 @@ pub struct Report {
     pub clock: ClockReport,
     /// The inbound sequencer.
     pub sequencer: SequencerReport,
+    /// The post-trade store that was fed meanwhile.
+    pub store: Option<StoreReport>,
     /// What people should know about the run.
     pub notices: Vec<String>,
     /// Further reasons why the run failed.
     pub complaints: Vec<String>,
     /// The configuration of the run, without passwords.
     pub config: Config,
+}
+
+/// The post-trade store, once it had caught up.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct StoreReport {
+    /// Its file.
+    pub file: String,
+    /// Up to which input of the log it holds.
+    pub inputs: u64,
+    /// Orders in it.
+    pub orders: u64,
+    /// Trades in it.
+    pub trades: u64,
+    /// Cancels in it.
+    pub cancels: u64,
+    /// Rows that this run wrote.
+    pub rows_written: u64,
+    /// Committed records that it lacked at the end.
+    pub behind: u64,
+    /// The most that it lacked when it looked, before it took them.
+    pub behind_max: u64,
 }
 
 /// A distribution of nanoseconds.

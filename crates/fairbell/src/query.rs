@@ -1,0 +1,415 @@
+//! `fairbell query`: orders and trades out of the post-trade store, also while it is fed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use store::{Filter, OrderLine, PartyLine, Query, TradeLine};
+use types::{Nanos, Price};
+
+use crate::report::numbers::{grouped, lots};
+use crate::store::at;
+use crate::{Failure, cli};
+
+/// Nanoseconds of a day.
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+
+/// Options of `fairbell query`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell query orders --participant GUEST            the last 100 orders of an account\n  \
+    fairbell query orders --state open --limit 0         every open order\n  \
+    fairbell query trades --instrument BTCUSD --since 09:30 --until 10:00 --json\n  \
+    fairbell query trades --participant GUESTS           of a firm, on either side")]
+pub struct QueryArgs {
+    /// What to ask for.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What can be asked for.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Orders, each with its state now
+    #[command(after_help = "Examples:\n  \
+        fairbell query orders --participant 3 --state cancelled\n  \
+        fairbell query orders --since 2026-11-22T09:30:00 --json")]
+    Orders(OrdersArgs),
+    /// Trades, each with both sides, as they stand now
+    #[command(after_help = "Examples:\n  \
+        fairbell query trades --limit 20\n  \
+        fairbell query trades --state corrected --json")]
+    Trades(TradesArgs),
+}
+
+/// Which rows, of orders and trades alike.
+#[derive(Args, Clone, Debug)]
+pub struct RowArgs {
+    /// Of this participant: account number, login, CompID, or firm
+    #[arg(long, value_name = "WHO")]
+    pub participant: Option<String>,
+    /// On this instrument: symbol or number
+    #[arg(long, value_name = "SYMBOL")]
+    pub instrument: Option<String>,
+    /// Not before: HH:MM[:SS[.fraction]] of the log's day, YYYY-MM-DD[THH:MM[:SS]] or ns; UTC
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Before, in the same forms
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Rows at most, the last ones; 0: all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: u64,
+    /// The store's file [default: store.file of the configuration]
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Configuration file [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `fairbell query orders`.
+#[derive(Args, Clone, Debug)]
+pub struct OrdersArgs {
+    /// Which rows.
+    #[command(flatten)]
+    pub rows: RowArgs,
+    /// In this state
+    #[arg(long, value_name = "STATE", value_parser = store::ORDER_STATES)]
+    pub state: Option<String>,
+}
+
+/// Options of `fairbell query trades`.
+#[derive(Args, Clone, Debug)]
+pub struct TradesArgs {
+    /// Which rows.
+    #[command(flatten)]
+    pub rows: RowArgs,
+    /// In this state
+    #[arg(long, value_name = "STATE", value_parser = store::TRADE_STATES)]
+    pub state: Option<String>,
+}
+
+/// Asks and prints.
+pub fn run(args: &QueryArgs) -> Result<(), Failure> {
+    let (rows, state) = match &args.what {
+        What::Orders(args) => (&args.rows, &args.state),
+        What::Trades(args) => (&args.rows, &args.state),
+    };
+    let file = match &rows.file {
+        Some(file) => file.clone(),
+        None => PathBuf::from(cli::config(rows.config.as_deref())?.store.file),
+    };
+    let wrong = |error| at(&file, error);
+    let query = Query::open(&file).map_err(wrong)?;
+    let held = query.freeze().map_err(wrong)?;
+    let midnight = query.midnight().map_err(wrong)?;
+    let time = |option: &str, text: &Option<String>| match text.as_deref() {
+        None => Ok(None),
+        Some(text) => moment(text, midnight).map(Some).ok_or_else(|| {
+            let forms = "HH:MM[:SS], YYYY-MM-DD[THH:MM[:SS]] or nanoseconds";
+            Failure::Usage(format!("--{option}: must be {forms}, is {text:?}"))
+        }),
+    };
+    let filter = Filter {
+        participant: rows.participant.clone(),
+        instrument: rows.instrument.clone(),
+        state: state.clone(),
+        since: time("since", &rows.since)?,
+        until: time("until", &rows.until)?,
+        limit: Some(rows.limit).filter(|limit| *limit > 0),
+    };
+    known(&query, &filter).map_err(wrong)??;
+    let mut out = Out { json: rows.json, first: true };
+    out.begin(held.applied);
+    let count = match &args.what {
+        What::Orders(_) => query.orders(&filter, |line| out.order(&line)),
+        What::Trades(_) => query.trades(&filter, |line| out.trade(&line)),
+    };
+    let count = count.map_err(wrong)?;
+    out.end(count, rows.limit, held.applied);
+    Ok(())
+}
+
+/// A name that nobody has is a mistake, not an answer of no rows.
+fn known(query: &Query, filter: &Filter) -> Result<Result<(), Failure>, store::StoreError> {
+    let stranger = |option: &str, name: &str| {
+        Ok(Err(Failure::Usage(format!("--{option}: the store knows no {name:?}"))))
+    };
+    match &filter.participant {
+        Some(name) if query.accounts(name)?.is_empty() => return stranger("participant", name),
+        _ => {}
+    }
+    match &filter.instrument {
+        Some(name) if query.instruments(name)?.is_empty() => stranger("instrument", name),
+        _ => Ok(Ok(())),
+    }
+}
+
+/// A time in any of the forms, ns since the epoch.
+fn moment(text: &str, midnight: u64) -> Option<u64> {
+    if text.bytes().all(|c| c.is_ascii_digit()) {
+        return text.parse().ok();
+    }
+    let (day, clock) = match text.split_once(['T', ' ']) {
+        Some((date, clock)) => (date_of(date)?, clock.trim_end_matches('Z')),
+        None if text.contains('-') => (date_of(text)?, "00:00"),
+        None => (midnight, text),
+    };
+    day.checked_add(clock_of(clock)?)
+}
+
+fn number(text: &str, most: u64) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    text.parse().ok().filter(|number| digits && *number <= most)
+}
+
+/// Hours, minutes, seconds with a fraction.
+fn clock_of(text: &str) -> Option<u64> {
+    let mut parts = text.split(':');
+    let (hours, minutes) = (number(parts.next()?, 23)?, number(parts.next()?, 59)?);
+    let (seconds, fraction) = match parts.next() {
+        None => ("0", ""),
+        Some(seconds) => seconds.split_once('.').unwrap_or((seconds, "")),
+    };
+    if parts.next().is_some() || fraction.len() > 9 {
+        return None;
+    }
+    let fraction = match fraction {
+        "" => 0,
+        some => number(some, u64::MAX)? * 10_u64.pow(9 - some.len() as u32),
+    };
+    let seconds = hours * 3_600 + minutes * 60 + number(seconds, 59)?;
+    Some(seconds * Nanos::SECOND + fraction)
+}
+
+/// A date of the Gregorian calendar; days are counted by the usual sum over years from March on.
+fn date_of(text: &str) -> Option<u64> {
+    let mut parts = text.split('-');
+    let (year, month, day) =
+        (number(parts.next()?, 2_500)?, number(parts.next()?, 12)?, number(parts.next()?, 31)?);
+    if parts.next().is_some() || year < 1_970 || month < 1 || day < 1 {
+        return None;
+    }
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leaps = year / 4 - year / 100 + year / 400;
+    let days = year * 365 + leaps + (month * 153 + 2) / 5 + day - 1;
+    // 1970-01-01 in the same count.
+    days.checked_sub(719_468).map(|days| days * DAY_NS)
+}
+
+/// `2026-11-22T09:30:00.000000001Z`.
+fn stamp(ns: i64) -> String {
+    let ns = u64::try_from(ns).unwrap_or(0);
+    let (days, rest) = (ns / DAY_NS + 719_468, ns % DAY_NS);
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let of = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * of + of / 4 - of / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = (era * 400 + of + u64::from(month > 9), (month + 2) % 12 + 1);
+    let (seconds, fraction) = (rest / Nanos::SECOND, rest % Nanos::SECOND);
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{fraction:09}Z")
+}
+
+/// Rows on their way out, one at a time.
+struct Out {
+    json: bool,
+    first: bool,
+}
+
+fn amount(value: i64, decimals: u8) -> String {
+    lots(u64::try_from(value).unwrap_or(0), decimals)
+}
+
+impl Out {
+    fn begin(&self, applied: u64) {
+        if self.json {
+            println!("{{\n  \"up_to_input\": {applied},\n  \"rows\": [");
+        }
+    }
+
+    fn row(&mut self, document: &Value) {
+        let comma = if self.first { "" } else { ",\n" };
+        print!("{comma}    {document}");
+        self.first = false;
+    }
+
+    fn order(&mut self, line: &OrderLine) {
+        if self.json {
+            return self.row(&order(line));
+        }
+        if self.first {
+            println!(
+                "{:<30} {:<14} {:>9} {:<14} {:<8} {:<4} {:>14} {:>16} {:>16} {:>16} state",
+                "time",
+                "participant",
+                "number",
+                "ClOrdID",
+                "symbol",
+                "side",
+                "price",
+                "lots",
+                "filled",
+                "open"
+            );
+            self.first = false;
+        }
+        let decimals = line.lot_decimals;
+        println!(
+            "{:<30} {:<14} {:>9} {:<14} {:<8} {:<4} {:>14} {:>16} {:>16} {:>16} {}{}",
+            stamp(line.t_ns),
+            line.participant,
+            line.user_ref,
+            line.cl_ord_id,
+            line.symbol,
+            line.side,
+            Price(line.price).to_string(),
+            amount(line.qty, decimals),
+            amount(line.filled, decimals),
+            amount(line.leaves, decimals),
+            line.state,
+            line.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})")),
+        );
+    }
+
+    fn trade(&mut self, line: &TradeLine) {
+        if self.json {
+            return self.row(&trade(line));
+        }
+        if self.first {
+            println!(
+                "{:<30} {:>10} {:<8} {:>14} {:>16} {:<14} {:<14} {:<10} state",
+                "time", "trade", "symbol", "price", "lots", "buyer", "seller", "kind"
+            );
+            self.first = false;
+        }
+        println!(
+            "{:<30} {:>10} {:<8} {:>14} {:>16} {:<14} {:<14} {:<10} {}",
+            stamp(line.t_ns),
+            line.match_number,
+            line.symbol,
+            Price(line.price).to_string(),
+            amount(line.qty, line.lot_decimals),
+            line.buy.participant,
+            line.sell.participant,
+            line.kind,
+            line.state,
+        );
+    }
+
+    fn end(&self, count: usize, limit: u64, applied: u64) {
+        if self.json {
+            println!("{}  ],\n  \"count\": {count}\n}}", if self.first { "" } else { "\n" });
+            return;
+        }
+        let full = limit > 0 && count as u64 == limit;
+        let more = if full { ", the last ones; --limit 0 shows all" } else { "" };
+        println!(
+            "{} rows{more}; the store holds input {}",
+            grouped(count as u64),
+            grouped(applied)
+        );
+    }
+}
+
+fn order(line: &OrderLine) -> Value {
+    json!({
+        "id": line.id,
+        "log_seq": line.seq,
+        "root": line.root,
+        "replaces": line.replaces,
+        "account": line.account,
+        "participant": line.participant,
+        "firm": line.firm,
+        "symbol": line.symbol,
+        "user_ref": line.user_ref,
+        "cl_ord_id": line.cl_ord_id,
+        "side": line.side,
+        "order_type": line.order_type,
+        "time_in_force": line.time_in_force,
+        "price": line.price,
+        "stop_price": line.stop_price,
+        "lots": line.qty,
+        "filled_lots": line.filled,
+        "cancelled_lots": line.cancelled,
+        "open_lots": line.leaves,
+        "state": line.state,
+        "reason": line.reason,
+        "order_ref": line.order_ref,
+        "gateway": line.gateway,
+        "t_in_ns": line.t_in,
+        "t_ns": line.t_ns,
+        "t_last_ns": line.t_last,
+    })
+}
+
+fn trade(line: &TradeLine) -> Value {
+    let party = |party: &PartyLine| {
+        json!({
+            "account": party.account,
+            "participant": party.participant,
+            "firm": party.firm,
+            "order": party.order,
+            "user_ref": party.user_ref,
+            "cl_ord_id": party.cl_ord_id,
+        })
+    };
+    json!({
+        "match_number": line.match_number,
+        "log_seq": line.seq,
+        "t_ns": line.t_ns,
+        "symbol": line.symbol,
+        "price": line.price,
+        "lots": line.qty,
+        "traded_price": line.traded_price,
+        "traded_lots": line.traded_qty,
+        "state": line.state,
+        "kind": line.kind,
+        "aggressor": line.aggressor,
+        "feed_position": line.feed_position,
+        "buy": party(&line.buy),
+        "sell": party(&line.sell),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_every_form() {
+        let midnight = 1_763_769_600 * Nanos::SECOND;
+        let at = |hours: u64, rest: u64| Some(midnight + hours * 3_600 * Nanos::SECOND + rest);
+        assert_eq!(moment("2025-11-22", 0), at(0, 0));
+        assert_eq!(moment("2025-11-22T09:00:00.5", 7), at(9, 500_000_000));
+        assert_eq!(moment("2025-11-22 09:00Z", 7), at(9, 0));
+        assert_eq!(moment("09:00:01", midnight), at(9, Nanos::SECOND));
+        assert_eq!(moment("12345", midnight), Some(12_345));
+        assert_eq!(moment("1970-01-01", 7), Some(0));
+        assert_eq!(moment("2000-03-01", 7), Some(951_868_800 * Nanos::SECOND));
+        for wrong in ["", "x", "25:00", "09:00:00:00", "2025-13-01", "2025-11-22T", "1:2.5"] {
+            assert_eq!(moment(wrong, midnight), None, "{wrong}");
+        }
+        assert_eq!(stamp(midnight as i64 + 1), "2025-11-22T00:00:00.000000001Z");
+        assert_eq!(stamp(951_782_400_000_000_000), "2000-02-29T00:00:00.000000000Z");
+    }
+
+    proptest! {
+        #[test]
+        fn every_day_is_written_and_read_alike(ns in 0..10_000_000_000_000_000_000_u64 / 2) {
+            prop_assert_eq!(moment(&stamp(ns as i64), 0), Some(ns));
+        }
+
+        #[test]
+        fn nothing_typed_makes_it_panic(text in ".{0,30}") {
+            let _ = moment(&text, 0);
+        }
+    }
+}

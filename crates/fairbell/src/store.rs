@@ -1,0 +1,262 @@
+//! `fairbell store`: the post-trade store made from a journal, kept up to date, and reconciled.
+//!
+//! The journal is read from disk as anybody may read it, behind whoever writes it: nothing here is
+//! on the way of an order.
+
+pub mod follow;
+mod reconcile;
+mod recorded;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use store::{Query, StoreError, Table};
+
+use crate::config::Config;
+use crate::log::{on, progress};
+use crate::report::numbers::grouped;
+use crate::{Failure, cli};
+use follow::{Feed, Writing};
+
+/// Options of `fairbell store`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell store follow                  feed it from the journal until Ctrl-C\n  \
+    fairbell store follow --once --json    feed it what the journal holds now\n  \
+    fairbell store rebuild                 make it anew from the journal\n  \
+    fairbell store reconcile               log, statements, feed and store to zero difference\n  \
+    fairbell store reconcile --feed feed.bin --drop-copy copies.fix   and what others recorded")]
+pub struct StoreArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What can be done with a store.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Feed it from the journal, also while an exchange writes that
+    #[command(after_help = "Examples:\n  \
+        fairbell store follow                  until Ctrl-C; waits for a journal to come\n  \
+        fairbell store follow --once --json    until everything committed now is in it")]
+    Follow(FollowArgs),
+    /// Make it anew from the journal; the old file goes when the new one is whole
+    #[command(after_help = "Example: fairbell store rebuild --journal out/journal --file new.db")]
+    Rebuild(WhereArgs),
+    /// Hold it against the log, statements and feed made from that, and recordings; the exit code
+    /// is 1 when anything differs
+    #[command(after_help = "Examples:\n  \
+        fairbell store reconcile --json\n  \
+        fairbell store reconcile --feed feed.bin     a capture of `fairbell up`, or pcap\n  \
+        fairbell store reconcile --drop-copy copies.fix  bytes a drop-copy session received")]
+    Reconcile(ReconcileArgs),
+}
+
+/// Where journal and store are.
+#[derive(Args, Clone, Debug)]
+pub struct WhereArgs {
+    /// Configuration file of the exchange [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The journal's folder [default: journal.dir of the configuration]
+    #[arg(long, value_name = "DIR")]
+    pub journal: Option<PathBuf>,
+    /// The store's file [default: store.file of the configuration]
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `fairbell store follow`.
+#[derive(Args, Clone, Debug)]
+pub struct FollowArgs {
+    /// Where journal and store are.
+    #[command(flatten)]
+    pub places: WhereArgs,
+    /// End when everything that is committed is in it
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Options of `fairbell store reconcile`.
+#[derive(Args, Clone, Debug)]
+pub struct ReconcileArgs {
+    /// Where journal and store are.
+    #[command(flatten)]
+    pub places: WhereArgs,
+    /// Feed as somebody received it: pcap, or a capture of `fairbell up --capture`
+    #[arg(long, value_name = "FILE")]
+    pub feed: Option<PathBuf>,
+    /// FIX messages as a drop-copy session received them, from its first on
+    #[arg(long, value_name = "FILE")]
+    pub drop_copy: Option<PathBuf>,
+}
+
+/// Where journal and store are, with the configuration.
+pub struct Places {
+    /// The configuration.
+    pub config: Config,
+    /// The journal's folder.
+    pub journal: PathBuf,
+    /// The store's file.
+    pub file: PathBuf,
+}
+
+impl WhereArgs {
+    fn places(&self) -> Result<Places, Failure> {
+        let config = cli::config(self.config.as_deref())?;
+        let journal = self.journal.clone().unwrap_or_else(|| PathBuf::from(&config.journal.dir));
+        let file = self.file.clone().unwrap_or_else(|| PathBuf::from(&config.store.file));
+        Ok(Places { config, journal, file })
+    }
+}
+
+/// Does it.
+pub fn run(args: &StoreArgs) -> Result<(), Failure> {
+    match &args.what {
+        What::Follow(args) => follow(args),
+        What::Rebuild(args) => rebuild(args),
+        What::Reconcile(args) => reconcile::run(args),
+    }
+}
+
+/// What went wrong with a store, in one line with its file.
+pub fn at(path: &Path, error: StoreError) -> Failure {
+    on(path, error)
+}
+
+/// Rows and places, when a feed has ended.
+fn document(feed: &Feed, file: &Path, took: Duration) -> Result<Value, Failure> {
+    let query = Query::open(file).map_err(|error| at(file, error))?;
+    let count = |table| query.count(table).map_err(|error| at(file, error));
+    let stored = feed.keeper.stored();
+    let seconds = took.as_secs_f64();
+    let per_s = |count: u64| (count as f64 / seconds.max(1e-9)).round();
+    let (orders, trades) = (count(Table::Orders)?, count(Table::Trades)?);
+    let replayed = feed.keeper.taken().applied;
+    Ok(json!({
+        "file": file.display().to_string(),
+        "inputs": stored.applied,
+        "reports": stored.reports,
+        "reports_digest": format!("{:016x}", stored.reports_digest),
+        "orders": orders,
+        "trades": trades,
+        "cancels": count(Table::Cancels)?,
+        "amendments": count(Table::Amendments)?,
+        "refusals": count(Table::Refusals)?,
+        "rows_written": feed.keeper.rows(),
+        "behind": feed.behind(),
+        "seconds": seconds,
+        "inputs_per_s": per_s(replayed),
+        "rows_per_s": per_s(feed.keeper.rows()),
+        "orders_per_s": per_s(orders),
+    }))
+}
+
+fn tell(document: &Value, json: bool) {
+    if json {
+        println!("{document:#}");
+        return;
+    }
+    let number = |key: &str| grouped(document[key].as_u64().unwrap_or(0));
+    let rate = |key: &str| grouped(document[key].as_f64().unwrap_or(0.0) as u64);
+    println!(
+        "{}: {} orders, {} trades, {} cancels, {} corrections, {} refused cancels",
+        document["file"].as_str().unwrap_or(""),
+        number("orders"),
+        number("trades"),
+        number("cancels"),
+        number("amendments"),
+        number("refusals"),
+    );
+    println!(
+        "up to input {}, {} behind; {} rows written in {:.1} s: {} orders/s, {} rows/s, {} inputs/s",
+        number("inputs"),
+        number("behind"),
+        number("rows_written"),
+        document["seconds"].as_f64().unwrap_or(0.0),
+        rate("orders_per_s"),
+        rate("rows_per_s"),
+        rate("inputs_per_s"),
+    );
+}
+
+fn follow(args: &FollowArgs) -> Result<(), Failure> {
+    let places = args.places.places()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
+    }
+    let poll = Duration::from_millis(places.config.store.poll_ms);
+    let started = Instant::now();
+    let mut feed = loop {
+        match Feed::open(&places, Writing::Steady)? {
+            Some(feed) => break feed,
+            None if args.once => {
+                return Err(on(&places.journal, "holds no log of an exchange yet"));
+            }
+            None if stop.load(Ordering::Relaxed) => return Ok(()),
+            None => std::thread::sleep(poll),
+        }
+    };
+    if !args.once {
+        eprintln!("{} feeds {}", places.journal.display(), places.file.display());
+    }
+    feed.run(poll, &mut |_, all| (args.once && all) || stop.load(Ordering::Relaxed))?;
+    tell(&document(&feed, &places.file, started.elapsed())?, args.places.json);
+    feed.close()
+}
+
+/// The file and what SQLite may have left beside it.
+fn remove(file: &Path) -> std::io::Result<()> {
+    for end in ["", "-wal", "-shm"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        match std::fs::remove_file(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A file beside another.
+fn beside(file: &Path, end: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+fn rebuild(args: &WhereArgs) -> Result<(), Failure> {
+    let places = args.places()?;
+    let file = places.file.clone();
+    let new = Places { file: beside(&file, ".new"), ..places };
+    let wrong = |error: std::io::Error| on(&file, error);
+    remove(&new.file).map_err(wrong)?;
+    let started = Instant::now();
+    let Some(mut feed) = Feed::open(&new, Writing::Hurried)? else {
+        return Err(on(&new.journal, "holds no log of an exchange"));
+    };
+    let bar = progress(feed.committed());
+    feed.run(Duration::ZERO, &mut |feed, all| {
+        bar.set_position(feed.keeper.taken().applied);
+        all
+    })?;
+    bar.finish_and_clear();
+    let document = document(&feed, &new.file, started.elapsed())?;
+    feed.close()?;
+    std::fs::File::open(&new.file).and_then(|made| made.sync_all()).map_err(wrong)?;
+    // What SQLite kept beside the old file belongs to nothing any more.
+    remove(&file).and_then(|()| std::fs::rename(&new.file, &file)).map_err(wrong)?;
+    let mut document = document;
+    document["file"] = json!(file.display().to_string());
+    tell(&document, args.json);
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! The store is what a naive reading of the log makes of it, whatever the batches, restarts,
+//! repeats and crashes; and what is wrong with it is found.
+
+#[path = "../../../engine/tests/whole/bench.rs"]
+#[allow(dead_code)]
+mod bench;
+mod crashes;
+#[path = "../../../engine/tests/whole/flow.rs"]
+#[allow(dead_code)]
+mod flow;
+mod model;
+mod questions;
+mod refusals;
+
+use std::path::{Path, PathBuf};
+
+use engine::{Engine, Output};
+use store::{Account, Found, Keeper, Origin, Query, Store, StoreError, differences};
+use types::{Input, SplitMix64};
+
+/// A folder for one test; gone with it.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("store-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Scratch(path)
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A random log of everything.
+pub(crate) fn log(seed: u64, inputs: usize) -> Vec<Input> {
+    let mut flow = flow::Flow::new(seed);
+    let (mut engine, mut out) = (Engine::new(flow::config(seed)), Output::default());
+    let next = |_| {
+        let input = flow.next_input(engine.books().last_match_number().0);
+        out.clear();
+        let _ = engine.apply(&input, &mut out);
+        input
+    };
+    (0..inputs).map(next).collect()
+}
+
+pub(crate) fn origin(seed: u64) -> Origin {
+    let config_digest = flow::config(seed).digest();
+    let session = "FAIR000001".to_string();
+    Origin { rules_version: 4, config_digest, log: seed, session, midnight: 0 }
+}
+
+pub(crate) fn open(path: &Path, seed: u64) -> Result<Store, StoreError> {
+    let account = |id: u16| Account {
+        id,
+        name: format!("USER{id}"),
+        comp_id: String::new(),
+        firm: if id < 3 { "FIRM".to_string() } else { String::new() },
+    };
+    let accounts: Vec<Account> = (1..=flow::ACCOUNTS).map(account).collect();
+    let store = Store::open(path, &origin(seed), &accounts, &flow::config(seed).instruments)?;
+    // These tests lose processes, not machines.
+    store.hurry()?;
+    Ok(store)
+}
+
+pub(crate) fn keeper(path: &Path, seed: u64) -> Keeper {
+    let store = open(path, seed).expect("a store");
+    Keeper::new(store, flow::config(seed)).expect("a store")
+}
+
+/// The store of a log, made at once.
+pub(crate) fn whole(path: &Path, seed: u64, inputs: &[Input]) {
+    let mut keeper = keeper(path, seed);
+    inputs.iter().for_each(|input| assert!(keeper.take(input).expect("the next")));
+    keeper.flush().expect("room");
+    keeper.into_parts().1.close().expect("a store");
+}
+
+pub(crate) fn compare(due: &Path, found: &Path) -> Found {
+    let (due, found) = (Query::open(due).expect("a store"), Query::open(found).expect("a store"));
+    let mut differing = Found::keeping(5);
+    differences(&due, &found, &mut differing).expect("two stores");
+    differing
+}
+
+#[test]
+fn batches_restarts_and_repeats_change_nothing() {
+    let scratch = Scratch::new("batches");
+    for seed in 0..12 {
+        let inputs = log(seed, 400);
+        let (once, often) =
+            (scratch.at(&format!("{seed}-a.db")), scratch.at(&format!("{seed}-b.db")));
+        whole(&once, seed, &inputs);
+        let mut random = SplitMix64::new(seed);
+        let mut from = 0;
+        // Each life feeds the log from its beginning, as a follower does, and dies somewhere.
+        while from < inputs.len() {
+            let rows = 1 + random.below(60) as usize;
+            let mut keeper = keeper(&often, seed).with_batches(rows);
+            assert!(keeper.stored().applied <= from as u64);
+            let until = (from + random.below(150) as usize).min(inputs.len());
+            for input in &inputs[..until] {
+                assert!(keeper.take(input).expect("the next"));
+                if random.below(9) == 0 {
+                    assert!(!keeper.take(input).expect("known"), "seed {seed}: taken twice");
+                }
+                // What waits is bounded, whatever comes.
+                assert!(keeper.feeder().waiting() < rows, "seed {seed}");
+            }
+            if random.below(2) == 0 || until == inputs.len() {
+                keeper.flush().expect("room");
+                assert_eq!(keeper.stored(), keeper.taken());
+            }
+            from = until;
+        }
+        let found = compare(&once, &often);
+        assert!(found.rows > 200 && found.count == 0, "seed {seed}: {:?}", found.first);
+    }
+}
