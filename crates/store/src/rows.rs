@@ -54,7 +54,7 @@ pub struct Order {
     pub cl_ord_id: ClOrdId,
     /// Side.
     pub side: Side,
-    /// All terms that were asked for: order type, life, flags, stop price, display, minimum, expiry.
+    /// What else was asked for.
     pub terms: Terms,
     /// Price, as it is now.
     pub price: Price,

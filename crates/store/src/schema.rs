@@ -14,8 +14,8 @@ pub const TABLES: [(&str, &str); 5] = [
     ("refusals", "id"),
 ];
 
-/// Everything of an empty store. Times are ns since the epoch, prices 1/10000 of the quote currency,
-/// quantities lots.
+/// Everything of an empty store. Times are ns since the epoch, prices 1/10000 of the quote
+/// currency, quantities lots.
 pub(crate) const CREATE: &str = "
 CREATE TABLE state (
   one INTEGER PRIMARY KEY CHECK (one = 1),

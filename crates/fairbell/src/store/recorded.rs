@@ -1,8 +1,8 @@
 //! What others recorded: the feed as somebody received it, and copies of reports.
 //!
 //! Both are read into memory whole, as they were recorded. A recorded feed must hold every message
-//! between its first and its last, byte for byte; a drop copy every execution of its firm's accounts,
-//! once, from the first on.
+//! between its first and its last, byte for byte; a drop copy every execution of its firm's
+//! accounts, once, from the first on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
