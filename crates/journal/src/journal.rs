@@ -328,6 +328,11 @@ impl<S: Storage> Journal<S> {
         self.stats
     }
 
+    /// The storage: for simulators, which make it fail.
+    pub fn storage_mut(&mut self) -> &mut S {
+        &mut self.storage
+    }
+
     /// Gives the storage back; the watermark is written, if that is still possible.
     pub fn into_storage(mut self) -> S {
         // Without it the last batch counts as perhaps torn: no more than after a crash.

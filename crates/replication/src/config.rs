@@ -1,0 +1,130 @@
+//! What a replica is told when it starts.
+
+use types::Nanos;
+
+/// A replica's number in its group, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReplicaId(pub u8);
+
+impl std::fmt::Display for ReplicaId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "replica {}", self.0)
+    }
+}
+
+/// What a replica is told when it starts; all but `id` are equal in a group.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name of the group: messages of another are refused.
+    pub group: u64,
+    /// Which one it is.
+    pub id: ReplicaId,
+    /// How many there are, numbered from 1: an odd number up to 9.
+    pub replicas: u8,
+    /// Decides the election timeouts.
+    pub seed: u64,
+    /// Length of a tick, ns.
+    pub tick_ns: u64,
+    /// A leader is heard of every so many ticks.
+    pub heartbeat_ticks: u32,
+    /// Without having heard of one for once to twice so many ticks, a replica asks for votes.
+    pub election_ticks: u32,
+    /// Most bytes of records in one message.
+    pub message_bytes: u64,
+    /// Messages with records on their way to one replica.
+    pub in_flight: u32,
+    /// Most bytes of records that a leader has and most have not.
+    pub uncommitted_bytes: u64,
+    /// Applied records that are kept in memory for those who lag; earlier ones are read from the
+    /// journal.
+    pub window: u64,
+    /// The digest is told at positions that are a multiple of this; 0 for never.
+    pub digest_every: u64,
+}
+
+/// Why a configuration makes no replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// An odd number from 1 to 9 of replicas, each with a number among them.
+    Replicas,
+    /// Ticks are longer than nothing, and elections take longer than heartbeats.
+    Ticks,
+    /// What fits in a message fits in what may be uncommitted, and both are more than nothing.
+    Bytes,
+    /// What was recovered does not fit together.
+    Recovered,
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ConfigError::Replicas => "a group has 1, 3, 5, 7 or 9 replicas, numbered from 1",
+            ConfigError::Ticks => "an election takes more ticks than a heartbeat, each some time",
+            ConfigError::Bytes => "message bytes, uncommitted bytes and messages in flight",
+            ConfigError::Recovered => "the log does not fit its commit watermark",
+        })
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// The usual one: ticks of 10 ms, a heartbeat every two, elections after 100 to 200 ms.
+    pub fn new(group: u64, id: ReplicaId, replicas: u8) -> Config {
+        Config {
+            group,
+            id,
+            replicas,
+            seed: group,
+            tick_ns: 10_000_000,
+            heartbeat_ticks: 2,
+            election_ticks: 10,
+            message_bytes: 256 << 10,
+            in_flight: 64,
+            uncommitted_bytes: 8 << 20,
+            window: 16_384,
+            digest_every: 1_024,
+        }
+    }
+
+    /// Whether a replica can be made of it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let odd = self.replicas % 2 == 1 && self.replicas <= 9;
+        if !odd || !(1..=self.replicas).contains(&self.id.0) {
+            return Err(ConfigError::Replicas);
+        }
+        let Config { tick_ns, heartbeat_ticks, election_ticks, .. } = *self;
+        if tick_ns == 0 || heartbeat_ticks == 0 || election_ticks <= heartbeat_ticks {
+            return Err(ConfigError::Ticks);
+        }
+        let none = self.message_bytes == 0 || self.in_flight == 0;
+        if none || self.uncommitted_bytes < self.message_bytes {
+            return Err(ConfigError::Bytes);
+        }
+        Ok(())
+    }
+
+    /// All replicas.
+    pub fn all(&self) -> impl Iterator<Item = ReplicaId> + use<> {
+        (1..=self.replicas).map(ReplicaId)
+    }
+
+    /// All others.
+    pub fn peers(&self) -> impl Iterator<Item = ReplicaId> + use<> {
+        let own = self.id;
+        self.all().filter(move |id| *id != own)
+    }
+
+    /// How many are most of them.
+    pub fn quorum(&self) -> usize {
+        usize::from(self.replicas) / 2 + 1
+    }
+
+    /// When the tick after `now` is.
+    pub(crate) fn tick_after(&self, now: Nanos) -> Nanos {
+        Nanos(now.0.saturating_add(self.tick_ns))
+    }
+}

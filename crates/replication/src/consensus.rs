@@ -1,0 +1,132 @@
+//! The boundary to the consensus library: what a replica needs of it, in our own words.
+
+use journal::Vote;
+
+use crate::{DecodeError, ReplicaId};
+
+/// A record of the log, with its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its position, from 1.
+    pub position: u64,
+    /// The term of the leader that made it.
+    pub term: u64,
+    /// The record; empty for the one that a leader begins with, which is nobody's.
+    pub record: Vec<u8>,
+}
+
+/// Where a replica stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// The newest term it knows.
+    pub term: u64,
+    /// The leader of that term, as far as it knows.
+    pub leader: Option<ReplicaId>,
+    /// It is the leader.
+    pub leading: bool,
+}
+
+/// What has to be durable, in this order: term and vote, what is taken back, records.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Write {
+    /// Term and vote, when they changed.
+    pub vote: Option<Vote>,
+    /// Everything after this position is taken back first.
+    pub kept: Option<u64>,
+    /// Records to be appended, in order.
+    pub entries: Vec<Entry>,
+    /// Everything up to here is committed.
+    pub committed: u64,
+}
+
+impl Write {
+    /// Takes the next write in, so that both take one sync; gives it back when it can't be.
+    ///
+    /// # Errors
+    /// The next write, when it has to be done by itself.
+    pub fn join(&mut self, next: Write) -> Result<(), Write> {
+        let follows = self.entries.last().zip(next.entries.first());
+        let follows = follows.is_some_and(|(last, first)| last.position + 1 == first.position);
+        if next.vote.is_some() || next.kept.is_some() || !follows {
+            return Err(next);
+        }
+        self.entries.extend(next.entries);
+        self.committed = self.committed.max(next.committed);
+        Ok(())
+    }
+}
+
+/// Records that have to be read from the journal for a replica that lags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fetch {
+    /// Names the request.
+    pub number: u64,
+    /// First position.
+    pub from: u64,
+    /// Last position; fewer may be given.
+    pub to: u64,
+    /// About how many bytes are wanted at most; at least one record.
+    pub bytes: u64,
+}
+
+/// One step's work, in the order of the fields.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Work {
+    /// To be given to [`Consensus::written`]; dense.
+    pub number: u64,
+    /// Messages that may leave at once.
+    pub sends: Vec<(ReplicaId, Vec<u8>)>,
+    /// What has to be durable.
+    pub write: Option<Write>,
+    /// Messages that may leave when it is.
+    pub after: Vec<(ReplicaId, Vec<u8>)>,
+    /// What is committed, and durable here.
+    pub committed: Vec<Entry>,
+    /// What has to be read.
+    pub fetch: Vec<Fetch>,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It can't be read.
+    Decode(DecodeError),
+    /// A leader knows more of this replica's log than there is: the disk has lost it.
+    LogLost {
+        /// What the leader believes to be here.
+        told: u64,
+        /// What is.
+        last: u64,
+    },
+}
+
+/// A consensus library, sans I/O.
+pub trait Consensus {
+    /// A tick has passed.
+    fn tick(&mut self);
+    /// A message came in.
+    ///
+    /// # Errors
+    /// [`Refused`], with nothing changed.
+    fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused>;
+    /// Takes records to be replicated, all or none; false when it leads nobody or too much is
+    /// uncommitted.
+    fn propose(&mut self, records: Vec<Vec<u8>>) -> bool;
+    /// The next work, if there is any.
+    fn work(&mut self) -> Option<Work>;
+    /// All work up to a number is durable.
+    fn written(&mut self, number: u64);
+    /// What was to be read; without entries when that failed.
+    fn fetched(&mut self, number: u64, entries: Vec<Entry>);
+    /// Where it stands.
+    fn standing(&self) -> Standing;
+    /// Whether a leader that has applied everything up to a position has applied all that was
+    /// committed before its time: an entry of its own term is among it.
+    fn may_serve(&self, applied: u64) -> bool;
+    /// Everything up to here is committed.
+    fn committed(&self) -> u64;
+    /// The last position that is appended here, durable or not.
+    fn last(&self) -> u64;
+    /// Asks for votes at once: for tests and for handing over.
+    fn campaign(&mut self);
+}

@@ -1,0 +1,87 @@
+//! Digests of the state at equal positions, own and others', and who differs from most.
+
+use std::collections::BTreeMap;
+
+use crate::ReplicaId;
+
+/// Positions of which digests are kept.
+const POSITIONS_MAX: usize = 64;
+
+/// What is known of the digests.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Digests {
+    /// By position, by replica.
+    known: BTreeMap<u64, BTreeMap<ReplicaId, u64>>,
+    compared: u64,
+}
+
+/// A replica whose state is not that of most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Odd {
+    pub(crate) who: ReplicaId,
+    pub(crate) position: u64,
+}
+
+impl Digests {
+    /// Takes a digest. When most replicas agree on another for the position, says who is odd.
+    pub(crate) fn take(
+        &mut self,
+        who: ReplicaId,
+        position: u64,
+        digest: u64,
+        quorum: usize,
+    ) -> Vec<Odd> {
+        let told = self.known.entry(position).or_default();
+        if told.insert(who, digest) == Some(digest) {
+            return Vec::new();
+        }
+        let agree = |digest: u64| told.values().filter(|known| **known == digest).count();
+        let most = told.values().copied().find(|digest| agree(*digest) >= quorum);
+        let odd = |most: u64| {
+            let differs = told.iter().filter(move |(_, digest)| **digest != most);
+            differs.map(|(who, _)| Odd { who: *who, position }).collect()
+        };
+        let found: Vec<Odd> = most.map(odd).unwrap_or_default();
+        self.compared += u64::from(most.is_some());
+        while self.known.len() > POSITIONS_MAX {
+            // The oldest goes: whoever is so far behind compares the next ones.
+            self.known.pop_first();
+        }
+        found
+    }
+
+    /// Comparisons in which most agreed.
+    pub(crate) fn compared(&self) -> u64 {
+        self.compared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_differs_from_most_is_named_whoever_is_heard_first() {
+        let (one, two, three) = (ReplicaId(1), ReplicaId(2), ReplicaId(3));
+        let odd = vec![Odd { who: two, position: 8 }];
+        let mut digests = Digests::default();
+        assert!(digests.take(two, 8, 5, 2).is_empty());
+        assert!(digests.take(one, 8, 7, 2).is_empty(), "one against one says nothing");
+        assert_eq!(digests.take(three, 8, 7, 2), odd);
+        let mut digests = Digests::default();
+        assert!(digests.take(one, 8, 7, 2).is_empty());
+        assert!(digests.take(three, 8, 7, 2).is_empty());
+        assert_eq!(digests.take(two, 8, 5, 2), odd);
+        assert!(digests.take(two, 16, 5, 2).is_empty());
+        assert!(digests.compared() > 0);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut digests = Digests::default();
+        for position in 0..10_000 {
+            digests.take(ReplicaId(1), position, 1, 2);
+        }
+        assert!(digests.known.len() <= POSITIONS_MAX);
+    }
+}

@@ -1,0 +1,210 @@
+//! What the consensus library sees of the log: terms of all positions, recent records; for earlier
+//! ones it asks, and is asked back when they have been read.
+
+use std::{cell::RefCell, collections::VecDeque};
+
+use journal::Vote;
+use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::{Error, GetEntriesContext, RaftState, StorageError};
+
+use crate::{Fetch, disk::Recovered};
+
+/// Reads of the journal under way.
+const ASKED_MAX: usize = 64;
+
+/// The log as the library sees it.
+pub(crate) struct LogView {
+    voters: Vec<u64>,
+    vote: Vote,
+    committed: u64,
+    /// The position before the first that can be read, and its term.
+    before: (u64, u64),
+    last: u64,
+    /// Where each term begins.
+    terms: Vec<(u64, u64)>,
+    /// The last records, without a gap.
+    recent: VecDeque<Entry>,
+    /// Records before those, read a moment ago.
+    read: Vec<Entry>,
+    asked: RefCell<Asked>,
+}
+
+#[derive(Default)]
+struct Asked {
+    next: u64,
+    new: Vec<Fetch>,
+    waiting: Vec<(u64, GetEntriesContext)>,
+}
+
+impl LogView {
+    pub(crate) fn new(voters: Vec<u64>, recovered: Recovered) -> LogView {
+        let Recovered { vote, before, last, committed, terms, tail } = recovered;
+        let recent = tail.into_iter().map(into_library).collect();
+        LogView {
+            voters,
+            vote,
+            committed,
+            before,
+            last,
+            terms,
+            recent,
+            read: Vec::new(),
+            asked: RefCell::default(),
+        }
+    }
+
+    /// Appends entries, in the place of those that had their positions; gives the last position
+    /// kept when some are taken back.
+    pub(crate) fn append(&mut self, entries: &[Entry]) -> Option<u64> {
+        let first = entries.first()?.index;
+        let kept = (first <= self.last).then_some(first.saturating_sub(1));
+        if let Some(kept) = kept {
+            self.terms.retain(|(begins, _)| *begins <= kept);
+            while self.recent.back().is_some_and(|entry| entry.index > kept) {
+                self.recent.pop_back();
+            }
+        }
+        for entry in entries {
+            if self.terms.last().is_none_or(|(_, term)| *term != entry.term) {
+                self.terms.push((entry.index, entry.term));
+            }
+            self.last = entry.index;
+            self.recent.push_back(entry.clone());
+        }
+        kept
+    }
+
+    /// Forgets records before a position, which must have been applied.
+    pub(crate) fn forget_before(&mut self, position: u64) {
+        while self.recent.front().is_some_and(|entry| entry.index < position) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Records that have to be read.
+    pub(crate) fn asked(&self) -> Vec<Fetch> {
+        std::mem::take(&mut self.asked.borrow_mut().new)
+    }
+
+    /// What was read, to be looked at once.
+    pub(crate) fn put_read(&mut self, entries: Vec<Entry>) {
+        self.read = entries;
+    }
+
+    /// For whom it was read.
+    pub(crate) fn waiting_for(&self, number: u64) -> Option<GetEntriesContext> {
+        let mut asked = self.asked.borrow_mut();
+        let place = asked.waiting.iter().position(|(known, _)| *known == number)?;
+        Some(asked.waiting.swap_remove(place).1)
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn ask(&self, from: u64, to: u64, bytes: u64, context: GetEntriesContext) {
+        let mut asked = self.asked.borrow_mut();
+        if asked.waiting.len() >= ASKED_MAX {
+            // The library asks again when it hears of the replica that lags.
+            return;
+        }
+        asked.next += 1;
+        let number = asked.next;
+        asked.new.push(Fetch { number, from, to, bytes });
+        asked.waiting.push((number, context));
+    }
+}
+
+/// An entry in the library's words.
+pub(crate) fn into_library(entry: crate::Entry) -> Entry {
+    let crate::Entry { position, term, record } = entry;
+    Entry { index: position, term, data: record, ..Entry::default() }
+}
+
+/// An entry in ours.
+pub(crate) fn from_library(entry: Entry) -> crate::Entry {
+    crate::Entry { position: entry.index, term: entry.term, record: entry.data }
+}
+
+fn take(entries: impl Iterator<Item = Entry>, bytes: u64) -> Vec<Entry> {
+    let mut sum = 0u64;
+    let fits = |entry: &Entry| {
+        let first = sum == 0;
+        sum = sum.saturating_add(24 + entry.data.len() as u64);
+        first || sum <= bytes
+    };
+    entries.take_while(fits).collect()
+}
+
+impl raft::Storage for LogView {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        let Vote { term, voted_for } = self.vote;
+        let hard_state = HardState { term, vote: voted_for, commit: self.committed };
+        let conf_state = ConfState { voters: self.voters.clone(), ..ConfState::default() };
+        Ok(RaftState { hard_state, conf_state })
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        context: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
+        if low <= self.before.0 {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        if low >= high {
+            return Ok(Vec::new());
+        }
+        let bytes = max_size.into().unwrap_or(u64::MAX);
+        for kept in [self.recent.front(), self.read.first()] {
+            let Some(first) = kept.map(|entry| entry.index).filter(|first| *first <= low) else {
+                continue;
+            };
+            let skip = usize::try_from(low - first).unwrap_or(usize::MAX);
+            let below = |entry: &Entry| entry.index < high;
+            let found = if self.recent.front().map(|entry| entry.index) == Some(first) {
+                take(self.recent.iter().skip(skip).take_while(|e| below(e)).cloned(), bytes)
+            } else {
+                take(self.read.iter().skip(skip).take_while(|e| below(e)).cloned(), bytes)
+            };
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        if context.can_async() {
+            self.ask(low, high.saturating_sub(1), bytes, context);
+            return Err(Error::Store(StorageError::LogTemporarilyUnavailable));
+        }
+        Err(Error::Store(StorageError::Unavailable))
+    }
+
+    fn term(&self, position: u64) -> raft::Result<u64> {
+        if position == self.before.0 {
+            return Ok(self.before.1);
+        }
+        if position < self.before.0 {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        if position > self.last {
+            return Err(Error::Store(StorageError::Unavailable));
+        }
+        let place = self.terms.partition_point(|(begins, _)| *begins <= position);
+        let term = place.checked_sub(1).and_then(|place| self.terms.get(place));
+        term.map(|(_, term)| *term).ok_or(Error::Store(StorageError::Unavailable))
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.before.0 + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last)
+    }
+
+    fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
+        // Whoever needs one waits: the log reaches back as far as any replica of the group is behind.
+        Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    }
+}

@@ -1,0 +1,189 @@
+//! The consensus library behind the boundary: `raft` 0.7, with pre-vote and check-quorum.
+
+use journal::Vote;
+use raft::eraftpb::{Entry, Message, MessageType};
+use raft::{RawNode, StateRole};
+use types::SplitMix64;
+
+use crate::log_view::{LogView, from_library, into_library};
+use crate::{
+    Config, ConfigError, Consensus, DecodeError, Recovered, Refused, ReplicaId, Standing, Work,
+    Write, wire,
+};
+
+/// A group kept together by Raft.
+pub struct RaftGroup {
+    node: RawNode<LogView>,
+    config: Config,
+    vote: Vote,
+}
+
+impl RaftGroup {
+    /// A replica that goes on from what its journal holds.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(config: &Config, recovered: Recovered) -> Result<RaftGroup, ConfigError> {
+        config.check()?;
+        let Recovered { vote, before, last, committed, .. } = recovered;
+        if committed > last || before.0 > committed {
+            return Err(ConfigError::Recovered);
+        }
+        let voters = config.all().map(|id| u64::from(id.0)).collect();
+        let election_tick = config.election_ticks as usize;
+        let told = raft::Config {
+            id: u64::from(config.id.0),
+            election_tick,
+            heartbeat_tick: config.heartbeat_ticks as usize,
+            applied: committed,
+            max_size_per_msg: config.message_bytes,
+            max_inflight_msgs: config.in_flight as usize,
+            check_quorum: true,
+            pre_vote: true,
+            max_uncommitted_size: config.uncommitted_bytes,
+            batch_append: true,
+            ..raft::Config::default()
+        };
+        let silent = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&told, LogView::new(voters, recovered), &silent)
+            .map_err(|_| ConfigError::Recovered)?;
+        let mut group = RaftGroup { node, config: config.clone(), vote };
+        group.draw_timeout();
+        Ok(group)
+    }
+
+    /// The library draws election timeouts by itself; ours follow from seed, replica, term and role,
+    /// so that a run can be repeated.
+    fn draw_timeout(&mut self) {
+        let raft = &mut self.node.raft;
+        let role = match raft.state {
+            StateRole::Follower => 0,
+            StateRole::PreCandidate => 1,
+            StateRole::Candidate => 2,
+            StateRole::Leader => 3,
+        };
+        let ticks = u64::from(self.config.election_ticks);
+        let facts = u64::from(self.config.id.0) << 56 ^ role << 48 ^ raft.term;
+        let draw = SplitMix64::new(SplitMix64::mix(self.config.seed) ^ facts).below(ticks);
+        raft.set_randomized_election_timeout((ticks + draw) as usize);
+    }
+
+    /// What the library would stop at, because a disk lost what it had promised.
+    fn lost(&self, message: &Message) -> Option<Refused> {
+        let (told, last) = (message.commit, self.node.raft.raft_log.last_index());
+        let heartbeat = message.msg_type == MessageType::MsgHeartbeat;
+        let current = message.term >= self.node.raft.term;
+        (heartbeat && current && told > last).then_some(Refused::LogLost { told, last })
+    }
+}
+
+/// Messages in their bytes, with whom they are for.
+fn bodies(messages: Vec<Message>) -> Vec<(ReplicaId, Vec<u8>)> {
+    let body = |message: Message| {
+        let to = u8::try_from(message.to).ok().map(ReplicaId)?;
+        wire::is_offered(&message).then(|| (to, wire::encode(&message)))
+    };
+    messages.into_iter().filter_map(body).collect()
+}
+
+impl Consensus for RaftGroup {
+    fn tick(&mut self) {
+        self.node.tick();
+        self.draw_timeout();
+    }
+
+    fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused> {
+        let message = wire::decode(from, self.config.id, message).map_err(Refused::Decode)?;
+        if !(1..=self.config.replicas).contains(&from.0) {
+            return Err(Refused::Decode(DecodeError::Address));
+        }
+        if let Some(lost) = self.lost(&message) {
+            return Err(lost);
+        }
+        // What the library has no use for it says so about, and nothing follows from it.
+        let _ = self.node.step(message);
+        self.draw_timeout();
+        Ok(())
+    }
+
+    fn propose(&mut self, records: Vec<Vec<u8>>) -> bool {
+        if records.is_empty() || self.node.raft.state != StateRole::Leader {
+            return false;
+        }
+        let entry = |data| Entry { data, ..Entry::default() };
+        let message = Message {
+            msg_type: MessageType::MsgPropose,
+            from: u64::from(self.config.id.0),
+            entries: records.into_iter().map(entry).collect(),
+            ..Message::default()
+        };
+        self.node.raft.step(message).is_ok()
+    }
+
+    fn work(&mut self) -> Option<Work> {
+        let fetch = self.node.store().asked();
+        if !self.node.has_ready() && fetch.is_empty() {
+            return None;
+        }
+        let mut ready = self.node.ready();
+        let mut work = Work { number: ready.number(), fetch, ..Work::default() };
+        work.sends = bodies(ready.take_messages());
+        work.after = bodies(ready.take_persisted_messages());
+        let vote = ready.hs().map(|hard| Vote { term: hard.term, voted_for: hard.vote });
+        let vote = vote.filter(|vote| *vote != self.vote);
+        self.vote = vote.unwrap_or(self.vote);
+        let kept = self.node.mut_store().append(ready.entries());
+        let entries: Vec<_> = ready.take_entries().into_iter().map(from_library).collect();
+        if vote.is_some() || !entries.is_empty() {
+            work.write = Some(Write { vote, kept, entries, committed: self.committed() });
+        }
+        work.committed = ready.take_committed_entries().into_iter().map(from_library).collect();
+        self.node.advance_append_async(ready);
+        if let Some(last) = work.committed.last() {
+            let position = last.position;
+            self.node.advance_apply_to(position);
+            let keep = position.saturating_sub(self.config.window);
+            self.node.mut_store().forget_before(keep);
+        }
+        Some(work)
+    }
+
+    fn written(&mut self, number: u64) {
+        self.node.on_persist_ready(number);
+        self.draw_timeout();
+    }
+
+    fn fetched(&mut self, number: u64, entries: Vec<crate::Entry>) {
+        let Some(context) = self.node.store().waiting_for(number) else { return };
+        if entries.is_empty() {
+            return;
+        }
+        let entries = entries.into_iter().map(into_library).collect();
+        self.node.mut_store().put_read(entries);
+        self.node.on_entries_fetched(context);
+        self.node.mut_store().put_read(Vec::new());
+    }
+
+    fn standing(&self) -> Standing {
+        let raft = &self.node.raft;
+        let leader = u8::try_from(raft.leader_id).ok().filter(|id| *id > 0).map(ReplicaId);
+        Standing { term: raft.term, leader, leading: raft.state == StateRole::Leader }
+    }
+
+    fn may_serve(&self, applied: u64) -> bool {
+        self.node.raft.raft_log.term(applied).is_ok_and(|term| term == self.node.raft.term)
+    }
+
+    fn committed(&self) -> u64 {
+        self.node.raft.raft_log.committed
+    }
+
+    fn last(&self) -> u64 {
+        self.node.store().last()
+    }
+
+    fn campaign(&mut self) {
+        let _ = self.node.campaign();
+        self.draw_timeout();
+    }
+}

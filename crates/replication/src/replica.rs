@@ -1,0 +1,424 @@
+//! A replica: consensus, the order of writes, who leads, and digests, behind one surface.
+
+use std::collections::VecDeque;
+
+use types::Nanos;
+
+use crate::digests::{Digests, Odd};
+use crate::wire::{self, Body};
+use crate::{
+    Config, ConfigError, Consensus, DecodeError, Entry, Fetch, RaftGroup, Recovered, Refused,
+    ReplicaId, Standing, Work, Write,
+};
+
+/// Writes that may wait for the disk; then a replica hears nobody until some are done.
+const WRITES_MAX: usize = 256;
+
+/// One thing the caller must do, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Send a message; it may get lost.
+    Send {
+        /// To whom.
+        to: ReplicaId,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Make something durable, after all earlier writes; answered by
+    /// [`Replica::handle_written`].
+    Write {
+        /// Its number.
+        number: u64,
+        /// What.
+        write: Write,
+    },
+    /// Read from the journal, after all earlier writes; answered by [`Replica::handle_fetched`].
+    Fetch(Fetch),
+    /// A record is committed: apply it. Empty ones are nobody's.
+    Apply(Entry),
+    /// Everything committed before its time has been applied: it leads, and serves, in this term.
+    Lead {
+        /// The term, which fences earlier leaders.
+        term: u64,
+    },
+    /// It does not lead, or no longer.
+    Follow {
+        /// The newest term.
+        term: u64,
+        /// Who leads in it, as far as is known.
+        leader: Option<ReplicaId>,
+    },
+    /// Another replica's state is not that of most: that one stops.
+    Differs {
+        /// Which.
+        who: ReplicaId,
+        /// At which position it was seen.
+        position: u64,
+    },
+    /// It takes part in nothing any more; nothing follows.
+    Stop(Stop),
+}
+
+/// Why a replica stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Its state is not that of most.
+    Diverged {
+        /// At which position it was seen.
+        position: u64,
+    },
+    /// Its disk has lost what it had said to be durable.
+    LogLost {
+        /// How far a leader knows its log.
+        told: u64,
+        /// How far it is.
+        last: u64,
+    },
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Diverged { position } => write!(
+                f,
+                "its state at position {position} is not that of most replicas: stopped; keep its \
+                 folder for an inquiry"
+            ),
+            Stop::LogLost { told, last } => write!(
+                f,
+                "its log ends at position {last}, and it had said to have {told}: the disk lost some \
+                 of it; stopped"
+            ),
+        }
+    }
+}
+
+/// Why records were not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProposeError {
+    /// It is not the leader, or not ready to serve; perhaps this one is.
+    NotLeading(Option<ReplicaId>),
+    /// Too much is on its way: again when some of it is committed.
+    Busy,
+    /// A record is empty or too long for a message.
+    Record,
+}
+
+/// What a replica did and refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Messages taken.
+    pub messages: u64,
+    /// Messages that could not be read or were not for it.
+    pub refused: u64,
+    /// Records applied.
+    pub applied: u64,
+    /// Times it began to serve.
+    pub terms_led: u64,
+    /// Positions at which the digests of most were equal.
+    pub compared: u64,
+}
+
+/// A replica; see the crate's contract.
+pub struct Replica<C = RaftGroup> {
+    config: Config,
+    core: C,
+    next_tick: Nanos,
+    /// Work on its way to the disk: number, whether the write has been done, messages after it.
+    writing: VecDeque<Writing>,
+    standing: Standing,
+    /// The term in which it serves.
+    serving: Option<u64>,
+    applied: u64,
+    digests: Digests,
+    stopped: Option<Stop>,
+    counts: Counts,
+}
+
+struct Writing {
+    number: u64,
+    done: bool,
+    after: Vec<(ReplicaId, Vec<u8>)>,
+}
+
+impl Replica<RaftGroup> {
+    /// A replica that goes on from what its journal holds, as a follower.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(
+        config: Config,
+        recovered: Recovered,
+        now: Nanos,
+    ) -> Result<Replica<RaftGroup>, ConfigError> {
+        let applied = recovered.committed;
+        let core = RaftGroup::new(&config, recovered)?;
+        Ok(Replica::with(config, core, applied, now))
+    }
+}
+
+impl<C: Consensus> Replica<C> {
+    /// A replica with another library behind it, whose state holds everything up to `applied`.
+    pub fn with(config: Config, core: C, applied: u64, now: Nanos) -> Replica<C> {
+        Replica {
+            next_tick: config.tick_after(now),
+            standing: core.standing(),
+            config,
+            core,
+            writing: VecDeque::new(),
+            serving: None,
+            applied,
+            digests: Digests::default(),
+            stopped: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// A message came in.
+    pub fn handle_message(&mut self, bytes: &[u8], out: &mut Vec<Action>) {
+        // With the disk far behind, more to write would only wait: others send it again.
+        if self.stopped.is_some() || self.writing.len() >= WRITES_MAX {
+            return;
+        }
+        let taken = match wire::open(self.config.group, self.config.id, bytes) {
+            Ok((from, _)) if from.0 > self.config.replicas => {
+                Err(Refused::Decode(DecodeError::Address))
+            }
+            Ok((from, Body::Consensus(body))) => self.core.receive(from, body),
+            Ok((from, Body::Digest { position, digest })) => {
+                self.compare(from, position, digest, out);
+                Ok(())
+            }
+            Err(error) => Err(Refused::Decode(error)),
+        };
+        match taken {
+            Ok(()) => self.counts.messages += 1,
+            Err(Refused::Decode(_)) => self.counts.refused += 1,
+            Err(Refused::LogLost { told, last }) => self.stop(Stop::LogLost { told, last }, out),
+        }
+        self.go_on(out);
+    }
+
+    /// A timer is due, or the caller is early.
+    pub fn handle_timeout(&mut self, now: Nanos, out: &mut Vec<Action>) {
+        if self.stopped.is_some() || now < self.next_tick {
+            return;
+        }
+        // One tick, however late: what was slept through is not made up for.
+        self.next_tick = self.config.tick_after(now);
+        if self.writing.len() >= WRITES_MAX {
+            // The disk hangs: nobody hears of this replica, so another will lead.
+            return;
+        }
+        self.core.tick();
+        self.go_on(out);
+    }
+
+    /// When [`Replica::handle_timeout`] is wanted next.
+    pub fn next_timeout(&self) -> Nanos {
+        if self.stopped.is_some() { Nanos::NEVER } else { self.next_tick }
+    }
+
+    /// Takes records to be replicated, all or none, in order; they are applied when they are
+    /// committed, or never if this leader is deposed before.
+    ///
+    /// # Errors
+    /// [`ProposeError`], with nothing changed.
+    pub fn propose(
+        &mut self,
+        records: Vec<Vec<u8>>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), ProposeError> {
+        if self.stopped.is_some() || self.serving.is_none() {
+            return Err(ProposeError::NotLeading(self.standing.leader));
+        }
+        let fits = |record: &Vec<u8>| {
+            !record.is_empty() && record.len() as u64 <= self.config.message_bytes
+        };
+        if !records.iter().all(fits) {
+            return Err(ProposeError::Record);
+        }
+        if self.writing.len() >= WRITES_MAX || !self.core.propose(records) {
+            return Err(ProposeError::Busy);
+        }
+        self.go_on(out);
+        Ok(())
+    }
+
+    /// A write is durable, and so are all before it.
+    pub fn handle_written(&mut self, number: u64, out: &mut Vec<Action>) {
+        if self.stopped.is_some() {
+            return;
+        }
+        for writing in self.writing.iter_mut().take_while(|writing| writing.number <= number) {
+            writing.done = true;
+        }
+        self.finish_writes(out);
+        self.go_on(out);
+    }
+
+    /// What was to be read; nothing when that failed.
+    pub fn handle_fetched(&mut self, number: u64, entries: Vec<Entry>, out: &mut Vec<Action>) {
+        if self.stopped.is_none() {
+            self.core.fetched(number, entries);
+            self.go_on(out);
+        }
+    }
+
+    /// The digest of the state after a position that is a multiple of [`Config::digest_every`].
+    pub fn tell_digest(&mut self, position: u64, digest: u64, out: &mut Vec<Action>) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let body = Body::Digest { position, digest };
+        for to in self.config.peers() {
+            let bytes = wire::seal(self.config.group, self.config.id, to, &body);
+            out.push(Action::Send { to, bytes });
+        }
+        self.compare(self.config.id, position, digest, out);
+    }
+
+    /// Whether the digest is wanted at a position.
+    pub fn wants_digest(&self, position: u64) -> bool {
+        self.config.digest_every > 0 && position.is_multiple_of(self.config.digest_every)
+    }
+
+    /// Asks for votes at once: for tests, and for handing over before a stop.
+    pub fn campaign(&mut self, out: &mut Vec<Action>) {
+        if self.stopped.is_none() {
+            self.core.campaign();
+            self.go_on(out);
+        }
+    }
+
+    /// Where it stands.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The term in which it leads and serves.
+    pub fn serving(&self) -> Option<u64> {
+        self.serving
+    }
+
+    /// Everything up to here has been given to be applied.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Everything up to here is committed; what is beyond [`Replica::applied`] is not durable here.
+    pub fn committed(&self) -> u64 {
+        self.core.committed()
+    }
+
+    /// The last position appended here, durable or not, committed or not.
+    pub fn last(&self) -> u64 {
+        self.core.last()
+    }
+
+    /// Writes that have not been done.
+    pub fn writes_waiting(&self) -> usize {
+        self.writing.len()
+    }
+
+    /// Why it stopped.
+    pub fn stopped(&self) -> Option<Stop> {
+        self.stopped
+    }
+
+    /// What it did.
+    pub fn counts(&self) -> Counts {
+        Counts { compared: self.digests.compared(), ..self.counts }
+    }
+
+    /// What it was told.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Does whatever there is to do.
+    fn go_on(&mut self, out: &mut Vec<Action>) {
+        while self.stopped.is_none() {
+            let Some(work) = self.core.work() else { break };
+            self.take_work(work, out);
+        }
+        if self.stopped.is_none() {
+            self.look_around(out);
+        }
+    }
+
+    fn take_work(&mut self, work: Work, out: &mut Vec<Action>) {
+        let Work { number, sends, write, after, committed, fetch } = work;
+        self.send(sends, out);
+        let done = write.is_none();
+        if let Some(write) = write {
+            out.push(Action::Write { number, write });
+        }
+        self.writing.push_back(Writing { number, done, after });
+        self.finish_writes(out);
+        for entry in committed {
+            self.applied = entry.position;
+            self.counts.applied += 1;
+            out.push(Action::Apply(entry));
+        }
+        out.extend(fetch.into_iter().map(Action::Fetch));
+    }
+
+    /// Lets go what waited for the writes that are done, in order.
+    fn finish_writes(&mut self, out: &mut Vec<Action>) {
+        let mut newest = None;
+        while self.writing.front().is_some_and(|writing| writing.done) {
+            let Some(Writing { number, after, .. }) = self.writing.pop_front() else { break };
+            newest = Some(number);
+            self.send(after, out);
+        }
+        if let Some(number) = newest {
+            self.core.written(number);
+        }
+    }
+
+    fn send(&self, messages: Vec<(ReplicaId, Vec<u8>)>, out: &mut Vec<Action>) {
+        for (to, body) in messages {
+            let body = Body::Consensus(&body);
+            let bytes = wire::seal(self.config.group, self.config.id, to, &body);
+            out.push(Action::Send { to, bytes });
+        }
+    }
+
+    /// Says when it begins or ends to lead.
+    fn look_around(&mut self, out: &mut Vec<Action>) {
+        let standing = self.core.standing();
+        let changed = standing != self.standing;
+        self.standing = standing;
+        if !standing.leading || self.serving.is_some_and(|term| term != standing.term) {
+            let served = self.serving.take().is_some();
+            if changed || served {
+                out.push(Action::Follow { term: standing.term, leader: standing.leader });
+            }
+        }
+        if standing.leading && self.serving.is_none() && self.core.may_serve(self.applied) {
+            self.serving = Some(standing.term);
+            self.counts.terms_led += 1;
+            out.push(Action::Lead { term: standing.term });
+        }
+    }
+
+    fn compare(&mut self, who: ReplicaId, position: u64, digest: u64, out: &mut Vec<Action>) {
+        let quorum = self.config.quorum();
+        for Odd { who, position } in self.digests.take(who, position, digest, quorum) {
+            if who == self.config.id {
+                self.stop(Stop::Diverged { position }, out);
+            } else {
+                out.push(Action::Differs { who, position });
+            }
+        }
+    }
+
+    fn stop(&mut self, why: Stop, out: &mut Vec<Action>) {
+        if self.stopped.is_none() {
+            self.stopped = Some(why);
+            self.serving = None;
+            out.push(Action::Stop(why));
+        }
+    }
+}

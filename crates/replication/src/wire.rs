@@ -1,0 +1,372 @@
+//! What replicas send one another.
+//!
+//! Envelope, little-endian: magic `FBRP` · version u8 · kind u8 · from u8 · to u8 · checksum u32 of
+//! everything else · group u64 · body. Kinds: 1 consensus, 2 digest (position u64, digest u64).
+//! Body of consensus: type u8 · flags u8 (1: reject) · 6 bytes 0 · term, log term, index, commit, commit term,
+//! reject hint u64 each · context length u32 · entries u32 · context · per entry term u64,
+//! length u32, bytes. Entries have positions in a row from index + 1.
+//!
+//! Bounds: [`ENTRIES_MAX`] entries, [`BYTES_MAX`] bytes in all, [`CONTEXT_MAX`] of context. A
+//! version that is not known is refused; one that adds something gets a new number.
+
+use raft::eraftpb::{Entry, Message, MessageType};
+
+use crate::ReplicaId;
+
+/// The version spoken.
+pub const VERSION: u8 = 1;
+/// Most entries in a message.
+pub(crate) const ENTRIES_MAX: usize = 1 << 16;
+/// Most bytes of a message.
+pub(crate) const BYTES_MAX: usize = 16 << 20;
+/// Most bytes of a message's context.
+pub(crate) const CONTEXT_MAX: usize = 64;
+
+const MAGIC: &[u8; 4] = b"FBRP";
+const HEADER: usize = 20;
+const CRC: usize = 8;
+const REJECT: u8 = 1;
+
+/// Why a message can't be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DecodeError {
+    /// It is not from a replica, or was damaged on its way.
+    Envelope,
+    /// Another version.
+    Version(u8),
+    /// Another group.
+    Group(u64),
+    /// Not for this replica, or from none of the group.
+    Address,
+    /// The body makes no sense.
+    Body,
+}
+
+/// A message of either kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Body<'a> {
+    Consensus(&'a [u8]),
+    Digest { position: u64, digest: u64 },
+}
+
+/// Puts a body into its envelope.
+pub(crate) fn seal(group: u64, from: ReplicaId, to: ReplicaId, body: &Body<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + 64);
+    bytes.extend_from_slice(MAGIC);
+    let kind = match body {
+        Body::Consensus(_) => 1,
+        Body::Digest { .. } => 2,
+    };
+    bytes.extend_from_slice(&[VERSION, kind, from.0, to.0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(&group.to_le_bytes());
+    match body {
+        Body::Consensus(body) => bytes.extend_from_slice(body),
+        Body::Digest { position, digest } => {
+            bytes.extend_from_slice(&position.to_le_bytes());
+            bytes.extend_from_slice(&digest.to_le_bytes());
+        }
+    }
+    let crc = checksum(&bytes).to_le_bytes();
+    if let Some(place) = bytes.get_mut(CRC..CRC + 4) {
+        place.copy_from_slice(&crc);
+    }
+    bytes
+}
+
+/// Opens an envelope: who sent it and what it says.
+pub(crate) fn open(
+    group: u64,
+    to: ReplicaId,
+    bytes: &[u8],
+) -> Result<(ReplicaId, Body<'_>), DecodeError> {
+    let mut reader = Reader(bytes);
+    let magic = reader.take(4).ok_or(DecodeError::Envelope)?;
+    let [version, kind, from, addressed] = reader.array().ok_or(DecodeError::Envelope)?;
+    let crc = reader.u32().ok_or(DecodeError::Envelope)?;
+    let of = reader.u64().ok_or(DecodeError::Envelope)?;
+    if magic != MAGIC || bytes.len() > BYTES_MAX || crc != checksum(bytes) {
+        return Err(DecodeError::Envelope);
+    }
+    if version != VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    if of != group {
+        return Err(DecodeError::Group(of));
+    }
+    if addressed != to.0 || from == 0 || from == to.0 {
+        return Err(DecodeError::Address);
+    }
+    let body = match kind {
+        1 => Body::Consensus(reader.0),
+        2 => {
+            let (position, digest) = (reader.u64(), reader.u64());
+            let position = position.ok_or(DecodeError::Body)?;
+            Body::Digest { position, digest: digest.ok_or(DecodeError::Body)? }
+        }
+        _ => return Err(DecodeError::Body),
+    };
+    Ok((ReplicaId(from), body))
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(bytes.get(..CRC).unwrap_or(&[]));
+    hasher.update(bytes.get(CRC + 4..).unwrap_or(&[]));
+    hasher.finalize()
+}
+
+/// Writes the body of a message of the library.
+pub(crate) fn encode(message: &Message) -> Vec<u8> {
+    let sum: usize = message.entries.iter().map(|entry| 12 + entry.data.len()).sum();
+    let mut bytes = Vec::with_capacity(64 + message.context.len() + sum);
+    bytes.extend_from_slice(&[message.msg_type as u8, u8::from(message.reject) * REJECT]);
+    bytes.extend_from_slice(&[0; 6]);
+    let Message { term, log_term, index, commit, commit_term, reject_hint, .. } = *message;
+    for word in [term, log_term, index, commit, commit_term, reject_hint] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.extend_from_slice(&(message.context.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&(message.entries.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&message.context);
+    for entry in &message.entries {
+        bytes.extend_from_slice(&entry.term.to_le_bytes());
+        bytes.extend_from_slice(&(entry.data.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&entry.data);
+    }
+    bytes
+}
+
+/// Types that replicas send one another.
+fn travels(message: MessageType) -> bool {
+    use MessageType as M;
+    matches!(
+        message,
+        M::MsgAppend
+            | M::MsgAppendResponse
+            | M::MsgRequestVote
+            | M::MsgRequestVoteResponse
+            | M::MsgHeartbeat
+            | M::MsgHeartbeatResponse
+            | M::MsgRequestPreVote
+            | M::MsgRequestPreVoteResponse
+    )
+}
+
+/// Whether a message may be sent: the library also asks for what is not offered.
+pub(crate) fn is_offered(message: &Message) -> bool {
+    travels(message.msg_type)
+}
+
+/// Reads the body of a message of the library.
+pub(crate) fn decode(from: ReplicaId, to: ReplicaId, body: &[u8]) -> Result<Message, DecodeError> {
+    read(from, to, body).ok_or(DecodeError::Body)
+}
+
+fn read(from: ReplicaId, to: ReplicaId, body: &[u8]) -> Option<Message> {
+    let mut reader = Reader(body);
+    let [kind, flags] = reader.array()?;
+    let reserved: [u8; 6] = reader.array()?;
+    let msg_type = MessageType::from_number(kind).filter(|kind| travels(*kind))?;
+    let [term, log_term, index, commit, commit_term, reject_hint] = reader.words()?;
+    // A message of no term would count as one of the replica's own.
+    if term == 0 || flags & !REJECT != 0 || reserved != [0; 6] {
+        return None;
+    }
+    let (context, count) = (reader.u32()? as usize, reader.u32()? as usize);
+    if context > CONTEXT_MAX || count > ENTRIES_MAX {
+        return None;
+    }
+    let context = reader.take(context)?.to_vec();
+    // As many as there can be, whatever is claimed.
+    let mut entries = Vec::with_capacity(count.min(reader.0.len() / 12));
+    for place in 1..=count as u64 {
+        let (term, len) = (reader.u64()?, reader.u32()? as usize);
+        let data = reader.take(len)?.to_vec();
+        entries.push(Entry { term, index: index.checked_add(place)?, data, ..Entry::default() });
+    }
+    let carries = msg_type == MessageType::MsgAppend;
+    if !reader.0.is_empty() || (count > 0 && !carries) || !rises(log_term, &entries, term) {
+        return None;
+    }
+    let (from, to) = (u64::from(from.0), u64::from(to.0));
+    let reject = flags & REJECT != 0;
+    let message = Message {
+        msg_type,
+        to,
+        from,
+        term,
+        log_term,
+        index,
+        entries,
+        commit,
+        commit_term,
+        reject,
+        reject_hint,
+        context,
+        ..Message::default()
+    };
+    Some(message)
+}
+
+/// Terms never fall along a log, and none is beyond its leader's.
+fn rises(before: u64, entries: &[Entry], term: u64) -> bool {
+    let mut last = if entries.is_empty() { 0 } else { before };
+    entries.iter().all(|entry| {
+        let rises = entry.term >= last && entry.term <= term && entry.term > 0;
+        last = entry.term;
+        rises
+    })
+}
+
+/// What a replica that does not compare terms would answer to records of an old leader: that it has
+/// them. For simulators, which show that somebody notices.
+pub fn unfenced_answer(
+    group: u64,
+    to: ReplicaId,
+    known_term: u64,
+    bytes: &[u8],
+) -> Option<Vec<u8>> {
+    let (from, body) = open(group, to, bytes).ok()?;
+    let Body::Consensus(body) = body else { return None };
+    let message = decode(from, to, body).ok()?;
+    if message.msg_type != MessageType::MsgAppend || message.term >= known_term {
+        return None;
+    }
+    let answer = Message {
+        msg_type: MessageType::MsgAppendResponse,
+        term: message.term,
+        index: message.index + message.entries.len() as u64,
+        ..Message::default()
+    };
+    Some(seal(group, to, from, &Body::Consensus(&encode(&answer))))
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn words<const N: usize>(&mut self) -> Option<[u64; N]> {
+        let mut words = [0; N];
+        for word in &mut words {
+            *word = self.u64()?;
+        }
+        Some(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ONE: ReplicaId = ReplicaId(1);
+    const TWO: ReplicaId = ReplicaId(2);
+
+    fn append(entries: &[&[u8]]) -> Message {
+        let entry = |(place, data): (usize, &&[u8])| Entry {
+            term: 3,
+            index: 8 + place as u64,
+            data: data.to_vec(),
+            ..Entry::default()
+        };
+        Message {
+            msg_type: MessageType::MsgAppend,
+            from: 1,
+            to: 2,
+            term: 4,
+            log_term: 2,
+            index: 7,
+            commit: 6,
+            entries: entries.iter().enumerate().map(entry).collect(),
+            ..Message::default()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let message = append(&[b"abc", b"", b"0123456789"]);
+        let sealed = seal(9, ONE, TWO, &Body::Consensus(&encode(&message)));
+        let (from, body) = open(9, TWO, &sealed).unwrap();
+        let Body::Consensus(body) = body else { panic!("another kind") };
+        assert_eq!((from, decode(from, TWO, body)), (ONE, Ok(message)));
+        let digest = Body::Digest { position: 5, digest: u64::MAX };
+        assert_eq!(open(9, ONE, &seal(9, TWO, ONE, &digest)), Ok((TWO, digest)));
+    }
+
+    #[test]
+    fn what_is_not_for_us_is_refused() {
+        let sealed = seal(9, ONE, TWO, &Body::Digest { position: 5, digest: 1 });
+        assert_eq!(open(8, TWO, &sealed), Err(DecodeError::Group(9)));
+        assert_eq!(open(9, ReplicaId(3), &sealed), Err(DecodeError::Address));
+        let mut other = sealed.clone();
+        other[4] = 2;
+        let crc = checksum(&other).to_le_bytes();
+        other[CRC..CRC + 4].copy_from_slice(&crc);
+        assert_eq!(open(9, TWO, &other), Err(DecodeError::Version(2)));
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(open(9, TWO, &flipped), Err(DecodeError::Envelope), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn local_messages_and_terms_that_fall_are_refused() {
+        let local = Message { msg_type: MessageType::MsgHup, ..append(&[]) };
+        assert_eq!(decode(ONE, TWO, &encode(&local)), Err(DecodeError::Body));
+        let timeless = Message { term: 0, ..append(&[]) };
+        assert_eq!(decode(ONE, TWO, &encode(&timeless)), Err(DecodeError::Body));
+        let mut falling = append(&[b"a", b"b"]);
+        falling.entries[1].term = 2;
+        assert_eq!(decode(ONE, TWO, &encode(&falling)), Err(DecodeError::Body));
+        let stray = Message { msg_type: MessageType::MsgHeartbeat, ..append(&[b"a"]) };
+        assert_eq!(decode(ONE, TWO, &encode(&stray)), Err(DecodeError::Body));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = open(9, TWO, &bytes);
+            let _ = decode(ONE, TWO, &bytes);
+            let _ = unfenced_answer(9, TWO, 5, &bytes);
+        }
+
+        #[test]
+        fn no_mutation_makes_it_panic_or_grow(
+            lens in proptest::collection::vec(0usize..40, 0..8),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let data = [7; 40];
+            let parts: Vec<&[u8]> = lens.iter().map(|len| &data[..*len]).collect();
+            let mut bytes = encode(&append(&parts));
+            for (place, value) in changes {
+                let place = place.index(bytes.len());
+                bytes[place] = value;
+            }
+            if let Ok(message) = decode(ONE, TWO, &bytes) {
+                prop_assert!(message.entries.len() <= bytes.len() / 12);
+                prop_assert_eq!(encode(&message), bytes.clone());
+            }
+            bytes.truncate(cut.index(bytes.len() + 1));
+            let _ = decode(ONE, TWO, &bytes);
+        }
+    }
+}

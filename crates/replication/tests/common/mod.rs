@@ -1,0 +1,172 @@
+//! A group on simulated disks with an exact network: messages arrive in order, at once, unless cut.
+
+use std::collections::VecDeque;
+
+use journal::{Journal, SimDisk};
+use replication::{
+    Action, Config, Entry, ProposeError, Replica, ReplicaId, fetch, perform, recover,
+};
+use types::Nanos;
+
+pub const TICK: u64 = 10_000_000;
+
+/// What a test's replicas make of the log.
+pub trait State {
+    fn new() -> Self;
+    fn apply(&mut self, entry: &Entry);
+    fn digest(&self) -> u64;
+}
+
+pub struct Node<S> {
+    pub replica: Replica,
+    pub journal: Journal<SimDisk>,
+    pub state: S,
+    pub said: Vec<Action>,
+    pub fetched: u64,
+}
+
+pub struct Group<S> {
+    pub nodes: Vec<Option<Node<S>>>,
+    pub disks: Vec<Option<SimDisk>>,
+    /// Replicas that nobody hears and that hear nobody.
+    pub cut: Vec<u8>,
+    pub now: u64,
+    mail: VecDeque<(u8, u8, Vec<u8>)>,
+    config: Config,
+}
+
+pub fn config(replicas: u8) -> Config {
+    Config { digest_every: 8, window: 16, ..Config::new(5, ReplicaId(1), replicas) }
+}
+
+pub fn journal_config() -> journal::Config {
+    journal::Config {
+        block: 512,
+        segment_bytes: 1 << 20,
+        batch_bytes: 8 << 10,
+        alone: false,
+        ..journal::Config::new(5, [b'g'; 32])
+    }
+}
+
+impl<S: State> Group<S> {
+    pub fn new(config: Config) -> Group<S> {
+        let count = usize::from(config.replicas);
+        let disks = (0..count as u64).map(|seed| Some(SimDisk::new(seed))).collect();
+        let nodes = (0..count).map(|_| None).collect();
+        let (cut, mail) = (Vec::new(), VecDeque::new());
+        let mut group = Group { nodes, disks, cut, now: 0, mail, config };
+        (1..=count as u8).for_each(|id| group.start(id));
+        group
+    }
+
+    pub fn start(&mut self, id: u8) {
+        let place = usize::from(id) - 1;
+        let disk = self.disks[place].take().expect("stopped before");
+        let (mut journal, _) = Journal::open(disk, &journal_config()).expect("a good journal");
+        let mut state = S::new();
+        let recovered = recover(&mut journal, |record| {
+            let (position, term, record) = (record.position, record.term, record.bytes.to_vec());
+            state.apply(&Entry { position, term, record });
+        });
+        let config = Config { id: ReplicaId(id), ..self.config.clone() };
+        let replica = Replica::new(config, recovered.expect("readable"), Nanos(self.now));
+        let replica = replica.expect("a good configuration");
+        let (said, fetched) = (Vec::new(), 0);
+        self.nodes[place] = Some(Node { replica, journal, state, said, fetched });
+    }
+
+    /// The machine stops at once.
+    pub fn kill(&mut self, id: u8) {
+        let place = usize::from(id) - 1;
+        let node = self.nodes[place].take().expect("runs");
+        let mut disk = node.journal.into_storage();
+        disk.restart();
+        self.disks[place] = Some(disk);
+    }
+
+    pub fn node(&mut self, id: u8) -> &mut Node<S> {
+        self.nodes[usize::from(id) - 1].as_mut().expect("runs")
+    }
+
+    pub fn leader(&self) -> Option<u8> {
+        let serves =
+            |node: &Option<Node<S>>| node.as_ref().is_some_and(|n| n.replica.serving().is_some());
+        let places: Vec<usize> =
+            (0..self.nodes.len()).filter(|p| serves(&self.nodes[*p])).collect();
+        let newest = places
+            .into_iter()
+            .max_by_key(|place| self.nodes[*place].as_ref().map(|node| node.replica.serving()));
+        newest.map(|place| place as u8 + 1)
+    }
+
+    /// Time passes, tick by tick.
+    pub fn pass(&mut self, ticks: u64) {
+        for _ in 0..ticks {
+            self.now += TICK;
+            for id in 1..=self.nodes.len() as u8 {
+                let now = Nanos(self.now);
+                self.with(id, |node, out| node.replica.handle_timeout(now, out));
+            }
+            self.deliver();
+        }
+    }
+
+    /// Until somebody serves.
+    pub fn elect(&mut self) -> u8 {
+        for _ in 0..500 {
+            self.pass(1);
+            if let Some(id) = self.leader() {
+                return id;
+            }
+        }
+        panic!("nobody leads");
+    }
+
+    pub fn propose(&mut self, id: u8, records: Vec<Vec<u8>>) -> Result<(), ProposeError> {
+        let mut done = Ok(());
+        self.with(id, |node, out| done = node.replica.propose(records, out));
+        self.deliver();
+        done
+    }
+
+    pub fn deliver(&mut self) {
+        while let Some((from, to, bytes)) = self.mail.pop_front() {
+            if !self.cut.contains(&from) && !self.cut.contains(&to) {
+                self.with(to, |node, out| node.replica.handle_message(&bytes, out));
+            }
+        }
+    }
+
+    fn with(&mut self, id: u8, act: impl FnOnce(&mut Node<S>, &mut Vec<Action>)) {
+        let Some(node) = &mut self.nodes[usize::from(id) - 1] else { return };
+        let mut out = Vec::new();
+        act(node, &mut out);
+        let mut todo = VecDeque::from(out);
+        while let Some(action) = todo.pop_front() {
+            let mut more = Vec::new();
+            node.said.push(action.clone());
+            match action {
+                Action::Send { to, bytes } => self.mail.push_back((id, to.0, bytes)),
+                Action::Write { number, write } => {
+                    perform(&mut node.journal, &write).expect("a disk that works");
+                    node.replica.handle_written(number, &mut more);
+                }
+                Action::Fetch(wanted) => {
+                    node.fetched += 1;
+                    let entries = fetch(&mut node.journal, &wanted).expect("readable");
+                    node.replica.handle_fetched(wanted.number, entries, &mut more);
+                }
+                Action::Apply(entry) => {
+                    node.state.apply(&entry);
+                    if node.replica.wants_digest(entry.position) {
+                        let digest = node.state.digest();
+                        node.replica.tell_digest(entry.position, digest, &mut more);
+                    }
+                }
+                _ => {}
+            }
+            todo.extend(more);
+        }
+    }
+}
