@@ -8,6 +8,7 @@ pub mod cloud;
 pub mod exchange;
 mod link;
 mod queue;
+pub mod replicas;
 mod world;
 
 pub use clock::{DRIFT_PPB_MAX, SimClock};

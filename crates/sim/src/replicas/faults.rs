@@ -1,0 +1,92 @@
+//! What goes wrong, and when: drawn one fault after the other until all is mended.
+
+use super::driver::Machine;
+use super::world::{Event, MS, Weather, World};
+
+/// More operations than a disk ever does.
+const NO_CRASH: u64 = 1 << 40;
+
+impl World {
+    /// One more fault.
+    pub(super) fn fault(&mut self) {
+        if self.healed {
+            return;
+        }
+        let id = 1 + self.rng.below(u64::from(self.replicas)) as u8;
+        match self.rng.below(14) {
+            0 | 1 => {
+                self.counts.crashes += u64::from(self.up(id).is_some());
+                self.kill(id);
+            }
+            2 | 3 => self.kill_leader(),
+            4 | 12 => {
+                let at = self.rng.below(12);
+                self.machine(id).with_disk(|disk| disk.crash_at(at));
+            }
+            5 | 13 => self.spoil_disk(id),
+            6 | 7 => self.part(),
+            8 => self.sides.fill(0),
+            9 => {
+                let until = self.now + (20 + self.rng.below(500)) * MS;
+                self.machine(id).paused_until = until;
+                self.counts.pauses += 1;
+            }
+            _ => {
+                let mut up_to = |most: u64| self.rng.below(most);
+                let (loss, repeat) = (up_to(150), up_to(80));
+                let (delay, garble) = (up_to(80), up_to(10));
+                self.weather = Weather { loss, repeat, delay, garble };
+            }
+        }
+        let next = (20 + self.rng.below(160)) * MS;
+        self.after(next, Event::Fault);
+    }
+
+    fn kill_leader(&mut self) {
+        let serves = |machine: &Machine| machine.up.as_ref().is_some_and(|up| up.serving.is_some());
+        if let Some(id) = self.machines.iter().find(|m| serves(m)).map(|machine| machine.id) {
+            self.counts.crashes += 1;
+            self.kill(id);
+        }
+    }
+
+    fn part(&mut self) {
+        self.counts.partitions += 1;
+        let alone = self.rng.below(u64::from(self.replicas)) as usize;
+        let split = self.rng.below(3) == 0;
+        for place in 0..self.sides.len() {
+            let drawn = self.rng.below(2) as u8;
+            self.sides[place] = if split { drawn } else { u8::from(place == alone) };
+        }
+    }
+
+    fn spoil_disk(&mut self, id: u8) {
+        let (kind, amount) = (self.rng.below(5), 1 + self.rng.below(200));
+        let rots = self.machine(id).rots;
+        self.machine(id).with_disk(|disk| {
+            let faults = match kind {
+                0 => journal::DiskFaults { short: amount, ..<_>::default() },
+                1 => journal::DiskFaults { failing: amount / 4, ..<_>::default() },
+                2 => journal::DiskFaults { slow: amount, ..<_>::default() },
+                3 | 4 if rots => journal::DiskFaults { corrupt: 20 + amount / 2, ..<_>::default() },
+                // Room for nothing new.
+                _ => journal::DiskFaults { room: 1, slow: amount, ..<_>::default() },
+            };
+            disk.set_faults(faults);
+        });
+    }
+
+    /// All is mended.
+    pub(super) fn heal(&mut self) {
+        self.healed = true;
+        self.weather = Weather::default();
+        self.sides.fill(0);
+        for place in 0..self.machines.len() {
+            self.machines[place].paused_until = 0;
+            self.machines[place].with_disk(|disk| {
+                disk.set_faults(Default::default());
+                disk.crash_at(NO_CRASH);
+            });
+        }
+    }
+}
