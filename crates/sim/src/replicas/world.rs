@@ -359,7 +359,7 @@ impl World {
         let standing = up.replica.standing();
         let Some(term) = up.serving else {
             if let Some(leader) = standing.leader {
-                self.to_client(id, Event::Redirect(request.client, leader.0, standing.term));
+                self.tell_client(id, Event::Redirect(request.client, leader.0, standing.term));
             }
             return;
         };
@@ -385,7 +385,7 @@ impl World {
             .map(|(sequence, request)| Packet { epoch: 0, id: 0, sequence, request })
             .collect();
         for packet in packets {
-            self.to_client(id, Event::Packet(receiver, packet));
+            self.tell_client(id, Event::Packet(receiver, packet));
         }
     }
 
@@ -485,7 +485,7 @@ impl World {
     }
 
     /// Between a machine and somebody who is no replica; partitions are among replicas.
-    fn to_client(&mut self, _from: u8, event: Event) {
+    fn tell_client(&mut self, _from: u8, event: Event) {
         self.travel(event);
     }
 
@@ -513,12 +513,12 @@ impl World {
     }
 
     fn answer(&mut self, id: u8, request: Request, execution: u64, term: u64) {
-        self.to_client(id, Event::Answer(request.client, request.number, execution, term));
+        self.tell_client(id, Event::Answer(request.client, request.number, execution, term));
     }
 
     fn publish(&mut self, id: u8, packet: Packet) {
         for receiver in 0..RECEIVERS {
-            self.to_client(id, Event::Packet(receiver, packet));
+            self.tell_client(id, Event::Packet(receiver, packet));
         }
     }
 
