@@ -85,7 +85,7 @@ fn tamper(file: &Path, text: &str) {
 fn flip(capture: &Path) {
     let mut bytes = std::fs::read(capture).expect("a capture");
     let mut at = 0;
-    while at < bytes.len() / 2 || bytes[at..at + 2] < [0, 40] {
+    while at < bytes.len() / 2 || bytes[at] == 0 && bytes[at + 1] < 40 {
         at += 2 + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
     }
     bytes[at + 2 + 20 + 2 + 6] ^= 1;
