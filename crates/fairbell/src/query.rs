@@ -51,7 +51,7 @@ pub struct RowArgs {
     /// On this instrument: symbol or number
     #[arg(long, value_name = "SYMBOL")]
     pub instrument: Option<String>,
-    /// Not before: HH:MM[:SS[.fraction]] of the log's day, YYYY-MM-DD[THH:MM[:SS]] or ns; UTC
+    /// Not before: HH:MM:SS.fraction of the day of the log, YYYY-MM-DDTHH:MM:SS, or ns; UTC
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// Before, in the same forms
