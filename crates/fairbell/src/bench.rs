@@ -11,7 +11,6 @@ pub mod plan;
 pub mod recovery;
 mod rtt;
 pub mod store;
-pub mod transports;
 pub mod wires;
 
 pub use rtt::run as rtt;
