@@ -130,7 +130,8 @@ mod tests {
                 (0..layers[layer]).all(|i| dead.contains(&topology.node_id(layer, i).unwrap()))
             });
             let (mut heard, mut list) = (BTreeSet::from([ROOT]), Vec::new());
-            for node in (0..topology.nodes() as u16).map(NodeId) {
+            // By place: who sends comes before whom it sends to.
+            for node in (0..topology.nodes() as u32).map(|place| topology.seating().node(place)) {
                 if heard.contains(&node) {
                     detours.children(&tree, node, id, 0, &mut list);
                     prop_assert!(list.iter().all(|child| !dead.contains(child)));

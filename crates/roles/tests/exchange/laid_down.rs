@@ -4,7 +4,7 @@ use engine::log::{Draft, InputLog};
 use roles::{ExchangeConfig, Role, deploy};
 use types::{
     AccountId, ClockReading, Command, CommandKind, GatewayId, Input, MemoryShelf, Nanos, Outbox,
-    Source, UserRefNum,
+    Qty, Source, UserRefNum,
 };
 
 use crate::common::{LISTENERS, config};
@@ -35,6 +35,7 @@ fn long_day() -> Vec<Input> {
         let mut command = new_order(n.div_ceil(2) as u32);
         if n % 2 == 0 {
             command.kind = CommandKind::Cancel;
+            command.qty = Qty(0);
         }
         enter(source(1, 1, n), command);
     }
