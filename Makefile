@@ -21,7 +21,7 @@ run: sample ## play the real sample through a whole exchange on this machine, th
 
 test: sample ## all tests, a thousand simulated networks, and the interoperability check
 	cargo test --locked --workspace
-	$(MAKE) --no-print-directory interop
+	FAIRBELL_BINARY=$${CARGO_TARGET_DIR:-target}/debug/fairbell $(MAKE) --no-print-directory interop
 
 sim: setup ## a thousand simulated networks with losses, duplicates, reordering and dead proxies
 	$(CHECKED) sim --seeds 0..1000 $(ARGS)

@@ -22,8 +22,8 @@ out=.cache/interop-fix
 rm -rf "$out"
 mkdir -p "$out"
 cp scripts/interop/fix.toml "$out/fairbell.toml"
-exchange=(cargo run --locked --quiet --package fairbell --)
-cargo build --locked --quiet --package fairbell
+exchange=("${FAIRBELL_BINARY:-${CARGO_TARGET_DIR:-target}/debug/fairbell}")
+[ "${FAIRBELL_BINARY:-}" ] || cargo build --locked --quiet --package fairbell
 "${exchange[@]}" up --config "$out/fairbell.toml" --port-base 0 --json \
     --fail-gateway 1 --after 20s --out "$out" >"$out/report.json" 2>"$out/progress.txt" &
 exchange_pid=$!

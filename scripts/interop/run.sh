@@ -38,7 +38,12 @@ out=.cache/interop
 base=31400
 mkdir -p "$out"
 rm -f "$out/feed.bin" "$out/feed.bin.bbo.json" "$out/snapshot.bin" "$out/quotes.csv"
-cargo build --locked --quiet --package fairbell
+# The tests' own binary, when they have just built it.
+fairbell=${FAIRBELL_BINARY:-}
+if [ -z "$fairbell" ]; then
+    cargo build --locked --quiet --package fairbell
+    fairbell=${CARGO_TARGET_DIR:-target}/debug/fairbell
+fi
 "$venv/bin/python" scripts/interop/snapshot.py fetch 127.0.0.1:"$((base + 299))" 5 \
     "$out/snapshot.bin" &
 client=$!
@@ -47,7 +52,7 @@ if [ "$java_too" ]; then
         "$out/quotes.csv" &
     market=$!
 fi
-cargo run --locked --quiet --package fairbell -- up --once --duration 10s --port-base "$base" --quiet \
+"$fairbell" up --once --duration 10s --port-base "$base" --quiet \
     --capture "$out/feed.bin" --out "$out" >"$out/report.txt" || {
     tail -n 5 "$out/report.txt"
     exit 1
