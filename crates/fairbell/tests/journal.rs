@@ -1,9 +1,12 @@
 //! An exchange whose log is on disk: what it wrote is what it did, and after a kill it goes on.
 
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::{Running, document, number};
 use serde_json::Value;
 
 /// A folder for one test; gone with it.
@@ -52,26 +55,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn document(output: &Output) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    serde_json::from_slice(&output.stdout).expect("standard output is one JSON document")
-}
-
-fn number(of: &Value, key: &str) -> u64 {
-    of[key].as_u64().unwrap_or_else(|| panic!("{key} is {}", of[key]))
 }
 
 #[test]
