@@ -169,6 +169,28 @@ impl InputLog {
         self.chunks.push_back(chunk);
     }
 
+    /// Takes back everything after the first `len` inputs; false, with nothing changed, when the
+    /// last of these is no longer in memory.
+    #[must_use]
+    pub fn cut(&mut self, len: usize) -> bool {
+        if len >= self.len {
+            return true;
+        }
+        let last = self.get(Seq(len as u64)).map(|input| input.t_seq);
+        let Some(last) = last.or(Some(Nanos(0)).filter(|_| len == 0 && self.gone == 0)) else {
+            return false;
+        };
+        self.chunks.truncate((len - self.gone) / CHUNK + 1);
+        if let Some(chunk) = self.chunks.back_mut() {
+            chunk.truncate((len - self.gone) % CHUNK);
+        }
+        (self.len, self.last_t_seq) = (len, last);
+        if let Some(laid) = &mut self.laid {
+            laid.len = laid.len.min(len / BLOCK * BLOCK);
+        }
+        true
+    }
+
     /// Lays down what is not yet: the last records. Nothing may be appended after that.
     ///
     /// # Errors
@@ -332,6 +354,32 @@ mod tests {
         assert!(laid.shelf.get((MANY - 1) * RECORD as u64, &mut bytes));
         assert_eq!(Input::try_read_from_bytes(&bytes).expect("an input").seq, Seq(MANY));
         assert!(!log.lay_down(Box::new(MemoryShelf::default()), 0), "it has begun");
+    }
+
+    #[test]
+    fn what_was_cut_off_is_written_anew() {
+        for (keep, shelf) in [(0, false), (BLOCK, true), (CHUNK, true), (CHUNK + 70, false)] {
+            let mut log = InputLog::new(usize::MAX);
+            assert!(!shelf || log.lay_down(Box::new(MemoryShelf::default()), 0));
+            for n in 0..2 * CHUNK as u64 + 5 {
+                log.append(Nanos(100 + n), draft(n)).expect("room");
+            }
+            assert!(log.cut(usize::MAX) && log.cut(keep));
+            assert_eq!((log.len(), log.in_memory()), (keep, keep));
+            for n in keep as u64..3 * CHUNK as u64 {
+                // Time goes on from what was kept.
+                let input = log.append(Nanos(100 + n), draft(7 * n)).expect("room");
+                assert_eq!((input.seq, input.t_seq), (Seq(n + 1), Nanos(100 + n)));
+            }
+            let expected = |n: u64| if n < keep as u64 { n } else { 7 * n };
+            let all = (0..3 * CHUNK as u64).map(|n| Nanos(expected(n)));
+            assert!(log.iter().map(|input| input.t_in).eq(all));
+            log.finish().expect("room");
+            assert!(log.records().eq(log.iter().copied()));
+        }
+        let mut log = laid_down(MemoryShelf::default());
+        (0..MANY).for_each(|n| assert!(log.append(Nanos(n), draft(n)).is_ok()));
+        assert!(!log.cut(3) && log.len() as u64 == MANY, "that has left memory");
     }
 
     #[test]

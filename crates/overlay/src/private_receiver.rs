@@ -18,7 +18,7 @@ use types::{AccountId, ClockReading, Incarnation, Nanos, NodeId, Outbox, limits:
 use crate::{
     emit::send,
     frame::{AttachBody, AttachReplyBody, FrameKind, HopHeader, PrivateAckBody, PrivateBody},
-    private_sender::{ATTACHED, DETACHED, REFUSED},
+    private_sender::{ATTACHED, DETACHED, REFUSED, UNKNOWN},
 };
 
 /// Sizes and patience; times in nanoseconds.
@@ -136,6 +136,8 @@ pub struct PrivateReceiverCounters {
 enum State {
     Requesting,
     Attached,
+    /// It was attached, at a root that serves no more.
+    Rejoining,
     Detaching,
 }
 
@@ -303,6 +305,9 @@ impl PrivateReceiver {
         mut on_event: impl FnMut(PrivateEvent<'_>),
     ) {
         let account = reply.account;
+        if (account, reply.status) == (AccountId(0), UNKNOWN) {
+            return self.rejoin_all(now);
+        }
         let found = self.find(account).ok().filter(|at| self.streams[*at].token == reply.token);
         let Some(at) = found.filter(|_| self.next_token.is_some()) else {
             self.counters.ignored += 1;
@@ -319,17 +324,43 @@ impl PrivateReceiver {
                 self.owe_ack(at);
                 on_event(PrivateEvent::Attached { account, from: reply.from, next: reply.next });
             }
+            (State::Rejoining, ATTACHED) if (1..=stream.next).contains(&reply.from) => {
+                stream.state = State::Attached;
+                stream.gap = stream.missed;
+                stream.due = now.now + self.config.keep_alive_ns;
+                self.next_due = self.next_due.min(stream.due);
+                self.owe_ack(at);
+            }
+            (State::Attached, UNKNOWN) => self.rejoin(now.now, at),
             (State::Requesting, REFUSED) => {
                 self.remove(at);
                 on_event(PrivateEvent::Refused { account });
             }
             (State::Detaching, DETACHED) => self.remove(at),
-            (State::Requesting | State::Attached, DETACHED) => {
+            (State::Rejoining, REFUSED)
+            | (State::Requesting | State::Attached | State::Rejoining, DETACHED) => {
                 self.remove(at);
                 on_event(PrivateEvent::Detached { account });
             }
             _ => self.counters.ignored += 1,
         }
+    }
+
+    /// All streams that were attached at a root that serves no more are asked for again.
+    fn rejoin_all(&mut self, now: ClockReading) {
+        for at in 0..self.streams.len() {
+            if self.streams[at].state == State::Attached {
+                self.rejoin(now.now, at);
+            }
+        }
+    }
+
+    /// The next timeout asks for the stream again, from where it stands.
+    fn rejoin(&mut self, now: Nanos, at: usize) {
+        let stream = &mut self.streams[at];
+        (stream.state, stream.tries, stream.due) = (State::Rejoining, 0, now);
+        (stream.owes_ack, stream.missed) = (false, false);
+        self.next_due = self.next_due.min(now);
     }
 
     /// Records of a stream.
@@ -437,7 +468,7 @@ impl PrivateReceiver {
             return;
         }
         let stream = &mut self.streams[at];
-        let attach = u16::from(stream.state == State::Requesting);
+        let attach = u16::from(stream.state != State::Detaching);
         let from = if attach == 1 { stream.next } else { 0 };
         let body = AttachBody { account: stream.account, attach, token: stream.token, from };
         let wait = self.config.request_ns.saturating_mul(1 << stream.tries.min(16));

@@ -30,6 +30,9 @@ pub const ATTACHED: u16 = 1;
 pub const REFUSED: u16 = 2;
 /// [`AttachReplyBody::status`]: not (or no longer) attached.
 pub const DETACHED: u16 = 3;
+/// Answer to an acknowledgement, or to nothing (then of account 0, which means all): nobody has the
+/// stream attached, because the root is another one than before. It may be asked for again.
+pub const UNKNOWN: u16 = 4;
 
 /// Sizes and patience; times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -142,6 +145,15 @@ struct Account {
 }
 
 impl Account {
+    /// What an acknowledgement of an attachment that is not the present one hears.
+    fn without(&self, node: NodeId, token: u32) -> u16 {
+        let ended = |(at, last)| at == node && !newer(token, last);
+        match self.attachment.is_none() && !self.ended.is_some_and(ended) {
+            true => UNKNOWN,
+            false => DETACHED,
+        }
+    }
+
     fn end(&mut self, node: NodeId, token: u32) {
         let known = |(at, last)| at == node && newer(last, token);
         if !self.ended.is_some_and(known) {
@@ -310,12 +322,13 @@ impl PrivateStreams {
     ) {
         let rto_ns = self.config.rto_ns;
         let account = self.accounts.get_mut(usize::from(ack.account.0));
+        let status = account.as_ref().map_or(DETACHED, |account| account.without(from, ack.token));
         let held = account
             .and_then(|account| account.attachment.as_mut())
             .filter(|held| held.node == from && held.token == ack.token);
         let Some(held) = held else {
             self.counters.ignored += 1;
-            return self.reply(from, ack.account, ack.token, DETACHED, out);
+            return self.reply(from, ack.account, ack.token, status, out);
         };
         if ack.next > held.fresh {
             self.counters.ignored += 1;
@@ -340,6 +353,18 @@ impl PrivateStreams {
             held.due = Nanos::NEVER;
         }
         self.mark(ack.account.0);
+    }
+
+    /// Forgets who has which stream: another root has served meanwhile.
+    pub fn forget_attachments(&mut self) {
+        for account in &mut self.accounts {
+            (account.attachment, account.ended) = (None, None);
+        }
+    }
+
+    /// Tells a gateway that this root knows of none of its attachments.
+    pub fn ask_anew(&self, gateway: NodeId, out: &mut Outbox) {
+        self.reply(gateway, AccountId(0), 0, UNKNOWN, out);
     }
 
     /// Sends what may be sent to the gateways of all accounts with news.

@@ -136,6 +136,11 @@ pub struct Publisher {
     stats: PublisherStats,
 }
 
+/// Ids of a term begin at its number shifted by so much; they stay within those of traces.
+const TERM_SHIFT: u32 = 32;
+/// Terms that are told apart.
+const TERMS_MAX: u64 = 0xFFFF;
+
 impl Publisher {
     /// A publisher whose first message has sequence number 1; its first timeout is due at once.
     pub fn new(tree: Tree, config: PublisherConfig) -> Publisher {
@@ -165,6 +170,16 @@ impl Publisher {
             ended: false,
             stats: PublisherStats::default(),
         }
+    }
+
+    /// A root that took over from another goes on with ids beyond all of earlier terms: whoever has
+    /// heard of this one drops what an earlier leader still sends. Says where the feed stands at
+    /// once.
+    pub fn begin_term(&mut self, term: u64) {
+        let first = (term & TERMS_MAX) << TERM_SHIFT;
+        self.next_id = self.next_id.max(first | 1);
+        self.detour_number = self.detour_number.max(first);
+        (self.heartbeat_at, self.heartbeat_ns) = (Nanos(0), self.config.heartbeat_min_ns.max(1));
     }
 
     /// Totals.
@@ -558,6 +573,29 @@ mod tests {
         publisher.push_message(at(2 * Nanos::MILLI), b"c", &mut out).unwrap();
         publisher.handle_timeout(at(1 + 2 * Nanos::MILLI), &mut out);
         assert_eq!(Packet::parse(&sent(&out)[0].1).unwrap().messages(), 2);
+    }
+
+    #[test]
+    fn a_later_term_has_later_ids_and_says_where_the_feed_stands() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        publisher.push_message(at(0), b"a", &mut out).unwrap();
+        publisher.flush(at(0), &mut out);
+        publisher.handle_timeout(at(100 * Nanos::MILLI), &mut out);
+        let last = sent(&out).last().map(|(body, _)| body.id);
+        publisher.begin_term(3);
+        out.clear();
+        assert_eq!(publisher.next_timeout(), Nanos(0));
+        publisher.handle_timeout(at(100 * Nanos::MILLI + 1), &mut out);
+        let told = sent(&out);
+        assert!(Some(told[0].0.id) > last && told[0].0.id == 3 << TERM_SHIFT | 1);
+        assert_eq!(Packet::parse(&told[0].1).unwrap().header.seq, 2);
+        // An earlier one changes nothing.
+        publisher.begin_term(2);
+        out.clear();
+        publisher.push_message(at(101 * Nanos::MILLI), b"b", &mut out).unwrap();
+        publisher.flush(at(101 * Nanos::MILLI), &mut out);
+        assert_eq!(sent(&out)[0].0.id, 3 << TERM_SHIFT | 2);
     }
 
     proptest! {

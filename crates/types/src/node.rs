@@ -213,6 +213,11 @@ impl Outbox {
         self.journal.extend_from_slice(records);
     }
 
+    /// Takes back what was to be made durable, once somebody else has taken care of it.
+    pub fn clear_journaled(&mut self) {
+        self.journal.clear();
+    }
+
     /// Records to be made durable, in order.
     #[inline]
     pub fn journaled(&self) -> &[u8] {
