@@ -12,7 +12,7 @@ use overlay::{
 use types::{Nanos, NodeId, Peer, SplitMix64};
 use wire::moldudp::Session;
 
-use crate::{Edge, ExchangeConfig, ExchangeError, Role, Root, Sealed};
+use crate::{Edge, ExchangeConfig, ExchangeError, Reguard, Role, Root, Sealed};
 
 /// Makes the root, the proxies and the edges; a node's place in the list is its [`NodeId`].
 /// `feed_of` says who gets what receiver `index` releases.
@@ -82,6 +82,24 @@ pub fn deploy_life(
     }
     nodes.extend(tree.topology.spare_ids().map(proxy));
     seal(config, &tree, (start, life), nodes)
+}
+
+/// The root of a deployment that began with `start`, to be one of a group, and what makes its guard
+/// where datagrams are sealed: its lives are the terms in which it leads.
+pub fn group_root(
+    config: &ExchangeConfig,
+    start: u32,
+) -> Result<(Box<Root>, Option<Reguard>), ExchangeError> {
+    let (tree, trees) = (config.tree()?, config.trees()?);
+    let root = Box::new(Root::new(config, &trees)?);
+    let fleet = Fleet::of(&tree.topology);
+    let reguard = config.options.secret.clone().map(|secret| -> Reguard {
+        Box::new(move |term| {
+            let life = (start, term as u32);
+            secret.guard_of_life(ExchangeConfig::ROOT, &fleet, life, false)
+        })
+    });
+    Ok((root, reguard))
 }
 
 /// Puts every node behind its guard, where datagrams are sealed.

@@ -168,6 +168,11 @@ impl Downlinks {
         ExecutionReport { public_after, ..*report }
     }
 
+    /// See [`Publisher::begin_term`].
+    pub(crate) fn begin_term(&mut self, term: u64) {
+        self.streams.iter_mut().for_each(|stream| stream.publisher.begin_term(term));
+    }
+
     pub(crate) fn flush(&mut self, now: ClockReading, out: &mut Outbox) {
         self.streams.iter_mut().for_each(|stream| stream.publisher.flush(now, out));
     }

@@ -15,6 +15,7 @@ mod downlinks;
 mod edge;
 mod lost;
 mod market;
+mod member;
 mod offline;
 mod options;
 mod role;
@@ -26,17 +27,18 @@ mod timetable;
 pub use audit::{Audit, JoinedLate, Unequal, audit};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
-pub use deploy::{deploy, deploy_life, listener, subscriber};
+pub use deploy::{deploy, deploy_life, group_root, listener, subscriber};
 pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use gateway::{
     CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, GuardConfig, GuardKey,
     LoginTerms, OUCH_DOOR, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle, decode_work,
 };
+pub use member::{Member, MemberError, Outside, Reguard};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use role::Role;
-pub use root::{ReplaceError, ResumeError, Root, RootCounters};
+pub use root::{ReplaceError, ResumeError, Root, RootCounters, Strange};
 pub use sealed::Sealed;
 pub use slow::{Lag, Slow};
 pub use timetable::{Timetable, set_phase};

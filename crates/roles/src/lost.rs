@@ -20,6 +20,9 @@ pub(crate) struct Lost {
     accounts: Vec<Account>,
     patience_ns: u64,
     next: Nanos,
+    /// Accounts that nobody has attached since then count as heard of then: who had them before
+    /// may be gone together with an earlier root.
+    since: Option<Nanos>,
 }
 
 impl Lost {
@@ -28,7 +31,13 @@ impl Lost {
         let accounts = accounts.map(|account| Account { account, done: Nanos(0) });
         let accounts: Vec<Account> = accounts.collect();
         let next = if accounts.is_empty() { Nanos::NEVER } else { Nanos(0) };
-        Lost { accounts, patience_ns, next }
+        Lost { accounts, patience_ns, next, since: None }
+    }
+
+    /// This root serves from now on, after another one.
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        self.since = Some(now);
+        self.accounts.iter_mut().for_each(|account| account.done = Nanos(0));
     }
 
     /// When [`Lost::take`] is wanted next.
@@ -48,7 +57,7 @@ impl Lost {
         }
         self.next = now.after(EVERY_NS);
         for account in &mut self.accounts {
-            let Some(at) = heard(account.account) else { continue };
+            let Some(at) = heard(account.account).or(self.since) else { continue };
             if at > account.done && now.since(at) >= self.patience_ns {
                 account.done = at;
                 due.push(cancel(account.account));

@@ -5,12 +5,14 @@ use overlay::{guard::GuardStats, proxy::Proxy};
 use participant::Driver;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 
-use crate::{Edge, Root, Sealed, Slow};
+use crate::{Edge, Member, Root, Sealed, Slow};
 
 /// One node.
 pub enum Role {
     /// The exchange itself.
     Root(Box<Root>),
+    /// A root that is one of a group.
+    Member(Box<Member>),
     /// A proxy of the tree.
     Proxy(Box<Proxy>),
     /// Receiver and gateway.
@@ -32,6 +34,7 @@ macro_rules! each {
     ($role:expr, $node:ident => $call:expr) => {
         match $role {
             Role::Root($node) => $call,
+            Role::Member($node) => $call,
             Role::Proxy($node) => $call,
             Role::Edge($node) => $call,
             Role::Listener($node) => $call,
@@ -49,6 +52,7 @@ impl Role {
         match self {
             Role::Sealed(sealed) => sealed.node(),
             Role::Slow(slow) => slow.node().plain(),
+            Role::Member(member) => member.role().plain(),
             plain => plain,
         }
     }
@@ -58,6 +62,7 @@ impl Role {
         match self {
             Role::Sealed(sealed) => Some(sealed.guard_stats()),
             Role::Slow(slow) => slow.node().guard(),
+            Role::Member(member) => member.role().guard(),
             _ => None,
         }
     }
@@ -71,6 +76,7 @@ impl Role {
     ) -> Option<T> {
         match self {
             Role::Root(root) => Some(call(root, out)),
+            Role::Member(member) => member.with_root(out, call),
             Role::Sealed(sealed) => sealed.call(out, |role, out| role.with_root(out, call)),
             Role::Slow(slow) => slow.node_mut().with_root(out, call),
             _ => None,
@@ -97,6 +103,22 @@ impl Role {
             Role::Edge(edge) => Some(edge),
             Role::Sealed(sealed) => sealed.node_mut().as_edge_mut(),
             Role::Slow(slow) => slow.node_mut().as_edge_mut(),
+            _ => None,
+        }
+    }
+
+    /// The member of a group, if it is one.
+    pub fn as_member_mut(&mut self) -> Option<&mut Member> {
+        match self {
+            Role::Member(member) => Some(member),
+            _ => None,
+        }
+    }
+
+    /// The member of a group, if it is one.
+    pub fn as_member(&self) -> Option<&Member> {
+        match self {
+            Role::Member(member) => Some(member),
             _ => None,
         }
     }

@@ -41,10 +41,13 @@ use crate::lost::Lost;
 use crate::{DayRecord, Timetable, TreeShape};
 
 mod durable;
+mod member;
 mod standby;
 
 use durable::Gate;
 pub use durable::ResumeError;
+use member::Standing;
+pub use member::Strange;
 pub use standby::ReplaceError;
 
 /// What the root itself counts; its parts have counters of their own.
@@ -76,6 +79,8 @@ pub struct Root {
     /// The boot nonce that each gateway's present incarnation was granted for.
     granted: Vec<Option<(u32, Incarnation)>>,
     ingress: Ingress,
+    /// The sequencer's, in ns.
+    window_ns: u64,
     log: InputLog,
     /// Where inputs wait until they are durable; `None`: they are applied at once.
     gate: Option<Gate>,
@@ -96,6 +101,8 @@ pub struct Root {
     day: DayRecord,
     /// The feed's session is over.
     ended: bool,
+    /// One of a group, which follows or leads; see [`Root::join_group`].
+    group: Option<Standing>,
     /// More datagrams follow at once: what is due goes through when they are in.
     more: bool,
     counters: RootCounters,
@@ -109,14 +116,7 @@ impl Root {
         let gateway_nodes: Vec<NodeId> = tree.topology.receiver_ids().collect();
         let gateways = gateway_nodes.len();
         let node = ExchangeConfig::ROOT;
-        let ingress = Ingress::new(&IngressConfig {
-            shard: ShardId(0),
-            gateways,
-            sequencer: SequencerConfig {
-                window_ns: config.sequencer_window_ns,
-                ..SequencerConfig::default()
-            },
-        });
+        let ingress = Ingress::new(&ingress_config(gateways, config.sequencer_window_ns));
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
         if config.log_capacity == 0 {
@@ -142,6 +142,7 @@ impl Root {
             granted: vec![None; gateways + 1],
             gateway_nodes,
             ingress,
+            window_ns: config.sequencer_window_ns,
             log: InputLog::new(config.log_capacity),
             gate: None,
             grants: Vec::new(),
@@ -156,6 +157,7 @@ impl Root {
             timetable: config.timetable.clone(),
             day: DayRecord::default(),
             ended: false,
+            group: None,
             more: false,
             counters: RootCounters::default(),
         })
@@ -243,9 +245,12 @@ impl Root {
     }
 
     /// Begins to move everybody to the tree of another shape, one of the options' or the first one;
-    /// false for others, while a change is under way, without a roll call, or with several streams,
-    /// whose trees keep their shape. Orders, market data and private streams go on meanwhile.
+    /// false for others, while a change is under way, without a roll call, in a group of roots, or
+    /// with several streams, whose trees keep their shape. Orders, market data and private streams go on meanwhile.
     pub fn change_tree(&mut self, now: ClockReading, shape: TreeShape, out: &mut Outbox) -> bool {
+        if self.group.is_some() {
+            return false;
+        }
         let tree = self.trees.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree);
         let tree = tree.map(|tree| self.seated(tree));
         tree.is_some_and(|tree| self.downlinks.change_tree(now.now, tree, out))
@@ -550,12 +555,17 @@ impl Root {
     ) -> Option<Applied> {
         let foreign = is_order(command.kind)
             || matches!(command.kind, CommandKind::GrantIncarnation | CommandKind::SessionSlot);
-        if foreign || self.ended {
+        if foreign || self.ended || self.follows() {
             return None;
         }
         let draft = Draft { t_in: now.now, source: Source::default(), flags: 0, command };
         self.log_and_apply(now, draft, out)
     }
+}
+
+fn ingress_config(gateways: usize, window_ns: u64) -> IngressConfig {
+    let sequencer = SequencerConfig { window_ns, ..SequencerConfig::default() };
+    IngressConfig { shard: ShardId(0), gateways, sequencer }
 }
 
 /// Orders are of no stream; what is said of them names this one.

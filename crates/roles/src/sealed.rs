@@ -27,6 +27,11 @@ impl Sealed {
         Sealed { node, guard, clear: Outbox::default() }
     }
 
+    /// Takes another guard, which seals what it sends from now on.
+    pub fn renew(&mut self, guard: Guard<AesGcm>) {
+        self.guard = guard;
+    }
+
     /// The node.
     pub fn node(&self) -> &Role {
         &self.node

@@ -12,6 +12,9 @@ use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Phase};
 
 use crate::TreeShape;
 
+/// What names the timetable's commands in the log.
+const SCHEDULED: ClOrdId = ClOrdId(*b"SCHEDULE      ");
+
 /// A command that repeats as long as it has something to do.
 #[derive(Clone, Debug)]
 struct Repeated {
@@ -90,6 +93,20 @@ impl Timetable {
         first.into_iter().chain(tree).chain(repeated).chain(planned).min().unwrap_or(Nanos::NEVER)
     }
 
+    /// Another root has given a command at `at`: if it was of this timetable, it is done here, too.
+    pub fn passed(&mut self, at: Nanos, command: &Command) {
+        if self.due.front().is_some_and(|(_, first)| first == command) {
+            self.due.pop_front();
+        } else if let Some(repeated) = self.repeated.iter_mut().find(|r| r.command == *command) {
+            repeated.next = at.after(repeated.every_ns);
+        } else if let Some(days) = &mut self.schedule {
+            let mut ahead = days.clone();
+            if ahead.pop_due(at).as_ref() == Some(command) {
+                *days = ahead;
+            }
+        }
+    }
+
     /// The next change of the tree that is due now.
     pub fn pop_tree(&mut self, now: Nanos) -> Option<TreeShape> {
         let due = self.trees.front().is_some_and(|(due, _)| *due <= now);
@@ -123,7 +140,7 @@ pub fn set_phase(instrument: InstrumentId, phase: Phase) -> Command {
 }
 
 fn named(command: Command) -> Command {
-    Command { cl_ord_id: ClOrdId(*b"SCHEDULE      "), ..command }
+    Command { cl_ord_id: SCHEDULED, ..command }
 }
 
 #[cfg(test)]
@@ -143,6 +160,21 @@ mod tests {
         assert_eq!(table.next_due(), Nanos(50));
         assert_eq!(kinds(table.pop(Nanos(50), |_| true)), Some((CommandKind::SetPhase, 4)));
         assert_eq!(table.next_due(), Nanos::NEVER);
+    }
+
+    #[test]
+    fn what_another_root_has_done_is_not_done_again() {
+        let repeated = set_phase(InstrumentId(1), Phase::Halt);
+        let table = Timetable::open_with_a_call().every(100, repeated);
+        let (mut leads, mut follows) = (table.clone(), table);
+        for _ in 0..3 {
+            let command = leads.pop(Nanos(7), |_| true).expect("due");
+            follows.passed(Nanos(7), &command);
+        }
+        assert_eq!(follows.next_due(), Nanos(107));
+        // An operator's own is none of the timetable's.
+        follows.passed(Nanos(9), &set_phase(InstrumentId(1), Phase::Halt));
+        assert_eq!((follows.next_due(), leads.next_due()), (Nanos(107), Nanos(107)));
     }
 
     #[test]

@@ -140,6 +140,16 @@ impl Root {
             self.downlinks.flush(now, &mut nobody);
             nobody.clear();
         }
+        self.resume_ingress();
+        if self.engine.is_open() {
+            // The day has begun before.
+            self.timetable.replace_due(Timetable::empty());
+        }
+        Ok(())
+    }
+
+    /// What the log has of each gateway's life is what came.
+    pub(super) fn resume_ingress(&mut self) {
         for number in 1..=self.gateway_nodes.len() {
             let gateway = GatewayId(number as u16);
             let (incarnation, logged) = self.engine.received(gateway);
@@ -147,10 +157,5 @@ impl Root {
                 self.ingress.resume(gateway, incarnation, logged);
             }
         }
-        if self.engine.is_open() {
-            // The day has begun before.
-            self.timetable.replace_due(Timetable::empty());
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,394 @@
+//! A root with its replica: what the group has committed goes into the root, what the root wants
+//! logged goes to the group.
+//!
+//! As a node it is the root's place in the overlay. It listens there and speaks only while it leads
+//! (but answers requests of anybody for messages of the feed, which are all committed). What the
+//! replica wants done outside (messages to others, writes, reads) goes to whoever made it, who
+//! tells it what came of that by [`Member::handle_message`], [`Member::handle_written`] and
+//! [`Member::handle_fetched`].
+//!
+//! Where datagrams are sealed, a leader seals under the number of its term: nodes that have heard
+//! of it take nothing more of an earlier one.
+
+use std::collections::VecDeque;
+
+use journal::{Journal, JournalError, Storage};
+use overlay::{aes_gcm::AesGcm, guard::Guard};
+use replication::{Action, Entry, Recovered, Replica};
+use types::{Channel, ClockReading, Input, Nanos, Node, Outbox, Peer};
+use zerocopy::TryFromBytes;
+
+use crate::{Role, Root, Sealed, Strange};
+
+/// Records given to the group at once; a lot fits into what may be uncommitted.
+const LOT: usize = 1_024;
+
+/// Where the replica's wishes go: every [`Action`] but [`Action::Apply`].
+pub type Outside = Box<dyn FnMut(Action) + Send>;
+
+/// Makes the guard of a leader's term; `None` when it can't be made.
+pub type Reguard = Box<dyn Fn(u64) -> Option<Guard<AesGcm>> + Send>;
+
+/// Why no member can be made.
+#[derive(Debug)]
+pub enum MemberError {
+    /// The journal can't be read.
+    Journal(JournalError),
+    /// It is of another exchange.
+    Genesis,
+    /// What it holds does not follow from one another.
+    Log(Strange),
+    /// The cipher of sealed datagrams can't be set up.
+    Cipher,
+    /// The group's configuration.
+    Config(replication::ConfigError),
+}
+
+impl std::fmt::Display for MemberError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MemberError::Journal(error) => error.fmt(f),
+            MemberError::Genesis => f.write_str(
+                "its records are of another exchange, session or configuration: go on with that, \
+                 or name an empty folder",
+            ),
+            MemberError::Log(error) => error.fmt(f),
+            MemberError::Cipher => f.write_str("the cipher of sealed datagrams is not there"),
+            MemberError::Config(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MemberError {}
+
+/// The root's state as the group's records make it.
+struct State {
+    role: Role,
+    /// The group's first record.
+    genesis: Vec<u8>,
+    /// It is in the log.
+    begun: bool,
+    /// Inputs committed.
+    inputs: u64,
+    nobody: Outbox,
+}
+
+impl State {
+    fn take(&mut self, now: ClockReading, record: &[u8]) -> Result<(), MemberError> {
+        if record.is_empty() {
+            return Ok(());
+        }
+        if !self.begun {
+            self.begun = record == self.genesis;
+            return if self.begun { Ok(()) } else { Err(MemberError::Genesis) };
+        }
+        // A leader that did not know yet that one before it had begun.
+        if record == self.genesis {
+            return Ok(());
+        }
+        let input = Input::try_read_from_bytes(record).map_err(|_| MemberError::Genesis)?;
+        let nobody = &mut self.nobody;
+        let mut unheard = Outbox::default();
+        let taken = self.role.with_root(&mut unheard, |root, _| root.commit(now, &input, nobody));
+        match taken {
+            Some(Err(strange)) => Err(MemberError::Log(strange)),
+            _ => {
+                self.inputs = input.seq.0;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A root and its replica; see the module.
+pub struct Member {
+    state: State,
+    replica: Replica,
+    reguard: Option<Reguard>,
+    outside: Outside,
+    actions: VecDeque<Action>,
+    scratch: Vec<Action>,
+    /// Records that the group has not been given yet, in order.
+    waiting: VecDeque<Vec<u8>>,
+    /// The term in which it leads.
+    leading: Option<u64>,
+    /// Why it takes part in nothing any more.
+    stopped: Option<String>,
+}
+
+impl Member {
+    /// A member that goes on from its journal, as a follower. `genesis` says what exchange it is,
+    /// and is the group's first record; not as long as an input.
+    ///
+    /// # Errors
+    /// [`MemberError`].
+    pub fn open<S: Storage>(
+        mut root: Box<Root>,
+        config: replication::Config,
+        genesis: Vec<u8>,
+        journal: &mut Journal<S>,
+        (now, reguard, outside): (ClockReading, Option<Reguard>, Outside),
+    ) -> Result<Member, MemberError> {
+        root.join_group();
+        let role = match reguard.as_ref().map(|reguard| reguard(0)) {
+            Some(Some(guard)) => Role::Sealed(Box::new(Sealed::new(Role::Root(root), guard))),
+            Some(None) => return Err(MemberError::Cipher),
+            None => Role::Root(root),
+        };
+        let nobody = Outbox::default();
+        let mut state = State { role, genesis, begun: false, inputs: 0, nobody };
+        let mut taken = Ok(());
+        let recovered: Recovered = replication::recover(journal, |record| {
+            if taken.is_ok() {
+                taken = state.take(now, record.bytes);
+            }
+        })
+        .map_err(MemberError::Journal)?;
+        taken?;
+        let replica = Replica::new(config, recovered, now.now).map_err(MemberError::Config)?;
+        Ok(Member {
+            state,
+            replica,
+            reguard,
+            outside,
+            actions: VecDeque::new(),
+            scratch: Vec::new(),
+            waiting: VecDeque::new(),
+            leading: None,
+            stopped: None,
+        })
+    }
+
+    /// The root, behind its guard if it has one.
+    pub fn role(&self) -> &Role {
+        &self.state.role
+    }
+
+    /// The replica.
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// The term in which it leads.
+    pub fn leading(&self) -> Option<u64> {
+        self.leading
+    }
+
+    /// Why it takes part in nothing any more.
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
+    }
+
+    /// A message of another replica.
+    pub fn handle_message(&mut self, now: ClockReading, bytes: &[u8], out: &mut Outbox) {
+        self.replica.handle_message(bytes, &mut self.scratch);
+        self.go_on(now, out);
+    }
+
+    /// A write is durable, and so are all before it.
+    pub fn handle_written(&mut self, now: ClockReading, number: u64, out: &mut Outbox) {
+        self.replica.handle_written(number, &mut self.scratch);
+        self.go_on(now, out);
+    }
+
+    /// What was to be read; nothing when that failed.
+    pub fn handle_fetched(
+        &mut self,
+        now: ClockReading,
+        (number, entries): (u64, Vec<Entry>),
+        out: &mut Outbox,
+    ) {
+        self.replica.handle_fetched(number, entries, &mut self.scratch);
+        self.go_on(now, out);
+    }
+
+    /// Asks for votes at once: for handing over, and for tests.
+    pub fn campaign(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.replica.campaign(&mut self.scratch);
+        self.go_on(now, out);
+    }
+
+    /// Calls the root; what it wants logged goes to the group with the next timeout, which is due.
+    pub(crate) fn with_root<T>(
+        &mut self,
+        out: &mut Outbox,
+        call: impl FnOnce(&mut Root, &mut Outbox) -> T,
+    ) -> Option<T> {
+        let result = self.state.role.with_root(out, call);
+        self.collect(out);
+        result
+    }
+
+    /// Does whatever there is to do.
+    fn go_on(&mut self, now: ClockReading, out: &mut Outbox) {
+        loop {
+            self.collect(out);
+            self.offer();
+            self.actions.extend(self.scratch.drain(..));
+            let committed = self.act(now, out);
+            if committed && self.leading.is_some() {
+                self.state.role.handle_durable(now, self.state.inputs, out);
+            }
+            if self.scratch.is_empty() && self.actions.is_empty() && out.journaled().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Takes what the root wants logged.
+    fn collect(&mut self, out: &mut Outbox) {
+        if !out.journaled().is_empty() {
+            let records = out.journaled().chunks(size_of::<Input>());
+            self.waiting.extend(records.map(<[u8]>::to_vec));
+            out.clear_journaled();
+        }
+        if self.leading.is_none() {
+            self.waiting.clear();
+        }
+    }
+
+    /// Gives the group what waits, as far as it takes it.
+    fn offer(&mut self) {
+        while !self.waiting.is_empty() {
+            let lot: Vec<Vec<u8>> = self.waiting.iter().take(LOT).cloned().collect();
+            let given = lot.len();
+            if self.replica.propose(lot, &mut self.scratch).is_err() {
+                return;
+            }
+            self.waiting.drain(..given);
+        }
+    }
+
+    /// Does what the replica wants; whether anything was committed.
+    fn act(&mut self, now: ClockReading, out: &mut Outbox) -> bool {
+        let mut committed = false;
+        while let Some(action) = self.actions.pop_front() {
+            match action {
+                Action::Apply(entry) => committed |= self.apply(now, &entry, out),
+                Action::Lead { term } => {
+                    self.lead(now, term, out);
+                    (self.outside)(action);
+                }
+                Action::Follow { .. } => {
+                    self.follow(out);
+                    (self.outside)(action);
+                }
+                Action::Stop(ref why) => {
+                    let why = why.to_string();
+                    self.stop(why, out);
+                    (self.outside)(action);
+                }
+                other => (self.outside)(other),
+            }
+        }
+        committed
+    }
+
+    /// Applies a committed record; false once it is done with.
+    fn apply(&mut self, now: ClockReading, entry: &Entry, out: &mut Outbox) -> bool {
+        if self.stopped.is_some() {
+            return false;
+        }
+        if let Err(error) = self.state.take(now, &entry.record) {
+            self.stop(format!("position {}: {error}", entry.position), out);
+            return false;
+        }
+        if !self.replica.wants_digest(entry.position) {
+            return true;
+        }
+        if self.leading.is_some() {
+            self.state.role.handle_durable(now, self.state.inputs, out);
+        }
+        let digest = self.state.role.as_root().map_or(0, Root::state_digest);
+        self.replica.tell_digest(entry.position, digest, &mut self.scratch);
+        false
+    }
+
+    fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {
+        self.follow(out);
+        if let Some(reguard) = &self.reguard {
+            let Some(guard) = reguard(term) else {
+                self.stop("no cipher for sealed datagrams".to_string(), out);
+                return;
+            };
+            if let Role::Sealed(sealed) = &mut self.state.role {
+                sealed.renew(guard);
+            }
+        }
+        self.leading = Some(term);
+        if !self.state.begun {
+            self.waiting.push_back(self.state.genesis.clone());
+        }
+        self.state.role.with_root(out, |root, out| root.lead(now, term, out));
+    }
+
+    fn follow(&mut self, out: &mut Outbox) {
+        if self.leading.take().is_none() {
+            return;
+        }
+        out.clear_journaled();
+        self.waiting.clear();
+        let mut unheard = Outbox::default();
+        if let Some(Err(error)) = self.state.role.with_root(&mut unheard, |root, _| root.follow()) {
+            self.stop(error.to_string(), out);
+        }
+    }
+
+    fn stop(&mut self, why: String, out: &mut Outbox) {
+        self.stopped.get_or_insert(why);
+        self.leading = None;
+        self.waiting.clear();
+        out.clear_journaled();
+    }
+
+    fn speaks(&self) -> bool {
+        self.leading.is_some() && self.stopped.is_none()
+    }
+}
+
+impl Node for Member {
+    fn handle_datagram(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        if self.speaks() || (channel == Channel::FEED && self.stopped.is_none()) {
+            self.state.role.handle_datagram(now, channel, from, bytes, out);
+            self.go_on(now, out);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.replica.handle_timeout(now.now, &mut self.scratch);
+        if self.speaks() {
+            self.state.role.handle_timeout(now, out);
+        }
+        self.go_on(now, out);
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        if self.stopped.is_some() {
+            return Nanos::NEVER;
+        }
+        // Records wait for room in the group, but for those that were put there from outside.
+        let root = if self.speaks() { self.state.role.next_timeout() } else { Nanos::NEVER };
+        self.replica.next_timeout().min(root)
+    }
+
+    fn expect_more(&mut self) {
+        self.state.role.expect_more();
+    }
+
+    fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.speaks() {
+            self.state.role.handle_batch(now, out);
+            self.go_on(now, out);
+        }
+    }
+}

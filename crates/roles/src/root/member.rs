@@ -1,0 +1,122 @@
+//! A root that is one of a group: it follows what the group has committed, and leads when told to.
+//!
+//! What it follows it applies at once, and sends nothing: its books, its private streams and the
+//! feed's messages are those of the leader, position by position, so that it can go on with them.
+//! When it leads it takes orders and gives its inputs to [`types::Outbox::journal`] as a root does
+//! that keeps its log durably; durable means committed by the group. When it leads no more, what
+//! was not committed is taken back: nobody has heard of it. The tree keeps its shape.
+
+use overlay::{ingress::Ingress, order_ack::AckScheduler};
+use types::{ClockReading, Digest, Input, Outbox, Seq};
+
+use engine::log::Draft;
+
+use super::{Gate, Root, ingress_config};
+
+/// What a root of a group does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    Follows,
+    Leads,
+}
+
+/// What the group committed is not what this root can have next: a defect, or its log is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Strange {
+    /// The input.
+    pub seq: Seq,
+    /// Inputs that this root has.
+    pub held: u64,
+}
+
+impl std::fmt::Display for Strange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Strange { seq: Seq(seq), held } = self;
+        write!(f, "input {seq} does not go on from the {held} inputs before, or the log is full")
+    }
+}
+
+impl std::error::Error for Strange {}
+
+impl Root {
+    /// Makes it one of a group, of which it follows. Before its first input.
+    pub fn join_group(&mut self) {
+        self.group = Some(Standing::Follows);
+        self.keep_durably();
+    }
+
+    /// Whether it is one of a group, and another one leads.
+    pub fn follows(&self) -> bool {
+        self.group == Some(Standing::Follows)
+    }
+
+    /// The group has committed an input. A follower applies it; a leader, whose own it is, does
+    /// with the next [`types::Node::handle_durable`]. `nobody` is cleared.
+    ///
+    /// # Errors
+    /// [`Strange`]; the root must not be used then.
+    pub fn commit(
+        &mut self,
+        now: ClockReading,
+        input: &Input,
+        nobody: &mut Outbox,
+    ) -> Result<(), Strange> {
+        let held = self.log.len() as u64;
+        let strange = Strange { seq: input.seq, held };
+        if input.seq.0 <= held {
+            let same = self.log.get(input.seq) == Some(input);
+            return if same { Ok(()) } else { Err(strange) };
+        }
+        let Input { t_in, source, flags, command, .. } = *input;
+        let entered = self.log.append(input.t_seq, Draft { t_in, source, flags, command });
+        if entered.ok().as_ref() != Some(input) {
+            return Err(strange);
+        }
+        self.gate = Some(Gate::new(input.seq.0, self.gateway_nodes.len()));
+        self.timetable.passed(input.t_seq, &command);
+        nobody.clear();
+        self.apply_logged(now, nobody);
+        self.downlinks.flush(now, nobody);
+        nobody.clear();
+        Ok(())
+    }
+
+    /// It leads no more: takes back what was not applied, and forgets what came since.
+    ///
+    /// # Errors
+    /// [`Strange`] when the log can't be taken back so far; the root must not be used then.
+    pub fn follow(&mut self) -> Result<(), Strange> {
+        let applied = self.engine.applied();
+        if !self.log.cut(applied as usize) {
+            return Err(Strange { seq: Seq(applied), held: self.log.len() as u64 });
+        }
+        let gateways = self.gateway_nodes.len();
+        self.gate = Some(Gate::new(applied, gateways));
+        self.ingress = Ingress::new(&ingress_config(gateways, self.window_ns));
+        self.acks = AckScheduler::new(self.node, self.epoch, gateways);
+        self.private.forget_attachments();
+        self.more = false;
+        self.group = Some(Standing::Follows);
+        Ok(())
+    }
+
+    /// It leads from now on, in this term, and has applied all that was committed before. Gateways
+    /// are told to attach their streams anew; receivers hear where the feed stands.
+    pub fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {
+        self.group = Some(Standing::Leads);
+        self.resume_ingress();
+        self.lost.begin(now.now);
+        self.downlinks.begin_term(term);
+        for gateway in &self.gateway_nodes {
+            self.private.ask_anew(*gateway, out);
+        }
+        self.pump(now, out);
+    }
+
+    /// Digest of all that its log has made of it: books, identities, phases, and what it said.
+    pub fn state_digest(&self) -> u64 {
+        let mut digest = Digest(self.engine.state_digest());
+        self.dealer().next().iter().for_each(|next| digest.fold(next.0));
+        digest.0
+    }
+}
