@@ -61,6 +61,10 @@ pub enum Command {
     Up(UpArgs),
     /// Steer a running exchange
     Admin(AdminArgs),
+    /// Run one replica of an exchange's root
+    Replica(crate::replica::ReplicaArgs),
+    /// Kill leaders and gateways of real processes while clients trade, and account for it
+    Drill(DrillArgs),
     /// Play order load against any OUCH or FIX door and account for every answer
     Load(crate::load::LoadArgs),
     /// Certify a participant's own FIX or OUCH client, step by step
@@ -402,6 +406,19 @@ fn first_paragraph(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     lines.join(" ").trim_start_matches("error: ").to_string()
+}
+
+/// Options of `fairbell drill`.
+#[derive(Args, Clone, Debug)]
+pub struct DrillArgs {
+    /// Which one
+    #[command(subcommand)]
+    pub what: crate::drill::Drill,
+}
+
+/// The configuration of a file, or the built-in one.
+pub fn load_plain(path: Option<&Path>) -> Result<Config, Failure> {
+    Ok(load(path)?.finish()?)
 }
 
 fn load(path: Option<&Path>) -> Result<Loaded, Failure> {

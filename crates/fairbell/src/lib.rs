@@ -19,6 +19,7 @@ pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod drill;
 pub mod explain;
 pub mod journal;
 pub mod load;
@@ -28,6 +29,7 @@ pub mod plan;
 pub mod plant;
 pub mod query;
 pub mod replay;
+pub mod replica;
 pub mod report;
 pub mod reproduce;
 pub mod simulate;
@@ -91,6 +93,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     match cli.command {
         Command::Up(args) => up::run(&args),
         Command::Admin(args) => admin::run(&args),
+        Command::Replica(args) => replica::run(&args),
+        Command::Drill(args) => drill::run(&args.what),
         Command::Load(args) => load::run(&args),
         Command::Certify(args) => certify::run(&args),
         Command::Sim(args) => simulate::run(&args),

@@ -2,10 +2,13 @@
 //!
 //! A [`Peer::Addr`] is `address << 16 | port`. A [`Peer::Node`] is looked up in the [`Directory`],
 //! which the composer fills after binding every node's overlay socket and before the first loop
-//! starts; it does not change afterwards.
+//! starts; it does not change afterwards, but for a node that is at one of several places: the root
+//! of a group, whose [`Seat`] says where it is now.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{NodeId, Peer};
 
@@ -31,11 +34,63 @@ fn unpack(packed: u64) -> Option<SocketAddrV4> {
     Some(SocketAddrV4::new(Ipv4Addr::from_bits(ip), (packed & 0xFFFF) as u16))
 }
 
+/// A node that is at one of several places, at a later one in each later term. What comes from one
+/// of its places is its own only while it is there. All copies are of one seat.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    node: NodeId,
+    places: Arc<[SocketAddrV4]>,
+    /// Term, and place in the low byte.
+    held: Arc<AtomicU64>,
+}
+
+/// Bits of [`Seat::held`] that say which place.
+const PLACE_BITS: u32 = 8;
+
+impl Seat {
+    /// Places that a seat has at most.
+    pub const PLACES_MAX: usize = 1 << PLACE_BITS;
+
+    /// The seat of `node`, at the first of `places` in term 0; `None` for no place or too many.
+    pub fn new(node: NodeId, places: &[SocketAddrV4]) -> Option<Seat> {
+        let known = (1..=Seat::PLACES_MAX).contains(&places.len());
+        known.then(|| Seat { node, places: places.into(), held: Arc::new(AtomicU64::new(0)) })
+    }
+
+    /// In `term` the node is at this place, from 0; false when it is known of that term, or of a
+    /// later one, already, and for no place.
+    pub fn take(&self, term: u64, place: usize) -> bool {
+        let held = term << PLACE_BITS | place as u64;
+        let named = place < self.places.len() && term < 1 << (u64::BITS - PLACE_BITS);
+        // Two of one term can't be: the first one stays.
+        let newer = |now: u64| (named && now >> PLACE_BITS < term).then_some(held);
+        self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, newer).is_ok()
+    }
+
+    /// The newest term and the place in it, from 0.
+    pub fn held(&self) -> (u64, usize) {
+        let held = self.held.load(Ordering::Acquire);
+        (held >> PLACE_BITS, (held & (Seat::PLACES_MAX as u64 - 1)) as usize)
+    }
+
+    fn addr(&self) -> Option<SocketAddrV4> {
+        self.places.get(self.held().1).copied()
+    }
+
+    /// Who sends from `addr`, if it is one of the places.
+    fn peer(&self, addr: SocketAddrV4) -> Option<Peer> {
+        let place = self.places.iter().position(|known| *known == addr)?;
+        let here = place == self.held().1;
+        Some(if here { Peer::Node(self.node) } else { peer_addr(addr) })
+    }
+}
+
 /// Overlay address of every node, both ways.
 #[derive(Clone, Default, Debug)]
 pub struct Directory {
     by_node: Vec<(NodeId, SocketAddrV4)>,
     by_addr: Vec<(u64, NodeId)>,
+    seat: Option<Seat>,
 }
 
 /// Why a directory was refused: a node or an address is named twice.
@@ -74,7 +129,23 @@ impl Directory {
             let addr = unpack(packed).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
             return Err(DuplicateEntry { node, addr });
         }
-        Ok(Directory { by_node, by_addr })
+        Ok(Directory { by_node, by_addr, seat: None })
+    }
+
+    /// The same with a node that is at one of several places, none of which is another's.
+    ///
+    /// # Errors
+    /// [`DuplicateEntry`] when the node or one of the places is there already.
+    pub fn with_seat(mut self, seat: Seat) -> Result<Directory, DuplicateEntry> {
+        let twice = |addr: &&SocketAddrV4| {
+            let packed = pack(**addr);
+            self.addr(seat.node).is_some() || self.by_addr.iter().any(|(key, _)| *key == packed)
+        };
+        if let Some(&addr) = seat.places.iter().find(twice) {
+            return Err(DuplicateEntry { node: seat.node, addr });
+        }
+        self.seat = Some(seat);
+        Ok(self)
     }
 
     /// Where a node's overlay socket is.
@@ -84,6 +155,9 @@ impl Directory {
             && id == node
         {
             return Some(addr);
+        }
+        if let Some(seat) = self.seat.as_ref().filter(|seat| seat.node == node) {
+            return seat.addr();
         }
         let at = self.by_node.binary_search_by_key(&node, |&(id, _)| id).ok()?;
         self.by_node.get(at).map(|&(_, addr)| addr)
@@ -99,6 +173,9 @@ impl Directory {
 
     /// Who sends from `addr`, as a node knows it.
     pub fn peer(&self, addr: SocketAddrV4) -> Peer {
+        if let Some(peer) = self.seat.as_ref().and_then(|seat| seat.peer(addr)) {
+            return peer;
+        }
         let packed = pack(addr);
         match self.by_addr.binary_search_by_key(&packed, |&(key, _)| key) {
             Ok(at) => self.by_addr.get(at).map_or(Peer::Addr(packed), |&(_, id)| Peer::Node(id)),
@@ -127,6 +204,22 @@ mod tests {
         assert_eq!(directory.resolve(Peer::Node(NodeId(2))), None);
         assert_eq!(directory.peer(at(12)), Peer::Node(NodeId(500)));
         assert_eq!(directory.peer(at(13)), peer_addr(at(13)));
+    }
+
+    #[test]
+    fn a_seat_is_where_the_newest_term_has_it_and_nothing_else_comes_from_there() {
+        let (places, root) = ([at(20), at(21), at(22)], NodeId(0));
+        let seat = Seat::new(root, &places).expect("three places");
+        let directory = Directory::new(&[(NodeId(1), at(11))]).expect("no duplicates");
+        let directory = directory.with_seat(seat.clone()).expect("no duplicates");
+        assert_eq!(directory.resolve(Peer::Node(root)), Some(at(20)));
+        assert!(seat.take(3, 2) && !seat.take(3, 1) && !seat.take(2, 0) && !seat.take(9, 3));
+        assert_eq!((seat.held(), directory.resolve(Peer::Node(root))), ((3, 2), Some(at(22))));
+        assert_eq!(directory.peer(at(22)), Peer::Node(root));
+        assert_eq!(directory.peer(at(20)), peer_addr(at(20)), "an earlier leader");
+        assert_eq!(directory.peer(at(11)), Peer::Node(NodeId(1)));
+        let taken = Directory::new(&[(NodeId(1), at(21))]).expect("no duplicates");
+        assert!(taken.with_seat(seat).is_err() && Seat::new(root, &[]).is_none());
     }
 
     #[test]

@@ -20,4 +20,4 @@ pub mod packet;
 
 pub use agent::{Agent, AgentCounters, Injection};
 pub use controller::Controller;
-pub use link::{Key, KeyError};
+pub use link::{Key, KeyError, Link, LinkError, Nonces, entropy};

@@ -54,7 +54,8 @@ impl Genesis {
         }
     }
 
-    fn bytes(&self) -> [u8; Genesis::LEN] {
+    /// The first record.
+    pub fn bytes(&self) -> [u8; Genesis::LEN] {
         let mut bytes = [0; Genesis::LEN];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&self.rules_version.to_le_bytes());

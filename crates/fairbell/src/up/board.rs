@@ -160,7 +160,7 @@ impl Figures {
                 set(&mut self.listener_repairs, place, listener.counters().repaired);
             }
             Role::Driver(driver) if id == DRIVER => self.driver = Some(driver.status()),
-            Role::Driver(_) | Role::Sealed(_) | Role::Slow(_) => {}
+            Role::Driver(_) | Role::Sealed(_) | Role::Slow(_) | Role::Member(_) => {}
         }
     }
 

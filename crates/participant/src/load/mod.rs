@@ -28,7 +28,7 @@ use requests::Requests;
 pub use ::fix::Version;
 pub use door::{Login, Protocol};
 pub use requests::{Answer, Kind, LoadCounts};
-pub use timings::{SecondPoint, Timings};
+pub use timings::{Mark, SecondPoint, Timings};
 
 /// Connections that one [`Load`] can have: their names are below 2^31, so any number will do that
 /// the machine has files for.
@@ -248,6 +248,11 @@ impl Load {
     /// How long answers took.
     pub fn timings(&self) -> &Timings {
         &self.timings
+    }
+
+    /// Remembers this moment; [`Timings::marks`] says when the first request after it was answered.
+    pub fn mark(&mut self, at: Nanos) {
+        self.timings.mark(at);
     }
 
     /// Plays nothing more.

@@ -20,9 +20,19 @@ pub struct SecondPoint {
     pub max_ns: u64,
 }
 
+/// A moment, and when the first answer came to a request that was due after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// The moment.
+    pub at: Nanos,
+    /// The answer; `None`: none yet.
+    pub answered: Option<Nanos>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Timings {
+    marks: Vec<Mark>,
     by_kind: [Recorder; 3],
     first: Option<Nanos>,
     second: u64,
@@ -33,6 +43,7 @@ pub struct Timings {
 impl Default for Timings {
     fn default() -> Timings {
         Timings {
+            marks: Vec::new(),
             by_kind: std::array::from_fn(|_| Recorder::new()),
             first: None,
             second: 0,
@@ -43,9 +54,22 @@ impl Default for Timings {
 }
 
 impl Timings {
+    /// Remembers a moment. Earlier ones without an answer stay without.
+    pub fn mark(&mut self, at: Nanos) {
+        self.marks.push(Mark { at, answered: None });
+    }
+
+    /// The moments, in order.
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
     /// An answer at `now` to a request that was due at `due`.
     pub fn record(&mut self, kind: Kind, due: Nanos, now: Nanos) {
         let ns = now.since(due);
+        if let Some(mark) = self.marks.last_mut().filter(|mark| due >= mark.at) {
+            mark.answered.get_or_insert(now);
+        }
         let first = *self.first.get_or_insert(now);
         let second = now.since(first) / Nanos::SECOND;
         if second != self.second {

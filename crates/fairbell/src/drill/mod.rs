@@ -1,0 +1,365 @@
+//! `fairbell drill`: real faults in real processes while clients trade, and what came of it.
+
+mod checks;
+mod site;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use participant::load::{LoadConfig, Login, Mark, Protocol};
+use rustix::process::Signal;
+use serde::Serialize;
+use types::{Instrument, Nanos, Peer};
+
+use crate::Failure;
+use crate::cli::duration;
+use crate::log::on;
+use checks::Findings;
+use site::{CLIENTS, Site};
+
+/// Drills.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Drill {
+    /// Kill the leader, again and again
+    Failover(DrillArgs),
+    /// Stop the leader, let another one lead, let it go on
+    Pause(DrillArgs),
+    /// Kill gateways with their receivers, one after another; clients go to others
+    Gateway(DrillArgs),
+}
+
+/// Options of a drill.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell drill failover                    20 leaders killed under 10,000 requests/s\n  \
+    fairbell drill failover --times 3 --rate 1000 --json\n  \
+    fairbell drill pause --times 5 --keep --dir drill\n\n\
+    Three processes are replicas of the root; proxies, gateways, listeners and clients are this\n\
+    one. The exit code is 1 when anything acknowledged was lost, told twice, or differs.")]
+pub struct DrillArgs {
+    /// How often
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub times: u32,
+    /// From one fault to the next
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "4s")]
+    pub every: Duration,
+    /// Replicas
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u8).range(3..=9))]
+    pub replicas: u8,
+    /// Requests per second, open loop
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub rate: u64,
+    /// Clients over OUCH
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub clients: u32,
+    /// Seed of the flow
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for the replicas' journals [default: one of its own, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Leave the folder
+    #[arg(long, requires = "dir")]
+    pub keep: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Gateways that may die.
+const GATEWAYS_MAX: u32 = 8;
+/// How long a new leader may take, and everything at the end.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long clients wait for their last answers.
+const DRAIN: Duration = Duration::from_secs(30);
+/// From a fault to its end: another one leads by then.
+const DOWN: Duration = Duration::from_secs(1);
+
+/// What a drill does to the leader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Kill,
+    Pause,
+    Gateway,
+}
+
+impl Fault {
+    fn name(self) -> &'static str {
+        match self {
+            Fault::Kill => "failover",
+            Fault::Pause => "pause",
+            Fault::Gateway => "gateway",
+        }
+    }
+
+    /// Gateways that the drill needs.
+    fn gateways(self, args: &DrillArgs) -> u32 {
+        if self == Fault::Gateway { args.times + 1 } else { 2 }
+    }
+}
+
+/// Runs a drill and tells of it.
+pub fn run(drill: &Drill) -> Result<(), Failure> {
+    let (fault, args) = match drill {
+        Drill::Failover(args) => (Fault::Kill, args),
+        Drill::Pause(args) => (Fault::Pause, args),
+        Drill::Gateway(args) => (Fault::Gateway, args),
+    };
+    if fault == Fault::Gateway && args.times > GATEWAYS_MAX {
+        return Err(Failure::Usage(format!("--times: at most {GATEWAYS_MAX} gateways")));
+    }
+    if args.replicas % 2 == 0 {
+        return Err(Failure::Usage("--replicas: an odd number".to_string()));
+    }
+    let own = std::env::temp_dir().join(format!("fairbell-drill-{}", std::process::id()));
+    let dir = args.dir.clone().unwrap_or(own);
+    std::fs::create_dir_all(&dir).map_err(|error| on(&dir, error))?;
+    let outcome = play(fault, args, &dir);
+    if !args.keep {
+        // Only what the drill has made.
+        let made = (0..usize::from(args.replicas)).map(|number| site::folder(&dir, number));
+        made.for_each(|folder| drop(std::fs::remove_dir_all(folder)));
+        if args.dir.is_none() && outcome.is_ok() {
+            let _ = std::fs::remove_dir_all(&dir);
+        }
+    }
+    let report = outcome?;
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default()),
+        false => print(&report),
+    }
+    match report.holds {
+        true => Ok(()),
+        false => Err(Failure::Run("something was lost, told twice, or differs".to_string())),
+    }
+}
+
+/// Times, ns.
+#[derive(Serialize, Clone, Debug, Default)]
+struct Times {
+    p50: u64,
+    max: u64,
+    all: Vec<u64>,
+}
+
+impl Times {
+    fn of(mut all: Vec<u64>) -> Times {
+        let in_order = all.clone();
+        all.sort_unstable();
+        let p50 = all.get(all.len() / 2).copied().unwrap_or(0);
+        Times { p50, max: all.last().copied().unwrap_or(0), all: in_order }
+    }
+}
+
+/// A drill's report.
+#[derive(Serialize, Clone, Debug)]
+struct Report {
+    drill: &'static str,
+    seed: u64,
+    replicas: u8,
+    rate_per_s: u64,
+    clients: u32,
+    faults: u32,
+    /// The term at the end: leaders there were, at most.
+    last_term: u64,
+    asked: u64,
+    answered: u64,
+    /// From the fault to the first acknowledgement of a request sent after it.
+    time_to_serve_ns: Times,
+    /// From the fault until another one said that it leads.
+    time_to_lead_ns: Times,
+    /// Request to answer, all of them.
+    latency_ns: crate::report::Quantiles,
+    #[serde(flatten)]
+    findings: Findings,
+    holds: bool,
+}
+
+/// A fault that has been.
+struct Done {
+    at: Nanos,
+    lead_ns: u64,
+}
+
+fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
+    let file = dir.join("exchange.toml");
+    std::fs::write(&file, text(args, fault.gateways(args))).map_err(|error| on(&file, error))?;
+    let config = crate::cli::load_plain(Some(&file))?;
+    let instrument = config.instruments().into_iter().next_back();
+    let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
+    let load = |gateways| load(args, instrument, gateways);
+    let mut site = Site::start((&config, &file), usize::from(args.replicas), dir, load)?;
+    let first = site.leader_after(0, PATIENCE);
+    first.ok_or_else(|| Failure::Run("no replica came to lead".to_string()))?;
+    std::thread::sleep(args.every);
+    let mut done = Vec::new();
+    for number in 0..args.times {
+        if !args.json {
+            eprint!("\r{} of {} faults", number + 1, args.times);
+        }
+        done.push(one(&mut site, fault)?);
+        std::thread::sleep(args.every.saturating_sub(DOWN));
+    }
+    if !args.json {
+        eprintln!();
+    }
+    let stopped = site.clients.call(CLIENTS, |load, _, _| load.stop());
+    stopped.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
+    let from = std::time::Instant::now();
+    while !site.is_over() && from.elapsed() < DRAIN + PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let last_term = site.seat.held().0;
+    let remains = site.end()?;
+    let findings = checks::look(&remains, &config)?;
+    let counts = remains.load.counts();
+    let timings = remains.load.timings();
+    let served =
+        |(done, mark): (&Done, &Mark)| mark.answered.map_or(u64::MAX, |at| at.since(done.at));
+    let served = done.iter().zip(timings.marks()).map(served).collect();
+    let time_to_serve_ns = Times::of(served);
+    let holds = findings.hold() && time_to_serve_ns.max < u64::MAX;
+    Ok(Report {
+        drill: fault.name(),
+        seed: args.seed,
+        replicas: args.replicas,
+        rate_per_s: args.rate,
+        clients: args.clients,
+        faults: args.times,
+        last_term,
+        asked: counts.asked,
+        answered: counts.answered,
+        time_to_serve_ns,
+        time_to_lead_ns: Times::of(done.iter().map(|done| done.lead_ns).collect()),
+        latency_ns: crate::up::report_quantiles(&timings.all().summary()),
+        findings,
+        holds,
+    })
+}
+
+/// One fault of the leader, until it takes part again.
+fn one(site: &mut Site, fault: Fault) -> Result<Done, Failure> {
+    if let Some(number) = site.fallen() {
+        return Err(Failure::Run(format!("replica {number} ended by itself: see its log")));
+    }
+    let (term, leader) = site.seat.held();
+    let at = site.clock.now();
+    let hit = match fault {
+        Fault::Kill => site.kill(leader),
+        Fault::Pause => site.signal(leader, Signal::STOP),
+        Fault::Gateway => site.kill_gateway(),
+    };
+    if !hit {
+        return Err(Failure::Run(format!("nobody to hit; replica {} leads", leader + 1)));
+    }
+    let marked = site.clients.call(CLIENTS, |load, now, _| load.mark(now.now));
+    marked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
+    if fault == Fault::Gateway {
+        std::thread::sleep(DOWN);
+        return Ok(Done { at, lead_ns: 0 });
+    }
+    let next = site.leader_after(term, PATIENCE);
+    let lead_ns = site.clock.now().since(at);
+    next.ok_or_else(|| Failure::Run(format!("nobody came to lead after term {term}")))?;
+    std::thread::sleep(DOWN.saturating_sub(Duration::from_nanos(lead_ns)));
+    match fault {
+        Fault::Kill => site.revive(leader)?,
+        _ => drop(site.signal(leader, Signal::CONT)),
+    }
+    Ok(Done { at, lead_ns })
+}
+
+/// The drill's exchange: the built-in one with nobody but these clients.
+fn text(args: &DrillArgs, gateways: u32) -> String {
+    let seconds = (args.every.as_secs_f64() + 1.0) * f64::from(args.times + 3) + 60.0;
+    let inputs = (seconds * args.rate as f64) as u64 + 100_000;
+    let mut text = format!(
+        "[doors]\nplain = true\n\n[engine]\nlog_capacity = {inputs}\n\n\
+         [overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
+         change_tree_at_percent = 0\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
+         [flow]\nsample = \"none\"\ngenerated_rate = 0\nparticipants = 1\n\n\
+         [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n"
+    );
+    for number in 1..=args.clients {
+        text += &format!(
+            "\n[[account]]\nname = \"client {number}\"\nusername = \"C{number:03}\"\n\
+             password = \"secret\"\n"
+        );
+    }
+    text
+}
+
+fn load(args: &DrillArgs, instrument: Instrument, gateways: Vec<Peer>) -> LoadConfig {
+    let login = |number: u32| Login {
+        protocol: Protocol::Ouch,
+        username: format!("C{number:03}"),
+        password: "secret".to_string(),
+    };
+    LoadConfig {
+        logins: (1..=args.clients).map(login).collect(),
+        gateways,
+        middle: types::Price(10_000 * instrument.tick.0),
+        instrument,
+        rate: args.rate,
+        // It is stopped when the faults have been.
+        duration_ns: 86_400 * Nanos::SECOND,
+        warmup_ns: 0,
+        login_timeout_ns: 60 * Nanos::SECOND,
+        drain_timeout_ns: DRAIN.as_nanos() as u64,
+        seed: args.seed,
+        run: "DRIL".to_string(),
+    }
+}
+
+fn print(report: &Report) {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let Report { findings, time_to_serve_ns: serve, time_to_lead_ns: lead, .. } = report;
+    println!(
+        "{}: {} faults, {} replicas, {} clients, {} requests/s (seed {})",
+        report.drill,
+        report.faults,
+        report.replicas,
+        report.clients,
+        report.rate_per_s,
+        report.seed
+    );
+    println!(
+        "  from the fault to the first answer after it: p50 {:.0} ms, max {:.0} ms",
+        ms(serve.p50),
+        ms(serve.max)
+    );
+    println!("  until another leads: p50 {:.0} ms, max {:.0} ms", ms(lead.p50), ms(lead.max));
+    println!(
+        "  {} requests, {} answered; acknowledged and lost {}, answered twice {}, unanswered {}",
+        report.asked,
+        report.answered,
+        findings.acknowledged_lost,
+        findings.duplicates,
+        findings.unanswered
+    );
+    println!("  sessions of clients that ended: {}", findings.connections_lost);
+    for (number, disk) in (1..).zip(&findings.disks) {
+        println!("  replica {number}: {} inputs, state {}", disk.inputs, disk.state_digest);
+    }
+    let equal = if findings.books_equal { "equal" } else { "NOT equal" };
+    println!("  books of the feed's listeners at {} positions: {equal}", findings.positions);
+    findings.problems.iter().for_each(|problem| println!("  {problem}"));
+    println!("  {}", if report.holds { "PASS" } else { "FAIL" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_summed_up() {
+        let times = Times::of(vec![3, 1, 2]);
+        assert_eq!((times.p50, times.max, &times.all[..]), (2, 3, &[3, 1, 2][..]));
+        assert_eq!(Times::of(Vec::new()).max, 0);
+    }
+}

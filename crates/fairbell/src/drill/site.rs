@@ -1,0 +1,406 @@
+//! The exchange that is drilled: replicas as processes of their own, everything else here.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, Seat, WaitStrategy, peer_addr};
+use participant::load::{Load, LoadConfig, LoadPhase};
+use probe::entropy;
+use roles::{ExchangeConfig, Role, deploy};
+use types::{Channel, NodeId, Peer};
+
+use crate::Failure;
+use crate::config::Config;
+use crate::log::on;
+use crate::replica::claims;
+use crate::replica::cluster::{Cluster, Place};
+use crate::replica::host::{self, Status};
+
+/// The clients' node.
+pub const CLIENTS: NodeId = NodeId(60_001);
+/// Listener of receiver 0; the others follow.
+const LISTENERS: NodeId = NodeId(50_000);
+/// Feed positions between two comparisons of books.
+const CHECKPOINT_EVERY: u64 = 256;
+const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+/// How often loops are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long replicas may take to answer, and to end when they are asked to.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn io(error: std::io::Error) -> Failure {
+    Failure::Run(format!("setting up sockets: {error}"))
+}
+
+fn v4(addr: std::io::Result<SocketAddr>) -> Result<SocketAddrV4, Failure> {
+    match addr.map_err(io)? {
+        SocketAddr::V4(addr) => Ok(addr),
+        SocketAddr::V6(addr) => Err(Failure::Run(format!("{addr} is no IPv4 address"))),
+    }
+}
+
+fn udp() -> Result<(UdpSocket, SocketAddrV4), Failure> {
+    let socket = UdpSocket::bind(LOCAL).map_err(io)?;
+    let at = v4(socket.local_addr())?;
+    Ok((socket, at))
+}
+
+fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
+    let door = TcpListener::bind(LOCAL).map_err(io)?;
+    let at = v4(door.local_addr())?;
+    Ok((door, at))
+}
+
+/// Addresses for a replica that comes later: bound, and let go.
+fn place() -> Result<Place, Failure> {
+    let ((overlay, feed), (link, status)) = ((udp()?, udp()?), (tcp()?, tcp()?));
+    Ok(Place { overlay: overlay.1, feed: feed.1, link: link.1, status: status.1 })
+}
+
+fn name(entropy: &[u8]) -> String {
+    entropy.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A replica's process.
+pub struct Process {
+    child: Option<Child>,
+    number: usize,
+}
+
+type Nodes<N> = JoinHandle<std::io::Result<Vec<(NodeId, N)>>>;
+
+/// Everything that runs.
+pub struct Site {
+    /// The clock of everything here.
+    pub clock: Clock,
+    /// Its names and places.
+    pub cluster: Cluster,
+    /// Where the root is.
+    pub seat: Seat,
+    /// The clients' loop.
+    pub clients: LoopHandle<Load>,
+    exchange: ExchangeConfig,
+    dir: PathBuf,
+    processes: Vec<Process>,
+    edges: LoopHandle<Role>,
+    dead: Vec<u16>,
+    stop: Arc<AtomicBool>,
+    load_over: Arc<AtomicBool>,
+    nodes: [Nodes<Role>; 2],
+    load: Nodes<Load>,
+    claims: JoinHandle<()>,
+}
+
+/// What is left when all has ended.
+pub struct Remains {
+    /// Proxies, receivers with gateways, listeners.
+    pub nodes: Vec<(NodeId, Role)>,
+    /// The clients.
+    pub load: Load,
+    /// What the replicas last said of themselves.
+    pub statuses: Vec<Option<Status>>,
+    /// The deployment.
+    pub cluster: Cluster,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// Clock of everything.
+    pub clock: Clock,
+    /// Receivers that were killed, from 0: nobody hears their listeners' feed to its end.
+    pub dead: Vec<u16>,
+}
+
+impl Remains {
+    /// Listeners of receivers that live.
+    pub fn listeners(&self) -> impl Iterator<Item = &feed::Subscriber> {
+        let lives = |id: &NodeId| !self.dead.iter().any(|index| LISTENERS.0 + index == id.0);
+        let nodes = self.nodes.iter().filter(move |(id, _)| lives(id));
+        nodes.filter_map(|(_, role)| role.as_listener())
+    }
+}
+
+impl Site {
+    /// Binds and starts everything in `dir`; `load` makes the clients, given the gateways.
+    pub fn start(
+        (config, file): (&Config, &Path),
+        replicas: usize,
+        dir: &Path,
+        load: impl FnOnce(Vec<Peer>) -> LoadConfig,
+    ) -> Result<Site, Failure> {
+        let clock = Clock::start(0);
+        let mut exchange = crate::up::exchange_config(config, &clock);
+        exchange.options = crate::up::options(config)?;
+        let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
+        // The first is the root's, which is elsewhere.
+        let overlay: Vec<_> =
+            (1..tree.topology.id_end()).map(|_| udp()).collect::<Result<_, _>>()?;
+        let nodes = overlay.iter().zip(1u16..).map(|((_, at), node)| (node, *at)).collect();
+        let (claims, claims_at) = udp()?;
+        let random = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let cluster = Cluster {
+            group: clock.now().0,
+            session: String::from_utf8_lossy(&exchange.session).into_owned(),
+            midnight_ns: exchange.midnight.0,
+            start: since.map_or(0, |at| (at.as_millis() / 16) as u32),
+            secret: name(&random),
+            nodes,
+            replicas: (0..replicas).map(|_| place()).collect::<Result<_, _>>()?,
+            claims: vec![claims_at],
+        };
+        cluster.settle(&mut exchange);
+        cluster.write(&dir.join("cluster.json"))?;
+        std::fs::copy(file, dir.join("drill.toml")).map_err(|error| on(file, error))?;
+        let seat = cluster.seat()?;
+        let directory = cluster.directory()?.with_seat(seat.clone());
+        let directory = Arc::new(directory.map_err(|error| Failure::Run(error.to_string()))?);
+        let built = Built::new(&exchange, &cluster, (clock, &directory), overlay)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let edges = built.loops[0].handle();
+        let nodes = built.loops.map(|of| run(of, &stop, |_| {}));
+        let load = Load::new(load(built.gateways)).map_err(|e| Failure::Usage(e.to_string()))?;
+        let mut of = Loop::new(clock, Arc::default(), habits(1 << 30)).map_err(io)?;
+        of.add_node(CLIENTS, load, Vec::new(), None).map_err(io)?;
+        let (clients, load_over) = (of.handle(), Arc::new(AtomicBool::new(false)));
+        let over = Arc::clone(&load_over);
+        let (key, moved, ended) = (cluster.key(b"claims")?, seat.clone(), Arc::clone(&stop));
+        let mut site = Site {
+            clock,
+            seat,
+            clients,
+            exchange,
+            edges,
+            dead: Vec::new(),
+            dir: dir.to_path_buf(),
+            processes: (0..replicas).map(|number| Process { child: None, number }).collect(),
+            load: run(of, &stop, move |of| {
+                let done = of.nodes().all(|(_, load)| load.phase() == LoadPhase::Done);
+                over.store(done, Ordering::Relaxed);
+            }),
+            load_over,
+            nodes,
+            claims: std::thread::spawn(move || {
+                claims::hear(&claims, &key, &moved, &ended, |_, _| {});
+            }),
+            stop,
+            cluster,
+        };
+        (0..replicas).try_for_each(|number| site.revive(number))?;
+        Ok(site)
+    }
+
+    /// Starts a replica's process, number from 0, unless it runs.
+    pub fn revive(&mut self, number: usize) -> Result<(), Failure> {
+        let Some(process) = self.processes.get_mut(number) else { return Ok(()) };
+        if process.child.is_some() {
+            return Ok(());
+        }
+        let program = std::env::current_exe().map_err(io)?;
+        let log = self.dir.join(format!("replica-{}.log", number + 1));
+        let options = std::fs::OpenOptions::new().create(true).append(true).open(&log);
+        let log = options.map_err(|error| on(&log, error))?;
+        let child = Command::new(program)
+            .arg("replica")
+            .arg("--config")
+            .arg(self.dir.join("drill.toml"))
+            .arg("--cluster")
+            .arg(self.dir.join("cluster.json"))
+            .arg("--id")
+            .arg((number + 1).to_string())
+            .arg("--dir")
+            .arg(folder(&self.dir, number))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        process.child = Some(child.map_err(|error| Failure::Run(format!("a replica: {error}")))?);
+        Ok(())
+    }
+
+    /// Sends a signal to a replica's process; false when it does not run.
+    pub fn signal(&self, number: usize, signal: rustix::process::Signal) -> bool {
+        let child = self.processes.get(number).and_then(|process| process.child.as_ref());
+        let pid = child.and_then(|child| rustix::process::Pid::from_raw(child.id().cast_signed()));
+        pid.is_some_and(|pid| rustix::process::kill_process(pid, signal).is_ok())
+    }
+
+    /// Kills a replica's process at once, as `kill -9` does, and waits for its end.
+    pub fn kill(&mut self, number: usize) -> bool {
+        let Some(process) = self.processes.get_mut(number) else { return false };
+        let Some(mut child) = process.child.take() else { return false };
+        let killed = child.kill().is_ok();
+        let _ = child.wait();
+        killed
+    }
+
+    /// A replica's process ended by itself: its number, from 1.
+    pub fn fallen(&mut self) -> Option<usize> {
+        let ended = |process: &mut Process| {
+            let child = process.child.as_mut()?;
+            child.try_wait().ok().flatten().map(|_| process.number + 1)
+        };
+        self.processes.iter_mut().find_map(ended)
+    }
+
+    /// The leader's number, from 0, once one serves in a later term than `after`.
+    pub fn leader_after(&self, after: u64, patience: Duration) -> Option<(u64, usize)> {
+        let from = Instant::now();
+        while from.elapsed() < patience {
+            let (term, place) = self.seat.held();
+            if term > after {
+                return Some((term, place));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// What all replicas say.
+    pub fn statuses(&self) -> Vec<Option<Status>> {
+        self.cluster.replicas.iter().map(|place| host::ask(place.status)).collect()
+    }
+
+    /// Whether the load has ended.
+    pub fn is_over(&self) -> bool {
+        self.load_over.load(Ordering::Relaxed)
+    }
+
+    /// Kills the next gateway with its receiver, as if its machine had died; one always stays.
+    pub fn kill_gateway(&mut self) -> bool {
+        let index = self.dead.len();
+        let nodes = self.exchange.tree().map(|tree| tree.topology.receiver_ids().collect());
+        let nodes: Vec<NodeId> = nodes.unwrap_or_default();
+        let left = nodes.len().saturating_sub(1);
+        let victim = nodes.get(index).filter(|_| index < left);
+        let killed = victim.is_some_and(|node| self.edges.kill(*node).is_ok());
+        if killed {
+            self.dead.push(index as u16);
+        }
+        killed
+    }
+
+    /// Ends everything, the replicas when all of them stand at the same input.
+    pub fn end(mut self) -> Result<Remains, Failure> {
+        let from = Instant::now();
+        let mut statuses = self.statuses();
+        let level = |statuses: &[Option<Status>]| {
+            let first = statuses.first().and_then(Option::as_ref).map(|status| status.inputs);
+            let all = |status: &Option<Status>| status.as_ref().map(|of| of.inputs) == first;
+            first.is_some() && statuses.iter().all(all)
+        };
+        while !level(&statuses) && from.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+            statuses = self.statuses();
+        }
+        // The last ticks reach the listeners.
+        std::thread::sleep(Duration::from_millis(300));
+        for number in 0..self.processes.len() {
+            self.signal(number, rustix::process::Signal::TERM);
+        }
+        self.wait_for_replicas();
+        self.stop.store(true, Ordering::Relaxed);
+        let panicked = |_| Failure::Run("a thread panicked".to_string());
+        let mut nodes = Vec::new();
+        for of in self.nodes {
+            nodes.extend(of.join().map_err(panicked)?.map_err(io)?);
+        }
+        self.claims.join().map_err(panicked)?;
+        let load = self.load.join().map_err(panicked)?.map_err(io)?;
+        let load = load.into_iter().map(|(_, load)| load).next();
+        let load = load.ok_or_else(|| Failure::Run("the clients' loop lost them".to_string()))?;
+        let (clock, cluster, dir, dead) = (self.clock, self.cluster, self.dir, self.dead);
+        Ok(Remains { nodes, load, statuses, cluster, dir, clock, dead })
+    }
+
+    fn wait_for_replicas(&mut self) {
+        let from = Instant::now();
+        for process in &mut self.processes {
+            let Some(child) = &mut process.child else { continue };
+            while matches!(child.try_wait(), Ok(None)) && from.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A replica's folder.
+pub fn folder(dir: &Path, number: usize) -> PathBuf {
+    dir.join(format!("replica-{}", number + 1))
+}
+
+fn habits(unread_max: usize) -> LoopConfig {
+    LoopConfig {
+        wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
+        unread_max,
+        opened_max: 4_096,
+        ..LoopConfig::default()
+    }
+}
+
+fn run<N: types::Node + Send + 'static>(
+    of: Loop<N>,
+    stop: &Arc<AtomicBool>,
+    look: impl Fn(&Loop<N>) + Send + 'static,
+) -> Nodes<N> {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || of.run(&stop, LOOK_EVERY, |of, _| look(of)))
+}
+
+/// Loops with all nodes but the root and the clients.
+struct Built {
+    loops: [Loop<Role>; 2],
+    gateways: Vec<Peer>,
+}
+
+impl Built {
+    fn new(
+        exchange: &ExchangeConfig,
+        cluster: &Cluster,
+        (clock, directory): (Clock, &Arc<Directory>),
+        overlay: Vec<(UdpSocket, SocketAddrV4)>,
+    ) -> Result<Built, Failure> {
+        let habits = habits(LoopConfig::default().unread_max);
+        let one = || Loop::new(clock, Arc::clone(directory), habits).map_err(io);
+        let mut loops = [one()?, one()?];
+        let listening: Vec<_> = (0..exchange.receivers).map(|_| udp()).collect::<Result<_, _>>()?;
+        let nodes = deploy(exchange, cluster.start, |index| peer_addr(listening[index].1))
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let mut gateways = Vec::new();
+        for ((role, (socket, _)), index) in nodes.into_iter().skip(1).zip(overlay).zip(1u16..) {
+            let mut sockets = vec![(Channel::OVERLAY, socket)];
+            let mut doors = Vec::new();
+            if role.as_edge().is_some() {
+                sockets.push((Channel::FEED, udp()?.0));
+                let (ouch, at) = tcp()?;
+                gateways.push(peer_addr(at));
+                doors = vec![ouch, tcp()?.0];
+            }
+            loops[0].add_node(NodeId(index), role, sockets, doors).map_err(io)?;
+        }
+        let server = cluster.replicas.first().map(|place| peer_addr(place.feed));
+        let server = server.ok_or_else(|| Failure::Usage("no replicas".to_string()))?;
+        for ((socket, _), index) in listening.into_iter().zip(0u16..) {
+            let mut settings = roles::listener(exchange, server);
+            settings.checkpoint_every = CHECKPOINT_EVERY;
+            let listener = Role::Listener(Box::new(roles::subscriber(exchange, &settings)));
+            let id = NodeId(LISTENERS.0 + index);
+            loops[1].add_node(id, listener, vec![(Channel::FEED, socket)], None).map_err(io)?;
+        }
+        Ok(Built { loops, gateways })
+    }
+}

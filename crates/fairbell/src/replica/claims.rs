@@ -1,0 +1,101 @@
+//! Who leads: a leader says so again and again to every process with nodes, which moves the root's
+//! seat there. Claims carry the term and a tag under the deployment's secret; one of a term that is
+//! no newer changes nothing, so that an earlier leader can't take the seat back.
+
+use std::net::{SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use net::Seat;
+use probe::Key;
+
+/// How often a leader says so.
+const EVERY: Duration = Duration::from_millis(5);
+/// How long a reader waits before it looks whether all is over.
+const PATIENCE: Duration = Duration::from_millis(50);
+const TAG: usize = 16;
+const LEN: usize = 9 + TAG;
+
+fn encode(key: &Key, term: u64, place: u8) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    bytes[..8].copy_from_slice(&term.to_be_bytes());
+    bytes[8] = place;
+    let tag: [u8; TAG] = key.tag(&[&bytes[..9]]);
+    bytes[9..].copy_from_slice(&tag);
+    bytes
+}
+
+/// Term and place of a claim; `None` for anything else.
+fn decode(key: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
+    let (body, tag) = bytes.split_at_checked(9)?;
+    let known = tag.len() == TAG && key.verify(&[body], tag);
+    let term = u64::from_be_bytes(*body.first_chunk()?);
+    known.then_some((term, usize::from(*body.last()?)))
+}
+
+/// Says that the replica at `place`, from 0, leads, while `leading` holds a term that is not 0.
+pub fn tell(
+    socket: &UdpSocket,
+    (key, to): (&Key, &[SocketAddrV4]),
+    place: u8,
+    leading: &AtomicU64,
+    stop: &AtomicBool,
+) {
+    while !stop.load(Ordering::Relaxed) {
+        let term = leading.load(Ordering::Acquire);
+        if term > 0 {
+            let claim = encode(key, term, place);
+            for to in to {
+                // Lost ones are followed by others.
+                let _ = socket.send_to(&claim, to);
+            }
+        }
+        std::thread::park_timeout(EVERY);
+    }
+}
+
+/// Moves the seat as claims say; `moved` hears of each newer term and its place, from 0.
+pub fn hear(
+    socket: &UdpSocket,
+    key: &Key,
+    seat: &Seat,
+    stop: &AtomicBool,
+    mut moved: impl FnMut(u64, usize),
+) {
+    let _ = socket.set_read_timeout(Some(PATIENCE));
+    let mut bytes = [0; 64];
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(len) = socket.recv(&mut bytes) else { continue };
+        let claim = decode(key, bytes.get(..len).unwrap_or(&[]));
+        if let Some((term, place)) = claim
+            && seat.take(term, place)
+        {
+            moved(term, place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::replica::cluster::tests::cluster;
+
+    proptest! {
+        #[test]
+        fn claims_are_read_back_and_nothing_else_is_one(
+            term in 1u64..1 << 50, place in 0u8..9, at in 0usize..LEN, bit in 0u8..8,
+            junk in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let key = cluster(3).key(b"claims").expect("a key");
+            let mut bytes = encode(&key, term, place);
+            prop_assert_eq!(decode(&key, &bytes), Some((term, usize::from(place))));
+            bytes[at] ^= 1 << bit;
+            prop_assert_eq!(decode(&key, &bytes), None);
+            prop_assert_eq!(decode(&key, &junk), None);
+            let other = cluster(3).key(b"links").expect("a key");
+            prop_assert_eq!(decode(&other, &encode(&key, term, place)), None);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Who is where in a deployment whose root is a group of replicas: one file, the same on all
+//! machines.
+
+use std::net::SocketAddrV4;
+use std::path::Path;
+
+use net::{Directory, Seat};
+use probe::Key;
+use roles::{ExchangeConfig, Secret};
+use serde::{Deserialize, Serialize};
+use types::{Nanos, NodeId};
+
+use crate::Failure;
+use crate::log::on;
+
+/// Where one replica is.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its overlay socket, UDP: where the root is while this one leads.
+    pub overlay: SocketAddrV4,
+    /// Its retransmission server, UDP.
+    pub feed: SocketAddrV4,
+    /// Where other replicas connect, TCP.
+    pub link: SocketAddrV4,
+    /// Where it says how it stands, TCP.
+    pub status: SocketAddrV4,
+}
+
+/// A deployment.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Cluster {
+    /// Name of the group; another one for every deployment.
+    pub group: u64,
+    /// MoldUDP64 and SoupBinTCP session, ten characters.
+    pub session: String,
+    /// Midnight that ITCH and OUCH times count from, ns since 1970.
+    pub midnight_ns: u64,
+    /// Number of the deployment's start: keys of sealed datagrams come from it.
+    pub start: u32,
+    /// The deployment's secret, 64 hexadecimal digits. Whoever knows it may speak for a replica.
+    pub secret: String,
+    /// Overlay sockets of all nodes but the root.
+    pub nodes: Vec<(u16, SocketAddrV4)>,
+    /// Places of the replicas; the first is number 1.
+    pub replicas: Vec<Place>,
+    /// Where leaders say that they lead, UDP: one for every process with nodes.
+    pub claims: Vec<SocketAddrV4>,
+}
+
+impl Cluster {
+    /// Reads the file.
+    pub fn read(path: &Path) -> Result<Cluster, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
+        let cluster: Cluster = serde_json::from_str(&text).map_err(|error| on(path, error))?;
+        cluster.check().map_err(|why| on(path, why))?;
+        Ok(cluster)
+    }
+
+    /// Writes it, for its owner's eyes only: the secret is in it.
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        use std::io::Write as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let text = serde_json::to_string_pretty(self).map_err(|error| on(path, error))?;
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| on(path, error))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.session.len() != 10 || !self.session.is_ascii() {
+            return Err("session: ten ASCII characters".to_string());
+        }
+        if self.bytes().is_none() {
+            return Err("secret: 64 hexadecimal digits".to_string());
+        }
+        match self.replicas.len() {
+            1 | 3 | 5 | 7 | 9 => Ok(()),
+            other => Err(format!("replicas: 1, 3, 5, 7 or 9, not {other}")),
+        }
+    }
+
+    fn bytes(&self) -> Option<[u8; 32]> {
+        let mut bytes = [0; 32];
+        if self.secret.len() != 2 * bytes.len() || !self.secret.is_ascii() {
+            return None;
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(self.secret.get(at..at + 2)?, 16).ok()?;
+        }
+        Some(bytes)
+    }
+
+    /// The deployment's secret.
+    pub fn secret(&self) -> Secret {
+        Secret(self.bytes().unwrap_or([0; 32]))
+    }
+
+    /// The key under which a purpose's messages are authenticated.
+    pub fn key(&self, purpose: &[u8]) -> Result<Key, Failure> {
+        let key = Key::new(&self.secret().0).map_err(|error| Failure::Run(error.to_string()))?;
+        Ok(key.derive(b"fairbell replicas ", &[purpose, &self.group.to_be_bytes()]))
+    }
+
+    /// Gives an exchange this deployment's names and secret.
+    pub fn settle(&self, exchange: &mut ExchangeConfig) {
+        exchange.session.copy_from_slice(&self.session.as_bytes()[..10]);
+        exchange.midnight = Nanos(self.midnight_ns);
+        if exchange.options.secret.is_some() {
+            exchange.options.secret = Some(self.secret());
+        }
+    }
+
+    /// All nodes but the root.
+    pub fn directory(&self) -> Result<Directory, Failure> {
+        let nodes: Vec<_> = self.nodes.iter().map(|(node, at)| (NodeId(*node), *at)).collect();
+        Directory::new(&nodes).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// The root's seat.
+    pub fn seat(&self) -> Result<Seat, Failure> {
+        let places: Vec<_> = self.replicas.iter().map(|place| place.overlay).collect();
+        let seat = Seat::new(ExchangeConfig::ROOT, &places);
+        seat.ok_or_else(|| Failure::Usage("no replicas".to_string()))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    pub fn cluster(replicas: u16) -> Cluster {
+        let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let place = |n| {
+            let port = 1_000 + 10 * n;
+            Place {
+                overlay: at(port),
+                feed: at(port + 1),
+                link: at(port + 2),
+                status: at(port + 3),
+            }
+        };
+        Cluster {
+            group: 7,
+            session: "FB12345678".to_string(),
+            midnight_ns: 86_400_000_000_000,
+            start: 3,
+            secret: "0123456789abcdef".repeat(4),
+            nodes: vec![(1, at(2_000)), (2, at(2_001))],
+            replicas: (0..replicas).map(place).collect(),
+            claims: vec![at(3_000)],
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_back_and_a_wrong_one_is_refused() {
+        let dir = std::env::temp_dir().join(format!("fairbell-cluster-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let path = dir.join("cluster.json");
+        let good = cluster(3);
+        good.write(&path).expect("written");
+        assert_eq!(Cluster::read(&path).expect("read"), good);
+        for (name, bad) in [
+            ("secret", Cluster { secret: "xyz".repeat(20), ..good.clone() }),
+            ("session", Cluster { session: "short".to_string(), ..good.clone() }),
+            ("replicas", cluster(2)),
+        ] {
+            bad.write(&path).expect("written");
+            let why = Cluster::read(&path).expect_err("refused").to_string();
+            assert!(why.contains(name), "{why}");
+        }
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

@@ -1,0 +1,324 @@
+//! One replica: its loop, its disk, its streams to the others, its claims, its door for questions.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use journal::{Folder, FolderConfig, Journal};
+use net::{Clock, Loop, LoopConfig, LoopHandle, WaitStrategy};
+use probe::Key;
+use replication::{Action, ReplicaId};
+use roles::{ExchangeConfig, Member, Outside, Role};
+use serde::{Deserialize, Serialize};
+use types::Channel;
+
+use super::cluster::Cluster;
+use super::writer::{self, Job};
+use super::{claims, links};
+use crate::Failure;
+use crate::config::Config;
+use crate::journal::kept::Genesis;
+use crate::log::on;
+
+/// What the records of a replica's journal are.
+const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
+/// Positions between two comparisons of digests: one costs a walk over all open orders.
+const DIGEST_EVERY: u64 = 16_384;
+/// How long a question may take.
+const ANSWER: Duration = Duration::from_millis(500);
+/// How often the loop is looked at.
+const OBSERVE_EVERY: Duration = Duration::from_millis(20);
+
+/// How a replica stands.
+#[derive(Serialize, Deserialize, Clone, Default, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// Its number.
+    pub replica: u8,
+    /// The newest term it knows.
+    pub term: u64,
+    /// It leads, and serves.
+    pub leading: bool,
+    /// Inputs in its log that are committed and applied.
+    pub inputs: u64,
+    /// Positions of the group's log that are committed, as far as it knows.
+    pub committed: u64,
+    /// Digest of its state.
+    pub state_digest: String,
+    /// Digests that most replicas had in common.
+    pub digests_compared: u64,
+    /// Why it takes part in nothing any more.
+    pub stopped: Option<String>,
+}
+
+fn status(id: u8, member: &Member) -> Status {
+    let root = member.role().as_root();
+    let standing = member.replica().standing();
+    Status {
+        replica: id,
+        term: standing.term,
+        leading: member.leading().is_some(),
+        inputs: root.map_or(0, |root| root.engine().applied()),
+        committed: member.replica().committed(),
+        state_digest: format!("{:016x}", root.map_or(0, roles::Root::state_digest)),
+        digests_compared: member.replica().counts().compared,
+        stopped: member.stopped().map(ToString::to_string),
+    }
+}
+
+/// The other ends of what a member wants done.
+struct Ends {
+    jobs: Receiver<Job>,
+    posts: Vec<(ReplicaId, Receiver<Vec<u8>>)>,
+    /// The term in which it leads, or 0.
+    leading: Arc<AtomicU64>,
+    trouble: Arc<Mutex<Option<String>>>,
+}
+
+fn wires(group: &replication::Config) -> (Outside, Ends) {
+    let (job, jobs) = channel();
+    let (senders, posts): (Vec<(ReplicaId, SyncSender<Vec<u8>>)>, _) = group
+        .peers()
+        .map(|to| {
+            let (sender, messages) = sync_channel(links::WAITING_MAX);
+            ((to, sender), (to, messages))
+        })
+        .unzip();
+    let (leading, trouble) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
+    let ends = Ends { jobs, posts, leading: Arc::clone(&leading), trouble: Arc::clone(&trouble) };
+    let outside = move |action: Action| match action {
+        Action::Send { to, bytes } => {
+            if let Some((_, sender)) = senders.iter().find(|(id, _)| *id == to) {
+                // Consensus sends again what matters.
+                let _ = sender.try_send(bytes);
+            }
+        }
+        // Nobody does them only when all is over.
+        Action::Write { number, write } => drop(job.send(Job::Write { number, write })),
+        Action::Fetch(wanted) => drop(job.send(Job::Fetch(wanted))),
+        Action::Lead { term } => leading.store(term, Ordering::Release),
+        Action::Follow { .. } => leading.store(0, Ordering::Release),
+        Action::Differs { who, position } => {
+            eprintln!("{who} differs from most at position {position}; it stops");
+        }
+        Action::Stop(why) => {
+            leading.store(0, Ordering::Release);
+            if let Ok(mut trouble) = trouble.lock() {
+                trouble.get_or_insert_with(|| why.to_string());
+            }
+        }
+        Action::Apply(_) => {}
+    };
+    (Box::new(outside), ends)
+}
+
+/// Everything bound and recovered, nothing running.
+pub struct Host {
+    id: u8,
+    of: Loop<Role>,
+    journal: Journal<Folder>,
+    jobs: Receiver<Job>,
+    posts: Vec<(ReplicaId, Receiver<Vec<u8>>)>,
+    leading: Arc<AtomicU64>,
+    trouble: Arc<Mutex<Option<String>>>,
+    link: TcpListener,
+    door: TcpListener,
+    claims: UdpSocket,
+    keys: [Key; 2],
+    cluster: Cluster,
+    /// Inputs found in the journal.
+    pub recovered: u64,
+}
+
+fn sockets(error: std::io::Error) -> Failure {
+    Failure::Run(format!("a replica's sockets: {error}"))
+}
+
+impl Host {
+    /// Binds the sockets of replica `id`, from 1, and makes its state of its journal in `dir`.
+    ///
+    /// # Errors
+    /// Addresses in use; a journal of another exchange or a damaged one.
+    pub fn new(
+        config: &Config,
+        cluster: &Cluster,
+        id: u8,
+        dir: &Path,
+        clock: Clock,
+    ) -> Result<Host, Failure> {
+        let number = usize::from(id).checked_sub(1).and_then(|at| cluster.replicas.get(at));
+        let Some(place) = number else {
+            let most = cluster.replicas.len();
+            return Err(Failure::Usage(format!("--id: must be 1..={most}, is {id}")));
+        };
+        let mut exchange = crate::up::exchange_config(config, &clock);
+        exchange.options = crate::up::options(config)?;
+        cluster.settle(&mut exchange);
+        let overlay = UdpSocket::bind(place.overlay).map_err(sockets)?;
+        let feed = UdpSocket::bind(place.feed).map_err(sockets)?;
+        let link = links::door(place.link).map_err(sockets)?;
+        let door = links::door(place.status).map_err(sockets)?;
+        let claims = UdpSocket::bind(links::ANYWHERE).map_err(sockets)?;
+        let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
+
+        let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
+        let (mut journal, _) = Journal::open(folder, &journal::Config::new(cluster.group, LABEL))
+            .map_err(|error| on(dir, error))?;
+        let replicas = cluster.replicas.len() as u8;
+        let group = replication::Config {
+            digest_every: DIGEST_EVERY,
+            ..replication::Config::new(cluster.group, ReplicaId(id), replicas)
+        };
+        let (outside, ends) = wires(&group);
+        let (root, reguard) = roles::group_root(&exchange, cluster.start)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let genesis = Genesis::of(&exchange).bytes().to_vec();
+        let parts = (clock.reading(), reguard, outside);
+        let member = Member::open(root, group, genesis, &mut journal, parts)
+            .map_err(|error| on(dir, error))?;
+        let recovered = status(id, &member).inputs;
+        let habits = LoopConfig {
+            wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
+            ..LoopConfig::default()
+        };
+        let directory = Arc::new(cluster.directory()?);
+        let mut of = Loop::new(clock, directory, habits).map_err(sockets)?;
+        let channels = vec![(Channel::OVERLAY, overlay), (Channel::FEED, feed)];
+        of.add_node(ExchangeConfig::ROOT, Role::Member(Box::new(member)), channels, None)
+            .map_err(sockets)?;
+        let Ends { jobs, posts, leading, trouble } = ends;
+        let cluster = cluster.clone();
+        Ok(Host {
+            id,
+            of,
+            journal,
+            jobs,
+            posts,
+            leading,
+            trouble,
+            link,
+            door,
+            claims,
+            keys,
+            cluster,
+            recovered,
+        })
+    }
+
+    /// The root as it was recovered.
+    pub fn root(&self) -> Option<&roles::Root> {
+        self.of.nodes().find_map(|(_, role)| role.as_root())
+    }
+
+    /// Steers the loop from other threads.
+    pub fn handle(&self) -> LoopHandle<Role> {
+        self.of.handle()
+    }
+
+    /// Runs until `stop`, or until the replica can't go on; gives its role back.
+    ///
+    /// # Errors
+    /// A damaged disk, a divergence.
+    pub fn run(self, stop: &AtomicBool) -> Result<Role, Failure> {
+        let Host {
+            id, of, journal, jobs, posts, leading, trouble, link, door, claims, keys, ..
+        } = self;
+        let cluster = self.cluster;
+        let root = of.handle();
+        let [claim_key, link_key] = &keys;
+        let failed = |why: String| {
+            if let Ok(mut trouble) = trouble.lock() {
+                trouble.get_or_insert(why);
+            }
+            stop.store(true, Ordering::Relaxed);
+        };
+        let nodes = thread::scope(|scope| {
+            let own = &cluster.claims[..];
+            scope.spawn(|| claims::tell(&claims, (claim_key, own), id - 1, &leading, stop));
+            for (to, messages) in posts {
+                let place = cluster.replicas.get(usize::from(to.0) - 1);
+                if let Some(place) = place {
+                    scope.spawn(move || links::send(place.link, link_key, &messages, stop));
+                }
+            }
+            let heard = |root: LoopHandle<Role>| {
+                move |message: Vec<u8>| {
+                    // A loop with too much to do hears it again.
+                    let _ = root.call(ExchangeConfig::ROOT, move |role, now, out| {
+                        if let Some(member) = role.as_member_mut() {
+                            member.handle_message(now, &message, out);
+                        }
+                    });
+                }
+            };
+            let inbound = heard(root.clone());
+            scope.spawn(|| {
+                if let Err(error) = links::receive(&link, link_key, stop, inbound) {
+                    failed(format!("streams of other replicas: {error}"));
+                }
+            });
+            scope.spawn(|| answer(&door, id, &root, stop));
+            let disk = root.clone();
+            let failed = &failed;
+            scope.spawn(move || {
+                if let Err(error) = writer::serve(journal, &jobs, &disk, stop) {
+                    failed(format!("the journal: {error}"));
+                }
+            });
+            let look = |of: &Loop<Role>| {
+                let member = of.nodes().find_map(|(_, role)| role.as_member());
+                if let Some(why) = member.and_then(Member::stopped) {
+                    failed(why.to_string());
+                }
+            };
+            let nodes = of.run(stop, OBSERVE_EVERY, |of, _| look(of));
+            stop.store(true, Ordering::Relaxed);
+            nodes.map(|nodes| nodes.into_iter().map(|(_, role)| role).next())
+        });
+        if let Some(why) = trouble.lock().ok().and_then(|mut trouble| trouble.take()) {
+            return Err(Failure::Run(format!("replica {id}: {why}")));
+        }
+        nodes
+            .map_err(sockets)?
+            .ok_or_else(|| Failure::Run("the replica's loop lost it".to_string()))
+    }
+}
+
+/// Answers every connection with one line that says how the replica stands.
+fn answer(door: &TcpListener, id: u8, root: &LoopHandle<Role>, stop: &AtomicBool) {
+    if door.set_nonblocking(true).is_err() {
+        return;
+    }
+    while !stop.load(Ordering::Relaxed) {
+        let Ok((mut stream, _)) = door.accept() else {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let (sender, found) = sync_channel(1);
+        let asked = root.call(ExchangeConfig::ROOT, move |role, _, _| {
+            if let Some(member) = role.as_member() {
+                let _ = sender.try_send(status(id, member));
+            }
+        });
+        let found = asked.ok().and_then(|()| found.recv_timeout(ANSWER).ok());
+        if let Some(text) = found.and_then(|status| serde_json::to_string(&status).ok()) {
+            // Whoever asked and left does not want to know.
+            let _ = stream.set_write_timeout(Some(ANSWER)).and_then(|()| {
+                stream.write_all(text.as_bytes()).and_then(|()| stream.write_all(b"\n"))
+            });
+        }
+    }
+}
+
+/// Asks a replica how it stands; `None` when it does not answer.
+pub fn ask(at: std::net::SocketAddrV4) -> Option<Status> {
+    let stream = std::net::TcpStream::connect_timeout(&at.into(), ANSWER).ok()?;
+    stream.set_read_timeout(Some(ANSWER)).ok()?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}

@@ -1,0 +1,138 @@
+//! A replica's disk: one thread does its writes and reads in order. Writes that wait share one sync.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use journal::{Folder, Journal, JournalError};
+use net::{ControlError, LoopHandle};
+use replication::{Fetch, Write};
+use roles::{ExchangeConfig, Member, Role};
+use types::{ClockReading, Outbox};
+
+/// How long the disk is idle before the watermark is written.
+const IDLE: Duration = Duration::from_millis(5);
+/// How long it waits for room on the disk before it tries again.
+const RETRY: Duration = Duration::from_millis(50);
+/// How long it waits for room in the loop.
+const BUSY: Duration = Duration::from_micros(100);
+
+/// What the replica wants of its disk.
+pub enum Job {
+    /// Make this durable.
+    Write {
+        /// Its number.
+        number: u64,
+        /// What.
+        write: Write,
+    },
+    /// Read this.
+    Fetch(Fetch),
+}
+
+/// Does jobs until there is nobody to give any, or `stop` is set and there are none.
+///
+/// # Errors
+/// The journal's: the replica must take part in nothing after that.
+pub fn serve(
+    mut journal: Journal<Folder>,
+    jobs: &Receiver<Job>,
+    root: &LoopHandle<Role>,
+    stop: &AtomicBool,
+) -> Result<(), JournalError> {
+    let mut next = None;
+    loop {
+        let job = match next.take() {
+            Some(job) => job,
+            None => match jobs.recv_timeout(IDLE) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    if stop.load(Ordering::Relaxed) {
+                        return journal.write_mark();
+                    }
+                    // What can't be written now is tried again with the next record.
+                    match journal.write_mark() {
+                        Ok(()) | Err(JournalError::Full(_)) => continue,
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return journal.write_mark(),
+            },
+        };
+        match job {
+            Job::Write { number, write } => {
+                let (number, write) = join(number, write, jobs, &mut next);
+                if !perform(&mut journal, &write, root)? {
+                    return Ok(());
+                }
+                tell(root, move |member, now, out| member.handle_written(now, number, out));
+            }
+            Job::Fetch(wanted) => {
+                let entries = replication::fetch(&mut journal, &wanted).unwrap_or_default();
+                let found = (wanted.number, entries);
+                tell(root, move |member, now, out| member.handle_fetched(now, found, out));
+            }
+        }
+    }
+}
+
+/// Joins what waits to a write; what can't be joined is next.
+fn join(
+    mut number: u64,
+    mut write: Write,
+    jobs: &Receiver<Job>,
+    next: &mut Option<Job>,
+) -> (u64, Write) {
+    while next.is_none() {
+        match jobs.try_recv() {
+            Ok(Job::Write { number: later, write: another }) => match write.join(another) {
+                Ok(()) => number = later,
+                Err(another) => *next = Some(Job::Write { number: later, write: another }),
+            },
+            Ok(fetch) => *next = Some(fetch),
+            Err(_) => break,
+        }
+    }
+    (number, write)
+}
+
+/// Makes a write durable; waits for room where the disk is full. False when the loop is over.
+fn perform(
+    journal: &mut Journal<Folder>,
+    write: &Write,
+    root: &LoopHandle<Role>,
+) -> Result<bool, JournalError> {
+    loop {
+        match replication::perform(journal, write) {
+            Err(JournalError::Full(_)) => {
+                if root.call(ExchangeConfig::ROOT, |_, _, _| {}) == Err(ControlError::Ended) {
+                    return Ok(false);
+                }
+                std::thread::sleep(RETRY);
+            }
+            done => return done.map(|()| true),
+        }
+    }
+}
+
+/// Tells the member; waits while its loop has too much to do.
+pub fn tell(
+    root: &LoopHandle<Role>,
+    call: impl FnOnce(&mut Member, ClockReading, &mut Outbox) + Send + 'static,
+) {
+    let mut waiting = Some(call);
+    while let Some(call) = waiting.take() {
+        let parcel = std::sync::Arc::new(std::sync::Mutex::new(Some(call)));
+        let inside = std::sync::Arc::clone(&parcel);
+        let told = root.call(ExchangeConfig::ROOT, move |role, now, out| {
+            let call = inside.lock().ok().and_then(|mut parcel| parcel.take());
+            if let (Some(member), Some(call)) = (role.as_member_mut(), call) {
+                call(member, now, out);
+            }
+        });
+        if told == Err(ControlError::Full) {
+            waiting = parcel.lock().ok().and_then(|mut parcel| parcel.take());
+            std::thread::sleep(BUSY);
+        }
+    }
+}
