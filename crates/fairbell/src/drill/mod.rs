@@ -1,6 +1,7 @@
 //! `fairbell drill`: real faults in real processes while clients trade, and what came of it.
 
 mod checks;
+mod relay;
 mod site;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub enum Drill {
     Failover(DrillArgs),
     /// Stop the leader, let another one lead, let it go on
     Pause(DrillArgs),
+    /// Cut the leader off from the other replicas, mend it later
+    Partition(DrillArgs),
     /// Kill gateways with their receivers, one after another; clients go to others
     Gateway(DrillArgs),
 }
@@ -85,6 +88,7 @@ const DOWN: Duration = Duration::from_secs(1);
 enum Fault {
     Kill,
     Pause,
+    Partition,
     Gateway,
 }
 
@@ -93,6 +97,7 @@ impl Fault {
         match self {
             Fault::Kill => "failover",
             Fault::Pause => "pause",
+            Fault::Partition => "partition",
             Fault::Gateway => "gateway",
         }
     }
@@ -108,6 +113,7 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
     let (fault, args) = match drill {
         Drill::Failover(args) => (Fault::Kill, args),
         Drill::Pause(args) => (Fault::Pause, args),
+        Drill::Partition(args) => (Fault::Partition, args),
         Drill::Gateway(args) => (Fault::Gateway, args),
     };
     if fault == Fault::Gateway && args.times > GATEWAYS_MAX {
@@ -252,6 +258,7 @@ fn one(site: &mut Site, fault: Fault) -> Result<Done, Failure> {
     let hit = match fault {
         Fault::Kill => site.kill(leader),
         Fault::Pause => site.signal(leader, Signal::STOP),
+        Fault::Partition => site.cut(leader, true),
         Fault::Gateway => site.kill_gateway(),
     };
     if !hit {
@@ -269,6 +276,7 @@ fn one(site: &mut Site, fault: Fault) -> Result<Done, Failure> {
     std::thread::sleep(DOWN.saturating_sub(Duration::from_nanos(lead_ns)));
     match fault {
         Fault::Kill => site.revive(leader)?,
+        Fault::Partition => drop(site.cut(leader, false)),
         _ => drop(site.signal(leader, Signal::CONT)),
     }
     Ok(Done { at, lead_ns })

@@ -14,6 +14,7 @@ use probe::entropy;
 use roles::{ExchangeConfig, Role, deploy};
 use types::{Channel, NodeId, Peer};
 
+use super::relay::Relay;
 use crate::Failure;
 use crate::config::Config;
 use crate::log::on;
@@ -87,6 +88,8 @@ pub struct Site {
     exchange: ExchangeConfig,
     dir: PathBuf,
     processes: Vec<Process>,
+    relays: Vec<Relay>,
+    relaying: Vec<JoinHandle<()>>,
     edges: LoopHandle<Role>,
     dead: Vec<u16>,
     stop: Arc<AtomicBool>,
@@ -158,8 +161,9 @@ impl Site {
         let seat = cluster.seat()?;
         let directory = cluster.directory()?.with_seat(seat.clone());
         let directory = Arc::new(directory.map_err(|error| Failure::Run(error.to_string()))?);
-        let built = Built::new(&exchange, &cluster, (clock, &directory), overlay)?;
         let stop = Arc::new(AtomicBool::new(false));
+        let (relays, relaying) = relays(&cluster, dir, &stop)?;
+        let built = Built::new(&exchange, &cluster, (clock, &directory), overlay)?;
         let edges = built.loops[0].handle();
         let nodes = built.loops.map(|of| run(of, &stop, |_| {}));
         let load = Load::new(load(built.gateways)).map_err(|e| Failure::Usage(e.to_string()))?;
@@ -173,6 +177,8 @@ impl Site {
             seat,
             clients,
             exchange,
+            relays,
+            relaying,
             edges,
             dead: Vec::new(),
             dir: dir.to_path_buf(),
@@ -208,7 +214,7 @@ impl Site {
             .arg("--config")
             .arg(self.dir.join("drill.toml"))
             .arg("--cluster")
-            .arg(self.dir.join("cluster.json"))
+            .arg(seen_by(&self.dir, number))
             .arg("--id")
             .arg((number + 1).to_string())
             .arg("--dir")
@@ -219,6 +225,13 @@ impl Site {
             .spawn();
         process.child = Some(child.map_err(|error| Failure::Run(format!("a replica: {error}")))?);
         Ok(())
+    }
+
+    /// Cuts a replica's streams with all others, or mends them.
+    pub fn cut(&self, number: usize, cut: bool) -> bool {
+        let of = |relay: &&Relay| relay.ends.0 == number || relay.ends.1 == number;
+        self.relays.iter().filter(of).for_each(|relay| relay.cut(cut));
+        self.relays.iter().any(|relay| of(&relay))
     }
 
     /// Sends a signal to a replica's process; false when it does not run.
@@ -309,6 +322,9 @@ impl Site {
             nodes.extend(of.join().map_err(panicked)?.map_err(io)?);
         }
         self.claims.join().map_err(panicked)?;
+        for relaying in self.relaying {
+            relaying.join().map_err(panicked)?;
+        }
         let load = self.load.join().map_err(panicked)?.map_err(io)?;
         let load = load.into_iter().map(|(_, load)| load).next();
         let load = load.ok_or_else(|| Failure::Run("the clients' loop lost them".to_string()))?;
@@ -336,6 +352,31 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
+}
+
+/// The cluster as a replica sees it: others are behind relays.
+fn seen_by(dir: &Path, number: usize) -> PathBuf {
+    dir.join(format!("cluster-{}.json", number + 1))
+}
+
+/// A relay for each direction between two replicas, and a cluster file for each replica.
+fn relays(
+    cluster: &Cluster,
+    dir: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Vec<Relay>, Vec<JoinHandle<()>>), Failure> {
+    let (mut relays, mut threads) = (Vec::new(), Vec::new());
+    for from in 0..cluster.replicas.len() {
+        let mut seen = cluster.clone();
+        for (to, place) in seen.replicas.iter_mut().enumerate().filter(|(to, _)| *to != from) {
+            let (relay, thread) = Relay::start((from, to), place.link, stop).map_err(io)?;
+            place.link = relay.at;
+            relays.push(relay);
+            threads.push(thread);
+        }
+        seen.write(&seen_by(dir, from))?;
+    }
+    Ok((relays, threads))
 }
 
 /// A replica's folder.

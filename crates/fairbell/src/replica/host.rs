@@ -245,17 +245,13 @@ impl Host {
                     scope.spawn(move || links::send(place.link, link_key, &messages, stop));
                 }
             }
-            let heard = |root: LoopHandle<Role>| {
-                move |message: Vec<u8>| {
-                    // A loop with too much to do hears it again.
-                    let _ = root.call(ExchangeConfig::ROOT, move |role, now, out| {
-                        if let Some(member) = role.as_member_mut() {
-                            member.handle_message(now, &message, out);
-                        }
-                    });
-                }
+            let inbound = root.clone();
+            // A loop with too much to do is waited for, and then the other side waits, too.
+            let inbound = move |message: Vec<u8>| {
+                writer::tell(&inbound, move |member, now, out| {
+                    member.handle_message(now, &message, out);
+                });
             };
-            let inbound = heard(root.clone());
             scope.spawn(|| {
                 if let Err(error) = links::receive(&link, link_key, stop, inbound) {
                     failed(format!("streams of other replicas: {error}"));

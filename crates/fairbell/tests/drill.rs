@@ -1,0 +1,46 @@
+//! Real processes, real kills: short drills.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn drill(kind: &str, more: &[&str]) -> (bool, Value, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+        .args(["drill", kind, "--every", "2s", "--rate", "500", "--clients", "2", "--json"])
+        .args(more)
+        .output()
+        .expect("the binary runs");
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    let report = serde_json::from_slice(&out.stdout).unwrap_or(Value::Null);
+    (out.status.success(), report, errors)
+}
+
+fn holds(kind: &str, more: &[&str]) {
+    let (passed, report, errors) = drill(kind, more);
+    assert!(passed, "{kind}: {errors}\n{report:#}");
+    for zero in ["acknowledged_lost", "duplicates", "unanswered", "connections_lost", "stray"] {
+        assert_eq!(report[zero], 0, "{kind}: {zero}: {report:#}");
+    }
+    assert_eq!((&report["replicas_equal"], &report["books_equal"]), (&true.into(), &true.into()));
+    let asked = report["asked"].as_u64().unwrap_or(0);
+    assert!(asked > 1_000 && report["answered"].as_u64() == Some(asked), "{report:#}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
+    holds("failover", &["--times", "2"]);
+}
+
+#[test]
+fn a_leader_that_was_paused_or_cut_off_comes_back_as_a_follower() {
+    holds("pause", &["--times", "1"]);
+    holds("partition", &["--times", "1"]);
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let (passed, _, errors) = drill("failover", &["--replicas", "4"]);
+    assert!(!passed && errors.contains("odd"), "{errors}");
+    let (passed, _, errors) = drill("gateway", &["--times", "9"]);
+    assert!(!passed && errors.contains("at most"), "{errors}");
+}
