@@ -137,6 +137,8 @@ pub struct Load {
     /// When patience with the phase ends.
     deadline: Nanos,
     started_at: Option<Nanos>,
+    /// When nothing waited for an answer any more.
+    answered_at: Option<Nanos>,
     finished_at: Option<Nanos>,
     /// Messages of the timetable, and those of them gone out.
     planned: u64,
@@ -160,6 +162,8 @@ const SETTLE_NS: u64 = 500 * Nanos::MILLI;
 const REFUSALS_MAX: u32 = 3;
 /// From the last login to the start of play.
 const START_DELAY_NS: u64 = 100 * Nanos::MILLI;
+/// From the last answer to the logout: executions that others have caused may still come.
+const LINGER_NS: u64 = 200 * Nanos::MILLI;
 /// Most messages played before the loop gets a turn.
 const PLAY_BATCH: usize = 256;
 
@@ -200,6 +204,7 @@ impl Load {
             phase: LoadPhase::Connecting,
             deadline: Nanos::NEVER,
             started_at: None,
+            answered_at: None,
             finished_at: None,
             planned,
             next: 0,
@@ -277,7 +282,11 @@ impl Load {
         }
         if self.phase == LoadPhase::Draining {
             let answered = self.members.iter().all(|member| member.requests.waiting() == 0);
-            if answered || now >= self.deadline {
+            if answered && self.answered_at.is_none() {
+                self.answered_at = Some(now);
+                self.deadline = self.deadline.min(now.after(LINGER_NS));
+            }
+            if now >= self.deadline {
                 self.finish(now, out);
             }
         }
@@ -290,7 +299,7 @@ impl Load {
     fn finish(&mut self, now: Nanos, out: &mut Outbox) {
         self.members.iter_mut().for_each(|member| member.leave(now, out));
         (self.phase, self.deadline) = (LoadPhase::Done, Nanos::NEVER);
-        self.finished_at = Some(now);
+        self.finished_at = Some(self.answered_at.unwrap_or(now));
         self.timings.finish();
     }
 
