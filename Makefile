@@ -10,11 +10,11 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers referee replay-check stress soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
-		| while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
+		| while IFS='|' read -r name text; do printf '  make %-16s %s\n' "$$name" "$$text"; done
 
 run: sample ## play the real sample through a whole exchange on this machine, then report
 	$(MEASURED) up --once $(ARGS)
@@ -44,6 +44,9 @@ bench-book: setup ## the order book alone on both workloads, and the whole engin
 bench-peers: setup ## order books of the public registries beside ours, ratios of one run
 	scripts/bench-peers.sh $(ARGS)
 	scripts/bench-plan.sh
+
+bench-transports: setup ## gateway to engine over our transport, Redis lists and ZeroMQ
+	scripts/bench-transports.sh $(ARGS)
 
 referee: setup ## the public matching benchmark, its harness folder in FAIRBELL_REFEREE_DIR
 	cargo build --locked --release --package book-capi

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod recovery;
 mod rtt;
 pub mod store;
+pub mod transports;
 pub mod wires;
 
 pub use rtt::run as rtt;

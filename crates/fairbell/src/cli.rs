@@ -334,6 +334,8 @@ pub enum Bench {
     Store(crate::bench::store::StoreBenchArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(RttArgs),
+    /// Gateway to engine and back over our transport, Redis lists and ZeroMQ
+    Transports(crate::bench::transports::TransportsArgs),
 }
 
 /// Options of `fairbell bench rtt`.

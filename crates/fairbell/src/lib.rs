@@ -134,6 +134,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Recovery(args) => bench::recovery::run(&args),
             Bench::Store(args) => bench::store::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),
+            Bench::Transports(args) => bench::transports::run(&args),
         },
     }
 }

@@ -53,7 +53,7 @@ pub use event_loop::Loop;
 pub use io::LoopConfig;
 pub use kernel::kernel_drops;
 pub use mailbox::Mailbox;
-pub use poller::WaitStrategy;
+pub use poller::{WaitStrategy, sharpen_timers};
 pub use tls::{ClientTls, Clients, Identity, ServerTls, TlsError};
 pub use trace::{TraceReceiver, TraceSender, trace_channel};
 pub use worker::{JobReceiver, JobSender, job_channel};

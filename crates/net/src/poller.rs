@@ -141,7 +141,7 @@ impl Poller {
 }
 
 /// Makes this thread's sleeps end when they should: the default slack is 50 us.
-pub(crate) fn sharpen_timers() {
+pub fn sharpen_timers() {
     // Refused only by a seccomp filter; timers are then less precise, nothing else.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
