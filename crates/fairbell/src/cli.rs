@@ -237,7 +237,8 @@ impl UpArgs {
     fairbell sim --seeds 0..50 --json    sums as one JSON document\n  \
     fairbell sim fuzz                    ten thousand random scenarios\n  \
     fairbell sim --scenario scenarios/storm.toml   a scenario from a file\n  \
-    fairbell sim attack order-spam       an attack and what others have to bear\n\n\
+    fairbell sim attack order-spam       an attack and what others have to bear\n  \
+    fairbell sim replicas                ten thousand groups of replicas under faults\n\n\
     Every seed is a network with losses, duplicates, reordering and delays. A seed passes when all\n\
     books are equal and every order was answered exactly once."
 )]

@@ -13,11 +13,13 @@ use crate::cli::{DEFAULT_ORDERS, SimArgs};
 
 mod attacks;
 mod fuzz;
+mod replicas;
 mod run;
 mod scenario;
 
 pub use attacks::AttackArgs;
 pub use fuzz::FuzzArgs;
+pub use replicas::ReplicasArgs;
 
 /// Other ways to simulate.
 #[derive(clap::Subcommand, Clone, Debug)]
@@ -26,6 +28,8 @@ pub enum Sim {
     Fuzz(FuzzArgs),
     /// A participant up to no good, and what others have to bear of it
     Attack(AttackArgs),
+    /// Groups of replicas: crashes, partitions, failing disks, clients that send again
+    Replicas(ReplicasArgs),
 }
 
 /// Runs the seeds and prints their sums; fails when a seed does.
@@ -33,6 +37,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     match &args.what {
         Some(Sim::Fuzz(args)) => return fuzz::run(args),
         Some(Sim::Attack(args)) => return attacks::run(args),
+        Some(Sim::Replicas(args)) => return replicas::run(args),
         None => {}
     }
     if let Some(file) = &args.scenario {

@@ -53,3 +53,36 @@ fn a_bad_configuration_names_file_line_and_key() {
     assert_eq!(output.status.code(), Some(2));
     assert!(lines(&output.stderr)[0].contains("no-such-file.toml: cannot be read"));
 }
+
+#[test]
+fn groups_of_replicas_are_simulated_and_their_faults_counted() {
+    let output = fairbell(&["sim", "replicas", "--seeds", "0..4", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{:?}", lines(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["seeds"], &document["failed"]), (&4.into(), &0.into()));
+    for fault in ["crashes", "partitions", "lost", "slow"] {
+        assert!(document["faults"][fault].as_u64() > Some(0), "{fault}");
+    }
+    assert!(document["sums"]["answered"].as_u64() > Some(500));
+    let output = fairbell(&["sim", "replicas", "--seed", "2", "--replicas", "5"]);
+    assert_eq!(output.status.code(), Some(0), "{:?}", lines(&output.stderr));
+    assert_eq!(lines(&output.stdout)[0], "1 seeds, 0 failed");
+    let output = fairbell(&["sim", "replicas", "--seed", "2", "--replicas", "4"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_group_that_fails_names_checker_seed_and_the_command_that_shows_it_again() {
+    let bug = ["--bug", "ack-before-copy"];
+    let output = fairbell(&[&["sim", "replicas", "--seeds", "0..30"][..], &bug].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(lines(&output.stderr)[0].contains(" of 30 seeds failed"));
+    let printed = lines(&output.stdout);
+    let failed = printed.iter().position(|line| line.contains("failed; again: ")).unwrap();
+    assert!(printed[failed + 1].starts_with("  AcknowledgedPresent: "), "{printed:?}");
+    let again: Vec<&str> =
+        printed[failed].split("again: fairbell ").last().unwrap().split(' ').collect();
+    let output = fairbell(&again);
+    assert_eq!(output.status.code(), Some(1), "{again:?}");
+    assert!(lines(&output.stdout)[0].starts_with("1 seeds, 1 failed"));
+}

@@ -25,6 +25,17 @@ impl Bug {
         Bug::TornTailAccepted,
         Bug::SnapshotMissesOrder,
     ];
+
+    /// Its name in commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bug::AckBeforeCopy => "ack-before-copy",
+            Bug::UnfencedLeader => "unfenced-leader",
+            Bug::NoDedupeAfterFailover => "no-dedupe-after-failover",
+            Bug::TornTailAccepted => "torn-tail-accepted",
+            Bug::SnapshotMissesOrder => "snapshot-misses-order",
+        }
+    }
 }
 
 /// How hard a run is.

@@ -1,9 +1,10 @@
 //! What a seed came to, and many seeds.
 
-use std::{
-    ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::any::Any;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Options, run};
 
@@ -43,102 +44,105 @@ pub struct Found {
 }
 
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    (
+        faults { $($(#[$fault_doc:meta])* $fault:ident,)* }
+        outcomes { $($(#[$doc:meta])* $name:ident,)* }
+    ) => {
         /// How often what went wrong, and what came of it.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct Counts {
+            $($(#[$fault_doc])* pub $fault: u64,)*
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counts {
             /// Adds those of another run.
             pub fn add(&mut self, other: &Counts) {
+                $(self.$fault += other.$fault;)*
                 $(self.$name += other.$name;)*
             }
 
-            /// Names and values, in order.
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
+            /// What went wrong, by name.
+            pub fn faults(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($fault), self.$fault),)*].into_iter()
+            }
+
+            /// What came of it, by name.
+            pub fn outcomes(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
             }
         }
     };
 }
 
 counts! {
-    /// Machines killed at some moment.
-    crashes,
-    /// Leaders among them.
-    leaders_killed,
-    /// Machines that stopped in the middle of a disk operation.
-    disk_crashes,
-    /// Machines started again.
-    restarts,
-    /// Machines that did nothing for a while and went on.
-    pauses,
-    /// Times that some machines could not reach the others.
-    partitions,
-    /// Messages lost to a partition.
-    cut,
-    /// Messages lost.
-    lost,
-    /// Messages delivered twice.
-    duplicated,
-    /// Messages that took so long that later ones overtook them.
-    delayed,
-    /// Messages with a flipped bit.
-    garbled,
-    /// Writes of which a crash kept some sectors.
-    torn,
-    /// Writes that a crash took away.
-    vanished,
-    /// Torn tails that were cut when a journal was opened.
-    tails,
-    /// Writes that stopped part of the way.
-    short,
-    /// Syncs and reads that failed.
-    failed,
-    /// Disk operations that took long.
-    slow,
-    /// Files that had no room.
-    full,
-    /// Bits that flipped on disks.
-    rotten,
-    /// Machines that refused to start on a rotten disk, and stayed out.
-    refused,
-    /// Requests that a client sent again.
-    retries,
-    /// Requests that clients got answers to.
-    answered,
-    /// Records of requests that had been executed before.
-    repeats,
-    /// Times that a replica began to lead.
-    terms_led,
-    /// Answers of earlier leaders that clients did not believe.
-    fenced_answers,
-    /// Packets of earlier epochs that receivers dropped.
-    fenced_packets,
-    /// Packets that receivers had.
-    repeated_packets,
-    /// Digests compared.
-    compared,
-    /// Reads of the journal for replicas that lagged.
-    fetches,
-    /// Snapshots taken or restored from.
-    snapshots,
-    /// Records committed.
-    records,
-    /// Virtual time, ms.
-    virtual_ms,
-}
-
-impl Counts {
-    /// Those that are faults, with their names.
-    pub fn faults(&self) -> Vec<(&'static str, u64)> {
-        let last = "refused";
-        let mut named = self.named();
-        let end = named.iter().position(|(name, _)| *name == last).map_or(0, |place| place + 1);
-        named.truncate(end);
-        named
+    faults {
+        /// Machines killed at some moment.
+        crashes,
+        /// Leaders among them.
+        leaders_killed,
+        /// Machines that stopped in the middle of a disk operation.
+        disk_crashes,
+        /// Machines started again.
+        restarts,
+        /// Machines that did nothing for a while and went on.
+        pauses,
+        /// Times that some machines could not reach the others.
+        partitions,
+        /// Messages lost to a partition.
+        cut,
+        /// Messages lost.
+        lost,
+        /// Messages delivered twice.
+        duplicated,
+        /// Messages that took so long that later ones overtook them.
+        delayed,
+        /// Messages with a flipped bit.
+        garbled,
+        /// Writes of which a crash kept some sectors.
+        torn,
+        /// Writes that a crash took away.
+        vanished,
+        /// Torn tails that were cut when a journal was opened.
+        tails,
+        /// Writes that stopped part of the way.
+        short,
+        /// Syncs and reads that failed.
+        failed,
+        /// Disk operations that took long.
+        slow,
+        /// Files that had no room.
+        full,
+        /// Bits that flipped on disks.
+        rotten,
+        /// Machines that refused to start on a rotten disk, and stayed out.
+        refused,
+    }
+    outcomes {
+        /// Requests that a client sent again.
+        retries,
+        /// Requests that clients got answers to.
+        answered,
+        /// Records of requests that had been executed before.
+        repeats,
+        /// Times that a replica began to lead.
+        terms_led,
+        /// Answers of earlier leaders that clients did not believe.
+        fenced_answers,
+        /// Packets of earlier epochs that receivers dropped.
+        fenced_packets,
+        /// Packets that receivers had.
+        repeated_packets,
+        /// Digests compared.
+        compared,
+        /// Reads of the journal for replicas that lagged.
+        fetches,
+        /// Snapshots taken or restored from.
+        snapshots,
+        /// Records committed.
+        records,
+        /// Virtual time, ms.
+        virtual_ms,
     }
 }
 
@@ -162,7 +166,7 @@ pub struct Report {
 pub struct Summary {
     /// Seeds run.
     pub seeds: u64,
-    /// Reports of those in which something was found, at most 16.
+    /// Reports of the first in which something was found, by seed, at most 16.
     pub failed: Vec<Report>,
     /// How many there were.
     pub failures: u64,
@@ -173,46 +177,56 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Adds those of other seeds.
-    pub fn add(&mut self, other: Summary) {
-        self.seeds += other.seeds;
-        self.failures += other.failures;
-        self.counts.add(&other.counts);
-        self.failed.extend(other.failed);
-        self.failed.sort_by_key(|report| report.seed);
-        self.failed.truncate(FAILED_MAX);
-        self.failovers_ns.extend(other.failovers_ns);
-        self.failovers_ns.sort_unstable();
+    fn add(&mut self, report: Report) {
+        self.seeds += 1;
+        self.counts.add(&report.counts);
+        self.failovers_ns.extend(&report.failovers_ns);
+        if !report.found.is_empty() {
+            self.failures += 1;
+            self.failed.push(report);
+            self.failed.sort_by_key(|report| report.seed);
+            self.failed.truncate(FAILED_MAX);
+        }
     }
 }
 
-/// Runs seeds one after the other; `progress` hears how many are done and have failed. A panic is
-/// found by [`Checker::Panic`].
+/// Runs seeds on some threads; `progress` hears how many are done and have failed. A panic is found
+/// by [`Checker::Panic`]. The summary does not depend on the threads.
 pub fn run_seeds(
     seeds: Range<u64>,
+    threads: usize,
     options: &Options,
-    mut progress: impl FnMut(u64, u64),
+    progress: &(impl Fn(u64, u64) + Sync),
 ) -> Summary {
-    let mut summary = Summary::default();
-    for seed in seeds {
-        let report = catch_unwind(AssertUnwindSafe(|| run(seed, options)));
-        let report = report.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("");
-            let found = vec![Found { checker: Checker::Panic, what: text.to_string() }];
-            Report { seed, found, counts: Counts::default(), failovers_ns: vec![], digest: 0 }
-        });
-        summary.seeds += 1;
-        summary.counts.add(&report.counts);
-        summary.failovers_ns.extend(&report.failovers_ns);
-        if !report.found.is_empty() {
-            summary.failures += 1;
-            if summary.failed.len() < FAILED_MAX {
-                summary.failed.push(report);
+    let (next, summary) = (AtomicU64::new(seeds.start), Mutex::new(Summary::default()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
             }
+            let report = catch_unwind(AssertUnwindSafe(|| run(seed, options)));
+            let report = report.unwrap_or_else(|panic| panicked(seed, panic.as_ref()));
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            summary.add(report);
+            let (done, failed) = (summary.seeds, summary.failures);
+            drop(summary);
+            progress(done, failed);
         }
-        progress(summary.seeds, summary.failures);
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary.failovers_ns.sort_unstable();
     summary
+}
+
+fn panicked(seed: u64, panic: &(dyn Any + Send)) -> Report {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    let found = vec![Found { checker: Checker::Panic, what: text.to_string() }];
+    Report { seed, found, counts: Counts::default(), failovers_ns: vec![], digest: 0 }
 }
