@@ -34,7 +34,7 @@ pub(super) fn group_config(id: u8, replicas: u8, seed: u64, digest_every: u64) -
 fn journal_config() -> JournalConfig {
     JournalConfig {
         block: 512,
-        segment_bytes: 256 << 10,
+        segment_bytes: 192 << 10,
         batch_bytes: 8 << 10,
         alone: false,
         // No replica shall be further behind than the log reaches.

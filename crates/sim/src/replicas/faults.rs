@@ -67,8 +67,10 @@ impl World {
             let faults = match kind {
                 0 => journal::DiskFaults { short: amount, ..<_>::default() },
                 1 => journal::DiskFaults { failing: amount / 4, ..<_>::default() },
+                2..=4 if rots => {
+                    journal::DiskFaults { corrupt: 100 + 2 * amount, ..<_>::default() }
+                }
                 2 => journal::DiskFaults { slow: amount, ..<_>::default() },
-                3 | 4 if rots => journal::DiskFaults { corrupt: 20 + amount / 2, ..<_>::default() },
                 // Room for nothing new.
                 _ => journal::DiskFaults { room: 1, slow: amount, ..<_>::default() },
             };

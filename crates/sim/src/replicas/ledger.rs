@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use types::Digest;
+use types::{Digest, SplitMix64};
 
 /// Accounts money moves between.
 const ACCOUNTS: u64 = 8;
 /// What each begins with.
 const OPENING: i64 = 1_000;
+/// A request without its reference, bytes.
 const RECORD: usize = 32;
+/// References are shorter, bytes.
+const REFERENCE_MAX: u64 = 640;
 
 /// One client's request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -21,18 +24,36 @@ pub(super) struct Request {
 }
 
 impl Request {
+    fn words(&self) -> [u64; 4] {
+        [self.client, self.number, self.from, self.amount]
+    }
+
+    /// As the log holds it: with a reference of some length behind it, so that a write takes
+    /// several sectors, of which a crash may keep some.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let words = [self.client, self.number, self.from, self.amount];
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        let mut bytes: Vec<u8> = self.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.resize(RECORD + self.reference_len(), self.reference_byte());
+        bytes
+    }
+
+    fn reference_len(&self) -> usize {
+        (SplitMix64::mix(self.client << 32 ^ self.number) % REFERENCE_MAX) as usize
+    }
+
+    fn reference_byte(&self) -> u8 {
+        1 + (self.number % 251) as u8
     }
 
     /// Nothing when it is no request.
     pub(super) fn read(bytes: &[u8]) -> Option<Request> {
-        let (words, rest) = bytes.as_chunks::<8>();
+        let (head, reference) = bytes.split_at_checked(RECORD)?;
+        let (words, _) = head.as_chunks::<8>();
         let [client, number, from, amount] = *words else { return None };
         let [client, number, from, amount] = [client, number, from, amount].map(u64::from_le_bytes);
-        let sound = rest.is_empty() && bytes.len() == RECORD && number > 0 && from < ACCOUNTS;
-        sound.then_some(Request { client, number, from, amount })
+        let request = Request { client, number, from, amount };
+        let whole = reference.len() == request.reference_len()
+            && reference.iter().all(|byte| *byte == request.reference_byte());
+        (whole && number > 0 && from < ACCOUNTS).then_some(request)
     }
 }
 
@@ -109,7 +130,8 @@ impl Ledger {
         bytes.extend_from_slice(&self.position.to_le_bytes());
         bytes.extend_from_slice(&self.digest.0.to_le_bytes());
         let keep = self.executed.len() - usize::from(without_last && !self.executed.is_empty());
-        self.executed.iter().take(keep).for_each(|request| bytes.extend(request.bytes()));
+        let words = self.executed.iter().take(keep).flat_map(Request::words);
+        words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         bytes
     }
 
@@ -118,7 +140,11 @@ impl Ledger {
         let (words, _) = head.as_chunks::<8>();
         let mut ledger = Ledger::new();
         for record in executed.chunks(RECORD) {
-            ledger.apply(0, record)?;
+            let (fields, _) = record.as_chunks::<8>();
+            let [client, number, from, amount] = *fields else { return None };
+            let [client, number, from, amount] =
+                [client, number, from, amount].map(u64::from_le_bytes);
+            ledger.apply(0, &Request { client, number, from, amount }.bytes())?;
         }
         ledger.position = u64::from_le_bytes(words[0]);
         ledger.digest = Digest(u64::from_le_bytes(words[1]));
@@ -140,6 +166,23 @@ mod tests {
         assert_eq!((ledger.executed.len(), ledger.is_conserved()), (1, true));
         assert_eq!(Ledger::restore(&ledger.snapshot(false)), Some(ledger.clone()));
         assert_ne!(Ledger::restore(&ledger.snapshot(true)), Some(ledger));
+    }
+
+    #[test]
+    fn a_request_is_read_whole_or_not_at_all() {
+        let lens = (1..=50).map(|number| {
+            let request = Request { client: 2, number, from: 3, amount: 4 };
+            let bytes = request.bytes();
+            assert_eq!(Request::read(&bytes), Some(request));
+            assert_eq!(Request::read(&[&bytes[..], &[1]].concat()), None);
+            for cut in 0..bytes.len() {
+                assert_eq!(Request::read(&bytes[..cut]), None, "{number}: {cut}");
+            }
+            bytes.len()
+        });
+        // Several sectors, and less than one.
+        let lens: Vec<usize> = lens.collect();
+        assert!(lens.iter().any(|len| *len > 512) && lens.iter().any(|len| *len < 100));
         assert_eq!(Request::read(&[0; 32]), None);
     }
 }
