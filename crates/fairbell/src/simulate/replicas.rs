@@ -13,7 +13,7 @@ use crate::Failure;
 /// Times that every kind of fault must have come.
 const LEAST: u64 = 100;
 /// Seeds from which on that is asked for.
-const MANY_SEEDS: u64 = 1_000;
+const MANY_SEEDS: u64 = 2_000;
 
 /// Options of `fairbell sim replicas`.
 #[derive(Args, Clone, Debug)]
@@ -23,7 +23,7 @@ const MANY_SEEDS: u64 = 1_000;
     fairbell sim replicas --seeds 0..200 --replicas 5 --json\n  \
     fairbell sim replicas --seeds 0..50 --bug ack-before-copy   which checker sees it\n\n\
     A seed decides group, network, disks, faults and clients. It passes when every checker does;\n\
-    docs/replication.md lists them. From 1,000 seeds on every kind of fault has to have come at\n\
+    docs/replication.md lists them. From 2,000 seeds on every kind of fault has to have come at\n\
     least 100 times.")]
 pub struct ReplicasArgs {
     /// Seeds to run, first..last, the last one not included
