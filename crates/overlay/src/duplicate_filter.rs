@@ -6,12 +6,18 @@
 //! refused and counted, never mistaken for new. A later epoch of the sender empties the filter, an
 //! earlier one is refused: a restarted sender, which counts from 1 again, is heard.
 //!
+//! A sender that took over from another one has ids beyond all of the earlier one's ([`TERM_SHIFT`]):
+//! once two of them were heard, whatever the earlier one still sends is refused. One alone may be
+//! a datagram that was damaged.
+//!
 //! Hedging sends each node several copies; which came is kept per id, and when an id is
 //! [`SETTLE_LAG`] behind the newest the missing ones are added up: drops per hop. An id that jumps
 //! by more than the filter is wide is taken as an absence of ours and not counted as loss.
 //!
 //! Not guaranteed: anything against a forger; datagrams are to be authenticated before (corner 19).
 
+/// Ids of a sender's term begin at its number shifted by so much.
+pub const TERM_SHIFT: u32 = 32;
 /// How far behind the newest id copies are still awaited before they count as missing.
 pub const SETTLE_LAG: u64 = 1_024;
 /// Ids settled per arrival at most, so that a jump costs no arrival much.
@@ -26,7 +32,7 @@ pub enum Arrival {
     First,
     /// Another copy came before.
     Duplicate,
-    /// The reorder bound was broken, or the id is 0: drop.
+    /// The reorder bound was broken, a later term has begun, or the id is 0: drop.
     TooOld,
     /// Sent in an epoch that is over: drop.
     StaleEpoch,
@@ -37,7 +43,7 @@ pub enum Arrival {
 pub struct FilterStats {
     /// Copies after the first.
     pub duplicates: u64,
-    /// Copies beyond the reorder bound, or with id 0.
+    /// Copies beyond the reorder bound, of an earlier term, or with id 0.
     pub too_old: u64,
     /// Copies of an earlier epoch.
     pub stale_epoch: u64,
@@ -60,6 +66,9 @@ pub struct DuplicateFilter {
     epoch: u32,
     copies: u32,
     highest: u64,
+    /// The sender's term, and a later one of which one id was heard.
+    term: u64,
+    rising: u64,
     /// Every id up to this one is accounted for.
     settled: u64,
     lag: u64,
@@ -77,6 +86,8 @@ impl DuplicateFilter {
             epoch,
             copies: copies.min(COPIES_MAX) as u32,
             highest: 0,
+            term: 0,
+            rising: 0,
             settled: 0,
             lag: SETTLE_LAG.min(slots as u64 / 4),
             stats: FilterStats::default(),
@@ -139,7 +150,7 @@ impl DuplicateFilter {
         if epoch > self.epoch {
             self.epoch = epoch;
             self.slots.fill(Slot::default());
-            self.highest = 0;
+            (self.highest, self.term, self.rising) = (0, 0, 0);
         }
         let bit = match parent {
             Some(parent) if parent < COPIES_MAX => 1u64 << parent,
@@ -156,9 +167,13 @@ impl DuplicateFilter {
             self.stats.duplicates += 1;
             return Arrival::Duplicate;
         }
-        if slot.id > id {
+        let term = id >> TERM_SHIFT;
+        if slot.id > id || term < self.term {
             self.stats.too_old += 1;
             return Arrival::TooOld;
+        }
+        if term > self.term && std::mem::replace(&mut self.rising, term) == term {
+            self.term = term;
         }
         if self.highest == 0 {
             self.settled = id - 1;
@@ -218,6 +233,25 @@ mod tests {
         assert_eq!(filter.accept(1, 1_001, Some(0)), Arrival::StaleEpoch);
         assert_eq!(filter.accept(2, 1, Some(0)), Arrival::Duplicate);
         assert_eq!((filter.epoch(), filter.stats().stale_epoch), (2, 1));
+    }
+
+    #[test]
+    fn a_later_term_fences_all_of_earlier_ones() {
+        let mut filter = DuplicateFilter::new(64, 1, 1);
+        let first_of = |term: u64| term << TERM_SHIFT | 1;
+        for id in 1..=10 {
+            assert_eq!(filter.accept(1, id, Some(0)), Arrival::First);
+        }
+        assert_eq!(filter.accept(1, first_of(2), Some(0)), Arrival::First);
+        assert_eq!(filter.accept(1, 12, Some(0)), Arrival::First, "it may have been damaged");
+        assert_eq!(filter.accept(1, first_of(2) + 1, Some(0)), Arrival::First);
+        // Ids in places that nothing later has taken.
+        for id in [13, 30, first_of(1), first_of(1) + 40, first_of(2) - 2] {
+            assert_eq!(filter.accept(1, id, Some(0)), Arrival::TooOld);
+        }
+        assert_eq!(filter.accept(1, first_of(2) + 5, Some(0)), Arrival::First);
+        assert_eq!(filter.accept(1, first_of(2) + 3, Some(0)), Arrival::First, "reordered");
+        assert_eq!(filter.stats().too_old, 5);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::{
     all_reduce::{DelayLimits, DelayReducer},
     control::{self, ControlHeader, ControlKind},
     detour::{DETOUR_SPAN, Detours},
+    duplicate_filter::TERM_SHIFT,
     estimator::Estimator,
     frame::{self, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
     hedger::{HedgeMode, Hedger},
@@ -136,9 +137,7 @@ pub struct Publisher {
     stats: PublisherStats,
 }
 
-/// Ids of a term begin at its number shifted by so much; they stay within those of traces.
-const TERM_SHIFT: u32 = 32;
-/// Terms that are told apart.
+/// Terms that are told apart, so that ids stay within those of traces.
 const TERMS_MAX: u64 = 0xFFFF;
 
 impl Publisher {
@@ -176,7 +175,7 @@ impl Publisher {
     /// heard of this one drops what an earlier leader still sends. Says where the feed stands at
     /// once.
     pub fn begin_term(&mut self, term: u64) {
-        let first = (term & TERMS_MAX) << TERM_SHIFT;
+        let first = term.min(TERMS_MAX) << TERM_SHIFT;
         self.next_id = self.next_id.max(first | 1);
         self.detour_number = self.detour_number.max(first);
         (self.heartbeat_at, self.heartbeat_ns) = (Nanos(0), self.config.heartbeat_min_ns.max(1));

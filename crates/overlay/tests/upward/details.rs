@@ -3,7 +3,7 @@
 use overlay::{
     frame::{self, *},
     private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig, first_token},
-    private_sender::{ATTACHED, DETACHED, PrivateStreams, PrivateStreamsConfig, REFUSED},
+    private_sender::{ATTACHED, DETACHED, PrivateStreams, PrivateStreamsConfig, REFUSED, UNKNOWN},
     uplink::{Uplink, UplinkConfig},
 };
 use types::{AccountId, ClockReading, GatewayId, Incarnation, Nanos, NodeId, Op, Outbox, Peer};
@@ -242,6 +242,129 @@ fn nothing_of_an_earlier_life_looks_new() {
         assert_eq!(ask(2_000_000, attach(old, 1)), DETACHED, "not even when nobody has it");
         assert_eq!(ask(2_000_001, attach(new + 1, 1)), ATTACHED);
     }
+}
+
+/// What a receiver hears by way of an answer.
+fn told(receiver: &mut PrivateReceiver, now: ClockReading, reply: AttachReplyBody) -> Vec<String> {
+    let mut events = Vec::new();
+    receiver.handle_reply(now, &reply, |event| events.push(format!("{event:?}")));
+    events
+}
+
+fn requests(out: &mut Outbox) -> Vec<(u16, u32, u64)> {
+    let attach = |(_, header, rest): (NodeId, HopHeader, Vec<u8>)| {
+        let body: AttachBody = frame::body(&rest).unwrap().0;
+        (header.kind == FrameKind::Attach).then_some((body.attach, body.token, body.from))
+    };
+    taken(out).into_iter().filter_map(attach).collect()
+}
+
+#[test]
+fn a_stream_that_nobody_knows_any_more_is_asked_for_again_from_where_it_stands() {
+    let unknown = |account, token| AttachReplyBody {
+        account: AccountId(account),
+        status: UNKNOWN,
+        token,
+        from: 3,
+        next: 3,
+    };
+    let answer =
+        |status, from, next| AttachReplyBody { account: ACCOUNT, status, token: 1, from, next };
+    // Told of this one stream, or of all at once.
+    for all in [false, true] {
+        let mut out = Outbox::default();
+        let mut receiver = attached(&mut out);
+        assert_eq!(two_records(&mut receiver, 1), [1, 2]);
+        receiver.flush(at(1), &mut out);
+        out.clear();
+        let word = if all { unknown(0, 0) } else { unknown(1, 1) };
+        assert!(told(&mut receiver, at(2), word).is_empty(), "the session hears of nothing");
+        assert!(!receiver.is_attached(ACCOUNT));
+        receiver.handle_timeout(at(2), &mut out);
+        assert_eq!(requests(&mut out), [(1, 1, 3)]);
+        // Word that comes again while it asks changes nothing; nor does a record, but that it is
+        // asked for later.
+        assert!(told(&mut receiver, at(3), word).is_empty());
+        receiver.handle_timeout(at(3), &mut out);
+        assert!(requests(&mut out).is_empty(), "it is not due again yet");
+        assert!(two_records(&mut receiver, 3).is_empty());
+        receiver.handle_timeout(at(30_000), &mut out);
+        assert_eq!(requests(&mut out), [(1, 1, 3)], "the answer may have been lost");
+        // An answer that would leave a hole is none.
+        assert!(told(&mut receiver, at(30_001), answer(ATTACHED, 4, 9)).is_empty());
+        assert!(!receiver.is_attached(ACCOUNT));
+        assert!(told(&mut receiver, at(30_002), answer(ATTACHED, 2, 5)).is_empty());
+        assert!(receiver.is_attached(ACCOUNT));
+        receiver.flush(at(30_002), &mut out);
+        let acks = acks(&mut out);
+        assert_eq!((acks[0].next, acks[0].gap), (3, 1), "what it missed is asked for");
+        assert_eq!(two_records(&mut receiver, 2), [3], "each once");
+    }
+    // Who has no stream here any more, or gives it back, asks for nothing.
+    let mut out = Outbox::default();
+    let mut receiver = attached(&mut out);
+    receiver.detach(at(1), ACCOUNT, &mut out);
+    out.clear();
+    told(&mut receiver, at(2), unknown(0, 0));
+    receiver.handle_timeout(at(30_000), &mut out);
+    assert_eq!(requests(&mut out), [(0, 1, 0)]);
+}
+
+#[test]
+fn a_session_ends_when_another_gateway_was_quicker() {
+    for status in [REFUSED, DETACHED] {
+        let mut out = Outbox::default();
+        let mut receiver = attached(&mut out);
+        let word =
+            AttachReplyBody { account: AccountId(0), status: UNKNOWN, token: 0, from: 1, next: 1 };
+        told(&mut receiver, at(1), word);
+        let answer = AttachReplyBody { account: ACCOUNT, status, token: 1, from: 1, next: 1 };
+        assert_eq!(told(&mut receiver, at(2), answer), ["Detached { account: AccountId(1) }"]);
+    }
+}
+
+/// A root that took over knows of no attachment: it says so to whoever had one, but not to those
+/// whose attachment it has ended itself, or while somebody else has the stream.
+#[test]
+fn only_who_may_ask_again_hears_that_a_stream_is_unknown() {
+    let mut out = Outbox::default();
+    let mut streams = streams(10);
+    let other = NodeId(10);
+    let ask = |streams: &mut PrivateStreams, from, token, out: &mut Outbox| {
+        let ack = PrivateAckBody { account: ACCOUNT, gap: 0, token, next: 1 };
+        streams.handle_ack(at(1), from, &ack, out);
+        let all = taken(out);
+        all.iter()
+            .map(|(_, _, rest)| frame::body::<AttachReplyBody>(rest).unwrap().0.status)
+            .collect()
+    };
+    let asked: Vec<u16> = ask(&mut streams, GATEWAY, 5, &mut out);
+    assert_eq!(asked, [UNKNOWN]);
+    streams.handle_attach(at(1), GATEWAY, &attach(5, 1), &mut out);
+    out.clear();
+    let asked: Vec<u16> = ask(&mut streams, GATEWAY, 5, &mut out);
+    assert!(asked.is_empty());
+    let asked: Vec<u16> = ask(&mut streams, other, 7, &mut out);
+    assert_eq!(asked, [DETACHED], "somebody has it");
+    streams.handle_attach(at(1), GATEWAY, &attach(5, 0), &mut out);
+    out.clear();
+    let asked: Vec<u16> = ask(&mut streams, GATEWAY, 5, &mut out);
+    assert_eq!(asked, [DETACHED], "it was given back");
+    let asked: Vec<u16> = ask(&mut streams, GATEWAY, 6, &mut out);
+    assert_eq!(asked, [UNKNOWN], "a later one was not");
+    // Another root serves meanwhile.
+    streams.forget_attachments();
+    let asked: Vec<u16> = ask(&mut streams, GATEWAY, 5, &mut out);
+    assert_eq!(asked, [UNKNOWN]);
+    streams.ask_anew(GATEWAY, &mut out);
+    let (to, _, rest) = taken(&mut out).remove(0);
+    let word: AttachReplyBody = frame::body(&rest).unwrap().0;
+    assert_eq!((to, word.account, word.status), (GATEWAY, AccountId(0), UNKNOWN));
+    // Accounts that are none stay none.
+    let ack = PrivateAckBody { account: AccountId(999), gap: 0, token: 1, next: 1 };
+    streams.handle_ack(at(2), GATEWAY, &ack, &mut out);
+    let none: AttachReplyBody = frame::body(&taken(&mut out)[0].2).unwrap().0;
+    assert_eq!(none.status, DETACHED);
 }
 
 #[test]

@@ -257,6 +257,64 @@ fn another_gateway_takes_over_where_the_dead_one_stopped() {
     }
 }
 
+/// Another root takes over, which has the same records and knows no gateway.
+fn take_over(world: &mut World, told: bool) {
+    world.streams.forget_attachments();
+    if told {
+        for gateway in &world.gateways {
+            world.streams.ask_anew(gateway.node, &mut world.out);
+        }
+        world.net.send_all(ROOT, &mut world.out);
+    }
+}
+
+#[test]
+fn streams_go_on_at_another_root_and_sessions_hear_nothing_of_it() {
+    for seed in 0..40 {
+        let mut world = World::new(seed, Faults::drawn(&mut SplitMix64::new(!seed)));
+        for account in 1..=ACCOUNTS {
+            world.attach(usize::from(account % 2), account, 1);
+        }
+        world.play(300);
+        world.run(Nanos::SECOND);
+        for round in 0..5 {
+            // In every other seed the gateways are told by answers to what they say only.
+            take_over(&mut world, seed % 2 == 0);
+            world.play(100 * (1 + round % 2));
+            let pause = world.rng.below(400) * Nanos::MILLI;
+            world.run(pause);
+        }
+        world.run(20 * Nanos::SECOND);
+        for account in 1..=ACCOUNTS {
+            world.check(usize::from(account % 2), account, 1);
+        }
+        for gateway in &world.gateways {
+            let attached = |event: &String| event.starts_with("Attached");
+            assert!(gateway.events.iter().all(attached), "seed {seed}: {:?}", gateway.events);
+            assert_eq!(gateway.events.len(), usize::from(ACCOUNTS) / 2, "seed {seed}");
+        }
+    }
+}
+
+/// Negative control: a root that says of what it does not know that it is over ends sessions.
+#[test]
+fn control_a_root_that_ends_what_it_does_not_know_ends_sessions() {
+    let mut world = World::new(1, Faults::NONE);
+    world.attach(0, 1, 1);
+    world.play(50);
+    world.run(Nanos::SECOND);
+    let config = PrivateStreamsConfig::new(ROOT, ACCOUNTS, RECORD, 100_000);
+    world.streams = PrivateStreams::new(config).unwrap();
+    // As one that has ended the attachment itself.
+    let token = overlay::private_receiver::first_token(Incarnation(1));
+    let body = AttachBody { account: AccountId(1), attach: 0, token, from: 0 };
+    world.streams.handle_attach(world.net.clock(), NodeId(10), &body, &mut world.out);
+    world.out.clear();
+    world.run(Nanos::SECOND);
+    let told = world.gateways[0].events.last().unwrap();
+    assert!(told.starts_with("Detached"), "{told}");
+}
+
 #[test]
 fn a_live_attachment_is_not_evicted_but_given_back_or_replaced() {
     let mut world = World::new(1, Faults::NONE);
