@@ -13,6 +13,9 @@ struct Account {
     account: AccountId,
     /// The last sign of life before a silence that has been dealt with.
     done: Nanos,
+    /// Until somebody has it attached, it counts as heard of then: who had it before may be gone
+    /// together with an earlier root.
+    since: Option<Nanos>,
 }
 
 /// See the module.
@@ -20,24 +23,30 @@ pub(crate) struct Lost {
     accounts: Vec<Account>,
     patience_ns: u64,
     next: Nanos,
-    /// Accounts that nobody has attached since then count as heard of then: who had them before
-    /// may be gone together with an earlier root.
-    since: Option<Nanos>,
 }
 
 impl Lost {
     /// Looks after these accounts; a silence of `patience_ns` is the end of a session.
     pub(crate) fn new(accounts: impl Iterator<Item = AccountId>, patience_ns: u64) -> Lost {
-        let accounts = accounts.map(|account| Account { account, done: Nanos(0) });
+        let accounts = accounts.map(|account| Account { account, done: Nanos(0), since: None });
         let accounts: Vec<Account> = accounts.collect();
         let next = if accounts.is_empty() { Nanos::NEVER } else { Nanos(0) };
-        Lost { accounts, patience_ns, next, since: None }
+        Lost { accounts, patience_ns, next }
     }
 
     /// This root serves from now on, after another one.
     pub(crate) fn begin(&mut self, now: Nanos) {
-        self.since = Some(now);
-        self.accounts.iter_mut().for_each(|account| account.done = Nanos(0));
+        for account in &mut self.accounts {
+            (account.done, account.since) = (Nanos(0), Some(now));
+        }
+    }
+
+    /// Somebody has an account attached: from now on its own signs of life count, and how its
+    /// session ends is that gateway's business.
+    pub(crate) fn attached(&mut self, account: AccountId) {
+        if let Some(known) = self.accounts.iter_mut().find(|known| known.account == account) {
+            known.since = None;
+        }
     }
 
     /// When [`Lost::take`] is wanted next.
@@ -57,7 +66,7 @@ impl Lost {
         }
         self.next = now.after(EVERY_NS);
         for account in &mut self.accounts {
-            let Some(at) = heard(account.account).or(self.since) else { continue };
+            let Some(at) = heard(account.account).or(account.since) else { continue };
             if at > account.done && now.since(at) >= self.patience_ns {
                 account.done = at;
                 due.push(cancel(account.account));

@@ -181,12 +181,18 @@ impl Member {
 
     /// A message of another replica.
     pub fn handle_message(&mut self, now: ClockReading, bytes: &[u8], out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return;
+        }
         self.replica.handle_message(bytes, &mut self.scratch);
         self.go_on(now, out);
     }
 
     /// A write is durable, and so are all before it.
     pub fn handle_written(&mut self, now: ClockReading, number: u64, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return;
+        }
         self.replica.handle_written(number, &mut self.scratch);
         self.go_on(now, out);
     }
@@ -198,22 +204,32 @@ impl Member {
         (number, entries): (u64, Vec<Entry>),
         out: &mut Outbox,
     ) {
+        if self.stopped.is_some() {
+            return;
+        }
         self.replica.handle_fetched(number, entries, &mut self.scratch);
         self.go_on(now, out);
     }
 
     /// Asks for votes at once: for handing over, and for tests.
     pub fn campaign(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return;
+        }
         self.replica.campaign(&mut self.scratch);
         self.go_on(now, out);
     }
 
-    /// Calls the root; what it wants logged goes to the group with the next timeout, which is due.
+    /// Calls the root; what it wants logged goes to the group with the next timeout. Nobody hears
+    /// what a root says that does not lead.
     pub(crate) fn with_root<T>(
         &mut self,
         out: &mut Outbox,
         call: impl FnOnce(&mut Root, &mut Outbox) -> T,
     ) -> Option<T> {
+        if !self.speaks() {
+            return self.state.role.with_root(&mut Outbox::default(), call);
+        }
         let result = self.state.role.with_root(out, call);
         self.collect(out);
         result
@@ -270,7 +286,7 @@ impl Member {
                     (self.outside)(action);
                 }
                 Action::Follow { .. } => {
-                    self.follow(out);
+                    self.follow(now, out);
                     (self.outside)(action);
                 }
                 Action::Stop(ref why) => {
@@ -305,7 +321,7 @@ impl Member {
     }
 
     fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {
-        self.follow(out);
+        self.follow(now, out);
         if let Some(reguard) = &self.reguard {
             let Some(guard) = reguard(term) else {
                 self.stop("no cipher for sealed datagrams".to_string(), out);
@@ -322,13 +338,16 @@ impl Member {
         self.state.role.with_root(out, |root, out| root.lead(now, term, out));
     }
 
-    fn follow(&mut self, out: &mut Outbox) {
+    fn follow(&mut self, now: ClockReading, out: &mut Outbox) {
         if self.leading.take().is_none() {
             return;
         }
+        let mut unheard = Outbox::default();
+        // What was committed in the same step is not to be taken back with the rest.
+        self.state.role.handle_durable(now, self.state.inputs, &mut unheard);
+        unheard.clear();
         out.clear_journaled();
         self.waiting.clear();
-        let mut unheard = Outbox::default();
         if let Some(Err(error)) = self.state.role.with_root(&mut unheard, |root, _| root.follow()) {
             self.stop(error.to_string(), out);
         }

@@ -97,6 +97,8 @@ pub struct Root {
     copies: Copies,
     acks: AckScheduler,
     timetable: Timetable,
+    /// In a group: without what the group has committed, and nothing else.
+    planned: Timetable,
     lost: Lost,
     day: DayRecord,
     /// The feed's session is over.
@@ -155,6 +157,7 @@ impl Root {
             copies,
             acks: AckScheduler::new(node, tree.epoch, gateways),
             timetable: config.timetable.clone(),
+            planned: config.timetable.clone(),
             day: DayRecord::default(),
             ended: false,
             group: None,
@@ -294,7 +297,12 @@ impl Root {
                 _ => self.counters.malformed += 1,
             },
             FrameKind::Attach => match frame::body::<AttachBody>(rest) {
-                Ok((body, [])) => self.private.handle_attach(now, header.sender, &body, out),
+                Ok((body, [])) => {
+                    self.private.handle_attach(now, header.sender, &body, out);
+                    if self.private.attached_at(body.account).is_some() {
+                        self.lost.attached(body.account);
+                    }
+                }
                 _ => self.counters.malformed += 1,
             },
             FrameKind::PrivateAck => match frame::body::<PrivateAckBody>(rest) {
@@ -518,8 +526,10 @@ impl Root {
         applied
     }
 
-    /// Replaces what is still due of the trading day; what repeats goes on.
+    /// Replaces what is still due of the trading day; what repeats goes on. In a group every root has
+    /// to be told.
     pub fn set_timetable(&mut self, timetable: Timetable) {
+        self.planned.replace_due(timetable.clone());
         self.timetable.replace_due(timetable);
     }
 

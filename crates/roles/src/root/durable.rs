@@ -38,6 +38,11 @@ impl Gate {
         self.durable = self.durable.max(position.min(self.given));
     }
 
+    /// An input that somebody else has made durable.
+    pub(super) fn pass(&mut self, position: u64) {
+        (self.given, self.durable) = (position, position);
+    }
+
     /// Whether another input may wait.
     pub(super) fn has_room(&self, logged: u64) -> bool {
         logged.saturating_sub(self.durable) < GATE_MAX

@@ -7,7 +7,7 @@
 //! was not committed is taken back: nobody has heard of it. The tree keeps its shape.
 
 use overlay::{ingress::Ingress, order_ack::AckScheduler};
-use types::{ClockReading, Digest, Input, Outbox, Seq};
+use types::{ClockReading, Digest, Input, Outbox, Seq, Source};
 
 use engine::log::Draft;
 
@@ -63,6 +63,9 @@ impl Root {
     ) -> Result<(), Strange> {
         let held = self.log.len() as u64;
         let strange = Strange { seq: input.seq, held };
+        if input.source == Source::default() {
+            self.planned.passed(input.t_seq, &input.command);
+        }
         if input.seq.0 <= held {
             let same = self.log.get(input.seq) == Some(input);
             return if same { Ok(()) } else { Err(strange) };
@@ -72,8 +75,9 @@ impl Root {
         if entered.ok().as_ref() != Some(input) {
             return Err(strange);
         }
-        self.gate = Some(Gate::new(input.seq.0, self.gateway_nodes.len()));
-        self.timetable.passed(input.t_seq, &command);
+        if let Some(gate) = &mut self.gate {
+            gate.pass(input.seq.0);
+        }
         nobody.clear();
         self.apply_logged(now, nobody);
         self.downlinks.flush(now, nobody);
@@ -104,6 +108,9 @@ impl Root {
     /// are told to attach their streams anew; receivers hear where the feed stands.
     pub fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {
         self.group = Some(Standing::Leads);
+        // What another one has given is not given again; what this one gave and nobody committed
+        // is.
+        self.timetable = self.planned.clone();
         self.resume_ingress();
         self.lost.begin(now.now);
         self.downlinks.begin_term(term);

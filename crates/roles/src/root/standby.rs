@@ -16,6 +16,8 @@ use super::Root;
 pub enum ReplaceError {
     /// Without a roll call nobody knows who lives.
     NoRollCall,
+    /// In a group of roots the tree keeps its shape.
+    Group,
     /// Another change is under way, or each stream has a tree of its own.
     Busy,
     /// It has no place in the tree.
@@ -30,6 +32,7 @@ impl std::fmt::Display for ReplaceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             ReplaceError::NoRollCall => "there is no roll call (overlay.roll_call_ms)",
+            ReplaceError::Group => "several roots serve in turn: the tree keeps its shape",
             ReplaceError::Busy => "the tree is changing already, or there are trees by symbol",
             ReplaceError::NoPlace => "it is no proxy with a place in the tree",
             ReplaceError::NoStandby => "no proxy that answers stands by (overlay.standby)",
@@ -54,6 +57,9 @@ impl Root {
         new: Option<NodeId>,
         out: &mut Outbox,
     ) -> Result<NodeId, ReplaceError> {
+        if self.group.is_some() {
+            return Err(ReplaceError::Group);
+        }
         let membership = self.membership().ok_or(ReplaceError::NoRollCall)?;
         let topology = &membership.tree().topology;
         topology.locate(old).filter(|_| !topology.is_receiver(old)).ok_or(ReplaceError::NoPlace)?;

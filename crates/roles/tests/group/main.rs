@@ -1,0 +1,28 @@
+//! Roots in a group: they follow, lead and follow again, and nobody outside loses or hears twice.
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code)]
+mod common;
+mod days;
+mod failover;
+mod seat;
+mod storms;
+mod world;
+
+use roles::{ExchangeConfig, OverlayOptions, Secret};
+
+/// As `deploy` is given in these tests.
+pub const START_NUMBER: u32 = 1_000;
+
+/// Four receivers behind two layers, three participants.
+pub fn plain() -> ExchangeConfig {
+    let mut config = common::config();
+    (config.depth, config.fanout, config.receivers, config.hedge) = (2, 2, 4, 1);
+    config
+}
+
+/// The same, sealed.
+pub fn sealed() -> ExchangeConfig {
+    let options = OverlayOptions { secret: Some(Secret([7; 32])), ..OverlayOptions::default() };
+    ExchangeConfig { options, ..plain() }
+}

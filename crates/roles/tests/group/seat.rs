@@ -1,0 +1,142 @@
+//! One member with its journal on a simulated disk.
+
+use std::sync::{Arc, Mutex};
+
+use journal::{Config as JournalConfig, Journal, SimDisk};
+use replication::{Action, Config, Entry, ReplicaId, fetch, perform};
+use roles::{ExchangeConfig, Member, MemberError, Role, Root, group_root};
+use types::ClockReading;
+
+use crate::{START_NUMBER, world::MEMBERS};
+
+/// Something that a member wants to have happen elsewhere.
+pub enum Said {
+    Send(ReplicaId, Vec<u8>),
+    Written(u64),
+    Fetched(u64, Vec<Entry>),
+}
+
+/// A member's place.
+pub struct Seat {
+    pub number: usize,
+    pub role: Option<Role>,
+    pub genesis: Vec<u8>,
+    /// Times it was started.
+    pub life: u32,
+    /// Terms in which it led.
+    pub terms: Vec<u64>,
+    /// Times it was told that others differ.
+    pub differs: u32,
+    seed: u64,
+    journal: Option<Journal<SimDisk>>,
+    disk: Option<SimDisk>,
+    wishes: Arc<Mutex<Vec<Action>>>,
+}
+
+fn journal_config() -> JournalConfig {
+    JournalConfig {
+        block: 512,
+        segment_bytes: 1 << 20,
+        batch_bytes: 256 << 10,
+        alone: false,
+        ..JournalConfig::new(1, *b"a group of members of a test....")
+    }
+}
+
+impl Seat {
+    pub fn new(number: usize, seed: u64) -> Seat {
+        Seat {
+            number,
+            role: None,
+            genesis: b"an exchange under test".to_vec(),
+            life: 0,
+            terms: Vec::new(),
+            differs: 0,
+            seed,
+            journal: None,
+            disk: Some(SimDisk::new(seed ^ number as u64)),
+            wishes: Arc::default(),
+        }
+    }
+
+    pub fn start(&mut self, config: &ExchangeConfig, now: ClockReading) -> Result<(), MemberError> {
+        let disk = self.disk.take().expect("it does not run");
+        let (mut journal, _) = Journal::open(disk, &journal_config()).expect("an honest disk");
+        let id = ReplicaId(self.number as u8 + 1);
+        let group = Config {
+            seed: self.seed,
+            digest_every: 16,
+            window: 64,
+            message_bytes: 16 << 10,
+            ..Config::new(77, id, MEMBERS as u8)
+        };
+        self.wishes = Arc::default();
+        let wishes = Arc::clone(&self.wishes);
+        let outside = Box::new(move |action| wishes.lock().expect("one thread").push(action));
+        let (root, reguard) = group_root(config, START_NUMBER).expect("a possible exchange");
+        self.life += 1;
+        let opened =
+            Member::open(root, group, self.genesis.clone(), &mut journal, (now, reguard, outside));
+        match opened {
+            Ok(member) => {
+                self.role = Some(Role::Member(Box::new(member)));
+                self.journal = Some(journal);
+                Ok(())
+            }
+            Err(error) => {
+                self.disk = Some(journal.into_storage());
+                Err(error)
+            }
+        }
+    }
+
+    pub fn stop(&mut self) {
+        self.role = None;
+        if let Some(journal) = self.journal.take() {
+            let mut disk = journal.into_storage();
+            disk.restart();
+            self.disk = Some(disk);
+        }
+    }
+
+    pub fn member(&self) -> Option<&Member> {
+        self.role.as_ref()?.as_member()
+    }
+
+    pub fn root(&self) -> Option<&Root> {
+        self.role.as_ref()?.as_root()
+    }
+
+    pub fn leading(&self) -> Option<u64> {
+        self.member()?.leading()
+    }
+
+    pub fn stopped(&self) -> Option<&str> {
+        self.member()?.stopped()
+    }
+
+    /// Does what the disk has to do, and says what else there is.
+    pub fn work(&mut self) -> Vec<Said> {
+        let wishes = std::mem::take(&mut *self.wishes.lock().expect("one thread"));
+        let Some(journal) = &mut self.journal else { return Vec::new() };
+        let mut said = Vec::new();
+        for wish in wishes {
+            match wish {
+                Action::Send { to, bytes } => said.push(Said::Send(to, bytes)),
+                Action::Write { number, write } => {
+                    perform(journal, &write).expect("a disk that works");
+                    said.push(Said::Written(number));
+                }
+                Action::Fetch(wanted) => {
+                    let entries = fetch(journal, &wanted).expect("a disk that works");
+                    said.push(Said::Fetched(wanted.number, entries));
+                }
+                Action::Lead { term } => self.terms.push(term),
+                Action::Differs { .. } => self.differs += 1,
+                Action::Follow { .. } | Action::Stop(_) => {}
+                Action::Apply(_) => panic!("the member's own"),
+            }
+        }
+        said
+    }
+}
