@@ -9,6 +9,7 @@
 //! Everything follows from the seed: a failing one, printed with the command that repeats it, is
 //! all there is to know. Threads exist only between seeds, never inside one.
 
+mod actor;
 mod attack;
 mod checks;
 mod child_set;
@@ -19,6 +20,7 @@ mod options;
 mod report;
 mod sabotage;
 mod scenario;
+mod seat;
 mod seeds;
 mod timings;
 mod watch;
@@ -41,6 +43,7 @@ use crate::{
     link::LinkModel,
     world::{Blow, Fault, Sent, Tap, Verdict, World, Written},
 };
+use actor::Actor;
 use attack::Forger;
 use checks::{Cast, TapeFigures};
 use report::Failures;
@@ -71,6 +74,9 @@ pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let dishonest = scenario.attack.and_then(|attack| attack.dishonest_edge(places));
     let mut watch = Watch::new(places.root, edges, dishonest, &config, &trees);
     watch.open_with(scenario.guards(seed));
+    if scenario.replicas > 0 {
+        watch.several_roots();
+    }
     let saboteur = Saboteur::new(scenario.sabotage, places.edge(places.receivers - 1));
     let forger = scenario.attack.map(|attack| attack.forger(places));
     let (figures, failures) = (Figures::default(), Failures::default());
@@ -97,8 +103,18 @@ pub fn fuzz_seeds(
     threads: usize,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Summary {
-    let run = |seed| run_seed(seed, &Scenario::random(seed));
-    let again = |seed| Scenario::random(seed).again(seed);
+    run_each_of(seeds, threads, &Scenario::random, progress)
+}
+
+/// Runs many seeds, each with the scenario that `of` makes for it.
+pub fn run_each_of(
+    seeds: Range<u64>,
+    threads: usize,
+    of: &(dyn Fn(u64) -> Scenario + Sync),
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Summary {
+    let run = |seed| run_seed(seed, &of(seed));
+    let again = |seed| of(seed).again(seed);
     seeds::run_each(seeds, threads, &run, &again, progress)
 }
 
@@ -109,7 +125,7 @@ struct Eyes {
     forger: Option<Forger>,
 }
 
-impl Tap<Role> for Eyes {
+impl Tap<Actor> for Eyes {
     fn datagram(&mut self, sent: Sent<'_>) -> Verdict {
         let verdict = match &mut self.forger {
             Some(forger) => forger.datagram(&sent),
@@ -140,7 +156,7 @@ impl Tap<Role> for Eyes {
 struct Run<'s> {
     seed: u64,
     scenario: &'s Scenario,
-    world: World<Role>,
+    world: World<Actor>,
     places: Places,
     tap: Eyes,
     failures: Failures,
@@ -160,13 +176,18 @@ impl Run<'_> {
         self.conclude()
     }
 
-    fn phase(world: &World<Role>, places: Places) -> Phase {
-        let driver = world.node(places.driver()).and_then(Role::as_driver);
+    fn phase(world: &World<Actor>, places: Places) -> Phase {
+        let driver = world.node(places.driver()).and_then(Actor::as_driver);
         driver.map_or(Phase::Connecting, |driver| driver.phase())
     }
 
     /// Runs until `done` or the patience ends, which is a failure of liveness.
-    fn until(&mut self, patience_ns: u64, what: &str, done: impl Fn(&World<Role>) -> bool) -> bool {
+    fn until(
+        &mut self,
+        patience_ns: u64,
+        what: &str,
+        done: impl Fn(&World<Actor>) -> bool,
+    ) -> bool {
         let limit = self.world.now().after(patience_ns);
         let came = self.world.run_until_idle(limit, STEP_NS, &mut self.tap, done);
         let places = self.places;
@@ -263,6 +284,11 @@ impl Run<'_> {
         }
         self.world.fault(self.world.now(), Fault::ChangeLinks(heal));
         self.world.fault(self.world.now(), Fault::ClearWeather);
+        self.world.poke(places.root, &mut self.tap, |actor, _, _| {
+            if let Some(seat) = actor.seat_mut() {
+                seat.heal();
+            }
+        });
     }
 
     /// Everything asked is answered and everything said is heard.
@@ -292,6 +318,10 @@ impl Run<'_> {
                 ended && cast.all_heard() && cast.all_told()
             })
         });
+        self.until(LIVENESS_NS, "the same at all replicas", |world| {
+            let seat = world.node(places.root).and_then(Actor::seat);
+            seat.is_none_or(|seat| seat.is_settled())
+        });
     }
 
     fn conclude(mut self) -> (SeedReport, Timings) {
@@ -301,6 +331,10 @@ impl Run<'_> {
             checks::clocks(&self.world, &mut self.failures);
         }
         self.tap.watch.judge();
+        if let Some(seat) = self.world.node_mut(places.root).and_then(Actor::seat_mut) {
+            seat.check(&mut self.failures);
+            seat.count(&mut self.figures);
+        }
         if let Some(cast) = Cast::find(&self.world, places) {
             let watch = &self.tap.watch;
             let failures = &mut self.failures;
@@ -326,7 +360,8 @@ impl Run<'_> {
     }
 
     fn tape(&mut self) -> TapeFigures {
-        let Some(Role::Driver(driver)) = self.world.node_mut(self.places.driver()) else {
+        let node = self.world.node_mut(self.places.driver());
+        let Some(Actor::Role(Role::Driver(driver))) = node else {
             return TapeFigures { joined: 0, unmatched: 0, mismatched: 0 };
         };
         let tape = driver.tape();
@@ -337,7 +372,7 @@ impl Run<'_> {
     }
 }
 
-fn collect(cast: &Cast<'_>, world: &World<Role>, watch: &Watch, figures: &mut Figures) {
+fn collect(cast: &Cast<'_>, world: &World<Actor>, watch: &Watch, figures: &mut Figures) {
     let (ledger, links) = (cast.driver.status().ledger, world.links().total());
     figures.proxies_replaced = cast.root.benched().len() as u64;
     figures.orders = checks::orders(cast);

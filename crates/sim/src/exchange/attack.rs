@@ -14,10 +14,11 @@ use overlay::{
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Schedule, Source, Special,
 };
-use roles::{Account, ExchangeConfig, OverlayOptions, Role};
+use roles::{Account, ExchangeConfig, OverlayOptions};
 use types::{Channel, InstrumentId, Nanos, OrderType, Price, Qty, Side, TimeInForce};
 
 use super::{
+    actor::Actor,
     faults::START_DELAY_NS,
     run_timed,
     scenario::{Places, Scenario},
@@ -137,7 +138,7 @@ impl Attack {
     }
 
     /// What the attacker does to clocks and streams from `from` on.
-    pub(super) fn strike(self, world: &mut World<Role>, places: Places, from: Nanos) {
+    pub(super) fn strike(self, world: &mut World<Actor>, places: Places, from: Nanos) {
         let (edge, attacker) = (places.edge(places.receivers - 1), places.attacker());
         match self.kind {
             _ if !self.active => {}

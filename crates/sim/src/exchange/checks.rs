@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use engine::Applied;
 use feed::{Listener, Subscriber};
 use participant::{Client, Driver, RequestKind};
-use roles::{Dealer, Edge, Role, Root};
+use roles::{Dealer, Edge, Root};
 use types::{AccountId, CommandKind, FeedSeq, Input, InstrumentId, Nanos, Source, UserRefNum};
 
 use super::{
+    actor::Actor,
     report::{Checker, Failures},
     sabotage::Sabotage,
     scenario::{CHECKPOINT_EVERY, Places},
@@ -27,7 +28,7 @@ pub(super) struct Cast<'w> {
 
 impl<'w> Cast<'w> {
     /// Finds them; `None` when one is missing.
-    pub(super) fn find(world: &'w World<Role>, places: Places) -> Option<Cast<'w>> {
+    pub(super) fn find(world: &'w World<Actor>, places: Places) -> Option<Cast<'w>> {
         let edge = |index: usize| world.node(index)?.as_edge();
         let listener = |index: usize| world.node(places.listener(index))?.as_listener();
         Some(Cast {
@@ -389,7 +390,7 @@ pub(super) fn sound(cast: &Cast<'_>, failures: &mut Failures) {
 }
 
 /// Every clock was within the bound it claims: otherwise the run proves nothing about holding.
-pub(super) fn clocks(world: &World<Role>, failures: &mut Failures) {
+pub(super) fn clocks(world: &World<Actor>, failures: &mut Failures) {
     let now: Nanos = world.now();
     for (index, _) in world.nodes().enumerate() {
         let Some(clock) = world.clock(index) else { continue };

@@ -4,9 +4,10 @@
 //! moment orders begin to flow. Everything is over by the time the links are healed, or soon after:
 //! what comes then is liveness.
 
-use roles::{Role, deploy_life};
-use types::{Channel, Nanos, NodeId, Outbox, SplitMix64};
+use roles::deploy_life;
+use types::{Channel, ClockReading, Nanos, NodeId, Outbox, SplitMix64};
 
+use super::actor::Actor;
 use super::scenario::{Places, Plan, START, START_S, Scenario};
 use crate::world::{Fault, World, address};
 
@@ -70,9 +71,34 @@ kinds! {
     StepClock = "clock-step",
     /// The root has a proxy that stands by take another's place; refused where none does.
     ReplaceProxy = "replace-proxy",
+    /// The root that leads dies, and starts again from its disk.
+    CrashLeader = "crash-leader",
+    /// Any of several roots dies, and starts again from its disk.
+    CrashReplica = "crash-replica",
+    /// One of several roots stands still for long.
+    PauseReplica = "pause-replica",
+    /// One of several roots does not hear the others, who do not hear it.
+    PartReplicas = "part-replicas",
+    /// One of several roots hears nobody, and nobody hears it.
+    CutReplica = "cut-replica",
+    /// The disk of one of several roots stops it in the middle of an operation.
+    TearDisk = "tear-disk",
+    /// The disk of one of several roots is slow, full, short of writes or failing.
+    SpoilDisk = "spoil-disk",
 }
 
 impl FaultKind {
+    /// Of all kinds those that need several roots.
+    pub const OF_REPLICAS: &[FaultKind] = &[
+        FaultKind::CrashLeader,
+        FaultKind::CrashReplica,
+        FaultKind::PauseReplica,
+        FaultKind::PartReplicas,
+        FaultKind::CutReplica,
+        FaultKind::TearDisk,
+        FaultKind::SpoilDisk,
+    ];
+
     /// The kind of this name.
     pub fn named(name: &str) -> Option<FaultKind> {
         FaultKind::ALL.iter().copied().find(|kind| kind.name() == name)
@@ -105,7 +131,7 @@ impl FaultSpec {
 pub(super) struct Striker<'a> {
     pub(super) seed: u64,
     pub(super) scenario: &'a Scenario,
-    pub(super) world: &'a mut World<Role>,
+    pub(super) world: &'a mut World<Actor>,
     pub(super) places: Places,
     /// Between which true times what is drawn happens.
     pub(super) from: Nanos,
@@ -148,7 +174,7 @@ impl Striker<'_> {
             }
             FaultKind::ReplaceProxy => {
                 let old = NodeId(proxy as u16);
-                let tell = move |role: &mut Role, now, out: &mut Outbox| {
+                let tell = move |role: &mut Actor, now, out: &mut Outbox| {
                     let _ =
                         role.with_root(out, |root, out| root.replace_proxy(now, old, None, out));
                 };
@@ -195,6 +221,14 @@ impl Striker<'_> {
                 let offset_ns = spec.offset_ns.unwrap_or(drawn);
                 self.world.fault(at, Fault::StepClock(node, offset_ns));
             }
+            kind => {
+                let tell = move |actor: &mut Actor, now: ClockReading, _: &mut Outbox| {
+                    if let Some(seat) = actor.seat_mut() {
+                        seat.strike(kind, now.now, for_ns);
+                    }
+                };
+                self.world.fault(at, Fault::Tell(root, Box::new(tell)));
+            }
         }
     }
 
@@ -233,13 +267,14 @@ impl Striker<'_> {
         let scenario = self.scenario.clone();
         let build = move |now: Nanos| {
             if let Some(heard) = index.checked_sub(places.listener(0)) {
-                return scenario.listener(&config, places, heard);
+                return Actor::Role(scenario.listener(&config, places, heard));
             }
             let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
             // Rises from life to life, in whatever order these were planned.
             let life = (now.since(START) / Nanos::MICRO) as u32;
             let nodes = deploy_life(&config, (START_S, life), feed_of).unwrap_or_default();
-            nodes.into_iter().nth(index).expect("a node that was deployed once")
+            let node = nodes.into_iter().nth(index);
+            Actor::Role(node.expect("a node that was deployed once"))
         };
         self.world.fault(at, Fault::Kill(index));
         self.world.fault(end, Fault::Restart(index, Box::new(build)));

@@ -71,6 +71,7 @@ impl Scenario {
         }
         .far_behind(seed)
         .replaced(seed)
+        .replicated(seed)
     }
 
     /// In some of the seeds proxies stand by and take the places of others.
@@ -84,6 +85,34 @@ impl Scenario {
         let faults = self.faults.get_or_insert_default();
         for _ in 0..dice.within(1, 3) {
             faults.push(FaultSpec::any(FaultKind::ReplaceProxy));
+        }
+        self
+    }
+
+    /// In some of the seeds three roots serve in turn, and things happen to them.
+    fn replicated(self, seed: u64) -> Scenario {
+        let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x7E9C));
+        if !dice.chance(300) || self.options.standby > 0 {
+            return self;
+        }
+        let command = self.command.clone();
+        Scenario { command, ..self.with_replicas(seed) }
+    }
+
+    /// The same exchange with three roots that serve in turn, and two to six things that
+    /// happen to them.
+    pub fn with_replicas(mut self, seed: u64) -> Scenario {
+        let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x7E9D));
+        self.replicas = 3;
+        if !self.command.contains("--replicas") && self.command.ends_with("fuzz") {
+            self.command.push_str(" --replicas 3");
+        }
+        self.orders = dice.within(150, 350);
+        self.rate_per_s = dice.within(100, 300);
+        let faults = self.faults.get_or_insert_default();
+        let kinds = FaultKind::OF_REPLICAS;
+        for _ in 0..dice.within(2, 6) {
+            faults.push(FaultSpec::any(kinds[dice.0.below(kinds.len() as u64) as usize]));
         }
         self
     }
@@ -166,8 +195,9 @@ fn faults(dice: &mut Dice) -> Vec<FaultSpec> {
     let mut list = Vec::new();
     let mut cuts = 0;
     for _ in 0..dice.some(9).min(6) {
-        // The last one needs somebody who stands by.
-        let kind = FaultKind::ALL[dice.0.below(FaultKind::ALL.len() as u64 - 1) as usize];
+        // The last ones need somebody who stands by, or several roots.
+        let drawn = FaultKind::ALL.len() - 1 - FaultKind::OF_REPLICAS.len();
+        let kind = FaultKind::ALL[dice.0.below(drawn as u64) as usize];
         let cut = matches!(kind, FaultKind::CutConnection | FaultKind::CutAll);
         cuts += u64::from(cut);
         if !cut || cuts == 1 {

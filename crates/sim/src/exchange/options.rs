@@ -14,10 +14,11 @@ use overlay::{
     pacing::PacerConfig,
     repair_cache::CacheConfig,
 };
-use roles::{OverlayOptions, Role, Secret};
+use roles::{OverlayOptions, Secret};
 use types::{Nanos, SplitMix64};
 
 use super::{
+    actor::Actor,
     fuzz::Dice,
     report::{Checker, Failures, Figures},
     scenario::Scenario,
@@ -119,7 +120,7 @@ fn lift(dice: &mut Dice) -> LiftConfig {
 /// it should never meet.
 pub(super) fn collect(
     scenario: &Scenario,
-    (world, watch): (&World<Role>, &Watch),
+    (world, watch): (&World<Actor>, &Watch),
     failures: &mut Failures,
     figures: &mut Figures,
 ) {
@@ -135,6 +136,7 @@ pub(super) fn collect(
     figures.with_paces = u64::from(options.lift.is_some_and(|lift| lift.pace != Pace::Free));
     figures.with_parity = u64::from(options.parity > 0);
     figures.with_caches = u64::from(options.cache.is_some());
+    figures.with_replicas = u64::from(scenario.replicas > 0);
     figures.detours = watch.detours;
     for role in world.nodes().flatten() {
         if let Some(edge) = role.as_edge() {

@@ -53,6 +53,8 @@ checkers! {
     FeedEqual = "feed-equal",
     /// The input log replayed gives the same state and the same books.
     ReplayEqual = "replay-equal",
+    /// Roots that serve in turn are the same, byte for byte, and none of them stopped.
+    ReplicasEqual = "replicas-equal",
     /// No node panics, loses data to a bound, or meets what it should never meet.
     Sound = "sound",
 }
@@ -211,6 +213,28 @@ figures! {
     clock_drifts,
     /// Clocks that jumped.
     clock_steps,
+    /// Roots that followed and were killed.
+    replica_crashes,
+    /// Roots that led and were killed.
+    leader_crashes,
+    /// Roots that their disk stopped.
+    disk_crashes,
+    /// Roots that stood still for long.
+    replica_pauses,
+    /// Roots that the others did not hear.
+    replica_partitions,
+    /// Roots cut off from everybody.
+    replicas_cut_off,
+    /// Messages between roots that got lost, came twice, or found nobody.
+    replica_messages,
+    /// Operations of disks that failed, took long, or were undone by a crash.
+    disk_faults,
+    /// Times that a root began to lead.
+    terms_led,
+    /// Positions at which roots compared their states.
+    states_compared,
+    /// Seeds with several roots.
+    with_replicas,
     /// Seeds with sealing.
     with_sealing,
     /// Seeds with a roll call.
@@ -249,6 +273,9 @@ figures! {
 
 /// Figures that count uses and effects of the overlay's options.
 pub const OPTIONS: &[&str] = &[
+    "with_replicas",
+    "terms_led",
+    "states_compared",
     "with_sealing",
     "with_roll_call",
     "with_hedging",
@@ -296,6 +323,14 @@ pub const FAULTS: &[&str] = &[
     "clock_offsets",
     "clock_drifts",
     "clock_steps",
+    "replica_crashes",
+    "leader_crashes",
+    "disk_crashes",
+    "replica_pauses",
+    "replica_partitions",
+    "replicas_cut_off",
+    "replica_messages",
+    "disk_faults",
 ];
 
 impl Figures {

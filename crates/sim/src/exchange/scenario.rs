@@ -26,9 +26,11 @@ use types::{
 };
 
 use super::{
+    actor::Actor,
     attack::Attack,
     faults::{FaultSpec, START_DELAY_NS, Striker},
     sabotage::Sabotage,
+    seat::Seat,
 };
 use crate::{
     clock::SimClock,
@@ -103,6 +105,8 @@ pub struct Scenario {
     /// Datagrams that the retransmission server keeps; then the last listener serves snapshots, and
     /// no fault is aimed at it or its receiver. `None`: all of them, and nobody needs snapshots.
     pub store: Option<usize>,
+    /// Roots that serve in turn, with journals on disks of their own; 0: one, without a journal.
+    pub replicas: u8,
     /// What is used of the overlay beyond the plain tree.
     pub options: OverlayOptions,
     /// Somebody who is up to no good.
@@ -147,6 +151,7 @@ impl Default for Scenario {
             wrong_clocks_permille: 500,
             delay_cap_ns: 5 * Nanos::MILLI,
             store: None,
+            replicas: 0,
             options: OverlayOptions::default(),
             attack: None,
             sabotage: Sabotage::Nothing,
@@ -291,7 +296,7 @@ impl Scenario {
     ///
     /// # Panics
     /// When the scenario makes no exchange.
-    pub(super) fn build(&self, seed: u64) -> (World<Role>, Places) {
+    pub(super) fn build(&self, seed: u64) -> (World<Actor>, Places) {
         let config = self.config(seed);
         let topology = config.tree().expect("the scenario's tree is possible").topology;
         let proxies = topology.proxy_ids().count();
@@ -312,20 +317,28 @@ impl Scenario {
             let overlay = Some(NodeId(id as u16));
             let listens = group == EDGE;
             let (clock, egress_ns) = (self.clock(&mut rng), self.egress_ns);
-            world.add(node, Place { overlay, clock, group, egress_ns, listens });
+            let actor = match group {
+                ROOT if self.replicas > 0 => {
+                    let seat = Seat::new(&config, self.replicas, self.clock_bound_ns);
+                    Actor::Seat(Box::new(seat))
+                }
+                _ => Actor::Role(node),
+            };
+            world.add(actor, Place { overlay, clock, group, egress_ns, listens });
         }
         for index in 0..self.receivers {
             let node = self.listener(&config, places, index);
             let (clock, listens) = (self.clock(&mut rng), node.as_snapshots().is_some());
-            world.add(node, Place { group: LISTENER, clock, listens, ..Place::default() });
+            let place = Place { group: LISTENER, clock, listens, ..Place::default() };
+            world.add(Actor::Role(node), place);
         }
-        let driver = Role::Driver(Box::new(self.driver(seed, &config, places)));
+        let driver = Actor::Role(Role::Driver(Box::new(self.driver(seed, &config, places))));
         let clock = self.clock(&mut rng);
         world.add(driver, Place { group: PARTICIPANT, clock, ..Place::default() });
         if let Some(attack) = self.attack {
             let account = &config.accounts[usize::from(self.participants)];
             let node = Role::Driver(Box::new(attack.driver(self, &config, account, places)));
-            world.add(node, Place { group: PARTICIPANT, ..Place::default() });
+            world.add(Actor::Role(node), Place { group: PARTICIPANT, ..Place::default() });
         }
         self.name_links(&mut world);
         (world, places)
@@ -389,7 +402,7 @@ impl Scenario {
         }
     }
 
-    fn name_links(&self, world: &mut World<Role>) {
+    fn name_links(&self, world: &mut World<Actor>) {
         let links = world.links_mut();
         let classes = [
             (ROOT, PROXY, "root-proxy"),
@@ -464,7 +477,7 @@ impl Scenario {
     pub(super) fn plan(
         &self,
         seed: u64,
-        world: &mut World<Role>,
+        world: &mut World<Actor>,
         places: Places,
         (from, until): (Nanos, Nanos),
     ) -> Plan {

@@ -14,6 +14,7 @@ use overlay::{
     control::{ControlHeader, ControlKind},
     frame::{self, DATA_OLDEST, DATA_PARITY, DataBody, FrameKind, HopHeader},
     guard::Guard,
+    seal::SealError,
     topology::Tree,
 };
 use roles::ExchangeConfig;
@@ -50,6 +51,9 @@ struct Stream {
     /// What became of each of them.
     deliveries: Vec<Delivery>,
     digest: StreamDigest,
+    /// Where there are several roots: what was published while something before it was known to the
+    /// root that published it alone, by its first number; the time, and the datagram.
+    ahead: BTreeMap<u64, (Nanos, Vec<u8>)>,
     /// All messages, in order, from number 1 on.
     messages: Vec<Box<[u8]>>,
     last_match: u64,
@@ -95,6 +99,9 @@ pub struct Watch {
     sessions: BTreeMap<(usize, ConnId), Framer>,
     /// What opens datagrams to each node; none where they are in clear.
     guards: Vec<Guard<AesGcm>>,
+    /// Roots serve in turn: one may publish what comes after messages that the one before it had
+    /// not sent, and that whoever misses them has to ask for.
+    several_roots: bool,
     /// Executions that were sent to clients after their tick.
     pub executions: u64,
     /// Order frames that edges sent again.
@@ -130,6 +137,7 @@ impl Watch {
             published: Vec::new(),
             deliveries: Vec::new(),
             digest: StreamDigest::default(),
+            ahead: BTreeMap::new(),
             messages: Vec::new(),
             last_match: 0,
         };
@@ -142,6 +150,7 @@ impl Watch {
             crosses: BTreeMap::new(),
             sessions: BTreeMap::new(),
             guards: Vec::new(),
+            several_roots: false,
             executions: 0,
             resends: 0,
             repairs: 0,
@@ -153,6 +162,11 @@ impl Watch {
     /// Datagrams between nodes are sealed; these open what is sent to each of them.
     pub fn open_with(&mut self, guards: Vec<Guard<AesGcm>>) {
         self.guards = guards;
+    }
+
+    /// Several roots serve in turn.
+    pub fn several_roots(&mut self) {
+        self.several_roots = true;
     }
 
     /// Streams of the feed.
@@ -236,6 +250,8 @@ impl Watch {
             match guards.get_mut(sent.to).map(|guard| guard.open(sent.bytes)) {
                 None => self.frame(sent),
                 Some(Ok(bytes)) => self.frame(&Sent { bytes, ..*sent }),
+                // An earlier root speaks after a later one: nobody who has heard that one listens.
+                Some(Err(SealError::Replay)) if self.several_roots && sent.from == self.root => {}
                 Some(Err(why)) => self.failures.add(Checker::Sound, || {
                     format!("node {} sent node {} what opens nowhere: {why:?}", sent.from, sent.to)
                 }),
@@ -275,6 +291,9 @@ impl Watch {
             FrameKind::Repair if from_root => {
                 self.repairs += 1;
                 self.told_of_loss(sent.to, rest);
+                if self.several_roots {
+                    self.publish(sent.at, rest);
+                }
             }
             FrameKind::Order if header.attempt > 0 && self.edges.contains_key(&sent.from) => {
                 self.resends += 1;
@@ -316,7 +335,17 @@ impl Watch {
         };
         let place = usize::from(body.stream);
         let Some(stream) = self.streams.get_mut(place) else { return };
-        if body.id <= stream.last_id {
+        if self.several_roots {
+            // Whoever says it first has published it, under whatever id.
+            let (seq, end, due) = (packet.seq(), packet.next_seq(), stream.end());
+            if packet.messages().next().is_none() || end <= due {
+                return;
+            }
+            if seq > due {
+                stream.ahead.entry(seq).or_insert_with(|| (at, rest.to_vec()));
+                return;
+            }
+        } else if body.id <= stream.last_id {
             return;
         }
         stream.last_id = body.id;
@@ -329,17 +358,27 @@ impl Watch {
         }
         let (seq, end) = (packet.seq(), packet.next_seq());
         let due = stream.end();
-        self.failures.check(Checker::FeedEqual, seq == due, || {
+        let follows = seq == due || self.several_roots && seq < due;
+        self.failures.check(Checker::FeedEqual, follows, || {
             format!("published message {seq} when {due} was due")
         });
+        let known = due.saturating_sub(seq);
+        let seq = seq + known;
         let bound_ns = u64::from(body.bound_ns);
         stream.published.push(Published { seq, end, deadline: body.deadline, bound_ns });
         stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
-        for message in packet.messages() {
+        for message in packet.messages().skip(known as usize) {
             stream.digest.push(message);
             stream.messages.push(message.into());
         }
-        for (number, message) in (seq..).zip(packet.messages()) {
+        let fresh: Vec<&[u8]> = packet.messages().skip(known as usize).collect();
+        self.read_trades(place, seq, &fresh);
+        self.publish_ahead(place);
+    }
+
+    /// Notes where trades are told of in messages from number `first` on.
+    fn read_trades(&mut self, place: usize, first: u64, messages: &[&[u8]]) {
+        for (number, message) in (first..).zip(messages.iter().copied()) {
             let position = (place, number);
             match itch::parse(message) {
                 Ok(Message::OrderExecuted(m)) => self.print(position, m.match_number.get(), false),
@@ -359,6 +398,19 @@ impl Watch {
                     self.failures.add(Checker::Sound, why);
                 }
             }
+        }
+    }
+
+    /// What was published after what is now known.
+    fn publish_ahead(&mut self, place: usize) {
+        let Some(stream) = self.streams.get_mut(place) else { return };
+        let end = stream.end();
+        if let Some(first) = stream.ahead.first_entry()
+            && *first.key() <= end
+        {
+            let (at, rest) = first.remove();
+            self.publish(at, &rest);
+            self.publish_ahead(place);
         }
     }
 
