@@ -57,7 +57,7 @@ stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests 
 	scripts/stress clients
 	scripts/stress burst
 
-soak: setup ## half an hour at 10,000 orders/s: is memory flat? ARGS="--minutes 5 --warmup-minutes 2"
+soak: setup ## half an hour at 10,000 orders/s, after a warm-up: is memory flat? ARGS="--minutes 5 --warmup-minutes 2"
 	cargo build --locked --release
 	scripts/soak $(ARGS)
 

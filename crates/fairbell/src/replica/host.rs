@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -81,13 +81,12 @@ struct Ends {
 
 fn wires(group: &replication::Config) -> (Outside, Ends) {
     let (job, jobs) = channel();
-    let (senders, posts): (Vec<(ReplicaId, SyncSender<Vec<u8>>)>, _) = group
-        .peers()
-        .map(|to| {
-            let (sender, messages) = sync_channel(links::WAITING_MAX);
-            ((to, sender), (to, messages))
-        })
-        .unzip();
+    let (mut senders, mut posts) = (Vec::new(), Vec::new());
+    for to in group.peers() {
+        let (sender, messages) = sync_channel(links::WAITING_MAX);
+        senders.push((to, sender));
+        posts.push((to, messages));
+    }
     let (leading, trouble) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
     let ends = Ends { jobs, posts, leading: Arc::clone(&leading), trouble: Arc::clone(&trouble) };
     let outside = move |action: Action| match action {

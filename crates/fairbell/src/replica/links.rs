@@ -173,10 +173,12 @@ mod tests {
         let (sender, messages) = sync_channel(16);
         let (wrong, strange) = sync_channel(16);
         std::thread::scope(|scope| {
-            let heard = |message| got.lock().expect("unpoisoned").push(message);
-            scope.spawn(|| receive(&door, &key, &stop, heard));
-            scope.spawn(|| send(at, &key, &messages, &stop));
-            scope.spawn(|| send(at, &other, &strange, &stop));
+            let kept = &got;
+            let heard = move |message| kept.lock().expect("unpoisoned").push(message);
+            let (door, known, unknown, over) = (&door, &key, &other, &stop);
+            scope.spawn(move || receive(door, known, over, heard));
+            scope.spawn(move || send(at, known, &messages, over));
+            scope.spawn(move || send(at, unknown, &strange, over));
             for n in 0u32.. {
                 // Before the stream is there they are dropped.
                 let _ = sender.try_send(n.to_be_bytes().to_vec());
