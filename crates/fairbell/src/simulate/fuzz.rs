@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use clap::Args;
 use serde_json::Value;
-use sim::exchange::fuzz_seeds;
+use sim::exchange::{Scenario, run_each_of};
 
 use super::{document, print, progress, threads, told, verdict};
 use crate::Failure;
@@ -19,7 +19,8 @@ const MANY_SEEDS: u64 = 1_000;
 #[command(after_help = "Examples:\n  \
     fairbell sim fuzz                    seeds 0 to 9,999\n  \
     fairbell sim fuzz --seed 42          one seed again\n  \
-    fairbell sim fuzz --seeds 0..200 --json\n\n\
+    fairbell sim fuzz --seeds 0..200 --json\n  \
+    fairbell sim fuzz --replicas 3 --seeds 0..500     three roots in every seed\n\n\
     A seed decides tree, links, weather, clocks, faults and orders. It passes when every checker\n\
     does; docs/simulator.md lists them. From 1,000 seeds on every kind of fault has to have had an\n\
     effect at least 100 times.")]
@@ -30,6 +31,9 @@ pub struct FuzzArgs {
     /// This seed alone
     #[arg(long, value_name = "S", conflicts_with = "seeds")]
     pub seed: Option<u64>,
+    /// Give every seed so many roots that serve in turn [default: 3 in some seeds, else one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=3))]
+    pub replicas: Option<u8>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -38,7 +42,11 @@ pub struct FuzzArgs {
 pub(super) fn run(args: &FuzzArgs) -> Result<(), Failure> {
     let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed.saturating_add(1));
     let bar = progress(seeds.end - seeds.start, "scenarios");
-    let summary = fuzz_seeds(seeds.clone(), threads(), &told(&bar));
+    let of = |seed| match args.replicas {
+        Some(_) => Scenario::random(seed).with_replicas(seed),
+        None => Scenario::random(seed),
+    };
+    let summary = run_each_of(seeds.clone(), threads(), &of, &told(&bar));
     bar.finish_and_clear();
     let asked = summary.seeds >= MANY_SEEDS;
     let rare: Vec<&str> =
