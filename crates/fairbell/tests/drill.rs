@@ -32,6 +32,12 @@ fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
 }
 
 #[test]
+fn a_leader_that_was_paused_or_cut_off_comes_back_as_a_follower() {
+    holds("pause", &["--times", "1"]);
+    holds("partition", &["--times", "1"]);
+}
+
+#[test]
 fn wrong_options_are_refused() {
     let (passed, _, errors) = drill("failover", &["--replicas", "4"]);
     assert!(!passed && errors.contains("odd"), "{errors}");

@@ -106,6 +106,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "seeds run side by side, each world within one thread",
     ),
     (
+        "crates/sim/src/replicas/seeds.rs",
+        "std::thread",
+        "seeds run side by side, each group within one thread",
+    ),
+    (
         "crates/sim/src/cloud/seeds.rs",
         "std::thread",
         "seeds run side by side, each cloud within one thread",

@@ -165,8 +165,9 @@ impl Host {
         let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
 
         let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
-        let (mut journal, _) = Journal::open(folder, &journal::Config::new(cluster.group, LABEL))
-            .map_err(|error| on(dir, error))?;
+        // What is durable here is not committed for that.
+        let kept = journal::Config { alone: false, ..journal::Config::new(cluster.group, LABEL) };
+        let (mut journal, _) = Journal::open(folder, &kept).map_err(|error| on(dir, error))?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
             digest_every: DIGEST_EVERY,

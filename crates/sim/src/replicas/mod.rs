@@ -13,8 +13,10 @@ mod ledger;
 mod options;
 mod receiver;
 mod report;
+mod seeds;
 mod world;
 
 pub use options::{Bug, Options};
-pub use report::{Checker, Counts, Found, Report, Summary, run_seeds};
+pub use report::{Checker, Counts, Found, Report, Summary};
+pub use seeds::run_seeds;
 pub use world::run;
