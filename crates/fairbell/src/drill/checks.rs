@@ -114,7 +114,7 @@ pub struct Findings {
 /// What is on a replica's disk.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 pub struct Disk {
-    /// Inputs that it knows to be committed.
+    /// Inputs in its journal.
     pub inputs: u64,
     /// Digest of the state that they make.
     pub state_digest: String,
@@ -125,7 +125,7 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
     let hosts: Vec<Host> = (0..remains.cluster.replicas.len())
         .map(|number| {
             let (id, dir) = (number as u8 + 1, folder(&remains.dir, number));
-            Host::new(config, &remains.cluster, id, &dir, remains.clock)
+            Host::whole(config, &remains.cluster, id, &dir, remains.clock)
         })
         .collect::<Result<_, _>>()?;
     let roots: Vec<_> = hosts.iter().filter_map(Host::root).collect();

@@ -138,7 +138,8 @@ fn sockets(error: std::io::Error) -> Failure {
 }
 
 impl Host {
-    /// Binds the sockets of replica `id`, from 1, and makes its state of its journal in `dir`.
+    /// Binds the sockets of replica `id`, from 1, and makes its state of what its journal in `dir`
+    /// knows to be committed.
     ///
     /// # Errors
     /// Addresses in use; a journal of another exchange or a damaged one.
@@ -148,6 +149,31 @@ impl Host {
         id: u8,
         dir: &Path,
         clock: Clock,
+    ) -> Result<Host, Failure> {
+        Host::open((config, cluster), id, dir, clock, false)
+    }
+
+    /// As [`Host::new`], with all that is in the journal: to look at a group that has ended, where
+    /// the last records may be on all disks before any of them has heard that they are committed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn whole(
+        config: &Config,
+        cluster: &Cluster,
+        id: u8,
+        dir: &Path,
+        clock: Clock,
+    ) -> Result<Host, Failure> {
+        Host::open((config, cluster), id, dir, clock, true)
+    }
+
+    fn open(
+        (config, cluster): (&Config, &Cluster),
+        id: u8,
+        dir: &Path,
+        clock: Clock,
+        whole: bool,
     ) -> Result<Host, Failure> {
         let number = usize::from(id).checked_sub(1).and_then(|at| cluster.replicas.get(at));
         let Some(place) = number else {
@@ -165,8 +191,8 @@ impl Host {
         let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
 
         let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
-        // What is durable here is not committed for that.
-        let kept = journal::Config { alone: false, ..journal::Config::new(cluster.group, LABEL) };
+        // What is durable in one place is not committed for that.
+        let kept = journal::Config { alone: whole, ..journal::Config::new(cluster.group, LABEL) };
         let (mut journal, _) = Journal::open(folder, &kept).map_err(|error| on(dir, error))?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
