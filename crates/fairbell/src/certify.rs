@@ -4,7 +4,7 @@
 //! front of the edge the certifier (crate `certify`), whose door is the only one that is told. The
 //! prompts go to standard error, the report to standard output and, with `--out`, to a file.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +24,7 @@ use crate::Failure;
 use crate::cli::duration;
 use crate::config::Config;
 use crate::load::{FixName, ProtocolName};
+use crate::sockets::{io, v4};
 use crate::up::exchange_config;
 
 /// Options of `fairbell certify`.
@@ -361,15 +362,4 @@ fn document(report: &Report) -> serde_json::Value {
             .collect::<Vec<_>>(),
         "steps": report.steps.iter().map(step).collect::<Vec<_>>(),
     })
-}
-
-fn v4(addr: SocketAddr) -> Result<SocketAddrV4, Failure> {
-    match addr {
-        SocketAddr::V4(addr) => Ok(addr),
-        SocketAddr::V6(addr) => Err(Failure::Run(format!("{addr} is no IPv4 address"))),
-    }
-}
-
-fn io(error: std::io::Error) -> Failure {
-    Failure::Run(format!("sockets: {error}"))
 }

@@ -33,6 +33,7 @@ pub mod replica;
 pub mod report;
 pub mod reproduce;
 pub mod simulate;
+pub mod sockets;
 pub mod statement;
 pub mod store;
 pub mod tls;

@@ -85,6 +85,22 @@ impl<N> LoopHandle<N> {
         self.send(Control::Call(node, Box::new(call)))
     }
 
+    /// As [`LoopHandle::call`], and waits while too many commands wait. Not from the loop's own
+    /// thread, which would wait for ever.
+    ///
+    /// # Errors
+    /// [`ControlError::Ended`].
+    pub fn call_waiting(
+        &self,
+        node: NodeId,
+        call: impl FnOnce(&mut N, ClockReading, &mut Outbox) + Send + 'static,
+    ) -> Result<(), ControlError> {
+        let sent = self.commands.send(Control::Call(node, Box::new(call)));
+        sent.map_err(|_| ControlError::Ended)?;
+        self.wake_up();
+        Ok(())
+    }
+
     /// Ends the loop after what it is doing.
     ///
     /// # Errors
@@ -103,9 +119,13 @@ impl<N> LoopHandle<N> {
             TrySendError::Full(_) => ControlError::Full,
             TrySendError::Disconnected(_) => ControlError::Ended,
         })?;
+        self.wake_up();
+        Ok(())
+    }
+
+    fn wake_up(&self) {
         // Fails only when 2^64 - 2 wake-ups are pending, and then the loop wakes anyway.
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
-        Ok(())
     }
 }
 

@@ -88,8 +88,8 @@ impl State {
         }
         let input = Input::try_read_from_bytes(record).map_err(|_| MemberError::Genesis)?;
         let nobody = &mut self.nobody;
-        let mut unheard = Outbox::default();
-        let taken = self.role.with_root(&mut unheard, |root, _| root.commit(now, &input, nobody));
+        nobody.clear();
+        let taken = self.role.with_root(nobody, |root, out| root.commit(now, &input, out));
         match taken {
             Some(Err(strange)) => Err(MemberError::Log(strange)),
             _ => {
@@ -401,7 +401,10 @@ impl Node for Member {
     }
 
     fn expect_more(&mut self) {
-        self.state.role.expect_more();
+        // Nobody tells one that does not speak when the batch is over.
+        if self.speaks() {
+            self.state.role.expect_more();
+        }
     }
 
     fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {

@@ -249,7 +249,8 @@ impl Root {
 
     /// Begins to move everybody to the tree of another shape, one of the options' or the first one;
     /// false for others, while a change is under way, without a roll call, in a group of roots, or
-    /// with several streams, whose trees keep their shape. Orders, market data and private streams go on meanwhile.
+    /// with several streams, whose trees keep their shape. Orders, market data and private streams
+    /// go on meanwhile.
     pub fn change_tree(&mut self, now: ClockReading, shape: TreeShape, out: &mut Outbox) -> bool {
         if self.group.is_some() {
             return false;

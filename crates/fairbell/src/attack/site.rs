@@ -1,7 +1,7 @@
 //! The exchange that is attacked: a root and two gateways on one thread, one gateway with TLS at
 //! its doors, the other plain; and what it came to.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -20,6 +20,7 @@ use types::{AccountId, Channel, Input, Nanos, NodeId, Seq};
 use crate::Failure;
 use crate::cert::{Authority, Pair};
 use crate::config::Config;
+use crate::sockets::{io, v4};
 
 /// Where honest clients connect from, and attackers.
 pub const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -178,17 +179,6 @@ pub struct Outcome {
     pub strangers: usize,
     /// FIX sessions ended because they caused too many messages.
     pub floods: u64,
-}
-
-fn io(error: std::io::Error) -> Failure {
-    Failure::Run(format!("setting up sockets: {error}"))
-}
-
-fn v4(addr: SocketAddr) -> Result<SocketAddrV4, Failure> {
-    match addr {
-        SocketAddr::V4(v4) => Ok(v4),
-        SocketAddr::V6(_) => Err(Failure::Run("no IPv4 address".to_string())),
-    }
 }
 
 impl Site {

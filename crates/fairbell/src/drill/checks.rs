@@ -125,7 +125,7 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
     let hosts: Vec<Host> = (0..remains.cluster.replicas.len())
         .map(|number| {
             let (id, dir) = (number as u8 + 1, folder(&remains.dir, number));
-            Host::whole(config, &remains.cluster, id, &dir, remains.clock)
+            Host::new((config, &remains.cluster), (id, &dir), remains.clock, true)
         })
         .collect::<Result<_, _>>()?;
     let roots: Vec<_> = hosts.iter().filter_map(Host::root).collect();

@@ -1,6 +1,6 @@
 //! The exchange that is drilled: replicas as processes of their own, everything else here.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::log::on;
 use crate::replica::claims;
 use crate::replica::cluster::{Cluster, Place};
 use crate::replica::host::{self, Status};
+use crate::sockets::{io, v4};
 
 /// The clients' node.
 pub const CLIENTS: NodeId = NodeId(60_001);
@@ -34,26 +35,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long replicas may take to answer, and to end when they are asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn io(error: std::io::Error) -> Failure {
-    Failure::Run(format!("setting up sockets: {error}"))
-}
-
-fn v4(addr: std::io::Result<SocketAddr>) -> Result<SocketAddrV4, Failure> {
-    match addr.map_err(io)? {
-        SocketAddr::V4(addr) => Ok(addr),
-        SocketAddr::V6(addr) => Err(Failure::Run(format!("{addr} is no IPv4 address"))),
-    }
-}
-
 fn udp() -> Result<(UdpSocket, SocketAddrV4), Failure> {
     let socket = UdpSocket::bind(LOCAL).map_err(io)?;
-    let at = v4(socket.local_addr())?;
+    let at = v4(socket.local_addr().map_err(io)?)?;
     Ok((socket, at))
 }
 
 fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
     let door = TcpListener::bind(LOCAL).map_err(io)?;
-    let at = v4(door.local_addr())?;
+    let at = v4(door.local_addr().map_err(io)?)?;
     Ok((door, at))
 }
 
@@ -190,7 +180,7 @@ impl Site {
             load_over,
             nodes,
             claims: std::thread::spawn(move || {
-                claims::hear(&claims, &key, &moved, &ended, |_, _| {});
+                claims::hear(&claims, &key, &moved, &ended);
             }),
             stop,
             cluster,

@@ -50,27 +50,19 @@ pub fn tell(
                 let _ = socket.send_to(&claim, to);
             }
         }
-        std::thread::park_timeout(EVERY);
+        std::thread::sleep(EVERY);
     }
 }
 
-/// Moves the seat as claims say; `moved` hears of each newer term and its place, from 0.
-pub fn hear(
-    socket: &UdpSocket,
-    key: &Key,
-    seat: &Seat,
-    stop: &AtomicBool,
-    mut moved: impl FnMut(u64, usize),
-) {
+/// Moves the seat as claims say.
+pub fn hear(socket: &UdpSocket, key: &Key, seat: &Seat, stop: &AtomicBool) {
     let _ = socket.set_read_timeout(Some(PATIENCE));
     let mut bytes = [0; 64];
     while !stop.load(Ordering::Relaxed) {
         let Ok(len) = socket.recv(&mut bytes) else { continue };
-        let claim = decode(key, bytes.get(..len).unwrap_or(&[]));
-        if let Some((term, place)) = claim
-            && seat.take(term, place)
-        {
-            moved(term, place);
+        if let Some((term, place)) = decode(key, bytes.get(..len).unwrap_or(&[])) {
+            // One that is no newer changes nothing.
+            let _ = seat.take(term, place);
         }
     }
 }

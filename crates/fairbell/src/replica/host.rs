@@ -24,6 +24,7 @@ use crate::Failure;
 use crate::config::Config;
 use crate::journal::kept::Genesis;
 use crate::log::on;
+use crate::sockets::io;
 
 /// What the records of a replica's journal are.
 const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
@@ -133,47 +134,18 @@ pub struct Host {
     pub recovered: u64,
 }
 
-fn sockets(error: std::io::Error) -> Failure {
-    Failure::Run(format!("a replica's sockets: {error}"))
-}
-
 impl Host {
     /// Binds the sockets of replica `id`, from 1, and makes its state of what its journal in `dir`
-    /// knows to be committed.
+    /// knows to be committed. `ended`: of all that is in it; the last records of a group that has
+    /// ended may be on all disks before any of them has heard that they are committed.
     ///
     /// # Errors
     /// Addresses in use; a journal of another exchange or a damaged one.
     pub fn new(
-        config: &Config,
-        cluster: &Cluster,
-        id: u8,
-        dir: &Path,
-        clock: Clock,
-    ) -> Result<Host, Failure> {
-        Host::open((config, cluster), id, dir, clock, false)
-    }
-
-    /// As [`Host::new`], with all that is in the journal: to look at a group that has ended, where
-    /// the last records may be on all disks before any of them has heard that they are committed.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn whole(
-        config: &Config,
-        cluster: &Cluster,
-        id: u8,
-        dir: &Path,
-        clock: Clock,
-    ) -> Result<Host, Failure> {
-        Host::open((config, cluster), id, dir, clock, true)
-    }
-
-    fn open(
         (config, cluster): (&Config, &Cluster),
-        id: u8,
-        dir: &Path,
+        (id, dir): (u8, &Path),
         clock: Clock,
-        whole: bool,
+        ended: bool,
     ) -> Result<Host, Failure> {
         let number = usize::from(id).checked_sub(1).and_then(|at| cluster.replicas.get(at));
         let Some(place) = number else {
@@ -183,16 +155,16 @@ impl Host {
         let mut exchange = crate::up::exchange_config(config, &clock);
         exchange.options = crate::up::options(config)?;
         cluster.settle(&mut exchange);
-        let overlay = UdpSocket::bind(place.overlay).map_err(sockets)?;
-        let feed = UdpSocket::bind(place.feed).map_err(sockets)?;
-        let link = links::door(place.link).map_err(sockets)?;
-        let door = links::door(place.status).map_err(sockets)?;
-        let claims = UdpSocket::bind(links::ANYWHERE).map_err(sockets)?;
+        let overlay = UdpSocket::bind(place.overlay).map_err(io)?;
+        let feed = UdpSocket::bind(place.feed).map_err(io)?;
+        let link = TcpListener::bind(place.link).map_err(io)?;
+        let door = TcpListener::bind(place.status).map_err(io)?;
+        let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
         let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
 
         let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
         // What is durable in one place is not committed for that.
-        let kept = journal::Config { alone: whole, ..journal::Config::new(cluster.group, LABEL) };
+        let kept = journal::Config { alone: ended, ..journal::Config::new(cluster.group, LABEL) };
         let (mut journal, _) = Journal::open(folder, &kept).map_err(|error| on(dir, error))?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
@@ -212,10 +184,10 @@ impl Host {
             ..LoopConfig::default()
         };
         let directory = Arc::new(cluster.directory()?);
-        let mut of = Loop::new(clock, directory, habits).map_err(sockets)?;
+        let mut of = Loop::new(clock, directory, habits).map_err(io)?;
         let channels = vec![(Channel::OVERLAY, overlay), (Channel::FEED, feed)];
         of.add_node(ExchangeConfig::ROOT, Role::Member(Box::new(member)), channels, None)
-            .map_err(sockets)?;
+            .map_err(io)?;
         let Ends { jobs, posts, leading, trouble } = ends;
         let cluster = cluster.clone();
         Ok(Host {
@@ -238,11 +210,6 @@ impl Host {
     /// The root as it was recovered.
     pub fn root(&self) -> Option<&roles::Root> {
         self.of.nodes().find_map(|(_, role)| role.as_root())
-    }
-
-    /// Steers the loop from other threads.
-    pub fn handle(&self) -> LoopHandle<Role> {
-        self.of.handle()
     }
 
     /// Runs until `stop`, or until the replica can't go on; gives its role back.
@@ -304,9 +271,7 @@ impl Host {
         if let Some(why) = trouble.lock().ok().and_then(|mut trouble| trouble.take()) {
             return Err(Failure::Run(format!("replica {id}: {why}")));
         }
-        nodes
-            .map_err(sockets)?
-            .ok_or_else(|| Failure::Run("the replica's loop lost it".to_string()))
+        nodes.map_err(io)?.ok_or_else(|| Failure::Run("the replica's loop lost it".to_string()))
     }
 }
 

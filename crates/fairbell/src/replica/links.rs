@@ -145,11 +145,6 @@ fn is_patience(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
-/// A door at an address.
-pub fn door(at: SocketAddrV4) -> std::io::Result<TcpListener> {
-    TcpListener::bind(at)
-}
-
 /// Any free place on the loopback address.
 pub const ANYWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
@@ -165,7 +160,7 @@ mod tests {
     fn messages_come_through_and_a_stranger_is_not_heard() {
         let key = cluster(3).key(b"links").expect("a key");
         let other = cluster(3).key(b"claims").expect("a key");
-        let door = door(ANYWHERE).expect("a door");
+        let door = TcpListener::bind(ANYWHERE).expect("a door");
         let std::net::SocketAddr::V4(at) = door.local_addr().expect("an address") else {
             panic!("IPv4")
         };

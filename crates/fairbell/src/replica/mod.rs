@@ -52,7 +52,7 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
     }
-    let host = Host::new(&config, &cluster, id, dir, Clock::start(0))?;
+    let host = Host::new((&config, &cluster), (id, dir), Clock::start(0), false)?;
     eprintln!("replica {id}: {} inputs recovered", host.recovered);
     host.run(&stop).map(|_| ())
 }

@@ -14,8 +14,6 @@ use types::{ClockReading, Outbox};
 const IDLE: Duration = Duration::from_millis(5);
 /// How long it waits for room on the disk before it tries again.
 const RETRY: Duration = Duration::from_millis(50);
-/// How long it waits for room in the loop.
-const BUSY: Duration = Duration::from_micros(100);
 
 /// What the replica wants of its disk.
 pub enum Job {
@@ -115,24 +113,14 @@ fn perform(
     }
 }
 
-/// Tells the member; waits while its loop has too much to do.
+/// Tells the member; waits while its loop has too much to do. A loop that has ended hears nothing.
 pub fn tell(
     root: &LoopHandle<Role>,
     call: impl FnOnce(&mut Member, ClockReading, &mut Outbox) + Send + 'static,
 ) {
-    let mut waiting = Some(call);
-    while let Some(call) = waiting.take() {
-        let parcel = std::sync::Arc::new(std::sync::Mutex::new(Some(call)));
-        let inside = std::sync::Arc::clone(&parcel);
-        let told = root.call(ExchangeConfig::ROOT, move |role, now, out| {
-            let call = inside.lock().ok().and_then(|mut parcel| parcel.take());
-            if let (Some(member), Some(call)) = (role.as_member_mut(), call) {
-                call(member, now, out);
-            }
-        });
-        if told == Err(ControlError::Full) {
-            waiting = parcel.lock().ok().and_then(|mut parcel| parcel.take());
-            std::thread::sleep(BUSY);
+    let _ = root.call_waiting(ExchangeConfig::ROOT, move |role, now, out| {
+        if let Some(member) = role.as_member_mut() {
+            call(member, now, out);
         }
-    }
+    });
 }

@@ -4,7 +4,7 @@
 //! thread per node would saturate two cores, so nodes share loops: the root with the proxies, the
 //! edges (receivers and gateways), and the outside world (participants and listeners).
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,6 +25,7 @@ use super::tamper::Relay;
 use crate::Failure;
 use crate::config::Config;
 use crate::journal::kept::Kept;
+use crate::sockets::{io, v4};
 
 /// Names of the outside world's nodes for loop handles; no overlay node has them.
 pub const DRIVER: NodeId = NodeId(60_000);
@@ -235,13 +236,19 @@ pub fn plan(
     let serving = bind_tcp(Ipv4Addr::LOCALHOST, base, SNAPSHOT_PORT)?;
     let fix = many(receivers.len(), |n| bind_tcp(door, base, FIX_PORTS + n))?;
     let addresses = Addresses {
-        snapshots: v4(serving.local_addr())?,
-        gateways: entries.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
-        fix: fix.iter().map(|entry| v4(entry.local_addr())).collect::<Result<_, _>>()?,
-        retransmission: v4(feed.local_addr())?,
+        snapshots: v4(serving.local_addr().map_err(io)?)?,
+        gateways: entries
+            .iter()
+            .map(|entry| v4(entry.local_addr().map_err(io)?))
+            .collect::<Result<_, _>>()?,
+        fix: fix
+            .iter()
+            .map(|entry| v4(entry.local_addr().map_err(io)?))
+            .collect::<Result<_, _>>()?,
+        retransmission: v4(feed.local_addr().map_err(io)?)?,
         feed_copy: match base {
             // Bound and let go: a free port for a listener that may come later.
-            0 => v4(bind_udp(0, 0)?.local_addr())?,
+            0 => v4(bind_udp(0, 0)?.local_addr().map_err(io)?)?,
             // Perhaps somebody listens there already.
             _ => address(base, COPY_PORT),
         },
@@ -254,7 +261,7 @@ pub fn plan(
     let gateways: Vec<Peer> = addresses.gateways.iter().map(|addr| net::peer_addr(*addr)).collect();
 
     let entry = |(index, socket): (usize, &UdpSocket)| {
-        v4(socket.local_addr()).map(|addr| (NodeId(index as u16), addr))
+        v4(socket.local_addr().map_err(io)?).map(|addr| (NodeId(index as u16), addr))
     };
     let known = overlay.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
     let directory =
@@ -437,17 +444,6 @@ fn in_use(kind: &str, addr: SocketAddrV4, error: &std::io::Error) -> Failure {
     Failure::Run(format!("{kind} {addr}: {error}; choose other ports with --port-base (0: free)"))
 }
 
-fn io(error: std::io::Error) -> Failure {
-    Failure::Run(format!("setting up sockets: {error}"))
-}
-
-fn v4(addr: std::io::Result<SocketAddr>) -> Result<SocketAddrV4, Failure> {
-    match addr.map_err(io)? {
-        SocketAddr::V4(addr) => Ok(addr),
-        SocketAddr::V6(addr) => Err(Failure::Run(format!("{addr} is no IPv4 address"))),
-    }
-}
-
 fn peer(socket: &UdpSocket) -> Result<Peer, Failure> {
-    v4(socket.local_addr()).map(net::peer_addr)
+    v4(socket.local_addr().map_err(io)?).map(net::peer_addr)
 }

@@ -11,7 +11,7 @@
 
 mod system;
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -27,6 +27,7 @@ use crate::cli::{RttArgs, RttPath, Switch};
 use crate::config::Config;
 use crate::load::ProtocolName;
 use crate::report::numbers;
+use crate::sockets::{io, v4};
 use crate::up::report_quantiles;
 
 use system::System;
@@ -221,17 +222,6 @@ fn listen() -> Result<TcpListener, Failure> {
 
 fn address(listener: &TcpListener) -> Result<Peer, Failure> {
     v4(listener.local_addr().map_err(io)?).map(peer_addr)
-}
-
-fn v4(addr: SocketAddr) -> Result<SocketAddrV4, Failure> {
-    match addr {
-        SocketAddr::V4(addr) => Ok(addr),
-        SocketAddr::V6(addr) => Err(Failure::Run(format!("{addr} is no IPv4 address"))),
-    }
-}
-
-fn io(error: std::io::Error) -> Failure {
-    Failure::Run(format!("sockets: {error}"))
 }
 
 fn panicked() -> Failure {

@@ -21,6 +21,7 @@ use zerocopy::IntoBytes;
 use super::tally::{PATIENCE, Slice, Tally, Timetable};
 use super::{TransportsArgs, host};
 use crate::Failure;
+use crate::sockets::io;
 
 /// The gateway's place: the one receiver's.
 const GATEWAY: NodeId = NodeId(1);
@@ -230,8 +231,4 @@ fn address(socket: &UdpSocket) -> Result<std::net::SocketAddrV4, Failure> {
         SocketAddr::V4(address) => Ok(address),
         SocketAddr::V6(address) => Err(Failure::Run(format!("{address} is no IPv4 address"))),
     }
-}
-
-fn io(error: std::io::Error) -> Failure {
-    Failure::Run(format!("sockets: {error}"))
 }

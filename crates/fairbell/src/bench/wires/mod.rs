@@ -21,6 +21,7 @@ use telemetry::{LatencySummary, Recorder};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
 
 use crate::Failure;
+use crate::sockets::io;
 use node::{Answerer, Caller, Terms, Transport};
 
 const CALLER: NodeId = NodeId(1);
@@ -372,10 +373,6 @@ fn run(terms: Terms, receivers: u16, loops: Vec<Loop<End>>) -> Result<Found, Fai
         return Err(Failure::Run(format!("{name}: no message came through")));
     }
     Ok(found)
-}
-
-fn io(error: std::io::Error) -> Failure {
-    Failure::Run(format!("sockets: {error}"))
 }
 
 #[cfg(test)]
