@@ -8,14 +8,15 @@
 //! P. (The thesis' listing has the gradient's sign and the last extremum reversed and adds a Q to P
 //! without taking a P away.)
 //!
-//! Because a tree's load is sparse and Q is a permutation, both halves of the gradient are kept up
-//! to date with one row of D per edge: a step costs O(edges n) and one assignment of the positions
-//! that have load at all. No matrix product is ever needed. The best of the projection and of all
-//! directions Q seen on the way is the result.
+//! Because a tree's load is sparse and Q is a permutation, the gradient is kept up to date with two
+//! rows of D per edge: a step costs O(edges n) and one assignment of the positions that have load at
+//! all. No matrix product is ever needed. Positions with equal edges, like the leaves of one parent,
+//! share a row, and the assignment starts with the prices of the one before. The best of the
+//! projection and of all directions Q seen on the way is the result.
 
 use types::SplitMix64;
 
-use crate::lap::Lap;
+use crate::lap::{Lap, SPARE};
 use crate::matrix::Square;
 use crate::tree::Shape;
 
@@ -106,6 +107,16 @@ impl Qap {
         &self.edges
     }
 
+    /// Delays from one VM.
+    pub(crate) fn delays_from(&self, vm: usize) -> &[f64] {
+        self.delay.row(vm)
+    }
+
+    /// Delays to one VM.
+    pub(crate) fn delays_to(&self, vm: usize) -> &[f64] {
+        self.delay_back.row(vm)
+    }
+
     /// Delay from one VM to another.
     pub fn delay(&self, from: usize, to: usize) -> f64 {
         self.delay.at(from, to)
@@ -168,53 +179,134 @@ pub fn shuffled(n: usize, rng: &mut SplitMix64) -> Vec<usize> {
     order
 }
 
-/// The state of a run; rows are positions, columns VMs. Rows without load need no place in it.
+/// Positions that have load, those with equal edges together: two leaves of one parent, for
+/// example. Their gradients are equal, and putting their mean in the place of each one's row of P
+/// changes no value, so one row serves them all.
+struct Groups {
+    /// Positions of each group, one group after another, and where each one's begin.
+    members: Vec<u32>,
+    begin: Vec<u32>,
+    /// Positions of each group.
+    units: Vec<u32>,
+    /// (from group, to group, load between any two members).
+    links: Vec<(u32, u32, f64)>,
+}
+
+impl Groups {
+    fn of(qap: &Qap) -> Groups {
+        let (lists, begin) = edge_lists(qap);
+        let list = |at: u32| &lists[begin[at as usize] as usize..begin[at as usize + 1] as usize];
+        let all = 0..qap.positions as u32;
+        let mut order: Vec<u32> = all.clone().filter(|at| !list(*at).is_empty()).collect();
+        order.sort_unstable_by(|a, b| list(*a).cmp(list(*b)).then(a.cmp(b)));
+        // Each position's first one alike, then the number of its group.
+        let mut group_of = vec![u32::MAX; qap.positions];
+        let mut first = None;
+        for &at in &order {
+            let alike = first.filter(|first| list(*first) == list(at)).unwrap_or(at);
+            first = Some(alike);
+            group_of[at as usize] = alike;
+        }
+        let firsts = all.filter(|at| group_of[*at as usize] == *at).collect::<Vec<_>>();
+        let mut groups = Groups {
+            members: Vec::with_capacity(order.len()),
+            begin: Vec::with_capacity(firsts.len()),
+            units: vec![0; firsts.len()],
+            links: Vec::new(),
+        };
+        let links = qap
+            .edges
+            .iter()
+            .filter(|(k, l, _)| group_of[*k as usize] == *k && group_of[*l as usize] == *l);
+        groups.links.extend(links);
+        // Firsts ascend, so each number is written after all smaller ones were looked up.
+        let number = |first: u32| firsts.binary_search(&first).unwrap_or_default() as u32;
+        for (k, l, _) in &mut groups.links {
+            (*k, *l) = (number(*k), number(*l));
+        }
+        for &at in &order {
+            groups.units[number(group_of[at as usize]) as usize] += 1;
+        }
+        let mut end = 0;
+        for units in &groups.units {
+            groups.begin.push(end);
+            end += units;
+        }
+        groups.members.resize(order.len(), 0);
+        let mut next = groups.begin.clone();
+        order.sort_unstable();
+        for &at in &order {
+            let next = &mut next[number(group_of[at as usize]) as usize];
+            groups.members[*next as usize] = at;
+            *next += 1;
+        }
+        groups
+    }
+
+    /// The places of one group's positions, or of their VMs.
+    fn range(&self, group: u32) -> std::ops::Range<usize> {
+        let begin = self.begin[group as usize];
+        begin as usize..(begin + self.units[group as usize]) as usize
+    }
+}
+
+/// Each position's (other position and direction, load), sorted, and where they begin.
+fn edge_lists(qap: &Qap) -> (Vec<(u64, u64)>, Vec<u32>) {
+    let mut begin = vec![0u32; qap.positions + 1];
+    for &(k, l, _) in &qap.edges {
+        begin[k as usize] += 1;
+        begin[l as usize] += 1;
+    }
+    let mut end = 0;
+    for begin in &mut begin {
+        end += *begin;
+        *begin = end;
+    }
+    let mut lists = vec![(0, 0); end as usize];
+    // From their ends to their beginnings.
+    for &(k, l, load) in qap.edges.iter().rev() {
+        for (at, entry) in [(k, u64::from(l) << 1), (l, u64::from(k) << 1 | 1)] {
+            begin[at as usize] -= 1;
+            lists[begin[at as usize] as usize] = (entry, load.to_bits());
+        }
+    }
+    for ends in begin.windows(2) {
+        lists[ends[0] as usize..ends[1] as usize].sort_unstable();
+    }
+    (lists, begin)
+}
+
+/// The state of a run; rows are groups, columns VMs.
 struct Search<'a> {
     qap: &'a Qap,
-    /// Positions that have load, and each position's row.
-    active: Vec<u32>,
-    row_of: Vec<u32>,
-    /// Rows with equal edges, which have equal gradients.
-    kinds: Vec<u32>,
-    /// The relaxed assignment P.
+    groups: Groups,
+    /// The relaxed assignment P: the mean row of each group's members.
     p: Vec<f64>,
-    /// L P D^T and L^T P D.
-    down: Vec<f64>,
-    up: Vec<f64>,
+    /// Sum of the squares of all positions' rows.
+    squares: f64,
+    /// L P D^T + L^T P D, a row for each group.
     gradient: Vec<f64>,
-    /// Those of the direction Q.
-    q_down: Vec<f64>,
-    q_up: Vec<f64>,
-    q: Vec<u32>,
+    /// The direction Q: each VM's group, and the groups' VMs like their members.
+    owner: Vec<u32>,
+    vms: Vec<u32>,
+    /// Where each group's next VM goes.
+    next: Vec<u32>,
     lap: Lap,
 }
 
 impl<'a> Search<'a> {
     fn new(qap: &'a Qap) -> Search<'a> {
-        let mut loaded = vec![false; qap.positions];
-        for &(k, l, _) in &qap.edges {
-            loaded[k as usize] = true;
-            loaded[l as usize] = true;
-        }
-        let active: Vec<u32> =
-            (0..qap.positions as u32).filter(|at| loaded[*at as usize]).collect();
-        let mut row_of = vec![0; qap.positions];
-        for (row, at) in (0u32..).zip(&active) {
-            row_of[*at as usize] = row;
-        }
-        let cells = vec![0.0; active.len() * qap.vms()];
+        let groups = Groups::of(qap);
+        let cells = vec![0.0; groups.units.len() * qap.vms()];
         Search {
             qap,
-            row_of,
-            kinds: kinds(qap, &active),
             p: cells.clone(),
-            down: cells.clone(),
-            up: cells.clone(),
-            gradient: cells.clone(),
-            q_down: cells.clone(),
-            q_up: cells,
-            q: vec![0; active.len()],
-            active,
+            squares: 0.0,
+            gradient: cells,
+            owner: vec![SPARE; qap.vms()],
+            vms: vec![0; qap.vms()],
+            next: Vec::new(),
+            groups,
             lap: Lap::default(),
         }
     }
@@ -226,91 +318,121 @@ impl<'a> Search<'a> {
 
     fn run(&mut self, options: &FaqOptions, towards: Option<&[usize]>) -> Placement {
         let n = self.qap.vms();
-        if self.active.is_empty() {
+        if self.groups.units.is_empty() {
             return self.identity();
         }
         let mut value = self.start(towards);
-        let mut best: Option<(f64, Vec<u32>)> = None;
-        let mut keep = |cost: f64, q: &[u32]| {
-            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                best = Some((cost, q.to_vec()));
+        let mut best: (f64, Vec<u32>) = (f64::INFINITY, self.vms.clone());
+        let mut keep = |cost: f64, vms: &[u32]| {
+            if cost < best.0 {
+                best.0 = cost;
+                best.1.copy_from_slice(vms);
             }
         };
         let (mut iterations, mut converged) = (0, false);
         while iterations < options.iterations && !converged {
-            for ((sum, down), up) in self.gradient.iter_mut().zip(&self.down).zip(&self.up) {
-                *sum = down + up;
-            }
-            self.lap.solve(&self.gradient, n, &self.kinds, &mut self.q);
+            self.direction(iterations > 0);
             let q_value = self.cost_of_q();
-            keep(q_value, &self.q);
+            keep(q_value, &self.vms);
             let (step, change, norm) = self.line(value, q_value);
             value += change;
-            self.advance(step);
             iterations += 1;
             converged = step * norm < options.tolerance * (n as f64).sqrt();
+            self.advance(step, iterations < options.iterations && !converged);
         }
         // The largest product with P is the least with -P.
         for (cost, p) in self.gradient.iter_mut().zip(&self.p) {
             *cost = -p;
         }
-        self.lap.solve(&self.gradient, n, &[], &mut self.q);
-        keep(self.cost_of_q(), &self.q);
-        let (cost, q) = best.unwrap_or_default();
-        Placement { vms: self.spread(&q), cost, iterations, converged }
+        self.direction(false);
+        keep(self.cost_of_q(), &self.vms);
+        let vms = self.spread(&best.1);
+        Placement { cost: self.qap.cost(&vms), vms, iterations, converged }
     }
 
     /// P at the barycentre or half way to a permutation; gives the value there.
     fn start(&mut self, towards: Option<&[usize]>) -> f64 {
         let n = self.qap.vms();
         self.p.fill(1.0 / n as f64);
+        self.squares = self.groups.members.len() as f64 / n as f64;
         let sums = |of: &Square| -> Vec<f64> {
             (0..n).map(|row| of.row(row).iter().sum::<f64>() / n as f64).collect()
         };
         // Row l of P D^T at the barycentre is D's row means, of P D its column means.
         let (out, back) = (sums(&self.qap.delay), sums(&self.qap.delay_back));
-        self.down.fill(0.0);
-        self.up.fill(0.0);
-        for &(k, l, load) in &self.qap.edges {
-            let (k, l) = (self.row_of[k as usize] as usize, self.row_of[l as usize] as usize);
-            add(&mut self.down[k * n..(k + 1) * n], &out, load);
-            add(&mut self.up[l * n..(l + 1) * n], &back, load);
+        self.gradient.fill(0.0);
+        for &(k, l, load) in &self.groups.links {
+            let units = |group: u32| f64::from(self.groups.units[group as usize]);
+            add(row(&mut self.gradient, n, k), &out, load * units(l));
+            add(row(&mut self.gradient, n, l), &back, load * units(k));
         }
         if let Some(towards) = towards {
-            for (q, at) in self.q.iter_mut().zip(&self.active) {
-                *q = towards[*at as usize] as u32;
+            self.owner.fill(SPARE);
+            for group in 0..self.groups.units.len() as u32 {
+                for at in &self.groups.members[self.groups.range(group)] {
+                    self.owner[towards[*at as usize]] = group;
+                }
             }
-            self.cost_of_q();
-            self.advance(0.5);
+            self.list_vms();
+            self.advance(0.5, true);
         }
-        self.p.iter().zip(&self.down).map(|(p, down)| p * down).sum()
+        // <P, G> = 2 f(P).
+        let products = self.p.chunks(n).zip(self.gradient.chunks(n)).zip(&self.groups.units);
+        let product = |(p, gradient): (&[f64], &[f64])| -> f64 {
+            p.iter().zip(gradient).map(|(p, gradient)| p * gradient).sum()
+        };
+        products.map(|(rows, units)| product(rows) * f64::from(*units) / 2.0).sum()
     }
 
-    /// f(Q), and the halves of its gradient.
-    fn cost_of_q(&mut self) -> f64 {
-        let n = self.qap.vms();
-        self.q_down.fill(0.0);
-        self.q_up.fill(0.0);
+    /// Q with the least product with the gradient.
+    fn direction(&mut self, again: bool) {
+        let units = &self.groups.units;
+        let owner = self.lap.solve(&self.gradient, self.qap.vms(), units, again);
+        self.owner.copy_from_slice(owner);
+        self.list_vms();
+    }
+
+    /// The groups' VMs, ascending in each, and behind them the spare ones.
+    fn list_vms(&mut self) {
+        let groups = self.groups.units.len();
+        self.next.clear();
+        self.next.extend(&self.groups.begin);
+        self.next.push(self.groups.members.len() as u32);
+        for (vm, owner) in (0u32..).zip(&self.owner) {
+            let next = &mut self.next[(*owner as usize).min(groups)];
+            self.vms[*next as usize] = vm;
+            *next += 1;
+        }
+    }
+
+    /// f(Q).
+    fn cost_of_q(&self) -> f64 {
         let mut cost = 0.0;
-        for &(k, l, load) in &self.qap.edges {
-            let (k, l) = (self.row_of[k as usize] as usize, self.row_of[l as usize] as usize);
-            let (from, to) = (self.q[k] as usize, self.q[l] as usize);
-            cost += load * self.qap.delay.at(from, to);
-            add(&mut self.q_down[k * n..(k + 1) * n], self.qap.delay_back.row(to), load);
-            add(&mut self.q_up[l * n..(l + 1) * n], self.qap.delay.row(from), load);
+        for &(k, l, load) in &self.groups.links {
+            for from in &self.vms[self.groups.range(k)] {
+                let delays = self.qap.delay.row(*from as usize);
+                let to = &self.vms[self.groups.range(l)];
+                cost += load * to.iter().map(|to| delays[*to as usize]).sum::<f64>();
+            }
         }
         cost
+    }
+
+    /// The product of Q with rows of the groups.
+    fn on_q(&self, rows: &[f64]) -> f64 {
+        let n = self.qap.vms();
+        let mut sum = 0.0;
+        for (group, row) in (0u32..).zip(rows.chunks_exact(n)) {
+            let vms = &self.vms[self.groups.range(group)];
+            sum += vms.iter().map(|vm| row[*vm as usize]).sum::<f64>();
+        }
+        sum
     }
 
     /// The best step towards Q, what it changes, and the norm of Q - P. f(P + a X) for X = Q - P is
     /// f(P) + a <X, G> + a^2 f(X), with f(X) = f(P) + f(Q) - <Q, G> as f is quadratic.
     fn line(&self, value: f64, q_value: f64) -> (f64, f64, f64) {
-        let n = self.qap.vms();
-        let (mut q_gradient, mut q_p) = (0.0, 0.0);
-        for (row, column) in self.q.iter().enumerate() {
-            q_gradient += self.gradient[row * n + *column as usize];
-            q_p += self.p[row * n + *column as usize];
-        }
+        let (q_gradient, q_p) = (self.on_q(&self.gradient), self.on_q(&self.p));
         // <P, G> = 2 f(P).
         let slope = q_gradient - 2.0 * value;
         let bend = value + q_value - q_gradient;
@@ -321,26 +443,40 @@ impl<'a> Search<'a> {
         } else {
             0.0
         };
-        let squares: f64 = self.p.iter().map(|p| p * p).sum();
-        let norm = (squares - 2.0 * q_p + self.q.len() as f64).max(0.0).sqrt();
+        // Of Q as it is dealt out to positions.
+        let q_squares = self.groups.members.len() as f64;
+        let norm = (self.squares - 2.0 * q_p + q_squares).max(0.0).sqrt();
         (step, step * slope + step * step * bend, norm)
     }
 
-    /// P and its gradient move towards Q.
-    fn advance(&mut self, step: f64) {
+    /// P moves towards Q, and its gradient if that is still wanted.
+    fn advance(&mut self, step: f64, with_gradient: bool) {
         let n = self.qap.vms();
-        let mix = |of: &mut [f64], with: &[f64]| {
-            for (a, b) in of.iter_mut().zip(with) {
-                *a += step * (b - *a);
-            }
-        };
-        mix(&mut self.down, &self.q_down);
-        mix(&mut self.up, &self.q_up);
-        for p in &mut self.p {
-            *p *= 1.0 - step;
+        let stay = 1.0 - step;
+        // Of the groups' means: members times VMs over the square of their number, for each group.
+        let q_squares = self.groups.units.len() as f64;
+        self.squares = stay * stay * self.squares
+            + 2.0 * stay * step * self.on_q(&self.p)
+            + step * step * q_squares;
+        self.p.iter_mut().for_each(|p| *p *= stay);
+        for (group, row) in (0u32..).zip(self.p.chunks_exact_mut(n)) {
+            let vms = &self.vms[self.groups.range(group)];
+            let part = step / vms.len() as f64;
+            vms.iter().for_each(|vm| row[*vm as usize] += part);
         }
-        for (row, column) in self.q.iter().enumerate() {
-            self.p[row * n + *column as usize] += step;
+        if !with_gradient {
+            return;
+        }
+        self.gradient.iter_mut().for_each(|sum| *sum *= stay);
+        for &(k, l, load) in &self.groups.links {
+            for to in &self.vms[self.groups.range(l)] {
+                let delays = self.qap.delay_back.row(*to as usize);
+                add(row(&mut self.gradient, n, k), delays, step * load);
+            }
+            for from in &self.vms[self.groups.range(k)] {
+                let delays = self.qap.delay.row(*from as usize);
+                add(row(&mut self.gradient, n, l), delays, step * load);
+            }
         }
     }
 
@@ -348,7 +484,7 @@ impl<'a> Search<'a> {
     fn spread(&self, q: &[u32]) -> Vec<usize> {
         let mut vms = vec![usize::MAX; self.qap.positions];
         let mut taken = vec![false; self.qap.vms()];
-        for (at, vm) in self.active.iter().zip(q) {
+        for (at, vm) in self.groups.members.iter().zip(q) {
             vms[*at as usize] = *vm as usize;
             taken[*vm as usize] = true;
         }
@@ -360,20 +496,13 @@ impl<'a> Search<'a> {
     }
 }
 
-/// By active position, the first one with the same edges: two leaves of one parent, for example.
-fn kinds(qap: &Qap, active: &[u32]) -> Vec<u32> {
-    let mut edges: Vec<Vec<(u32, bool, u64)>> = vec![Vec::new(); qap.positions];
-    for &(k, l, load) in &qap.edges {
-        edges[k as usize].push((l, true, load.to_bits()));
-        edges[l as usize].push((k, false, load.to_bits()));
-    }
-    edges.iter_mut().for_each(|edges| edges.sort_unstable());
-    let mut first = std::collections::BTreeMap::new();
-    let rows = active.iter().zip(0u32..);
-    rows.map(|(at, row)| *first.entry(&edges[*at as usize]).or_insert(row)).collect()
+/// One group's row.
+fn row(of: &mut [f64], n: usize, group: u32) -> &mut [f64] {
+    &mut of[group as usize * n..(group as usize + 1) * n]
 }
 
-fn add(to: &mut [f64], row: &[f64], load: f64) {
+/// Adds a row so many times.
+pub(crate) fn add(to: &mut [f64], row: &[f64], load: f64) {
     for (to, from) in to.iter_mut().zip(row) {
         *to += load * from;
     }
@@ -415,13 +544,12 @@ mod tests {
             let (expected, gradient) = by_definition(&load, &delay, &p);
             assert!((value - expected).abs() < 1e-9, "step {step}: {value} {expected}");
             for i in 0..n * n {
-                search.gradient[i] = search.down[i] + search.up[i];
                 assert!((search.gradient[i] - gradient.at(i / n, i % n)).abs() < 1e-9);
             }
-            search.lap.solve(&search.gradient, n, &search.kinds, &mut search.q);
+            search.direction(step > 0);
             let q_value = search.cost_of_q();
             let (alpha, change, norm) = search.line(value, q_value);
-            let q = Square::from_fn(n, |i, j| f64::from(search.q[i] as usize == j));
+            let q = Square::from_fn(n, |i, j| f64::from(search.owner[j] as usize == i));
             let at = |a: f64| {
                 let mixed = Square::from_fn(n, |i, j| p.at(i, j) + a * (q.at(i, j) - p.at(i, j)));
                 by_definition(&load, &delay, &mixed).0
@@ -435,7 +563,7 @@ mod tests {
                 assert!(at(alpha) <= at(f64::from(tenth) / 10.0) + 1e-9);
             }
             value += change;
-            search.advance(alpha);
+            search.advance(alpha, true);
         }
     }
 
