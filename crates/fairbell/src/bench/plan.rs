@@ -61,7 +61,7 @@ const INSTANCES: [(&str, f64, bool); 8] = [
 ];
 
 /// Orders in which ties of a QAPLIB instance are broken.
-const ORDERS: usize = 16;
+const ORDERS: usize = 32;
 
 /// Kicks after 2-opt on a QAPLIB instance, over its size.
 const KICKS: usize = 6_000;
