@@ -167,8 +167,9 @@ pub struct OrderAckBody {
     pub echo: u32,
     /// Orders of this life of which a re-sent copy was the first to come; counts round.
     pub useful: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// The term in which this root leads its group: another one than before has to hear again what
+    /// it has not got, and counts anew what was useful. 0 where the root stands alone.
+    pub term: u32,
 }
 
 /// Names the copy of an order that was taken: the lower 24 bits of its number, then its attempt.

@@ -32,7 +32,8 @@ pub struct Progress<'a> {
     pub arrivals: Option<Arrivals<'a>>,
 }
 
-/// The acknowledgement of a gateway's life; `echo` as in [`OrderAckBody`].
+/// The acknowledgement of a gateway's life by a root that stands alone; `echo` as in
+/// [`OrderAckBody`].
 pub fn order_ack(progress: &Progress<'_>, echo: u32) -> OrderAckBody {
     let Progress { incarnation, logged, .. } = *progress;
     let arrivals = progress.arrivals.filter(|arrivals| arrivals.incarnation == incarnation);
@@ -48,7 +49,7 @@ pub fn order_ack(progress: &Progress<'_>, echo: u32) -> OrderAckBody {
         incarnation,
         echo,
         useful: arrivals.map_or(0, |arrivals| arrivals.useful),
-        reserved: 0,
+        term: 0,
     }
 }
 
@@ -60,6 +61,7 @@ const DELAY_NS: u64 = 2 * Nanos::MILLI;
 pub struct AckScheduler {
     node: NodeId,
     epoch: u32,
+    term: u32,
     owed: Vec<bool>,
     /// By gateway: the first copy named since its last acknowledgement, which had to wait longest.
     echo: Vec<u32>,
@@ -75,6 +77,7 @@ impl AckScheduler {
         AckScheduler {
             node,
             epoch,
+            term: 0,
             owed: vec![false; gateways + 1],
             echo: vec![0; gateways + 1],
             order: Vec::with_capacity(gateways + 1),
@@ -99,6 +102,13 @@ impl AckScheduler {
     /// When [`AckScheduler::flush_due`] is wanted next.
     pub fn next_timeout(&self) -> Nanos {
         self.due
+    }
+
+    /// The root leads its group in this term from now on; all gateways are owed an acknowledgement,
+    /// by which they know.
+    pub fn begin_term(&mut self, term: u64) {
+        self.term = u32::try_from(term).unwrap_or(u32::MAX);
+        (1..self.owed.len()).for_each(|number| self.mark(GatewayId(number as u16)));
     }
 
     /// The root lives in this epoch from now on.
@@ -139,7 +149,8 @@ impl AckScheduler {
             let echo = std::mem::take(&mut self.echo[usize::from(gateway.0)]);
             if let Some(progress) = lookup(gateway) {
                 let header = HopHeader::new(FrameKind::OrderAck, self.node, self.epoch);
-                send(out, progress.to, header, &order_ack(&progress, echo), &[]);
+                let ack = OrderAckBody { term: self.term, ..order_ack(&progress, echo) };
+                send(out, progress.to, header, &ack, &[]);
             }
         }
     }
@@ -176,6 +187,31 @@ mod tests {
         let other = Some(Arrivals { incarnation: Incarnation(6), received: &received, useful: 5 });
         let ack = order_ack(&Progress { arrivals: other, ..progress }, 0);
         assert_eq!((ack.held, ack.useful), ([0; 4], 0), "that of a former life");
+    }
+
+    #[test]
+    fn a_new_term_is_told_to_every_gateway() {
+        let logged = SeqWindow::default();
+        let mut acks = AckScheduler::new(NodeId(0), 1, 2);
+        acks.begin_term(7);
+        let (incarnation, arrivals) = (Incarnation(1), None);
+        let lookup = |gateway: GatewayId| {
+            Some(Progress { to: NodeId(gateway.0), incarnation, logged: &logged, arrivals })
+        };
+        let mut out = Outbox::default();
+        acks.flush(lookup, &mut out);
+        let terms: Vec<_> = out
+            .ops()
+            .iter()
+            .map(|op| match op {
+                Op::Datagram { to: Peer::Node(node), bytes, .. } => {
+                    let rest = &out.bytes(*bytes)[size_of::<HopHeader>()..];
+                    (node.0, frame::body::<OrderAckBody>(rest).unwrap().0.term)
+                }
+                other => panic!("unexpected {other:?}"),
+            })
+            .collect();
+        assert_eq!(terms, [(1, 7), (2, 7)]);
     }
 
     #[test]

@@ -61,6 +61,11 @@ impl ResendBudget {
         self.earn((u64::from(resends) * USEFUL_TOKENS).saturating_mul(TOKEN));
     }
 
+    /// As at the start: what was paid for went to somebody who is no more.
+    pub fn refill(&mut self) {
+        self.filled = self.most();
+    }
+
     /// Pays for one re-send; false when there is nothing to pay with.
     pub fn pay(&mut self, now: Nanos) -> bool {
         let since = self.counted.map_or(0, |counted| now - counted).min(EARNING_MAX_NS);

@@ -57,6 +57,11 @@ impl RoundTrip {
         self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
     }
 
+    /// What was not answered says nothing of the path as it is from now on.
+    pub fn forgive(&mut self) {
+        self.doublings = 0;
+    }
+
     /// How often the timeout of what is sent now for the first time is doubled.
     pub fn doublings(&self) -> u32 {
         self.doublings

@@ -9,7 +9,8 @@
 //! Re-sends must not feed on themselves. Acknowledgements name the copy that was taken, so every
 //! path is timed, however slow ([`RoundTrip`]); what waits at the root is not sent again; what was
 //! of no use is paid from a budget ([`ResendBudget`]), and while that is empty nothing new is read:
-//! a sender slows down rather than repeat itself. A timeout that comes late because this node stood
+//! a sender slows down rather than repeat itself. A root of a later term starts all that anew: it
+//! holds nothing but the log. A timeout that comes late because this node stood
 //! still is put off, since the acknowledgements are still in its socket.
 //!
 //! Bounded: at most `window` orders are in flight; upstream asks [`Uplink::has_room`] before it
@@ -147,6 +148,8 @@ struct InFlight {
     held_until: Nanos,
     /// How often it has been re-sent.
     attempt: u32,
+    /// Of them, to roots that lead no more.
+    forgiven: u32,
     /// Candidate of the first copy.
     parent: usize,
     acked: bool,
@@ -162,7 +165,7 @@ impl InFlight {
 
     /// When it is to be sent again, as far as the path is known by now.
     fn due(&self, round_trip: &RoundTrip) -> Nanos {
-        let shift = self.attempt.saturating_add(self.doublings);
+        let shift = (self.attempt - self.forgiven).saturating_add(self.doublings);
         let sent = self.sent_at[self.attempt as usize % COPIES];
         sent.after(round_trip.timeout_ns(shift)).max(self.held_until)
     }
@@ -192,6 +195,8 @@ pub struct Uplink {
     budget: ResendBudget,
     /// Re-sends of this life known to have been of use; counts round.
     useful: u32,
+    /// The newest term of the root that is known.
+    term: u32,
     /// A re-send is due and the budget is empty.
     starved: bool,
     /// The last call for a timeout was put off.
@@ -225,6 +230,7 @@ impl Uplink {
             last_of: Vec::new(),
             round_trip,
             useful: 0,
+            term: 0,
             starved: false,
             excused: false,
             next_due: Nanos::NEVER,
@@ -332,6 +338,7 @@ impl Uplink {
             doublings,
             held_until: Nanos(0),
             attempt: 0,
+            forgiven: 0,
             parent: self.preferred,
             acked: false,
             payload,
@@ -360,9 +367,13 @@ impl Uplink {
     /// Frees what the log has.
     pub fn handle_ack(&mut self, now: ClockReading, ack: &OrderAckBody) {
         let end = self.next_seq();
-        if self.incarnation != Some(ack.incarnation) || ack.contiguous >= end {
+        let ours = self.incarnation == Some(ack.incarnation) && ack.contiguous < end;
+        if !ours || ack.term < self.term {
             self.counters.ignored += 1;
             return;
+        }
+        if ack.term > self.term {
+            self.begin_term(now.now, ack.term);
         }
         self.time(now.now, ack.echo);
         let useful = ack.useful.wrapping_sub(self.useful);
@@ -395,6 +406,22 @@ impl Uplink {
         }
         if self.orders.is_empty() {
             (self.next_due, self.starved) = (Nanos::NEVER, false);
+        }
+    }
+
+    /// Another root leads: it has only what is in the log, and it answers. So what is on its way
+    /// need not be waited for any longer than usual, and what was of no use with the one before
+    /// counts no more.
+    fn begin_term(&mut self, now: Nanos, term: u32) {
+        (self.term, self.useful) = (term, 0);
+        self.budget.refill();
+        self.round_trip.forgive();
+        for order in &mut self.orders {
+            order.forgiven = order.attempt;
+            (order.doublings, order.held_until) = (0, Nanos(0));
+        }
+        if !self.orders.is_empty() {
+            self.next_due = now;
         }
     }
 

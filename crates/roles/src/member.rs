@@ -22,6 +22,9 @@ use crate::{Role, Root, Sealed, Strange};
 
 /// Records given to the group at once; a lot fits into what may be uncommitted.
 const LOT: usize = 1_024;
+/// Writes of a leader that may wait for its disk: what comes meanwhile goes to the group at once,
+/// and travels, is written and acknowledged as one.
+const WRITES_AHEAD: usize = 1;
 
 /// Where the replica's wishes go: every [`Action`] but [`Action::Apply`].
 pub type Outside = Box<dyn FnMut(Action) + Send>;
@@ -265,7 +268,7 @@ impl Member {
 
     /// Gives the group what waits, as far as it takes it.
     fn offer(&mut self) {
-        while !self.waiting.is_empty() {
+        while !self.waiting.is_empty() && self.replica.writes_waiting() < WRITES_AHEAD {
             let lot: Vec<Vec<u8>> = self.waiting.iter().take(LOT).cloned().collect();
             let given = lot.len();
             if self.replica.propose(lot, &mut self.scratch).is_err() {

@@ -18,8 +18,13 @@ const RIGHT: i32 = 30;
 const TOP: i32 = 50;
 const BOTTOM: i32 = 70;
 /// Colours of the lines, in turn; indexes into the canvas's palette after ink, paper and grid.
-const COLOURS: [&str; 8] =
-    ["#1f5fa8", "#c8492c", "#2f8a4c", "#8a5fb0", "#b98a1d", "#3c9aa8", "#a83c78", "#6b6b6b"];
+const COLOURS: [&str; 12] = [
+    "#1f5fa8", "#c8492c", "#2f8a4c", "#8a5fb0", "#b98a1d", "#3c9aa8", "#a83c78", "#6b6b6b",
+    "#6fa8e6", "#f09a7a", "#8cc63f", "#4b2e1f",
+];
+/// Height of a curve's row in the legend, and width of the legend.
+const ROW: i32 = 18;
+const LEGEND: i32 = 330;
 
 /// Writes every figure twice; gives the files.
 ///
@@ -122,6 +127,8 @@ fn draw(figure: &Figure) -> Vec<Shape> {
     shapes.push(Shape::Line(corner, (LEFT, TOP), Stroke::Ink));
     shapes.push(Shape::Words(WIDTH / 2, HEIGHT - 20, Anchor::Middle, figure.x.into()));
     shapes.push(Shape::Words(8, TOP - 12, Anchor::Start, figure.y.into()));
+    let places: Vec<_> = points().map(|point| (across(point.0), up(point.1))).collect();
+    let legend = legend(figure.curves.len(), &places);
     for (index, curve) in figure.curves.iter().enumerate() {
         let stroke = Stroke::Curve(index % COLOURS.len());
         for pair in curve.points.windows(2) {
@@ -135,12 +142,25 @@ fn draw(figure: &Figure) -> Vec<Shape> {
                 shapes.push(Shape::Line((x - 3, y + 3), (x + 3, y - 3), stroke));
             }
         }
-        let row = HEIGHT - BOTTOM - 16 - 18 * (figure.curves.len() - 1 - index) as i32;
+        let row = legend + ROW * index as i32;
         let right = WIDTH - RIGHT - 14;
         shapes.push(Shape::Line((right - 30, row - 5), (right, row - 5), stroke));
         shapes.push(Shape::Words(right - 38, row, Anchor::End, curve.name.clone()));
     }
     shapes
+}
+
+/// The first row of a legend at the right: below or above, where it hides less.
+fn legend(rows: usize, points: &[(i32, i32)]) -> i32 {
+    let height = ROW * rows as i32;
+    let tops = [HEIGHT - BOTTOM - 16 - height + ROW, TOP + ROW];
+    let hidden = |top: &i32| {
+        let under = |(x, y): &&(i32, i32)| {
+            *x > WIDTH - RIGHT - LEGEND && (top - ROW..top + height).contains(y)
+        };
+        points.iter().filter(under).count()
+    };
+    tops.into_iter().min_by_key(hidden).unwrap_or(TOP + ROW)
 }
 
 fn svg(shapes: &[Shape]) -> String {
@@ -224,6 +244,13 @@ mod tests {
         assert_eq!(&bytes[bytes.len() - 8..bytes.len() - 4], b"IEND");
         let empty = Figure { curves: Vec::new(), ..figure };
         assert_eq!(draw(&empty).len(), 1, "a title and no axes");
+    }
+
+    #[test]
+    fn a_legend_stands_where_it_hides_less() {
+        let (right, low, high) = (WIDTH - RIGHT - 20, HEIGHT - BOTTOM - 20, TOP + 20);
+        assert!(legend(3, &[(right, low)]) < legend(3, &[(right, high)]));
+        assert_eq!(legend(3, &[]), legend(3, &[(right, high)]));
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn frame_of(seed: u64) -> Vec<u8> {
                 incarnation,
                 echo: rng.next_u64() as u32,
                 useful: rng.next_u64() as u32,
-                reserved: 0,
+                term: 0,
             };
             bytes(FrameKind::OrderAck, &ack, &[])
         }

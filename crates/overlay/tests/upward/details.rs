@@ -431,7 +431,7 @@ fn uplink() -> Uplink {
 
 fn logged(contiguous: u64) -> OrderAckBody {
     let (selective, held, incarnation) = ([0; 4], [0; 4], Incarnation(1));
-    OrderAckBody { contiguous, selective, held, incarnation, echo: 0, useful: 0, reserved: 0 }
+    OrderAckBody { contiguous, selective, held, incarnation, echo: 0, useful: 0, term: 0 }
 }
 
 #[test]

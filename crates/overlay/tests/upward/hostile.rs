@@ -110,7 +110,7 @@ fn good(which: usize) -> Vec<u8> {
         incarnation,
         echo: frame::echo(2, 1),
         useful: 3,
-        reserved: 0,
+        term: 0,
     };
     let grant = GrantBody { gateway, reserved: 0, boot_nonce: 5, incarnation };
     let attach = AttachBody { account, attach: 1, token: 1, from: 3 };

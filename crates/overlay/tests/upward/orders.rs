@@ -411,7 +411,7 @@ fn a_full_window_pushes_back_and_drains() {
         incarnation: Incarnation(4),
         echo: 0,
         useful: 0,
-        reserved: 0,
+        term: 0,
     };
     uplink.handle_ack(now, &OrderAckBody { incarnation: Incarnation(3), ..ack(8, 0) });
     uplink.handle_ack(now, &ack(9, 0));

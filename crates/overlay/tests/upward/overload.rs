@@ -39,6 +39,8 @@ enum Off {
     EchoAndBudget,
     /// Useful re-sends earn nothing.
     Useful,
+    /// Nobody hears that another root leads.
+    Term,
 }
 
 /// Copies on their way one way, in the order of their arrival.
@@ -186,6 +188,21 @@ impl Model {
             self.uplink.submit(self.clock(), session, Nanos(self.now), &[1], &mut out).unwrap();
         }
         self.send_up(&mut out);
+    }
+
+    /// The root dies, and for 300 ms nobody is there; the next one has nothing but the log.
+    fn fail_over(&mut self, rate: u64) {
+        self.up.0.clear();
+        let alive = std::mem::replace(&mut self.loss_permille, 1_000);
+        self.play(300, rate);
+        self.loss_permille = alive;
+        let sequencer = SequencerConfig { window_ns: 500_000, ..Default::default() };
+        self.ingress = Ingress::new(&IngressConfig { shard: ShardId(0), gateways: 1, sequencer });
+        self.ingress.resume(GATEWAY, LIFE, &self.logged);
+        self.acks = AckScheduler::new(ROOT, 1, 1);
+        if self.off != Off::Term {
+            self.acks.begin_term(2);
+        }
     }
 
     /// Plays `ms` with clients that send `rate` orders per second.
@@ -360,6 +377,35 @@ fn total_loss_is_made_up_for_soon() {
 fn negative_control_if_useful_resends_earned_nothing() {
     let left = lossy(1, Off::Useful, 1_000, 1_000, 2_000);
     assert!(left > 700, "{left} ms");
+}
+
+/// How long after a failover all is done, in ms; the way up had been losing something before.
+fn failed_over(seed: u64, off: Off, rate: u64) -> u64 {
+    let mut model = Model::new(seed, off);
+    model.loss_permille = 100;
+    model.play(2_000, rate);
+    model.loss_permille = 0;
+    model.play(500, rate);
+    model.fail_over(rate);
+    let left = model.settle(20_000);
+    assert_eq!((model.log_len, model.waiting), (model.sent(), 0), "seed {seed}");
+    left
+}
+
+#[test]
+fn a_new_root_has_everything_soon() {
+    for seed in 0..4 {
+        for rate in [500, 2_000, 8_000] {
+            let left = failed_over(seed, Off::Nothing, rate);
+            assert!(left <= 100, "seed {seed}: {left} ms at {rate}/s");
+        }
+    }
+}
+
+#[test]
+fn negative_control_if_nobody_hears_of_the_new_root() {
+    let left = failed_over(1, Off::Term, 2_000);
+    assert!(left > 1_000, "{left} ms");
 }
 
 #[test]

@@ -113,6 +113,7 @@ impl Root {
         self.timetable = self.planned.clone();
         self.resume_ingress();
         self.lost.begin(now.now);
+        self.acks.begin_term(term);
         self.downlinks.begin_term(term);
         for gateway in &self.gateway_nodes {
             self.private.ask_anew(*gateway, out);
