@@ -12,6 +12,7 @@ use crate::register::{MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
 use crate::snapshot;
 use crate::storage::{DiskError, Storage};
+use crate::waypoints::{Waypoint, Waypoints};
 
 /// What a journal did since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +36,7 @@ pub struct Journal<S> {
     pub(crate) segments: Vec<Segment>,
     truncations: Vec<Truncation>,
     scanner: Scanner,
+    waypoints: Waypoints,
     mark: Register,
     vote: Register,
     batch: Batch,
@@ -84,6 +86,7 @@ impl<S: Storage> Journal<S> {
             segments: found.segments,
             truncations: found.truncations,
             scanner: Scanner::new(),
+            waypoints: Waypoints::new(),
             marked: found.mark.words[0],
             mark: found.mark,
             vote: found.vote,
@@ -183,6 +186,12 @@ impl<S: Storage> Journal<S> {
         let bytes = self.batch.frame(place, self.frame, self.committed);
         self.storage.write(extent.file, self.offset, bytes)?;
         self.storage.sync(extent.file)?;
+        self.waypoints.note(Waypoint {
+            position: self.batch.first,
+            segment: extent.segment,
+            offset: self.offset,
+            frame: self.frame,
+        });
         self.stats.batches += 1;
         self.stats.records += u64::from(self.batch.count);
         self.stats.bytes += len;
@@ -256,6 +265,7 @@ impl<S: Storage> Journal<S> {
         self.storage.write(extent.file, self.offset, buffer.bytes())?;
         self.storage.sync(extent.file)?;
         note_truncation(&mut self.truncations, self.frame, kept);
+        self.waypoints.cut_after(kept);
         self.offset += block as u64;
         self.frame += 1;
         self.batch.begin(kept + 1, chain);
@@ -367,13 +377,23 @@ impl<S: Storage> Journal<S> {
         }
         // Where a segment begins at or before it, it was still to come; the last such holds it.
         let holds = |segment: &Segment| segment.header.first_position <= from;
-        let start = self.segments.iter().rposition(holds).ok_or(JournalError::Position(from))?;
+        let first = self.segments.iter().rposition(holds).ok_or(JournalError::Position(from))?;
+        // A frame at or before it saves the way there.
+        let known = self.waypoints.before(from).and_then(|point| {
+            let of = |segment: &Segment| segment.header.number == point.segment;
+            Some((self.segments.iter().position(of)?, point))
+        });
+        let known = known.filter(|(place, _)| *place >= first);
+        let start = known.map_or(first, |(place, _)| place);
         self.scanner.forget();
         let mut due = from;
         for place in start..self.segments.len() {
             let Some(segment) = self.segments.get(place).copied() else { break };
             let last = place + 1 == self.segments.len();
             let mut at = segment.end();
+            if let Some((_, point)) = known.filter(|(known, _)| *known == place) {
+                (at.offset, at.frame) = (point.offset, point.frame);
+            }
             while due <= to && !(last && at.offset >= self.offset) {
                 let found = self.scanner.frame(&mut self.storage, &segment.extent, at.offset)?;
                 let (header, payload) = match found {
@@ -393,6 +413,14 @@ impl<S: Storage> Journal<S> {
                     let later = |cut: &Truncation| header.frame < cut.frame && position > cut.kept;
                     self.truncations.iter().any(later)
                 };
+                if header.kind == FrameKind::Records && !gone(header.first) {
+                    self.waypoints.note(Waypoint {
+                        position: header.first,
+                        segment: segment.header.number,
+                        offset: at.offset,
+                        frame: at.frame,
+                    });
+                }
                 let mut chain = header.chain_before;
                 for record in records(&header, payload).flatten() {
                     chain = chain_record(chain, record.term, record.bytes);
@@ -503,6 +531,7 @@ impl<S: Storage> Journal<S> {
         self.storage.sync_names()?;
         let first = self.segments.first().map_or(0, |segment| segment.header.first_frame);
         self.truncations.retain(|cut| cut.frame >= first);
+        self.waypoints.forget_before(self.first());
         Ok(keep as u64)
     }
 

@@ -37,6 +37,7 @@ mod scan;
 mod sim_disk;
 mod snapshot;
 mod storage;
+mod waypoints;
 
 pub use batch::Record;
 pub use config::{Config, Marks};

@@ -9,7 +9,7 @@ use raft::{Error, GetEntriesContext, RaftState, StorageError};
 
 use crate::{Fetch, disk::Recovered};
 
-/// Reads of the journal under way.
+/// Who may wait for reads of the journal.
 const ASKED_MAX: usize = 64;
 
 /// The log as the library sees it.
@@ -33,7 +33,8 @@ pub(crate) struct LogView {
 struct Asked {
     next: u64,
     new: Vec<Fetch>,
-    waiting: Vec<(u64, GetEntriesContext)>,
+    /// Number of the read, its first position, who wants it.
+    waiting: Vec<(u64, u64, GetEntriesContext)>,
 }
 
 impl LogView {
@@ -92,10 +93,9 @@ impl LogView {
     }
 
     /// For whom it was read.
-    pub(crate) fn waiting_for(&self, number: u64) -> Option<GetEntriesContext> {
+    pub(crate) fn waiting_for(&self, number: u64) -> Vec<GetEntriesContext> {
         let mut asked = self.asked.borrow_mut();
-        let place = asked.waiting.iter().position(|(known, _)| *known == number)?;
-        Some(asked.waiting.swap_remove(place).1)
+        asked.waiting.extract_if(.., |(known, ..)| *known == number).map(|(.., who)| who).collect()
     }
 
     pub(crate) fn last(&self) -> u64 {
@@ -108,10 +108,18 @@ impl LogView {
             // The library asks again when it hears of the replica that lags.
             return;
         }
-        asked.next += 1;
-        let number = asked.next;
-        asked.new.push(Fetch { number, from, to, bytes });
-        asked.waiting.push((number, context));
+        // Every answer of one that lags makes the library ask; what is being read is read once.
+        let under_way = asked.waiting.iter().find(|(_, begins, _)| *begins == from);
+        let number = match under_way {
+            Some((number, ..)) => *number,
+            None => {
+                asked.next += 1;
+                let number = asked.next;
+                asked.new.push(Fetch { number, from, to, bytes });
+                number
+            }
+        };
+        asked.waiting.push((number, from, context));
     }
 }
 

@@ -154,13 +154,15 @@ impl Consensus for RaftGroup {
     }
 
     fn fetched(&mut self, number: u64, entries: Vec<crate::Entry>) {
-        let Some(context) = self.node.store().waiting_for(number) else { return };
+        let waiting = self.node.store().waiting_for(number);
         if entries.is_empty() {
             return;
         }
         let entries = entries.into_iter().map(into_library).collect();
         self.node.mut_store().put_read(entries);
-        self.node.on_entries_fetched(context);
+        for context in waiting {
+            self.node.on_entries_fetched(context);
+        }
         self.node.mut_store().put_read(Vec::new());
     }
 

@@ -125,6 +125,26 @@ fn one_that_lags_gets_what_is_only_in_the_journal() {
 }
 
 #[test]
+fn one_that_lags_far_catches_up_with_the_only_other_one() {
+    let bounds = Config { message_bytes: 2_048, uncommitted_bytes: 64 << 10, ..config(3) };
+    for (window, count) in [(16, 2_000), (16, 200), (400, 2_000), (4_000, 2_000)] {
+        let mut group: Group<Fold> = Group::new(Config { window, ..bounds.clone() });
+        let leader = group.elect();
+        let (away, third) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+        group.kill(away);
+        for first in (0..count).step_by(20) {
+            group.propose(leader, records(first..first + 20)).unwrap();
+        }
+        group.kill(third);
+        group.kill(leader);
+        [away, leader].into_iter().for_each(|id| group.start(id));
+        assert_eq!(group.elect(), leader, "window of {window}, {count} records");
+        group.pass(5);
+        assert_eq!(group.node(away).state.1, (0..count).collect::<Vec<u64>>());
+    }
+}
+
+#[test]
 fn a_group_that_was_off_goes_on() {
     let mut group: Group<Fold> = Group::new(config(3));
     let leader = group.elect();
