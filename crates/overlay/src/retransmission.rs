@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 
 use types::{Channel, FeedSeq, Nanos, NodeId, Outbox, Peer, limits::MOLD_PACKET_MAX};
+use zerocopy::FromZeros;
 
 use crate::{
     emit,
@@ -32,11 +33,13 @@ pub struct StoreConfig {
     pub datagrams: usize,
     /// Most bytes kept; room for at least one packet is always there.
     pub bytes: usize,
+    /// All of its memory is touched at the start, so that no page of it comes later.
+    pub touched: bool,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        StoreConfig { datagrams: 65_536, bytes: 16 << 20 }
+        StoreConfig { datagrams: 65_536, bytes: 16 << 20, touched: false }
     }
 }
 
@@ -68,6 +71,13 @@ struct Stored {
     len: usize,
 }
 
+impl Stored {
+    /// Nothing, but not nothing but zeros, which would stay on a page that is not there.
+    fn nothing() -> Stored {
+        Stored { seq: 1, end: 1, body: DataBody::new_zeroed(), at: 0, len: 0 }
+    }
+}
+
 /// The store.
 pub struct RetransmissionStore {
     tree: Tree,
@@ -84,12 +94,22 @@ impl RetransmissionStore {
     /// An empty store of the publisher of `session`.
     pub fn new(tree: Tree, session: Session, config: StoreConfig) -> RetransmissionStore {
         let datagrams = config.datagrams.max(1);
+        let mut entries = VecDeque::with_capacity(datagrams);
+        let bytes = config.bytes.max(MOLD_PACKET_MAX);
+        let bytes = match config.touched {
+            true => vec![1; bytes],
+            false => vec![0; bytes],
+        };
+        if config.touched {
+            entries.resize_with(entries.capacity(), Stored::nothing);
+            entries.clear();
+        }
         RetransmissionStore {
             tree,
             session,
             datagrams,
-            entries: VecDeque::with_capacity(datagrams),
-            bytes: vec![0; config.bytes.max(MOLD_PACKET_MAX)].into_boxed_slice(),
+            entries,
+            bytes: bytes.into_boxed_slice(),
             write_at: 0,
             stats: StoreStats::default(),
         }
@@ -315,7 +335,7 @@ mod tests {
 
     #[test]
     fn old_datagrams_make_room_for_new_ones() {
-        let mut store = store(StoreConfig { datagrams: 1_000, bytes: 2_000 });
+        let mut store = store(StoreConfig { datagrams: 1_000, bytes: 2_000, touched: false });
         for id in 1..=200u64 {
             store.keep(&body(id, 0), &packet(id * 10 - 9, 10));
         }
@@ -368,7 +388,7 @@ mod tests {
             seq in 0u64..400,
             count in any::<u32>(),
         ) {
-            let mut store = store(StoreConfig { datagrams: 20, bytes: 5_000 });
+            let mut store = store(StoreConfig { datagrams: 20, bytes: 5_000, touched: true });
             (1..=100u64).for_each(|id| store.keep(&body(id, id), &packet(id * 3 - 2, 3)));
             store.keep(&body(0, 0), &bytes);
             let mut out = Outbox::default();

@@ -39,7 +39,7 @@ impl Server {
         let topology = Topology::new(2, 3, 9).expect("a tree");
         let tree =
             Tree { topology, hedge: 1, dynamic: true, epoch: 1, stream: 0, round_ns: 1_000_000 };
-        let config = StoreConfig { datagrams: 100, bytes: 4_000 };
+        let config = StoreConfig { datagrams: 100, bytes: 4_000, touched: true };
         let store = RetransmissionStore::new(tree, SESSION, config);
         Server { store, now: 1, next: 1, datagrams: Vec::new() }
     }

@@ -38,10 +38,12 @@ impl Memory {
         self.inputs > 0
     }
 
-    /// The retransmission server's store.
+    /// The retransmission server's store; touched at the start where memory is bounded, so that the
+    /// process is as large then as it will be.
     pub fn store(&self) -> StoreConfig {
         let mib = self.repair_mib as usize;
-        StoreConfig { datagrams: mib * DATAGRAMS_PER_MIB, bytes: mib << 20 }
+        let touched = self.lays_down();
+        StoreConfig { datagrams: mib * DATAGRAMS_PER_MIB, bytes: mib << 20, touched }
     }
 }
 

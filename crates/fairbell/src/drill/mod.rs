@@ -80,6 +80,8 @@ const GATEWAYS_MAX: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long clients wait for their last answers.
 const DRAIN: Duration = Duration::from_secs(30);
+/// A replica that came back takes part when it is no further behind, in positions.
+const CLOSE: u64 = 2_048;
 /// From a fault to its end: another one leads by then.
 const DOWN: Duration = Duration::from_secs(1);
 
@@ -179,6 +181,9 @@ struct Report {
     time_to_serve_ns: Times,
     /// From the fault until another one said that it leads.
     time_to_lead_ns: Times,
+    /// From a replica's coming back until it had what the others had; the next fault waits for it,
+    /// since a group bears one that is missing, not two.
+    time_to_rejoin_ns: Times,
     /// Request to answer, all of them.
     latency_ns: crate::report::Quantiles,
     #[serde(flatten)]
@@ -190,6 +195,7 @@ struct Report {
 struct Done {
     at: Nanos,
     lead_ns: u64,
+    rejoin_ns: u64,
 }
 
 fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
@@ -242,6 +248,7 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         answered: counts.answered,
         time_to_serve_ns,
         time_to_lead_ns: Times::of(done.iter().map(|done| done.lead_ns).collect()),
+        time_to_rejoin_ns: Times::of(done.iter().map(|done| done.rejoin_ns).collect()),
         latency_ns: crate::up::report_quantiles(&timings.all().summary()),
         findings,
         holds,
@@ -268,7 +275,7 @@ fn one(site: &mut Site, fault: Fault) -> Result<Done, Failure> {
     marked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
     if fault == Fault::Gateway {
         std::thread::sleep(DOWN);
-        return Ok(Done { at, lead_ns: 0 });
+        return Ok(Done { at, lead_ns: 0, rejoin_ns: 0 });
     }
     let next = site.leader_after(term, PATIENCE);
     let lead_ns = site.clock.now().since(at);
@@ -279,7 +286,11 @@ fn one(site: &mut Site, fault: Fault) -> Result<Done, Failure> {
         Fault::Partition => drop(site.cut(leader, false)),
         _ => drop(site.signal(leader, Signal::CONT)),
     }
-    Ok(Done { at, lead_ns })
+    let back = site.clock.now();
+    if !site.all_within(CLOSE, PATIENCE) {
+        return Err(Failure::Run(format!("replica {} did not come back in time", leader + 1)));
+    }
+    Ok(Done { at, lead_ns, rejoin_ns: site.clock.now().since(back) })
 }
 
 /// The drill's exchange: the built-in one with nobody but these clients.
@@ -327,6 +338,7 @@ fn load(args: &DrillArgs, instrument: Instrument, gateways: Vec<Peer>) -> LoadCo
 fn print(report: &Report) {
     let ms = |ns: u64| ns as f64 / 1e6;
     let Report { findings, time_to_serve_ns: serve, time_to_lead_ns: lead, .. } = report;
+    let back = &report.time_to_rejoin_ns;
     println!(
         "{}: {} faults, {} replicas, {} clients, {} requests/s (seed {})",
         report.drill,
@@ -342,6 +354,11 @@ fn print(report: &Report) {
         ms(serve.max)
     );
     println!("  until another leads: p50 {:.0} ms, max {:.0} ms", ms(lead.p50), ms(lead.max));
+    println!(
+        "  until it is one of them again: p50 {:.0} ms, max {:.0} ms",
+        ms(back.p50),
+        ms(back.max)
+    );
     println!(
         "  {} requests, {} answered; acknowledged and lost {}, answered twice {}, unanswered {}",
         report.asked,

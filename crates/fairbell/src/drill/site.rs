@@ -262,6 +262,21 @@ impl Site {
         None
     }
 
+    /// Waits until all replicas answer and none is more than so many positions behind.
+    pub fn all_within(&self, positions: u64, patience: Duration) -> bool {
+        let from = Instant::now();
+        while from.elapsed() < patience {
+            let committed: Option<Vec<u64>> =
+                self.statuses().iter().map(|one| one.as_ref().map(|one| one.committed)).collect();
+            let ends = committed.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)));
+            if ends.is_some_and(|(least, most)| most - least <= positions) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
     /// What all replicas say.
     pub fn statuses(&self) -> Vec<Option<Status>> {
         self.cluster.replicas.iter().map(|place| host::ask(place.status)).collect()

@@ -33,8 +33,8 @@ pub struct Report {
     /// Requests (new, cancel, replace) sent by the built-in participants, the opening books
     /// included.
     pub orders_sent: u64,
-    /// The exchange went on from a journal, without flow of its own.
-    pub resumed: bool,
+    /// The exchange had no flow of its own: it went on from a journal, or none is configured.
+    pub without_flow: bool,
     /// Requests with exactly one or more answers.
     pub orders_acknowledged: u64,
     /// Requests never answered.
@@ -385,7 +385,7 @@ impl Report {
     /// Why the run failed, one reason each; empty: it passed.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
-        if self.orders_sent == 0 && !self.resumed {
+        if self.orders_sent == 0 && !self.without_flow {
             failures.push("no order was sent".to_string());
         }
         if self.orders_lost > 0 {

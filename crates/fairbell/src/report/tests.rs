@@ -28,7 +28,7 @@ fn passing() -> Report {
         seed: 1,
         duration_ns: 30_200_000_000,
         orders_sent: 331_027,
-        resumed: false,
+        without_flow: false,
         orders_acknowledged: 331_027,
         books_equal: true,
         checkpoints_compared: names.map(|name| (name.to_string(), 120)).into(),

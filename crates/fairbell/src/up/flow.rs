@@ -89,7 +89,10 @@ fn flow(
         settings.participants = (config.flow.participants as u8).min(PARTICIPANTS);
         settings.special_permille = config.flow.special_permille;
         let mut flow = Generator::new(settings);
-        opening.extend(flow.opening(GENERATED_OPENING));
+        // Without flow there are no orders of it either.
+        if config.flow.generated_rate > 0 {
+            opening.extend(flow.opening(GENERATED_OPENING));
+        }
         if config.day.auctions {
             opening.extend(crossing(instrument, reference, settings.participants));
         }

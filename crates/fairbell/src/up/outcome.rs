@@ -110,7 +110,8 @@ impl Remains<'_> {
     fn participants(&mut self, driver: &Driver, report: &mut Report) {
         let status = driver.status();
         report.orders_sent = status.ledger.asked;
-        report.resumed = driver.participants() == 0;
+        let flow = self.sample.is_some() || self.config.flow.generated_rate > 0;
+        report.without_flow = driver.participants() == 0 || !flow;
         report.orders_acknowledged = status.ledger.answered;
         report.orders_lost = status.ledger.lost();
         report.duplicates = status.ledger.duplicates;
