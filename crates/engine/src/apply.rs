@@ -17,7 +17,7 @@ use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
-pub const RULES_VERSION: u32 = 4;
+pub const RULES_VERSION: u32 = 5;
 
 /// What became of an input. Only [`Applied::Done`] has output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

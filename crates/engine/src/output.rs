@@ -3,7 +3,8 @@
 use book::Order;
 use types::{
     AccountId, CancelReason, Command, ExecutionKind, ExecutionReport, FeedSeq, InstrumentId,
-    Liquidity, MarketEvent, MatchNumber, Nanos, OrderRef, Qty, RejectReason, UserRefNum,
+    Liquidity, MarketEvent, MatchNumber, Nanos, OrderRef, OrderTerms, Qty, RejectReason,
+    UserRefNum,
 };
 
 /// Events of one or several inputs, in order. The caller clears and reuses it: no allocation once
@@ -87,6 +88,17 @@ pub(crate) fn about_order(
         t_seq,
         cl_ord_id: order.cl_ord_id(),
         reserved2: [0; 2],
+        terms: terms_of(order),
+    }
+}
+
+#[inline]
+fn terms_of(order: &Order) -> OrderTerms {
+    OrderTerms {
+        display_qty: order.display_qty(),
+        min_qty: order.min_qty(),
+        stop_price: order.stop_price(),
+        expire_at: order.expire_at(),
     }
 }
 
@@ -120,5 +132,6 @@ pub(crate) fn refusal(
         t_seq,
         cl_ord_id: command.cl_ord_id,
         reserved2: [0; 2],
+        terms: command.terms(),
     }
 }

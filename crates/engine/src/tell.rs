@@ -91,6 +91,7 @@ impl Teller<'_> {
         let kind = ExecutionKind::Accepted;
         let mut report = about_order(kind, self.instrument(), order, self.now);
         report.qty = report.leaves;
+        report.price = order.limit();
         self.out.executions.push(report);
     }
 
@@ -116,6 +117,7 @@ impl Teller<'_> {
         let mut report = about_order(ExecutionKind::Replaced, instrument, order, self.now);
         report.orig_user_ref = UserRefNum(old_key as u32);
         report.qty = report.leaves;
+        report.price = order.limit();
         self.out.executions.push(report);
         if kept && shown_less > 0 {
             let (order_ref, qty) = (order.order_ref(), lots(shown_less));

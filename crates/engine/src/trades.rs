@@ -5,8 +5,8 @@
 
 use types::{
     AccountId, CancelReason, ClOrdId, Digest, ExecutionKind, ExecutionReport, FeedSeq,
-    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty, RejectReason,
-    Side, TimeInForce, UserRefNum,
+    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderTerms, OrderType, Price, Qty,
+    RejectReason, Side, TimeInForce, UserRefNum,
 };
 
 use crate::codec::{Reader, SnapshotError, Writer};
@@ -143,6 +143,7 @@ impl Trade {
             t_seq,
             cl_ord_id: party.cl_ord_id,
             reserved2: [0; 2],
+            terms: OrderTerms::default(),
         }
     }
 }

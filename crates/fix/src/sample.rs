@@ -3,7 +3,7 @@
 
 use types::{
     CancelReason, ClOrdId, ExecutionKind, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos,
-    OrderRef, OrderType, Price, Qty, RejectReason, Side, Symbol, TimeInForce,
+    OrderRef, OrderTerms, OrderType, Price, Qty, RejectReason, Side, Symbol, TimeInForce,
 };
 
 use crate::app::ledger::{Asked, Status};
@@ -56,6 +56,8 @@ pub fn execution() -> Execution {
         side: Side::Sell,
         order_type: OrderType::Limit,
         time_in_force: TimeInForce::Day,
+        flags: 0,
+        terms: OrderTerms::default(),
         order_ref: OrderRef(1_000_042),
         qty: Qty(2_500),
         leaves: Qty(1_300),

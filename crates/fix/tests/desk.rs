@@ -107,6 +107,7 @@ impl Door {
             t_seq: sample::now(),
             cl_ord_id: command.cl_ord_id,
             reserved2: [0; 2],
+            terms: command.terms(),
         };
         let mut out = Vec::new();
         let outbound = self.acceptor.session(0).unwrap().outbound();

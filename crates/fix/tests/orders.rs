@@ -11,8 +11,8 @@ use fix::session::{MemoryStore, Outbound};
 use fix::{FieldIndex, Message, Version};
 use types::{
     AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
-    FeedSeq, InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty,
-    RejectReason, SelfTrade, Side, TimeInForce, TradingState, UserRefNum,
+    FeedSeq, InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderTerms, OrderType, Price,
+    Qty, RejectReason, SelfTrade, Side, TimeInForce, TradingState, UserRefNum,
 };
 
 fn symbols() -> Symbols {
@@ -152,6 +152,7 @@ fn told(kind: ExecutionKind, user_ref: u32, id: &[u8; 14]) -> ExecutionReport {
         t_seq: sample::now(),
         cl_ord_id: ClOrdId(*id),
         reserved2: [0; 2],
+        terms: OrderTerms::default(),
     }
 }
 
@@ -186,6 +187,55 @@ fn body(version: Version, out: &[u8]) -> String {
     let (body, _) = body.rsplit_once("10=").unwrap();
     let kind = String::from_utf8_lossy(message.msg_type()).into_owned();
     format!("{kind}|{body}").replace("60=20261122-09:30:00.251|", "")
+}
+
+#[test]
+fn reports_echo_the_terms_that_only_some_orders_have() {
+    let until = fix::value::timestamp(b"20261231-00:00:00").unwrap();
+    let case = |order_type, side, flags, [display, min, stop]: [u32; 3]| {
+        let mut report = told(ExecutionKind::Accepted, 1, A1);
+        (report.order_type, report.side, report.flags) = (order_type, side, flags);
+        report.terms.stop_price = Price(i64::from(stop));
+        (report.terms.display_qty, report.terms.min_qty) = (display, min);
+        report
+    };
+    let mut dated = case(OrderType::Limit, Side::Buy, 0, [0; 3]);
+    (dated.time_in_force, dated.terms.expire_at) = (TimeInForce::GoodTillDate, until);
+    let (buy, sell) = (Side::Buy, Side::Sell);
+    let cases = [
+        (case(OrderType::Limit, buy, 0, [20, 10, 0]), "110=10|111=20|", "110=10|1138=20|"),
+        (case(OrderType::Limit, buy, types::ORDER_HIDDEN, [0; 3]), "111=0|", "1138=0|"),
+        (case(OrderType::Limit, buy, types::ORDER_POST_ONLY, [0; 3]), "18=6|", "18=6|"),
+        (case(OrderType::StopLimit, buy, 0, [0, 0, 50_000]), "99=5|", "99=5|"),
+        (case(OrderType::PegPrimary, buy, 0, [0, 0, 5_000]), "18=R|211=0.5|", "18=R|211=0.5|"),
+        (case(OrderType::PegMid, buy, 0, [0; 3]), "18=M|", "18=M|"),
+        (case(OrderType::TrailingStop, buy, 0, [0, 0, 20_000]), "18=a|211=2|", "18=a|211=2|"),
+        (case(OrderType::TrailingStop, sell, 0, [0, 0, 20_000]), "18=a|211=-2|", "18=a|211=-2|"),
+        (dated, "126=20261231-00:00:00.000|", "126=20261231-00:00:00.000|"),
+    ];
+    for (accepted, mid, new) in cases {
+        // Nobody asked this ledger: it is another gateway's, and knows the reports alone.
+        let mut ledger = Ledger::new(LedgerLimits::default());
+        let taken = ledger.apply(&accepted, 10);
+        let mut fill = ExecutionReport { kind: ExecutionKind::Executed, ..accepted };
+        (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
+        let traded = ledger.apply(&fill, 11);
+        let status = ledger.status(&ClOrdId(*A1), 12, sample::now()).unwrap();
+        for execution in [taken, traded, status] {
+            for (version, echo) in [(Version::Fix44, mid), (Version::Fix50Sp2, new)] {
+                let text = words(version, &execution);
+                let (_, behind) = text.split_once("|59=").unwrap();
+                assert!(behind[2..].starts_with(echo), "{text}");
+            }
+            // The trailing stop has no name of its own there.
+            let text = words(Version::Fix42, &execution);
+            assert!(text.contains(mid.trim_start_matches("18=a|")), "{text}");
+        }
+    }
+    // With none of these nothing is added.
+    let plain =
+        Ledger::new(LedgerLimits::default()).apply(&told(ExecutionKind::Accepted, 1, A1), 1);
+    assert!(words(Version::Fix44, &plain).contains("|44=100|59=0|151=100|"));
 }
 
 #[test]

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use types::{
         AccountId, CancelReason, ClOrdId, ExecutionKind, InstrumentId, Liquidity, MatchNumber,
-        OrderRef, OrderType, Price, Qty, RejectReason, Side, TimeInForce, UserRefNum,
+        OrderRef, OrderTerms, OrderType, Price, Qty, RejectReason, Side, TimeInForce, UserRefNum,
     };
 
     fn report(kind: ExecutionKind, public_after: u64) -> ExecutionReport {
@@ -141,6 +141,7 @@ mod tests {
             t_seq: Nanos(0),
             cl_ord_id: ClOrdId::default(),
             reserved2: [0; 2],
+            terms: OrderTerms::default(),
         }
     }
 

@@ -5,8 +5,8 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{
-    AccountId, ClOrdId, GatewayId, Incarnation, InstrumentId, Nanos, Price, Qty, Seq, ShardId,
-    UserRefNum,
+    AccountId, ClOrdId, GatewayId, Incarnation, InstrumentId, Nanos, OrderTerms, Price, Qty, Seq,
+    ShardId, UserRefNum,
 };
 
 /// Buy or sell.
@@ -256,6 +256,16 @@ impl Command {
             session_seq: 0,
             cl_ord_id: ClOrdId::default(),
             reserved3: [0; 2],
+        }
+    }
+
+    /// The terms of a new or replacing order that only some have.
+    pub fn terms(&self) -> OrderTerms {
+        OrderTerms {
+            display_qty: self.display_qty,
+            min_qty: self.min_qty,
+            stop_price: self.stop_price,
+            expire_at: self.expire_at,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Each [`ExecutionReport`] becomes one message of the account's private stream and each
 //! [`MarketEvent`] one ITCH message; `wire` encodes both.
 
-use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{
     AccountId, ClOrdId, FeedSeq, InstrumentId, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty,
@@ -205,7 +205,32 @@ impl From<CrossKind> for Liquidity {
     }
 }
 
-/// One message of an account's private stream, 96 bytes.
+/// Terms of an order that only some have; as they were asked for, and zero where they were not.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+#[repr(C)]
+pub struct OrderTerms {
+    /// Lots displayed at a time.
+    pub display_qty: u32,
+    /// Lots that must trade on entry.
+    pub min_qty: u32,
+    /// Stop price, distance of a trailing stop or offset of a peg.
+    pub stop_price: Price,
+    /// End of a good-till-date order.
+    pub expire_at: Nanos,
+}
+
+impl OrderTerms {
+    /// Whether there are none.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        *self == OrderTerms::default()
+    }
+}
+
+/// One message of an account's private stream, 120 bytes. Everything an answer says is in it, so
+/// that any gateway writes the same answer, whoever took the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ExecutionReport {
@@ -241,7 +266,7 @@ pub struct ExecutionReport {
     pub qty: Qty,
     /// Open lots after the event.
     pub leaves: Qty,
-    /// Limit price (accepted, replaced) or trade price (executed).
+    /// Limit price (accepted, replaced; 0: none, also of a peg) or trade price (executed).
     pub price: Price,
     /// The order's public reference; 0 when rejected.
     pub order_ref: OrderRef,
@@ -257,9 +282,12 @@ pub struct ExecutionReport {
     pub cl_ord_id: ClOrdId,
     /// Zero.
     pub reserved2: [u8; 2],
+    /// The order's, or of a refused request its own; none where the report is about a trade that
+    /// is broken or corrected.
+    pub terms: OrderTerms,
 }
 
-const _: () = assert!(size_of::<ExecutionReport>() == 96);
+const _: () = assert!(size_of::<ExecutionReport>() == 120);
 
 /// System event codes of ITCH 5.0 §1.1, in the order of a day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -28,7 +28,7 @@ pub use command::{
 pub use digest::{Digest, displayed_book};
 pub use event::{
     CancelReason, CrossKind, ExecutionKind, ExecutionReport, ImbalanceSide, Liquidity, MarketEvent,
-    RejectReason, SystemEventCode, TradingState,
+    OrderTerms, RejectReason, SystemEventCode, TradingState,
 };
 pub use ids::{
     AccountId, ClOrdId, FeedSeq, GatewayId, Incarnation, InstrumentId, MatchNumber, NodeId,

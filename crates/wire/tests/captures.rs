@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use types::{
     AccountId, CancelReason, ClOrdId, ExecutionKind, ExecutionReport, FeedSeq, Instrument,
-    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty, RejectReason,
-    Side, Symbol, TimeInForce, UserRefNum,
+    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderTerms, OrderType, Price, Qty,
+    RejectReason, Side, Symbol, TimeInForce, UserRefNum,
 };
 use wire::itch::Message;
 use wire::moldudp::{Packet, PacketBuilder};
@@ -287,5 +287,6 @@ fn blank_report() -> ExecutionReport {
         t_seq: Nanos(0),
         cl_ord_id: ClOrdId::default(),
         reserved2: [0; 2],
+        terms: OrderTerms::default(),
     }
 }

@@ -5,8 +5,8 @@ use types::limits::{PRICE_MARKET, PRICE_MAX, QTY_MAX};
 use types::{
     AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
     FeedSeq, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos, ORDER_HIDDEN,
-    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderRef, OrderType, Price, Qty, RejectReason, Side,
-    Symbol, TimeInForce, UserRefNum,
+    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderRef, OrderTerms, OrderType, Price, Qty,
+    RejectReason, Side, Symbol, TimeInForce, UserRefNum,
 };
 use wire::ouch::{
     Appendage, Encoder, Inbound, NewOrder, OuchError, Outbound, RefusedRequest, ReplaceRequest,
@@ -54,6 +54,7 @@ fn report(kind: ExecutionKind) -> ExecutionReport {
         t_seq: MIDNIGHT + 0x0807_0605_0403,
         cl_ord_id: ClOrdId(*b"MY-ORDER-1    "),
         reserved2: [0; 2],
+        terms: OrderTerms::default(),
     }
 }
 

@@ -6,12 +6,13 @@ use types::limits::{PRICE_MARKET, PRICE_MAX, QTY_MAX};
 use types::{
     AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
     FeedSeq, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos, ORDER_HIDDEN,
-    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderRef, OrderType, Price, Qty, RejectReason,
-    SelfTrade, Side, Symbol, TimeInForce, UserRefNum,
+    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderRef, OrderTerms, OrderType, Price, Qty,
+    RejectReason, SelfTrade, Side, Symbol, TimeInForce, UserRefNum,
 };
 use wire::ouch::{
-    Encoder, NewOrder, RefusedRequest, ReplaceRequest, Terms, encode_cancel,
-    encode_enter_order_with, encode_mass_cancel, encode_replace_with, parse_inbound, to_command,
+    Encoder, NewOrder, Outbound, RefusedRequest, ReplaceRequest, Terms, encode_cancel,
+    encode_enter_order_with, encode_mass_cancel, encode_replace_with, parse_inbound,
+    parse_outbound, tag, to_command,
 };
 use wire::{EncodeError, SymbolTable};
 
@@ -268,6 +269,7 @@ fn report(kind: ExecutionKind) -> ExecutionReport {
         t_seq: NOW + 0x0807_0605_0403,
         cl_ord_id: ClOrdId(*b"MY-ORDER-1    "),
         reserved2: [0; 2],
+        terms: OrderTerms::default(),
     }
 }
 
@@ -321,6 +323,39 @@ fn golden_echo_of_terms() {
     });
     assert_eq!((slide.0, slide.1), (PRICE_MARKET, b"0N".to_vec()));
     assert_eq!(slide.3, b"\0\x06\x02\x06R\x02\x0cS");
+    let offset = tail(|r| {
+        (r.order_type, r.terms.stop_price) = (OrderType::PegPrimary, Price(0x0102));
+    });
+    assert_eq!(offset.3, b"\0\x09\x02\x06R\x05\x07\0\0\x01\x02");
+    let wide = tail(|r| {
+        (r.order_type, r.terms.stop_price) = (OrderType::PegPrimary, Price(1 << 32));
+    });
+    assert_eq!(wide.3, b"\0\x03\x02\x06R", "of another door");
+    let iceberg = tail(|r| (r.terms.min_qty, r.terms.display_qty) = (0x0304, 0x0506));
+    assert_eq!(iceberg.3, b"\0\x0c\x05\x03\0\0\x03\x04\x05\x05\0\0\x05\x06");
+    let stop = tail(|r| (r.order_type, r.terms.stop_price) = (OrderType::Stop, Price(0x0708)));
+    assert_eq!(stop.3, b"\0\x0d\x02\xe0S\x09\xe1\0\0\0\0\0\0\x07\x08");
+}
+
+#[test]
+fn the_end_of_an_order_is_echoed_in_seconds_and_exactly() {
+    let tail = |early_ns: i64, live_ns: u64| {
+        let mut report = report(ExecutionKind::Replaced);
+        report.time_in_force = TimeInForce::GoodTillDate;
+        let received = Nanos(report.t_seq.0.wrapping_add_signed(early_ns));
+        report.terms.expire_at = received.after(live_ns);
+        let bytes = encode(&report);
+        let Ok(Outbound::OrderReplaced(_, more)) = parse_outbound(&bytes) else { panic!("read") };
+        assert_eq!(more.number(tag::EXPIRE_AT), Some(report.terms.expire_at.0));
+        more.number(tag::EXPIRE_TIME)
+    };
+    // Received a while before it was accepted, or by a clock that is ahead.
+    for early_ns in [0, -1, 1, -300_000_000, 300_000_000] {
+        assert_eq!(tail(early_ns, 60 * Nanos::SECOND), Some(60), "{early_ns}");
+        assert_eq!(tail(early_ns, 86_399 * Nanos::SECOND), Some(86_399), "{early_ns}");
+    }
+    assert_eq!(tail(0, 86_400 * Nanos::SECOND), None, "the field has no room");
+    assert_eq!(tail(0, 1), None);
 }
 
 fn lives() -> impl Strategy<Value = TimeInForce> {

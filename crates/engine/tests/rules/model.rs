@@ -493,5 +493,6 @@ fn blank(kind: ExecutionKind, c: &Command, t_seq: Nanos) -> ExecutionReport {
         t_seq,
         cl_ord_id: c.cl_ord_id,
         reserved2: [0; 2],
+        terms: c.terms(),
     }
 }

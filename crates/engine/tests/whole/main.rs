@@ -13,3 +13,4 @@ mod sessions;
 mod shards;
 mod snapshots;
 mod stories;
+mod terms;

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use types::{
     AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
-    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty,
+    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderTerms, OrderType, Price, Qty,
     REFUSED_MASS_CANCEL, RejectReason, Side, TimeInForce, UserRefNum,
 };
 
@@ -101,6 +101,10 @@ pub struct Execution {
     pub order_type: OrderType,
     /// How long it lives.
     pub time_in_force: TimeInForce,
+    /// Flags of [`types::Command`].
+    pub flags: u8,
+    /// Terms that only some orders have.
+    pub terms: OrderTerms,
     /// Its public reference.
     pub order_ref: OrderRef,
     /// Lots in total.
@@ -255,6 +259,8 @@ impl Ledger {
             side: terms.side,
             order_type: terms.order_type,
             time_in_force: terms.time_in_force,
+            flags: terms.flags,
+            terms: command.terms(),
             order_ref: OrderRef(0),
             qty: terms.qty.0,
             leaves: terms.qty.0,
@@ -571,6 +577,8 @@ fn stranger(key: u64, report: &ExecutionReport) -> Order {
         side: report.side,
         order_type: report.order_type,
         time_in_force: report.time_in_force,
+        flags: report.flags,
+        terms: report.terms,
         order_ref: report.order_ref,
         qty: report.qty.0,
         leaves: report.leaves.0,
@@ -595,6 +603,8 @@ fn told(order: &Order, original: Option<ClOrdId>, position: u64) -> Execution {
         side: order.side,
         order_type: order.order_type,
         time_in_force: order.time_in_force,
+        flags: order.flags,
+        terms: order.terms,
         order_ref: order.order_ref,
         qty: Qty(order.qty),
         leaves: Qty(order.leaves),

@@ -5,7 +5,8 @@
 //! that. Of two orders with one identifier the later one is found by it.
 
 use types::{
-    AccountId, ClOrdId, InstrumentId, Nanos, OrderRef, OrderType, Price, Side, TimeInForce,
+    AccountId, ClOrdId, InstrumentId, Nanos, OrderRef, OrderTerms, OrderType, Price, Side,
+    TimeInForce,
 };
 
 use super::index::Index;
@@ -23,6 +24,9 @@ pub(super) struct Order {
     pub(super) side: Side,
     pub(super) order_type: OrderType,
     pub(super) time_in_force: TimeInForce,
+    /// Of [`types::Command`].
+    pub(super) flags: u8,
+    pub(super) terms: OrderTerms,
     pub(super) order_ref: OrderRef,
     /// Lots in total.
     pub(super) qty: u64,
@@ -183,6 +187,8 @@ mod tests {
             side: Side::Buy,
             order_type: OrderType::Limit,
             time_in_force: TimeInForce::Day,
+            flags: 0,
+            terms: OrderTerms::default(),
             order_ref: OrderRef(1),
             qty: 1,
             leaves: 1,

@@ -5,8 +5,8 @@
 //! sends them. On a drop-copy session `E`, the position and the number of the account.
 
 use types::{
-    AccountId, CancelReason, ExecutionKind, Liquidity, OrderRef, OrderType, Price, RejectReason,
-    Side, TimeInForce,
+    AccountId, CancelReason, ExecutionKind, Liquidity, ORDER_HIDDEN, ORDER_POST_ONLY,
+    ORDER_POST_ONLY_SLIDE, OrderRef, OrderTerms, OrderType, Price, RejectReason, Side, TimeInForce,
 };
 
 use super::ledger::{Asked, Execution, Status};
@@ -225,9 +225,7 @@ fn execution_report(
     if execution.price != Price(0) {
         writer.figure(tag::PRICE, &figure);
     }
-    if let Some(code) = life(version, execution.time_in_force) {
-        writer.char(tag::TIME_IN_FORCE, code);
-    }
+    terms(version, execution, writer);
     let trade = matches!(
         execution.kind,
         Some(ExecutionKind::Executed | ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected)
@@ -251,6 +249,69 @@ fn execution_report(
     writer.stamp(tag::TRANSACT_TIME, execution.at);
     if let Some(text) = explanation(execution) {
         writer.text(tag::TEXT, text.as_bytes());
+    }
+}
+
+/// How long the order lives, and what else was asked for with it.
+#[inline]
+fn terms(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
+    if let Some(code) = life(version, execution.time_in_force) {
+        writer.char(tag::TIME_IN_FORCE, code);
+    }
+    if !plain(execution) {
+        rare_terms(version, execution, writer);
+    }
+}
+
+/// Whether an order has no terms but those that most have.
+#[inline]
+fn plain(execution: &Execution) -> bool {
+    use OrderType::{Limit, Market};
+    matches!(execution.order_type, Limit | Market)
+        && execution.flags == 0
+        && execution.terms.is_none()
+}
+
+/// Echoes the terms that only some orders have, in the fields they are asked for by.
+#[cold]
+#[inline(never)]
+fn rare_terms(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
+    let OrderTerms { display_qty, min_qty, stop_price, expire_at } = execution.terms;
+    let exec_inst = match execution.order_type {
+        OrderType::PegPrimary => Some(b'R'),
+        OrderType::PegMid => Some(b'M'),
+        // FIX 4.2 has no word for it.
+        OrderType::TrailingStop if version != Version::Fix42 => Some(b'a'),
+        _ => None,
+    };
+    let post_only = execution.flags & (ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE) != 0;
+    if let Some(code) = exec_inst.or(post_only.then_some(b'6')) {
+        writer.char(tag::EXEC_INST, code);
+    }
+    match execution.order_type {
+        OrderType::Stop | OrderType::StopLimit => writer.price(tag::STOP_PX, stop_price),
+        OrderType::PegPrimary if stop_price != Price(0) => {
+            writer.price(tag::PEG_DIFFERENCE, stop_price);
+        }
+        // A sell's trail lies below the market.
+        OrderType::TrailingStop if execution.side == Side::Sell => {
+            writer.price(tag::PEG_DIFFERENCE, Price(stop_price.0.saturating_neg()));
+        }
+        OrderType::TrailingStop => writer.price(tag::PEG_DIFFERENCE, stop_price),
+        _ => {}
+    }
+    if min_qty != 0 {
+        writer.uint(tag::MIN_QTY, u64::from(min_qty));
+    }
+    let displayed = match version {
+        Version::Fix50Sp2 => tag::DISPLAY_QTY,
+        _ => tag::MAX_FLOOR,
+    };
+    if display_qty != 0 || execution.flags & ORDER_HIDDEN != 0 {
+        writer.uint(displayed, u64::from(display_qty));
+    }
+    if execution.time_in_force == TimeInForce::GoodTillDate {
+        writer.stamp(tag::EXPIRE_TIME, expire_at);
     }
 }
 

@@ -16,8 +16,8 @@ use overlay::{
 use types::{
     AccountId, CancelReason, ClOrdId, ClockReading, Command, ConnId, ExecutionKind,
     ExecutionReport, FeedSeq, GatewayId, Incarnation, Instrument, InstrumentId, Liquidity,
-    MatchNumber, Nanos, NodeId, Op, OrderRef, OrderType, Outbox, Price, Qty, RejectReason, Remote,
-    Seen, SeqWindow, Side, Symbol, TimeInForce, UserRefNum, limits,
+    MatchNumber, Nanos, NodeId, Op, OrderRef, OrderTerms, OrderType, Outbox, Price, Qty,
+    RejectReason, Remote, Seen, SeqWindow, Side, Symbol, TimeInForce, UserRefNum, limits,
 };
 use wire::{
     ouch::{self, NewOrder},
@@ -135,6 +135,7 @@ pub fn report(account: u16, user_ref: u32, public_after: u64) -> ExecutionReport
         t_seq: START,
         cl_ord_id: ClOrdId::default(),
         reserved2: [0; 2],
+        terms: OrderTerms::default(),
     }
 }
 

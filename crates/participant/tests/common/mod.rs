@@ -293,6 +293,7 @@ fn report(kind: ExecutionKind, command: &Command) -> ExecutionReport {
         t_seq: Nanos(1),
         cl_ord_id: ClOrdId::default(),
         reserved2: [0; 2],
+        terms: command.terms(),
     }
 }
 

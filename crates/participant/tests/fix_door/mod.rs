@@ -229,6 +229,7 @@ impl FixWorld {
             t_seq: Nanos(self.now),
             cl_ord_id: of.cl_ord_id,
             reserved2: [0; 2],
+            terms: of.terms(),
         };
         let Some(live) = self.acceptor.session(session) else { return };
         let (desk, symbols) = (&mut self.app.desks[session], &self.app.symbols);

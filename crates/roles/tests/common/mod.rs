@@ -71,7 +71,7 @@ pub fn config() -> ExchangeConfig {
     }
 }
 
-fn symbol() -> Symbol {
+pub fn symbol() -> Symbol {
     Symbol::new("BTCUSD").expect("valid")
 }
 

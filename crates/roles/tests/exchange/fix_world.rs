@@ -58,6 +58,8 @@ pub struct World {
     pub unread: Vec<u8>,
     /// By edge: the books by what it has released.
     pub public: BTreeMap<usize, BookImage>,
+    /// What is told on connections that are no client's, where somebody wants to know.
+    pub heard: BTreeMap<(usize, ConnId), Vec<u8>>,
     on_the_way: BTreeMap<(Nanos, u64), Datagram>,
     serial: u64,
     out: Outbox,
@@ -94,6 +96,7 @@ impl World {
             slow: None,
             unread: Vec::new(),
             public: BTreeMap::new(),
+            heard: BTreeMap::new(),
             on_the_way: BTreeMap::new(),
             serial: 0,
             out: Outbox::default(),
@@ -134,6 +137,8 @@ impl World {
                     } else if let Some(client) = client {
                         self.clients[client].hear(now, bytes);
                         self.look(from, client);
+                    } else if let Some(heard) = self.heard.get_mut(&(from, conn)) {
+                        heard.extend_from_slice(bytes);
                     }
                 }
                 Op::Close { conn } => {
@@ -179,7 +184,11 @@ impl World {
         self.at.iter().position(|at| *at == Some((place, conn)))
     }
 
-    fn with(&mut self, place: usize, call: impl FnOnce(&mut dyn Node, ClockReading, &mut Outbox)) {
+    pub fn with(
+        &mut self,
+        place: usize,
+        call: impl FnOnce(&mut dyn Node, ClockReading, &mut Outbox),
+    ) {
         let node: &mut dyn Node = match place.checked_sub(1) {
             None => &mut *self.root,
             Some(edge) => match self.edges.get_mut(edge) {

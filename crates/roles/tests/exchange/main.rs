@@ -11,6 +11,7 @@ mod bench;
 mod books;
 mod day;
 mod deploy;
+mod echoes;
 mod fix;
 mod fix_client;
 mod fix_copies;

@@ -8,12 +8,9 @@ use types::{
 
 use super::appendage::Appendage;
 use super::messages::{CancelOrder, EnterOrder, Inbound, MassCancel, ReplaceOrder};
-use super::terms::Asked;
+use super::terms::{Asked, DAY_S};
 use super::{codes, terms};
 use crate::SymbolTable;
-
-/// Seconds to live must be less than a day (appendix B).
-const DAY_S: u32 = 86_400;
 
 /// A request that never becomes a command, with what an answer to it must name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

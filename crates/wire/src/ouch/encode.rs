@@ -3,7 +3,8 @@
 use types::limits::PRICE_MARKET;
 use types::{
     ClOrdId, ExecutionKind, ExecutionReport, Instrument, InstrumentId, Nanos, ORDER_POST_ONLY,
-    ORDER_POST_ONLY_SLIDE, OrderType, Price, Qty, RejectReason, UserRefNum,
+    ORDER_POST_ONLY_SLIDE, OrderTerms, OrderType, Price, Qty, RejectReason, TimeInForce,
+    UserRefNum,
 };
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
@@ -16,7 +17,7 @@ use super::messages::{
     BrokenTrade, CancelReject, MassCancelResponse, OrderAccepted, OrderCanceled, OrderExecuted,
     OrderRejected, OrderReplaced, OrderRestated,
 };
-use super::terms::put_type;
+use super::terms::{DAY_S, put_type};
 use crate::error::{qty_u32, since_midnight};
 use crate::{EncodeError, SymbolTable};
 
@@ -266,7 +267,10 @@ where
 {
     append(&Bare::new(message), out);
     let plain = matches!(report.order_type, OrderType::Limit | OrderType::Market);
-    if !plain || report.flags & (ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE) != 0 {
+    if !plain
+        || !report.terms.is_none()
+        || report.flags & (ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE) != 0
+    {
         put_terms(report, &mut Writer::reopen(out));
     }
 }
@@ -297,12 +301,49 @@ fn display(report: &ExecutionReport) -> u8 {
     if is_hidden(report.order_type, report.flags) { b'N' } else { b'Y' }
 }
 
-/// Echoes the terms that the fixed fields don't have and a report knows of.
+/// Echoes the terms that the fixed fields don't have, in the fields they are asked for by. When a
+/// good-till-date order ends is said both ways: in seconds from its acceptance, which is what was
+/// asked for if it was asked for so, and exactly.
+#[cold]
 fn put_terms(report: &ExecutionReport, writer: &mut Writer<'_>) {
+    let OrderTerms { display_qty, min_qty, stop_price, expire_at } = report.terms;
+    let ends = report.time_in_force == TimeInForce::GoodTillDate;
+    put_u32(tag::MIN_QTY, min_qty, writer);
+    put_u32(tag::MAX_FLOOR, display_qty, writer);
+    if ends {
+        put_u32(tag::EXPIRE_TIME, seconds_to_live(report.t_seq, expire_at), writer);
+    }
     put_type(report.order_type, writer);
+    match report.order_type {
+        // One that came over another door and does not fit is left out.
+        OrderType::PegPrimary | OrderType::PegMid => {
+            put_u32(tag::PEG_OFFSET, u32::try_from(stop_price.0).unwrap_or(0), writer);
+        }
+        OrderType::Stop | OrderType::StopLimit | OrderType::TrailingStop => {
+            writer.put(tag::STOP_PRICE, &stop_price.0.to_be_bytes());
+        }
+        OrderType::Limit | OrderType::Market | OrderType::MarketToLimit => {}
+    }
+    if ends {
+        writer.put(tag::EXPIRE_AT, &expire_at.0.to_be_bytes());
+    }
     if report.flags & ORDER_POST_ONLY_SLIDE != 0 {
         writer.put(tag::POST_ONLY, b"S");
     } else if report.flags & ORDER_POST_ONLY != 0 {
         writer.put(tag::POST_ONLY, b"P");
     }
+}
+
+/// Appends a number that is not zero.
+fn put_u32(tag: u8, value: u32, writer: &mut Writer<'_>) {
+    if value != 0 {
+        writer.put(tag, &value.to_be_bytes());
+    }
+}
+
+/// To the nearest second, because the clock that took the request and the engine's differ and the
+/// way between them takes its time; 0 where the field has no room for them.
+fn seconds_to_live(accepted: Nanos, end: Nanos) -> u32 {
+    let seconds = (end.since(accepted) + Nanos::SECOND / 2) / Nanos::SECOND;
+    u32::try_from(seconds).ok().filter(|&seconds| seconds < DAY_S).unwrap_or(0)
 }

@@ -17,8 +17,8 @@
 //! - Capacity and sweep eligibility are read but mean nothing, answers carry `O` (other) and `N`.
 //!   Anything else that would change how an order trades and is not served is refused, never
 //!   ignored; unknown tags are ignored.
-//! - **Answers** echo the terms an [`types::ExecutionReport`] has: not quantities displayed or
-//!   wanted at least, stop price, expiry and self-trade prevention.
+//! - **Answers** echo all terms but self-trade prevention, where the account's own rule may have
+//!   been meant. ExpireTime is in whole seconds from the acceptance; ours has the exact end.
 //! - **Cancel reject** `I` answers every cancel that names no open order. **Restated** `S`: a stop
 //!   became active. **Broken** `c`: corrected, with the right terms in our tags. Self-trade
 //!   prevention is told by Order Canceled `Q`: the price it was at is not in a report.

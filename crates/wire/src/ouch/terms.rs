@@ -8,6 +8,9 @@ use types::{
 use super::appendage::{Appendage, Element, Writer, tag};
 use crate::EncodeError;
 
+/// Seconds to live must be less than a day (appendix B).
+pub(super) const DAY_S: u32 = 86_400;
+
 /// What a client may ask for beyond the plain fields of an order; the default asks for nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
