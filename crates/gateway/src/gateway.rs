@@ -128,6 +128,13 @@ impl Gateway {
         self.desk.uplink.lose_resends();
     }
 
+    /// A deliberate fault, for tests of the checks that have to find it: no order goes with its
+    /// session.
+    #[doc(hidden)]
+    pub fn forget_leavers(&mut self) {
+        self.leaving.forget_all();
+    }
+
     /// The private streams, for their totals.
     pub fn private(&self) -> &PrivateReceiver {
         &self.private

@@ -546,6 +546,13 @@ impl Root {
         }
     }
 
+    /// A deliberate fault, for tests of the checks that have to find it: no order goes with its
+    /// gateway.
+    #[doc(hidden)]
+    pub fn forget_lost(&mut self) {
+        self.lost = Lost::new(std::iter::empty(), 0);
+    }
+
     /// Cancels the orders of accounts that want it and whose gateway is gone.
     fn cancel_lost(&mut self, now: ClockReading, out: &mut Outbox) {
         if self.ended || now.now < self.lost.next_timeout() {

@@ -16,6 +16,7 @@ mod child_set;
 mod day;
 mod faults;
 mod fuzz;
+mod leave;
 mod options;
 mod report;
 mod sabotage;
@@ -29,10 +30,11 @@ use std::ops::Range;
 
 use participant::Phase;
 use roles::Role;
-use types::{Command, CommandKind, InstrumentId, Nanos, Trace};
+use types::{Command, CommandKind, Input, InstrumentId, Nanos, Trace};
 
 pub use attack::{Attack, AttackKind, Harm, HarmCheck, harm};
 pub use faults::{FaultKind, FaultSpec};
+pub use leave::Leaving;
 pub use report::{Checker, FAULTS, Failure, Figures, OPTIONS, SeedReport};
 pub use sabotage::Sabotage;
 pub use scenario::{START, Scenario, instruments};
@@ -46,6 +48,7 @@ use crate::{
 use actor::Actor;
 use attack::Forger;
 use checks::{Cast, TapeFigures};
+use leave::Left;
 use report::Failures;
 use sabotage::Saboteur;
 use scenario::Places;
@@ -57,6 +60,8 @@ const STEP_NS: u64 = 2 * Nanos::MILLI;
 const LOAD_NS: u64 = 8 * Nanos::SECOND;
 /// Patience with the flow, beyond four times its length.
 const FLOW_PATIENCE_NS: u64 = 4 * Nanos::SECOND;
+/// What is looked at in the log after a bound has to be so much later.
+const LOOK_NS: u64 = 20 * Nanos::MILLI;
 /// Patience once the faults are over.
 const LIVENESS_NS: u64 = 9 * Nanos::SECOND;
 
@@ -83,7 +88,8 @@ pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let tap = Eyes { watch, saboteur, forger };
     let receivers = (places.receivers - usize::from(dishonest.is_some())) as u32;
     let timings = Timings { receivers, ..Timings::default() };
-    Run { seed, scenario, world, places, tap, failures, figures, timings }.play()
+    let left = None;
+    Run { seed, scenario, world, places, tap, left, failures, figures, timings }.play()
 }
 
 /// Runs many seeds on `threads` threads; `progress` hears how many are done and how many failed.
@@ -159,6 +165,7 @@ struct Run<'s> {
     world: World<Actor>,
     places: Places,
     tap: Eyes,
+    left: Option<Left>,
     failures: Failures,
     figures: Figures,
     timings: Timings,
@@ -170,6 +177,7 @@ impl Run<'_> {
             self.open_day();
             self.disturb();
             self.settle();
+            self.wait_for_cancels();
             self.close_day();
             self.end_session();
         }
@@ -257,6 +265,7 @@ impl Run<'_> {
         let flow_ns = self.scenario.flow_ns();
         let until = from.after(200 * Nanos::MILLI + flow_ns / 2);
         let plan = self.scenario.plan(self.seed, &mut self.world, places, (from, until));
+        self.left = plan.left;
         if let Some(attack) = self.scenario.attack {
             attack.strike(&mut self.world, places, from);
         }
@@ -307,6 +316,17 @@ impl Run<'_> {
         self.failures.check(Checker::BooksEqual, resting > 0, || "the books are empty".to_string());
     }
 
+    /// The orders of somebody who left have their time to go.
+    fn wait_for_cancels(&mut self) {
+        let root = self.world.node(self.places.root).and_then(Actor::as_root);
+        let lease_ns = root.map_or(0, |root| root.private().lease_ns());
+        let now = self.world.now();
+        let Some(left) = &mut self.left else { return };
+        let due = left.set_bound(lease_ns, now).after(LOOK_NS);
+        let patience = due.since(now) + LOOK_NS;
+        self.until(patience, "the bound of the cancels", |world| world.now() >= due);
+    }
+
     fn end_session(&mut self) {
         let places = self.places;
         self.world.poke(places.root, &mut self.tap, |role, now, out| {
@@ -339,7 +359,14 @@ impl Run<'_> {
             let watch = &self.tap.watch;
             let failures = &mut self.failures;
             checks::answered(&cast, failures);
-            checks::both_sides(&cast, watch.prints(), tape, failures);
+            let mut traded = 0;
+            if let Some(left) = &self.left {
+                let inputs: Vec<Input> = cast.root.log().iter().copied().collect();
+                (self.figures.orders_left, traded) = left.check(&cast, &inputs, failures);
+                self.figures.sessions_left = 1;
+                self.figures.gateways_left = u64::from(left.with_gateway());
+            }
+            checks::both_sides(&cast, watch.prints(), (tape, traded), failures);
             checks::books_equal(&cast, "at the end", failures);
             self.figures.checkpoints =
                 checks::replayed(&cast, self.scenario.sabotage, watch, failures);

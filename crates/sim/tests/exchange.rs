@@ -3,7 +3,7 @@
 use overlay::hedging::Hedging;
 use roles::{OverlayOptions, Spread};
 use sim::LinkModel;
-use sim::exchange::{Checker, Sabotage, Scenario, run_seed, run_seeds};
+use sim::exchange::{Checker, Figures, Leaving, Sabotage, Scenario, run_seed, run_seeds};
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
@@ -29,13 +29,33 @@ fn every_injected_bug_is_caught_by_its_checker() {
             Sabotage::ChildSetOffByOne => Checker::ChildSet,
             Sabotage::EarlyRelease => Checker::ReleaseDeadline,
             Sabotage::LostResend => Checker::AnsweredOnce,
+            Sabotage::ForgetLeavers | Sabotage::ForgetLost => Checker::CancelOnDisconnect,
         };
         for options in [OverlayOptions::default(), by_symbol()] {
-            let scenario = Scenario { sabotage, options, ..Scenario::default() };
+            let leaver = match sabotage {
+                Sabotage::ForgetLeavers => Some(Leaving::HangsUp),
+                Sabotage::ForgetLost => Some(Leaving::WithGateway),
+                _ => None,
+            };
+            let scenario = Scenario { sabotage, options, leaver, ..Scenario::default() };
             let report = run_seed(1, &scenario);
             let caught = report.failures.iter().any(|failure| failure.checker == expected);
             assert!(caught, "{sabotage:?} was not caught by {expected}: {report}");
         }
+    }
+}
+
+#[test]
+fn orders_go_with_their_session_and_with_their_gateway() {
+    for leaver in [Leaving::HangsUp, Leaving::WithGateway] {
+        let scenario = Scenario { leaver: Some(leaver), ..Scenario::default() };
+        let summary = run_seeds(0..12, 2, &scenario, &|_, _| {});
+        let reports: Vec<String> = summary.reports.iter().map(ToString::to_string).collect();
+        assert_eq!(summary.failed, 0, "{leaver:?}: {}", reports.join("\n"));
+        let Figures { sessions_left, gateways_left, orders_left, .. } = summary.total;
+        let died = if leaver == Leaving::WithGateway { 12 } else { 0 };
+        assert_eq!((sessions_left, gateways_left), (12, died));
+        assert!(orders_left >= 12 * 6, "{orders_left}");
     }
 }
 

@@ -262,7 +262,7 @@ impl Striker<'_> {
     }
 
     /// Kills a node and builds it anew.
-    fn reborn(&mut self, index: usize, at: Nanos, end: Nanos) {
+    pub(super) fn reborn(&mut self, index: usize, at: Nanos, end: Nanos) {
         let (config, places) = (self.scenario.config(self.seed), self.places);
         let scenario = self.scenario.clone();
         let build = move |now: Nanos| {

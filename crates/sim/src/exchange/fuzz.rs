@@ -9,6 +9,7 @@ use types::{Nanos, SplitMix64};
 
 use super::{
     faults::{FaultKind, FaultSpec},
+    leave::Leaving,
     options,
     scenario::Scenario,
 };
@@ -66,6 +67,7 @@ impl Scenario {
             egress_ns: dice.within(0, 5_000),
             wrong_clocks_permille: dice.within(0, 1_000),
             options: planes(seed, options::random(seed, depth)),
+            leaver: Leaving::random(seed),
             command: "fairbell sim fuzz".to_string(),
             ..Scenario::default()
         }

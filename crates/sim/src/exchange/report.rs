@@ -53,6 +53,9 @@ checkers! {
     FeedEqual = "feed-equal",
     /// The input log replayed gives the same state and the same books.
     ReplayEqual = "replay-equal",
+    /// The orders of a session that ended, with its gateway or without, are gone from the book within
+    /// the bound if its account wants that, and none of anybody else.
+    CancelOnDisconnect = "cancel-on-disconnect",
     /// Roots that serve in turn are the same, byte for byte, and none of them stopped.
     ReplicasEqual = "replicas-equal",
     /// No node panics, loses data to a bound, or meets what it should never meet.
@@ -179,6 +182,12 @@ figures! {
     pauses,
     /// Client connections cut.
     connections_cut,
+    /// Sessions that ended for good, with orders that go with them.
+    sessions_left,
+    /// Of them, those whose gateway died at the same instant.
+    gateways_left,
+    /// Orders that were cancelled because their session ended.
+    orders_left,
     /// Pairs of nodes one of which did not hear the other.
     one_way_partitions,
     /// Pairs of nodes that did not hear each other.
@@ -320,6 +329,9 @@ pub const FAULTS: &[&str] = &[
     "edges_restarted",
     "listeners_restarted",
     "connections_cut",
+    "sessions_left",
+    "gateways_left",
+    "orders_left",
     "clock_offsets",
     "clock_drifts",
     "clock_steps",

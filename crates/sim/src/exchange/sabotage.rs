@@ -46,11 +46,15 @@ pub enum Sabotage {
     EarlyRelease,
     /// A bug of the code: gateways note re-sends as made that never left.
     LostResend,
+    /// A bug of the code: gateways forget whose orders go with a session.
+    ForgetLeavers,
+    /// A bug of the code: the root forgets whose orders go with a gateway.
+    ForgetLost,
 }
 
 impl Sabotage {
     /// All that do something.
-    pub const ALL: [Sabotage; 10] = [
+    pub const ALL: [Sabotage; 12] = [
         Sabotage::LoseResends,
         Sabotage::FlipReleasedByte,
         Sabotage::IgnoreHold,
@@ -61,6 +65,8 @@ impl Sabotage {
         Sabotage::ChildSetOffByOne,
         Sabotage::EarlyRelease,
         Sabotage::LostResend,
+        Sabotage::ForgetLeavers,
+        Sabotage::ForgetLost,
     ];
 
     /// Puts the bugs of the code into nodes that were just built.
@@ -79,6 +85,10 @@ impl Sabotage {
                     edge.misbehave(EARLY_NS, false);
                 }
                 (Sabotage::LostResend, Role::Edge(edge)) => edge.misbehave(0, true),
+                (Sabotage::ForgetLeavers, Role::Edge(edge)) => {
+                    edge.gateway_mut().forget_leavers();
+                }
+                (Sabotage::ForgetLost, Role::Root(root)) => root.forget_lost(),
                 _ => {}
             }
         }
@@ -108,7 +118,9 @@ impl Saboteur {
             | Sabotage::ForgetInput
             | Sabotage::ChildSetOffByOne
             | Sabotage::EarlyRelease
-            | Sabotage::LostResend => None,
+            | Sabotage::LostResend
+            | Sabotage::ForgetLeavers
+            | Sabotage::ForgetLost => None,
             Sabotage::LoseResends => {
                 let resent = HopHeader::read(sent.bytes)
                     .is_ok_and(|(header, _)| header.kind == FrameKind::Order && header.attempt > 0);

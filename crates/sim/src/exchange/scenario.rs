@@ -29,6 +29,7 @@ use super::{
     actor::Actor,
     attack::Attack,
     faults::{FaultSpec, START_DELAY_NS, Striker},
+    leave::{self, Leaving, Left},
     sabotage::Sabotage,
     seat::Seat,
 };
@@ -111,6 +112,8 @@ pub struct Scenario {
     pub options: OverlayOptions,
     /// Somebody who is up to no good.
     pub attack: Option<Attack>,
+    /// Somebody besides the participants who leaves for good, and how. Not together with an attack.
+    pub leaver: Option<Leaving>,
     /// An injected bug, for tests of the checkers.
     pub sabotage: Sabotage,
     /// The command that repeats a seed, without the seed.
@@ -154,6 +157,7 @@ impl Default for Scenario {
             replicas: 0,
             options: OverlayOptions::default(),
             attack: None,
+            leaver: None,
             sabotage: Sabotage::Nothing,
             command: "fairbell sim".to_string(),
         }
@@ -186,14 +190,14 @@ impl Places {
         1 + self.proxies + 2 * self.receivers
     }
 
-    /// The participant who attacks, where there is one.
+    /// The participant who attacks, or leaves, where there is one.
     pub(super) fn attacker(&self) -> usize {
         self.driver() + 1
     }
 }
 
 /// What will go wrong, for the report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Plan {
     pub(super) proxies_killed: u64,
     pub(super) proxies_restarted: u64,
@@ -204,6 +208,7 @@ pub(super) struct Plan {
     pub(super) isolations: u64,
     pub(super) cut_off: u64,
     pub(super) cuts_planned: u64,
+    pub(super) left: Option<Left>,
 }
 
 /// The instruments of every run.
@@ -229,7 +234,7 @@ impl Scenario {
             username: format!("P{index}"),
             password: format!("secret{index}"),
             terms: LoginTerms::default(),
-            cancel_on_disconnect: false,
+            cancel_on_disconnect: self.leaver.is_some() && index == self.participants,
             throttle: Throttle::UNLIMITED,
             fix: None,
         };
@@ -250,7 +255,7 @@ impl Scenario {
                 datagrams: self.store.unwrap_or(StoreConfig::default().datagrams),
                 ..StoreConfig::default()
             },
-            cancel_grace_ns: Nanos::SECOND,
+            cancel_grace_ns: self.leaver.map_or(Nanos::SECOND, |_| leave::GRACE_NS),
             connections_max: 64,
             guard: GuardConfig::default(),
             log_capacity: 1 << 16,
@@ -260,15 +265,18 @@ impl Scenario {
             limits: engine::Limits::NONE,
             self_trade: Vec::new(),
             timetable: super::day::timetable(seed, self),
-            accounts: (0..self.participants + u8::from(self.attack.is_some()))
-                .map(account)
-                .collect(),
+            accounts: (0..self.participants + u8::from(self.has_stranger())).map(account).collect(),
             fix_comp_id: "FAIRBELL".to_string(),
             session: *b"FAIRBELL01",
             midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
             seed,
             options: self.options(),
         }
+    }
+
+    /// Whether there is somebody besides the participants.
+    fn has_stranger(&self) -> bool {
+        self.attack.is_some() || self.leaver.is_some()
     }
 
     /// What is used of the overlay beyond the plain tree.
@@ -338,6 +346,10 @@ impl Scenario {
         if let Some(attack) = self.attack {
             let account = &config.accounts[usize::from(self.participants)];
             let node = Role::Driver(Box::new(attack.driver(self, &config, account, places)));
+            world.add(Actor::Role(node), Place { group: PARTICIPANT, ..Place::default() });
+        } else if self.leaver.is_some() {
+            let leaver = Leaving::driver(self, &config, places).expect("logins fit SoupBinTCP");
+            let node = Role::Driver(Box::new(leaver));
             world.add(Actor::Role(node), Place { group: PARTICIPANT, ..Place::default() });
         }
         self.name_links(&mut world);
@@ -481,8 +493,13 @@ impl Scenario {
         places: Places,
         (from, until): (Nanos, Nanos),
     ) -> Plan {
-        let mut rng = SplitMix64::new(seed ^ 0xFA17);
         let mut plan = Plan::default();
+        if let Some(leaver) = self.leaver.filter(|_| self.attack.is_none()) {
+            let (scenario, rng) = (self, SplitMix64::new(seed ^ 0x1EA7));
+            let mut striker = Striker { seed, scenario, world, places, from, until, rng };
+            plan.left = Some(leaver.strike(&mut striker, &mut plan));
+        }
+        let mut rng = SplitMix64::new(seed ^ 0xFA17);
         if let Some(faults) = &self.faults {
             let scenario = self;
             let mut striker = Striker { seed, scenario, world, places, from, until, rng };
