@@ -15,16 +15,16 @@ use probe::Key;
 use replication::{Action, ReplicaId};
 use roles::{ExchangeConfig, Member, Outside, Role};
 use serde::{Deserialize, Serialize};
-use types::Channel;
+use types::{Channel, Input};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Place};
 use super::writer::{self, Job};
 use super::{claims, links};
 use crate::Failure;
 use crate::config::Config;
-use crate::journal::kept::Genesis;
+use crate::journal::kept::{Genesis, input_of};
 use crate::log::on;
-use crate::sockets::io;
+use crate::sockets::{io, v4};
 
 /// What the records of a replica's journal are.
 const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
@@ -116,6 +116,46 @@ fn wires(group: &replication::Config) -> (Outside, Ends) {
     (Box::new(outside), ends)
 }
 
+/// A replica's sockets.
+pub struct Sockets {
+    /// Its overlay socket: the root's while it leads.
+    pub overlay: UdpSocket,
+    /// Its retransmission server.
+    pub feed: UdpSocket,
+    /// Where other replicas connect.
+    pub link: TcpListener,
+    /// Where it says how it stands.
+    pub status: TcpListener,
+}
+
+impl Sockets {
+    /// Binds those of a place.
+    ///
+    /// # Errors
+    /// Addresses in use.
+    pub fn bind(place: &Place) -> Result<Sockets, Failure> {
+        Ok(Sockets {
+            overlay: UdpSocket::bind(place.overlay).map_err(io)?,
+            feed: UdpSocket::bind(place.feed).map_err(io)?,
+            link: TcpListener::bind(place.link).map_err(io)?,
+            status: TcpListener::bind(place.status).map_err(io)?,
+        })
+    }
+
+    /// Where they are.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn place(&self) -> Result<Place, Failure> {
+        Ok(Place {
+            overlay: v4(self.overlay.local_addr().map_err(io)?)?,
+            feed: v4(self.feed.local_addr().map_err(io)?)?,
+            link: v4(self.link.local_addr().map_err(io)?)?,
+            status: v4(self.status.local_addr().map_err(io)?)?,
+        })
+    }
+}
+
 /// Everything bound and recovered, nothing running.
 pub struct Host {
     id: u8,
@@ -152,20 +192,27 @@ impl Host {
             let most = cluster.replicas.len();
             return Err(Failure::Usage(format!("--id: must be 1..={most}, is {id}")));
         };
+        Host::with(Sockets::bind(place)?, (config, cluster), (id, dir), clock, ended)
+    }
+
+    /// As [`Host::new`], on sockets that are bound.
+    ///
+    /// # Errors
+    /// A journal of another exchange or a damaged one.
+    pub fn with(
+        Sockets { overlay, feed, link, status: door }: Sockets,
+        (config, cluster): (&Config, &Cluster),
+        (id, dir): (u8, &Path),
+        clock: Clock,
+        ended: bool,
+    ) -> Result<Host, Failure> {
         let mut exchange = crate::up::exchange_config(config, &clock);
         exchange.options = crate::up::options(config)?;
         cluster.settle(&mut exchange);
-        let overlay = UdpSocket::bind(place.overlay).map_err(io)?;
-        let feed = UdpSocket::bind(place.feed).map_err(io)?;
-        let link = TcpListener::bind(place.link).map_err(io)?;
-        let door = TcpListener::bind(place.status).map_err(io)?;
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
         let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
 
-        let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
-        // What is durable in one place is not committed for that.
-        let kept = journal::Config { alone: ended, ..journal::Config::new(cluster.group, LABEL) };
-        let (mut journal, _) = Journal::open(folder, &kept).map_err(|error| on(dir, error))?;
+        let mut journal = open_journal(dir, cluster.group, ended)?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
             digest_every: DIGEST_EVERY,
@@ -212,11 +259,24 @@ impl Host {
         self.of.nodes().find_map(|(_, role)| role.as_root())
     }
 
+    /// Its loop, for whoever steers it, counts for it or takes its traces.
+    pub fn event_loop(&mut self) -> &mut Loop<Role> {
+        &mut self.of
+    }
+
     /// Runs until `stop`, or until the replica can't go on; gives its role back.
     ///
     /// # Errors
     /// A damaged disk, a divergence.
     pub fn run(self, stop: &AtomicBool) -> Result<Role, Failure> {
+        self.run_watched(stop, |_| {})
+    }
+
+    /// As [`Host::run`]; `watch` sees the member every 20 ms.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_watched(self, stop: &AtomicBool, watch: impl Fn(&Role)) -> Result<Role, Failure> {
         let Host {
             id, of, journal, jobs, posts, leading, trouble, link, door, claims, keys, ..
         } = self;
@@ -259,6 +319,7 @@ impl Host {
                 }
             });
             let look = |of: &Loop<Role>| {
+                of.nodes().for_each(|(_, role)| watch(role));
                 let member = of.nodes().find_map(|(_, role)| role.as_member());
                 if let Some(why) = member.and_then(Member::stopped) {
                     failed(why.to_string());
@@ -273,6 +334,27 @@ impl Host {
         }
         nodes.map_err(io)?.ok_or_else(|| Failure::Run("the replica's loop lost it".to_string()))
     }
+}
+
+fn open_journal(dir: &Path, group: u64, ended: bool) -> Result<Journal<Folder>, Failure> {
+    let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
+    // What is durable in one place is not committed for that.
+    let kept = journal::Config { alone: ended, ..journal::Config::new(group, LABEL) };
+    let opened = Journal::open(folder, &kept).map_err(|error| on(dir, error))?;
+    Ok(opened.0)
+}
+
+/// Inputs on the disk of a replica whose group has ended, in order.
+///
+/// # Errors
+/// A damaged journal, or another group's.
+pub fn inputs_on_disk(dir: &Path, group: u64) -> Result<Vec<Input>, Failure> {
+    let (mut journal, mut inputs) = (open_journal(dir, group, true)?, Vec::new());
+    let (first, last) = (journal.first(), journal.durable());
+    // Leaders begin with an empty record, and the group with its genesis.
+    let read = journal.read(first, last, |record| inputs.extend(input_of(record.bytes)));
+    read.map_err(|error| on(dir, error))?;
+    Ok(inputs)
 }
 
 /// Answers every connection with one line that says how the replica stands.

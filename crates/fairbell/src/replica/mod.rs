@@ -3,6 +3,7 @@
 pub mod claims;
 pub mod cluster;
 pub mod host;
+pub mod line;
 mod links;
 mod writer;
 

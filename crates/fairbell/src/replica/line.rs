@@ -1,0 +1,72 @@
+//! The way to the root of a running exchange, for its operators and its timetable: the loop that it
+//! is in, or those of its replicas.
+
+use net::{ControlError, LoopHandle, Seat};
+use roles::{ExchangeConfig, Role, Root};
+use types::{ClockReading, Outbox};
+
+/// See the module.
+#[derive(Clone)]
+pub struct RootLine {
+    /// In a group: which loop's root leads.
+    seat: Option<Seat>,
+    loops: Vec<LoopHandle<Role>>,
+}
+
+impl RootLine {
+    /// To the only root there is.
+    pub fn alone(of: LoopHandle<Role>) -> RootLine {
+        RootLine { seat: None, loops: vec![of] }
+    }
+
+    /// To a group's, in the order of the seat's places.
+    pub fn group(seat: Seat, loops: Vec<LoopHandle<Role>>) -> RootLine {
+        RootLine { seat: Some(seat), loops }
+    }
+
+    /// Whether the root is a group.
+    pub fn is_group(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    /// Calls the root that leads. What a group's root wants logged is lost when another one leads
+    /// by then; one that does not lead is not called.
+    ///
+    /// # Errors
+    /// [`ControlError`]; nothing happens then.
+    pub fn call(
+        &self,
+        call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) + Send + 'static,
+    ) -> Result<(), ControlError> {
+        let place = self.seat.as_ref().map_or(0, |seat| seat.held().1);
+        let of = self.loops.get(place).ok_or(ControlError::Ended)?;
+        of.call(ExchangeConfig::ROOT, move |role, now, out| {
+            if role.as_member().is_none_or(|member| member.leading().is_some()) {
+                let _ = role.with_root(out, |root, out| call(root, now, out));
+            }
+        })
+    }
+
+    /// Calls every root, the one that leads last: what it then tells the others of finds them
+    /// called.
+    ///
+    /// # Errors
+    /// [`ControlError`] of the first that was not called; the others are.
+    pub fn call_all(
+        &self,
+        call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) + Clone + Send + 'static,
+    ) -> Result<(), ControlError> {
+        let leader = self.seat.as_ref().map_or(0, |seat| seat.held().1);
+        let others = (0..self.loops.len()).filter(|place| *place != leader);
+        let mut outcome = Ok(());
+        for place in others.chain([leader]) {
+            let Some(of) = self.loops.get(place) else { continue };
+            let call = call.clone();
+            let called = of.call(ExchangeConfig::ROOT, move |role, now, out| {
+                let _ = role.with_root(out, |root, out| call(root, now, out));
+            });
+            outcome = outcome.and(called);
+        }
+        outcome
+    }
+}
