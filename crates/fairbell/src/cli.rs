@@ -118,6 +118,7 @@ pub enum Command {
     fairbell up --sequencer off                   orders in the order of their arrival\n  \
     fairbell up --receivers 27 --depth 3          a deeper tree\n  \
     fairbell up --duration 20s --late-listener 8s     one joins by a snapshot of the books\n  \
+    fairbell up --replicas 3 --duration 10s --rate 200   three replicas of the root, one log\n  \
     fairbell up --once --capture feed.bin         also write the released feed of a receiver\n\n\
     Without --once and --duration it keeps serving after the sample until Ctrl-C: connect your\n\
     own OUCH client or MoldUDP64 listener to the addresses it prints.")]
@@ -155,6 +156,10 @@ pub struct UpArgs {
     /// Siblings whose children a node also sends to (H)
     #[arg(long, value_name = "H")]
     pub hedge: Option<u32>,
+    /// Make the root a group of so many replicas, 3 or 5, with journals in journal.dir; the tree
+    /// keeps its shape
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u32>,
     /// Kill this proxy (from 1) while the exchange runs
     #[arg(long, value_name = "K", group = "failing",
           value_parser = clap::value_parser!(u16).range(1..))]
@@ -182,6 +187,10 @@ pub struct UpArgs {
     /// Flip one byte of the Nth packet that receiver 1 releases: the run must then fail
     #[arg(long, value_name = "N", hide = true)]
     pub corrupt_packet: Option<u64>,
+    /// Flip one bit of this replica's journal (from 1) before logs are compared: the run must then
+    /// fail
+    #[arg(long, value_name = "K", hide = true, requires = "replicas")]
+    pub flip_replica: Option<u8>,
     /// Folder for report.json and report.html
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
@@ -218,6 +227,14 @@ impl UpArgs {
         }
         if let Some(n) = self.hedge {
             loaded.set("overlay.hedge", "--hedge", n, |c, v| c.overlay.hedge = v)?;
+        }
+        if let Some(n) = self.replicas {
+            let how = "replicated".to_string();
+            loaded.set("journal.replicas", "--replicas", n, |c, v| c.journal.replicas = v)?;
+            loaded.set("journal.durability", "--replicas", how, |c, v| c.journal.durability = v)?;
+            loaded.set("overlay.change_tree_at_percent", "--replicas", 0_u32, |c, v| {
+                c.overlay.change_tree_at_percent = v;
+            })?;
         }
         if let Some(n) = self.port_base {
             loaded.set("ports.base", "--port-base", n, |c, v| c.ports.base = v)?;

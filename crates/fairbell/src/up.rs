@@ -11,6 +11,8 @@ mod cloud;
 mod day;
 mod files;
 mod flow;
+mod greeting;
+mod group;
 mod outcome;
 mod plan;
 mod revise;
@@ -34,13 +36,15 @@ use crate::Failure;
 use crate::cli::UpArgs;
 use crate::config::Config;
 use crate::journal::kept;
-use crate::report::Report;
+use crate::replica::line::RootLine;
+use crate::report::{ReplicationReport, Report};
 use crate::view::{Snapshot, TopOfBook, View};
 use board::{Board, Figures};
 use clocks::Clocks;
 use day::Director;
+use group::{Group, Leaders};
 use outcome::{Remains, quantiles};
-use plan::{Addresses, DRIVER, LISTENERS, Plan, Wishes};
+use plan::{DRIVER, LISTENERS, Plan, Wishes};
 use revise::Turns;
 
 /// How often figures are copied out of the loops.
@@ -72,7 +76,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         false => None,
     };
     // What the built-in participants play is played once.
-    let resumed = kept.as_ref().is_some_and(|kept| !kept.inputs.is_empty());
+    let resumed =
+        kept.as_ref().is_some_and(|kept| !kept.inputs.is_empty()) || group::was_made(&config);
     let (sample, mut notices) = match flow::load_sample(&config) {
         _ if resumed => (None, vec!["the journal goes on: no built-in flow".to_string()]),
         Ok(sample) => (Some(sample), Vec::new()),
@@ -91,6 +96,9 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     if args.late_listener.is_some() && config.overlay.receivers < 2 {
         return Err(Failure::Usage("--late-listener: needs 2 receivers or more".to_string()));
     }
+    if args.slow_proxy.is_some() && config.journal.is_replicated() {
+        return Err(Failure::Usage("--slow-proxy: not with replicas of the root".to_string()));
+    }
     let log = args.out.join(LOG_FILE);
     let wishes = Wishes {
         log: &log,
@@ -101,18 +109,20 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     };
     let plan = plan::plan(&config, clocks.of, wishes, kept, driver)?;
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
+    notices.extend(plan.group.iter().flat_map(|group| group.notice.clone()));
     let (door, lines) = admin::Door::open(&config, &args.out)?;
     let killed = victim(args, &plan)?;
-    if let Some(notice) = hedge_cut(&config, &plan.layers) {
+    if let Some(notice) = greeting::hedge_cut(&config, &plan.layers) {
         view.note(&notice);
         notices.push(notice);
     }
-    view.note(&(welcome(&config, &plan.addresses) + &door.greeting()));
+    view.note(&(greeting::welcome(&config, &plan.addresses) + &door.greeting()));
     let run = Run {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|victim| (victim, flow::nanos(args.after))),
         bound_ns: clocks.of[1].reading().bound_ns,
         timed: if resumed { 0 } else { flow::timed(&config, sample.as_ref(), duration_ns) },
+        flip: args.flip_replica,
         config: &config,
         sample: sample.as_ref(),
     };
@@ -138,6 +148,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     };
     let (mut report, plots) = remains.report();
     report.clock = clocks.end(&config);
+    report.replication = ended.replication;
     store::finish(follower, &mut report);
     let files = report
         .write(&args.out, &plots)
@@ -195,49 +206,6 @@ fn victim(args: &UpArgs, plan: &Plan) -> Result<Option<Victim>, Failure> {
     }
 }
 
-/// A layer of n nodes can hedge with n - 1 siblings at most.
-fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {
-    let parents = layers.split_last().map_or(&[][..], |(_, parents)| parents);
-    let most = parents.iter().max().map_or(0, |nodes| nodes.saturating_sub(1));
-    let hedge = config.overlay.hedge;
-    (hedge > most).then(|| format!("hedge {hedge} is more than this tree allows; it uses {most}"))
-}
-
-/// What a user needs to connect a client of their own.
-fn welcome(config: &Config, addresses: &Addresses) -> String {
-    let gateways: Vec<String> = addresses.gateways.iter().map(ToString::to_string).collect();
-    let guests = || config.accounts.0.iter().skip(config.flow.participants as usize);
-    let login =
-        guests().find(|guest| guest.fix_comp_id.is_empty()).map_or_else(String::new, |guest| {
-            format!("\n  login: user {} password {}", guest.username, shown(&guest.password))
-        });
-    let fix_login = guests().find_map(|guest| {
-        let (comp_id, own) = (guest.fix()?.comp_id, &config.gateway.fix_comp_id);
-        let (version, password) = (&guest.fix_version, shown(&guest.password));
-        Some(format!("\n  FIX {version}: sender {comp_id} target {own} password {password}"))
-    });
-    let fix_login = fix_login.unwrap_or_default();
-    let fix: Vec<String> = addresses.fix.iter().map(ToString::to_string).collect();
-    let fix = fix.join(" ");
-    let tls = if config.doors.tls() { ", TLS 1.3" } else { "" };
-    format!(
-        "OUCH 5.0 over SoupBinTCP{tls}: {}{login}\n\
-         FIX{tls}: {fix}{fix_login}\n\
-         ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
-         MoldUDP64 retransmission: {}\n\
-         Book snapshots over SoupBinTCP: {}",
-        gateways.join(" "),
-        addresses.feed_copy,
-        addresses.retransmission,
-        addresses.snapshots,
-    )
-}
-
-/// A password for the eyes of whoever tries it out.
-fn shown(password: &str) -> &str {
-    if password.is_empty() { "(hashed)" } else { password }
-}
-
 /// How a run goes.
 struct Run<'a> {
     /// Serve on after the flow has ended, until Ctrl-C.
@@ -248,6 +216,8 @@ struct Run<'a> {
     bound_ns: u64,
     /// Messages of the timetable.
     timed: u64,
+    /// Of whose journal, from 1, a bit is flipped before the replicas are compared.
+    flip: Option<u8>,
     config: &'a Config,
     sample: Option<&'a Sample>,
 }
@@ -262,6 +232,7 @@ struct Ended {
     rtt: Recorder,
     board: Board,
     offline: Option<Offline>,
+    replication: Option<ReplicationReport>,
     notices: Vec<String>,
     complaints: Vec<String>,
 }
@@ -273,7 +244,9 @@ struct Watch<'a> {
     /// What operators did.
     lines: Receiver<String>,
     director: Director<'a>,
-    traces: [TraceReceiver; 2],
+    traces: Vec<TraceReceiver>,
+    root: RootLine,
+    leaders: Option<Leaders>,
     handles: [LoopHandle<Role>; 3],
     latencies: (SyncSender<Vec<Latency>>, Receiver<Vec<Latency>>),
     ledger: DeliveryLedger,
@@ -323,15 +296,22 @@ impl Run<'_> {
             .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
         let nodes = 1 + plan.proxies.len() + plan.receivers.len();
         let board = Board::new(nodes, plan.receivers.len(), self.config.instruments.0.len());
-        let udp_ports: Vec<u16> = plan.loops.iter().flat_map(Loop::udp_ports).collect();
+        let mut udp_ports: Vec<u16> = plan.loops.iter().flat_map(Loop::udp_ports).collect();
+        udp_ports.extend(plan.group.iter().flat_map(|group| &group.udp_ports));
+        let root = match &plan.group {
+            Some(group) => group.line(),
+            None => RootLine::alone(plan.loops[0].handle()),
+        };
         let fair_window_ns = Nanos::MICRO + 2 * self.bound_ns;
-        let steered = (plan.loops[0].handle(), plan.loops[1].handle());
+        let steered = (root.clone(), plan.loops[1].handle());
         let gateways = plan.receivers.clone();
         let mut watch = Watch {
             run: self,
             lines,
             board: &board,
-            director: Director::new(self.config, plan.loops[0].handle(), self.play_ns()),
+            director: Director::new(self.config, root.clone(), self.play_ns()),
+            root,
+            leaders: plan.group.as_ref().map(Group::leaders),
             handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
             latencies: sync_channel(16),
             ledger: DeliveryLedger::new(&LedgerConfig {
@@ -353,7 +333,7 @@ impl Run<'_> {
         };
         let (relay, trouble) = (plan.relay, Mutex::new(Vec::new()));
         let (jobs, edges) = (plan.jobs, plan.loops[1].handle());
-        let (offline, ended) = thread::scope(|scope| {
+        let (offline, ended, replicas) = thread::scope(|scope| {
             if let Some(relay) = &relay {
                 scope.spawn(|| relay.run(&stop));
             }
@@ -366,6 +346,7 @@ impl Run<'_> {
             let writer = plan.writing.map(|writing| {
                 scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root))
             });
+            let replicas = plan.group.map(|group| group.start(scope, &board));
             watch.until_over(&interrupted, &stop, view);
             watch.end_session();
             let drops = net::kernel_drops(&udp_ports).unwrap_or(0);
@@ -380,9 +361,10 @@ impl Run<'_> {
             if let Some(complaint) = writer.and_then(written) {
                 watch.complaints.push(complaint);
             }
+            let replicas = replicas.map(|replicas| replicas.end(&board));
             watch.collect();
             // After the run: the engine alone would take a core from it.
-            (self.sample.map(|sample| replay(self.config, sample)), ended)
+            (self.sample.map(|sample| replay(self.config, sample)), ended, replicas)
         });
         let mut complaints = trouble.into_inner().unwrap_or_default();
         complaints.append(&mut watch.complaints);
@@ -393,6 +375,13 @@ impl Run<'_> {
                 Err(_) => complaints.push("a loop's thread panicked".to_string()),
             }
         }
+        let judged = watch.leaders.take().zip(replicas);
+        let replication = judged.map(|(leaders, replicas)| {
+            let (report, root, wrong) = leaders.judge(self.config, replicas, self.flip);
+            nodes.extend(root.map(|root| (ROOT, root)));
+            complaints.extend(wrong);
+            report
+        });
         let dropped: u64 = watch.handles.iter().map(|h| h.counters().traces_dropped).sum();
         if dropped > 0 {
             watch.notices.push(format!("{dropped} traces lost: latency figures lack them"));
@@ -404,7 +393,19 @@ impl Run<'_> {
             notices.push(format!("{incomplete} datagrams are in no latency figure: traces lacked"));
         }
         let offline = offline.transpose()?;
-        Ok(Ended { nodes, layers, ledger, turns, loaded, rtt, board, offline, notices, complaints })
+        Ok(Ended {
+            nodes,
+            layers,
+            ledger,
+            turns,
+            loaded,
+            rtt,
+            board,
+            offline,
+            replication,
+            notices,
+            complaints,
+        })
     }
 }
 
@@ -464,6 +465,9 @@ impl Watch<'_> {
                 self.second(view);
             }
             let figures = self.board.figures();
+            if let Some(line) = self.leaders.as_mut().and_then(Leaders::look) {
+                view.note(&line);
+            }
             self.begin_measuring(&figures);
             self.director.begin(figures.driver.and_then(|status| status.started_at));
             self.kill_if_due(&figures, view);
@@ -478,11 +482,18 @@ impl Watch<'_> {
             }
             let since = *settled_at.get_or_insert_with(Instant::now);
             // Wait a look longer than necessary, so that figures are newer than the last answer.
-            let settled = figures.is_settled() && since.elapsed() > 3 * OBSERVE_EVERY;
+            let settled = figures.is_settled()
+                && since.elapsed() > 3 * OBSERVE_EVERY
+                && !self.ends_the_day(&figures);
             if settled || since.elapsed() > SETTLE {
                 return;
             }
         }
+    }
+
+    /// In a group the end of the day may take a while to be committed.
+    fn ends_the_day(&self, figures: &Figures) -> bool {
+        self.leaders.is_some() && self.run.config.day.auctions && figures.day_open
     }
 
     /// Tells what operators did.
@@ -497,9 +508,7 @@ impl Watch<'_> {
 
     /// Lets every listener know that nothing will follow.
     fn end_session(&self) {
-        let done = self.handles[0].call(ROOT, |role, now, out| {
-            let _ = role.with_root(out, |root, out| root.end_session(now, out));
-        });
+        let done = self.root.call(|root, now, out| root.end_session(now, out));
         if done.is_ok() {
             thread::sleep(GOODBYE);
         }

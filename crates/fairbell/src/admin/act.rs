@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::Applied;
 use gateway::Gateway;
 use net::LoopHandle;
-use roles::{ExchangeConfig, FIX_DOOR, Role, Root, SessionInfo, set_phase};
+use roles::{FIX_DOOR, Role, Root, SessionInfo, set_phase};
 use serde_json::{Value, json};
 use types::{
     AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,
@@ -22,6 +22,7 @@ use super::audit::Who;
 use super::protocol::Reply;
 use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::config::{Config, price_text};
+use crate::replica::line::RootLine;
 
 /// Longest wait for nodes: a loop that does not answer for so long has other troubles.
 const WAIT: Duration = Duration::from_secs(3);
@@ -29,7 +30,7 @@ const WAIT: Duration = Duration::from_secs(3);
 /// A running exchange, to its operators.
 pub struct Exchange {
     config: Config,
-    root: LoopHandle<Role>,
+    root: RootLine,
     edges: LoopHandle<Role>,
     /// By gateway number less one.
     gateways: Vec<NodeId>,
@@ -45,10 +46,10 @@ struct GatewayView {
 }
 
 impl Exchange {
-    /// The exchange of a configuration, its root on one loop, its gateways on another.
+    /// The exchange of a configuration: the way to its root, and the loop of its gateways.
     pub fn new(
         config: &Config,
-        root: LoopHandle<Role>,
+        root: RootLine,
         edges: LoopHandle<Role>,
         gateways: Vec<NodeId>,
     ) -> Exchange {
@@ -261,11 +262,8 @@ impl Exchange {
         call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) -> T + Send + 'static,
     ) -> Result<T, String> {
         let (to, from) = sync_channel(1);
-        let root = ExchangeConfig::ROOT;
-        let asked = self.root.call(root, move |role, now, out| {
-            if let Some(answer) = role.with_root(out, |root, out| call(root, now, out)) {
-                let _ = to.try_send(answer);
-            }
+        let asked = self.root.call(move |root, now, out| {
+            let _ = to.try_send(call(root, now, out));
         });
         asked.map_err(|error| format!("the root was not asked: {error}"))?;
         from.recv_timeout(WAIT)

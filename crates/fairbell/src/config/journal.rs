@@ -2,29 +2,73 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Config;
+use super::load::Both;
+
 /// How long an input lasts before anybody hears what became of it.
-pub const DURABILITIES: &[&str] = &["none", "local"];
+pub const DURABILITIES: &[&str] = &["none", "local", "replicated"];
 
 /// The journal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Journal {
     /// `none`: the log is in memory. `local`: it is on this machine's disk before anything that
-    /// follows from it leaves, and a restart goes on with it.
+    /// follows from it leaves, and a restart goes on with it. `replicated`: it is on the disks of
+    /// most of a group of replicas before that.
     pub durability: String,
-    /// Folder of the journal.
+    /// Folder of the journal, or of the replicas' folders.
     pub dir: String,
+    /// Replicas of the root, 3 or 5, where it is replicated.
+    pub replicas: u32,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Journal { durability: DURABILITIES[0].to_string(), dir: "out/journal".to_string() }
+        let (durability, dir) = (DURABILITIES[0].to_string(), "out/journal".to_string());
+        Journal { durability, dir, replicas: 3 }
     }
 }
 
 impl Journal {
-    /// Whether there is one.
+    /// Whether there is one, and no replicas.
     pub fn is_local(&self) -> bool {
         self.durability == "local"
     }
+
+    /// Whether the root is a group of replicas, each with a journal.
+    pub fn is_replicated(&self) -> bool {
+        self.durability == "replicated"
+    }
+}
+
+/// What does not go together with the journal.
+pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
+    let Config { journal, overlay, memory, store, .. } = config;
+    if store.follow && !journal.is_local() {
+        let given = &journal.durability;
+        both(
+            ("store.follow", format!("needs journal.durability = \"local\", it is {given:?}")),
+            ("journal.durability", "must be \"local\" with store.follow = true".into()),
+        );
+    }
+    if journal.replicas.is_multiple_of(2) {
+        let why = format!("must be 3 or 5, is {}", journal.replicas);
+        both(("journal.replicas", why.clone()), ("journal.replicas", why));
+    }
+    if !journal.is_replicated() {
+        return;
+    }
+    let mut alone = |key: &'static str, given: u64, why: &str| {
+        if given > 0 {
+            both(
+                (key, format!("must be 0 with journal.durability = \"replicated\", {why}")),
+                ("journal.durability", format!("\"replicated\" needs {key} = 0, {why}")),
+            );
+        }
+    };
+    let shape = "because the tree of a group of roots keeps its shape";
+    alone("overlay.change_tree_at_percent", overlay.change_tree_at_percent.into(), shape);
+    alone("overlay.revise_at_percent", overlay.revise_at_percent.into(), shape);
+    let log = "because replicas keep what is not committed in memory";
+    alone("memory.inputs", memory.inputs, log);
 }

@@ -118,6 +118,7 @@ pub const KEYS: &[Key] = &[
     whole("memory.repair_mib", 1, 65_536),
     key("journal.durability", Kind::Choice(DURABILITIES)),
     key("journal.dir", Kind::Text { max: 1_024 }),
+    whole("journal.replicas", 3, 5),
     key("store.follow", Kind::Switch),
     key("store.file", Kind::Text { max: 1_024 }),
     whole("store.poll_ms", 1, 60_000),

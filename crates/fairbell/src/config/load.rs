@@ -286,12 +286,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         let why = format!("must be 0 or 1024..=60000, is {}", config.ports.base);
         both(("ports.base", why.clone()), ("ports.base", why));
     }
-    if config.store.follow && !config.journal.is_local() {
-        both(
-            ("store.follow", "needs journal.durability = \"local\", there is no journal".into()),
-            ("journal.durability", "must be \"local\" with store.follow = true".into()),
-        );
-    }
+    super::journal::relations(config, &mut both);
     let accounts = &config.accounts.0;
     let (participants, count) = (flow.participants, accounts.len());
     if participants as usize > count {

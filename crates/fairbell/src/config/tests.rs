@@ -363,3 +363,36 @@ proptest! {
         prop_assert_eq!(complaint.lines().count(), 1);
     }
 }
+
+#[test]
+fn what_does_not_go_together_with_replicas_is_refused() {
+    let replicated = |more: &str| format!("[journal]\ndurability = \"replicated\"\n{more}");
+    let still = "[overlay]\nchange_tree_at_percent = 0\n";
+    assert_eq!(complaint(&replicated(still)), "no complaint");
+    assert_eq!(complaint(&replicated(&format!("replicas = 5\n{still}"))), "no complaint");
+    let cases = [
+        (replicated(""), "2: journal.durability: \"replicated\" needs overlay.change_tree_at_perc"),
+        (
+            replicated("[overlay]\nchange_tree_at_percent = 60"),
+            "4: overlay.change_tree_at_percent: must be 0 with journal.durability = \"replicated\"",
+        ),
+        (replicated("replicas = 4"), "3: journal.replicas: must be 3 or 5, is 4"),
+        (replicated("replicas = 7"), "3: journal.replicas: must be 3..=5, is 7"),
+        (
+            replicated(&format!("{still}standby = 1\nrevise_at_percent = 10")),
+            "6: overlay.revise_at_percent: must be 0 with",
+        ),
+        (
+            replicated(&format!("{still}[memory]\ninputs = 100000\nreports = 100000")),
+            "6: memory.inputs: must be 0 with journal.durability = \"replicated\"",
+        ),
+        (
+            replicated(&format!("{still}[store]\nfollow = true")),
+            "6: store.follow: needs journal.durability = \"local\", it is \"replicated\"",
+        ),
+    ];
+    for (text, expected) in cases {
+        let complaint = complaint(&text);
+        assert!(complaint.contains(expected), "{complaint:?} does not say {expected:?}");
+    }
+}

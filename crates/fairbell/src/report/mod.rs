@@ -7,6 +7,7 @@
 mod html;
 pub mod numbers;
 mod plots;
+mod replication;
 mod tables;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use types::Price;
 use crate::config::Config;
 
 pub use plots::{Curve, Depth, PlotData, WindowPoint};
+pub use replication::{ReplicaReport, ReplicationReport, TermReport};
 
 /// Everything a run of `fairbell up` found out.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -123,6 +125,8 @@ pub struct Report {
     pub clock: ClockReport,
     /// The inbound sequencer.
     pub sequencer: SequencerReport,
+    /// The root's replicas, where it is a group.
+    pub replication: Option<ReplicationReport>,
     /// The post-trade store that was fed meanwhile.
     pub store: Option<StoreReport>,
     /// What people should know about the run.
@@ -401,6 +405,9 @@ impl Report {
             failures.push(format!("{} answers came twice", self.duplicates));
         }
         self.judge_books(&mut failures);
+        if self.replication.as_ref().is_some_and(|group| !group.equal) {
+            failures.push("the replicas do not hold the same log and state".to_string());
+        }
         let offline = self.venue_trades_reproduced_offline.zip(self.venue_trades_extra_offline);
         if let (Some(all), Some((made, extra))) = (self.venue_trades, offline)
             && (made != all || extra != 0)

@@ -36,6 +36,7 @@ pub fn tables(report: &Report) -> Vec<Table> {
         membership(report),
         epochs(report),
         sealing(report),
+        replicas(report),
         instruments(report),
         auctions(report),
         halts(report),
@@ -178,6 +179,28 @@ fn overlay(report: &Report) -> Table {
         title: "Overlay",
         head: vec!["", "copies received", "dropped as duplicates", "missing"],
         rows,
+    }
+}
+
+fn replicas(report: &Report) -> Table {
+    let group = report.replication.as_ref();
+    let leads = |number: u8| group.filter(|group| group.leader == number);
+    let rows = group.into_iter().flat_map(|group| &group.replicas).map(|replica| {
+        row([
+            match leads(replica.replica) {
+                Some(group) => format!("replica {}, leads in term {}", replica.replica, group.term),
+                None => format!("replica {}", replica.replica),
+            },
+            grouped(replica.inputs),
+            grouped(replica.inputs_on_disk),
+            replica.state_digest.clone(),
+            grouped(replica.digests_compared),
+        ])
+    });
+    Table {
+        title: "Replicas of the root",
+        head: vec!["", "inputs", "on its disk", "state", "digests compared"],
+        rows: rows.collect(),
     }
 }
 

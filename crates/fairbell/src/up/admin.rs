@@ -12,6 +12,7 @@ use crate::Failure;
 use crate::admin::act::Exchange;
 use crate::admin::server::Server;
 use crate::config::Config;
+use crate::replica::line::RootLine;
 
 /// Lines about actions that may wait for the live view.
 const LINES: usize = 1_024;
@@ -46,7 +47,7 @@ impl Door {
     pub fn serve(
         self,
         config: &Config,
-        (root, edges): (LoopHandle<Role>, LoopHandle<Role>),
+        (root, edges): (RootLine, LoopHandle<Role>),
         gateways: Vec<NodeId>,
         stop: &AtomicBool,
     ) {

@@ -34,6 +34,15 @@ pub struct Copies {
     pub missing: u64,
 }
 
+/// Where a replica of the root stands.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Standpoint {
+    /// Inputs that it has applied.
+    pub applied: u64,
+    /// Inputs that it has given to the group and that are not committed yet.
+    pub waiting: u64,
+}
+
 /// The figures.
 #[derive(Clone, Default, Debug)]
 pub struct Figures {
@@ -43,6 +52,10 @@ pub struct Figures {
     pub tops: Vec<Top>,
     /// Inputs the log still takes.
     pub log_room: usize,
+    /// A trading day has begun and not ended.
+    pub day_open: bool,
+    /// The root's replicas, where it is a group.
+    pub replicas: Vec<Standpoint>,
     /// By overlay node.
     pub copies: Vec<Copies>,
     /// By overlay node: what its guard did.
@@ -103,6 +116,20 @@ impl Board {
         of.nodes().for_each(|(id, role)| figures.take(id, role));
     }
 
+    /// Copies the figures of the replica at a place, from 0, and those of the root if it leads.
+    pub fn observe_replica(&self, place: usize, role: &Role) {
+        let Some((root, member)) = role.as_root().zip(role.as_member()) else { return };
+        let mut figures = self.lock();
+        if figures.replicas.len() <= place {
+            figures.replicas.resize(place + 1, Standpoint::default());
+        }
+        let applied = root.engine().applied();
+        set(&mut figures.replicas, place, Standpoint { applied, waiting: root.waiting() });
+        if member.leading().is_some() {
+            figures.take(roles::ExchangeConfig::ROOT, role);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Figures> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,6 +151,7 @@ impl Figures {
                 self.feed_next.clear();
                 self.feed_next.extend(root.dealer().next().iter().map(|next| next.0));
                 self.log_room = root.log().room();
+                self.day_open = root.engine().is_open();
                 for (index, top) in self.tops.iter_mut().enumerate() {
                     let id = InstrumentId(index as u16 + 1);
                     let books = root.engine().books();
@@ -202,11 +230,17 @@ impl Figures {
         sum
     }
 
+    /// All replicas of the root, if there are any, have applied the same, and nothing waits.
+    pub fn is_level(&self) -> bool {
+        let level = |pair: &[Standpoint; 2]| pair[0] == pair[1];
+        self.replicas.array_windows().all(level) && self.replicas.iter().all(|of| of.waiting == 0)
+    }
+
     /// Everything played, answered, and heard by every listener.
     pub fn is_settled(&self) -> bool {
         let idle = self.driver.is_some_and(|status| status.phase == participant::Phase::Idle);
         let mut heard = self.heard.iter().zip(&self.gone);
-        idle && heard.all(|(heard, gone)| *gone || *heard == self.feed_next)
+        idle && self.is_level() && heard.all(|(heard, gone)| *gone || *heard == self.feed_next)
     }
 }
 

@@ -6,12 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use net::LoopHandle;
-use roles::{Role, Timetable, set_phase};
+use roles::{Timetable, set_phase};
 use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Phase};
 
-use super::ROOT;
 use crate::config::Config;
+use crate::replica::line::RootLine;
 
 /// Who asks, in the log.
 const NAME: ClOrdId = ClOrdId(*b"FAIRBELL UP   ");
@@ -32,7 +31,7 @@ enum Stage {
 /// Moves the day on.
 pub struct Director<'a> {
     config: &'a Config,
-    root: LoopHandle<Role>,
+    root: RootLine,
     /// Length of the play as planned.
     play_ns: u64,
     stage: Stage,
@@ -70,7 +69,7 @@ fn trading(entry: &crate::config::InstrumentEntry) -> Phase {
 
 impl<'a> Director<'a> {
     /// A day that has just begun.
-    pub fn new(config: &'a Config, root: LoopHandle<Role>, play_ns: u64) -> Director<'a> {
+    pub fn new(config: &'a Config, root: RootLine, play_ns: u64) -> Director<'a> {
         Director { config, root, play_ns, stage: Stage::Opening }
     }
 
@@ -85,7 +84,7 @@ impl<'a> Director<'a> {
             }
         }
         let table = self.change_tree(self.halt(table, from), from);
-        self.on_root(move |root, _, _| root.set_timetable(table));
+        self.plan(table);
     }
 
     /// Another tree takes over in the middle of the play.
@@ -126,14 +125,13 @@ impl<'a> Director<'a> {
         }
         match self.stage {
             Stage::Opening | Stage::Trading => {
-                self.on_root(|root, _, _| root.set_timetable(Timetable::empty()));
-                self.operator(set_phase(InstrumentId(0), Phase::ClosingCall));
+                self.give(&[set_phase(InstrumentId(0), Phase::ClosingCall)]);
                 self.stage = Stage::Closing(Instant::now());
             }
             Stage::Closing(since) => {
                 if since.elapsed() >= Duration::from_millis(day.closing_call_ms) {
-                    self.operator(set_phase(InstrumentId(0), Phase::Closed));
-                    self.operator(Command::new(CommandKind::EndOfDay));
+                    let closed = set_phase(InstrumentId(0), Phase::Closed);
+                    self.give(&[closed, Command::new(CommandKind::EndOfDay)]);
                     self.stage = Stage::Over;
                 }
             }
@@ -142,21 +140,27 @@ impl<'a> Director<'a> {
         self.stage == Stage::Over
     }
 
-    fn operator(&self, command: Command) {
-        let command = Command { cl_ord_id: NAME, ..command };
-        self.on_root(move |root, now, out| {
-            root.operator(now, command, out);
-        });
+    /// Nothing else is due any more, and these commands are now.
+    fn give(&self, commands: &[Command]) {
+        if self.root.is_group() {
+            // Whoever comes to lead gives what is not in the log yet.
+            let due =
+                commands.iter().fold(Timetable::empty(), |table, one| table.at(Nanos(0), *one));
+            return self.plan(due);
+        }
+        self.plan(Timetable::empty());
+        for command in commands {
+            let command = Command { cl_ord_id: NAME, ..*command };
+            // Refused only when the loop is over, which shows elsewhere.
+            let _ = self.root.call(move |root, now, out| {
+                root.operator(now, command, out);
+            });
+        }
     }
 
-    fn on_root(
-        &self,
-        call: impl FnOnce(&mut roles::Root, types::ClockReading, &mut types::Outbox) + Send + 'static,
-    ) {
-        // Refused only when the loop is over, which shows elsewhere.
-        let _ = self.root.call(ROOT, move |role, now, out| {
-            let _ = role.with_root(out, |root, out| call(root, now, out));
-        });
+    fn plan(&self, table: Timetable) {
+        // As above.
+        let _ = self.root.call_all(move |root, _, _| root.set_timetable(table));
     }
 }
 

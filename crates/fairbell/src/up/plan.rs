@@ -21,6 +21,7 @@ use roles::{Account, ExchangeConfig, FIX_DOOR, OUCH_DOOR, OverlayOptions, Role, 
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
 use super::files;
+use super::group::{Group, Rest};
 use super::tamper::Relay;
 use crate::Failure;
 use crate::config::Config;
@@ -43,8 +44,9 @@ const SNAPSHOT_PORT: u16 = 299;
 const COPY_PORT: u16 = 300;
 const FIX_PORTS: u16 = 601;
 /// Traces on their way to the collector.
-const TRACE_BATCHES: usize = 256;
-const TRACE_BATCH: usize = 1_024;
+pub const TRACE_BATCHES: usize = 256;
+/// Traces that travel together.
+pub const TRACE_BATCH: usize = 1_024;
 /// Passwords on their way to be hashed: each gateway has one there at a time.
 const JOBS: usize = 512;
 /// Packets and messages that `--capture` keeps.
@@ -100,8 +102,8 @@ pub struct Plan {
     pub relay: Option<Relay>,
     /// Root and proxies; edges; participants and listeners.
     pub loops: [Loop<Role>; LOOPS],
-    /// Traces of the first two.
-    pub traces: [TraceReceiver; 2],
+    /// Traces of the first two, and of the root's replicas.
+    pub traces: Vec<TraceReceiver>,
     /// For users.
     pub addresses: Addresses,
     /// Receivers, in order.
@@ -116,6 +118,8 @@ pub struct Plan {
     pub jobs: JobReceiver,
     /// The journal, if there is one.
     pub writing: Option<Writing>,
+    /// The root, where it is a group and in none of the loops.
+    pub group: Option<Group>,
 }
 
 /// The exchange's own configuration.
@@ -264,15 +268,27 @@ pub fn plan(
         v4(socket.local_addr().map_err(io)?).map(|addr| (NodeId(index as u16), addr))
     };
     let known = overlay.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
-    let directory =
-        Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?;
+    // In 16 ms: sealing needs another one at every start, or its nonces would come again.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let start = since.map_or(0, |at| (at.as_millis() / 16) as u32);
+    let (mut overlay, mut feed) = (overlay.into_iter().enumerate(), Some(feed));
+    let mut group = None;
+    if config.journal.is_replicated()
+        && let Some(first) = overlay.next().map(|(_, socket)| socket).zip(feed.take())
+    {
+        let nodes = known.iter().skip(1).copied().collect();
+        group = Some(Group::new(config, &mut exchange, Rest { first, nodes, start, clock })?);
+    }
+    let directory = match &group {
+        Some(group) => group.directory(),
+        None => {
+            Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?
+        }
+    };
     let mut loops = loops(config, clocks, Arc::new(directory))?;
     let (jobs_out, jobs) = job_channel(JOBS);
     loops[1].set_worker(jobs_out);
 
-    // In 16 ms: sealing needs another one at every start, or its nonces would come again.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let start = since.map_or(0, |at| (at.as_millis() / 16) as u32);
     let mut nodes = deploy(&exchange, start, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
     files::lay_down(&config.memory, wishes.log, &mut nodes)?;
@@ -281,10 +297,11 @@ pub fn plan(
         Some(slow) => super::cloud::delayed(nodes, slow, config.flow.seed),
         None => nodes,
     };
-    let mut feed = Some(feed);
     // By gateway, in the order of their doors.
     let mut entries = entries.into_iter().zip(fix).map(|(ouch, fix)| vec![ouch, fix]);
-    for ((index, mut role), socket) in nodes.into_iter().enumerate().zip(overlay) {
+    // A group's root is elsewhere.
+    let skipped = usize::from(group.is_some());
+    for (mut role, (index, socket)) in nodes.into_iter().skip(skipped).zip(overlay) {
         let id = NodeId(index as u16);
         let mut sockets = vec![(Channel::OVERLAY, socket)];
         if receivers.first() == Some(&id)
@@ -327,13 +344,26 @@ pub fn plan(
     if let Some((_, client)) = &tls {
         loops[2].secure_outgoing(DRIVER, ClientTls::clone(client));
     }
-    let traces = [0, 1].map(|place: usize| {
+    let mut traces = group.as_mut().map_or_else(Vec::new, Group::traces);
+    for of in loops.iter_mut().take(2) {
         let (sender, receiver) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
-        loops[place].send_traces(sender);
-        receiver
-    });
+        of.send_traces(sender);
+        traces.push(receiver);
+    }
     let streams = exchange.options.streams().into();
-    Ok(Plan { relay, loops, traces, addresses, receivers, proxies, layers, streams, jobs, writing })
+    Ok(Plan {
+        relay,
+        loops,
+        traces,
+        addresses,
+        receivers,
+        proxies,
+        layers,
+        streams,
+        jobs,
+        writing,
+        group,
+    })
 }
 
 fn secure(of: &mut Loop<Role>, edge: NodeId, tls: &ServerTls) {
@@ -430,12 +460,14 @@ fn address(base: u32, offset: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
 }
 
-fn bind_udp(base: u32, offset: u16) -> Result<UdpSocket, Failure> {
+/// Binds a port so far from the first one, or a free one.
+pub fn bind_udp(base: u32, offset: u16) -> Result<UdpSocket, Failure> {
     let addr = address(base, offset);
     UdpSocket::bind(addr).map_err(|error| in_use("UDP", addr, &error))
 }
 
-fn bind_tcp(on: Ipv4Addr, base: u32, offset: u16) -> Result<TcpListener, Failure> {
+/// As [`bind_udp`], for TCP on an address.
+pub fn bind_tcp(on: Ipv4Addr, base: u32, offset: u16) -> Result<TcpListener, Failure> {
     let addr = SocketAddrV4::new(on, address(base, offset).port());
     TcpListener::bind(addr).map_err(|error| in_use("TCP", addr, &error))
 }

@@ -14,7 +14,7 @@ use telemetry::DeliveryLedger;
 use types::{Nanos, NodeId};
 
 use super::board::Figures;
-use super::{ROOT, Watch, flow};
+use super::{Watch, flow};
 use crate::report::ReplacementReport;
 use crate::view::View;
 
@@ -132,13 +132,11 @@ impl Watch<'_> {
         let Some(best) = proposal.filter(|_| overlay.revise_at_percent > 0) else { return };
         let (to, answer) = sync_channel(1);
         let (old, new) = (best.old.0, best.new.0);
-        let asked = self.handles[0].call(ROOT, move |role, now, out| {
-            let done = role.with_root(out, |root, out| {
-                root.replace_proxy(now, old, Some(new), out).map_err(|error| error.to_string())
-            });
-            let _ = to.try_send(done);
+        let asked = self.root.call(move |root, now, out| {
+            let done = root.replace_proxy(now, old, Some(new), out);
+            let _ = to.try_send(done.map_err(|error| error.to_string()));
         });
-        let done = asked.ok().and_then(|()| answer.recv_timeout(WAIT).ok().flatten());
+        let done = asked.ok().and_then(|()| answer.recv_timeout(WAIT).ok());
         let us = |ns: u64| ns as f64 / 1e3;
         let (slow, quick, gain) = (us(best.old.1), us(best.new.1), best.gain_ns / 1e3);
         let line = match &done {

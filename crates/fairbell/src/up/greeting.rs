@@ -1,0 +1,47 @@
+//! What a run says at its start.
+
+use super::plan::Addresses;
+use crate::config::Config;
+
+/// A layer of n nodes can hedge with n - 1 siblings at most.
+pub fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {
+    let parents = layers.split_last().map_or(&[][..], |(_, parents)| parents);
+    let most = parents.iter().max().map_or(0, |nodes| nodes.saturating_sub(1));
+    let hedge = config.overlay.hedge;
+    (hedge > most).then(|| format!("hedge {hedge} is more than this tree allows; it uses {most}"))
+}
+
+/// What a user needs to connect a client of their own.
+pub fn welcome(config: &Config, addresses: &Addresses) -> String {
+    let gateways: Vec<String> = addresses.gateways.iter().map(ToString::to_string).collect();
+    let guests = || config.accounts.0.iter().skip(config.flow.participants as usize);
+    let login =
+        guests().find(|guest| guest.fix_comp_id.is_empty()).map_or_else(String::new, |guest| {
+            format!("\n  login: user {} password {}", guest.username, shown(&guest.password))
+        });
+    let fix_login = guests().find_map(|guest| {
+        let (comp_id, own) = (guest.fix()?.comp_id, &config.gateway.fix_comp_id);
+        let (version, password) = (&guest.fix_version, shown(&guest.password));
+        Some(format!("\n  FIX {version}: sender {comp_id} target {own} password {password}"))
+    });
+    let fix_login = fix_login.unwrap_or_default();
+    let fix: Vec<String> = addresses.fix.iter().map(ToString::to_string).collect();
+    let fix = fix.join(" ");
+    let tls = if config.doors.tls() { ", TLS 1.3" } else { "" };
+    format!(
+        "OUCH 5.0 over SoupBinTCP{tls}: {}{login}\n\
+         FIX{tls}: {fix}{fix_login}\n\
+         ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
+         MoldUDP64 retransmission: {}\n\
+         Book snapshots over SoupBinTCP: {}",
+        gateways.join(" "),
+        addresses.feed_copy,
+        addresses.retransmission,
+        addresses.snapshots,
+    )
+}
+
+/// A password for the eyes of whoever tries it out.
+fn shown(password: &str) -> &str {
+    if password.is_empty() { "(hashed)" } else { password }
+}

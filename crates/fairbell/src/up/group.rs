@@ -1,0 +1,386 @@
+//! The root as a group of replicas in the process of `up`: each has a loop, a journal and its
+//! streams to the others, as a process of `fairbell replica` has.
+//!
+//! The names of the group lie beside the journals, so that the next start goes on with them. When
+//! a run has ended, the replicas' logs and states are compared, and their disks with the leader's
+//! log.
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use net::{Clock, Directory, LoopHandle, Seat, TraceReceiver, trace_channel};
+use probe::{Key, entropy};
+use roles::{ExchangeConfig, Role, Root};
+use types::{Input, NodeId};
+
+use super::board::Board;
+use super::plan::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
+use crate::Failure;
+use crate::config::Config;
+use crate::log::on;
+use crate::replica::claims;
+use crate::replica::cluster::Cluster;
+use crate::replica::host::{Host, Sockets, inputs_on_disk};
+use crate::replica::line::RootLine;
+use crate::report::{ReplicaReport, ReplicationReport, TermReport};
+use crate::sockets::{io, v4};
+
+/// The names of the group, in the folder of its journals.
+const NAMES: &str = "cluster.json";
+/// How long replicas may take to stand at the same input.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Terms that a report lists.
+const TERMS_MAX: usize = 1_000;
+
+fn names(config: &Config) -> PathBuf {
+    Path::new(&config.journal.dir).join(NAMES)
+}
+
+fn folder(config: &Config, number: usize) -> PathBuf {
+    Path::new(&config.journal.dir).join(format!("replica-{number}"))
+}
+
+/// Whether a group was made in the configured folder before.
+pub fn was_made(config: &Config) -> bool {
+    config.journal.is_replicated() && names(config).exists()
+}
+
+/// What a group is told of the rest of the exchange.
+pub struct Rest {
+    /// The overlay socket and the retransmission server of the first replica.
+    pub first: (UdpSocket, UdpSocket),
+    /// Overlay sockets of all nodes but the root.
+    pub nodes: Vec<(NodeId, SocketAddrV4)>,
+    /// Number of this start.
+    pub start: u32,
+    /// The replicas' clock.
+    pub clock: Clock,
+}
+
+/// A group about to run.
+pub struct Group {
+    hosts: Vec<Host>,
+    seat: Seat,
+    claims: (UdpSocket, Key),
+    directory: Directory,
+    loops: Vec<LoopHandle<Role>>,
+    /// UDP ports of all replicas.
+    pub udp_ports: Vec<u16>,
+    /// What there is to say of it.
+    pub notice: Option<String>,
+}
+
+impl Group {
+    /// Makes the replicas, and gives the exchange their names: new ones, or those in the folder.
+    ///
+    /// # Errors
+    /// Sockets and folders that can't be had; journals of another exchange, and damaged ones.
+    pub fn new(
+        config: &Config,
+        exchange: &mut ExchangeConfig,
+        Rest { first, nodes, start, clock }: Rest,
+    ) -> Result<Group, Failure> {
+        let (count, mut first) = (config.journal.replicas as usize, Some(first));
+        let mut sockets = Vec::new();
+        for _ in 0..count {
+            let (overlay, feed) = match first.take() {
+                Some(first) => first,
+                None => (bind_udp(0, 0)?, bind_udp(0, 0)?),
+            };
+            let tcp = || bind_tcp(Ipv4Addr::LOCALHOST, 0, 0);
+            sockets.push(Sockets { overlay, feed, link: tcp()?, status: tcp()? });
+        }
+        let claims = bind_udp(0, 0)?;
+        let made = was_made(config).then(|| Cluster::read(&names(config))).transpose()?;
+        let known = made.clone().map_or_else(|| fresh(exchange, clock), Ok)?;
+        let cluster = Cluster {
+            start,
+            nodes: nodes.iter().map(|(node, at)| (node.0, *at)).collect(),
+            replicas: sockets.iter().map(Sockets::place).collect::<Result<_, _>>()?,
+            claims: vec![v4(claims.local_addr().map_err(io)?)?],
+            ..known
+        };
+        if let Some(made) = made.filter(|made| made.replicas.len() != count) {
+            let there = made.replicas.len();
+            return Err(Failure::Usage(format!(
+                "journal.replicas: the group in {} has {there} replicas, not {count}",
+                config.journal.dir
+            )));
+        }
+        cluster.settle(exchange);
+        std::fs::create_dir_all(&config.journal.dir)
+            .map_err(|error| on(Path::new(&config.journal.dir), error))?;
+        let begun = was_made(config);
+        cluster.write(&names(config))?;
+        let mut hosts = Vec::new();
+        for (sockets, number) in sockets.into_iter().zip(1..) {
+            let (id, dir) = (number as u8, folder(config, number));
+            hosts.push(Host::with(sockets, (config, &cluster), (id, &dir), clock, false)?);
+        }
+        let inputs = hosts.iter().map(|host| host.recovered).max().unwrap_or(0);
+        let dir = &config.journal.dir;
+        let notice =
+            begun.then(|| format!("{dir}: {count} replicas go on after {inputs} committed inputs"));
+        let seat = cluster.seat()?;
+        let directory = cluster.directory()?.with_seat(seat.clone());
+        Ok(Group {
+            loops: hosts.iter_mut().map(|host| host.event_loop().handle()).collect(),
+            udp_ports: hosts.iter_mut().flat_map(|host| host.event_loop().udp_ports()).collect(),
+            claims: (claims, cluster.key(b"claims")?),
+            directory: directory.map_err(|error| Failure::Run(error.to_string()))?,
+            hosts,
+            seat,
+            notice,
+        })
+    }
+
+    /// All nodes, the root where it leads.
+    pub fn directory(&self) -> Directory {
+        self.directory.clone()
+    }
+
+    /// The way to the root.
+    pub fn line(&self) -> RootLine {
+        RootLine::group(self.seat.clone(), self.loops.clone())
+    }
+
+    /// Who leads, from now on.
+    pub fn leaders(&self) -> Leaders {
+        Leaders { seat: self.seat.clone(), since: Instant::now(), seen: Vec::new() }
+    }
+
+    /// Where the replicas' traces come from.
+    pub fn traces(&mut self) -> Vec<TraceReceiver> {
+        let traces = |host: &mut Host| {
+            let (sender, receiver) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
+            host.event_loop().send_traces(sender);
+            receiver
+        };
+        self.hosts.iter_mut().map(traces).collect()
+    }
+
+    /// Runs all replicas.
+    pub fn start<'scope, 'env>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        board: &'env Board,
+    ) -> Running<'scope> {
+        let over = Arc::new(AtomicBool::new(false));
+        let ((socket, key), seat) = (self.claims, self.seat);
+        let all = Arc::clone(&over);
+        scope.spawn(move || claims::hear(&socket, &key, &seat, &all));
+        let (mut stops, mut threads) = (vec![over], Vec::new());
+        for (place, host) in self.hosts.into_iter().enumerate() {
+            // One that can't go on stops itself; the others serve on.
+            let stop = Arc::new(AtomicBool::new(false));
+            stops.push(Arc::clone(&stop));
+            threads.push(
+                scope.spawn(move || {
+                    host.run_watched(&stop, |role| board.observe_replica(place, role))
+                }),
+            );
+        }
+        Running { stops, threads }
+    }
+}
+
+/// A new group of this exchange, without places yet.
+fn fresh(exchange: &ExchangeConfig, clock: Clock) -> Result<Cluster, Failure> {
+    let random = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+    Ok(Cluster {
+        group: clock.now().0,
+        session: String::from_utf8_lossy(&exchange.session).into_owned(),
+        midnight_ns: exchange.midnight.0,
+        start: 0,
+        secret: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+        nodes: Vec::new(),
+        replicas: Vec::new(),
+        claims: Vec::new(),
+    })
+}
+
+/// Replicas that run.
+pub struct Running<'scope> {
+    stops: Vec<Arc<AtomicBool>>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<Role, Failure>>>,
+}
+
+impl Running<'_> {
+    /// Ends the replicas, once they stand at the same input or have had time to; in order, what is
+    /// left of each or why nothing is.
+    pub fn end(self, board: &Board) -> Vec<Result<Role, String>> {
+        let from = Instant::now();
+        while !board.figures().is_level() && from.elapsed() < PATIENCE {
+            thread::sleep(LOOK_EVERY);
+        }
+        self.stops.iter().for_each(|stop| stop.store(true, Ordering::Relaxed));
+        let ended = |thread: ScopedJoinHandle<'_, Result<Role, Failure>>| match thread.join() {
+            Ok(outcome) => outcome.map_err(|error| error.to_string()),
+            Err(_) => Err("a replica's thread panicked".to_string()),
+        };
+        self.threads.into_iter().map(ended).collect()
+    }
+}
+
+/// Who led, term by term.
+pub struct Leaders {
+    seat: Seat,
+    since: Instant,
+    seen: Vec<TermReport>,
+}
+
+impl Leaders {
+    /// Looks who leads; a line about it when it is another term.
+    pub fn look(&mut self) -> Option<String> {
+        let (term, place) = self.seat.held();
+        if self.seen.last().map_or(0, |last| last.term) >= term || self.seen.len() >= TERMS_MAX {
+            return None;
+        }
+        let leader = place as u8 + 1;
+        self.seen.push(TermReport {
+            term,
+            leader,
+            after_ns: super::flow::nanos(self.since.elapsed()),
+        });
+        Some(format!("replica {leader} leads in term {term}"))
+    }
+
+    /// Compares what the replicas left, and takes out the root that led last. `flip`: the replica,
+    /// from 1, of whose journal a bit is flipped before.
+    pub fn judge(
+        self,
+        config: &Config,
+        mut ended: Vec<Result<Role, String>>,
+        flip: Option<u8>,
+    ) -> (ReplicationReport, Option<Role>, Vec<String>) {
+        let mut complaints = Vec::new();
+        let led = self.seen.last().map_or(0, |last| usize::from(last.leader) - 1);
+        let mut report = ReplicationReport { terms: self.seen, ..ReplicationReport::default() };
+        let leads = |one: &Result<Role, String>| {
+            let member = one.as_ref().ok().and_then(Role::as_member)?;
+            member.leading()
+        };
+        // The seat may lag behind by a claim.
+        let newest = (0..ended.len()).max_by_key(|place| ended.get(*place).and_then(leads));
+        let led = newest.filter(|place| ended.get(*place).and_then(leads).is_some()).unwrap_or(led);
+        report.leader = led as u8 + 1;
+        let group = Cluster::read(&names(config)).map(|cluster| cluster.group);
+        let root = ended.get(led).and_then(|one| one.as_ref().ok()).and_then(Role::as_root);
+        for (number, one) in (1..).zip(&ended) {
+            let dir = folder(config, number);
+            let checked = match (one, root, &group) {
+                (Err(why), ..) => Err(why.clone()),
+                (_, None, _) => Err("the leader did not survive the run".to_string()),
+                (_, _, Err(why)) => Err(why.to_string()),
+                (Ok(role), Some(root), Ok(group)) => {
+                    if flip.map(usize::from) == Some(number) {
+                        flip_bit(&dir);
+                    }
+                    check(role, root, || inputs_on_disk(&dir, *group).map_err(|e| e.to_string()))
+                }
+            };
+            match checked {
+                Ok((replica, wrong)) => {
+                    complaints.extend(wrong.map(|why| format!("replica {number}: {why}")));
+                    report.replicas.push(ReplicaReport { replica: number as u8, ..replica });
+                }
+                Err(why) => complaints.push(format!("replica {number}: {why}")),
+            }
+        }
+        report.term = report.terms.last().map_or(0, |last| last.term);
+        report.equal = complaints.is_empty() && report.replicas.len() == ended.len();
+        let leader = (led < ended.len()).then(|| ended.swap_remove(led).ok()).flatten();
+        (report, leader, complaints)
+    }
+}
+
+/// What a replica holds, and in what it is not the leader's copy.
+fn check(
+    role: &Role,
+    leader: &Root,
+    disk: impl FnOnce() -> Result<Vec<Input>, String>,
+) -> Result<(ReplicaReport, Option<String>), String> {
+    let Some((root, member)) = role.as_root().zip(role.as_member()) else {
+        return Err("it is no replica of a root".to_string());
+    };
+    let disk = disk()?;
+    let (state, theirs) = (root.state_digest(), leader.state_digest());
+    let report = ReplicaReport {
+        inputs: root.engine().applied(),
+        inputs_on_disk: disk.len() as u64,
+        state_digest: format!("{state:016x}"),
+        digests_compared: member.replica().counts().compared,
+        ..ReplicaReport::default()
+    };
+    let log = || leader.log().records();
+    let wrong = if let Some(at) = first_difference(root.log().records(), log()) {
+        Some(format!("its log is not the leader's at input {at}"))
+    } else if let Some(at) = first_difference(disk.into_iter(), log()) {
+        Some(format!("its disk does not hold the leader's log at input {at}"))
+    } else if state != theirs {
+        Some(format!("its state is {state:016x}, the leader's {theirs:016x}"))
+    } else if root.waiting() > 0 {
+        Some(format!("{} inputs of it were never committed", root.waiting()))
+    } else {
+        None
+    };
+    Ok((report, wrong))
+}
+
+/// The first place, from 1, at which two logs differ; one that ends earlier differs there.
+fn first_difference(
+    mut ours: impl Iterator<Item = Input>,
+    mut theirs: impl Iterator<Item = Input>,
+) -> Option<u64> {
+    (1..).find_map(|at| match (ours.next(), theirs.next()) {
+        (None, None) => Some(None),
+        (ours, theirs) => (ours != theirs).then_some(Some(at)),
+    })?
+}
+
+/// Spoils a journal in its middle, for a run that must fail.
+fn flip_bit(dir: &Path) {
+    use std::os::unix::fs::FileExt as _;
+    /// In the first segment's second frame, which is written early.
+    const PLACE: u64 = 9_000;
+    let path = dir.join("log-0000000000000001");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path);
+    let _ = file.and_then(|file| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, PLACE)?;
+        file.write_all_at(&[byte[0] ^ 4], PLACE)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Command, CommandKind, Seq};
+
+    use super::*;
+
+    fn log(kinds: &[CommandKind]) -> Vec<Input> {
+        let input = |(at, kind): (usize, &CommandKind)| Input {
+            seq: Seq(at as u64 + 1),
+            command: Command::new(*kind),
+            ..Input::default()
+        };
+        kinds.iter().enumerate().map(input).collect()
+    }
+
+    #[test]
+    fn logs_differ_where_an_input_does_and_where_one_ends() {
+        let whole = log(&[CommandKind::StartOfDay, CommandKind::Kill, CommandKind::EndOfDay]);
+        let other = log(&[CommandKind::StartOfDay, CommandKind::Kill, CommandKind::Uncross]);
+        let of = |a: &[Input], b: &[Input]| first_difference(a.iter().copied(), b.iter().copied());
+        assert_eq!(of(&whole, &whole), None);
+        assert_eq!(of(&whole, &other), Some(3));
+        assert_eq!((of(&whole[..2], &whole), of(&whole, &whole[..2])), (Some(3), Some(3)));
+        assert_eq!((of(&[], &whole), of(&[], &[])), (Some(1), None));
+    }
+}
