@@ -3,6 +3,7 @@
 
 pub mod book;
 pub mod decode;
+pub mod durability;
 mod echo;
 pub mod fix;
 pub mod journal;

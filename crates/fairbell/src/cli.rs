@@ -342,6 +342,8 @@ pub enum Bench {
     Plan(crate::bench::plan::PlanBenchArgs),
     /// The journal's group commit, beside a bare loop of write and fdatasync
     Journal(crate::bench::journal::JournalArgs),
+    /// Order to acceptance with the log in memory, on one disk and on most of three, beside floors
+    Durability(crate::bench::durability::DurabilityArgs),
     /// Round trips over every transport of the exchange
     Pingpong(crate::bench::wires::PingpongArgs),
     /// Messages in a second over every transport of the exchange

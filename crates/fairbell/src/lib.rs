@@ -130,6 +130,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Fix(args) => bench::fix::run(&args),
             Bench::Plan(args) => bench::plan::run(&args),
             Bench::Journal(args) => bench::journal::run(&args),
+            Bench::Durability(args) => bench::durability::run(&args),
             Bench::Pingpong(args) => bench::wires::pingpong(&args),
             Bench::Rate(args) => bench::wires::rate(&args),
             Bench::Recovery(args) => bench::recovery::run(&args),

@@ -4,6 +4,7 @@
 //! when asked to, and decides when the run is over.
 
 mod admin;
+mod bare;
 mod board;
 mod capture;
 mod clocks;
@@ -62,6 +63,7 @@ const LOG_FILE: &str = "exchange.log";
 /// Log records left when a notice says that the log is nearly full.
 const LOG_ROOM_LOW: usize = 10_000;
 
+pub use bare::serve;
 pub use outcome::quantiles as report_quantiles;
 pub use plan::{exchange_config, options};
 

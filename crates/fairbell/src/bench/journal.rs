@@ -20,13 +20,13 @@ use crate::Failure;
 use crate::log::on;
 
 /// Bytes of a record: those of an input of the engine.
-const RECORD: usize = size_of::<types::Input>();
+pub(super) const RECORD: usize = size_of::<types::Input>();
 /// Records of a batch.
 const BATCHES: [usize; 5] = [1, 8, 64, 512, 4_096];
 /// Bytes of a file of either side.
-const FILE_BYTES: u64 = 64 << 20;
+pub(super) const FILE_BYTES: u64 = 64 << 20;
 /// Blocks of both sides.
-const BLOCK: usize = 4_096;
+pub(super) const BLOCK: usize = 4_096;
 
 /// Options of `fairbell bench journal`.
 #[derive(Args, Clone, Debug)]
@@ -134,7 +134,7 @@ fn ratio(row: &Row) -> f64 {
 }
 
 /// Removes the folder at the end, whatever happens.
-struct Removed<'a>(&'a Path);
+pub(super) struct Removed<'a>(pub &'a Path);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
@@ -175,7 +175,7 @@ fn one_size(args: &JournalArgs, records: usize) -> Result<Row, Failure> {
 }
 
 /// Bytes of a batch in the journal, which the floor writes as well.
-fn batch_bytes(records: usize) -> usize {
+pub(super) fn batch_bytes(records: usize) -> usize {
     (64 + records * (16 + RECORD)).next_multiple_of(BLOCK)
 }
 
@@ -246,7 +246,7 @@ fn floor(args: &JournalArgs, records: usize, latency: &mut Recorder) -> Result<f
 }
 
 /// A file like a segment: its room reserved and written once.
-fn prepared(path: &Path, direct: bool) -> rustix::io::Result<OwnedFd> {
+pub(super) fn prepared(path: &Path, direct: bool) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let open = |extra| rustix::fs::open(path, flags | extra, mode);

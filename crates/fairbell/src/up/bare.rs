@@ -1,0 +1,67 @@
+//! An exchange as `up` makes it, without participants, view and report: for whoever measures it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use types::Peer;
+
+use super::board::Board;
+use super::plan::{self, Plan, Wishes};
+use super::{flow, written};
+use crate::Failure;
+use crate::config::Config;
+use crate::journal::kept;
+use crate::sockets::io;
+
+/// Serves while `body` runs, which is given the OUCH doors of the gateways.
+///
+/// # Errors
+/// Those of making the exchange, of its loops, its journal or its replicas, and of `body`.
+pub fn serve<T>(
+    config: &Config,
+    body: impl FnOnce(Vec<Peer>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let clock = flow::clock(config);
+    let kept = match config.journal.is_local() {
+        true => Some(kept::open(Path::new(&config.journal.dir), clock.now())?),
+        false => None,
+    };
+    let log = Path::new(&config.journal.dir).join(super::LOG_FILE);
+    let wishes = Wishes { log: &log, capture: false, corrupt: None, late_ns: None, slow: None };
+    let plan = plan::plan(config, [clock; 3], wishes, kept, |_| flow::nobody(config))?;
+    let Plan { loops, addresses, receivers, proxies, jobs, writing, group, .. } = plan;
+    let nodes = 1 + proxies.len() + receivers.len();
+    let board = Board::new(nodes, receivers.len(), config.instruments.0.len());
+    let (stop, edges, root) = (AtomicBool::new(false), loops[1].handle(), loops[0].handle());
+    thread::scope(|scope| {
+        scope.spawn(move || jobs.serve(&edges, crate::password::work));
+        let run = |of: net::Loop<_>| {
+            scope.spawn(|| of.run(&stop, Duration::from_secs(1), |_, _| {}).map(drop))
+        };
+        let threads: Vec<ScopedJoinHandle<'_, _>> = loops.into_iter().map(run).collect();
+        let mailbox = writing.as_ref().map(|writing| std::sync::Arc::clone(&writing.mailbox));
+        let writer = writing.map(|writing| {
+            scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root))
+        });
+        let replicas = group.map(|group| group.start(scope, &board));
+        let gateways = addresses.gateways.iter().map(|at| net::peer_addr(*at)).collect();
+        let outcome = body(gateways);
+        stop.store(true, Ordering::Relaxed);
+        let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+        if let Some(mailbox) = mailbox {
+            mailbox.close();
+        }
+        if let Some(why) = writer.and_then(written) {
+            return Err(Failure::Run(why));
+        }
+        for replica in replicas.map_or_else(Vec::new, |replicas| replicas.end(&board)) {
+            replica.map_err(Failure::Run)?;
+        }
+        for of in ended {
+            of.map_err(|_| Failure::Run("a loop's thread panicked".to_string()))?.map_err(io)?;
+        }
+        outcome
+    })
+}
