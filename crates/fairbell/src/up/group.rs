@@ -98,6 +98,7 @@ impl Group {
         }
         let claims = bind_udp(0, 0)?;
         let made = was_made(config).then(|| Cluster::read(&names(config))).transpose()?;
+        let begun = made.is_some();
         let known = made.clone().map_or_else(|| fresh(exchange, clock), Ok)?;
         let cluster = Cluster {
             start,
@@ -116,7 +117,6 @@ impl Group {
         cluster.settle(exchange);
         std::fs::create_dir_all(&config.journal.dir)
             .map_err(|error| on(Path::new(&config.journal.dir), error))?;
-        let begun = was_made(config);
         cluster.write(&names(config))?;
         let mut hosts = Vec::new();
         for (sockets, number) in sockets.into_iter().zip(1..) {
