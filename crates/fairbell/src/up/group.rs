@@ -360,15 +360,18 @@ fn flip_bit(dir: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use types::{Command, CommandKind, Seq};
+    use types::{Command, CommandKind, Nanos, Seq, Source};
 
     use super::*;
 
     fn log(kinds: &[CommandKind]) -> Vec<Input> {
         let input = |(at, kind): (usize, &CommandKind)| Input {
             seq: Seq(at as u64 + 1),
+            t_in: Nanos(0),
+            t_seq: Nanos(at as u64),
+            source: Source::default(),
+            flags: 0,
             command: Command::new(*kind),
-            ..Input::default()
         };
         kinds.iter().enumerate().map(input).collect()
     }
