@@ -89,7 +89,7 @@ fn a_range_at_the_end_costs_no_more_than_one_at_the_beginning() {
     let mut log = Log { journal, model: Vec::new(), term: 1 };
     log.grow(random, 3_000);
     let operations = |log: &mut Log| log.journal.storage_mut().stats().operations;
-    let mut cost = |log: &mut Log, from: u64| {
+    let cost = |log: &mut Log, from: u64| {
         let before = operations(log);
         log.check(from, from + 20);
         operations(log) - before
