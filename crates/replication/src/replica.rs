@@ -14,6 +14,9 @@ use crate::{
 /// Writes that may wait for the disk; then a replica hears nobody until some are done.
 const WRITES_MAX: usize = 256;
 
+/// A write may take so many times as long as a leader may be silent: disks stop for a while, and go on.
+const PATIENCE: u32 = 3;
+
 /// One thing the caller must do, in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
@@ -126,6 +129,8 @@ pub struct Replica<C = RaftGroup> {
     next_tick: Nanos,
     /// Work on its way to the disk: number, whether the write has been done, messages after it.
     writing: VecDeque<Writing>,
+    /// The write that was waited for at the last tick, and for how many ticks it has been.
+    waited: (u64, u32),
     standing: Standing,
     /// The term in which it serves.
     serving: Option<u64>,
@@ -166,6 +171,7 @@ impl<C: Consensus> Replica<C> {
             config,
             core,
             writing: VecDeque::new(),
+            waited: (0, 0),
             serving: None,
             applied,
             digests: Digests::default(),
@@ -206,12 +212,22 @@ impl<C: Consensus> Replica<C> {
         }
         // One tick, however late: what was slept through is not made up for.
         self.next_tick = self.config.tick_after(now);
-        if self.writing.len() >= WRITES_MAX {
-            // The disk hangs: nobody hears of this replica, so another will lead.
+        if self.disk_hangs() {
+            // Nobody hears of this replica, so another will lead.
             return;
         }
         self.core.tick();
         self.go_on(out);
+    }
+
+    /// Whether too much waits for the disk, or the first of it for too long.
+    fn disk_hangs(&mut self) -> bool {
+        let first = self.writing.front().map_or(0, |writing| writing.number);
+        self.waited = match self.waited {
+            (number, ticks) if number == first && first != 0 => (first, ticks.saturating_add(1)),
+            _ => (first, 0),
+        };
+        self.writing.len() >= WRITES_MAX || self.waited.1 >= PATIENCE * self.config.election_ticks
     }
 
     /// When [`Replica::handle_timeout`] is wanted next.

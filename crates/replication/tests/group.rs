@@ -97,6 +97,27 @@ fn a_leader_cut_off_is_fenced_and_takes_its_tail_back() {
 
 /// Pre-vote: one that was away does not depose the leader when it comes back.
 #[test]
+fn a_leader_whose_disk_does_nothing_any_more_is_followed_by_another() {
+    for waits in [1, 3] {
+        let mut group: Group<Fold> = Group::new(config(3));
+        let leader = group.elect();
+        group.hung = vec![leader];
+        for number in 0..waits {
+            group.propose(leader, records(number..number + 1)).unwrap();
+        }
+        // A disk that stops for a moment changes nothing.
+        group.pass(20);
+        assert_eq!(group.node(leader).replica.serving(), Some(1), "{waits} writes");
+        group.pass(100);
+        assert_ne!(group.leader(), Some(leader), "{waits} writes");
+        let next = group.elect();
+        group.propose(next, records(10..11)).unwrap();
+        group.pass(5);
+        assert_eq!(group.node(next).state.1.last(), Some(&10));
+    }
+}
+
+#[test]
 fn one_that_comes_back_disturbs_nobody() {
     let mut group: Group<Fold> = Group::new(config(3));
     let leader = group.elect();

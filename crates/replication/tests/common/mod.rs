@@ -30,6 +30,8 @@ pub struct Group<S> {
     pub disks: Vec<Option<SimDisk>>,
     /// Replicas that nobody hears and that hear nobody.
     pub cut: Vec<u8>,
+    /// Replicas whose disks do nothing any more.
+    pub hung: Vec<u8>,
     pub now: u64,
     mail: VecDeque<(u8, u8, Vec<u8>)>,
     config: Config,
@@ -54,8 +56,8 @@ impl<S: State> Group<S> {
         let count = usize::from(config.replicas);
         let disks = (0..count as u64).map(|seed| Some(SimDisk::new(seed))).collect();
         let nodes = (0..count).map(|_| None).collect();
-        let (cut, mail) = (Vec::new(), VecDeque::new());
-        let mut group = Group { nodes, disks, cut, now: 0, mail, config };
+        let (cut, hung, mail) = (Vec::new(), Vec::new(), VecDeque::new());
+        let mut group = Group { nodes, disks, cut, hung, now: 0, mail, config };
         (1..=count as u8).for_each(|id| group.start(id));
         group
     }
@@ -148,6 +150,7 @@ impl<S: State> Group<S> {
             node.said.push(action.clone());
             match action {
                 Action::Send { to, bytes } => self.mail.push_back((id, to.0, bytes)),
+                Action::Write { .. } if self.hung.contains(&id) => {}
                 Action::Write { number, write } => {
                     perform(&mut node.journal, &write).expect("a disk that works");
                     node.replica.handle_written(number, &mut more);
