@@ -38,7 +38,7 @@ const NODE: NodeId = NodeId(4);
 const LIFE: Incarnation = Incarnation(3);
 const EPOCH: u32 = 7;
 /// Records that fit a datagram.
-const RECORDS: u64 = 15;
+const RECORDS: u64 = 11;
 
 /// Accounts 1 to 3 are `USER1` to `USER3`, with passwords `secret1` to `secret3`.
 pub fn config() -> GatewayConfig {
