@@ -8,7 +8,7 @@ use crate::layout::{FrameHeader, FrameKind, Place, SegmentHeader, chain_record, 
 use crate::recover::{
     End, Recovery, Segment, Truncation, note_truncation, segment_numbers, survey,
 };
-use crate::register::{MARK, Register, VOTE, Vote};
+use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
 use crate::snapshot;
 use crate::storage::{DiskError, Storage};
@@ -39,6 +39,7 @@ pub struct Journal<S> {
     waypoints: Waypoints,
     mark: Register,
     vote: Register,
+    doubt: u64,
     batch: Batch,
     /// Where the next frame goes, and its number.
     offset: u64,
@@ -61,6 +62,10 @@ impl<S: Storage> Journal<S> {
         }
         let names = storage.names()?;
         let created = prepare(&mut storage, config, &names)?;
+        let doubt = match names.iter().any(|name| name == DOUBT) {
+            true => Register::open(&mut storage, DOUBT, Some(config.id))?.register.words[0],
+            false => 0,
+        };
         let found = survey(&mut storage, Some(config), |_, _, _, _| {})?;
         let snapshots = snapshot::list(&mut storage, config)?;
         let first = found.segments.first().map_or(1, |segment| segment.header.first_position);
@@ -90,6 +95,7 @@ impl<S: Storage> Journal<S> {
             marked: found.mark.words[0],
             mark: found.mark,
             vote: found.vote,
+            doubt,
             offset,
             frame,
             committed: found.committed,
@@ -306,6 +312,12 @@ impl<S: Storage> Journal<S> {
     pub fn vote(&self) -> Vote {
         let [term, voted_for, _] = self.vote.words;
         Vote { term, voted_for }
+    }
+
+    /// The last term in which this server may have said to have a record that was lost, see
+    /// [`crate::mend()`]; 0 for none. It is the reader's to know when that is over.
+    pub fn doubt(&self) -> u64 {
+        self.doubt
     }
 
     /// Everything up to here is durable.

@@ -19,7 +19,8 @@
 //! After an error of the storage a journal takes nothing more: what a failed sync left on the disk
 //! is unknown. It has to be opened again. [`JournalError::Full`] is the exception.
 //! Not promised: proof against a forger (checksum and chain find accidents), or survival of a disk
-//! that loses what it has synced: that is found and refused, replicas are for healing it. How the
+//! that loses what it has synced: that is found and refused; [`mend()`] lets a server of a group get
+//! it again from the others. How the
 //! last acknowledged batch is covered before the next write says so: [`Marks`].
 
 mod batch;
@@ -31,6 +32,7 @@ mod follow;
 mod inspect;
 mod journal;
 mod layout;
+mod mend;
 mod recover;
 mod register;
 mod scan;
@@ -47,6 +49,7 @@ pub use follow::{Follower, HELD_MAX};
 pub use inspect::{SegmentReport, Verified, export, identify, verify};
 pub use journal::{Journal, Stats};
 pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, LABEL_LEN};
+pub use mend::{Mended, mend};
 pub use recover::{Recovery, Tail};
 pub use register::Vote;
 pub use sim_disk::{DiskFaults, DiskStats, SimDisk};

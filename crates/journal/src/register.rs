@@ -2,7 +2,8 @@
 //!
 //! `mark`: how far the log is committed. Slots are written in turns; a torn write leaves the one
 //! before. `vote`: term and vote. Both slots are written one after the other, each with a sync, so
-//! that a vote that was given is there even when one slot goes bad later.
+//! that a vote that was given is there even when one slot goes bad later. `doubt`: see
+//! [`crate::mend()`].
 //!
 //! Slot of 4 KiB: magic `FBJRNREG` · format u32 · checksum u32 · journal u64 · sequence u64 · three
 //! words u64 · zeros; the checksum is over the slot with itself as zero.
@@ -21,6 +22,9 @@ const WORDS: usize = 32;
 pub(crate) const MARK: &str = "mark";
 /// Name of the file of term and vote.
 pub(crate) const VOTE: &str = "vote";
+
+/// Name of the file of the last term in which a server may have promised what it has lost.
+pub(crate) const DOUBT: &str = "doubt";
 
 /// What a server has promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use journal::{Config, Journal, JournalError, SimDisk, Storage, export, verify};
+use journal::{Config, Journal, JournalError, SimDisk, Storage, Vote, export, mend, verify};
 use types::SplitMix64;
 
 fn config() -> Config {
@@ -187,4 +187,38 @@ fn export_shows_every_record_that_counts() {
     })
     .expect("a whole journal");
     assert_eq!(count, 10);
+}
+
+/// Its log is set aside, its vote stays and its term is over; whatever operation of the disk the
+/// machine stops in, it opens with the doubt or can be mended again.
+#[test]
+fn a_mended_journal_is_empty_and_remembers_its_vote_wherever_the_machine_stops() {
+    let (mut damaged, _) = disk(false);
+    let mut journal = Journal::open(&mut damaged, &config()).expect("a journal").0;
+    journal.set_vote(Vote { term: 7, voted_for: 2 }).expect("a disk that works");
+    journal.into_storage();
+    let (name, used) = used(&mut damaged).remove(0);
+    assert!(damaged.flip(&name, used * 4));
+    let mut whole = damaged.clone();
+    let mended = mend(&mut whole).expect("its vote is whole");
+    assert_eq!((mended.id, mended.doubt), (5, 7));
+    assert!(mended.aside.len() > 3, "{:?}", mended.aside);
+    let operations = whole.stats().operations - damaged.stats().operations;
+    assert!(operations > 10, "{operations}");
+    for stop in 0..=operations {
+        let mut disk = damaged.clone();
+        disk.crash_at(stop);
+        let stopped = mend(&mut disk).is_err();
+        assert_eq!(stopped, stop < operations, "operation {stop} of {operations}");
+        disk.restart();
+        let opened = Journal::open(&mut disk, &config());
+        if opened.as_ref().is_ok_and(|(journal, _)| journal.doubt() == 0) || opened.is_err() {
+            drop(opened);
+            mend(&mut disk).expect("once more");
+        }
+        let (journal, found) = Journal::open(&mut disk, &config()).expect("an empty journal");
+        assert!((7..9).contains(&journal.doubt()), "{}", journal.doubt());
+        assert_eq!(journal.vote(), Vote { term: journal.doubt() + 1, voted_for: 0 });
+        assert_eq!((found.first, found.last, found.committed), (1, 0, 0), "operation {stop}");
+    }
 }

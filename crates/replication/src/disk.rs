@@ -19,6 +19,9 @@ pub struct Recovered {
     pub terms: Vec<(u64, u64)>,
     /// The entries after `committed`.
     pub tail: Vec<Entry>,
+    /// The last term in which it may have said to have what it has lost since (`journal::mend`); 0
+    /// for none.
+    pub doubt: u64,
 }
 
 /// Reads a journal through. `visit` sees every committed record, for the state to be made of them;
@@ -53,6 +56,8 @@ pub fn recover<S: Storage>(
     if first > 1 {
         recovered.before = (first, recovered.terms.first().map_or(0, |(_, term)| *term));
     }
+    // With a record of a later term came all that its leader held before.
+    recovered.doubt = if newest > journal.doubt() { 0 } else { journal.doubt() };
     Ok(recovered)
 }
 

@@ -39,7 +39,7 @@ struct Asked {
 
 impl LogView {
     pub(crate) fn new(voters: Vec<u64>, recovered: Recovered) -> LogView {
-        let Recovered { vote, before, last, committed, terms, tail } = recovered;
+        let Recovered { vote, before, last, committed, terms, tail, .. } = recovered;
         let recent = tail.into_iter().map(into_library).collect();
         LogView {
             voters,

@@ -16,6 +16,8 @@ pub struct RaftGroup {
     node: RawNode<LogView>,
     config: Config,
     vote: Vote,
+    /// It may lack what it said to have in terms up to this one, so it elects nobody; 0 for none.
+    doubt: u64,
 }
 
 impl RaftGroup {
@@ -25,7 +27,7 @@ impl RaftGroup {
     /// [`ConfigError`].
     pub fn new(config: &Config, recovered: Recovered) -> Result<RaftGroup, ConfigError> {
         config.check()?;
-        let Recovered { vote, before, last, committed, .. } = recovered;
+        let Recovered { vote, before, last, committed, doubt, .. } = recovered;
         if committed > last || before.0 > committed {
             return Err(ConfigError::Recovered);
         }
@@ -47,7 +49,7 @@ impl RaftGroup {
         let silent = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&told, LogView::new(voters, recovered), &silent)
             .map_err(|_| ConfigError::Recovered)?;
-        let mut group = RaftGroup { node, config: config.clone(), vote };
+        let mut group = RaftGroup { node, config: config.clone(), vote, doubt };
         group.draw_timeout();
         Ok(group)
     }
@@ -77,6 +79,17 @@ impl RaftGroup {
     }
 }
 
+/// Whether a message asks for a vote, or to ask for votes.
+fn is_election(message: &Message) -> bool {
+    matches!(
+        message.msg_type,
+        MessageType::MsgRequestVote
+            | MessageType::MsgRequestPreVote
+            | MessageType::MsgTimeoutNow
+            | MessageType::MsgHup
+    )
+}
+
 /// Messages in their bytes, with whom they are for.
 fn bodies(messages: Vec<Message>) -> Vec<(ReplicaId, Vec<u8>)> {
     let body = |message: Message| {
@@ -88,8 +101,11 @@ fn bodies(messages: Vec<Message>) -> Vec<(ReplicaId, Vec<u8>)> {
 
 impl Consensus for RaftGroup {
     fn tick(&mut self) {
-        self.node.tick();
-        self.draw_timeout();
+        // Whoever may have lost something waits to be led.
+        if self.doubt == 0 {
+            self.node.tick();
+            self.draw_timeout();
+        }
     }
 
     fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused> {
@@ -99,6 +115,9 @@ impl Consensus for RaftGroup {
         }
         if let Some(lost) = self.lost(&message) {
             return Err(lost);
+        }
+        if self.doubt > 0 && is_election(&message) {
+            return Ok(());
         }
         // What the library has no use for it says so about, and nothing follows from it.
         let _ = self.node.step(message);
@@ -141,6 +160,10 @@ impl Consensus for RaftGroup {
         self.node.advance_append_async(ready);
         if let Some(last) = work.committed.last() {
             let position = last.position;
+            if last.term > self.doubt {
+                // Its leader held all that was committed before, and now this one does.
+                self.doubt = 0;
+            }
             self.node.advance_apply_to(position);
             let keep = position.saturating_sub(self.config.window);
             self.node.mut_store().forget_before(keep);
@@ -184,8 +207,14 @@ impl Consensus for RaftGroup {
         self.node.store().last()
     }
 
+    fn doubt(&self) -> u64 {
+        self.doubt
+    }
+
     fn campaign(&mut self) {
-        let _ = self.node.campaign();
-        self.draw_timeout();
+        if self.doubt == 0 {
+            let _ = self.node.campaign();
+            self.draw_timeout();
+        }
     }
 }

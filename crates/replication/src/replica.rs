@@ -332,6 +332,12 @@ impl<C: Consensus> Replica<C> {
         self.core.last()
     }
 
+    /// The last term in which it may have said to have what its disk has lost since: it elects nobody
+    /// before it has a record of a later one. 0 for none.
+    pub fn doubt(&self) -> u64 {
+        self.core.doubt()
+    }
+
     /// Writes that have not been done.
     pub fn writes_waiting(&self) -> usize {
         self.writing.len()

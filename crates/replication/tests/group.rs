@@ -294,3 +294,84 @@ proptest! {
         prop_assert!(replica.counts().refused > 0);
     }
 }
+
+/// Three replicas: the leader and another one have a record that the third has not; the leader is
+/// down, and the other one's disk has lost some of it.
+fn after_a_loss() -> (Group<Fold>, [u8; 3]) {
+    let mut group: Group<Fold> = Group::new(config(3));
+    let leader = group.elect();
+    group.propose(leader, records(0..20)).unwrap();
+    group.pass(5);
+    let [lost, behind] = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    group.cut = vec![behind];
+    group.propose(leader, records(20..21)).unwrap();
+    group.pass(5);
+    assert_eq!(group.node(leader).state.1.last(), Some(&20), "most have it");
+    group.kill(leader);
+    group.kill(lost);
+    group.cut.clear();
+    (group, [leader, lost, behind])
+}
+
+#[test]
+fn a_damaged_replica_comes_back_and_elects_nobody_before_it_has_what_it_had() {
+    let (mut group, [leader, lost, behind]) = after_a_loss();
+    let disk = group.disks[usize::from(lost) - 1].as_mut().expect("killed");
+    assert!(disk.flip("log-0000000000000001", 8 * 600), "a bit of the first frame");
+    let refused = Journal::open(disk.clone(), &journal_config()).err().expect("damaged");
+    assert!(refused.to_string().contains("segment 1"), "{refused}");
+    let mended = journal::mend(disk).expect("its vote is whole");
+    assert_eq!(mended.aside.len(), 1);
+
+    group.start(lost);
+    assert!(group.node(lost).replica.doubt() > 0);
+    group.pass(1_000);
+    assert_eq!(group.leader(), None, "replica {behind} lacks a record that was committed");
+
+    group.start(leader);
+    let next = group.elect();
+    assert_eq!(next, leader);
+    group.pass(20);
+    let all: Vec<u64> = (0..21).collect();
+    for id in 1..=3 {
+        assert_eq!(group.node(id).state.1, all, "replica {id}");
+    }
+    assert_eq!(group.node(lost).replica.doubt(), 0);
+
+    // It is one of them again: with the third it elects, also after a start of its own.
+    group.kill(lost);
+    group.kill(leader);
+    group.start(lost);
+    let next = group.elect();
+    group.propose(next, records(21..22)).unwrap();
+    group.pass(5);
+    assert_eq!(group.node(lost).state.1.len(), 22);
+    assert_eq!(group.node(behind).state.1.len(), 22);
+}
+
+#[test]
+fn a_replica_that_forgets_what_it_promised_would_lose_what_was_committed() {
+    let (mut group, [leader, lost, _]) = after_a_loss();
+    group.disks[usize::from(lost) - 1] = Some(SimDisk::new(99));
+    group.start(lost);
+    let other = group.elect();
+    assert_ne!(other, leader);
+    assert_eq!(group.node(other).state.1.last(), Some(&19), "what mending has to prevent");
+}
+
+#[test]
+fn while_its_leader_lives_a_mended_replica_makes_it_begin_a_new_term() {
+    let mut group: Group<Fold> = Group::new(config(3));
+    let leader = group.elect();
+    group.propose(leader, records(0..20)).unwrap();
+    group.pass(5);
+    let lost = leader % 3 + 1;
+    group.kill(lost);
+    journal::mend(group.disks[usize::from(lost) - 1].as_mut().expect("killed")).expect("whole");
+    group.start(lost);
+    group.pass(200);
+    let next = group.leader().expect("most of them are whole");
+    assert_ne!(next, lost);
+    assert_eq!(group.node(lost).state.1.len(), 20);
+    assert_eq!(group.node(lost).replica.doubt(), 0);
+}
