@@ -96,6 +96,8 @@ pub(super) struct Machine {
 pub(super) enum Started {
     Runs,
     Again,
+    /// Its log was damaged and is set aside; started again it gets it from the others.
+    Mended,
     Lost,
 }
 
@@ -129,6 +131,10 @@ impl Machine {
                 kept.restart();
                 self.disk = Some(kept);
                 Started::Again
+            }
+            Err(_) if self.rots && journal::mend(&mut kept).is_ok() => {
+                self.disk = Some(kept);
+                Started::Mended
             }
             Err(error) => {
                 self.disk = Some(kept);

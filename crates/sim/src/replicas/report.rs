@@ -107,10 +107,12 @@ counts! {
         full,
         /// Bits that flipped on disks.
         rotten,
-        /// Machines that refused to start on a rotten disk, and stayed out.
-        refused,
+        /// Rotten disks that were refused at a start, and mended: their logs came from the others.
+        mended,
     }
     outcomes {
+        /// Machines that refused to start on a rotten disk, and stayed out: their votes were rotten.
+        refused,
         /// Requests that a client sent again.
         retries,
         /// Requests that clients got answers to.

@@ -98,7 +98,7 @@ impl World {
         let replicas = if options.replicas == 0 { drawn } else { options.replicas };
         let mut machines: Vec<Machine> =
             (1..=replicas).map(|id| Machine::new(id, rng.next_u64())).collect();
-        // Fewer than half of the disks may rot: a rotten one is out for good.
+        // Fewer than half of the disks may rot: what is on the others all can get again.
         let rotten = rng.below(u64::from(replicas / 2) + 1);
         for machine in machines.iter_mut().rev().take(rotten as usize) {
             machine.rots = !options.calm && options.bug.is_none();
@@ -240,6 +240,10 @@ impl World {
                 self.after(0, Event::Tick(id, life));
             }
             Started::Again => self.after(20 * MS, Event::Start(id)),
+            Started::Mended => {
+                self.counts.mended += 1;
+                self.after(20 * MS, Event::Start(id));
+            }
             Started::Lost => self.counts.refused += 1,
         }
     }
