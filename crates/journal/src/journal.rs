@@ -583,8 +583,8 @@ fn prepare(
         return Err(JournalError::Register(MARK));
     }
     if !has(VOTE) {
-        Register::create(storage, VOTE, config.id).map_err(JournalError::full)?;
+        Register::create(storage, VOTE, config.id, [0; 3]).map_err(JournalError::full)?;
     }
-    Register::create(storage, MARK, config.id).map_err(JournalError::full)?;
+    Register::create(storage, MARK, config.id, [0; 3]).map_err(JournalError::full)?;
     Ok(true)
 }

@@ -8,7 +8,7 @@
 //! a leader made it has all that came before it, and the doubt is over.
 
 use crate::error::JournalError;
-use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
+use crate::register::{DOUBT, MARK, Register, VOTE};
 use crate::storage::Storage;
 
 /// What was done to a damaged journal.
@@ -31,22 +31,12 @@ pub struct Mended {
 /// must never take part again; the disk's.
 pub fn mend(storage: &mut impl Storage) -> Result<Mended, JournalError> {
     let mut vote = Register::open(storage, VOTE, None)?.register;
-    let id = vote.journal();
-    let names = storage.names()?;
-    let before = match names.iter().any(|name| name == DOUBT) {
-        true => Register::open(storage, DOUBT, Some(id))?.register.words[0],
-        false => 0,
-    };
-    let [term, ..] = vote.words;
-    let doubt = term.max(before);
-    let mut register = match before {
-        0 => Register::create(storage, DOUBT, id).map_err(JournalError::full)?,
-        _ => Register::open(storage, DOUBT, Some(id))?.register,
-    };
-    register.write_both(storage, [doubt, 0, 0])?;
-    let next = Vote { term: doubt + 1, voted_for: 0 };
-    vote.write_both(storage, [next.term, next.voted_for, 0])?;
-    Register::create(storage, MARK, id).map_err(JournalError::full)?;
+    let (id, names) = (vote.journal(), storage.names()?);
+    // Terms only grow, so an earlier doubt is part of this one.
+    let [doubt, ..] = vote.words;
+    Register::create(storage, DOUBT, id, [doubt, 0, 0]).map_err(JournalError::full)?;
+    vote.write_both(storage, [doubt + 1, 0, 0])?;
+    Register::create(storage, MARK, id, [0; 3]).map_err(JournalError::full)?;
     let mut aside = Vec::new();
     for name in names.iter().filter(|name| name.starts_with("log-") || name.starts_with("snap-")) {
         let kept = format!("damaged-{doubt:x}-{name}");

@@ -51,16 +51,17 @@ pub(crate) struct Opened {
 }
 
 impl Register {
-    /// Makes the file under its name with all words zero.
+    /// Makes the file under its name, or another one in its place: whole or not at all.
     pub(crate) fn create(
         storage: &mut impl Storage,
         name: &'static str,
         journal: u64,
+        words: [u64; 3],
     ) -> Result<Register, DiskError> {
         let temporary = format!("{name}.new");
         let file = storage.create(&temporary, 2 * SLOT as u64)?;
         let buffer = AlignedBuf::with_capacity(2 * SLOT);
-        let mut register = Register { file, journal, sequence: 1, words: [0; 3], buffer };
+        let mut register = Register { file, journal, sequence: 1, words, buffer };
         register.write_slot(storage, 0)?;
         register.write_slot(storage, 1)?;
         storage.rename(&temporary, name)?;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use journal::{Config as JournalConfig, Journal, JournalError, SimDisk};
+use journal::{Config as JournalConfig, Journal, JournalError, SimDisk, mend};
 use replication::{
     Action, Config, Entry, Fetch, Recovered, Replica, ReplicaId, Write, fetch, perform, recover,
 };
@@ -132,14 +132,21 @@ impl Machine {
                 self.disk = Some(kept);
                 Started::Again
             }
-            Err(_) if self.rots && journal::mend(&mut kept).is_ok() => {
-                self.disk = Some(kept);
-                Started::Mended
-            }
             Err(error) => {
+                let mended = if self.rots { mend(&mut kept) } else { Err(error) };
+                let started = match mended {
+                    Ok(_) => Started::Mended,
+                    Err(JournalError::Disk(_)) => {
+                        kept.restart();
+                        Started::Again
+                    }
+                    Err(error) => {
+                        self.lost = Some(error.to_string());
+                        Started::Lost
+                    }
+                };
                 self.disk = Some(kept);
-                self.lost = Some(error.to_string());
-                Started::Lost
+                started
             }
         }
     }
