@@ -1,9 +1,10 @@
 //! `fairbell journal`: durable journals of an exchange looked at, checked, exported and replayed.
 //!
-//! Nothing here changes a journal; an exchange may be writing it meanwhile, then what it is writing
+//! Only [`mend`] changes a journal. The others may look while an exchange writes it: what it is writing
 //! just now shows as a tail. [`kept`] is the other side: how an exchange keeps its log there.
 
 pub mod kept;
+mod mend;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,7 +29,8 @@ use kept::{Genesis, input_of};
     fairbell journal inspect out/journal          segments, watermark, snapshots\n  \
     fairbell journal verify out/journal           every byte of the committed part\n  \
     fairbell journal export out/journal --out day.log   an input log for `fairbell log replay`\n  \
-    fairbell journal replay out/journal --json    through a fresh engine, with digests")]
+    fairbell journal replay out/journal --json    through a fresh engine, with digests\n  \
+    fairbell journal mend replica-2               a damaged one of a group: it comes again")]
 pub struct JournalArgs {
     /// What to do with it.
     #[command(subcommand)]
@@ -50,6 +52,12 @@ pub enum What {
     /// Run the log in it through a fresh engine
     #[command(after_help = "Example: fairbell journal replay out/journal --json")]
     Replay(ReplayArgs),
+    /// Set a replica's damaged log aside, so that it gets it again from the others
+    #[command(after_help = "Example: fairbell journal mend replica-2\n\n\
+        The replica must not run. Its vote is kept, and until the others have given it what it may\n\
+        have had it elects nobody. So no more than a minority may be mended at a time: a group\n\
+        whose majority has lost its logs does not come up again by this.")]
+    Mend(mend::MendArgs),
 }
 
 /// A journal's folder.
@@ -92,6 +100,7 @@ pub fn run(args: &JournalArgs) -> Result<(), Failure> {
         What::Verify(args) => verify(args),
         What::Export(args) => export(args),
         What::Replay(args) => replay(args),
+        What::Mend(args) => mend::run(args),
     }
 }
 

@@ -16,10 +16,12 @@ mod fuzz;
 mod replicas;
 mod run;
 mod scenario;
+mod zones;
 
 pub use attacks::AttackArgs;
 pub use fuzz::FuzzArgs;
 pub use replicas::ReplicasArgs;
+pub use zones::ZonesArgs;
 
 /// Other ways to simulate.
 #[derive(clap::Subcommand, Clone, Debug)]
@@ -30,6 +32,8 @@ pub enum Sim {
     Attack(AttackArgs),
     /// Groups of replicas: crashes, partitions, failing disks, clients that send again
     Replicas(ReplicasArgs),
+    /// Groups of replicas in two zones: what each layout costs, and what is left without a zone
+    Zones(ZonesArgs),
 }
 
 /// Runs the seeds and prints their sums; fails when a seed does.
@@ -38,6 +42,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         Some(Sim::Fuzz(args)) => return fuzz::run(args),
         Some(Sim::Attack(args)) => return attacks::run(args),
         Some(Sim::Replicas(args)) => return replicas::run(args),
+        Some(Sim::Zones(args)) => return zones::run(args),
         None => {}
     }
     if let Some(file) = &args.scenario {

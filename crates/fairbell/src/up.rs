@@ -74,7 +74,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let clocks = Clocks::start(&config)?;
     let clock = clocks.of[0];
     let kept = match config.journal.is_local() {
-        true => Some(kept::open(Path::new(&config.journal.dir), clock.now())?),
+        true => Some(kept::open(Path::new(&config.journal.dir), &config.journal, clock.now())?),
         false => None,
     };
     // What the built-in participants play is played once.

@@ -15,7 +15,7 @@ fn drill(kind: &str, more: &[&str]) -> (bool, Value, String) {
     (out.status.success(), report, errors)
 }
 
-fn holds(kind: &str, more: &[&str]) {
+fn holds(kind: &str, more: &[&str]) -> Value {
     let (passed, report, errors) = drill(kind, more);
     assert!(passed, "{kind}: {errors}\n{report:#}");
     for zero in ["acknowledged_lost", "duplicates", "unanswered", "connections_lost", "stray"] {
@@ -24,6 +24,7 @@ fn holds(kind: &str, more: &[&str]) {
     assert_eq!((&report["replicas_equal"], &report["books_equal"]), (&true.into(), &true.into()));
     let asked = report["asked"].as_u64().unwrap_or(0);
     assert!(asked > 1_000 && report["answered"].as_u64() == Some(asked), "{report:#}");
+    report
 }
 
 #[test]
@@ -35,6 +36,22 @@ fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
 fn a_leader_that_was_paused_or_cut_off_comes_back_as_a_follower() {
     holds("pause", &["--times", "1"]);
     holds("partition", &["--times", "1"]);
+}
+
+/// Mounts small disks, so it needs what network namespaces need: root.
+#[test]
+fn a_leader_whose_disk_is_full_lets_another_lead_and_comes_back() {
+    holds("full-disk", &["--times", "1"]);
+}
+
+#[test]
+fn a_flipped_bit_is_found_and_the_replica_gets_its_log_from_the_others() {
+    let report = holds("rot", &["--times", "2"]);
+    let found = report["found"].as_array().expect("a list");
+    assert_eq!(found.len(), 2, "{report:#}");
+    let named =
+        |said: &Value| said.as_str().is_some_and(|said| said.contains("segment 1, offset "));
+    assert!(found.iter().all(named), "{report:#}");
 }
 
 #[test]

@@ -85,6 +85,10 @@ fn the_journal_holds_the_log_and_the_next_start_goes_on_with_it() {
     assert!(number(&next, "feed_messages") >= number(&replayed, "feed_messages"));
     let verified = document(&scratch.journal("verify", &[json]));
     assert!(number(&verified, "last") > last);
+    // What is whole is not mended.
+    let refused = scratch.journal("mend", &[]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && stderr.contains("is whole"), "{stderr}");
     // A flipped bit is found, and nothing starts on it.
     let segment = scratch.at("journal/log-0000000000000001");
     let mut bytes = std::fs::read(&segment).expect("a segment");
@@ -97,6 +101,10 @@ fn the_journal_holds_the_log_and_the_next_start_goes_on_with_it() {
         let stderr = String::from_utf8_lossy(&refused.stderr);
         assert!(stderr.contains("segment 1, offset 8192"), "{stderr}");
     }
+    // Nobody else has it, so it can't be mended.
+    let refused = scratch.journal("mend", &[]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && stderr.contains("nobody else"), "{stderr}");
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub enum JournalError {
     Format(String, u32),
     /// It belongs to another journal, or its records are of another kind.
     Foreign(&'static str),
+    /// Its server has never been one of a group: nobody else has what it lacks.
+    NoGroup,
     /// A batch is full: flush first.
     BatchFull,
     /// The record is longer than a batch may be.
@@ -105,6 +107,10 @@ impl fmt::Display for JournalError {
                 write!(f, "{name}: format {format} is not known to this version")
             }
             JournalError::Foreign(what) => write!(f, "not this journal: its {what} is another"),
+            JournalError::NoGroup => f.write_str(
+                "its server has never been one of a group: nobody else has this log, go on from a \
+                 backup",
+            ),
             JournalError::BatchFull => f.write_str("the batch is full: flush first"),
             JournalError::TooLong(bytes) => write!(f, "a record of {bytes} bytes is too long"),
             JournalError::Position(at) => write!(f, "position {at} can't be used for that"),

@@ -28,12 +28,15 @@ pub struct Mended {
 ///
 /// # Errors
 /// [`JournalError::Register`] when the vote can't be read: nobody knows what it has promised, and it
-/// must never take part again; the disk's.
+/// must never take part again; [`JournalError::NoGroup`]; the disk's.
 pub fn mend(storage: &mut impl Storage) -> Result<Mended, JournalError> {
     let mut vote = Register::open(storage, VOTE, None)?.register;
     let (id, names) = (vote.journal(), storage.names()?);
     // Terms only grow, so an earlier doubt is part of this one.
     let [doubt, ..] = vote.words;
+    if doubt == 0 {
+        return Err(JournalError::NoGroup);
+    }
     Register::create(storage, DOUBT, id, [doubt, 0, 0]).map_err(JournalError::full)?;
     vote.write_both(storage, [doubt + 1, 0, 0])?;
     Register::create(storage, MARK, id, [0; 3]).map_err(JournalError::full)?;

@@ -21,6 +21,9 @@ pub struct Config {
     pub id: ReplicaId,
     /// How many there are, numbered from 1: an odd number up to 9.
     pub replicas: u8,
+    /// Followers that nobody waits for and that elect nobody, numbered after the replicas: copies
+    /// elsewhere, a moment behind.
+    pub learners: u8,
     /// Decides the election timeouts.
     pub seed: u64,
     /// Length of a tick, ns.
@@ -45,7 +48,7 @@ pub struct Config {
 /// Why a configuration makes no replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// An odd number from 1 to 9 of replicas, each with a number among them.
+    /// An odd number from 1 to 9 of replicas and at most 9 learners, each with a number among them.
     Replicas,
     /// Ticks are longer than nothing, and elections take longer than heartbeats.
     Ticks,
@@ -58,7 +61,9 @@ pub enum ConfigError {
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            ConfigError::Replicas => "a group has 1, 3, 5, 7 or 9 replicas, numbered from 1",
+            ConfigError::Replicas => {
+                "a group has 1, 3, 5, 7 or 9 replicas, and at most 9 learners, numbered from 1"
+            }
             ConfigError::Ticks => "an election takes more ticks than a heartbeat, each some time",
             ConfigError::Bytes => "message bytes, uncommitted bytes and messages in flight",
             ConfigError::Recovered => "the log does not fit its commit watermark",
@@ -75,6 +80,7 @@ impl Config {
             group,
             id,
             replicas,
+            learners: 0,
             seed: group,
             tick_ns: 10_000_000,
             heartbeat_ticks: 2,
@@ -93,7 +99,8 @@ impl Config {
     /// What is wrong.
     pub fn check(&self) -> Result<(), ConfigError> {
         let odd = self.replicas % 2 == 1 && self.replicas <= 9;
-        if !odd || !(1..=self.replicas).contains(&self.id.0) {
+        let members = 1..=self.members();
+        if !odd || self.learners > 9 || !members.contains(&self.id.0) {
             return Err(ConfigError::Replicas);
         }
         let Config { tick_ns, heartbeat_ticks, election_ticks, .. } = *self;
@@ -107,9 +114,14 @@ impl Config {
         Ok(())
     }
 
-    /// All replicas.
+    /// Replicas and learners.
+    pub fn members(&self) -> u8 {
+        self.replicas.saturating_add(self.learners)
+    }
+
+    /// All replicas, and learners.
     pub fn all(&self) -> impl Iterator<Item = ReplicaId> + use<> {
-        (1..=self.replicas).map(ReplicaId)
+        (1..=self.members()).map(ReplicaId)
     }
 
     /// All others.

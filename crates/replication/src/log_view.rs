@@ -14,7 +14,8 @@ const ASKED_MAX: usize = 64;
 
 /// The log as the library sees it.
 pub(crate) struct LogView {
-    voters: Vec<u64>,
+    /// Who is counted, and who is not.
+    members: (Vec<u64>, Vec<u64>),
     vote: Vote,
     committed: u64,
     /// The position before the first that can be read, and its term.
@@ -38,11 +39,11 @@ struct Asked {
 }
 
 impl LogView {
-    pub(crate) fn new(voters: Vec<u64>, recovered: Recovered) -> LogView {
+    pub(crate) fn new(members: (Vec<u64>, Vec<u64>), recovered: Recovered) -> LogView {
         let Recovered { vote, before, last, committed, terms, tail, .. } = recovered;
         let recent = tail.into_iter().map(into_library).collect();
         LogView {
-            voters,
+            members,
             vote,
             committed,
             before,
@@ -148,7 +149,8 @@ impl raft::Storage for LogView {
     fn initial_state(&self) -> raft::Result<RaftState> {
         let Vote { term, voted_for } = self.vote;
         let hard_state = HardState { term, vote: voted_for, commit: self.committed };
-        let conf_state = ConfState { voters: self.voters.clone(), ..ConfState::default() };
+        let (voters, learners) = self.members.clone();
+        let conf_state = ConfState { voters, learners, ..ConfState::default() };
         Ok(RaftState { hard_state, conf_state })
     }
 

@@ -31,7 +31,9 @@ impl RaftGroup {
         if committed > last || before.0 > committed {
             return Err(ConfigError::Recovered);
         }
-        let voters = config.all().map(|id| u64::from(id.0)).collect();
+        let of = |ids: std::ops::RangeInclusive<u8>| ids.map(u64::from).collect();
+        let (voters, learners) =
+            (of(1..=config.replicas), of(config.replicas + 1..=config.members()));
         let election_tick = config.election_ticks as usize;
         let told = raft::Config {
             id: u64::from(config.id.0),
@@ -47,7 +49,7 @@ impl RaftGroup {
             ..raft::Config::default()
         };
         let silent = slog::Logger::root(slog::Discard, slog::o!());
-        let node = RawNode::new(&told, LogView::new(voters, recovered), &silent)
+        let node = RawNode::new(&told, LogView::new((voters, learners), recovered), &silent)
             .map_err(|_| ConfigError::Recovered)?;
         let mut group = RaftGroup { node, config: config.clone(), vote, doubt };
         group.draw_timeout();
@@ -110,7 +112,7 @@ impl Consensus for RaftGroup {
 
     fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused> {
         let message = wire::decode(from, self.config.id, message).map_err(Refused::Decode)?;
-        if !(1..=self.config.replicas).contains(&from.0) {
+        if !(1..=self.config.members()).contains(&from.0) {
             return Err(Refused::Decode(DecodeError::Address));
         }
         if let Some(lost) = self.lost(&message) {

@@ -187,7 +187,7 @@ impl<C: Consensus> Replica<C> {
             return;
         }
         let taken = match wire::open(self.config.group, self.config.id, bytes) {
-            Ok((from, _)) if from.0 > self.config.replicas => {
+            Ok((from, _)) if from.0 > self.config.members() => {
                 Err(Refused::Decode(DecodeError::Address))
             }
             Ok((from, Body::Consensus(body))) => self.core.receive(from, body),

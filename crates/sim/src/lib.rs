@@ -10,6 +10,7 @@ mod link;
 mod queue;
 pub mod replicas;
 mod world;
+pub mod zones;
 
 pub use clock::{DRIFT_PPB_MAX, SimClock};
 pub use link::{Bursts, GROUPS_MAX, LinkModel, LinkStats, Links, PathQueue, Weather, WeatherStats};

@@ -20,16 +20,24 @@ pub struct Journal {
     pub dir: String,
     /// Replicas of the root, 3 or 5, where it is replicated.
     pub replicas: u32,
+    /// Size of its segments, MiB: their room is taken when one is begun.
+    pub segment_mib: u32,
 }
 
 impl Default for Journal {
     fn default() -> Self {
         let (durability, dir) = (DURABILITIES[0].to_string(), "out/journal".to_string());
-        Journal { durability, dir, replicas: 3 }
+        Journal { durability, dir, replicas: 3, segment_mib: 64 }
     }
 }
 
 impl Journal {
+    /// What journals are told, but for who they are.
+    pub fn settings(&self, id: u64, label: [u8; 32]) -> ::journal::Config {
+        let segment_bytes = u64::from(self.segment_mib) << 20;
+        ::journal::Config { segment_bytes, ..::journal::Config::new(id, label) }
+    }
+
     /// Whether there is one, and no replicas.
     pub fn is_local(&self) -> bool {
         self.durability == "local"

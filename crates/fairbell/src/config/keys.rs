@@ -119,6 +119,7 @@ pub const KEYS: &[Key] = &[
     key("journal.durability", Kind::Choice(DURABILITIES)),
     key("journal.dir", Kind::Text { max: 1_024 }),
     whole("journal.replicas", 3, 5),
+    whole("journal.segment_mib", 2, 4_096),
     key("store.follow", Kind::Switch),
     key("store.file", Kind::Text { max: 1_024 }),
     whole("store.poll_ms", 1, 60_000),

@@ -1,6 +1,8 @@
 //! `fairbell drill`: real faults in real processes while clients trade, and what came of it.
 
 mod checks;
+mod disks;
+mod fault;
 mod relay;
 mod site;
 
@@ -9,7 +11,6 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use participant::load::{LoadConfig, Login, Mark, Protocol};
-use rustix::process::Signal;
 use serde::Serialize;
 use types::{Instrument, Nanos, Peer};
 
@@ -17,6 +18,7 @@ use crate::Failure;
 use crate::cli::duration;
 use crate::log::on;
 use checks::Findings;
+use fault::{Done, Fault};
 use site::{CLIENTS, Site};
 
 /// Drills.
@@ -30,6 +32,10 @@ pub enum Drill {
     Partition(DrillArgs),
     /// Kill gateways with their receivers, one after another; clients go to others
     Gateway(DrillArgs),
+    /// Fill the leader's disk, make room again when another one leads (needs the right to mount)
+    FullDisk(DrillArgs),
+    /// Kill the leader, flip a bit of its journal, have it found and mended
+    Rot(DrillArgs),
 }
 
 /// Options of a drill.
@@ -80,36 +86,6 @@ const GATEWAYS_MAX: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long clients wait for their last answers.
 const DRAIN: Duration = Duration::from_secs(30);
-/// A replica that came back takes part when it is no further behind, in positions.
-const CLOSE: u64 = 2_048;
-/// From a fault to its end: another one leads by then.
-const DOWN: Duration = Duration::from_secs(1);
-
-/// What a drill does to the leader.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fault {
-    Kill,
-    Pause,
-    Partition,
-    Gateway,
-}
-
-impl Fault {
-    fn name(self) -> &'static str {
-        match self {
-            Fault::Kill => "failover",
-            Fault::Pause => "pause",
-            Fault::Partition => "partition",
-            Fault::Gateway => "gateway",
-        }
-    }
-
-    /// Gateways that the drill needs.
-    fn gateways(self, args: &DrillArgs) -> u32 {
-        if self == Fault::Gateway { args.times + 1 } else { 2 }
-    }
-}
-
 /// Runs a drill and tells of it.
 pub fn run(drill: &Drill) -> Result<(), Failure> {
     let (fault, args) = match drill {
@@ -117,6 +93,8 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
         Drill::Pause(args) => (Fault::Pause, args),
         Drill::Partition(args) => (Fault::Partition, args),
         Drill::Gateway(args) => (Fault::Gateway, args),
+        Drill::FullDisk(args) => (Fault::Fill, args),
+        Drill::Rot(args) => (Fault::Rot, args),
     };
     if fault == Fault::Gateway && args.times > GATEWAYS_MAX {
         return Err(Failure::Usage(format!("--times: at most {GATEWAYS_MAX} gateways")));
@@ -173,11 +151,15 @@ struct Report {
     rate_per_s: u64,
     clients: u32,
     faults: u32,
+    /// What replicas said of their damaged disks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    found: Vec<String>,
     /// The term at the end: leaders there were, at most.
     last_term: u64,
     asked: u64,
     answered: u64,
-    /// From the fault to the first acknowledgement of a request sent after it.
+    /// From the fault to the first acknowledgement of a request sent after it; where a disk is filled,
+    /// the longest time without any.
     time_to_serve_ns: Times,
     /// From the fault until another one said that it leads.
     time_to_lead_ns: Times,
@@ -191,16 +173,10 @@ struct Report {
     holds: bool,
 }
 
-/// A fault that has been.
-struct Done {
-    at: Nanos,
-    lead_ns: u64,
-    rejoin_ns: u64,
-}
-
 fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     let file = dir.join("exchange.toml");
-    std::fs::write(&file, text(args, fault.gateways(args))).map_err(|error| on(&file, error))?;
+    let disks = fault.disks(dir, args.replicas)?;
+    std::fs::write(&file, text(fault, args)).map_err(|error| on(&file, error))?;
     let config = crate::cli::load_plain(Some(&file))?;
     let instrument = config.instruments().into_iter().next_back();
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
@@ -214,8 +190,8 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         if !args.json {
             eprint!("\r{} of {} faults", number + 1, args.times);
         }
-        done.push(one(&mut site, fault)?);
-        std::thread::sleep(args.every.saturating_sub(DOWN));
+        done.push(fault.strike(&mut site, &disks, u64::from(number) ^ args.seed << 32)?);
+        std::thread::sleep(args.every.saturating_sub(fault::DOWN));
     }
     if !args.json {
         eprintln!();
@@ -231,8 +207,10 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     let findings = checks::look(&remains, &config)?;
     let counts = remains.load.counts();
     let timings = remains.load.timings();
-    let served =
-        |(done, mark): (&Done, &Mark)| mark.answered.map_or(u64::MAX, |at| at.since(done.at));
+    let served = |(done, mark): (&Done, &Mark)| match done.silent_ns {
+        Some(silent) => silent,
+        None => mark.answered.map_or(u64::MAX, |at| at.since(done.at)),
+    };
     let served = done.iter().zip(timings.marks()).map(served).collect();
     let time_to_serve_ns = Times::of(served);
     let holds = findings.hold() && time_to_serve_ns.max < u64::MAX;
@@ -243,6 +221,7 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         rate_per_s: args.rate,
         clients: args.clients,
         faults: args.times,
+        found: done.iter().filter_map(|done| done.found.clone()).collect(),
         last_term,
         asked: counts.asked,
         answered: counts.answered,
@@ -255,54 +234,18 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     })
 }
 
-/// One fault of the leader, until it takes part again.
-fn one(site: &mut Site, fault: Fault) -> Result<Done, Failure> {
-    if let Some(number) = site.fallen() {
-        return Err(Failure::Run(format!("replica {number} ended by itself: see its log")));
-    }
-    let (term, leader) = site.seat.held();
-    let at = site.clock.now();
-    let hit = match fault {
-        Fault::Kill => site.kill(leader),
-        Fault::Pause => site.signal(leader, Signal::STOP),
-        Fault::Partition => site.cut(leader, true),
-        Fault::Gateway => site.kill_gateway(),
-    };
-    if !hit {
-        return Err(Failure::Run(format!("nobody to hit; replica {} leads", leader + 1)));
-    }
-    let marked = site.clients.call(CLIENTS, |load, now, _| load.mark(now.now));
-    marked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
-    if fault == Fault::Gateway {
-        std::thread::sleep(DOWN);
-        return Ok(Done { at, lead_ns: 0, rejoin_ns: 0 });
-    }
-    let next = site.leader_after(term, PATIENCE);
-    let lead_ns = site.clock.now().since(at);
-    next.ok_or_else(|| Failure::Run(format!("nobody came to lead after term {term}")))?;
-    std::thread::sleep(DOWN.saturating_sub(Duration::from_nanos(lead_ns)));
-    match fault {
-        Fault::Kill => site.revive(leader)?,
-        Fault::Partition => drop(site.cut(leader, false)),
-        _ => drop(site.signal(leader, Signal::CONT)),
-    }
-    let back = site.clock.now();
-    if !site.all_within(CLOSE, PATIENCE) {
-        return Err(Failure::Run(format!("replica {} did not come back in time", leader + 1)));
-    }
-    Ok(Done { at, lead_ns, rejoin_ns: site.clock.now().since(back) })
-}
-
 /// The drill's exchange: the built-in one with nobody but these clients.
-fn text(args: &DrillArgs, gateways: u32) -> String {
+fn text(fault: Fault, args: &DrillArgs) -> String {
+    let gateways = fault.gateways(args);
     let seconds = (args.every.as_secs_f64() + 1.0) * f64::from(args.times + 3) + 60.0;
     let inputs = (seconds * args.rate as f64) as u64 + 100_000;
     let mut text = format!(
         "[doors]\nplain = true\n\n[engine]\nlog_capacity = {inputs}\n\n\
          [overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
-         change_tree_at_percent = 0\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
+         change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
          [flow]\nsample = \"none\"\ngenerated_rate = 0\nparticipants = 1\n\n\
-         [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n"
+         [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n",
+        fault.segment_mib()
     );
     for number in 1..=args.clients {
         text += &format!(
@@ -349,7 +292,11 @@ fn print(report: &Report) {
         report.seed
     );
     println!(
-        "  from the fault to the first answer after it: p50 {:.0} ms, max {:.0} ms",
+        "  {}: p50 {:.0} ms, max {:.0} ms",
+        match report.drill {
+            "full-disk" => "longest time without an answer",
+            _ => "from the fault to the first answer after it",
+        },
         ms(serve.p50),
         ms(serve.max)
     );
@@ -373,6 +320,7 @@ fn print(report: &Report) {
     }
     let equal = if findings.books_equal { "equal" } else { "NOT equal" };
     println!("  books of the feed's listeners at {} positions: {equal}", findings.positions);
+    report.found.iter().for_each(|found| println!("  found and mended: {found}"));
     findings.problems.iter().for_each(|problem| println!("  {problem}"));
     println!("  {}", if report.holds { "PASS" } else { "FAIL" });
 }

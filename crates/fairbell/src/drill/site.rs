@@ -217,6 +217,48 @@ impl Site {
         Ok(())
     }
 
+    /// A replica's folder.
+    pub fn folder(&self, number: usize) -> PathBuf {
+        folder(&self.dir, number)
+    }
+
+    /// The last line of a replica whose process is to end by itself, with a failure.
+    pub fn last_words(&mut self, number: usize, patience: Duration) -> Result<String, Failure> {
+        let failed = |why: &str| Failure::Run(format!("replica {}: {why}", number + 1));
+        let Some(process) = self.processes.get_mut(number) else { return Err(failed("none")) };
+        let Some(mut child) = process.child.take() else { return Err(failed("does not run")) };
+        let from = Instant::now();
+        let ended = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break status,
+                _ if from.elapsed() > patience => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(failed("runs on a damaged disk"));
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        if ended.success() {
+            return Err(failed("ended as if nothing were wrong with its disk"));
+        }
+        let log = self.dir.join(format!("replica-{}.log", number + 1));
+        let text = std::fs::read_to_string(&log).map_err(|error| on(&log, error))?;
+        Ok(text.lines().last().unwrap_or_default().to_string())
+    }
+
+    /// Sets the damaged log of a replica that does not run aside, as an operator would.
+    pub fn mend(&self, number: usize) -> Result<(), Failure> {
+        let program = std::env::current_exe().map_err(io)?;
+        let dir = self.folder(number);
+        let done = Command::new(program).args(["journal", "mend", "--json"]).arg(&dir).output();
+        let done = done.map_err(io)?;
+        if done.status.success() {
+            return Ok(());
+        }
+        Err(on(&dir, String::from_utf8_lossy(&done.stderr)))
+    }
+
     /// Cuts a replica's streams with all others, or mends them.
     pub fn cut(&self, number: usize, cut: bool) -> bool {
         let of = |relay: &&Relay| relay.ends.0 == number || relay.ends.1 == number;
@@ -262,12 +304,15 @@ impl Site {
         None
     }
 
-    /// Waits until all replicas answer and none is more than so many positions behind.
+    /// Waits until all replicas answer, all take part in elections, and none is more than so many
+    /// positions behind.
     pub fn all_within(&self, positions: u64, patience: Duration) -> bool {
         let from = Instant::now();
         while from.elapsed() < patience {
-            let committed: Option<Vec<u64>> =
-                self.statuses().iter().map(|one| one.as_ref().map(|one| one.committed)).collect();
+            let committed = |one: &Option<Status>| {
+                one.as_ref().filter(|one| one.doubt_term == 0).map(|one| one.committed)
+            };
+            let committed: Option<Vec<u64>> = self.statuses().iter().map(committed).collect();
             let ends = committed.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)));
             if ends.is_some_and(|(least, most)| most - least <= positions) {
                 return true;

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use journal::{Config, Folder, FolderConfig, Journal, JournalError, Recovery};
+use journal::{Folder, FolderConfig, Journal, JournalError, Recovery};
 use net::{ControlError, LoopHandle, Mailbox};
 use roles::{ExchangeConfig, Role};
 use types::{Input, Nanos, Node};
@@ -99,11 +99,11 @@ pub struct Kept {
 }
 
 /// Opens the journal in a folder, or makes one. `start` becomes the name of a new one.
-pub fn open(dir: &Path, start: Nanos) -> Result<Kept, Failure> {
+pub fn open(dir: &Path, settings: &crate::config::Journal, start: Nanos) -> Result<Kept, Failure> {
     let wrong = |error: JournalError| on(dir, error);
     let mut folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
     let id = journal::identify(&mut folder).map_err(wrong)?.unwrap_or(start.0);
-    let config = Config::new(id, LABEL);
+    let config = settings.settings(id, LABEL);
     let (mut journal, recovery) = Journal::open(folder, &config).map_err(wrong)?;
     let (mut genesis, mut inputs, mut strange) = (None, Vec::new(), None);
     journal

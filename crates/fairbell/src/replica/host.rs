@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use journal::{Folder, FolderConfig, Journal};
+use journal::{Folder, FolderConfig, Journal, JournalError};
 use net::{Clock, Loop, LoopConfig, LoopHandle, WaitStrategy};
 use probe::Key;
 use replication::{Action, ReplicaId};
@@ -52,6 +52,8 @@ pub struct Status {
     pub state_digest: String,
     /// Digests that most replicas had in common.
     pub digests_compared: u64,
+    /// It elects nobody before it has a record of a later term than this; 0: it does.
+    pub doubt_term: u64,
     /// Why it takes part in nothing any more.
     pub stopped: Option<String>,
 }
@@ -67,6 +69,7 @@ fn status(id: u8, member: &Member) -> Status {
         committed: member.replica().committed(),
         state_digest: format!("{:016x}", root.map_or(0, roles::Root::state_digest)),
         digests_compared: member.replica().counts().compared,
+        doubt_term: member.replica().doubt(),
         stopped: member.stopped().map(ToString::to_string),
     }
 }
@@ -212,7 +215,10 @@ impl Host {
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
         let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
 
-        let mut journal = open_journal(dir, cluster.group, ended)?;
+        // What is durable in one place is not committed for that.
+        let settings = config.journal.settings(cluster.group, LABEL);
+        let settings = journal::Config { alone: ended, ..settings };
+        let mut journal = open_journal(dir, &settings)?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
             digest_every: DIGEST_EVERY,
@@ -336,11 +342,16 @@ impl Host {
     }
 }
 
-fn open_journal(dir: &Path, group: u64, ended: bool) -> Result<Journal<Folder>, Failure> {
+fn open_journal(dir: &Path, settings: &journal::Config) -> Result<Journal<Folder>, Failure> {
     let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
-    // What is durable in one place is not committed for that.
-    let kept = journal::Config { alone: ended, ..journal::Config::new(group, LABEL) };
-    let opened = Journal::open(folder, &kept).map_err(|error| on(dir, error))?;
+    let opened = Journal::open(folder, settings).map_err(|error| match error {
+        JournalError::Corrupt { .. } | JournalError::Register(_) => {
+            let hint =
+                "as one of a group it can have it again from the others: `fairbell journal mend`";
+            on(dir, format!("{error}; {hint}"))
+        }
+        _ => on(dir, error),
+    })?;
     Ok(opened.0)
 }
 
@@ -349,7 +360,8 @@ fn open_journal(dir: &Path, group: u64, ended: bool) -> Result<Journal<Folder>, 
 /// # Errors
 /// A damaged journal, or another group's.
 pub fn inputs_on_disk(dir: &Path, group: u64) -> Result<Vec<Input>, Failure> {
-    let (mut journal, mut inputs) = (open_journal(dir, group, true)?, Vec::new());
+    let settings = journal::Config::new(group, LABEL);
+    let (mut journal, mut inputs) = (open_journal(dir, &settings)?, Vec::new());
     let (first, last) = (journal.first(), journal.durable());
     // Leaders begin with an empty record, and the group with its genesis.
     let read = journal.read(first, last, |record| inputs.extend(input_of(record.bytes)));

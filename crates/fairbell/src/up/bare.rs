@@ -25,7 +25,7 @@ pub fn serve<T>(
 ) -> Result<T, Failure> {
     let clock = flow::clock(config);
     let kept = match config.journal.is_local() {
-        true => Some(kept::open(Path::new(&config.journal.dir), clock.now())?),
+        true => Some(kept::open(Path::new(&config.journal.dir), &config.journal, clock.now())?),
         false => None,
     };
     let log = Path::new(&config.journal.dir).join(super::LOG_FILE);

@@ -1,0 +1,196 @@
+//! What a drill does to the leader, until it takes part again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use types::Nanos;
+
+use super::disks::{Disks, flip};
+use super::site::{CLIENTS, Site, folder};
+use super::{DrillArgs, PATIENCE};
+use crate::Failure;
+
+/// A replica that came back takes part when it is no further behind, in positions.
+const CLOSE: u64 = 2_048;
+/// From a fault to its end: another one leads by then.
+pub const DOWN: Duration = Duration::from_secs(1);
+
+/// What a drill does to the leader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Its process is killed.
+    Kill,
+    /// Its process is stopped, and goes on later.
+    Pause,
+    /// It can't reach the other replicas.
+    Partition,
+    /// Not the leader: a gateway is killed.
+    Gateway,
+    /// Its disk has no room.
+    Fill,
+    /// Its process is killed, and a bit of its journal flips.
+    Rot,
+}
+
+/// A fault that has been.
+pub struct Done {
+    /// When it began.
+    pub at: Nanos,
+    /// From then until another one led.
+    pub lead_ns: u64,
+    /// From its end until the replica had what the others had.
+    pub rejoin_ns: u64,
+    /// The longest time without an answer, where that tells more than the first answer.
+    pub silent_ns: Option<u64>,
+    /// What the replica said of its disk.
+    pub found: Option<String>,
+}
+
+impl Fault {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Kill => "failover",
+            Fault::Pause => "pause",
+            Fault::Partition => "partition",
+            Fault::Gateway => "gateway",
+            Fault::Fill => "full-disk",
+            Fault::Rot => "rot",
+        }
+    }
+
+    /// Gateways that the drill needs.
+    pub fn gateways(self, args: &DrillArgs) -> u32 {
+        if self == Fault::Gateway { args.times + 1 } else { 2 }
+    }
+
+    /// Size of segments: where disks fill, room is wanted every few seconds.
+    pub fn segment_mib(self) -> u32 {
+        if self == Fault::Fill { 2 } else { 64 }
+    }
+
+    /// Disks of their own for the replicas, where they are to fill.
+    pub fn disks(self, dir: &Path, replicas: u8) -> Result<Disks, Failure> {
+        let folders = (0..usize::from(replicas)).map(|number| folder(dir, number));
+        if self == Fault::Fill { Disks::mount(folders) } else { Ok(Disks::default()) }
+    }
+
+    /// Does it, once; the next one may follow when it returns.
+    pub fn strike(self, site: &mut Site, disks: &Disks, seed: u64) -> Result<Done, Failure> {
+        if let Some(number) = site.fallen() {
+            return Err(Failure::Run(format!("replica {number} ended by itself: see its log")));
+        }
+        let (term, leader) = site.seat.held();
+        let at = site.clock.now();
+        let hit = match self {
+            Fault::Kill | Fault::Rot => site.kill(leader),
+            Fault::Pause => site.signal(leader, Signal::STOP),
+            Fault::Partition => site.cut(leader, true),
+            Fault::Gateway => site.kill_gateway(),
+            Fault::Fill => disks.fill(leader)?,
+        };
+        if !hit {
+            return Err(Failure::Run(format!("nobody to hit; replica {} leads", leader + 1)));
+        }
+        let marked = site.clients.call(CLIENTS, |load, now, _| load.mark(now.now));
+        marked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
+        let mut done = Done { at, lead_ns: 0, rejoin_ns: 0, silent_ns: None, found: None };
+        if self == Fault::Gateway {
+            std::thread::sleep(DOWN);
+            return Ok(done);
+        }
+        let next = match self {
+            Fault::Fill => {
+                let (silent, next) = silence(site, term)?;
+                done.silent_ns = Some(silent);
+                next
+            }
+            _ => site.leader_after(term, PATIENCE),
+        };
+        done.lead_ns = site.clock.now().since(at);
+        next.ok_or_else(|| Failure::Run(format!("nobody came to lead after term {term}")))?;
+        std::thread::sleep(DOWN.saturating_sub(Duration::from_nanos(done.lead_ns)));
+        match self {
+            Fault::Kill => site.revive(leader)?,
+            Fault::Rot => done.found = Some(rot(site, leader, seed)?),
+            Fault::Partition => drop(site.cut(leader, false)),
+            Fault::Fill => disks.clear(leader)?,
+            Fault::Pause | Fault::Gateway => drop(site.signal(leader, Signal::CONT)),
+        }
+        let back = site.clock.now();
+        if !site.all_within(CLOSE, PATIENCE) {
+            return Err(Failure::Run(format!("replica {} did not come back in time", leader + 1)));
+        }
+        done.rejoin_ns = site.clock.now().since(back);
+        Ok(done)
+    }
+}
+
+/// The longest time without an answer until a second after another one leads, and who does.
+fn silence(site: &Site, term: u64) -> Result<(u64, Option<(u64, usize)>), Failure> {
+    let began = Instant::now();
+    let (mut longest, mut answered, mut since) = (0, 0, site.clock.now());
+    let mut leads: Option<Instant> = None;
+    while leads.map_or(began.elapsed() < PATIENCE, |at| at.elapsed() < DOWN) {
+        let (sender, counts) = std::sync::mpsc::sync_channel(1);
+        let asked = site.clients.call(CLIENTS, move |load, _, _| {
+            let _ = sender.try_send(load.counts().answered);
+        });
+        asked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
+        let count = counts.recv().unwrap_or(answered);
+        let now = site.clock.now();
+        if count > answered {
+            (answered, since) = (count, now);
+        }
+        longest = longest.max(now.since(since));
+        if leads.is_none() && site.seat.held().0 > term {
+            leads = Some(Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok((longest, leads.map(|_| site.seat.held())))
+}
+
+/// Flips a bit of a dead replica's journal; it must refuse to start and name the place. Then it is
+/// mended and starts. What it said.
+fn rot(site: &mut Site, number: usize, seed: u64) -> Result<String, Failure> {
+    let dir = site.folder(number);
+    let (segment, offset) = flip(&dir, seed)?;
+    site.revive(number)?;
+    let said = site.last_words(number, PATIENCE)?;
+    let named = place(&said);
+    // A frame is damaged as a whole, and named by where it begins.
+    let near = |(there, at): (u64, u64)| there == segment && at <= offset && offset - at < 2 << 20;
+    if !named.is_some_and(near) {
+        let flipped = format!("a bit at segment {segment}, offset {offset} was flipped");
+        return Err(Failure::Run(format!("{flipped}, and replica {} said: {said}", number + 1)));
+    }
+    site.mend(number)?;
+    site.revive(number)?;
+    let end = said.find("; this is no").unwrap_or(said.len());
+    let from = said.find("segment").unwrap_or(0);
+    Ok(format!("replica {}: {}", number + 1, said.get(from..end).unwrap_or(&said)))
+}
+
+/// The segment and offset that a message names.
+fn place(text: &str) -> Option<(u64, u64)> {
+    let number = |after: &str| {
+        let rest = text.split(after).nth(1)?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    Some((number("segment ")?, number("offset ")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_where() {
+        let text = "x: segment 3, offset 8192: the frame's checksum does not fit";
+        assert_eq!(place(text), Some((3, 8_192)));
+        assert_eq!(place("segment x"), None);
+    }
+}
