@@ -6,6 +6,7 @@
 
 #![cfg_attr(target_arch = "x86_64", allow(unsafe_code))]
 
+use super::plan::SEVENS;
 use super::{Description, Packet, SlotDecoder, SlotSink};
 use crate::error::Code;
 
@@ -20,6 +21,8 @@ pub(super) fn whole<F: Description, S: SlotSink>(
     if is_x86_feature_detected!("bmi2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("lzcnt")
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("movbe")
     {
         // SAFETY: the features the function was compiled for have just been seen.
         return unsafe { with_instructions(decoder, packet, sink) };
@@ -28,7 +31,7 @@ pub(super) fn whole<F: Description, S: SlotSink>(
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt,movbe")]
 fn with_instructions<F: Description, S: SlotSink>(
     decoder: &mut SlotDecoder<F>,
     packet: &[u8],
@@ -37,17 +40,79 @@ fn with_instructions<F: Description, S: SlotSink>(
     decoder.whole::<true, S>(packet, sink)
 }
 
-/// The low seven bits of eight bytes, put together to 56. `BMI` only inside
-/// [`with_instructions`].
+/// The low bits of a word: at most 64, and at least one. `BMI` only inside [`with_instructions`].
 #[inline(always)]
-pub(super) fn gather<const BMI: bool>(word: u64) -> u64 {
+pub(super) fn low<const BMI: bool>(word: u64, bits: usize) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if BMI {
         // SAFETY: `BMI` is true in code reached from `with_instructions` only, which runs where the
         // processor has been seen to have BMI2; the instruction touches no memory.
-        return unsafe { std::arch::x86_64::_pext_u64(word, 0x7F7F_7F7F_7F7F_7F7F) };
+        return unsafe { std::arch::x86_64::_bzhi_u64(word, bits as u32) };
     }
-    let word = word & 0x007F_007F_007F_007F | (word & 0x7F00_7F00_7F00_7F00) >> 1;
+    word & u64::MAX >> ((64 - bits) & 63)
+}
+
+/// Of the low bits of a word without stop bits those in a mask, put together: [`SEVENS`] for a
+/// number, all for a text. `BMI` only inside [`with_instructions`].
+#[inline(always)]
+pub(super) fn extract<const BMI: bool>(word: u64, mask: u64, bits: usize) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if BMI {
+        // SAFETY: as in `low`.
+        return unsafe { std::arch::x86_64::_pext_u64(word, low::<BMI>(mask, bits)) };
+    }
+    let text = low::<BMI>(word, bits);
+    let word = text & 0x007F_007F_007F_007F | (text & 0x7F00_7F00_7F00_7F00) >> 1;
     let word = word & 0x0000_3FFF_0000_3FFF | (word & 0x3FFF_0000_3FFF_0000) >> 2;
-    word & 0x0FFF_FFFF | (word & 0x0FFF_FFFF_0000_0000) >> 4
+    let number = word & 0x0FFF_FFFF | (word & 0x0FFF_FFFF_0000_0000) >> 4;
+    if mask == SEVENS { number } else { text }
+}
+
+/// The stop bits of 16 bytes, the first one lowest.
+#[inline(always)]
+pub(super) fn stops(bytes: &[u8; 16]) -> u16 {
+    let all = u128::from_le_bytes(*bytes);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_movemask_epi8, _mm_set_epi64x};
+        // SAFETY: SSE2 belongs to x86-64; the instructions touch no memory.
+        unsafe { _mm_movemask_epi8(_mm_set_epi64x((all >> 64) as i64, all as i64)) as u16 }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    gathered_stops(all)
+}
+
+/// The same without that instruction.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn gathered_stops(all: u128) -> u16 {
+    // Bit 7 of byte i goes to bit 56 + i, and all others away.
+    let eight = |word: u64| (word & !SEVENS).wrapping_mul(0x0002_0408_1020_4081) >> 56;
+    (eight(all as u64) | eight((all >> 64) as u64) << 8) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_gathered_as_byte_by_byte() {
+        let mut word = 1_u64;
+        for _ in 0..1_000 {
+            word = word.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ 0x55;
+            let bytes = word.to_be_bytes();
+            for width in 1..=8 {
+                let field = &bytes[8 - width..];
+                let number =
+                    field.iter().fold(0_u64, |sum, byte| sum << 7 | u64::from(byte & 0x7F));
+                let text = field.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(byte & 0x7F));
+                assert_eq!(extract::<false>(word & SEVENS, SEVENS, 8 * width), number);
+                assert_eq!(extract::<false>(word & SEVENS, u64::MAX, 8 * width), text);
+            }
+            let block: [u8; 16] =
+                std::array::from_fn(|at| bytes[at % 8].rotate_left(at as u32 / 8));
+            let slow = block.iter().rev().fold(0, |sum, byte| sum << 1 | u16::from(byte >> 7));
+            assert_eq!(stops(&block), slow);
+            assert_eq!(gathered_stops(u128::from_le_bytes(block)), slow);
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! The decoder generated from a [`Format`].
 //!
-//! The stop bits of a packet are gathered into words first. A message's presence map then says
-//! which slots its fields go to and the stop bits where they are, so that neither waits for the
-//! other and nothing is read byte by byte. Messages with repetitions or long texts, and whatever is
+//! The stop bits of a packet are gathered first, and taken off its bytes. A message's presence map
+//! then says which slots its fields go to and the stop bits where they are, so that neither waits
+//! for the other and nothing is read byte by byte: a field is the eight bytes that end with it, and
+//! what its slot's mask and its width leave of them. What could go wrong with a field is asked of
+//! the whole message before and after. Messages with repetitions or long texts, and whatever is
 //! odd, go field by field and have their errors told there.
 //!
 //! An error ends the packet, since previous values may be wrong from there on; the next packet
@@ -10,18 +12,24 @@
 //! the most repetitions has been seen.
 
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 
 use super::bmi;
-use super::plan::{Plan, Way, bit};
+use super::plan::{Plan, SEVENS, bit};
 use super::{Category, Description, Format, Kind, More};
 use crate::error::{Code, ErrorCounts};
 
 /// Bytes of the longest packet.
 pub const PACKET_MAX: usize = 2_048;
+/// What is read before a packet: eight bytes end with the first one.
+const FRONT: usize = 8;
 /// What is read beyond the end of a packet.
 const SLACK: usize = 64;
-const WORDS: usize = PACKET_MAX / 64 + 2;
-const STOPS: u64 = 0x8080_8080_8080_8080;
+/// Bytes of the longest message that is decoded at once: its stop bits are in the eight bytes that
+/// begin with those of its first byte.
+const MESSAGE_MAX: usize = 57;
+/// A message of eight times eight bytes with what is read before it.
+const AROUND: usize = FRONT + 64;
 
 /// What a packet was.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -91,14 +99,15 @@ pub(crate) fn characters(text: u64) -> impl Iterator<Item = u8> {
 /// A decoder of packets of one format.
 #[derive(Debug)]
 pub struct SlotDecoder<F> {
-    bytes: Box<[u8; PACKET_MAX + SLACK]>,
+    /// The packet behind [`FRONT`], without stop bits.
+    bytes: Box<[u8; FRONT + PACKET_MAX + SLACK]>,
     /// One bit for each byte of the packet: it is the last of its field.
-    stops: [u64; WORDS],
-    values: [u64; 64],
+    stops: [u8; (PACKET_MAX + SLACK) / 8],
+    /// By slot; one more, which nothing is ever written to.
+    values: [u64; 65],
     /// Slots with a previous value.
     defined: u64,
     repeated: Vec<u64>,
-    repeated_slots: &'static [u8],
     counts: ErrorCounts,
     format: PhantomData<F>,
 }
@@ -106,12 +115,11 @@ pub struct SlotDecoder<F> {
 impl<F: Description> Default for SlotDecoder<F> {
     fn default() -> SlotDecoder<F> {
         SlotDecoder {
-            bytes: Box::new([0; PACKET_MAX + SLACK]),
-            stops: [0; WORDS],
-            values: [0; 64],
+            bytes: Box::new([0; FRONT + PACKET_MAX + SLACK]),
+            stops: [0; (PACKET_MAX + SLACK) / 8],
+            values: [0; 65],
             defined: 0,
             repeated: Vec::new(),
-            repeated_slots: &[],
             counts: ErrorCounts::default(),
             format: PhantomData,
         }
@@ -149,32 +157,29 @@ impl<F: Description> SlotDecoder<F> {
         let (head, last) = header(&Self::FORMAT, packet)?;
         self.load(packet)?;
         self.defined = 0;
-        // Of a packet that ended inside a message.
-        self.repeated_slots = &[];
         let mut at = Self::FORMAT.framing.header();
         let mut messages = 0;
         while at < last {
             let start = at + 1;
-            let end = match self.bytes[at & (PACKET_MAX - 1)] {
+            let end = match packet[at] {
                 255 => last,
                 length => start + usize::from(length),
             };
             if end > last || start >= end {
                 return Err(Code::Framing);
             }
-            let (category, slots) = match self.plain::<BMI>(start, end) {
-                Some(done) => done,
-                None => self.careful(start, end)?,
+            let (category, slots, repeated_slots) = match self.plain::<BMI>(start, end) {
+                Some((category, slots)) => (category, slots, &[][..]),
+                None => self.careful(packet, start, end)?,
             };
             sink.message(&Message {
                 category,
                 slots,
-                values: &self.values,
+                values: self.values.first_chunk().unwrap_or(&[0; 64]),
                 repeated: &self.repeated,
-                repeated_slots: self.repeated_slots,
-                packet: &self.bytes[..],
+                repeated_slots,
+                packet,
             });
-            self.repeated_slots = &[];
             messages += 1;
             at = end;
         }
@@ -184,15 +189,17 @@ impl<F: Description> SlotDecoder<F> {
         Ok(Packet { sequence: head.sequence, messages })
     }
 
-    /// Copies the packet to where reading beyond its end is harmless, and gathers the stop bits.
-    /// What lies behind it is of earlier packets and never becomes part of a value.
+    /// Copies the packet to where reading around it is harmless, gathers its stop bits and takes
+    /// them off. What lies behind it is of earlier packets and never becomes part of a value.
     #[inline(always)]
     fn load(&mut self, packet: &[u8]) -> Result<(), Code> {
-        let room = self.bytes.get_mut(..packet.len()).ok_or(Code::Limit)?;
+        let room = self.bytes[FRONT..].get_mut(..packet.len()).ok_or(Code::Limit)?;
         room.copy_from_slice(packet);
-        let chunks = self.bytes.chunks_exact(64).take(packet.len() / 64 + 1);
-        for (word, chunk) in self.stops.iter_mut().zip(chunks) {
-            *word = stops(chunk);
+        let (chunks, _) = self.bytes[FRONT..].as_chunks_mut::<16>();
+        let (stops, _) = self.stops.as_chunks_mut::<2>();
+        for (stops, chunk) in stops.iter_mut().zip(chunks).take(packet.len() / 16 + 1) {
+            *stops = bmi::stops(chunk).to_le_bytes();
+            *chunk = (u128::from_ne_bytes(*chunk) & u128::from_ne_bytes([0x7F; 16])).to_ne_bytes();
         }
         Ok(())
     }
@@ -203,87 +210,90 @@ impl<F: Description> SlotDecoder<F> {
     fn plain<const BMI: bool>(&mut self, start: usize, end: usize) -> Option<(u8, u64)> {
         let plan = Self::PLAN;
         let len = end - start;
-        if len > 64 {
+        if len > MESSAGE_MAX {
             return None;
         }
         // Stop bits of the message, its first byte lowest; the last byte must be one.
-        let (word, shift) = (start / 64 % (WORDS - 1), start % 64);
-        let window = self.stops[word] >> shift | self.stops[word + 1] << 1 << (63 - shift);
-        let mut window = window & (u64::MAX >> (64 - len));
-        let map_len = window.trailing_zeros() as usize + 1;
-        if window >> (len - 1) == 0 || map_len > 8 {
+        let stops = self.stops[start / 8 % (PACKET_MAX / 8)..].first_chunk()?;
+        let stops = bmi::low::<BMI>(u64::from_le_bytes(*stops) >> (start % 8), len);
+        let around: &[u8; AROUND] = self.bytes[start % PACKET_MAX + 1..].first_chunk()?;
+        let map_end = NonZeroU64::new(stops)?.trailing_zeros() as usize;
+        let mut window = stops & (stops - 1);
+        if stops >> (len - 1) == 0 || map_end > 7 {
             return None;
         }
-        window &= window - 1;
-        let map = bmi::gather::<BMI>(load(&self.bytes, start) >> (64 - 8 * map_len));
-        let present = map << (64 - 7 * map_len);
-        let mut left = present;
-        let mut from = map_len;
-        let mut category = self.values[Self::FORMAT.category as usize];
-        let category_bit = bit(Self::FORMAT.category);
-        if left & category_bit != 0 {
-            if window >> from & 1 == 0 {
-                return None;
-            }
-            category = u64::from(self.bytes[(start + from) & (PACKET_MAX - 1)] & 0x7F);
-            window &= window - 1;
-            from += 1;
-            left ^= category_bit;
-        }
-        let entry = &plan.entries[(category & 127) as usize];
-        if entry.way != Way::Plain {
+        let map = bmi::extract::<BMI>(ending(around, map_end), SEVENS, 8 * map_end + 8);
+        let present = map << (57 - 7 * map_end);
+        // A field for each bit; where a stop bit covers three bytes behind it, fields are of at
+        // most four bytes, and all numbers of those are in range.
+        if window.count_ones() != present.count_ones() {
             return None;
         }
-        let mut wide = 0;
-        while window != 0 {
-            if left == 0 {
-                return None;
-            }
-            let slot = left.leading_zeros();
-            let until = window.trailing_zeros() as usize;
-            let width = until + 1 - from;
-            if width > 8 {
-                return None;
-            }
-            left ^= 1 << 63 >> slot;
-            window &= window - 1;
-            let raw = load(&self.bytes, start + from) >> (64 - 8 * width) & !STOPS;
-            from = until + 1;
-            let text = ((plan.texts << slot) as i64 >> 63) as u64;
-            let number = bmi::gather::<BMI>(raw);
-            wide |= number & !text;
-            self.values[(slot & 63) as usize] = raw & text | number & !text;
+        let covered = stops | (stops - 1) | stops << 1;
+        let covered = covered | covered << 2;
+        let wide = bmi::low::<BMI>(!covered, len);
+        if wide != 0 && bmi::low::<BMI>(!(covered | covered << 4), len) != 0 {
+            return None;
         }
-        let defined = self.defined | present;
+        let (mut left, mut from) = (present, map_end);
+        while let Some(stops) = NonZeroU64::new(window) {
+            let until = stops.trailing_zeros() as usize;
+            let slot = left.leading_zeros() as usize;
+            self.values[slot] =
+                bmi::extract::<BMI>(ending(around, until), plan.masks[slot], 8 * (until - from));
+            left ^= 1 << 63 >> (slot & 63);
+            window &= window - 1;
+            from = until;
+        }
+        if wide != 0 && self.too_wide(present) {
+            return None;
+        }
+        let category = self.values[Self::FORMAT.category as usize];
+        let entry = plan.entries.get(category as usize)?;
         let mut slots = entry.slots;
         if entry.appended {
-            slots |= plan.appendages[(self.values[plan.appendage_by & 63] & 127) as usize];
+            slots |= plan.appendages.get(self.values[plan.appendage_by & 63] as usize)?;
         }
-        // Numbers that are too large, fields missing or too many, values never sent.
-        if wide >> 32 != 0 || left != 0 || present & !slots != 0 || slots & !defined != 0 {
+        // Fields too many, values never sent; categories that are not plain have all bits.
+        let defined = self.defined | present;
+        if present & !slots != 0 || slots & !defined != 0 {
             return None;
         }
-        let mut increments = plan.increments & entry.slots & !present;
-        while increments != 0 {
-            let slot = increments.leading_zeros();
-            increments ^= 1 << 63 >> slot;
-            let value = &mut self.values[(slot & 63) as usize];
-            *value = u64::from((*value as u32).wrapping_add(1));
+        let counted = entry.slots & !present;
+        let mut at = 0;
+        while at < plan.counters.1 {
+            let slot = plan.counters.0[at] as usize;
+            let more = (counted << slot >> 63) as u32;
+            self.values[slot] = u64::from((self.values[slot] as u32).wrapping_add(more));
+            at += 1;
         }
-        self.values[Self::FORMAT.category as usize] = category;
         self.defined = defined;
         Some((category as u8, slots))
     }
 
+    /// Whether a number among the fields present has more than 32 bits.
+    #[cold]
+    #[inline(never)]
+    fn too_wide(&self, present: u64) -> bool {
+        let values = self.values.iter().zip(&Self::PLAN.masks).zip(0..64);
+        let mut numbers =
+            values.filter(|((_, mask), slot)| **mask == SEVENS && present << slot >> 63 == 1);
+        numbers.any(|((value, _), _)| value >> 32 != 0)
+    }
+
     /// A message field by field, in the order of the description.
     #[inline(never)]
-    fn careful(&mut self, start: usize, end: usize) -> Result<(u8, u64), Code> {
-        let mut at = start;
-        let present = self.map(&mut at, end)?;
+    fn careful(
+        &mut self,
+        packet: &[u8],
+        start: usize,
+        end: usize,
+    ) -> Result<(u8, u64, &'static [u8]), Code> {
+        let mut from = Reader { packet, at: start, end };
+        let present = from.map()?;
         let category_slot = Self::FORMAT.category;
         self.repeated.clear();
-        self.repeated_slots = &[];
-        self.field(category_slot, present, &mut at, end)?;
+        self.field(category_slot, present, &mut from)?;
         let code = self.values[category_slot as usize];
         let code = u8::try_from(code).map_err(|_| Code::D2)?;
         let category = Self::FORMAT.categories.iter().find(|category| category.code == code);
@@ -292,30 +302,32 @@ impl<F: Description> SlotDecoder<F> {
         for &slot in listed {
             slots |= bit(slot);
             if slot != category_slot {
-                self.field(slot, present, &mut at, end)?;
+                self.field(slot, present, &mut from)?;
             }
         }
+        let mut repeated: &'static [u8] = &[];
         if let Some(category) = category {
-            slots |= self.more(category, present, &mut at, end)?;
+            let (more, slots_repeated) = self.more(category, present, &mut from)?;
+            slots |= more;
+            repeated = slots_repeated;
         }
         if present & !slots != 0 {
             return Err(Code::R8);
         }
-        if at != end {
+        if from.at != end {
             return Err(Code::Framing);
         }
-        Ok((code, slots))
+        Ok((code, slots, repeated))
     }
 
-    /// What follows the fields of a category; the slots it had.
+    /// What follows the fields of a category; the slots it had, and those repeated.
     fn more(
         &mut self,
         category: &Category,
         present: u64,
-        at: &mut usize,
-        end: usize,
-    ) -> Result<u64, Code> {
-        let mut slots = 0;
+        from: &mut Reader<'_>,
+    ) -> Result<(u64, &'static [u8]), Code> {
+        let (mut slots, mut slots_repeated): (u64, &'static [u8]) = (0, &[]);
         match &category.more {
             More::Nothing => {}
             More::Appendage(appendage) => {
@@ -323,7 +335,7 @@ impl<F: Description> SlotDecoder<F> {
                 let case = appendage.cases.iter().find(|(values, _)| is_one_of(values, by));
                 for &slot in case.ok_or(Code::D11)?.1 {
                     slots |= bit(slot);
-                    self.field(slot, present, at, end)?;
+                    self.field(slot, present, from)?;
                 }
             }
             More::Repeat(repeat) => {
@@ -331,46 +343,26 @@ impl<F: Description> SlotDecoder<F> {
                 let case = repeat.cases.iter().find(|(values, _, _)| is_one_of(values, by));
                 let &(_, count, repeated) = case.ok_or(Code::D11)?;
                 slots |= bit(count);
-                self.field(count, present, at, end)?;
+                self.field(count, present, from)?;
                 let times = self.values[count as usize];
                 if times > repeat.most {
                     return Err(Code::Limit);
                 }
-                self.repeated_slots = repeated;
+                slots_repeated = repeated;
                 for _ in 0..times {
                     for &slot in repeated {
                         slots |= bit(slot);
-                        self.field(slot, present, at, end)?;
+                        self.field(slot, present, from)?;
                         self.repeated.push(self.values[slot as usize]);
                     }
                 }
             }
         }
-        Ok(slots)
-    }
-
-    /// A presence map.
-    fn map(&self, at: &mut usize, end: usize) -> Result<u64, Code> {
-        let (start, len) = self.entity(at, end)?;
-        let bytes = &self.bytes[start..start + len];
-        if len > 9 {
-            return Err(Code::R8);
-        }
-        let map = bytes.iter().fold(0_u64, |map, byte| map << 7 | u64::from(byte & 0x7F));
-        Ok(map << (64 - 7 * len))
-    }
-
-    /// Start and length of a stop-bit entity; goes past it.
-    fn entity(&self, at: &mut usize, end: usize) -> Result<(usize, usize), Code> {
-        let rest = self.bytes.get(*at..end).ok_or(Code::Truncated)?;
-        let last = rest.iter().position(|byte| byte & 0x80 != 0).ok_or(Code::Truncated)?;
-        let start = *at;
-        *at += last + 1;
-        Ok((start, last + 1))
+        Ok((slots, slots_repeated))
     }
 
     /// A field from the stream, or from its previous value.
-    fn field(&mut self, slot: u8, present: u64, at: &mut usize, end: usize) -> Result<(), Code> {
+    fn field(&mut self, slot: u8, present: u64, from: &mut Reader<'_>) -> Result<(), Code> {
         let mask = bit(slot);
         let index = slot as usize;
         if present & mask == 0 {
@@ -382,8 +374,8 @@ impl<F: Description> SlotDecoder<F> {
             }
             return Ok(());
         }
-        let (start, len) = self.entity(at, end)?;
-        let bytes = &self.bytes[start..start + len];
+        let (start, len) = from.entity()?;
+        let bytes = &from.packet[start..start + len];
         self.values[index] = match Self::FORMAT.slots[index].kind {
             Kind::Number => {
                 // An overlong number is harmless, a wide one is not.
@@ -399,6 +391,35 @@ impl<F: Description> SlotDecoder<F> {
         };
         self.defined |= mask;
         Ok(())
+    }
+}
+
+/// What is left of a message.
+struct Reader<'p> {
+    packet: &'p [u8],
+    at: usize,
+    end: usize,
+}
+
+impl Reader<'_> {
+    /// A presence map.
+    fn map(&mut self) -> Result<u64, Code> {
+        let (start, len) = self.entity()?;
+        if len > 9 {
+            return Err(Code::R8);
+        }
+        let bytes = &self.packet[start..start + len];
+        let map = bytes.iter().fold(0_u64, |map, byte| map << 7 | u64::from(byte & 0x7F));
+        Ok(map << (64 - 7 * len))
+    }
+
+    /// Start and length of a stop-bit entity; goes past it.
+    fn entity(&mut self) -> Result<(usize, usize), Code> {
+        let rest = self.packet.get(self.at..self.end).ok_or(Code::Truncated)?;
+        let last = rest.iter().position(|byte| byte & 0x80 != 0).ok_or(Code::Truncated)?;
+        let start = self.at;
+        self.at += last + 1;
+        Ok((start, last + 1))
     }
 }
 
@@ -455,40 +476,8 @@ fn digits(bytes: &[u8]) -> Result<u64, Code> {
     Ok(number)
 }
 
-/// Eight bytes at a place, the first one highest.
+/// The eight bytes that end with one of a message, that one lowest.
 #[inline(always)]
-fn load(bytes: &[u8; PACKET_MAX + SLACK], at: usize) -> u64 {
-    let at = at & (PACKET_MAX - 1);
-    bytes[at..].first_chunk::<8>().map_or(0, |chunk| u64::from_be_bytes(*chunk))
-}
-
-/// The stop bits of 64 bytes, the first one lowest.
-#[inline(always)]
-fn stops(bytes: &[u8]) -> u64 {
-    let mut all = 0;
-    for (at, eight) in bytes.chunks_exact(8).enumerate() {
-        let word = eight.first_chunk::<8>().map_or(0, |chunk| u64::from_le_bytes(*chunk));
-        // Bit 7 of byte i goes to bit 56 + i, and all others away.
-        all |= ((word & STOPS).wrapping_mul(0x0002_0408_1020_4081) >> 56) << (8 * at);
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_gathered_as_byte_by_byte() {
-        let mut word = 1_u64;
-        for _ in 0..1_000 {
-            word = word.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ 0x55;
-            let bytes = word.to_be_bytes();
-            let slow = bytes.iter().fold(0_u64, |sum, byte| sum << 7 | u64::from(byte & 0x7F));
-            assert_eq!(bmi::gather::<false>(word & !STOPS), slow);
-            let block: Vec<u8> = (0..8).flat_map(|_| bytes).collect();
-            let slow = block.iter().rev().fold(0, |sum, byte| sum << 1 | u64::from(byte >> 7));
-            assert_eq!(stops(&block), slow);
-        }
-    }
+fn ending(around: &[u8; AROUND], at: usize) -> u64 {
+    around[at..].first_chunk().map_or(0, |eight| u64::from_be_bytes(*eight))
 }

@@ -48,29 +48,26 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// How a category is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// No such category, repetitions, or long text: field by field.
-    Careful,
-    /// All fields by their stop bits at once.
-    Plain,
-}
+/// The bits of a word that are of numbers: seven of each byte.
+pub(super) const SEVENS: u64 = 0x7F7F_7F7F_7F7F_7F7F;
 
+/// What is read by stop bits alone.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    pub way: Way,
-    /// Slots of every message of it.
+    /// Slots of every message of the category. All 64, of which no message can have the last one,
+    /// where it has to go field by field: no such category, repetitions, or long text.
     pub slots: u64,
     /// Whether [`Plan::appendages`] has more.
     pub appended: bool,
 }
 
 pub(super) struct Plan {
-    /// Short texts.
-    pub texts: u64,
+    /// By slot, what of eight bytes without stop bits is of the value; one more, for no slot.
+    pub masks: [u64; SLOTS_MAX + 2],
     pub longs: u64,
     pub increments: u64,
+    /// The same as slots, and how many they are.
+    pub counters: ([u8; SLOTS_MAX], usize),
     pub entries: [Entry; 128],
     /// The slot that decides on appendages.
     pub appendage_by: usize,
@@ -82,10 +79,11 @@ impl Plan {
     pub const fn of(format: &Format) -> Plan {
         assert!(format.slots.len() <= SLOTS_MAX, "too many slots");
         let mut plan = Plan {
-            texts: 0,
+            masks: [SEVENS; SLOTS_MAX + 2],
             longs: 0,
             increments: 0,
-            entries: [Entry { way: Way::Careful, slots: 0, appended: false }; 128],
+            counters: ([0; SLOTS_MAX], 0),
+            entries: [Entry { slots: u64::MAX, appended: false }; 128],
             appendage_by: 0,
             appendages: [u64::MAX; 128],
         };
@@ -93,11 +91,14 @@ impl Plan {
         while at < format.slots.len() {
             match format.slots[at].kind {
                 Kind::Number => {}
-                Kind::Short => plan.texts |= bit(at as u8),
+                Kind::Short => plan.masks[at] = u64::MAX,
                 Kind::Long => plan.longs |= bit(at as u8),
             }
             if let Rule::Increment = format.slots[at].rule {
+                assert!(matches!(format.slots[at].kind, Kind::Number), "only numbers are counted");
                 plan.increments |= bit(at as u8);
+                plan.counters.0[plan.counters.1] = at as u8;
+                plan.counters.1 += 1;
             }
             at += 1;
         }
@@ -112,12 +113,10 @@ impl Plan {
     const fn category(&mut self, category: &Category, slot: u8) {
         assert!(category.code < 128, "categories are ASCII");
         assert!(category.slots[0] == slot, "a message begins with its category");
-        let slots = set(category.slots);
-        let way = match category.more {
-            More::Repeat(_) => Way::Careful,
-            _ if slots & self.longs != 0 => Way::Careful,
-            _ => Way::Plain,
-        };
+        let mut slots = set(category.slots);
+        if matches!(category.more, More::Repeat(_)) || slots & self.longs != 0 {
+            slots = u64::MAX;
+        }
         let mut appended = false;
         if let More::Appendage(appendage) = &category.more {
             appended = true;
@@ -133,6 +132,6 @@ impl Plan {
                 case += 1;
             }
         }
-        self.entries[category.code as usize] = Entry { way, slots, appended };
+        self.entries[category.code as usize] = Entry { slots, appended };
     }
 }
