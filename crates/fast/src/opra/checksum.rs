@@ -89,7 +89,7 @@ impl Checksum {
     }
 
     #[inline(never)]
-    fn rare(&self, message: &Message<'_>) -> u64 {
+    fn rare(&self, message: Message<'_>) -> u64 {
         let mut sum = of_values(message.slots & !self.longs, message.values);
         let mut longs = message.slots & self.longs;
         while longs != 0 {
@@ -110,7 +110,7 @@ impl SlotSink for Checksum {
     #[inline(always)]
     fn message(&mut self, message: &Message<'_>) {
         let plain = message.slots & self.longs == 0 && message.repeated_slots.is_empty();
-        let sum = if plain { of_quote(message.slots, message.values) } else { self.rare(message) };
+        let sum = if plain { of_quote(message.slots, message.values) } else { self.rare(*message) };
         self.sum = mix(self.sum, sum);
         self.messages += 1;
     }

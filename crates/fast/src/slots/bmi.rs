@@ -27,7 +27,7 @@ pub(super) fn whole<F: Description, S: SlotSink>(
         // SAFETY: the features the function was compiled for have just been seen.
         return unsafe { with_instructions(decoder, packet, sink) };
     }
-    decoder.whole::<false, S>(packet, sink)
+    decoder.whole::<false, true, S>(packet, sink)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -37,10 +37,10 @@ fn with_instructions<F: Description, S: SlotSink>(
     packet: &[u8],
     sink: &mut S,
 ) -> Result<Packet, Code> {
-    decoder.whole::<true, S>(packet, sink)
+    decoder.whole::<true, true, S>(packet, sink)
 }
 
-/// The low bits of a word: at most 64, and at least one. `BMI` only inside [`with_instructions`].
+/// The low bits of a word, at most 64. `BMI` only inside [`with_instructions`].
 #[inline(always)]
 pub(super) fn low<const BMI: bool>(word: u64, bits: usize) -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -49,7 +49,7 @@ pub(super) fn low<const BMI: bool>(word: u64, bits: usize) -> u64 {
         // processor has been seen to have BMI2; the instruction touches no memory.
         return unsafe { std::arch::x86_64::_bzhi_u64(word, bits as u32) };
     }
-    word & u64::MAX >> ((64 - bits) & 63)
+    word & 1_u64.checked_shl(bits as u32).map_or(u64::MAX, |above| above - 1)
 }
 
 /// Of the low bits of a word without stop bits those in a mask, put together: [`SEVENS`] for a
@@ -68,18 +68,17 @@ pub(super) fn extract<const BMI: bool>(word: u64, mask: u64, bits: usize) -> u64
     if mask == SEVENS { number } else { text }
 }
 
-/// The stop bits of 16 bytes, the first one lowest.
+/// The stop bits of 16 bytes, that of the lowest one lowest.
 #[inline(always)]
-pub(super) fn stops(bytes: &[u8; 16]) -> u16 {
-    let all = u128::from_le_bytes(*bytes);
+pub(super) fn stops(bytes: u128) -> u16 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_mm_movemask_epi8, _mm_set_epi64x};
         // SAFETY: SSE2 belongs to x86-64; the instructions touch no memory.
-        unsafe { _mm_movemask_epi8(_mm_set_epi64x((all >> 64) as i64, all as i64)) as u16 }
+        unsafe { _mm_movemask_epi8(_mm_set_epi64x((bytes >> 64) as i64, bytes as i64)) as u16 }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    gathered_stops(all)
+    gathered_stops(bytes)
 }
 
 /// The same without that instruction.
@@ -111,7 +110,7 @@ mod tests {
             let block: [u8; 16] =
                 std::array::from_fn(|at| bytes[at % 8].rotate_left(at as u32 / 8));
             let slow = block.iter().rev().fold(0, |sum, byte| sum << 1 | u16::from(byte >> 7));
-            assert_eq!(stops(&block), slow);
+            assert_eq!(stops(u128::from_le_bytes(block)), slow);
             assert_eq!(gathered_stops(u128::from_le_bytes(block)), slow);
         }
     }

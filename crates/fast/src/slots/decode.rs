@@ -3,7 +3,8 @@
 //! The stop bits of a packet are gathered first, and taken off its bytes. A message's presence map
 //! then says which slots its fields go to and the stop bits where they are, so that neither waits
 //! for the other and nothing is read byte by byte: a field is the eight bytes that end with it, and
-//! what its slot's mask and its width leave of them. What could go wrong with a field is asked of
+//! what its slot's mask and its width leave of them. The packet lies backwards for that, and is read
+//! so, which makes the next field and the next slot the lowest bit of each word. What could go wrong with a field is asked of
 //! the whole message before and after. Messages with repetitions or long texts, and whatever is
 //! odd, go field by field and have their errors told there.
 //!
@@ -21,15 +22,13 @@ use crate::error::{Code, ErrorCounts};
 
 /// Bytes of the longest packet.
 pub const PACKET_MAX: usize = 2_048;
-/// What is read before a packet: eight bytes end with the first one.
-const FRONT: usize = 8;
-/// What is read beyond the end of a packet.
-const SLACK: usize = 64;
 /// Bytes of the longest message that is decoded at once: its stop bits are in the eight bytes that
-/// begin with those of its first byte.
+/// begin with those of its last byte.
 const MESSAGE_MAX: usize = 57;
-/// A message of eight times eight bytes with what is read before it.
-const AROUND: usize = FRONT + 64;
+/// Bytes that may be read of a message: eight from each of 64.
+const READ: usize = 64 + 8;
+/// Room of a packet and what is read beyond it, in chunks of 16.
+const ROOM: usize = (PACKET_MAX + READ).next_multiple_of(16);
 
 /// What a packet was.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -99,12 +98,11 @@ pub(crate) fn characters(text: u64) -> impl Iterator<Item = u8> {
 /// A decoder of packets of one format.
 #[derive(Debug)]
 pub struct SlotDecoder<F> {
-    /// The packet behind [`FRONT`], without stop bits.
-    bytes: Box<[u8; FRONT + PACKET_MAX + SLACK]>,
-    /// One bit for each byte of the packet: it is the last of its field.
-    stops: [u8; (PACKET_MAX + SLACK) / 8],
-    /// By slot; one more, which nothing is ever written to.
-    values: [u64; 65],
+    /// The packet backwards, without stop bits: its last byte is the first one here.
+    bytes: Box<[u8; ROOM]>,
+    /// One bit for each of them: it is the last of its field.
+    stops: [u8; ROOM / 8],
+    values: [u64; 64],
     /// Slots with a previous value.
     defined: u64,
     repeated: Vec<u64>,
@@ -115,9 +113,9 @@ pub struct SlotDecoder<F> {
 impl<F: Description> Default for SlotDecoder<F> {
     fn default() -> SlotDecoder<F> {
         SlotDecoder {
-            bytes: Box::new([0; FRONT + PACKET_MAX + SLACK]),
-            stops: [0; (PACKET_MAX + SLACK) / 8],
-            values: [0; 65],
+            bytes: Box::new([0; ROOM]),
+            stops: [0; ROOM / 8],
+            values: [0; 64],
             defined: 0,
             repeated: Vec::new(),
             counts: ErrorCounts::default(),
@@ -148,14 +146,16 @@ impl<F: Description> SlotDecoder<F> {
         outcome
     }
 
+    /// With the instructions that `BMI` stands for, and messages at once where they can be; otherwise,
+    /// for tests, field by field throughout.
     #[inline(always)]
-    pub(super) fn whole<const BMI: bool, S: SlotSink>(
+    pub(super) fn whole<const BMI: bool, const ONCE: bool, S: SlotSink>(
         &mut self,
         packet: &[u8],
         sink: &mut S,
     ) -> Result<Packet, Code> {
         let (head, last) = header(&Self::FORMAT, packet)?;
-        self.load(packet)?;
+        self.load(packet);
         self.defined = 0;
         let mut at = Self::FORMAT.framing.header();
         let mut messages = 0;
@@ -168,14 +168,16 @@ impl<F: Description> SlotDecoder<F> {
             if end > last || start >= end {
                 return Err(Code::Framing);
             }
-            let (category, slots, repeated_slots) = match self.plain::<BMI>(start, end) {
+            let (behind, len) = (packet.len() - end, end - start);
+            let plain = if ONCE { self.plain::<BMI>(behind, len) } else { None };
+            let (category, slots, repeated_slots) = match plain {
                 Some((category, slots)) => (category, slots, &[][..]),
                 None => self.careful(packet, start, end)?,
             };
             sink.message(&Message {
                 category,
                 slots,
-                values: self.values.first_chunk().unwrap_or(&[0; 64]),
+                values: &self.values,
                 repeated: &self.repeated,
                 repeated_slots,
                 packet,
@@ -189,61 +191,67 @@ impl<F: Description> SlotDecoder<F> {
         Ok(Packet { sequence: head.sequence, messages })
     }
 
-    /// Copies the packet to where reading around it is harmless, gathers its stop bits and takes
-    /// them off. What lies behind it is of earlier packets and never becomes part of a value.
+    /// Copies the packet backwards to where reading beyond it is harmless, gathers its stop bits and
+    /// takes them off. What lies beyond it is of earlier packets and never becomes part of a value.
     #[inline(always)]
-    fn load(&mut self, packet: &[u8]) -> Result<(), Code> {
-        let room = self.bytes[FRONT..].get_mut(..packet.len()).ok_or(Code::Limit)?;
-        room.copy_from_slice(packet);
-        let (chunks, _) = self.bytes[FRONT..].as_chunks_mut::<16>();
-        let (stops, _) = self.stops.as_chunks_mut::<2>();
-        for (stops, chunk) in stops.iter_mut().zip(chunks).take(packet.len() / 16 + 1) {
-            *stops = bmi::stops(chunk).to_le_bytes();
-            *chunk = (u128::from_ne_bytes(*chunk) & u128::from_ne_bytes([0x7F; 16])).to_ne_bytes();
-        }
-        Ok(())
+    fn load(&mut self, packet: &[u8]) {
+        let (front, chunks) = packet.as_rchunks::<16>();
+        let mut first = [0; 16];
+        first[16 - front.len()..].copy_from_slice(front);
+        let places = self.bytes.as_chunks_mut::<16>().0.iter_mut();
+        let mut places = places.zip(self.stops.as_chunks_mut::<2>().0);
+        let mut put = |chunk: &[u8; 16]| {
+            let backwards = u128::from_be_bytes(*chunk);
+            if let Some((place, stops)) = places.next() {
+                *place = (backwards & u128::from_ne_bytes([0x7F; 16])).to_le_bytes();
+                *stops = bmi::stops(backwards).to_le_bytes();
+            }
+        };
+        chunks.iter().rev().for_each(&mut put);
+        put(&first);
     }
 
-    /// A message of a plain category without anything odd in it. Otherwise nothing is changed but
-    /// values that the message has itself.
+    /// A message of a plain category without anything odd in it, `len` bytes that end `behind` bytes
+    /// before the packet does. Otherwise nothing is changed but values that the message has itself.
     #[inline(always)]
-    fn plain<const BMI: bool>(&mut self, start: usize, end: usize) -> Option<(u8, u64)> {
+    fn plain<const BMI: bool>(&mut self, behind: usize, len: usize) -> Option<(u8, u64)> {
         let plan = Self::PLAN;
-        let len = end - start;
         if len > MESSAGE_MAX {
             return None;
         }
-        // Stop bits of the message, its first byte lowest; the last byte must be one.
-        let stops = self.stops[start / 8 % (PACKET_MAX / 8)..].first_chunk()?;
-        let stops = bmi::low::<BMI>(u64::from_le_bytes(*stops) >> (start % 8), len);
-        let around: &[u8; AROUND] = self.bytes[start % PACKET_MAX + 1..].first_chunk()?;
-        let map_end = NonZeroU64::new(stops)?.trailing_zeros() as usize;
-        let mut window = stops & (stops - 1);
-        if stops >> (len - 1) == 0 || map_end > 7 {
+        // Stop bits of the message, its last byte lowest, which must be one; the highest one is
+        // that of the presence map.
+        let stops = self.stops[behind / 8 % (PACKET_MAX / 8)..].first_chunk()?;
+        let stops = bmi::low::<BMI>(u64::from_le_bytes(*stops) >> (behind % 8), len);
+        let backwards: &[u8; READ] = self.bytes[behind % PACKET_MAX..].first_chunk()?;
+        let map_at = 63 - (stops | 1).leading_zeros() as usize;
+        let map_len = len - map_at;
+        if stops & 1 == 0 || map_len > 8 {
             return None;
         }
-        let map = bmi::extract::<BMI>(ending(around, map_end), SEVENS, 8 * map_end + 8);
-        let present = map << (57 - 7 * map_end);
-        // A field for each bit; where a stop bit covers three bytes behind it, fields are of at
-        // most four bytes, and all numbers of those are in range.
-        if window.count_ones() != present.count_ones() {
+        let map = bmi::extract::<BMI>(eight(backwards, map_at), SEVENS, 8 * map_len);
+        let present = map << (64 - 7 * map_len);
+        // A field for each bit. Where a stop bit covers three bytes more, fields are of at most four
+        // bytes, and all numbers of those are in range.
+        if stops.count_ones() != present.count_ones() + 1 {
             return None;
         }
-        let covered = stops | (stops - 1) | stops << 1;
+        let covered = stops | stops << 1;
         let covered = covered | covered << 2;
-        let wide = bmi::low::<BMI>(!covered, len);
-        if wide != 0 && bmi::low::<BMI>(!(covered | covered << 4), len) != 0 {
+        let wide = bmi::low::<BMI>(!covered, map_at);
+        if wide != 0 && bmi::low::<BMI>(!(covered | covered << 4), map_at) != 0 {
             return None;
         }
-        let (mut left, mut from) = (present, map_end);
-        while let Some(stops) = NonZeroU64::new(window) {
-            let until = stops.trailing_zeros() as usize;
-            let slot = left.leading_zeros() as usize;
+        // The fields, the last one first.
+        let (mut left, mut window, mut at) = (present, stops, 0);
+        while let Some(slots) = NonZeroU64::new(left) {
+            let slot = (slots.trailing_zeros() ^ 63) as usize;
+            window &= window.wrapping_sub(1);
+            let next = window.trailing_zeros() as usize;
             self.values[slot] =
-                bmi::extract::<BMI>(ending(around, until), plan.masks[slot], 8 * (until - from));
-            left ^= 1 << 63 >> (slot & 63);
-            window &= window - 1;
-            from = until;
+                bmi::extract::<BMI>(eight(backwards, at), plan.masks[slot], 8 * (next - at));
+            left &= left - 1;
+            at = next;
         }
         if wide != 0 && self.too_wide(present) {
             return None;
@@ -476,8 +484,120 @@ fn digits(bytes: &[u8]) -> Result<u64, Code> {
     Ok(number)
 }
 
-/// The eight bytes that end with one of a message, that one lowest.
+/// Eight bytes at a place, the first one lowest: those that end there, where they lie backwards.
 #[inline(always)]
-fn ending(around: &[u8; AROUND], at: usize) -> u64 {
-    around[at..].first_chunk().map_or(0, |eight| u64::from_be_bytes(*eight))
+fn eight(backwards: &[u8; READ], at: usize) -> u64 {
+    backwards[at..].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opra::stream::{Random, Shape, make};
+    use crate::opra::{Opra, V1, V2};
+
+    /// Category, slots, their values, repeated values, and texts of a message.
+    type Seen = (u8, u64, Vec<u64>, Vec<u64>, Vec<u8>);
+
+    #[derive(Default)]
+    struct All(Vec<Seen>);
+
+    impl SlotSink for All {
+        fn message(&mut self, message: &Message<'_>) {
+            let has = |slot: &usize| message.has(*slot);
+            let values = (0..64).filter(has).map(|slot| message.values[slot]).collect();
+            let plan = Plan::of(&V2::FORMAT).longs | Plan::of(&V1::FORMAT).longs;
+            let longs = (0..64).filter(has).filter(|&slot| plan << slot >> 63 == 1);
+            let texts = longs.flat_map(|slot| message.long(slot)).collect();
+            let repeated = if message.repeated_slots.is_empty() { &[] } else { message.repeated };
+            self.0.push((message.category, message.slots, values, repeated.to_vec(), texts));
+        }
+    }
+
+    type Outcome = (Result<Packet, Code>, Vec<Seen>);
+
+    fn outcome(run: impl FnOnce(&mut All) -> Result<Packet, Code>) -> Outcome {
+        let mut all = All::default();
+        (run(&mut all), all.0)
+    }
+
+    /// Breaks one thing: a byte, a stop bit, many stop bits, a presence map, or a field made longer
+    /// in a message that says so.
+    fn mutate(packet: &mut Vec<u8>, header: usize, random: &mut Random) {
+        let mut lengths = vec![header];
+        while let Some(next) = lengths.last().map(|&at| at + 1 + usize::from(packet[at])) {
+            if next + 1 >= packet.len() {
+                break;
+            }
+            lengths.push(next);
+        }
+        let length = lengths[random.below(lengths.len() as u64) as usize];
+        let rest = (packet.len() - length - 1) as u64;
+        let at = length + 1 + random.below(rest.min(20)) as usize;
+        match random.below(5) {
+            0 => packet[at] = random.next_bits() as u8,
+            1 => packet[at] ^= 0x80,
+            2 => packet[at..].iter_mut().take(random.below(12) as usize).for_each(|b| *b &= 0x7F),
+            3 => packet[length + 1] ^= 1 << random.below(8),
+            _ => {
+                let more = random.below(9) as u8;
+                let byte = if random.below(2) == 0 { 0 } else { random.next_bits() as u8 & 0x7F };
+                packet.splice(at..at, std::iter::repeat_n(byte, more.into()));
+                packet[length] = packet[length].saturating_add(more);
+            }
+        }
+    }
+
+    /// Packets told apart, and how many of them in another way than field by field.
+    fn compare<F: Opra>(rounds: u64) {
+        let shape = Shape { bytes: 1 << 17, symbols: 20_000_000, repeated_max: 3, seed: 5 };
+        let stream = make::<F>(shape);
+        let packets: Vec<&[u8]> = stream.packets().collect();
+        let mut random = Random::new(6);
+        let mut by_field = SlotDecoder::<F>::default();
+        let mut at_once = SlotDecoder::<F>::default();
+        let mut native = SlotDecoder::<F>::default();
+        let mut refused = ErrorCounts::default();
+        let mut fine = 0;
+        for round in 0..rounds {
+            let mut packet = packets[random.below(packets.len() as u64) as usize].to_vec();
+            for _ in 0..round % 3 {
+                mutate(&mut packet, F::FORMAT.framing.header(), &mut random);
+            }
+            let wanted = outcome(|all| by_field.whole::<false, false, All>(&packet, all));
+            let once = outcome(|all| at_once.whole::<false, true, All>(&packet, all));
+            assert_eq!(once, wanted, "round {round}: {packet:?}");
+            assert_eq!(outcome(|all| native.packet(&packet, all)), wanted, "round {round}");
+            match wanted.0 {
+                Ok(_) => fine += 1,
+                Err(code) => refused.add(code),
+            }
+        }
+        assert!(fine > rounds / 3, "{fine} packets fine");
+        for code in [Code::D2, Code::D5, Code::D11, Code::R8, Code::Truncated, Code::Limit] {
+            assert!(refused.iter().any(|(seen, _)| seen == code), "no packet refused by {code:?}");
+        }
+    }
+
+    #[test]
+    fn messages_at_once_are_as_field_by_field_whole_or_broken() {
+        compare::<V1>(10_000);
+        compare::<V2>(10_000);
+    }
+
+    #[test]
+    fn an_indicator_beyond_ascii_is_not_another_one() {
+        // A quote that appends nothing ends with its indicator, here made one of two bytes: 128 more.
+        let stream = make::<V2>(Shape { bytes: 1 << 16, ..Shape::default() });
+        let header = V2::FORMAT.framing.header();
+        let last = |packet: &[u8]| header + usize::from(packet[header]);
+        let wanted = |packet: &&[u8]| b"ABDEFHIJL".contains(&(packet[last(packet)] & 0x7F));
+        let packet = stream.packets().find(wanted).map(<[u8]>::to_vec);
+        let mut packet = packet.expect("a packet whose first message is such a quote");
+        let at = last(&packet);
+        packet.insert(at, 1);
+        packet[header] += 1;
+        let seen = outcome(|all| SlotDecoder::<V2>::default().packet(&packet, all));
+        assert_eq!(seen, (Err(Code::D11), Vec::new()));
+    }
 }

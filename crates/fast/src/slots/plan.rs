@@ -62,8 +62,8 @@ pub(super) struct Entry {
 }
 
 pub(super) struct Plan {
-    /// By slot, what of eight bytes without stop bits is of the value; one more, for no slot.
-    pub masks: [u64; SLOTS_MAX + 2],
+    /// By slot, what of eight bytes without stop bits is of the value.
+    pub masks: [u64; SLOTS_MAX + 1],
     pub longs: u64,
     pub increments: u64,
     /// The same as slots, and how many they are.
@@ -79,7 +79,7 @@ impl Plan {
     pub const fn of(format: &Format) -> Plan {
         assert!(format.slots.len() <= SLOTS_MAX, "too many slots");
         let mut plan = Plan {
-            masks: [SEVENS; SLOTS_MAX + 2],
+            masks: [SEVENS; SLOTS_MAX + 1],
             longs: 0,
             increments: 0,
             counters: ([0; SLOTS_MAX], 0),
