@@ -1,7 +1,7 @@
 //! Normalized events: what a message means, whatever its format.
 
 use super::formats::{Names, Opra};
-use crate::slots::Message;
+use crate::slots::{Message, category_slots};
 
 /// A price in units of 1e-8 of the currency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -164,7 +164,13 @@ pub enum Event<'a> {
 #[inline(always)]
 pub fn to_event<'a, F: Opra>(message: &Message<'a>) -> Event<'a> {
     let names = const { F::NAMES };
-    let reader = Fields { message, names };
+    // What a quote has anyway need not be asked of nearly every message.
+    let sure = const { category_slots(&F::FORMAT, b'k') };
+    if message.category == b'k' && message.slots & sure == sure {
+        let reader = Fields { message, names, sure };
+        return Event::Quote(reader.header(), reader.quote());
+    }
+    let reader = Fields { message, names, sure: 0 };
     match message.category {
         b'k' => Event::Quote(reader.header(), reader.quote()),
         b'a' => Event::LastSale(reader.header(), reader.sale()),
@@ -185,17 +191,25 @@ pub fn to_event<'a, F: Opra>(message: &Message<'a>) -> Event<'a> {
 struct Fields<'m, 'a> {
     message: &'m Message<'a>,
     names: Names,
+    /// Slots that the message is known to have.
+    sure: u64,
 }
 
 impl Fields<'_, '_> {
     #[inline(always)]
+    fn value(&self, slot: usize) -> u64 {
+        let has = (self.sure | self.message.slots) << slot >> 63 == 1;
+        if has { self.message.values.get(slot).copied().unwrap_or(0) } else { 0 }
+    }
+
+    #[inline(always)]
     fn number(&self, slot: usize) -> u32 {
-        self.message.number(slot)
+        self.value(slot) as u32
     }
 
     #[inline(always)]
     fn byte(&self, slot: usize) -> u8 {
-        self.message.number(slot) as u8
+        self.value(slot) as u8
     }
 
     #[inline(always)]
@@ -219,7 +233,7 @@ impl Fields<'_, '_> {
     fn series(&self) -> Series {
         let names = &self.names;
         Series {
-            symbol: self.message.short(names.symbol),
+            symbol: self.value(names.symbol),
             month: self.byte(names.month),
             day: self.byte(names.day),
             year: self.byte(names.year),

@@ -219,20 +219,20 @@ impl<F: Description> SlotDecoder<F> {
         if len > MESSAGE_MAX {
             return None;
         }
-        // Stop bits of the message, its last byte lowest, which must be one; the highest one is
-        // that of the presence map.
+        // Stop bits of the message, its last byte lowest; the highest one is that of the presence
+        // map.
         let stops = self.stops[behind / 8 % (PACKET_MAX / 8)..].first_chunk()?;
         let stops = bmi::low::<BMI>(u64::from_le_bytes(*stops) >> (behind % 8), len);
         let backwards: &[u8; READ] = self.bytes[behind % PACKET_MAX..].first_chunk()?;
         let map_at = 63 - (stops | 1).leading_zeros() as usize;
         let map_len = len - map_at;
-        if stops & 1 == 0 || map_len > 8 {
+        if map_len > 8 {
             return None;
         }
         let map = bmi::extract::<BMI>(eight(backwards, map_at), SEVENS, 8 * map_len);
         let present = map << (64 - 7 * map_len);
         // A field for each bit. Where a stop bit covers three bytes more, fields are of at most four
-        // bytes, and all numbers of those are in range.
+        // bytes, and all numbers of those are in range; nothing covers bytes behind the last field.
         if stops.count_ones() != present.count_ones() + 1 {
             return None;
         }

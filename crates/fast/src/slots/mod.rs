@@ -17,7 +17,7 @@ mod plan;
 
 pub use decode::{Message, PACKET_MAX, Packet, SlotDecoder, SlotSink, packet_header};
 pub use encode::{Contents, SlotEncoder};
-pub use plan::slot;
+pub use plan::{category_slots, slot};
 
 /// Slots a format may have: presence maps of at most nine bytes.
 pub const SLOTS_MAX: usize = 63;

@@ -34,6 +34,19 @@ pub const fn slot(format: &Format, name: &str) -> usize {
     panic!("the format has no such slot")
 }
 
+/// The slots that every message of a category has, slot 0 in the highest bit; none of a category
+/// that is not listed.
+pub const fn category_slots(format: &Format, code: u8) -> u64 {
+    let mut at = 0;
+    while at < format.categories.len() {
+        if format.categories[at].code == code {
+            return set(format.categories[at].slots);
+        }
+        at += 1;
+    }
+    0
+}
+
 const fn same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
