@@ -227,7 +227,7 @@ impl Arbiter {
 
     /// Lets time pass.
     pub fn poll(&mut self, now: Nanos, sink: &mut impl LineSink) {
-        self.watch(now, sink);
+        self.watch(sink);
         while let Some((&until, held)) = self.held.first_key_value() {
             let from = self.expected.unwrap_or(until);
             let asked_at = held.since.0.saturating_add(self.config.wait.0);
@@ -269,6 +269,10 @@ impl Arbiter {
     }
 
     fn hear(&mut self, now: Nanos, side: usize, first: u64, count: u32, sink: &mut impl LineSink) {
+        if self.sides.iter().all(|side| side.stats.packets == 0) {
+            // Silence counts from the first packet.
+            self.sides.iter_mut().for_each(|side| side.heard = now);
+        }
         let Some(heard) = self.sides.get_mut(side) else { return };
         heard.stats.packets += 1;
         heard.heard = now;
@@ -362,15 +366,12 @@ impl Arbiter {
         self.drain(sink);
     }
 
-    /// Calls a side dead that is silent while another one is heard.
-    fn watch(&mut self, now: Nanos, sink: &mut impl LineSink) {
+    /// Calls a side dead that has been silent while another one was heard. Where nobody is heard, the
+    /// market may be quiet, and that is for whoever knows the hours.
+    fn watch(&mut self, sink: &mut impl LineSink) {
         let latest = self.sides.iter().map(|side| side.heard).max().unwrap_or(Nanos(0));
-        if now.0.saturating_sub(latest.0) > self.config.stale.0 {
-            // Nobody is heard: the market may be quiet, and that is for whoever knows the hours.
-            return;
-        }
         for (at, side) in self.sides.iter_mut().enumerate() {
-            let silent = now.0.saturating_sub(side.heard.0) > self.config.stale.0;
+            let silent = latest.0.saturating_sub(side.heard.0) > self.config.stale.0;
             if silent && !side.stale {
                 side.stale = true;
                 side.stats.stale += 1;

@@ -5,7 +5,7 @@ use fast::opra::stream::{Shape, make};
 use fast::opra::{Best, Event, Price, Series, V2, to_event};
 use fast::slots::{Message, SlotDecoder, SlotSink};
 use feed::plant::{
-    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, symbol,
+    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, deal, symbol,
     symbol_text,
 };
 use feed::{ArbiterConfig, TopOfBook};
@@ -108,6 +108,109 @@ fn silence_and_losses_of_a_line_are_told() {
     assert!(line.health().stale);
     assert_eq!(kinds(&mut line, 901, &[(0, packets[5])])[0], (Kind::Fresh, 0));
     assert_eq!(line.health().stats.gaps, 1);
+}
+
+/// Numbers of the quotes and trades of packets.
+fn numbers(packets: &[&[u8]]) -> Vec<u64> {
+    let mut plain = Plain { top: TopOfBook::new(1 << 20), seen: Vec::new() };
+    let mut decoder = SlotDecoder::<V2>::default();
+    packets.iter().for_each(|packet| assert!(decoder.packet(packet, &mut plain).is_ok()));
+    plain.seen.iter().map(|(sequence, ..)| *sequence).collect()
+}
+
+#[test]
+fn twenty_four_lines_keep_apart_and_in_order() {
+    const LINES: usize = 24;
+    // Of one line side B never speaks, of one both sides lose a packet, one falls silent.
+    const ONE_SIDED: usize = 7;
+    const BROKEN: usize = 13;
+    const SILENT: usize = 20;
+    const LOST: usize = 40;
+    let stream = |seed| make::<V2>(Shape { seed, bytes: 40_000, ..Shape::default() });
+    let streams: Vec<_> = (100..).take(LINES).map(stream).collect();
+    let packets: Vec<Vec<&[u8]>> = streams.iter().map(|s| s.packets().take(90).collect()).collect();
+    let sent = |line: usize| if line == SILENT { 30 } else { 90 };
+    let mut lines: Vec<Line> =
+        (0..LINES).map(|line| Line::new(line as u8, config(), Nanos(0))).collect();
+    let owners = deal(&[0; LINES], 2);
+    let mut rng = SplitMix64::new(8);
+    let (mut out, mut datagrams) = (Vec::new(), Vec::new());
+    let mut desk: Desk<u8> = Desk::new(1);
+    desk.request(Nanos(0), 1, &Request { symbols: vec![], leave: false });
+    for at in 0..100 {
+        let now = Nanos(10 * MS * (at as u64 + 1));
+        // Each of the two loops reads its lines one after the other.
+        let mine = |owner| owners.iter().enumerate().filter(move |(_, one)| **one == owner);
+        for (number, _) in mine(0).chain(mine(1)) {
+            let mut mine = Vec::new();
+            let drawn = rng.below(4) as usize;
+            for side in 0..2 {
+                let lost = match number {
+                    ONE_SIDED => side == 1,
+                    BROKEN if at == LOST => true,
+                    _ => drawn == side,
+                };
+                if at < sent(number) && !lost {
+                    lines[number].packet(now, side, packets[number][at], &mut mine);
+                }
+            }
+            lines[number].poll(now, &mut mine);
+            for update in &mine {
+                desk.publish(update, |_, bytes| datagrams.push(bytes.to_vec()));
+            }
+            out.append(&mut mine);
+        }
+        desk.flush(now, |_, bytes| datagrams.push(bytes.to_vec()));
+    }
+    let (mut follower, mut told) = (Follower::default(), Vec::new());
+    for datagram in &datagrams {
+        follower.datagram(datagram, |update| told.push(update));
+    }
+    assert_eq!((told == out, follower.lost), (true, 0));
+    for number in 0..LINES {
+        let of_line = told.iter().filter(|update| usize::from(update.line) == number);
+        let ticks = of_line.filter(|update| matches!(update.kind, Kind::Quote | Kind::Trade));
+        let got: Vec<u64> = ticks.map(|update| update.sequence).collect();
+        let mut whole = packets[number][..sent(number)].to_vec();
+        let all = numbers(&whole);
+        let wanted = if number == BROKEN {
+            whole.remove(LOST);
+            numbers(&whole)
+        } else {
+            all.clone()
+        };
+        assert_eq!(got, wanted, "line {number}");
+        assert!(got.is_sorted() && got.len() > 400, "line {number}");
+        assert_eq!(all.len() > got.len(), number == BROKEN, "line {number}");
+        let health = lines[number].health();
+        assert_eq!(health.updates, got.len() as u64);
+        let dead = health.sides.map(|side| side.stale);
+        assert_eq!(dead, [0, u64::from(number == ONE_SIDED)], "line {number}");
+        assert_eq!(health.stats.gaps, u64::from(number == BROKEN), "line {number}");
+        assert_eq!(health.stats.lost > 0, number == BROKEN, "line {number}");
+        assert_eq!(health.stale, number == SILENT, "line {number}");
+    }
+}
+
+#[test]
+fn a_side_is_not_dead_because_the_other_is_a_little_ahead() {
+    let stream = make::<V2>(Shape { seed: 9, bytes: 10_000, ..Shape::default() });
+    let packets: Vec<&[u8]> = stream.packets().collect();
+    // Times of packets in milliseconds, by side; B begins after A, and is a packet behind at the end.
+    let alarms = |last: u64| {
+        let mut line = Line::new(0, config(), Nanos(0));
+        let mut out = Vec::new();
+        let heard = [(1_000, 0, 0), (1_005, 1, 0), (1_090, 0, 1), (last, 0, 2)];
+        for (at, side, packet) in heard {
+            line.packet(Nanos(at * MS), side, packets[packet], &mut out);
+        }
+        for at in last..last + 300 {
+            line.poll(Nanos(at * MS), &mut out);
+        }
+        line.health().sides.map(|side| side.stale)
+    };
+    assert_eq!(alarms(1_100), [0, 0]);
+    assert_eq!(alarms(1_120), [0, 1], "a control");
 }
 
 fn quote(symbol: u64, sequence: u64) -> Update {
