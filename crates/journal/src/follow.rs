@@ -65,7 +65,7 @@ impl<S: Storage> Follower<S> {
             if let Some(later) = segment.replace(found) {
                 storage.close(later.extent.file);
             }
-            if found.header.first_position <= after + 1 {
+            if found.header.first_position <= after + 1 || found.header.installed {
                 break;
             }
         }
@@ -192,6 +192,10 @@ impl<S: Storage> Follower<S> {
     fn next_segment(&mut self, number: u64) -> Result<bool, JournalError> {
         let next = match open_segment(&mut self.storage, self.mark.journal(), number) {
             Err(JournalError::Disk(error)) if error.kind == DiskErrorKind::Missing => {
+                let names = segment_numbers(&self.storage.names()?);
+                if self.segment.is_some() && names.first().is_some_and(|first| *first > number) {
+                    return Err(JournalError::Position(self.at.next));
+                }
                 return Ok(false);
             }
             found => found?,
@@ -202,6 +206,9 @@ impl<S: Storage> Follower<S> {
             Err(damage) => return refused(damage, self.at.next, self.committed),
         };
         let goes_on = End { offset: self.at.offset, ..next.end() } == self.at;
+        if self.segment.is_some() && !goes_on && next.header.installed {
+            return Err(JournalError::Position(self.at.next));
+        }
         if self.segment.is_some() && !goes_on {
             return refused(Damage::Order, self.at.next, self.committed);
         }

@@ -6,13 +6,13 @@ use crate::config::{Config, Marks};
 use crate::error::{Damage, JournalError};
 use crate::layout::{FrameHeader, FrameKind, Place, SegmentHeader, chain_record, segment_name};
 use crate::recover::{
-    End, Recovery, Segment, Truncation, note_truncation, segment_numbers, survey,
+    End, Recovery, Segment, Truncation, note_term, note_truncation, segment_numbers, survey,
 };
 use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
-use crate::snapshot;
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::{Waypoint, Waypoints};
+use crate::{install, snapshot};
 
 /// What a journal did since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,19 +34,23 @@ pub struct Journal<S> {
     pub(crate) storage: S,
     pub(crate) config: Config,
     pub(crate) segments: Vec<Segment>,
-    truncations: Vec<Truncation>,
-    scanner: Scanner,
-    waypoints: Waypoints,
+    pub(crate) truncations: Vec<Truncation>,
+    /// Where each term begins, from the first record on.
+    pub(crate) terms: Vec<(u64, u64)>,
+    /// Term of the record before the first; 0 when it is not known.
+    pub(crate) base_term: u64,
+    pub(crate) scanner: Scanner,
+    pub(crate) waypoints: Waypoints,
     mark: Register,
     vote: Register,
     doubt: u64,
-    batch: Batch,
+    pub(crate) batch: Batch,
     /// Where the next frame goes, and its number.
-    offset: u64,
+    pub(crate) offset: u64,
     frame: u64,
-    committed: u64,
+    pub(crate) committed: u64,
     marked: u64,
-    closed: bool,
+    pub(crate) closed: bool,
     stats: Stats,
 }
 
@@ -67,6 +71,7 @@ impl<S: Storage> Journal<S> {
             false => 0,
         };
         let found = survey(&mut storage, Some(config), |_, _, _, _| {})?;
+        install::settle(&mut storage, &found)?;
         let snapshots = snapshot::list(&mut storage, config)?;
         let first = found.segments.first().map_or(1, |segment| segment.header.first_position);
         let snapshot = snapshots.whole.last().map(|info| info.position);
@@ -88,8 +93,10 @@ impl<S: Storage> Journal<S> {
             batch: Batch::new(block, config.batch_bytes, next, chain),
             storage,
             config,
+            base_term: base_term(first, &found.segments, &snapshots.whole),
             segments: found.segments,
             truncations: found.truncations,
+            terms: found.terms,
             scanner: Scanner::new(),
             waypoints: Waypoints::new(),
             marked: found.mark.words[0],
@@ -158,6 +165,7 @@ impl<S: Storage> Journal<S> {
             return Err(JournalError::BatchFull);
         }
         let position = self.batch.next();
+        note_term(&mut self.terms, position, term);
         self.batch.push(term, record);
         Ok(position)
     }
@@ -272,6 +280,7 @@ impl<S: Storage> Journal<S> {
         self.storage.sync(extent.file)?;
         note_truncation(&mut self.truncations, self.frame, kept);
         self.waypoints.cut_after(kept);
+        self.terms.retain(|(begins, _)| *begins <= kept);
         self.offset += block as u64;
         self.frame += 1;
         self.batch.begin(kept + 1, chain);
@@ -283,6 +292,9 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`JournalError::Position`] for others; those of reading.
     pub fn chain_at(&mut self, position: u64) -> Result<u64, JournalError> {
+        if position == self.durable() {
+            return Ok(self.batch.chain_before());
+        }
         let first = self.segments.first().map(|segment| segment.header);
         if let Some(header) = first.filter(|header| header.first_position == position + 1) {
             return Ok(header.chain);
@@ -290,6 +302,17 @@ impl<S: Storage> Journal<S> {
         let mut found = None;
         self.walk(position, position, |_, chain| found = Some(chain))?;
         found.ok_or(JournalError::Position(position))
+    }
+
+    /// The term of the record at a position, of those appended or the one before the first; nothing
+    /// for others, and when nobody has ever said (0 has none).
+    pub fn term_at(&self, position: u64) -> Option<u64> {
+        if position + 1 == self.first() {
+            return Some(self.base_term).filter(|term| *term > 0 || position == 0);
+        }
+        let place = self.terms.partition_point(|(begins, _)| *begins <= position);
+        let begun = place.checked_sub(1).and_then(|place| self.terms.get(place));
+        begun.filter(|_| (self.first()..=self.last()).contains(&position)).map(|(_, term)| *term)
     }
 
     /// Remembers term and vote; durable, in both copies, on return.
@@ -468,11 +491,43 @@ impl<S: Storage> Journal<S> {
         self.segments.last().map(|segment| segment.extent).ok_or(JournalError::Closed)
     }
 
-    /// Makes the next segment: its header is durable before its name.
     fn begin_segment(&mut self) -> Result<(), JournalError> {
-        let number = self.segments.last().map_or(1, |last| last.header.number + 1);
+        let first_position = self.batch.first;
+        let next = SegmentHeader {
+            first_position,
+            chain: self.batch.chain_before(),
+            committed: self.committed,
+            term: self.term_at(first_position - 1).unwrap_or(0),
+            installed: false,
+            ..self.next_header()
+        };
+        let segment = self.make_segment(next)?;
+        self.segments.push(segment);
+        self.offset = self.config.block as u64;
+        Ok(())
+    }
+
+    /// What the header of the next segment says in any case.
+    pub(crate) fn next_header(&self) -> SegmentHeader {
+        SegmentHeader {
+            journal: self.config.id,
+            number: self.segments.last().map_or(1, |last| last.header.number + 1),
+            bytes: self.config.segment_bytes,
+            block: self.config.block as u32,
+            first_frame: self.frame,
+            label: self.config.label,
+            first_position: 0,
+            chain: 0,
+            committed: 0,
+            term: 0,
+            installed: false,
+        }
+    }
+
+    /// Makes a segment: its header is durable before its name.
+    pub(crate) fn make_segment(&mut self, header: SegmentHeader) -> Result<Segment, JournalError> {
+        let SegmentHeader { number, bytes, .. } = header;
         let (name, temporary) = (segment_name(number), format!("{}.new", segment_name(number)));
-        let bytes = self.config.segment_bytes;
         let file = match self.storage.create(&temporary, bytes) {
             Ok(file) => file,
             Err(error) => {
@@ -482,17 +537,6 @@ impl<S: Storage> Journal<S> {
             }
         };
         let block = self.config.block;
-        let header = SegmentHeader {
-            journal: self.config.id,
-            number,
-            bytes,
-            block: block as u32,
-            first_frame: self.frame,
-            first_position: self.batch.first,
-            chain: self.batch.chain_before(),
-            committed: self.committed,
-            label: self.config.label,
-        };
         let mut buffer = AlignedBuf::with_capacity(block);
         buffer.resize(block);
         header.write(buffer.bytes_mut());
@@ -501,10 +545,8 @@ impl<S: Storage> Journal<S> {
         self.storage.rename(&temporary, &name)?;
         self.storage.sync_names()?;
         let extent = Extent { file, journal: self.config.id, segment: number, block, bytes };
-        self.segments.push(Segment { header, extent });
-        self.offset = block as u64;
         self.stats.segments += 1;
-        Ok(())
+        Ok(Segment { header, extent })
     }
 
     /// Writes zeros over what a write cut short.
@@ -532,21 +574,6 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Forgets segments that nothing after `position` needs; says how many.
-    pub(crate) fn forget_before(&mut self, position: u64) -> Result<u64, DiskError> {
-        let holds = |segment: &Segment| segment.header.first_position <= position;
-        let keep = self.segments.iter().rposition(holds).unwrap_or(0);
-        for segment in self.segments.drain(..keep) {
-            self.storage.close(segment.extent.file);
-            self.storage.remove(&segment_name(segment.header.number))?;
-        }
-        self.storage.sync_names()?;
-        let first = self.segments.first().map_or(0, |segment| segment.header.first_frame);
-        self.truncations.retain(|cut| cut.frame >= first);
-        self.waypoints.forget_before(self.first());
-        Ok(keep as u64)
-    }
-
     /// Lets nothing more happen after an error that leaves the disk's state unknown.
     pub(crate) fn close_on<T>(
         &mut self,
@@ -564,6 +591,13 @@ impl<S: Storage> Journal<S> {
 /// An existing journal's block is as it was made.
 fn block_of(segments: &[Segment], config: &Config) -> usize {
     segments.first().map_or(config.block, |segment| segment.extent.block)
+}
+
+/// Term of the record before the first: by the first segment, or by a snapshot of just that place.
+fn base_term(first: u64, segments: &[Segment], snapshots: &[snapshot::SnapshotInfo]) -> u64 {
+    let told = segments.first().map_or(0, |segment| segment.header.term);
+    let before = snapshots.iter().find(|info| info.position + 1 == first);
+    if told > 0 { told } else { before.map_or(0, |info| info.term) }
 }
 
 /// Removes what was never finished, and makes the registers of a new journal; says whether it is.

@@ -2,8 +2,10 @@
 //!
 //! Segment `log-<number>`: one block of header, then frames, each beginning at a block, then zeros.
 //! Header: magic `FBJRNSEG` · format u32 · checksum u32 · journal u64 · segment number u64 ·
-//! segment bytes u64 · block u32 · 0 u32 · first frame u64 · first position u64 · chain before it
-//! u64 · committed u64 · label 32 bytes; the checksum is over the block with itself as zero.
+//! segment bytes u64 · block u32 · flags u32 (1: installed) · first frame u64 · first position u64 ·
+//! chain before it u64 · committed u64 · label 32 bytes · term of the record before it u64 (0: not
+//! known); the checksum is over the block with itself as zero. A segment that is installed begins a
+//! log behind a snapshot from elsewhere: segments before it don't count.
 //!
 //! Frame: one batch, written at once, padded with zeros to whole blocks. Header: magic u32 ·
 //! checksum u32 · payload bytes u32 · kind u32 (1 records, 2 truncation) · frame u64 · first
@@ -33,6 +35,8 @@ const SEGMENT_MAGIC: &[u8; 8] = b"FBJRNSEG";
 const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FBJF");
 const KIND_RECORDS: u32 = 1;
 const KIND_TRUNCATION: u32 = 2;
+/// Flag of a segment that begins behind a snapshot from elsewhere.
+const INSTALLED: u32 = 1;
 /// Offset of the checksum in a segment's header.
 const SEGMENT_CRC: usize = 12;
 
@@ -109,6 +113,10 @@ pub(crate) struct SegmentHeader {
     pub(crate) chain: u64,
     pub(crate) committed: u64,
     pub(crate) label: [u8; LABEL_LEN],
+    /// Term of the record before the first; 0 when it is not known.
+    pub(crate) term: u64,
+    /// Earlier segments don't count: a snapshot that was taken elsewhere stands for them.
+    pub(crate) installed: bool,
 }
 
 /// What the first bytes of a segment are.
@@ -130,7 +138,9 @@ impl SegmentHeader {
         for (at, word) in (16..).step_by(8).zip(words.into_iter().chain(more)) {
             put(block, at, &word.to_le_bytes());
         }
+        put(block, 44, &(u32::from(self.installed) * INSTALLED).to_le_bytes());
         put(block, 80, &self.label);
+        put(block, 112, &self.term.to_le_bytes());
         let crc = block_crc(block, SEGMENT_CRC);
         put(block, SEGMENT_CRC, &crc.to_le_bytes());
     }
@@ -164,6 +174,8 @@ impl SegmentHeader {
             chain: word(64),
             committed: word(72),
             label: *label.unwrap_or(&[0; LABEL_LEN]),
+            term: word(112),
+            installed: u32_at(block, 44) & INSTALLED != 0,
         };
         let fits = header.block as usize == block.len()
             && header.bytes.is_multiple_of(u64::from(header.block))

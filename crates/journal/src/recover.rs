@@ -4,6 +4,7 @@
 //! end is damage: frames are written one at a time, each after the one before is durable, so a
 //! whole later frame proves that this one was. Above it, it is a write that was cut short.
 
+use crate::batch::records;
 use crate::config::Config;
 use crate::error::{Damage, JournalError};
 use crate::layout::{FrameHeader, FrameKind, SegmentHeader, SegmentRead, number_of, segment_name};
@@ -95,7 +96,11 @@ pub(crate) struct Survey {
     pub(crate) vote: Register,
     pub(crate) damaged_copies: u32,
     pub(crate) segments: Vec<Segment>,
+    /// Segments that an installed snapshot stands for, and that are still there.
+    pub(crate) left_over: Vec<u64>,
     pub(crate) truncations: Vec<Truncation>,
+    /// Where each term begins.
+    pub(crate) terms: Vec<(u64, u64)>,
     pub(crate) end: End,
     pub(crate) committed: u64,
     pub(crate) frames: u64,
@@ -125,7 +130,9 @@ pub(crate) fn survey(
         vote: vote.register,
         damaged_copies: mark.damaged + vote.damaged,
         segments: Vec::new(),
+        left_over: Vec::new(),
         truncations: Vec::new(),
+        terms: Vec::new(),
         end: End { offset: 0, frame: 1, next: 1, chain: 0 },
         committed,
         frames: 0,
@@ -135,23 +142,45 @@ pub(crate) fn survey(
     if numbers.is_empty() && committed > 0 {
         return Err(survey.refuse(1, 0, Damage::Missing));
     }
+    let mut opened = open_counted(storage, journal, &numbers)?;
+    survey.left_over = numbers.get(..numbers.len() - opened.len()).unwrap_or(&[]).to_vec();
     let mut scanner = Scanner::new();
-    for (place, number) in numbers.iter().enumerate() {
-        let due = survey.segments.last().map_or(*number, |last| last.header.number + 1);
-        if *number != due {
+    while let Some((number, segment)) = opened.pop() {
+        let due = survey.segments.last().map_or(number, |last| last.header.number + 1);
+        if number != due {
             return Err(survey.refuse(due, 0, Damage::Missing));
         }
-        let segment = match open_segment(storage, journal, *number)? {
+        let segment = match segment {
             Ok(segment) => segment,
-            Err(damage) => return Err(survey.refuse(*number, 0, damage)),
+            Err(damage) => return Err(survey.refuse(number, 0, damage)),
         };
         if config.is_some_and(|config| config.label != segment.header.label) {
             return Err(JournalError::Foreign("label"));
         }
-        let last = place + 1 == numbers.len();
-        survey.add(storage, &mut scanner, segment, last, &mut visit)?;
+        survey.add(storage, &mut scanner, segment, opened.is_empty(), &mut visit)?;
     }
     Ok(survey)
+}
+
+/// A segment with its number, or what is wrong with its header.
+type Opened = (u64, Result<Segment, Damage>);
+
+/// Opens segments from the last one back to the one behind a snapshot from elsewhere, or the first.
+fn open_counted(
+    storage: &mut impl Storage,
+    journal: u64,
+    numbers: &[u64],
+) -> Result<Vec<Opened>, JournalError> {
+    let mut opened = Vec::with_capacity(numbers.len());
+    for number in numbers.iter().rev() {
+        let segment = open_segment(storage, journal, *number)?;
+        let begins = segment.as_ref().is_ok_and(|segment| segment.header.installed);
+        opened.push((*number, segment));
+        if begins {
+            break;
+        }
+    }
+    Ok(opened)
 }
 
 /// Opens a segment's file and reads its header.
@@ -219,6 +248,9 @@ impl Survey {
                     if !self.follow(&frame, extent.block) {
                         break Some(Damage::Order);
                     }
+                    for record in records(&frame, payload).flatten() {
+                        note_term(&mut self.terms, record.position, record.term);
+                    }
                     visit(&extent, at, &frame, payload);
                 }
             }
@@ -245,6 +277,7 @@ impl Survey {
         let Some(next) = next.filter(|_| frame.frame == self.end.frame) else { return false };
         if frame.kind == FrameKind::Truncation {
             note_truncation(&mut self.truncations, frame.frame, frame.first - 1);
+            self.terms.retain(|(begins, _)| *begins < frame.first);
         }
         self.end = End {
             offset: self.end.offset + frame.padded(block) as u64,
@@ -274,6 +307,13 @@ impl Survey {
         let bytes = rest.used_to.map(|to| to - offset);
         self.tail = bytes.map(|bytes| Tail { segment, offset, bytes, damage });
         Ok(())
+    }
+}
+
+/// Adds a record's term to where each term begins.
+pub(crate) fn note_term(terms: &mut Vec<(u64, u64)>, position: u64, term: u64) {
+    if terms.last().is_none_or(|(_, known)| *known != term) {
+        terms.push((position, term));
     }
 }
 

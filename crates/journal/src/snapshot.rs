@@ -2,20 +2,24 @@
 //!
 //! `snap-<position>`: one header of 4 KiB, then the bytes, padded with zeros. Header: magic
 //! `FBJRNSNP` · format u32 · checksum u32 · journal u64 · position u64 · bytes u64 · their checksum
-//! u32 · 0 u32 · label 32 bytes. Written under another name, synced, then renamed: a name that is
+//! u32 · 0 u32 · label 32 bytes · term and chain at the position u64 each (0: not told). Written under another name, synced, then renamed: a name that is
 //! there is of a whole snapshot, unless the disk has lost some of it since.
+
+use types::Digest;
 
 use crate::buffer::AlignedBuf;
 use crate::config::Config;
 use crate::error::JournalError;
 use crate::journal::Journal;
 use crate::layout::{FORMAT, block_crc, number_of, put, round_up, u32_at, u64_at};
-use crate::storage::Storage;
+use crate::storage::{DiskError, FileId, Storage};
 
 const MAGIC: &[u8; 8] = b"FBJRNSNP";
 const HEADER: usize = 4_096;
 const CRC: usize = 12;
 const LABEL: usize = 48;
+const TERM: usize = 80;
+const CHAIN: usize = 88;
 /// Bytes written or read at a time.
 const CHUNK: usize = 64 << 10;
 /// No snapshot is longer.
@@ -28,6 +32,37 @@ pub struct SnapshotInfo {
     pub position: u64,
     /// Its length, bytes.
     pub bytes: u64,
+    /// Term of the last of the records; 0 when it was not written down.
+    pub term: u64,
+    /// The chain after it.
+    pub chain: u64,
+    /// [`snapshot_digest`] of its bytes.
+    pub digest: u64,
+}
+
+/// Where in the log a snapshot belongs.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) position: u64,
+    pub(crate) term: u64,
+    pub(crate) chain: u64,
+}
+
+/// What tells a snapshot's bytes from others.
+pub fn snapshot_digest(bytes: &[u8]) -> u64 {
+    let mut digest = Digest::default();
+    bytes.chunks(CHUNK).for_each(|piece| fold(&mut digest, piece));
+    digest.0
+}
+
+/// Folds the next [`CHUNK`] bytes of a snapshot, or its last.
+fn fold(digest: &mut Digest, piece: &[u8]) {
+    let (words, rest) = piece.as_chunks::<8>();
+    words.iter().for_each(|word| digest.fold(u64::from_le_bytes(*word)));
+    let mut word = [0; 8];
+    put(&mut word, 0, rest);
+    digest.fold(u64::from_le_bytes(word));
+    digest.fold(piece.len() as u64);
 }
 
 /// Snapshots in a folder.
@@ -36,7 +71,7 @@ pub(crate) struct Listed {
     pub(crate) damaged: u32,
 }
 
-fn name_of(position: u64) -> String {
+pub(crate) fn name_of(position: u64) -> String {
     format!("snap-{position:016x}")
 }
 
@@ -48,7 +83,7 @@ pub(crate) fn list(storage: &mut impl Storage, config: &Config) -> Result<Listed
     let mut listed = Listed { whole: Vec::new(), damaged: 0 };
     for position in positions {
         match load(storage, config, position, |_| {}) {
-            Ok(bytes) => listed.whole.push(SnapshotInfo { position, bytes }),
+            Ok(info) => listed.whole.push(info),
             Err(JournalError::Snapshot(_)) => listed.damaged += 1,
             Err(error) => return Err(error),
         }
@@ -56,19 +91,31 @@ pub(crate) fn list(storage: &mut impl Storage, config: &Config) -> Result<Listed
     Ok(listed)
 }
 
-/// Reads a snapshot piece by piece; gives its length once it has been found whole.
+/// Reads a snapshot piece by piece; says what it is once it has been found whole.
 fn load(
     storage: &mut impl Storage,
     config: &Config,
     position: u64,
-    mut take: impl FnMut(&[u8]),
-) -> Result<u64, JournalError> {
-    let damaged = || JournalError::Snapshot(position);
+    take: impl FnMut(&[u8]),
+) -> Result<SnapshotInfo, JournalError> {
     let (file, len) = storage.open(&name_of(position))?;
+    let loaded = load_file(storage, config, position, file, len, take);
+    storage.close(file);
+    loaded
+}
+
+/// Reads the header, if it is one; says how many bytes follow, and their checksum.
+fn read_header(
+    storage: &mut impl Storage,
+    config: &Config,
+    position: u64,
+    file: FileId,
+    len: u64,
+) -> Result<(SnapshotInfo, u32), JournalError> {
+    let damaged = || JournalError::Snapshot(position);
     let mut buffer = AlignedBuf::default();
     buffer.resize(HEADER);
     if len < HEADER as u64 {
-        storage.close(file);
         return Err(damaged());
     }
     storage.read(file, 0, buffer.bytes_mut())?;
@@ -83,21 +130,95 @@ fn load(
         && bytes <= BYTES_MAX
         && len >= HEADER as u64 + bytes;
     if !sealed || !ours {
-        storage.close(file);
         return Err(damaged());
     }
-    let (mut hasher, mut done) = (crc32fast::Hasher::new(), 0);
-    while done < bytes {
-        let left = usize::try_from(bytes - done).unwrap_or(usize::MAX).min(CHUNK);
+    let (term, chain) = (u64_at(header, TERM), u64_at(header, CHAIN));
+    Ok((SnapshotInfo { position, bytes, term, chain, digest: 0 }, crc))
+}
+
+fn load_file(
+    storage: &mut impl Storage,
+    config: &Config,
+    position: u64,
+    file: FileId,
+    len: u64,
+    mut take: impl FnMut(&[u8]),
+) -> Result<SnapshotInfo, JournalError> {
+    let (info, crc) = read_header(storage, config, position, file, len)?;
+    let mut buffer = AlignedBuf::default();
+    let (mut hasher, mut digest, mut done) = (crc32fast::Hasher::new(), Digest::default(), 0);
+    while done < info.bytes {
+        let left = usize::try_from(info.bytes - done).unwrap_or(usize::MAX).min(CHUNK);
+        buffer.clear();
         buffer.resize(round_up(left, HEADER));
         storage.read(file, HEADER as u64 + done, buffer.bytes_mut())?;
         let piece = buffer.bytes().get(..left).unwrap_or(&[]);
         hasher.update(piece);
+        fold(&mut digest, piece);
         take(piece);
         done += left as u64;
     }
+    if hasher.finalize() != crc {
+        return Err(JournalError::Snapshot(position));
+    }
+    Ok(SnapshotInfo { digest: digest.0, ..info })
+}
+
+/// Writes a snapshot under a name, durable on return.
+pub(crate) fn put_file<S: Storage>(
+    journal: &mut Journal<S>,
+    name: &str,
+    place: Place,
+    bytes: &[u8],
+) -> Result<(), JournalError> {
+    let (storage, config) = (&mut journal.storage, &journal.config);
+    let temporary = format!("{name}.new");
+    let len = (HEADER + round_up(bytes.len(), HEADER)) as u64;
+    let file = match storage.create(&temporary, len) {
+        Ok(file) => file,
+        Err(error) => {
+            // What there is of it would keep room from others.
+            let _ = storage.remove(&temporary);
+            return Err(JournalError::full(error));
+        }
+    };
+    let written = fill(storage, config, file, place, bytes);
     storage.close(file);
-    if hasher.finalize() == crc { Ok(bytes) } else { Err(damaged()) }
+    written?;
+    storage.rename(&temporary, name)?;
+    storage.sync_names()?;
+    Ok(())
+}
+
+fn fill(
+    storage: &mut impl Storage,
+    config: &Config,
+    file: FileId,
+    place: Place,
+    bytes: &[u8],
+) -> Result<(), DiskError> {
+    let mut buffer = AlignedBuf::with_capacity(CHUNK);
+    buffer.resize(HEADER);
+    let header = buffer.bytes_mut();
+    put(header, 0, MAGIC);
+    put(header, 8, &FORMAT.to_le_bytes());
+    put(header, 16, &config.id.to_le_bytes());
+    put(header, 24, &place.position.to_le_bytes());
+    put(header, 32, &(bytes.len() as u64).to_le_bytes());
+    put(header, 40, &crc32fast::hash(bytes).to_le_bytes());
+    put(header, LABEL, &config.label);
+    put(header, TERM, &place.term.to_le_bytes());
+    put(header, CHAIN, &place.chain.to_le_bytes());
+    let crc = block_crc(header, CRC);
+    put(header, CRC, &crc.to_le_bytes());
+    storage.write(file, 0, buffer.bytes())?;
+    for (piece, at) in bytes.chunks(CHUNK).zip((HEADER as u64..).step_by(CHUNK)) {
+        buffer.clear();
+        buffer.extend(piece);
+        buffer.resize(round_up(piece.len(), HEADER));
+        storage.write(file, at, buffer.bytes())?;
+    }
+    storage.sync(file)
 }
 
 impl<S: Storage> Journal<S> {
@@ -105,58 +226,34 @@ impl<S: Storage> Journal<S> {
     /// snapshots than are to be kept go, and segments that the oldest kept one does not need.
     ///
     /// # Errors
-    /// [`JournalError::Position`] when the position is not committed, with nothing changed;
+    /// [`JournalError::Position`] when the position is not committed, or its record is gone, with
+    /// nothing changed;
     /// [`JournalError::Full`], after which the journal goes on as before; the disk's.
     pub fn write_snapshot(&mut self, position: u64, bytes: &[u8]) -> Result<(), JournalError> {
-        if position > self.committed() {
+        if position > self.committed() || position + 1 < self.first() {
             return Err(JournalError::Position(position));
         }
         // The log must never lack a commit that a snapshot has.
         self.write_mark()?;
-        let written = self.put_snapshot(position, bytes);
+        let place = self.place_of(position)?;
+        let written = self.put_snapshot(place, bytes);
         self.close_on(written)?;
-        let retained = self.retain();
-        self.close_on(retained)
+        let dropped = self.drop_old();
+        self.close_on(dropped)
     }
 
-    fn put_snapshot(&mut self, position: u64, bytes: &[u8]) -> Result<(), JournalError> {
-        let (name, temporary) = (name_of(position), format!("{}.new", name_of(position)));
-        let len = (HEADER + round_up(bytes.len(), HEADER)) as u64;
-        let file = match self.storage.create(&temporary, len) {
-            Ok(file) => file,
-            Err(error) => {
-                // What there is of it would keep room from others.
-                let _ = self.storage.remove(&temporary);
-                return Err(JournalError::full(error));
-            }
-        };
-        let mut buffer = AlignedBuf::with_capacity(CHUNK);
-        buffer.resize(HEADER);
-        let header = buffer.bytes_mut();
-        put(header, 0, MAGIC);
-        put(header, 8, &FORMAT.to_le_bytes());
-        put(header, 16, &self.config.id.to_le_bytes());
-        put(header, 24, &position.to_le_bytes());
-        put(header, 32, &(bytes.len() as u64).to_le_bytes());
-        put(header, 40, &crc32fast::hash(bytes).to_le_bytes());
-        put(header, LABEL, &self.config.label);
-        let crc = block_crc(header, CRC);
-        put(header, CRC, &crc.to_le_bytes());
-        self.storage.write(file, 0, buffer.bytes())?;
-        for (piece, at) in bytes.chunks(CHUNK).zip((HEADER as u64..).step_by(CHUNK)) {
-            buffer.clear();
-            buffer.extend(piece);
-            buffer.resize(round_up(piece.len(), HEADER));
-            self.storage.write(file, at, buffer.bytes())?;
-        }
-        self.storage.sync(file)?;
-        self.storage.close(file);
-        self.storage.rename(&temporary, &name)?;
-        self.storage.sync_names()?;
-        Ok(())
+    /// Where a committed position is, for whoever gets a snapshot of it.
+    fn place_of(&mut self, position: u64) -> Result<Place, JournalError> {
+        let chain = if position == 0 { 0 } else { self.chain_at(position)? };
+        let term = self.term_at(position).unwrap_or(0);
+        Ok(Place { position, term, chain })
     }
 
-    fn retain(&mut self) -> Result<(), JournalError> {
+    pub(crate) fn put_snapshot(&mut self, place: Place, bytes: &[u8]) -> Result<(), JournalError> {
+        put_file(self, &name_of(place.position), place, bytes)
+    }
+
+    fn drop_old(&mut self) -> Result<(), JournalError> {
         let listed = list(&mut self.storage, &self.config)?;
         let surplus = listed.whole.len().saturating_sub(self.config.snapshots_kept.max(1));
         let (old, kept) = listed.whole.split_at(surplus);
@@ -185,5 +282,45 @@ impl<S: Storage> Journal<S> {
         let mut bytes = Vec::new();
         load(&mut self.storage, &self.config, position, |piece| bytes.extend_from_slice(piece))?;
         Ok(bytes)
+    }
+
+    /// Bytes of a snapshot from an offset on, at most so many: for whoever sends it. They are not
+    /// checked here.
+    ///
+    /// # Errors
+    /// [`JournalError::Snapshot`] when its header is damaged; the disk's.
+    pub fn read_snapshot_part(
+        &mut self,
+        position: u64,
+        offset: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, JournalError> {
+        let (file, len) = self.storage.open(&name_of(position))?;
+        let part = self.part_of(file, len, position, offset, most);
+        self.storage.close(file);
+        part
+    }
+
+    fn part_of(
+        &mut self,
+        file: FileId,
+        len: u64,
+        position: u64,
+        offset: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, JournalError> {
+        let (info, _) = read_header(&mut self.storage, &self.config, position, file, len)?;
+        let left = usize::try_from(info.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = left.min(most);
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        // Whole units, from the one that holds the first byte on.
+        let skip = (offset % HEADER as u64) as usize;
+        let mut buffer = AlignedBuf::default();
+        buffer.resize(round_up(skip + count, HEADER));
+        let at = HEADER as u64 + offset - skip as u64;
+        self.storage.read(file, at, buffer.bytes_mut())?;
+        Ok(buffer.bytes().get(skip..skip + count).unwrap_or(&[]).to_vec())
     }
 }

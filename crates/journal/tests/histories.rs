@@ -36,7 +36,7 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
 #[test]
 fn crashes_in_a_row_also_during_recovery() {
     let mut tails = 0;
-    for seed in 0..800 {
+    for seed in 0..1_200 {
         let script = Script::random(seed ^ 0xc0ffee, 60);
         let lives: Vec<Life> = (0..6)
             .map(|n| Life {
@@ -97,7 +97,7 @@ fn a_disk_that_lies_is_found_out() {
     assert!(refused > 50 && healthy > 50, "{refused} refused, {healthy} not");
 }
 
-/// Five seeded bugs and the checker that names each.
+/// Six seeded bugs and the checker that names each.
 #[test]
 fn control_seeded_bugs_are_caught_by_the_checker_for_them() {
     let caught = |fault: Fault, by: Checker| {
@@ -115,4 +115,5 @@ fn control_seeded_bugs_are_caught_by_the_checker_for_them() {
     caught(Fault::SnapshotMissesRecord, Checker::SnapshotIsThePrefix);
     caught(Fault::VoteForgotten, Checker::VoteIsKept);
     caught(Fault::SegmentForgottenTooEarly, Checker::Opens);
+    caught(Fault::InstalledUnsynced, Checker::Opens);
 }

@@ -4,8 +4,8 @@
 //! at the end of the script, and the next one begins with opening the journal again.
 
 use journal::{
-    Config, DiskError, DiskFaults, DiskStats, FileId, Journal, JournalError, Marks, SimDisk,
-    Storage, Vote,
+    Config, DiskError, DiskFaults, DiskStats, FileId, Installed, Journal, JournalError, Marks,
+    SimDisk, Storage, Vote,
 };
 use types::SplitMix64;
 
@@ -37,6 +37,8 @@ pub enum Fault {
     VoteForgotten,
     /// Retention drops one segment too many.
     SegmentForgottenTooEarly,
+    /// A snapshot from elsewhere is not synced before the log goes on behind it.
+    InstalledUnsynced,
 }
 
 /// One step of a history.
@@ -49,6 +51,9 @@ pub enum Step {
     Truncate(u64),
     Commit(u64),
     Snapshot,
+    /// Install a snapshot from elsewhere, where the log is equal up to what is committed, or as far
+    /// as it goes, and then has so many records more.
+    Install(bool, u64),
     Vote,
 }
 
@@ -76,6 +81,7 @@ impl Script {
                 Step::Append((0..len).map(|_| rng.next_u64() as u8).collect())
             }
             9..=14 => Step::Flush,
+            15 if replicated => Step::Install(rng.below(2) == 0, rng.below(3)),
             15 => Step::Mark,
             16 if replicated => Step::Truncate(rng.below(4)),
             17 if replicated => Step::Commit(rng.below(5)),
@@ -128,6 +134,8 @@ struct Model {
     asked: Vote,
     /// After a truncation that was not acknowledged: what the log held before it.
     before: Option<Vec<(u64, Vec<u8>)>>,
+    /// While a snapshot is installed in place of the log: what it stands for.
+    elsewhere: Option<Vec<(u64, Vec<u8>)>>,
 }
 
 /// A disk with a bug between it and the journal.
@@ -139,6 +147,8 @@ struct Buggy<'a> {
     logs: Vec<FileId>,
     /// Of these, the one whose sync is still to come.
     late: Option<FileId>,
+    /// Snapshots from elsewhere.
+    installed: Vec<FileId>,
 }
 
 /// Plays a script; it goes on in the next life where it stopped.
@@ -190,8 +200,14 @@ fn live<'a>(
     if script.fault == Some(Fault::TornTailAccepted) {
         believe(disk);
     }
-    let buggy =
-        Buggy { disk, fault: script.fault, votes: Vec::new(), logs: Vec::new(), late: None };
+    let buggy = Buggy {
+        disk,
+        fault: script.fault,
+        votes: vec![],
+        logs: vec![],
+        late: None,
+        installed: vec![],
+    };
     let opened = Journal::open(buggy, &script.config());
     let (mut journal, recovery) = match opened {
         Ok(opened) => opened,
@@ -236,6 +252,12 @@ fn check<S: Storage>(
             return None;
         }
         Err(error) => wrong(Checker::AcknowledgedIsThere, error.to_string()),
+    }
+    if let Some(elsewhere) = model.elsewhere.take().filter(|all| first == all.len() as u64 + 1) {
+        // It counts now, and nothing of the log that was there before.
+        (model.acknowledged, model.committed) = (elsewhere.len() as u64, elsewhere.len() as u64);
+        model.records = elsewhere;
+        model.before = None;
     }
     if last < model.acknowledged {
         let acknowledged = model.acknowledged;
@@ -326,6 +348,7 @@ fn act<S: Storage>(
             model.before = None;
         }
         Step::Snapshot => snapshot(script, journal, model)?,
+        Step::Install(differs, more) => install(journal, model, *differs, *more)?,
         Step::Vote => {
             let vote = Vote { term: model.vote.term + rng.below(3), voted_for: rng.below(5) };
             model.asked = vote;
@@ -333,6 +356,66 @@ fn act<S: Storage>(
             model.vote = vote;
         }
     }
+    Ok(())
+}
+
+/// The chain after some records, by what the layout says of it.
+fn chain_of(records: &[(u64, Vec<u8>)]) -> u64 {
+    let mut chain = types::Digest(0);
+    for (term, record) in records {
+        chain.fold(*term);
+        chain.fold(record.len() as u64);
+        for piece in record.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..piece.len()].copy_from_slice(piece);
+            chain.fold(u64::from_le_bytes(bytes));
+        }
+    }
+    chain.0
+}
+
+fn install<S: Storage>(
+    journal: &mut Journal<S>,
+    model: &mut Model,
+    differs: bool,
+    more: u64,
+) -> Result<(), JournalError> {
+    let mut all = model.records.clone();
+    if differs {
+        all.truncate(journal.committed() as usize);
+    }
+    let replaced = differs || more > 0;
+    if replaced {
+        let term = model.vote.term + 1;
+        all.extend((0..=more).map(|n| (term, vec![0xAB, n as u8])));
+    } else {
+        // One that this log holds: half of the way to its end.
+        all.truncate((journal.committed() as usize + all.len()) / 2);
+    }
+    let position = all.len() as u64;
+    if position == 0 {
+        return Ok(());
+    }
+    let bytes = snapshot_of(&all);
+    let term = all.last().map_or(0, |(term, _)| *term);
+    let taken = Installed { position, term, chain: chain_of(&all), bytes: &bytes };
+    model.elsewhere = replaced.then(|| all.clone());
+    match journal.install(&taken) {
+        Err(JournalError::Full(_)) => {
+            model.elsewhere = None;
+            return Ok(());
+        }
+        installed => installed?,
+    }
+    assert!(journal.committed() >= position && journal.durable() >= position);
+    assert!(journal.first() <= position + 1);
+    if replaced {
+        assert_eq!((journal.first(), journal.last()), (position + 1, position));
+        assert_eq!((journal.term_at(position), journal.chain()), (Some(term), taken.chain));
+        (model.records, model.acknowledged, model.elsewhere) = (all, position, None);
+    }
+    model.acknowledged = model.acknowledged.max(position);
+    model.committed = journal.committed();
     Ok(())
 }
 
@@ -428,6 +511,8 @@ impl Storage for Buggy<'_> {
         let file = self.disk.create(name, bytes)?;
         if name.starts_with("log-") {
             self.logs.push(file);
+        } else if name.starts_with("inst-") {
+            self.installed.push(file);
         }
         Ok(file)
     }
@@ -463,6 +548,9 @@ impl Storage for Buggy<'_> {
     fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
         if self.fault == Some(Fault::AckBeforeSync) && self.logs.contains(&file) {
             self.late = Some(file);
+            return Ok(());
+        }
+        if self.fault == Some(Fault::InstalledUnsynced) && self.installed.contains(&file) {
             return Ok(());
         }
         self.disk.sync(file)
