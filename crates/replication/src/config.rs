@@ -2,6 +2,8 @@
 
 use types::Nanos;
 
+use crate::wire::PART_MAX;
+
 /// A replica's number in its group, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReplicaId(pub u8);
@@ -41,6 +43,12 @@ pub struct Config {
     /// Applied records that are kept in memory for those who lag; earlier ones are read from the
     /// journal.
     pub window: u64,
+    /// Most bytes of a snapshot in one message, at most [`crate::PART_MAX`].
+    pub part_bytes: u32,
+    /// Longest snapshot that is taken from others, bytes: it is collected in memory.
+    pub snapshot_bytes: u64,
+    /// Whoever gets a snapshot and is not heard of for so many ticks gets it no more.
+    pub sending_ticks: u32,
     /// The digest is told at positions that are a multiple of this; 0 for never.
     pub digest_every: u64,
 }
@@ -52,7 +60,8 @@ pub enum ConfigError {
     Replicas,
     /// Ticks are longer than nothing, and elections take longer than heartbeats.
     Ticks,
-    /// What fits in a message fits in what may be uncommitted, and both are more than nothing.
+    /// What fits in a message fits in what may be uncommitted, and both are more than nothing; parts
+    /// of snapshots are of some bytes, and no longer than the longest.
     Bytes,
     /// What was recovered does not fit together.
     Recovered,
@@ -65,7 +74,9 @@ impl std::fmt::Display for ConfigError {
                 "a group has 1, 3, 5, 7 or 9 replicas, and at most 9 learners, numbered from 1"
             }
             ConfigError::Ticks => "an election takes more ticks than a heartbeat, each some time",
-            ConfigError::Bytes => "message bytes, uncommitted bytes and messages in flight",
+            ConfigError::Bytes => {
+                "message bytes, uncommitted bytes, messages in flight, parts of snapshots"
+            }
             ConfigError::Recovered => "the log does not fit its commit watermark",
         })
     }
@@ -89,6 +100,9 @@ impl Config {
             in_flight: 64,
             uncommitted_bytes: 8 << 20,
             window: 16_384,
+            part_bytes: 64 << 10,
+            snapshot_bytes: 1 << 30,
+            sending_ticks: 300,
             digest_every: 1_024,
         }
     }
@@ -108,7 +122,8 @@ impl Config {
             return Err(ConfigError::Ticks);
         }
         let none = self.message_bytes == 0 || self.in_flight == 0;
-        if none || self.uncommitted_bytes < self.message_bytes {
+        let parts = (1..=PART_MAX).contains(&(self.part_bytes as usize));
+        if none || !parts || self.uncommitted_bytes < self.message_bytes {
             return Err(ConfigError::Bytes);
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! The boundary to the consensus library: what a replica needs of it, in our own words.
 
-use journal::Vote;
+use std::sync::Arc;
+
+use journal::{SnapshotInfo, Vote};
 
 use crate::{DecodeError, ReplicaId};
 
@@ -26,11 +28,23 @@ pub struct Standing {
     pub leading: bool,
 }
 
-/// What has to be durable, in this order: term and vote, what is taken back, records.
+/// A snapshot of another replica's state, whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Install {
+    /// What it is.
+    pub info: SnapshotInfo,
+    /// Its bytes, whose digest fits.
+    pub bytes: Arc<Vec<u8>>,
+}
+
+/// What has to be durable, in this order: term and vote, a snapshot in the place of the log, what is
+/// taken back, records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Write {
     /// Term and vote, when they changed.
     pub vote: Option<Vote>,
+    /// It stands for everything up to its position, and the log begins behind it.
+    pub install: Option<Install>,
     /// Everything after this position is taken back first.
     pub kept: Option<u64>,
     /// Records to be appended, in order.
@@ -47,7 +61,7 @@ impl Write {
     pub fn join(&mut self, next: Write) -> Result<(), Write> {
         let follows = self.entries.last().zip(next.entries.first());
         let follows = follows.is_some_and(|(last, first)| last.position + 1 == first.position);
-        if next.vote.is_some() || next.kept.is_some() || !follows {
+        if next.vote.is_some() || next.install.is_some() || next.kept.is_some() || !follows {
             return Err(next);
         }
         self.entries.extend(next.entries);
@@ -80,10 +94,14 @@ pub struct Work {
     pub write: Option<Write>,
     /// Messages that may leave when it is.
     pub after: Vec<(ReplicaId, Vec<u8>)>,
+    /// A snapshot that is durable here now: the state is to be made of it.
+    pub restore: Option<Install>,
     /// What is committed, and durable here.
     pub committed: Vec<Entry>,
     /// What has to be read.
     pub fetch: Vec<Fetch>,
+    /// Who lacks what this leader's log does not hold any more.
+    pub behind: Vec<ReplicaId>,
 }
 
 /// Why a message was not taken.
@@ -118,6 +136,16 @@ pub trait Consensus {
     fn written(&mut self, number: u64);
     /// What was to be read; without entries when that failed.
     fn fetched(&mut self, number: u64, entries: Vec<Entry>);
+    /// The log here begins behind this position, of this term.
+    fn begins_behind(&mut self, position: u64, term: u64);
+    /// Whether a snapshot stands for nothing but what this log holds.
+    fn holds(&self, info: &SnapshotInfo) -> bool;
+    /// Whether a snapshot is on its way to the disk, or to the state.
+    fn is_installing(&self) -> bool;
+    /// A snapshot that the leader has: whole, or without its bytes when this log
+    /// [holds](Consensus::holds) that. Either way the leader will hear how far this replica is.
+    /// False when nobody leads this replica, and nothing came of it.
+    fn install(&mut self, info: &SnapshotInfo, whole: Option<Install>) -> bool;
     /// Where it stands.
     fn standing(&self) -> Standing;
     /// Whether a leader that has applied everything up to a position has applied all that was

@@ -1,8 +1,8 @@
 //! Between a replica and its journal: what is recovered, written and read.
 
-use journal::{Journal, JournalError, Record, Storage, Vote};
+use journal::{Installed, Journal, JournalError, Record, SnapshotInfo, Storage, Vote};
 
-use crate::{Entry, Fetch, Write};
+use crate::{Entry, Fetch, Install, Write};
 
 /// What a replica goes on from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,6 +22,36 @@ pub struct Recovered {
     /// The last term in which it may have said to have what it has lost since (`journal::mend`); 0
     /// for none.
     pub doubt: u64,
+    /// Its newest snapshot, for those who are further behind than the log reaches.
+    pub snapshot: Option<SnapshotInfo>,
+}
+
+/// What a journal keeps, for [`crate::Replica::handle_kept`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// The position before its first record, and its term.
+    pub before: (u64, u64),
+    /// Its newest snapshot, when the log goes on behind it.
+    pub snapshot: Option<SnapshotInfo>,
+}
+
+/// What a journal keeps now. Snapshots are read through.
+///
+/// # Errors
+/// The journal's.
+pub fn kept<S: Storage>(journal: &mut Journal<S>) -> Result<Kept, JournalError> {
+    let base = journal.first() - 1;
+    // A log whose first record was made by a version that did not write down the term before it
+    // begins behind that record, whose term is known.
+    let known = journal.term_at(base).map(|term| (base, term));
+    let before = known.or_else(|| Some((base + 1, journal.term_at(base + 1)?)));
+    let before = before.unwrap_or((base, 0));
+    let committed = journal.committed();
+    let fits = |info: &SnapshotInfo| {
+        info.term > 0 && (before.0..=committed).contains(&info.position) && info.position > 0
+    };
+    let snapshot = journal.snapshots()?.into_iter().rfind(fits);
+    Ok(Kept { before, snapshot })
 }
 
 /// Reads a journal through. `visit` sees every committed record, for the state to be made of them;
@@ -46,15 +76,13 @@ pub fn recover<S: Storage>(
             recovered.tail.push(Entry { position, term, record: record.bytes.to_vec() });
         }
     })?;
-    let newest = recovered.terms.last().map_or(0, |(_, term)| *term);
+    let Kept { before, snapshot } = kept(journal)?;
+    (recovered.before, recovered.snapshot) = (before, snapshot);
+    let newest = recovered.terms.last().map_or(before.1, |(_, term)| *term);
     recovered.vote = journal.vote();
     if recovered.vote.term < newest {
         // Its records were heard of a moment before the term itself: no vote was given in it.
         recovered.vote = Vote { term: newest, voted_for: 0 };
-    }
-    // A log that begins later begins behind its first record, whose term is known.
-    if first > 1 {
-        recovered.before = (first, recovered.terms.first().map_or(0, |(_, term)| *term));
     }
     // With a record of a later term came all that its leader held before.
     recovered.doubt = if newest > journal.doubt() { 0 } else { journal.doubt() };
@@ -69,6 +97,13 @@ pub fn recover<S: Storage>(
 pub fn perform<S: Storage>(journal: &mut Journal<S>, write: &Write) -> Result<(), JournalError> {
     if let Some(vote) = write.vote {
         journal.set_vote(vote)?;
+    }
+    if let Some(Install { info, bytes }) = &write.install {
+        let SnapshotInfo { position, term, chain, .. } = *info;
+        // Tried again: it is there.
+        if journal.committed() < position || journal.term_at(position) != Some(term) {
+            journal.install(&Installed { position, term, chain, bytes })?;
+        }
     }
     if let Some(kept) = write.kept
         && journal.last() > kept

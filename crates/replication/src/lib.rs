@@ -15,10 +15,14 @@
 //!   most stops, and says so ([`Stop::Diverged`]).
 //! - Messages may be lost, repeated and reordered. What was damaged on its way is refused; a replica
 //!   that lies is not defended against: all are of one operator.
-//! - Memory: records not yet applied, a window of earlier ones, a line per term.
+//! - A replica that is further behind than the leader's log reaches collects the leader's newest
+//!   snapshot in parts; an [`Action::Write`] puts it in the place of the log, and then
+//!   [`Action::Restore`] in the place of the state.
+//! - Memory: records not yet applied, a window of earlier ones, a line per term, one snapshot of
+//!   another replica while it comes.
 //!
 //! Which consensus is behind it is known to one file ([`Consensus`] is the boundary). Not offered:
-//! changes of membership, snapshots for replicas that are further behind than the log reaches.
+//! changes of membership.
 
 mod config;
 mod consensus;
@@ -27,11 +31,12 @@ mod disk;
 mod log_view;
 mod raft_group;
 mod replica;
+mod transfer;
 mod wire;
 
 pub use config::{Config, ConfigError, ReplicaId};
-pub use consensus::{Consensus, Entry, Fetch, Refused, Standing, Work, Write};
-pub use disk::{Recovered, fetch, perform, recover};
+pub use consensus::{Consensus, Entry, Fetch, Install, Refused, Standing, Work, Write};
+pub use disk::{Kept, Recovered, fetch, kept, perform, recover};
 pub use raft_group::RaftGroup;
-pub use replica::{Action, Counts, ProposeError, Replica, Stop};
-pub use wire::{DecodeError, VERSION, unfenced_answer};
+pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead, Stop};
+pub use wire::{DecodeError, PART_MAX, VERSION, unfenced_answer};

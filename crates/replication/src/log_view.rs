@@ -1,7 +1,8 @@
 //! What the consensus library sees of the log: terms of all positions, recent records; for earlier
 //! ones it asks, and is asked back when they have been read.
 
-use std::{cell::RefCell, collections::VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
 
 use journal::Vote;
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
@@ -28,6 +29,8 @@ pub(crate) struct LogView {
     /// Records before those, read a moment ago.
     read: Vec<Entry>,
     asked: RefCell<Asked>,
+    /// Who lacks what is here no more.
+    behind: RefCell<BTreeSet<u64>>,
 }
 
 #[derive(Default)]
@@ -52,6 +55,7 @@ impl LogView {
             recent,
             read: Vec::new(),
             asked: RefCell::default(),
+            behind: RefCell::default(),
         }
     }
 
@@ -81,6 +85,30 @@ impl LogView {
         while self.recent.front().is_some_and(|entry| entry.index < position) {
             self.recent.pop_front();
         }
+    }
+
+    /// A snapshot stands for everything up to a position, and nothing else is here.
+    pub(crate) fn install(&mut self, position: u64, term: u64) {
+        (self.before, self.last) = ((position, term), position);
+        self.terms.clear();
+        self.recent.clear();
+        self.read.clear();
+    }
+
+    /// What is read from the journal begins behind a position.
+    pub(crate) fn begin_behind(&mut self, position: u64, term: u64) {
+        if position <= self.before.0 || position > self.last {
+            return;
+        }
+        self.before = (position, term);
+        let begun = self.terms.partition_point(|(begins, _)| *begins <= position + 1);
+        self.terms.drain(..begun.saturating_sub(1));
+        self.forget_before(position + 1);
+    }
+
+    /// Who lacks what is here no more, of those who were heard since this was asked last.
+    pub(crate) fn behind(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.behind.borrow_mut())
     }
 
     /// Records that have to be read.
@@ -213,8 +241,11 @@ impl raft::Storage for LogView {
         Ok(self.last)
     }
 
-    fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
-        // Whoever needs one waits: the log reaches back as far as any replica of the group is behind.
+    fn snapshot(&self, _: u64, to: u64) -> raft::Result<Snapshot> {
+        // The library asks again whenever it hears of whoever needs one. Were it given one, it would
+        // send nothing more before it hears that this very one came or failed; so it is sent beside
+        // the library, which hears of it as of records that the other one has.
+        self.behind.borrow_mut().insert(to);
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }

@@ -1,14 +1,14 @@
 //! The consensus library behind the boundary: `raft` 0.7, with pre-vote and check-quorum.
 
-use journal::Vote;
-use raft::eraftpb::{Entry, Message, MessageType};
+use journal::{SnapshotInfo, Vote};
+use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot, SnapshotMetadata};
 use raft::{RawNode, StateRole};
 use types::SplitMix64;
 
 use crate::log_view::{LogView, from_library, into_library};
 use crate::{
-    Config, ConfigError, Consensus, DecodeError, Recovered, Refused, ReplicaId, Standing, Work,
-    Write, wire,
+    Config, ConfigError, Consensus, DecodeError, Install, Recovered, Refused, ReplicaId, Standing,
+    Work, Write, wire,
 };
 
 /// A group kept together by Raft.
@@ -18,6 +18,12 @@ pub struct RaftGroup {
     vote: Vote,
     /// It may lack what it said to have in terms up to this one, so it elects nobody; 0 for none.
     doubt: u64,
+    /// A snapshot that the library is asked to take.
+    offered: Option<Install>,
+    /// One on its way to the disk, with the number of that work.
+    installing: Option<(u64, Install)>,
+    /// One that is durable, on its way to the state.
+    restored: Option<Install>,
 }
 
 impl RaftGroup {
@@ -51,7 +57,15 @@ impl RaftGroup {
         let silent = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&told, LogView::new((voters, learners), recovered), &silent)
             .map_err(|_| ConfigError::Recovered)?;
-        let mut group = RaftGroup { node, config: config.clone(), vote, doubt };
+        let mut group = RaftGroup {
+            node,
+            config: config.clone(),
+            vote,
+            doubt,
+            offered: None,
+            installing: None,
+            restored: None,
+        };
         group.draw_timeout();
         Ok(group)
     }
@@ -103,8 +117,9 @@ fn bodies(messages: Vec<Message>) -> Vec<(ReplicaId, Vec<u8>)> {
 
 impl Consensus for RaftGroup {
     fn tick(&mut self) {
-        // Whoever may have lost something waits to be led.
-        if self.doubt == 0 {
+        // Whoever may have lost something waits to be led; and who has a snapshot on its way has
+        // nothing between it and the state, where the library would look when it asks for votes.
+        if self.doubt == 0 && !self.is_installing() {
             self.node.tick();
             self.draw_timeout();
         }
@@ -143,20 +158,29 @@ impl Consensus for RaftGroup {
 
     fn work(&mut self) -> Option<Work> {
         let fetch = self.node.store().asked();
-        if !self.node.has_ready() && fetch.is_empty() {
+        let behind = self.node.store().behind();
+        let more = fetch.is_empty() && behind.is_empty() && self.restored.is_none();
+        if !self.node.has_ready() && more {
             return None;
         }
         let mut ready = self.node.ready();
+        let behind = behind.into_iter().filter_map(|id| u8::try_from(id).ok().map(ReplicaId));
         let mut work = Work { number: ready.number(), fetch, ..Work::default() };
+        (work.behind, work.restore) = (behind.collect(), self.restored.take());
         work.sends = bodies(ready.take_messages());
         work.after = bodies(ready.take_persisted_messages());
         let vote = ready.hs().map(|hard| Vote { term: hard.term, voted_for: hard.vote });
         let vote = vote.filter(|vote| *vote != self.vote);
         self.vote = vote.unwrap_or(self.vote);
+        let install = self.offered.take().filter(|_| !ready.snapshot().is_empty());
+        if let Some(Install { info, .. }) = &install {
+            self.node.mut_store().install(info.position, info.term);
+            self.installing = install.clone().map(|install| (work.number, install));
+        }
         let kept = self.node.mut_store().append(ready.entries());
         let entries: Vec<_> = ready.take_entries().into_iter().map(from_library).collect();
-        if vote.is_some() || !entries.is_empty() {
-            work.write = Some(Write { vote, kept, entries, committed: self.committed() });
+        if vote.is_some() || install.is_some() || !entries.is_empty() {
+            work.write = Some(Write { vote, install, kept, entries, committed: self.committed() });
         }
         work.committed = ready.take_committed_entries().into_iter().map(from_library).collect();
         self.node.advance_append_async(ready);
@@ -175,6 +199,13 @@ impl Consensus for RaftGroup {
 
     fn written(&mut self, number: u64) {
         self.node.on_persist_ready(number);
+        if let Some((_, install)) = self.installing.take_if(|(written, _)| *written <= number) {
+            self.node.advance_apply_to(install.info.position);
+            if install.info.term > self.doubt {
+                self.doubt = 0;
+            }
+            self.restored = Some(install);
+        }
         self.draw_timeout();
     }
 
@@ -189,6 +220,44 @@ impl Consensus for RaftGroup {
             self.node.on_entries_fetched(context);
         }
         self.node.mut_store().put_read(Vec::new());
+    }
+
+    fn begins_behind(&mut self, position: u64, term: u64) {
+        if position <= self.node.raft.raft_log.applied {
+            self.node.mut_store().begin_behind(position, term);
+        }
+    }
+
+    fn holds(&self, info: &SnapshotInfo) -> bool {
+        let log = &self.node.raft.raft_log;
+        info.position < log.committed || log.match_term(info.position, info.term)
+    }
+
+    fn is_installing(&self) -> bool {
+        self.installing.is_some() || self.restored.is_some()
+    }
+
+    fn install(&mut self, info: &SnapshotInfo, whole: Option<Install>) -> bool {
+        let raft = &self.node.raft;
+        let follows = raft.state == StateRole::Follower && raft.leader_id != raft::INVALID_ID;
+        if !follows || self.is_installing() || (whole.is_none() && !self.holds(info)) {
+            return false;
+        }
+        let voters = self.config.all().map(|id| u64::from(id.0)).collect();
+        let conf_state = ConfState { voters, ..ConfState::default() };
+        let metadata = SnapshotMetadata { conf_state, index: info.position, term: info.term };
+        let message = Message {
+            msg_type: MessageType::MsgSnapshot,
+            from: raft.leader_id,
+            to: raft.id,
+            term: raft.term,
+            snapshot: Snapshot { metadata, ..Snapshot::default() },
+            ..Message::default()
+        };
+        self.offered = whole;
+        let _ = self.node.step(message);
+        self.draw_timeout();
+        true
     }
 
     fn standing(&self) -> Standing {
@@ -214,7 +283,7 @@ impl Consensus for RaftGroup {
     }
 
     fn campaign(&mut self) {
-        if self.doubt == 0 {
+        if self.doubt == 0 && !self.is_installing() {
             let _ = self.node.campaign();
             self.draw_timeout();
         }

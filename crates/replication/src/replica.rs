@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
+use journal::SnapshotInfo;
 use types::Nanos;
 
 use crate::digests::{Digests, Odd};
-use crate::wire::{self, Body};
+use crate::transfer::{Next, Transfers};
+use crate::wire::{self, Body, Part, UNFIT};
 use crate::{
-    Config, ConfigError, Consensus, DecodeError, Entry, Fetch, RaftGroup, Recovered, Refused,
-    ReplicaId, Standing, Work, Write,
+    Config, ConfigError, Consensus, DecodeError, Entry, Fetch, Install, Kept, RaftGroup, Recovered,
+    Refused, ReplicaId, Standing, Work, Write,
 };
 
 /// Writes that may wait for the disk; then a replica hears nobody until some are done.
@@ -37,6 +39,14 @@ pub enum Action {
     },
     /// Read from the journal, after all earlier writes; answered by [`Replica::handle_fetched`].
     Fetch(Fetch),
+    /// Read a part of a snapshot, after all earlier writes; answered by
+    /// [`Replica::handle_snapshot_read`].
+    ReadSnapshot(SnapshotRead),
+    /// Take a snapshot of the state soon, and say so ([`Replica::handle_kept`]): somebody needs one
+    /// and there is none that is of use. It comes again until there is.
+    TakeSnapshot,
+    /// A snapshot of another replica is durable here: forget the state, and make it of this.
+    Restore(Install),
     /// A record is committed: apply it. Empty ones are nobody's.
     Apply(Entry),
     /// Everything committed before its time has been applied: it leads, and serves, in this term.
@@ -60,6 +70,21 @@ pub enum Action {
     },
     /// It takes part in nothing any more; nothing follows.
     Stop(Stop),
+}
+
+/// A part of a snapshot that somebody wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotRead {
+    /// Who.
+    pub to: ReplicaId,
+    /// Position of the snapshot.
+    pub position: u64,
+    /// Its digest.
+    pub digest: u64,
+    /// From where on, bytes.
+    pub offset: u64,
+    /// How many bytes at most.
+    pub most: usize,
 }
 
 /// Why a replica stopped.
@@ -120,6 +145,14 @@ pub struct Counts {
     pub terms_led: u64,
     /// Positions at which the digests of most were equal.
     pub compared: u64,
+    /// Parts of snapshots sent.
+    pub parts_sent: u64,
+    /// Snapshots of others that it began to collect.
+    pub transfers: u64,
+    /// Of those, given up for another one, or because they were not needed or not whole.
+    pub transfers_ended: u64,
+    /// Of those, installed.
+    pub installed: u64,
 }
 
 /// A replica; see the crate's contract.
@@ -136,6 +169,7 @@ pub struct Replica<C = RaftGroup> {
     serving: Option<u64>,
     applied: u64,
     digests: Digests,
+    transfers: Transfers,
     stopped: Option<Stop>,
     counts: Counts,
 }
@@ -156,9 +190,11 @@ impl Replica<RaftGroup> {
         recovered: Recovered,
         now: Nanos,
     ) -> Result<Replica<RaftGroup>, ConfigError> {
-        let applied = recovered.committed;
+        let (applied, own) = (recovered.committed, recovered.snapshot);
         let core = RaftGroup::new(&config, recovered)?;
-        Ok(Replica::with(config, core, applied, now))
+        let mut replica = Replica::with(config, core, applied, now);
+        replica.transfers = Transfers::new(own);
+        Ok(replica)
     }
 }
 
@@ -175,6 +211,7 @@ impl<C: Consensus> Replica<C> {
             serving: None,
             applied,
             digests: Digests::default(),
+            transfers: Transfers::default(),
             stopped: None,
             counts: Counts::default(),
         }
@@ -193,6 +230,19 @@ impl<C: Consensus> Replica<C> {
             Ok((from, Body::Consensus(body))) => self.core.receive(from, body),
             Ok((from, Body::Digest { position, digest })) => {
                 self.compare(from, position, digest, out);
+                Ok(())
+            }
+            Ok((from, Body::Offer { term, info })) => {
+                self.take_offer(from, term, &info, out);
+                Ok(())
+            }
+            Ok((from, Body::Want { part })) => {
+                self.take_want(from, &part, out);
+                Ok(())
+            }
+            Ok((_, Body::Bytes { part, bytes })) => {
+                let next = self.transfers.take(&part, bytes);
+                self.go_on_collecting(next, out);
                 Ok(())
             }
             Err(error) => Err(Refused::Decode(error)),
@@ -217,7 +267,52 @@ impl<C: Consensus> Replica<C> {
             return;
         }
         self.core.tick();
+        if self.transfers.wanted_info().is_some_and(|info| self.core.holds(&info)) {
+            // The log came instead.
+            self.counts.transfers_ended += u64::from(self.transfers.give_up());
+        }
+        if let Some(part) = self.transfers.tick(self.config.sending_ticks) {
+            self.ask(part, out);
+        }
         self.go_on(out);
+    }
+
+    /// The journal keeps this now: a snapshot was taken, or what one stands for was given up.
+    pub fn handle_kept(&mut self, kept: &Kept, out: &mut Vec<Action>) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.transfers.set_own(kept.snapshot);
+        self.core.begins_behind(kept.before.0, kept.before.1);
+        self.go_on(out);
+    }
+
+    /// What was to be read of a snapshot; nothing when that failed.
+    pub fn handle_snapshot_read(
+        &mut self,
+        wanted: &SnapshotRead,
+        bytes: &[u8],
+        out: &mut Vec<Action>,
+    ) {
+        if self.stopped.is_some() || bytes.is_empty() {
+            return;
+        }
+        let SnapshotRead { to, position, digest, offset, .. } = *wanted;
+        self.counts.parts_sent += 1;
+        let part = Part { position, digest, offset };
+        let bytes = bytes.get(..bytes.len().min(wire::PART_MAX)).unwrap_or(&[]);
+        self.tell(to, &Body::Bytes { part, bytes }, out);
+    }
+
+    /// Whether somebody is getting its snapshot: until then no other one should take its place, and
+    /// the log behind it should stay.
+    pub fn is_sending(&self) -> bool {
+        self.transfers.is_sending()
+    }
+
+    /// Position of the snapshot that comes from another replica, and how many bytes of it are there.
+    pub fn collecting(&self) -> Option<(u64, u64)> {
+        self.transfers.collecting()
     }
 
     /// Whether too much waits for the disk, or the first of it for too long.
@@ -288,8 +383,7 @@ impl<C: Consensus> Replica<C> {
         }
         let body = Body::Digest { position, digest };
         for to in self.config.peers() {
-            let bytes = wire::seal(self.config.group, self.config.id, to, &body);
-            out.push(Action::Send { to, bytes });
+            self.tell(to, &body, out);
         }
         self.compare(self.config.id, position, digest, out);
     }
@@ -370,7 +464,7 @@ impl<C: Consensus> Replica<C> {
     }
 
     fn take_work(&mut self, work: Work, out: &mut Vec<Action>) {
-        let Work { number, sends, write, after, committed, fetch } = work;
+        let Work { number, sends, write, after, restore, committed, fetch, behind } = work;
         self.send(sends, out);
         let done = write.is_none();
         if let Some(write) = write {
@@ -378,12 +472,97 @@ impl<C: Consensus> Replica<C> {
         }
         self.writing.push_back(Writing { number, done, after });
         self.finish_writes(out);
+        if let Some(install) = restore {
+            self.applied = install.info.position;
+            self.counts.installed += 1;
+            // The journal keeps nothing else now.
+            self.transfers.set_own(Some(install.info));
+            out.push(Action::Restore(install));
+        }
         for entry in committed {
             self.applied = entry.position;
             self.counts.applied += 1;
             out.push(Action::Apply(entry));
         }
         out.extend(fetch.into_iter().map(Action::Fetch));
+        self.offer(&behind, out);
+    }
+
+    /// Offers the newest snapshot to those who lack what the log does not hold any more.
+    fn offer(&mut self, behind: &[ReplicaId], out: &mut Vec<Action>) {
+        let Some(info) = self.transfers.own() else {
+            if !behind.is_empty() {
+                out.push(Action::TakeSnapshot);
+            }
+            return;
+        };
+        let term = self.core.standing().term;
+        for to in behind {
+            self.tell(*to, &Body::Offer { term, info }, out);
+        }
+    }
+
+    /// A snapshot is offered: by the leader, or by one that was it.
+    fn take_offer(
+        &mut self,
+        from: ReplicaId,
+        term: u64,
+        info: &SnapshotInfo,
+        out: &mut Vec<Action>,
+    ) {
+        let standing = self.core.standing();
+        let leads = standing.leader == Some(from) && standing.term == term && !standing.leading;
+        let fits = info.position > 0 && info.bytes <= self.config.snapshot_bytes;
+        if !leads || !fits || self.core.is_installing() {
+            return;
+        }
+        if self.core.holds(info) {
+            self.counts.transfers_ended += u64::from(self.transfers.give_up());
+            self.core.install(info, None);
+            return;
+        }
+        let (next, instead) = self.transfers.offered(info);
+        self.counts.transfers += u64::from(next != Next::Nothing);
+        self.counts.transfers_ended += u64::from(instead);
+        self.go_on_collecting(next, out);
+    }
+
+    fn take_want(&mut self, from: ReplicaId, part: &Part, out: &mut Vec<Action>) {
+        let Some(own) = self.transfers.wanted(from, part) else { return };
+        let SnapshotInfo { position, digest, .. } = own;
+        let most = self.config.part_bytes as usize;
+        let read = SnapshotRead { to: from, position, digest, offset: part.offset, most };
+        out.push(Action::ReadSnapshot(read));
+    }
+
+    fn go_on_collecting(&mut self, next: Next, out: &mut Vec<Action>) {
+        match next {
+            Next::Nothing => {}
+            Next::Ask(part) => {
+                self.counts.transfers_ended += u64::from(part.offset == UNFIT);
+                self.ask(part, out);
+            }
+            // Whoever leads now: what it stands for is committed. Without a leader it is offered
+            // again by the next one.
+            Next::Whole(install) => {
+                let info = install.info;
+                let taken = self.core.install(&info, Some(install));
+                self.counts.transfers_ended += u64::from(!taken);
+            }
+        }
+    }
+
+    /// Asks whoever leads for a part.
+    fn ask(&mut self, part: Part, out: &mut Vec<Action>) {
+        let standing = self.core.standing();
+        if let Some(to) = standing.leader.filter(|_| !standing.leading) {
+            self.tell(to, &Body::Want { part }, out);
+        }
+    }
+
+    fn tell(&self, to: ReplicaId, body: &Body<'_>, out: &mut Vec<Action>) {
+        let bytes = wire::seal(self.config.group, self.config.id, to, body);
+        out.push(Action::Send { to, bytes });
     }
 
     /// Lets go what waited for the writes that are done, in order.
@@ -401,9 +580,7 @@ impl<C: Consensus> Replica<C> {
 
     fn send(&self, messages: Vec<(ReplicaId, Vec<u8>)>, out: &mut Vec<Action>) {
         for (to, body) in messages {
-            let body = Body::Consensus(&body);
-            let bytes = wire::seal(self.config.group, self.config.id, to, &body);
-            out.push(Action::Send { to, bytes });
+            self.tell(to, &Body::Consensus(&body), out);
         }
     }
 

@@ -1,20 +1,26 @@
 //! What replicas send one another.
 //!
 //! Envelope, little-endian: magic `FBRP` · version u8 · kind u8 · from u8 · to u8 · checksum u32 of
-//! everything else · group u64 · body. Kinds: 1 consensus, 2 digest (position u64, digest u64).
+//! everything else · group u64 · body. Kinds: 1 consensus, 2 digest (position u64, digest u64), 3
+//! offer of a snapshot (term of the leader, position, term there, chain, bytes, digest u64 each), 4
+//! part wanted (position, digest, offset u64 each; offset of all ones: its digest does not fit), 5
+//! part (position, digest, offset u64 each, bytes).
 //! Body of consensus: type u8 · flags u8 (1: reject) · 6 bytes 0 · term, log term, index, commit, commit term,
 //! reject hint u64 each · context length u32 · entries u32 · context · per entry term u64,
 //! length u32, bytes. Entries have positions in a row from index + 1.
 //!
-//! Bounds: [`ENTRIES_MAX`] entries, [`BYTES_MAX`] bytes in all, [`CONTEXT_MAX`] of context. A
-//! version that is not known is refused; one that adds something gets a new number.
+//! Bounds: [`ENTRIES_MAX`] entries, [`BYTES_MAX`] bytes in all, [`CONTEXT_MAX`] of context,
+//! [`PART_MAX`] bytes of a snapshot. A version that is not known is refused; one that adds something gets a new number.
 
+use journal::SnapshotInfo;
 use raft::eraftpb::{Entry, Message, MessageType};
 
 use crate::ReplicaId;
 
-/// The version spoken.
-pub const VERSION: u8 = 1;
+/// The version spoken: 2 has snapshots.
+pub const VERSION: u8 = 2;
+/// Most bytes of a snapshot in one message.
+pub const PART_MAX: usize = 64 << 10;
 /// Most entries in a message.
 pub(crate) const ENTRIES_MAX: usize = 1 << 16;
 /// Most bytes of a message.
@@ -46,7 +52,50 @@ pub enum DecodeError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Body<'a> {
     Consensus(&'a [u8]),
-    Digest { position: u64, digest: u64 },
+    Digest {
+        position: u64,
+        digest: u64,
+    },
+    /// The leader of a term has a snapshot for whoever hears this.
+    Offer {
+        term: u64,
+        info: SnapshotInfo,
+    },
+    /// Bytes of it from an offset on are wanted, or it does not fit its digest ([`UNFIT`]).
+    Want {
+        part: Part,
+    },
+    /// Some bytes of it.
+    Bytes {
+        part: Part,
+        bytes: &'a [u8],
+    },
+}
+
+/// Where in which snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) position: u64,
+    pub(crate) digest: u64,
+    pub(crate) offset: u64,
+}
+
+/// The offset that says that a snapshot came whole and does not fit its digest.
+pub(crate) const UNFIT: u64 = u64::MAX;
+
+impl Part {
+    fn words(&self) -> [u64; 3] {
+        [self.position, self.digest, self.offset]
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Part> {
+        let [position, digest, offset] = reader.words()?;
+        Some(Part { position, digest, offset })
+    }
+}
+
+fn put_words(bytes: &mut Vec<u8>, words: &[u64]) {
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
 }
 
 /// Puts a body into its envelope.
@@ -56,14 +105,23 @@ pub(crate) fn seal(group: u64, from: ReplicaId, to: ReplicaId, body: &Body<'_>) 
     let kind = match body {
         Body::Consensus(_) => 1,
         Body::Digest { .. } => 2,
+        Body::Offer { .. } => 3,
+        Body::Want { .. } => 4,
+        Body::Bytes { .. } => 5,
     };
     bytes.extend_from_slice(&[VERSION, kind, from.0, to.0, 0, 0, 0, 0]);
     bytes.extend_from_slice(&group.to_le_bytes());
     match body {
         Body::Consensus(body) => bytes.extend_from_slice(body),
-        Body::Digest { position, digest } => {
-            bytes.extend_from_slice(&position.to_le_bytes());
-            bytes.extend_from_slice(&digest.to_le_bytes());
+        Body::Digest { position, digest } => put_words(&mut bytes, &[*position, *digest]),
+        Body::Offer { term, info } => {
+            let SnapshotInfo { position, term: there, chain, bytes: len, digest } = *info;
+            put_words(&mut bytes, &[*term, position, there, chain, len, digest]);
+        }
+        Body::Want { part } => put_words(&mut bytes, &part.words()),
+        Body::Bytes { part, bytes: some } => {
+            put_words(&mut bytes, &part.words());
+            bytes.extend_from_slice(some);
         }
     }
     let crc = checksum(&bytes).to_le_bytes();
@@ -96,16 +154,32 @@ pub(crate) fn open(
     if addressed != to.0 || from == 0 || from == to.0 {
         return Err(DecodeError::Address);
     }
-    let body = match kind {
-        1 => Body::Consensus(reader.0),
-        2 => {
-            let (position, digest) = (reader.u64(), reader.u64());
-            let position = position.ok_or(DecodeError::Body)?;
-            Body::Digest { position, digest: digest.ok_or(DecodeError::Body)? }
-        }
-        _ => return Err(DecodeError::Body),
-    };
+    let body = body_of(kind, &mut reader).ok_or(DecodeError::Body)?;
     Ok((ReplicaId(from), body))
+}
+
+fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
+    let body = match kind {
+        1 => return Some(Body::Consensus(reader.0)),
+        2 => {
+            let [position, digest] = reader.words()?;
+            // Later ones may say more.
+            return Some(Body::Digest { position, digest });
+        }
+        3 => {
+            let [term, position, there, chain, bytes, digest] = reader.words()?;
+            let info = SnapshotInfo { position, term: there, chain, bytes, digest };
+            Body::Offer { term, info }
+        }
+        4 => Body::Want { part: Part::read(reader)? },
+        5 => {
+            let part = Part::read(reader)?;
+            let bytes = reader.take(reader.0.len()).filter(|bytes| bytes.len() <= PART_MAX)?;
+            Body::Bytes { part, bytes }
+        }
+        _ => return None,
+    };
+    reader.0.is_empty().then_some(body)
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
@@ -311,15 +385,37 @@ mod tests {
     }
 
     #[test]
+    fn snapshots_go_in_bounded_parts() {
+        let info = SnapshotInfo { position: 7, term: 3, chain: 4, bytes: 90_000, digest: 5 };
+        let part = Part { position: 7, digest: 5, offset: 65_536 };
+        let bytes = [9; PART_MAX];
+        let bodies = [
+            Body::Offer { term: 6, info },
+            Body::Want { part },
+            Body::Bytes { part, bytes: &bytes },
+        ];
+        for body in bodies {
+            let sealed = seal(9, TWO, ONE, &body);
+            assert_eq!(open(9, ONE, &sealed), Ok((TWO, body)));
+            for longer in [&sealed[..sealed.len() - 1], &[&sealed[..], &[0]].concat()] {
+                assert!(open(9, ONE, longer).is_err(), "sealed over another length");
+            }
+        }
+        let bytes = [9; PART_MAX + 1];
+        let long = seal(9, TWO, ONE, &Body::Bytes { part, bytes: &bytes });
+        assert_eq!(open(9, ONE, &long), Err(DecodeError::Body));
+    }
+
+    #[test]
     fn what_is_not_for_us_is_refused() {
         let sealed = seal(9, ONE, TWO, &Body::Digest { position: 5, digest: 1 });
         assert_eq!(open(8, TWO, &sealed), Err(DecodeError::Group(9)));
         assert_eq!(open(9, ReplicaId(3), &sealed), Err(DecodeError::Address));
         let mut other = sealed.clone();
-        other[4] = 2;
+        other[4] = VERSION + 1;
         let crc = checksum(&other).to_le_bytes();
         other[CRC..CRC + 4].copy_from_slice(&crc);
-        assert_eq!(open(9, TWO, &other), Err(DecodeError::Version(2)));
+        assert_eq!(open(9, TWO, &other), Err(DecodeError::Version(VERSION + 1)));
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use journal::{Journal, SimDisk};
+use journal::{Journal, JournalError, SimDisk};
 use replication::{
-    Action, Config, Entry, ProposeError, Replica, ReplicaId, fetch, perform, recover,
+    Action, Config, Entry, ProposeError, Replica, ReplicaId, fetch, kept, perform, recover,
 };
 use types::Nanos;
 
@@ -15,6 +15,19 @@ pub trait State {
     fn new() -> Self;
     fn apply(&mut self, entry: &Entry);
     fn digest(&self) -> u64;
+
+    /// A snapshot of it.
+    fn save(&self) -> Vec<u8> {
+        panic!("no snapshots in this test")
+    }
+
+    /// What a snapshot was taken of.
+    fn load(_: &[u8]) -> Self
+    where
+        Self: Sized,
+    {
+        panic!("no snapshots in this test")
+    }
 }
 
 pub struct Node<S> {
@@ -33,6 +46,13 @@ pub struct Group<S> {
     /// Replicas whose disks do nothing any more.
     pub hung: Vec<u8>,
     pub now: u64,
+    /// Everything that was delivered, with who it was for.
+    pub delivered: Vec<(u8, Vec<u8>)>,
+    /// Whether a message gets through, by its number.
+    pub passes: fn(u64, &[u8]) -> bool,
+    /// Times that a machine stopped in the middle of an operation of its disk.
+    pub crashes: u64,
+    sent: u64,
     mail: VecDeque<(u8, u8, Vec<u8>)>,
     config: Config,
 }
@@ -44,7 +64,7 @@ pub fn config(replicas: u8) -> Config {
 pub fn journal_config() -> journal::Config {
     journal::Config {
         block: 512,
-        segment_bytes: 1 << 20,
+        segment_bytes: 16 << 10,
         batch_bytes: 8 << 10,
         alone: false,
         ..journal::Config::new(5, [b'g'; 32])
@@ -57,7 +77,19 @@ impl<S: State> Group<S> {
         let disks = (0..count as u64).map(|seed| Some(SimDisk::new(seed))).collect();
         let nodes = (0..count).map(|_| None).collect();
         let (cut, hung, mail) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut group = Group { nodes, disks, cut, hung, now: 0, mail, config };
+        let mut group = Group {
+            nodes,
+            disks,
+            cut,
+            hung,
+            now: 0,
+            delivered: Vec::new(),
+            passes: |_, _| true,
+            crashes: 0,
+            sent: 0,
+            mail,
+            config,
+        };
         (1..=count as u8).for_each(|id| group.start(id));
         group
     }
@@ -66,8 +98,16 @@ impl<S: State> Group<S> {
         let place = usize::from(id) - 1;
         let disk = self.disks[place].take().expect("stopped before");
         let (mut journal, _) = Journal::open(disk, &journal_config()).expect("a good journal");
-        let mut state = S::new();
+        let newest = kept(&mut journal).expect("readable").snapshot.map(|info| info.position);
+        let from = newest.unwrap_or(0);
+        let mut state = match newest {
+            Some(position) => S::load(&journal.read_snapshot(position).expect("whole")),
+            None => S::new(),
+        };
         let recovered = recover(&mut journal, |record| {
+            if record.position <= from {
+                return;
+            }
             let (position, term, record) = (record.position, record.term, record.bytes.to_vec());
             state.apply(&Entry { position, term, record });
         });
@@ -134,17 +174,20 @@ impl<S: State> Group<S> {
 
     pub fn deliver(&mut self) {
         while let Some((from, to, bytes)) = self.mail.pop_front() {
-            if !self.cut.contains(&from) && !self.cut.contains(&to) {
+            self.sent += 1;
+            let passes = (self.passes)(self.sent, &bytes);
+            if passes && !self.cut.contains(&from) && !self.cut.contains(&to) {
+                self.delivered.push((to, bytes.clone()));
                 self.with(to, |node, out| node.replica.handle_message(&bytes, out));
             }
         }
     }
 
-    fn with(&mut self, id: u8, act: impl FnOnce(&mut Node<S>, &mut Vec<Action>)) {
+    pub fn with(&mut self, id: u8, act: impl FnOnce(&mut Node<S>, &mut Vec<Action>)) {
         let Some(node) = &mut self.nodes[usize::from(id) - 1] else { return };
         let mut out = Vec::new();
         act(node, &mut out);
-        let mut todo = VecDeque::from(out);
+        let (mut todo, mut crashed) = (VecDeque::from(out), false);
         while let Some(action) = todo.pop_front() {
             let mut more = Vec::new();
             node.said.push(action.clone());
@@ -152,13 +195,33 @@ impl<S: State> Group<S> {
                 Action::Send { to, bytes } => self.mail.push_back((id, to.0, bytes)),
                 Action::Write { .. } if self.hung.contains(&id) => {}
                 Action::Write { number, write } => {
-                    perform(&mut node.journal, &write).expect("a disk that works");
+                    match perform(&mut node.journal, &write) {
+                        Err(JournalError::Disk(_)) if node.journal.storage_mut().has_crashed() => {
+                            crashed = true;
+                            break;
+                        }
+                        done => done.expect("a disk that works"),
+                    }
                     node.replica.handle_written(number, &mut more);
                 }
                 Action::Fetch(wanted) => {
                     node.fetched += 1;
                     let entries = fetch(&mut node.journal, &wanted).expect("readable");
                     node.replica.handle_fetched(wanted.number, entries, &mut more);
+                }
+                Action::ReadSnapshot(wanted) => {
+                    let (at, most) = (wanted.offset, wanted.most);
+                    let part = node.journal.read_snapshot_part(wanted.position, at, most);
+                    let part = part.expect("readable");
+                    node.replica.handle_snapshot_read(&wanted, &part, &mut more);
+                }
+                Action::Restore(install) => node.state = S::load(&install.bytes),
+                Action::TakeSnapshot => {
+                    let position = node.replica.applied();
+                    node.journal.commit_to(position);
+                    node.journal.write_snapshot(position, &node.state.save()).expect("room");
+                    let kept = kept(&mut node.journal).expect("readable");
+                    node.replica.handle_kept(&kept, &mut more);
                 }
                 Action::Apply(entry) => {
                     node.state.apply(&entry);
@@ -170,6 +233,11 @@ impl<S: State> Group<S> {
                 _ => {}
             }
             todo.extend(more);
+        }
+        if crashed {
+            self.crashes += 1;
+            self.kill(id);
+            self.start(id);
         }
     }
 }
