@@ -287,17 +287,21 @@ impl<C: Consensus> Replica<C> {
         self.go_on(out);
     }
 
-    /// What was to be read of a snapshot; nothing when that failed.
+    /// What was to be read of a snapshot; nothing when that failed: then it is offered no more.
     pub fn handle_snapshot_read(
         &mut self,
         wanted: &SnapshotRead,
         bytes: &[u8],
         out: &mut Vec<Action>,
     ) {
-        if self.stopped.is_some() || bytes.is_empty() {
+        let SnapshotRead { to, position, digest, offset, .. } = *wanted;
+        if self.stopped.is_some() {
             return;
         }
-        let SnapshotRead { to, position, digest, offset, .. } = *wanted;
+        if bytes.is_empty() {
+            self.transfers.wanted(to, &Part { position, digest, offset: UNFIT });
+            return;
+        }
         self.counts.parts_sent += 1;
         let part = Part { position, digest, offset };
         let bytes = bytes.get(..bytes.len().min(wire::PART_MAX)).unwrap_or(&[]);

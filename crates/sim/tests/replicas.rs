@@ -49,6 +49,7 @@ fn control_every_seeded_bug_is_seen_in_the_end_state() {
     caught(Bug::NoDedupeAfterFailover, Checker::ExactlyOnce);
     caught(Bug::TornTailAccepted, Checker::NothingInvented);
     caught(Bug::SnapshotMissesOrder, Checker::ReplicasEqual);
+    caught(Bug::SentSnapshotMissesOrder, Checker::ReplicasEqual);
 }
 
 /// With digests compared on the way, a replica whose state differs stops.

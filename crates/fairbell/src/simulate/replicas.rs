@@ -35,6 +35,9 @@ pub struct ReplicasArgs {
     /// Replicas, 3 or 5 [default: the seed says]
     #[arg(long, value_name = "N", value_parser = ["3", "5"])]
     pub replicas: Option<String>,
+    /// How long logs are: given up right behind every snapshot, or never [default: the seed says]
+    #[arg(long, value_name = "LENGTH", value_parser = ["short", "long"])]
+    pub logs: Option<String>,
     /// Put a bug in on purpose: a checker has to see it
     #[arg(long, value_name = "BUG", value_parser = bugs())]
     pub bug: Option<String>,
@@ -54,7 +57,8 @@ impl ReplicasArgs {
         let usual = Options::default();
         // A bug has to be seen in the end, so nothing is compared on the way.
         let digest_every = if bug.is_some() { 0 } else { usual.digest_every };
-        Options { replicas, bug, digest_every, ..usual }
+        let short_logs = self.logs.as_deref().map(|length| length == "short");
+        Options { replicas, bug, digest_every, short_logs, ..usual }
     }
 }
 
@@ -93,6 +97,9 @@ fn again(seed: u64, options: &Options) -> String {
     let mut command = format!("fairbell sim replicas --seed {seed}");
     if options.replicas > 0 {
         command += &format!(" --replicas {}", options.replicas);
+    }
+    if let Some(short) = options.short_logs {
+        command += if short { " --logs short" } else { " --logs long" };
     }
     if let Some(bug) = options.bug {
         command += &format!(" --bug {}", bug.name());

@@ -24,6 +24,8 @@ pub(super) struct End<'a> {
 struct Log {
     id: u8,
     records: Vec<LogRecord>,
+    /// The hash chain after the last record: of all of them, also those that are kept no more.
+    chain: u64,
     digest: u64,
     conserved: bool,
     executed: Vec<Request>,
@@ -75,10 +77,18 @@ pub(super) fn check(end: End<'_>) -> Vec<Found> {
     }
     for pair in logs.windows(2) {
         let [a, b] = pair else { continue };
-        if a.records != b.records {
-            let differs = a.records.iter().zip(&b.records).position(|(a, b)| a != b);
-            let (ends, at) = ((a.records.len(), b.records.len()), differs.map(|at| at + 1));
-            let what = format!("logs of {} and {} differ at {at:?}, ends {ends:?}", a.id, b.id);
+        // From where on both are kept.
+        let begins = |log: &Log| log.records.first().map_or(u64::MAX, |(position, ..)| *position);
+        let first = begins(a).max(begins(b));
+        let kept = |log: &Log| -> Vec<LogRecord> {
+            log.records.iter().filter(|(position, ..)| *position >= first).cloned().collect()
+        };
+        let (a_kept, b_kept) = (kept(a), kept(b));
+        if a_kept != b_kept || a.chain != b.chain {
+            let differs = a_kept.iter().zip(&b_kept).find(|(a, b)| a != b).map(|(a, _)| a.0);
+            let ends = [a, b].map(|log| log.records.last().map(|(position, ..)| *position));
+            let what =
+                format!("logs of {} and {} differ at {differs:?}, ends {ends:?}", a.id, b.id);
             tell(Checker::ReplicasEqual, what);
         } else if a.digest != b.digest {
             tell(Checker::ReplicasEqual, format!("states of {} and {} differ", a.id, b.id));
@@ -99,7 +109,8 @@ fn log_of(machine: &mut Machine) -> Option<Result<Log, JournalError>> {
     let up = machine.up.as_mut()?;
     let (digest, conserved) = (up.ledger.digest(), up.ledger.is_conserved());
     let executed = up.ledger.executed.clone();
-    Some(up.records().map(|records| Log { id, records, digest, conserved, executed }))
+    let log = |(records, chain)| Log { id, records, chain, digest, conserved, executed };
+    Some(up.records().map(log))
 }
 
 fn twice(log: &Log) -> Option<String> {

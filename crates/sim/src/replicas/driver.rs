@@ -3,17 +3,18 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use journal::{Config as JournalConfig, Journal, JournalError, SimDisk, mend};
+use journal::{Config as JournalConfig, DiskErrorKind, Journal, JournalError, SimDisk, mend};
 use replication::{
-    Action, Config, Entry, Fetch, Recovered, Replica, ReplicaId, Write, fetch, perform, recover,
+    Action, Config, Entry, Fetch, Install, Kept, Recovered, Replica, ReplicaId, SnapshotRead,
+    Write, fetch, kept, perform, recover,
 };
 use types::Nanos;
 
 use super::ledger::{Ledger, Request};
 use super::options::Bug;
 
-/// A snapshot every so many positions.
-pub(super) const SNAPSHOT_EVERY: u64 = 48;
+/// A snapshot every so many positions, where logs are long and where they are short.
+const SNAPSHOT_EVERY: [u64; 2] = [48, 16];
 /// Name of the journals and of the group.
 const GROUP: u64 = 77;
 /// Queued writes that share a sync at most.
@@ -27,18 +28,21 @@ pub(super) fn group_config(id: u8, replicas: u8, seed: u64, digest_every: u64) -
         uncommitted_bytes: 64 << 10,
         window: 24,
         digest_every,
+        part_bytes: 600,
+        sending_ticks: 20,
         ..Config::new(GROUP, ReplicaId(id), replicas)
     }
 }
 
-fn journal_config() -> JournalConfig {
+fn journal_config(short: bool) -> JournalConfig {
     JournalConfig {
         block: 512,
-        segment_bytes: 192 << 10,
-        batch_bytes: 8 << 10,
+        // The smallest that a batch fits in, or no second one ever.
+        segment_bytes: if short { 4_608 } else { 192 << 10 },
+        batch_bytes: if short { 4_000 } else { 8 << 10 },
         alone: false,
-        // No replica shall be further behind than the log reaches.
-        snapshots_kept: 1 << 20,
+        // No replica shall be further behind than the log reaches; or it goes right behind the last.
+        snapshots_kept: if short { 1 } else { 1 << 20 },
         ..JournalConfig::new(GROUP, *b"a group of simulated replicas...")
     }
 }
@@ -51,12 +55,15 @@ enum Job {
     Write(u64, Write),
     Fetch(Fetch),
     Snapshot(u64, Vec<u8>),
+    ReadSnapshot(SnapshotRead),
 }
 
 /// What a job came to.
 pub(super) enum Done {
     Written(u64, Vec<Entry>),
     Fetched(u64, Vec<Entry>),
+    Kept(Kept),
+    Read(SnapshotRead, Vec<u8>),
     Nothing,
 }
 
@@ -66,6 +73,7 @@ pub(super) struct Up {
     pub(super) ledger: Ledger,
     journal: Journal<SimDisk>,
     jobs: VecDeque<Job>,
+    short: bool,
     /// The job under way ends in this.
     pub(super) under_way: Option<Done>,
     pub(super) serving: Option<u64>,
@@ -90,6 +98,8 @@ pub(super) struct Machine {
     /// What keeps it from ever starting again.
     pub(super) lost: Option<String>,
     pub(super) tails: u64,
+    /// Its log is short.
+    pub(super) short: bool,
 }
 
 /// How starting went.
@@ -102,7 +112,7 @@ pub(super) enum Started {
 }
 
 impl Machine {
-    pub(super) fn new(id: u8, seed: u64) -> Machine {
+    pub(super) fn new(id: u8, seed: u64, short: bool) -> Machine {
         Machine {
             id,
             up: None,
@@ -112,6 +122,7 @@ impl Machine {
             rots: false,
             lost: None,
             tails: 0,
+            short,
         }
     }
 
@@ -158,7 +169,7 @@ impl Machine {
         bug: Option<Bug>,
         now: u64,
     ) -> Result<Up, JournalError> {
-        let (mut journal, found) = Journal::open(disk, &journal_config())?;
+        let (mut journal, found) = Journal::open(disk, &journal_config(self.short))?;
         self.tails += u64::from(found.tail.is_some());
         if found.tail.is_some() && journal.storage_mut().stats().corrupted > 0 {
             // On a disk that rots a tail may be what had been acknowledged a moment ago: the journal
@@ -189,6 +200,7 @@ impl Machine {
             ledger,
             journal,
             jobs: VecDeque::new(),
+            short: self.short,
             under_way: None,
             serving: None,
             pending: BTreeSet::new(),
@@ -236,11 +248,38 @@ impl Up {
 
     pub(super) fn apply(&mut self, bug: Option<Bug>, entry: &Entry) -> Option<(Request, u64)> {
         let applied = apply(&mut self.ledger, bug, entry.position, &entry.record);
-        if entry.position.is_multiple_of(SNAPSHOT_EVERY) {
-            let bytes = self.ledger.snapshot(bug == Some(Bug::SnapshotMissesOrder));
-            self.jobs.push_back(Job::Snapshot(entry.position, bytes));
+        // Whoever is getting the last one shall find it, and the log behind it.
+        if self.is_snapshot_due(entry.position) && !self.replica.is_sending() {
+            self.take_snapshot(bug);
         }
         applied
+    }
+
+    pub(super) fn is_snapshot_due(&self, position: u64) -> bool {
+        position.is_multiple_of(SNAPSHOT_EVERY[usize::from(self.short)])
+    }
+
+    /// Takes a snapshot of what was applied, unless one waits for the disk.
+    pub(super) fn take_snapshot(&mut self, bug: Option<Bug>) {
+        if !self.jobs.iter().any(|job| matches!(job, Job::Snapshot(..))) && self.ledger.position > 0
+        {
+            let bytes = self.ledger.snapshot(bug == Some(Bug::SnapshotMissesOrder));
+            self.jobs.push_back(Job::Snapshot(self.ledger.position, bytes));
+        }
+    }
+
+    /// The state is what another replica's snapshot says; false when it says nothing.
+    pub(super) fn restore(&mut self, bug: Option<Bug>, install: &Install) -> bool {
+        let less = if bug == Some(Bug::SentSnapshotMissesOrder) { 32 } else { 0 };
+        let bytes = install.bytes.get(..install.bytes.len().saturating_sub(less));
+        let Some(ledger) = bytes.and_then(Ledger::restore) else { return false };
+        self.ledger = ledger;
+        true
+    }
+
+    /// Whether the next thing that the disk does is to put a snapshot in the place of the log.
+    pub(super) fn installs_next(&self) -> bool {
+        matches!(self.jobs.front(), Some(Job::Write(_, write)) if write.install.is_some())
     }
 
     /// Queues what the replica wants of the disk.
@@ -248,6 +287,7 @@ impl Up {
         match action {
             Action::Write { number, write } => self.jobs.push_back(Job::Write(number, write)),
             Action::Fetch(wanted) => self.jobs.push_back(Job::Fetch(wanted)),
+            Action::ReadSnapshot(wanted) => self.jobs.push_back(Job::ReadSnapshot(wanted)),
             _ => {}
         }
     }
@@ -261,19 +301,38 @@ impl Up {
         let before = self.journal.storage_mut().stats().busy_ns;
         let done = match job {
             Job::Write(number, write) => self.write(number, write)?,
-            Job::Fetch(wanted) => Done::Fetched(wanted.number, fetch(&mut self.journal, &wanted)?),
-            Job::Snapshot(position, bytes) => {
-                self.journal.commit_to(position);
-                match self.journal.write_snapshot(position, &bytes) {
-                    // One less: there will be others.
-                    Err(JournalError::Full(_)) => {}
-                    other => other?,
+            Job::Fetch(wanted) => match fetch(&mut self.journal, &wanted) {
+                // It was given up meanwhile.
+                Err(JournalError::Position(_)) => Done::Fetched(wanted.number, Vec::new()),
+                entries => Done::Fetched(wanted.number, entries?),
+            },
+            Job::Snapshot(position, bytes) => self.write_snapshot(position, &bytes)?,
+            Job::ReadSnapshot(wanted) => {
+                let SnapshotRead { position, offset, most, .. } = wanted;
+                match self.journal.read_snapshot_part(position, offset, most) {
+                    Err(JournalError::Snapshot(_)) => Done::Read(wanted, Vec::new()),
+                    Err(JournalError::Disk(error)) if error.kind == DiskErrorKind::Missing => {
+                        Done::Read(wanted, Vec::new())
+                    }
+                    bytes => Done::Read(wanted, bytes?),
                 }
-                Done::Nothing
             }
         };
         self.under_way = Some(done);
         Ok(Some(self.journal.storage_mut().stats().busy_ns - before))
+    }
+
+    fn write_snapshot(&mut self, position: u64, bytes: &[u8]) -> Result<Done, JournalError> {
+        self.journal.commit_to(position);
+        match self.journal.write_snapshot(position, bytes) {
+            // One less: there will be others; or one from another replica stands for it.
+            Err(JournalError::Full(_) | JournalError::Position(_)) => return Ok(Done::Nothing),
+            other => other?,
+        }
+        if self.short {
+            self.journal.retain(position)?;
+        }
+        Ok(Done::Kept(kept(&mut self.journal)?))
     }
 
     /// A write, together with those that wait behind it.
@@ -301,16 +360,18 @@ impl Up {
         }
     }
 
-    /// Records as the journal holds them, up to what is committed.
+    /// Records as the journal holds them, up to what is committed, and the chain after them, which
+    /// is of all records there ever were.
     ///
     /// # Errors
     /// The journal's.
-    pub(super) fn records(&mut self) -> Result<Vec<LogRecord>, JournalError> {
+    pub(super) fn records(&mut self) -> Result<(Vec<LogRecord>, u64), JournalError> {
         let mut records = Vec::new();
         let (first, to) = (self.journal.first(), self.replica.applied());
         self.journal.read(first, to, |record| {
             records.push((record.position, record.term, record.bytes.to_vec()));
         })?;
-        Ok(records)
+        let chain = if to == 0 { 0 } else { self.journal.chain_at(to)? };
+        Ok((records, chain))
     }
 }

@@ -14,6 +14,7 @@ mod options;
 mod receiver;
 mod report;
 mod seeds;
+mod transfers;
 mod world;
 
 pub use options::{Bug, Options};

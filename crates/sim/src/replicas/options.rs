@@ -1,5 +1,7 @@
 //! How hard a run is, and what is wrong in it on purpose.
 
+use types::SplitMix64;
+
 /// What is done wrong on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
@@ -14,16 +16,19 @@ pub enum Bug {
     TornTailAccepted,
     /// A snapshot lacks the last order before it.
     SnapshotMissesOrder,
+    /// What a replica makes of a snapshot that it got from another lacks the last order.
+    SentSnapshotMissesOrder,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 5] = [
+    pub const ALL: [Bug; 6] = [
         Bug::AckBeforeCopy,
         Bug::UnfencedLeader,
         Bug::NoDedupeAfterFailover,
         Bug::TornTailAccepted,
         Bug::SnapshotMissesOrder,
+        Bug::SentSnapshotMissesOrder,
     ];
 
     /// Its name in commands.
@@ -34,6 +39,7 @@ impl Bug {
             Bug::NoDedupeAfterFailover => "no-dedupe-after-failover",
             Bug::TornTailAccepted => "torn-tail-accepted",
             Bug::SnapshotMissesOrder => "snapshot-misses-order",
+            Bug::SentSnapshotMissesOrder => "sent-snapshot-misses-order",
         }
     }
 }
@@ -55,6 +61,16 @@ pub struct Options {
     pub bug: Option<Bug>,
     /// Nothing goes wrong.
     pub calm: bool,
+    /// Logs are given up right behind every snapshot; nothing for what the seed says.
+    pub short_logs: Option<bool>,
+}
+
+impl Options {
+    /// Whether logs are short in the run of a seed.
+    pub(super) fn has_short_logs(&self, seed: u64) -> bool {
+        // Drawn apart, so that nothing else depends on it.
+        self.short_logs.unwrap_or(SplitMix64::mix(seed ^ 0x73_686F_7274).is_multiple_of(2))
+    }
 }
 
 impl Default for Options {
@@ -67,6 +83,7 @@ impl Default for Options {
             digest_every: 32,
             bug: None,
             calm: false,
+            short_logs: None,
         }
     }
 }

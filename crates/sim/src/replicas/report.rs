@@ -107,6 +107,13 @@ counts! {
         full,
         /// Bits that flipped on disks.
         rotten,
+        /// Snapshots on their way to a replica that did not come to be installed: it stopped, another
+        /// one took their place, or the log came after all.
+        transfers_ended,
+        /// Machines that stopped while another replica was getting their snapshot.
+        senders_killed,
+        /// Machines that stopped in the middle of installing a snapshot from another.
+        install_crashes,
         /// Rotten disks that were refused at a start, and mended: their logs came from the others.
         mended,
     }
@@ -131,8 +138,14 @@ counts! {
         compared,
         /// Reads of the journal for replicas that lagged.
         fetches,
-        /// Snapshots taken or restored from.
+        /// Snapshots taken.
         snapshots,
+        /// Snapshots of other replicas that a replica began to collect.
+        transfers,
+        /// Parts of snapshots sent.
+        parts,
+        /// Snapshots of other replicas installed.
+        installs,
         /// Records committed.
         records,
         /// Virtual time, ms.

@@ -7,7 +7,7 @@ use types::{Digest, Nanos, SplitMix64};
 
 use super::check::{End, check};
 use super::client::Client;
-use super::driver::{Done, Machine, SNAPSHOT_EVERY, Started, Up, group_config};
+use super::driver::{Done, Machine, Started, Up, group_config};
 use super::ledger::Request;
 use super::options::{Bug, Options};
 use super::receiver::{Packet, Receiver};
@@ -59,7 +59,7 @@ pub(super) struct World {
     order: u64,
     events: BTreeMap<(u64, u64), Event>,
     pub(super) rng: SplitMix64,
-    options: Options,
+    pub(super) options: Options,
     seed: u64,
     pub(super) replicas: u8,
     pub(super) machines: Vec<Machine>,
@@ -69,7 +69,7 @@ pub(super) struct World {
     pub(super) sides: Vec<u8>,
     pub(super) weather: Weather,
     pub(super) healed: bool,
-    stopped: Vec<(u8, String)>,
+    pub(super) stopped: Vec<(u8, String)>,
     pub(super) counts: Counts,
     /// When the last leader died, until another answers.
     leaderless: Option<u64>,
@@ -95,9 +95,10 @@ impl World {
     fn new(seed: u64, options: &Options) -> World {
         let mut rng = SplitMix64::new(SplitMix64::mix(seed) ^ 0x7265_706C_6963_6173);
         let drawn = if rng.below(3) == 0 { 5 } else { 3 };
+        let short = options.has_short_logs(seed);
         let replicas = if options.replicas == 0 { drawn } else { options.replicas };
         let mut machines: Vec<Machine> =
-            (1..=replicas).map(|id| Machine::new(id, rng.next_u64())).collect();
+            (1..=replicas).map(|id| Machine::new(id, rng.next_u64(), short)).collect();
         // Fewer than half of the disks may rot: what is on the others all can get again.
         let rotten = rng.below(u64::from(replicas / 2) + 1);
         for machine in machines.iter_mut().rev().take(rotten as usize) {
@@ -286,12 +287,14 @@ impl World {
         for action in actions {
             match action {
                 Action::Send { to, bytes } => self.send(id, to.0, bytes),
-                Action::Write { .. } | Action::Fetch(_) => {
+                Action::Write { .. } | Action::Fetch(_) | Action::ReadSnapshot(_) => {
                     self.counts.fetches += u64::from(matches!(action, Action::Fetch(_)));
                     if let Some(up) = self.up(id) {
                         up.queue(action);
                     }
                 }
+                Action::TakeSnapshot => self.take_snapshot(id),
+                Action::Restore(install) => self.restore(id, &install),
                 Action::Apply(entry) => self.apply(id, &entry),
                 Action::Lead { term } => self.lead(id, term),
                 Action::Follow { .. } => {
@@ -313,7 +316,7 @@ impl World {
         let before = up.ledger.executed.len();
         let applied = up.apply(bug, entry);
         let repeated = applied.is_some() && up.ledger.executed.len() == before;
-        let snapshot = entry.position.is_multiple_of(SNAPSHOT_EVERY);
+        let snapshot = up.is_snapshot_due(entry.position);
         if let Some((request, _)) = applied {
             up.pending.remove(&(request.client, request.number));
         }
@@ -400,6 +403,11 @@ impl World {
         if up.under_way.is_some() {
             return;
         }
+        let installs = up.installs_next();
+        if installs {
+            self.trouble_an_install(id);
+        }
+        let Some(up) = self.up(id) else { return };
         match up.begin_job() {
             Ok(None) => {}
             Ok(Some(ns)) => {
@@ -414,6 +422,7 @@ impl World {
                 let crashed = &mut 0;
                 self.machine(id).with_disk(|disk| *crashed = u64::from(disk.has_crashed()));
                 self.counts.disk_crashes += *crashed;
+                self.counts.install_crashes += *crashed * u64::from(installs);
                 self.kill(id);
             }
         }
@@ -432,6 +441,10 @@ impl World {
                 }
                 Some(Done::Fetched(number, entries)) => {
                     up.replica.handle_fetched(number, entries, &mut actions);
+                }
+                Some(Done::Kept(kept)) => up.replica.handle_kept(&kept, &mut actions),
+                Some(Done::Read(wanted, bytes)) => {
+                    up.replica.handle_snapshot_read(&wanted, &bytes, &mut actions);
                 }
                 Some(Done::Nothing) | None => {}
             }
@@ -459,6 +472,8 @@ impl World {
         let machine = self.machine(id);
         let Some(up) = &machine.up else { return };
         let led = up.serving.is_some();
+        self.count_transfers(id);
+        let machine = self.machine(id);
         machine.stop();
         machine.paused_until = 0;
         if led {
@@ -560,6 +575,9 @@ impl World {
     }
 
     fn end(mut self, finished: bool) -> Report {
+        for id in 1..=self.replicas {
+            self.count_transfers(id);
+        }
         for machine in &mut self.machines {
             let counts = &mut self.counts;
             machine.with_disk(|disk| {
