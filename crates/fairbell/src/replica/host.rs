@@ -114,7 +114,8 @@ fn wires(group: &replication::Config) -> (Outside, Ends) {
                 trouble.get_or_insert_with(|| why.to_string());
             }
         }
-        Action::Apply(_) => {}
+        // Logs are kept whole here, so nobody needs a snapshot.
+        Action::Apply(_) | Action::ReadSnapshot(_) | Action::TakeSnapshot | Action::Restore(_) => {}
     };
     (Box::new(outside), ends)
 }

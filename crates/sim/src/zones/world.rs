@@ -207,7 +207,11 @@ impl World {
             Action::Apply(entry) => self.apply(id, &entry),
             Action::Lead { .. } => self.machines[id].serves = true,
             Action::Follow { .. } | Action::Stop(_) => self.machines[id].serves = false,
-            Action::Differs { .. } => {}
+            // Nobody's log is ever cut, so nobody needs a snapshot.
+            Action::Differs { .. }
+            | Action::ReadSnapshot(_)
+            | Action::TakeSnapshot
+            | Action::Restore(_) => {}
         }
     }
 
