@@ -123,6 +123,8 @@ fn config(args: &DurabilityArgs, durability: &str, dir: &Path) -> Config {
     (config.overlay.depth, config.overlay.receivers, config.overlay.hedge) = (1, 1, 0);
     config.overlay.change_tree_at_percent = 0;
     config.sequencer.enabled = false;
+    // An order that trades at once is answered with its trade, which waits for its public message.
+    config.hold.cap_ms = 1;
     config.day.auctions = false;
     config.ports.base = 0;
     config.journal.durability = durability.to_string();
