@@ -51,6 +51,18 @@ impl Reply {
     }
 }
 
+/// What is wrong with a line, in one line: words of the request are in it, and are to begin no other.
+fn not_understood(error: &serde_json::Error) -> String {
+    let mut why = "not understood: ".to_string();
+    for char in error.to_string().chars() {
+        match char.is_control() {
+            true => why.extend(char.escape_default()),
+            false => why.push(char),
+        }
+    }
+    why
+}
+
 impl Request {
     /// Reads a line.
     ///
@@ -61,7 +73,7 @@ impl Request {
             return Err(format!("a request has at most {LINE_MAX} bytes"));
         }
         let request: Request =
-            serde_json::from_slice(line).map_err(|error| format!("not understood: {error}"))?;
+            serde_json::from_slice(line).map_err(|error| not_understood(&error))?;
         request.check()?;
         Ok(request)
     }
@@ -94,6 +106,14 @@ mod tests {
 
     fn request(action: Action) -> Request {
         Request { operator: Some("alice".to_string()), action }
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_whatever_the_request_has_in_it() {
+        let refused =
+            Request::parse(br#"{"action":"sessio\n{\u001b\u0085s"}"#).expect_err("unknown");
+        assert!(!refused.contains(char::is_control), "{refused:?}");
+        assert!(refused.contains(r"sessio\n{\u{1b}\u{85}s"), "{refused}");
     }
 
     #[test]
