@@ -122,6 +122,7 @@ impl<S: Storage> Journal<S> {
         self.committed = position;
         self.storage.rename(&name, &name_of(position))?;
         self.storage.sync_names()?;
+        self.note_snapshot(Place { position, term, chain }, bytes);
         for segment in gone {
             self.drop_segment(&segment)?;
         }
@@ -144,15 +145,14 @@ impl<S: Storage> Journal<S> {
     }
 
     fn retain_from(&mut self, position: u64) -> Result<u64, JournalError> {
-        let whole = snapshot::list(&mut self.storage, &self.config)?.whole;
-        let Some(newest) = whole.last() else { return Ok(0) };
+        let Some(newest) = self.snapshots.last() else { return Ok(0) };
         let count = self.forget_before(position.min(newest.position) + 1)?;
-        let (mut changed, first) = (false, self.first());
-        for info in whole.iter().filter(|info| info.position + 1 < first) {
+        let first = self.first();
+        let gone = self.snapshots.partition_point(|info| info.position + 1 < first);
+        for info in self.snapshots.drain(..gone) {
             self.storage.remove(&name_of(info.position))?;
-            changed = true;
         }
-        if changed {
+        if gone > 0 {
             self.storage.sync_names()?;
         }
         Ok(count)

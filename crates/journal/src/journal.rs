@@ -12,7 +12,7 @@ use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::{Waypoint, Waypoints};
-use crate::{install, snapshot};
+use crate::{SnapshotInfo, install, snapshot};
 
 /// What a journal did since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +35,8 @@ pub struct Journal<S> {
     pub(crate) config: Config,
     pub(crate) segments: Vec<Segment>,
     pub(crate) truncations: Vec<Truncation>,
+    /// Snapshots that were whole at the start, or were written since; in order.
+    pub(crate) snapshots: Vec<SnapshotInfo>,
     /// Where each term begins, from the first record on.
     pub(crate) terms: Vec<(u64, u64)>,
     /// Term of the record before the first; 0 when it is not known.
@@ -94,6 +96,7 @@ impl<S: Storage> Journal<S> {
             storage,
             config,
             base_term: base_term(first, &found.segments, &snapshots.whole),
+            snapshots: snapshots.whole,
             segments: found.segments,
             truncations: found.truncations,
             terms: found.terms,
@@ -594,7 +597,7 @@ fn block_of(segments: &[Segment], config: &Config) -> usize {
 }
 
 /// Term of the record before the first: by the first segment, or by a snapshot of just that place.
-fn base_term(first: u64, segments: &[Segment], snapshots: &[snapshot::SnapshotInfo]) -> u64 {
+fn base_term(first: u64, segments: &[Segment], snapshots: &[SnapshotInfo]) -> u64 {
     let told = segments.first().map_or(0, |segment| segment.header.term);
     let before = snapshots.iter().find(|info| info.position + 1 == first);
     if told > 0 { told } else { before.map_or(0, |info| info.term) }

@@ -250,28 +250,34 @@ impl<S: Storage> Journal<S> {
     }
 
     pub(crate) fn put_snapshot(&mut self, place: Place, bytes: &[u8]) -> Result<(), JournalError> {
-        put_file(self, &name_of(place.position), place, bytes)
+        put_file(self, &name_of(place.position), place, bytes)?;
+        self.note_snapshot(place, bytes);
+        Ok(())
+    }
+
+    /// A snapshot has its name now.
+    pub(crate) fn note_snapshot(&mut self, place: Place, bytes: &[u8]) {
+        let Place { position, term, chain } = place;
+        let (len, digest) = (bytes.len() as u64, snapshot_digest(bytes));
+        let at = self.snapshots.partition_point(|info| info.position < position);
+        self.snapshots.retain(|info| info.position != position);
+        self.snapshots.insert(at, SnapshotInfo { position, bytes: len, term, chain, digest });
     }
 
     fn drop_old(&mut self) -> Result<(), JournalError> {
-        let listed = list(&mut self.storage, &self.config)?;
-        let surplus = listed.whole.len().saturating_sub(self.config.snapshots_kept.max(1));
-        let (old, kept) = listed.whole.split_at(surplus);
-        for info in old {
+        let surplus = self.snapshots.len().saturating_sub(self.config.snapshots_kept.max(1));
+        for info in self.snapshots.drain(..surplus) {
             self.storage.remove(&name_of(info.position))?;
         }
-        if let Some(oldest) = kept.first() {
-            self.forget_before(oldest.position + 1)?;
+        if let Some(oldest) = self.snapshots.first().map(|info| info.position) {
+            self.forget_before(oldest + 1)?;
         }
         Ok(())
     }
 
-    /// The snapshots that are there and whole, in order.
-    ///
-    /// # Errors
-    /// The disk's.
-    pub fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
-        Ok(list(&mut self.storage, &self.config)?.whole)
+    /// The snapshots that were found whole at the start, and those written since, in order.
+    pub fn snapshots(&self) -> &[SnapshotInfo] {
+        &self.snapshots
     }
 
     /// The bytes of a snapshot.

@@ -67,7 +67,7 @@ fn a_crash_at_any_operation_leaves_the_old_log_or_the_snapshot() {
     let before = whole.storage_mut().stats().operations;
     whole.install(&taken).expect("room");
     let operations = whole.storage_mut().stats().operations - before;
-    assert!(operations > 20, "{operations}");
+    assert!(operations > 12, "{operations}");
     let mut seen = [0; 2];
     for at in 0..=operations {
         for luck in 0..4 {
@@ -85,7 +85,7 @@ fn a_crash_at_any_operation_leaves_the_old_log_or_the_snapshot() {
             seen[usize::from(new)] += 1;
             assert!(new || stopped, "installed, and not there");
             let snapshots: Vec<u64> =
-                journal.snapshots().expect("readable").iter().map(|info| info.position).collect();
+                journal.snapshots().iter().map(|info| info.position).collect();
             let names = journal.storage_mut().names().expect("readable");
             assert!(!names.iter().any(|name| name.starts_with("inst-")), "{names:?}");
             if new {
@@ -155,7 +155,7 @@ fn ranges_terms_and_followers_know_of_the_cut() {
         [29, 30, 31, 39, 40].map(|at| journal.term_at(at)),
         [None, Some(4), Some(6), Some(6), None]
     );
-    let info = journal.snapshots().expect("readable")[0];
+    let info = journal.snapshots()[0];
     assert_eq!((info.position, info.term, info.chain), (30, 4, chain));
     assert_eq!((info.bytes, info.digest), (9_000, snapshot_digest(&bytes)));
     let parts = [(0, 4_000), (4_000, 4_097), (8_097, 4_000), (9_000, 10)];
@@ -184,8 +184,7 @@ fn what_a_snapshot_stands_for_can_be_given_up() {
     assert!(journal.retain(u64::MAX).expect("a disk that works") > 0);
     let first = journal.first();
     assert!((22..=41).contains(&first), "{first}");
-    let kept: Vec<u64> =
-        journal.snapshots().expect("readable").iter().map(|info| info.position).collect();
+    let kept: Vec<u64> = journal.snapshots().iter().map(|info| info.position).collect();
     assert_eq!(kept, [40]);
     assert_eq!(journal.write_snapshot(first - 2, b"old"), Err(JournalError::Position(first - 2)));
     let (chain, term) = (journal.chain_at(first - 1), journal.term_at(first - 1));

@@ -35,11 +35,8 @@ pub struct Kept {
     pub snapshot: Option<SnapshotInfo>,
 }
 
-/// What a journal keeps now. Snapshots are read through.
-///
-/// # Errors
-/// The journal's.
-pub fn kept<S: Storage>(journal: &mut Journal<S>) -> Result<Kept, JournalError> {
+/// What a journal keeps now.
+pub fn kept<S: Storage>(journal: &Journal<S>) -> Kept {
     let base = journal.first() - 1;
     // A log whose first record was made by a version that did not write down the term before it
     // begins behind that record, whose term is known.
@@ -50,8 +47,8 @@ pub fn kept<S: Storage>(journal: &mut Journal<S>) -> Result<Kept, JournalError> 
     let fits = |info: &SnapshotInfo| {
         info.term > 0 && (before.0..=committed).contains(&info.position) && info.position > 0
     };
-    let snapshot = journal.snapshots()?.into_iter().rfind(fits);
-    Ok(Kept { before, snapshot })
+    let snapshot = journal.snapshots().iter().copied().rfind(fits);
+    Kept { before, snapshot }
 }
 
 /// Reads a journal through. `visit` sees every committed record, for the state to be made of them;
@@ -76,7 +73,7 @@ pub fn recover<S: Storage>(
             recovered.tail.push(Entry { position, term, record: record.bytes.to_vec() });
         }
     })?;
-    let Kept { before, snapshot } = kept(journal)?;
+    let Kept { before, snapshot } = kept(journal);
     (recovered.before, recovered.snapshot) = (before, snapshot);
     let newest = recovered.terms.last().map_or(before.1, |(_, term)| *term);
     recovered.vote = journal.vote();

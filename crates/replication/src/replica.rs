@@ -495,7 +495,7 @@ impl<C: Consensus> Replica<C> {
     /// Offers the newest snapshot to those who lack what the log does not hold any more.
     fn offer(&mut self, behind: &[ReplicaId], out: &mut Vec<Action>) {
         let Some(info) = self.transfers.own() else {
-            if !behind.is_empty() {
+            if !behind.is_empty() && self.transfers.wants_one(self.config.sending_ticks) {
                 out.push(Action::TakeSnapshot);
             }
             return;

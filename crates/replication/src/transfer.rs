@@ -27,6 +27,8 @@ pub(crate) struct Transfers {
     collecting: Option<Collecting>,
     /// Who asked for a part of its own, and how many ticks ago.
     sending: BTreeMap<ReplicaId, u32>,
+    /// Another one of its own was asked for; for so many ticks it is waited for.
+    awaited: u32,
 }
 
 struct Collecting {
@@ -71,7 +73,16 @@ impl Transfers {
     }
 
     pub(crate) fn set_own(&mut self, own: Option<SnapshotInfo>) {
-        self.own = own;
+        (self.own, self.awaited) = (own, 0);
+    }
+
+    /// Somebody needs one and there is none: whether one is to be asked for now.
+    pub(crate) fn wants_one(&mut self, ticks: u32) -> bool {
+        let now = self.awaited == 0;
+        if now {
+            self.awaited = ticks;
+        }
+        now
     }
 
     /// Whether somebody is getting its own one.
@@ -156,6 +167,7 @@ impl Transfers {
 
     /// A tick has passed; gives the part that is to be asked for again.
     pub(crate) fn tick(&mut self, sending_ticks: u32) -> Option<Part> {
+        self.awaited = self.awaited.saturating_sub(1);
         self.sending.retain(|_, ticks| {
             *ticks += 1;
             *ticks < sending_ticks

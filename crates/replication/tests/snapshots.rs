@@ -61,7 +61,7 @@ fn snapshot(group: &mut Group<Numbers>, id: u8) {
         node.journal.commit_to(position);
         node.journal.write_snapshot(position, &node.state.save()).expect("room");
         node.journal.retain(position).expect("a disk that works");
-        let kept = kept(&mut node.journal).expect("readable");
+        let kept = kept(&node.journal);
         node.replica.handle_kept(&kept, out);
     });
     group.deliver();
@@ -237,7 +237,7 @@ fn what_is_repeated_much_later_changes_nothing() {
 fn a_leader_whose_snapshot_is_of_no_use_takes_another_one() {
     // Its disk has changed a bit of it since.
     let (mut group, leader, away) = one_far_behind(3);
-    let info = group.node(leader).journal.snapshots().expect("readable")[0];
+    let info = group.node(leader).journal.snapshots()[0];
     let name = format!("snap-{:016x}", info.position);
     assert!(group.node(leader).journal.storage_mut().flip(&name, 8 * 4_200));
     group.start(away);
@@ -248,7 +248,7 @@ fn a_leader_whose_snapshot_is_of_no_use_takes_another_one() {
     // It has none at all that is whole: after a start it knows.
     let (mut group, leader, away) = one_far_behind(3);
     group.with(leader, |node, out| {
-        let none = replication::Kept { snapshot: None, ..kept(&mut node.journal).unwrap() };
+        let none = replication::Kept { snapshot: None, ..kept(&node.journal) };
         node.replica.handle_kept(&none, out);
     });
     group.start(away);
@@ -294,7 +294,7 @@ fn a_crash_inside_of_the_installation_leads_there_too() {
         crashes += group.crashes;
         assert_equal(&mut group, 100);
     }
-    assert!(crashes >= 20, "{crashes}");
+    assert!(crashes >= 10, "{crashes}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn opened(dir: &Path) -> Result<Journal<Folder>, JournalError> {
 /// The engine, inputs replayed for it, and the journal.
 fn restored(dir: &Path) -> Result<(Engine, u64, Journal<Folder>), JournalError> {
     let mut journal = opened(dir)?;
-    let newest = journal.snapshots()?.last().map(|info| info.position);
+    let newest = journal.snapshots().last().map(|info| info.position);
     let engine = match newest {
         Some(position) => Engine::read_snapshot(lab::config(), &journal.read_snapshot(position)?)
             .map_err(|_| JournalError::Snapshot(position))?,

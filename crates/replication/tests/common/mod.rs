@@ -98,7 +98,7 @@ impl<S: State> Group<S> {
         let place = usize::from(id) - 1;
         let disk = self.disks[place].take().expect("stopped before");
         let (mut journal, _) = Journal::open(disk, &journal_config()).expect("a good journal");
-        let newest = kept(&mut journal).expect("readable").snapshot.map(|info| info.position);
+        let newest = kept(&journal).snapshot.map(|info| info.position);
         let from = newest.unwrap_or(0);
         let mut state = match newest {
             Some(position) => S::load(&journal.read_snapshot(position).expect("whole")),
@@ -220,7 +220,7 @@ impl<S: State> Group<S> {
                     let position = node.replica.applied();
                     node.journal.commit_to(position);
                     node.journal.write_snapshot(position, &node.state.save()).expect("room");
-                    let kept = kept(&mut node.journal).expect("readable");
+                    let kept = kept(&node.journal);
                     node.replica.handle_kept(&kept, &mut more);
                 }
                 Action::Apply(entry) => {

@@ -182,7 +182,7 @@ impl Machine {
             journal.flush()?;
         }
         let committed = journal.committed();
-        let newest = journal.snapshots()?.into_iter().rfind(|info| info.position <= committed);
+        let newest = journal.snapshots().iter().copied().rfind(|info| info.position <= committed);
         let mut ledger = match newest {
             Some(info) => Ledger::restore(&journal.read_snapshot(info.position)?),
             None => None,
@@ -332,7 +332,7 @@ impl Up {
         if self.short {
             self.journal.retain(position)?;
         }
-        Ok(Done::Kept(kept(&mut self.journal)?))
+        Ok(Done::Kept(kept(&self.journal)))
     }
 
     /// A write, together with those that wait behind it.
