@@ -7,6 +7,7 @@
 //! whether every book is the engine's; [`offline`] plays a sample through the engine alone.
 
 mod audit;
+mod compact;
 mod config;
 mod copies;
 mod day;
@@ -25,6 +26,7 @@ mod slow;
 mod timetable;
 
 pub use audit::{Audit, JoinedLate, Unequal, audit};
+pub use compact::{compact, compacted_inputs};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, deploy_life, group_root, listener, subscriber};

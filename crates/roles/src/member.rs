@@ -4,8 +4,10 @@
 //! As a node it is the root's place in the overlay. It listens there and speaks only while it leads
 //! (but answers requests of anybody for messages of the feed, which are all committed). What the
 //! replica wants done outside (messages to others, writes, reads) goes to whoever made it, who
-//! tells it what came of that by [`Member::handle_message`], [`Member::handle_written`] and
-//! [`Member::handle_fetched`].
+//! tells it what came of that by [`Member::handle_message`], [`Member::handle_written`],
+//! [`Member::handle_fetched`], [`Member::handle_kept`] and [`Member::handle_snapshot_read`].
+//! Whoever made it also takes snapshots ([`crate::compact`]), from the journal, when the member asks
+//! for one: every so many positions, and when another replica needs one.
 //!
 //! Where datagrams are sealed, a leader seals under the number of its term: nodes that have heard
 //! of it take nothing more of an earlier one.
@@ -14,10 +16,11 @@ use std::collections::VecDeque;
 
 use journal::{Journal, JournalError, Storage};
 use overlay::{aes_gcm::AesGcm, guard::Guard};
-use replication::{Action, Entry, Recovered, Replica};
+use replication::{Action, Entry, Install, Kept, Recovered, Replica, SnapshotRead};
 use types::{Channel, ClockReading, Input, Nanos, Node, Outbox, Peer};
 use zerocopy::TryFromBytes;
 
+use crate::compact::Compact;
 use crate::{Role, Root, Sealed, Strange};
 
 /// Records given to the group at once; a lot fits into what may be uncommitted.
@@ -26,7 +29,7 @@ const LOT: usize = 1_024;
 /// and travels, is written and acknowledged as one.
 const WRITES_AHEAD: usize = 1;
 
-/// Where the replica's wishes go: every [`Action`] but [`Action::Apply`].
+/// Where the replica's wishes go: every [`Action`] but [`Action::Apply`] and [`Action::Restore`].
 pub type Outside = Box<dyn FnMut(Action) + Send>;
 
 /// Makes the guard of a leader's term; `None` when it can't be made.
@@ -41,6 +44,8 @@ pub enum MemberError {
     Genesis,
     /// What it holds does not follow from one another.
     Log(Strange),
+    /// A snapshot is none of a root, or of another version.
+    Snapshot,
     /// The cipher of sealed datagrams can't be set up.
     Cipher,
     /// The group's configuration.
@@ -56,6 +61,10 @@ impl std::fmt::Display for MemberError {
                  or name an empty folder",
             ),
             MemberError::Log(error) => error.fmt(f),
+            MemberError::Snapshot => f.write_str(
+                "its snapshot is none of a root's inputs, or was written by another version: use \
+                 that one",
+            ),
             MemberError::Cipher => f.write_str("the cipher of sealed datagrams is not there"),
             MemberError::Config(error) => error.fmt(f),
         }
@@ -90,9 +99,26 @@ impl State {
             return Ok(());
         }
         let input = Input::try_read_from_bytes(record).map_err(|_| MemberError::Genesis)?;
+        self.commit(now, &input)
+    }
+
+    /// Takes what a snapshot holds beyond what was taken before.
+    fn load(&mut self, now: ClockReading, bytes: &[u8]) -> Result<(), MemberError> {
+        let compact = Compact::read(bytes).ok_or(MemberError::Snapshot)?;
+        if compact.genesis != self.genesis {
+            return Err(MemberError::Genesis);
+        }
+        self.begun = true;
+        for input in compact.after(self.inputs) {
+            self.commit(now, &input.ok_or(MemberError::Snapshot)?)?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, now: ClockReading, input: &Input) -> Result<(), MemberError> {
         let nobody = &mut self.nobody;
         nobody.clear();
-        let taken = self.role.with_root(nobody, |root, out| root.commit(now, &input, out));
+        let taken = self.role.with_root(nobody, |root, out| root.commit(now, input, out));
         match taken {
             Some(Err(strange)) => Err(MemberError::Log(strange)),
             _ => {
@@ -113,6 +139,10 @@ pub struct Member {
     scratch: Vec<Action>,
     /// Records that the group has not been given yet, in order.
     waiting: VecDeque<Vec<u8>>,
+    /// A snapshot is asked for after so many positions; 0: never. And the position at which one was
+    /// asked for, or installed, last.
+    snapshot_every: u64,
+    snapshot_at: u64,
     /// The term in which it leads.
     leading: Option<u64>,
     /// Why it takes part in nothing any more.
@@ -140,9 +170,15 @@ impl Member {
         };
         let nobody = Outbox::default();
         let mut state = State { role, genesis, begun: false, inputs: 0, nobody };
+        let newest = replication::kept(journal).snapshot;
+        let snapshot_at = newest.map_or(0, |info| info.position);
+        if newest.is_some() {
+            let bytes = journal.read_snapshot(snapshot_at).map_err(MemberError::Journal)?;
+            state.load(now, &bytes)?;
+        }
         let mut taken = Ok(());
         let recovered: Recovered = replication::recover(journal, |record| {
-            if taken.is_ok() {
+            if taken.is_ok() && record.position > snapshot_at {
                 taken = state.take(now, record.bytes);
             }
         })
@@ -157,9 +193,18 @@ impl Member {
             actions: VecDeque::new(),
             scratch: Vec::new(),
             waiting: VecDeque::new(),
+            snapshot_every: 0,
+            snapshot_at,
             leading: None,
             stopped: None,
         })
+    }
+
+    /// From now on it asks for a snapshot after so many positions, and not before the log has grown
+    /// by a quarter since the last one, each of which holds all inputs; 0: only when another replica
+    /// needs one.
+    pub fn take_snapshots_every(&mut self, positions: u64) {
+        self.snapshot_every = positions;
     }
 
     /// The root, behind its guard if it has one.
@@ -211,6 +256,29 @@ impl Member {
             return;
         }
         self.replica.handle_fetched(number, entries, &mut self.scratch);
+        self.go_on(now, out);
+    }
+
+    /// The journal keeps this now.
+    pub fn handle_kept(&mut self, now: ClockReading, kept: &Kept, out: &mut Outbox) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.replica.handle_kept(kept, &mut self.scratch);
+        self.go_on(now, out);
+    }
+
+    /// What was to be read of a snapshot; nothing when that failed.
+    pub fn handle_snapshot_read(
+        &mut self,
+        now: ClockReading,
+        (wanted, bytes): (&SnapshotRead, &[u8]),
+        out: &mut Outbox,
+    ) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.replica.handle_snapshot_read(wanted, bytes, &mut self.scratch);
         self.go_on(now, out);
     }
 
@@ -283,7 +351,11 @@ impl Member {
         let mut committed = false;
         while let Some(action) = self.actions.pop_front() {
             match action {
-                Action::Apply(entry) => committed |= self.apply(now, &entry, out),
+                Action::Apply(entry) => {
+                    committed |= self.apply(now, &entry, out);
+                    self.ask_for_snapshot(entry.position);
+                }
+                Action::Restore(install) => self.restore(now, &install, out),
                 Action::Lead { term } => {
                     self.lead(now, term, out);
                     (self.outside)(action);
@@ -321,6 +393,25 @@ impl Member {
         let digest = self.state.role.as_root().map_or(0, Root::state_digest);
         self.replica.tell_digest(entry.position, digest, &mut self.scratch);
         false
+    }
+
+    /// Asks for a snapshot when it is time for one, and nobody is getting the last.
+    fn ask_for_snapshot(&mut self, position: u64) {
+        let since = position.saturating_sub(self.snapshot_at);
+        let due = since >= self.snapshot_every.max(self.snapshot_at / 4);
+        if self.snapshot_every > 0 && due && !self.replica.is_sending() {
+            self.snapshot_at = position;
+            (self.outside)(Action::TakeSnapshot);
+        }
+    }
+
+    /// Takes the inputs that it lacks from another replica's snapshot.
+    fn restore(&mut self, now: ClockReading, install: &Install, out: &mut Outbox) {
+        let position = install.info.position;
+        self.snapshot_at = position;
+        if let Err(error) = self.state.load(now, &install.bytes) {
+            self.stop(format!("the snapshot at position {position}: {error}"), out);
+        }
     }
 
     fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {

@@ -6,6 +6,7 @@ mod common;
 mod days;
 mod failover;
 mod seat;
+mod snapshots;
 mod storms;
 mod world;
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use journal::{Config as JournalConfig, Journal, SimDisk};
-use replication::{Action, Config, Entry, ReplicaId, fetch, perform};
-use roles::{ExchangeConfig, Member, MemberError, Role, Root, group_root};
+use replication::{Action, Config, Entry, Kept, ReplicaId, SnapshotRead, fetch, kept, perform};
+use roles::{ExchangeConfig, Member, MemberError, Role, Root, compact, group_root};
 use types::ClockReading;
 
 use crate::{START_NUMBER, world::MEMBERS};
@@ -14,6 +14,8 @@ pub enum Said {
     Send(ReplicaId, Vec<u8>),
     Written(u64),
     Fetched(u64, Vec<Entry>),
+    Kept(Kept),
+    Read(SnapshotRead, Vec<u8>),
 }
 
 /// A member's place.
@@ -27,6 +29,8 @@ pub struct Seat {
     pub terms: Vec<u64>,
     /// Times it was told that others differ.
     pub differs: u32,
+    /// It takes a snapshot every so many positions, and gives up the log before.
+    pub snapshot_every: u64,
     seed: u64,
     journal: Option<Journal<SimDisk>>,
     disk: Option<SimDisk>,
@@ -36,8 +40,8 @@ pub struct Seat {
 fn journal_config() -> JournalConfig {
     JournalConfig {
         block: 512,
-        segment_bytes: 1 << 20,
-        batch_bytes: 256 << 10,
+        segment_bytes: 64 << 10,
+        batch_bytes: 32 << 10,
         alone: false,
         ..JournalConfig::new(1, *b"a group of members of a test....")
     }
@@ -52,6 +56,7 @@ impl Seat {
             life: 0,
             terms: Vec::new(),
             differs: 0,
+            snapshot_every: 0,
             seed,
             journal: None,
             disk: Some(SimDisk::new(seed ^ number as u64)),
@@ -68,6 +73,7 @@ impl Seat {
             digest_every: 16,
             window: 64,
             message_bytes: 16 << 10,
+            part_bytes: 5_000,
             ..Config::new(77, id, MEMBERS as u8)
         };
         self.wishes = Arc::default();
@@ -78,7 +84,8 @@ impl Seat {
         let opened =
             Member::open(root, group, self.genesis.clone(), &mut journal, (now, reguard, outside));
         match opened {
-            Ok(member) => {
+            Ok(mut member) => {
+                member.take_snapshots_every(self.snapshot_every);
                 self.role = Some(Role::Member(Box::new(member)));
                 self.journal = Some(journal);
                 Ok(())
@@ -88,6 +95,11 @@ impl Seat {
                 Err(error)
             }
         }
+    }
+
+    /// First position that its journal can read.
+    pub fn first(&self) -> u64 {
+        self.journal.as_ref().map_or(0, Journal::first)
     }
 
     pub fn stop(&mut self) {
@@ -131,6 +143,21 @@ impl Seat {
                     let entries = fetch(journal, &wanted).expect("a disk that works");
                     said.push(Said::Fetched(wanted.number, entries));
                 }
+                Action::ReadSnapshot(wanted) => {
+                    let (at, most) = (wanted.offset, wanted.most);
+                    let part = journal.read_snapshot_part(wanted.position, at, most);
+                    said.push(Said::Read(wanted, part.unwrap_or_default()));
+                }
+                Action::TakeSnapshot => {
+                    let position = journal.committed();
+                    let taken = compact(journal, position).expect("a disk that works");
+                    if let Some(bytes) = taken {
+                        journal.write_snapshot(position, &bytes).expect("a disk that works");
+                        journal.retain(position).expect("a disk that works");
+                        said.push(Said::Kept(kept(journal)));
+                    }
+                }
+                Action::Restore(_) => panic!("the member's own"),
                 Action::Lead { term } => self.terms.push(term),
                 Action::Differs { .. } => self.differs += 1,
                 Action::Follow { .. } | Action::Stop(_) => {}

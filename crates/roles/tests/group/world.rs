@@ -62,6 +62,8 @@ enum Input {
     Message(Vec<u8>),
     Written(u64),
     Fetched(u64, Vec<replication::Entry>),
+    Kept(replication::Kept),
+    Read(replication::SnapshotRead, Vec<u8>),
 }
 
 /// Places: the members first, then the nodes of the deployment by their ids less one.
@@ -292,6 +294,12 @@ impl Group {
             Input::Fetched(number, entries) => self.member(place, |member, now, out| {
                 member.handle_fetched(now, (number, entries), out);
             }),
+            Input::Kept(kept) => self.member(place, |member, now, out| {
+                member.handle_kept(now, &kept, out);
+            }),
+            Input::Read(wanted, bytes) => self.member(place, |member, now, out| {
+                member.handle_snapshot_read(now, (&wanted, &bytes), out);
+            }),
         }
     }
 
@@ -382,6 +390,10 @@ impl Group {
                 }
                 Said::Fetched(number, entries) => {
                     self.push(self.now + DISK_NS, n, life, Input::Fetched(number, entries));
+                }
+                Said::Kept(kept) => self.push(self.now + DISK_NS, n, life, Input::Kept(kept)),
+                Said::Read(wanted, bytes) => {
+                    self.push(self.now + DISK_NS, n, life, Input::Read(wanted, bytes));
                 }
             }
         }
