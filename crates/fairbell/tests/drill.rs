@@ -44,6 +44,17 @@ fn a_leader_whose_disk_is_full_lets_another_lead_and_comes_back() {
     holds("full-disk", &["--times", "1"]);
 }
 
+/// The others take snapshots and give up their logs while it is away; without snapshots it gets all
+/// from a log.
+#[test]
+fn a_replica_that_was_away_for_long_gets_a_snapshot() {
+    let away = ["--times", "1", "--away", "6s"];
+    let report = holds("failover", &[&away[..], &["--snapshot-every", "300"]].concat());
+    assert!(report["snapshots_installed"].as_u64() >= Some(1), "{report:#}");
+    let report = holds("failover", &away);
+    assert_eq!(report["snapshots_installed"], 0, "{report:#}");
+}
+
 #[test]
 fn a_flipped_bit_is_found_and_the_replica_gets_its_log_from_the_others() {
     let report = holds("rot", &["--times", "2"]);

@@ -110,6 +110,32 @@ fn three_replicas_answer_all_once_and_the_next_start_goes_on_with_their_log() {
     assert!(number(&next, "feed_messages") >= number(&run, "feed_messages"));
 }
 
+/// Disks that give up what a snapshot holds: they hold the leader's log all the same, and the next
+/// start goes on from snapshots.
+#[test]
+fn replicas_that_take_snapshots_hold_the_whole_log_too() {
+    let scratch = Scratch::new("group-snapshots");
+    let path = scratch.at("group.toml");
+    let text = std::fs::read_to_string(&path).expect("a file");
+    let journal = "[journal]\nsnapshot_every = 100\nsegment_mib = 2\n";
+    std::fs::write(&path, text.replace("[journal]\n", journal)).expect("a file");
+    let run = document(&scratch.up(&["--replicas", "3", "--duration", "4s"]));
+    let inputs = number(&run["replication"]["replicas"][0], "inputs");
+    one_log(&run, inputs);
+    let next = document(&scratch.up(&["--replicas", "3", "--once"]));
+    let after = number(&next["replication"]["replicas"][0], "inputs");
+    one_log(&next, after);
+    assert!(after > inputs, "{after} inputs after {inputs}");
+    for number in 1..=3 {
+        let folder = std::path::Path::new(&scratch.at("journal")).join(format!("replica-{number}"));
+        let names: Vec<String> = std::fs::read_dir(folder)
+            .expect("a folder")
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        assert!(names.iter().any(|name| name.starts_with("snap-")), "{names:?}");
+    }
+}
+
 /// Negative control: one bit on one replica's disk, and the run must not pass.
 #[test]
 fn a_replica_whose_disk_does_not_hold_the_log_fails_the_run() {

@@ -22,12 +22,14 @@ pub struct Journal {
     pub replicas: u32,
     /// Size of its segments, MiB: their room is taken when one is begun.
     pub segment_mib: u32,
+    /// Positions of a replica's log between two snapshots, 0 for none.
+    pub snapshot_every: u64,
 }
 
 impl Default for Journal {
     fn default() -> Self {
         let (durability, dir) = (DURABILITIES[0].to_string(), "out/journal".to_string());
-        Journal { durability, dir, replicas: 3, segment_mib: 64 }
+        Journal { durability, dir, replicas: 3, segment_mib: 64, snapshot_every: 0 }
     }
 }
 

@@ -120,6 +120,7 @@ pub const KEYS: &[Key] = &[
     key("journal.dir", Kind::Text { max: 1_024 }),
     whole("journal.replicas", 3, 5),
     whole("journal.segment_mib", 2, 4_096),
+    whole("journal.snapshot_every", 0, 1_000_000_000),
     key("store.follow", Kind::Switch),
     key("store.file", Kind::Text { max: 1_024 }),
     whole("store.poll_ms", 1, 60_000),

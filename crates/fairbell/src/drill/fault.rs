@@ -13,8 +13,8 @@ use crate::Failure;
 
 /// A replica that came back takes part when it is no further behind, in positions.
 const CLOSE: u64 = 2_048;
-/// From a fault to its end: another one leads by then.
-pub const DOWN: Duration = Duration::from_secs(1);
+/// How long a gateway that died is left alone, and answers are counted after a change of leader.
+const DOWN: Duration = Duration::from_secs(1);
 
 /// What a drill does to the leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub struct Done {
     pub silent_ns: Option<u64>,
     /// What the replica said of its disk.
     pub found: Option<String>,
+    /// Snapshots that it got from others when it came back.
+    pub installed: u64,
 }
 
 impl Fault {
@@ -76,8 +78,14 @@ impl Fault {
         if self == Fault::Fill { Disks::mount(folders) } else { Ok(Disks::default()) }
     }
 
-    /// Does it, once; the next one may follow when it returns.
-    pub fn strike(self, site: &mut Site, disks: &Disks, seed: u64) -> Result<Done, Failure> {
+    /// Does it, once, for so long; the next one may follow when it returns.
+    pub fn strike(
+        self,
+        site: &mut Site,
+        disks: &Disks,
+        away: Duration,
+        seed: u64,
+    ) -> Result<Done, Failure> {
         if let Some(number) = site.fallen() {
             return Err(Failure::Run(format!("replica {number} ended by itself: see its log")));
         }
@@ -95,7 +103,7 @@ impl Fault {
         }
         let marked = site.clients.call(CLIENTS, |load, now, _| load.mark(now.now));
         marked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
-        let mut done = Done { at, lead_ns: 0, rejoin_ns: 0, silent_ns: None, found: None };
+        let mut done = Done { at, lead_ns: 0, rejoin_ns: 0, silent_ns: None, found: None, installed: 0 };
         if self == Fault::Gateway {
             std::thread::sleep(DOWN);
             return Ok(done);
@@ -110,7 +118,7 @@ impl Fault {
         };
         done.lead_ns = site.clock.now().since(at);
         next.ok_or_else(|| Failure::Run(format!("nobody came to lead after term {term}")))?;
-        std::thread::sleep(DOWN.saturating_sub(Duration::from_nanos(done.lead_ns)));
+        std::thread::sleep(away.saturating_sub(Duration::from_nanos(done.lead_ns)));
         match self {
             Fault::Kill => site.revive(leader)?,
             Fault::Rot => done.found = Some(rot(site, leader, seed)?),
@@ -123,6 +131,8 @@ impl Fault {
             return Err(Failure::Run(format!("replica {} did not come back in time", leader + 1)));
         }
         done.rejoin_ns = site.clock.now().since(back);
+        let back = site.statuses().into_iter().nth(leader).flatten();
+        done.installed = back.map_or(0, |status| status.installed);
         Ok(done)
     }
 }

@@ -54,6 +54,13 @@ pub struct DrillArgs {
     /// From one fault to the next
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "4s")]
     pub every: Duration,
+    /// How long a leader that is hit stays away, unless another one takes longer to lead
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub away: Duration,
+    /// Positions between two snapshots of a replica, 0 for none: with some, log files are of 2 MiB
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub snapshot_every: u64,
     /// Replicas
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(3..=9))]
@@ -86,6 +93,7 @@ const GATEWAYS_MAX: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long clients wait for their last answers.
 const DRAIN: Duration = Duration::from_secs(30);
+
 /// Runs a drill and tells of it.
 pub fn run(drill: &Drill) -> Result<(), Failure> {
     let (fault, args) = match drill {
@@ -154,6 +162,8 @@ struct Report {
     /// What replicas said of their damaged disks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     found: Vec<String>,
+    /// Snapshots that replicas got from others when they came back.
+    snapshots_installed: u64,
     /// The term at the end: leaders there were, at most.
     last_term: u64,
     asked: u64,
@@ -190,8 +200,9 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         if !args.json {
             eprint!("\r{} of {} faults", number + 1, args.times);
         }
-        done.push(fault.strike(&mut site, &disks, u64::from(number) ^ args.seed << 32)?);
-        std::thread::sleep(args.every.saturating_sub(fault::DOWN));
+        let seed = u64::from(number) ^ args.seed << 32;
+        done.push(fault.strike(&mut site, &disks, args.away, seed)?);
+        std::thread::sleep(args.every.saturating_sub(args.away));
     }
     if !args.json {
         eprintln!();
@@ -222,6 +233,7 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         clients: args.clients,
         faults: args.times,
         found: done.iter().filter_map(|done| done.found.clone()).collect(),
+        snapshots_installed: done.iter().map(|done| done.installed).sum(),
         last_term,
         asked: counts.asked,
         answered: counts.answered,
@@ -237,15 +249,20 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
 /// The drill's exchange: the built-in one with nobody but these clients.
 fn text(fault: Fault, args: &DrillArgs) -> String {
     let gateways = fault.gateways(args);
-    let seconds = (args.every.as_secs_f64() + 1.0) * f64::from(args.times + 3) + 60.0;
+    let each = args.every.max(args.away).as_secs_f64() + 1.0;
+    let seconds = each * f64::from(args.times + 3) + 60.0;
+    let (segment_mib, snapshot_every) = match args.snapshot_every {
+        0 => (fault.segment_mib(), 0),
+        every => (2, every),
+    };
     let inputs = (seconds * args.rate as f64) as u64 + 100_000;
     let mut text = format!(
         "[doors]\nplain = true\n\n[engine]\nlog_capacity = {inputs}\n\n\
          [overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
-         change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
+         change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {segment_mib}\n\
+         snapshot_every = {snapshot_every}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
          [flow]\nsample = \"none\"\ngenerated_rate = 0\nparticipants = 1\n\n\
-         [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n",
-        fault.segment_mib()
+         [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n"
     );
     for number in 1..=args.clients {
         text += &format!(
@@ -315,6 +332,7 @@ fn print(report: &Report) {
         findings.unanswered
     );
     println!("  sessions of clients that ended: {}", findings.connections_lost);
+    println!("  snapshots that replicas got from others: {}", report.snapshots_installed);
     for (number, disk) in (1..).zip(&findings.disks) {
         println!("  replica {number}: {} inputs, state {}", disk.inputs, disk.state_digest);
     }

@@ -54,6 +54,9 @@ pub struct Status {
     pub digests_compared: u64,
     /// It elects nobody before it has a record of a later term than this; 0: it does.
     pub doubt_term: u64,
+    /// Snapshots that it got from others since it was started.
+    #[serde(default)]
+    pub installed: u64,
     /// Why it takes part in nothing any more.
     pub stopped: Option<String>,
 }
@@ -70,6 +73,7 @@ fn status(id: u8, member: &Member) -> Status {
         state_digest: format!("{:016x}", root.map_or(0, roles::Root::state_digest)),
         digests_compared: member.replica().counts().compared,
         doubt_term: member.replica().doubt(),
+        installed: member.replica().counts().installed,
         stopped: member.stopped().map(ToString::to_string),
     }
 }
@@ -103,6 +107,8 @@ fn wires(group: &replication::Config) -> (Outside, Ends) {
         // Nobody does them only when all is over.
         Action::Write { number, write } => drop(job.send(Job::Write { number, write })),
         Action::Fetch(wanted) => drop(job.send(Job::Fetch(wanted))),
+        Action::ReadSnapshot(wanted) => drop(job.send(Job::ReadSnapshot(wanted))),
+        Action::TakeSnapshot => drop(job.send(Job::TakeSnapshot)),
         Action::Lead { term } => leading.store(term, Ordering::Release),
         Action::Follow { .. } => leading.store(0, Ordering::Release),
         Action::Differs { who, position } => {
@@ -114,8 +120,8 @@ fn wires(group: &replication::Config) -> (Outside, Ends) {
                 trouble.get_or_insert_with(|| why.to_string());
             }
         }
-        // Logs are kept whole here, so nobody needs a snapshot.
-        Action::Apply(_) | Action::ReadSnapshot(_) | Action::TakeSnapshot | Action::Restore(_) => {}
+        // The member's own.
+        Action::Apply(_) | Action::Restore(_) => {}
     };
     (Box::new(outside), ends)
 }
@@ -230,8 +236,9 @@ impl Host {
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let genesis = Genesis::of(&exchange).bytes().to_vec();
         let parts = (clock.reading(), reguard, outside);
-        let member = Member::open(root, group, genesis, &mut journal, parts)
+        let mut member = Member::open(root, group, genesis, &mut journal, parts)
             .map_err(|error| on(dir, error))?;
+        member.take_snapshots_every(config.journal.snapshot_every);
         let recovered = status(id, &member).inputs;
         let habits = LoopConfig {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
@@ -356,16 +363,24 @@ fn open_journal(dir: &Path, settings: &journal::Config) -> Result<Journal<Folder
     Ok(opened.0)
 }
 
-/// Inputs on the disk of a replica whose group has ended, in order.
+/// Inputs on the disk of a replica whose group has ended, in order: those of its newest snapshot,
+/// then those of the log behind it.
 ///
 /// # Errors
 /// A damaged journal, or another group's.
 pub fn inputs_on_disk(dir: &Path, group: u64) -> Result<Vec<Input>, Failure> {
-    let settings = journal::Config::new(group, LABEL);
-    let (mut journal, mut inputs) = (open_journal(dir, &settings)?, Vec::new());
-    let (first, last) = (journal.first(), journal.durable());
+    let mut journal = open_journal(dir, &journal::Config::new(group, LABEL))?;
+    let newest = replication::kept(&journal).snapshot;
+    let (mut inputs, mut from) = (Vec::new(), journal.first());
+    if let Some(info) = newest {
+        let bytes = journal.read_snapshot(info.position).map_err(|error| on(dir, error))?;
+        inputs = roles::compacted_inputs(&bytes)
+            .ok_or_else(|| on(dir, format!("the snapshot at {} is none", info.position)))?;
+        from = info.position + 1;
+    }
+    let last = journal.durable();
     // Leaders begin with an empty record, and the group with its genesis.
-    let read = journal.read(first, last, |record| inputs.extend(input_of(record.bytes)));
+    let read = journal.read(from, last, |record| inputs.extend(input_of(record.bytes)));
     read.map_err(|error| on(dir, error))?;
     Ok(inputs)
 }

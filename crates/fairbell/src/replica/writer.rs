@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use journal::{Folder, Journal, JournalError};
 use net::{ControlError, LoopHandle};
-use replication::{Fetch, Write};
+use replication::{Fetch, SnapshotRead, Write};
 use roles::{ExchangeConfig, Member, Role};
 use types::{ClockReading, Outbox};
 
@@ -26,6 +26,10 @@ pub enum Job {
     },
     /// Read this.
     Fetch(Fetch),
+    /// Read a part of a snapshot.
+    ReadSnapshot(SnapshotRead),
+    /// Take a snapshot of all that is committed.
+    TakeSnapshot,
 }
 
 /// Does jobs until there is nobody to give any, or `stop` is set and there are none.
@@ -70,8 +74,39 @@ pub fn serve(
                 let found = (wanted.number, entries);
                 tell(root, move |member, now, out| member.handle_fetched(now, found, out));
             }
+            Job::ReadSnapshot(wanted) => {
+                let SnapshotRead { position, offset, most, .. } = wanted;
+                // What can't be read is offered to nobody any more.
+                let part = journal.read_snapshot_part(position, offset, most).unwrap_or_default();
+                tell(root, move |member, now, out| {
+                    member.handle_snapshot_read(now, (&wanted, &part), out);
+                });
+            }
+            Job::TakeSnapshot => take_snapshot(&mut journal, root)?,
         }
     }
+}
+
+/// Takes a snapshot, gives up what is before the one before it, and says so.
+fn take_snapshot(
+    journal: &mut Journal<Folder>,
+    root: &LoopHandle<Role>,
+) -> Result<(), JournalError> {
+    let position = journal.committed();
+    let bytes = match roles::compact(journal, position) {
+        // The records before the log are in no snapshot that is whole: the others have them.
+        Err(JournalError::Position(_)) => None,
+        bytes => bytes?,
+    };
+    let Some(bytes) = bytes else { return Ok(()) };
+    match journal.write_snapshot(position, &bytes) {
+        // There will be others.
+        Err(JournalError::Full(_)) => return Ok(()),
+        written => written?,
+    }
+    let kept = replication::kept(journal);
+    tell(root, move |member, now, out| member.handle_kept(now, &kept, out));
+    Ok(())
 }
 
 /// Joins what waits to a write; what can't be joined is next.
