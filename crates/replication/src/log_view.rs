@@ -87,6 +87,12 @@ impl LogView {
         }
     }
 
+    /// Who votes and who only listens: fixed when the group is made.
+    pub(crate) fn conf_state(&self) -> ConfState {
+        let (voters, learners) = self.members.clone();
+        ConfState { voters, learners, ..ConfState::default() }
+    }
+
     /// A snapshot stands for everything up to a position, and nothing else is here.
     pub(crate) fn install(&mut self, position: u64, term: u64) {
         (self.before, self.last) = ((position, term), position);
@@ -177,9 +183,7 @@ impl raft::Storage for LogView {
     fn initial_state(&self) -> raft::Result<RaftState> {
         let Vote { term, voted_for } = self.vote;
         let hard_state = HardState { term, vote: voted_for, commit: self.committed };
-        let (voters, learners) = self.members.clone();
-        let conf_state = ConfState { voters, learners, ..ConfState::default() };
-        Ok(RaftState { hard_state, conf_state })
+        Ok(RaftState { hard_state, conf_state: self.conf_state() })
     }
 
     fn entries(

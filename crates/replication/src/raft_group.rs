@@ -1,7 +1,7 @@
 //! The consensus library behind the boundary: `raft` 0.7, with pre-vote and check-quorum.
 
 use journal::{SnapshotInfo, Vote};
-use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot, SnapshotMetadata};
+use raft::eraftpb::{Entry, Message, MessageType, Snapshot, SnapshotMetadata};
 use raft::{RawNode, StateRole};
 use types::SplitMix64;
 
@@ -243,8 +243,7 @@ impl Consensus for RaftGroup {
         if !follows || self.is_installing() || (whole.is_none() && !self.holds(info)) {
             return false;
         }
-        let voters = self.config.all().map(|id| u64::from(id.0)).collect();
-        let conf_state = ConfState { voters, ..ConfState::default() };
+        let conf_state = self.node.store().conf_state();
         let metadata = SnapshotMetadata { conf_state, index: info.position, term: info.term };
         let message = Message {
             msg_type: MessageType::MsgSnapshot,

@@ -134,6 +134,37 @@ fn it_gets_a_snapshot_then_the_log_behind_it() {
 }
 
 #[test]
+fn a_learner_gets_one_too_and_stays_a_learner() {
+    let config = Config { learners: 1, ..small_parts(3) };
+    let mut group: Group<Numbers> = Group::new(config);
+    let leader = group.elect();
+    propose(&mut group, leader, 0..10);
+    group.kill(4);
+    propose(&mut group, leader, 10..90);
+    snapshots(&mut group);
+    propose(&mut group, leader, 90..100);
+    group.start(4);
+    group.pass(100);
+    assert_equal(&mut group, 100);
+    assert_eq!(group.node(4).replica.counts().installed, 1);
+    // With it and one of three there is no majority, and it never asks for votes.
+    let others: Vec<u8> = (1..=3).filter(|id| *id != leader).collect();
+    group.kill(leader);
+    group.kill(others[0]);
+    group.pass(500);
+    assert_eq!(group.leader(), None);
+    // The type of a consensus message stands behind the envelope; 17 asks whether to ask for votes.
+    let asks = |action: &Action| matches!(action, Action::Send { bytes, .. } if kind(bytes) == 1 && bytes[20] == 17);
+    assert!(!group.node(4).said.iter().any(asks), "a learner asks for no votes");
+    assert!(group.node(others[1]).said.iter().any(asks), "the one that is left does");
+    group.start(leader);
+    group.start(others[0]);
+    let next = group.elect();
+    propose(&mut group, next, 100..105);
+    assert_equal(&mut group, 105);
+}
+
+#[test]
 fn control_without_offers_it_stays_behind() {
     let (mut group, _, away) = one_far_behind(3);
     group.passes = |_, bytes| kind(bytes) != 3;

@@ -103,7 +103,8 @@ impl Fault {
         }
         let marked = site.clients.call(CLIENTS, |load, now, _| load.mark(now.now));
         marked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
-        let mut done = Done { at, lead_ns: 0, rejoin_ns: 0, silent_ns: None, found: None, installed: 0 };
+        let mut done =
+            Done { at, lead_ns: 0, rejoin_ns: 0, silent_ns: None, found: None, installed: 0 };
         if self == Fault::Gateway {
             std::thread::sleep(DOWN);
             return Ok(done);

@@ -73,7 +73,7 @@ pub fn journal_config() -> journal::Config {
 
 impl<S: State> Group<S> {
     pub fn new(config: Config) -> Group<S> {
-        let count = usize::from(config.replicas);
+        let count = usize::from(config.replicas + config.learners);
         let disks = (0..count as u64).map(|seed| Some(SimDisk::new(seed))).collect();
         let nodes = (0..count).map(|_| None).collect();
         let (cut, hung, mail) = (Vec::new(), Vec::new(), VecDeque::new());
