@@ -128,8 +128,9 @@ fn twenty_four_lines_keep_apart_and_in_order() {
     const LOST: usize = 40;
     let stream = |seed| make::<V2>(Shape { seed, bytes: 40_000, ..Shape::default() });
     let streams: Vec<_> = (100..).take(LINES).map(stream).collect();
-    let packets: Vec<Vec<&[u8]>> = streams.iter().map(|s| s.packets().take(90).collect()).collect();
     let sent = |line: usize| if line == SILENT { 30 } else { 90 };
+    let sent = (0..LINES).zip(&streams).map(|(line, s)| s.packets().take(sent(line)).collect());
+    let packets: Vec<Vec<&[u8]>> = sent.collect();
     let mut lines: Vec<Line> =
         (0..LINES).map(|line| Line::new(line as u8, config(), Nanos(0))).collect();
     let owners = deal(&[0; LINES], 2);
@@ -150,8 +151,8 @@ fn twenty_four_lines_keep_apart_and_in_order() {
                     BROKEN if at == LOST => true,
                     _ => drawn == side,
                 };
-                if at < sent(number) && !lost {
-                    lines[number].packet(now, side, packets[number][at], &mut mine);
+                if let (Some(packet), false) = (packets[number].get(at), lost) {
+                    lines[number].packet(now, side, packet, &mut mine);
                 }
             }
             lines[number].poll(now, &mut mine);
@@ -171,7 +172,7 @@ fn twenty_four_lines_keep_apart_and_in_order() {
         let of_line = told.iter().filter(|update| usize::from(update.line) == number);
         let ticks = of_line.filter(|update| matches!(update.kind, Kind::Quote | Kind::Trade));
         let got: Vec<u64> = ticks.map(|update| update.sequence).collect();
-        let mut whole = packets[number][..sent(number)].to_vec();
+        let mut whole = packets[number].clone();
         let all = numbers(&whole);
         let wanted = if number == BROKEN {
             whole.remove(LOST);
