@@ -36,6 +36,9 @@ pub struct GenerateArgs {
     /// Packets left out, of a million, on each side by itself
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub loss_ppm: u64,
+    /// Lines whose side B sends nothing
+    #[arg(long, value_name = "LINE,...", value_delimiter = ',')]
+    pub mute_b: Vec<u16>,
     /// Seed of everything
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -44,7 +47,7 @@ pub struct GenerateArgs {
 /// A line's generator, and how much of all traffic it has.
 struct Source {
     line: Line<V2>,
-    to: [SocketAddr; 2],
+    to: Vec<SocketAddr>,
     weight: u64,
     /// Messages sent.
     sent: u64,
@@ -56,7 +59,10 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let source = |number: u16| {
         let seed = SplitMix64::mix(args.seed.wrapping_add(number.into()));
         let shape = Shape { seed, ..Shape::default() };
-        let to = [line_address(args.a, number)?, line_address(args.b, number)?];
+        let mut to = vec![line_address(args.a, number)?];
+        if !args.mute_b.contains(&number) {
+            to.push(line_address(args.b, number)?);
+        }
         // The busiest of 24 lines has three times the traffic of the last one.
         Ok(Source { line: Line::new(shape), to, weight: u64::from(36 - number.min(24)), sent: 0 })
     };
@@ -76,7 +82,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
             idle = false;
             packet.clear();
             source.line.packet(&mut packet, |_| source.sent += 1);
-            for to in source.to {
+            for to in &source.to {
                 packets += 1;
                 if random.below(1_000_000) < args.loss_ppm {
                     lost += 1;

@@ -1,5 +1,6 @@
 //! A subscriber: asks for symbols, or looks into the ring, and prints or counts what comes.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -42,6 +43,16 @@ const DELAYS_MAX: usize = 1 << 20;
 /// Between two requests: a third of the lease.
 const RENEW: Duration = Duration::from_secs(3);
 
+/// Quotes and trades of a line.
+#[derive(Clone, Copy, Default)]
+struct FromLine {
+    updates: u64,
+    /// Number of the last one's message on its line.
+    last: u64,
+    /// Those whose number was not beyond the one before.
+    out_of_order: u64,
+}
+
 /// What came.
 #[derive(Default)]
 struct Seen {
@@ -50,6 +61,7 @@ struct Seen {
     trades: u64,
     lost: u64,
     about_lines: u64,
+    lines: BTreeMap<u8, FromLine>,
     /// From the packet in order to here, in nanoseconds.
     delays: Vec<u32>,
 }
@@ -61,6 +73,12 @@ impl Seen {
             Kind::Quote => self.quotes += 1,
             Kind::Trade => self.trades += 1,
             _ => self.about_lines += 1,
+        }
+        if matches!(update.kind, Kind::Quote | Kind::Trade) {
+            let line = self.lines.entry(update.line).or_default();
+            line.updates += 1;
+            line.out_of_order += u64::from(update.sequence <= line.last);
+            line.last = line.last.max(update.sequence);
         }
         if self.delays.len() < DELAYS_MAX {
             let delay = now().0.saturating_sub(update.heard.0);
@@ -122,22 +140,30 @@ pub fn run(args: &SubscribeArgs) -> Result<(), Failure> {
         let at = at.min(seen.delays.len().saturating_sub(1));
         f64::from(seen.delays.get(at).copied().unwrap_or(0)) / 1e3
     };
+    let out_of_order: u64 = seen.lines.values().map(|line| line.out_of_order).sum();
     if args.json {
+        let line = |(line, seen): (&u8, &FromLine)| {
+            serde_json::json!({"line": line, "updates": seen.updates, "last": seen.last,
+                               "out_of_order": seen.out_of_order})
+        };
         let document = serde_json::json!({
             "updates": seen.updates, "quotes": seen.quotes, "trades": seen.trades,
-            "about_lines": seen.about_lines, "lost": seen.lost,
+            "about_lines": seen.about_lines, "lost": seen.lost, "out_of_order": out_of_order,
+            "lines": seen.lines.iter().map(line).collect::<Vec<_>>(),
             "delay_us": {"p50": delay(500), "p99": delay(990), "p999": delay(999)},
         });
         println!("{document}");
     } else {
         println!(
-            "{} updates ({} quotes, {} trades, {} about lines), {} lost; from the line to here \
-             {:.1} us, 99 % below {:.1} us",
+            "{} updates ({} quotes, {} trades, {} about lines) of {} lines, {} lost, {} out of order; \
+             from the line to here {:.1} us, 99 % below {:.1} us",
             seen.updates,
             seen.quotes,
             seen.trades,
             seen.about_lines,
+            seen.lines.len(),
             seen.lost,
+            out_of_order,
             delay(500),
             delay(990)
         );
