@@ -1,6 +1,6 @@
 //! `fairbell journal`: durable journals of an exchange looked at, checked, exported and replayed.
 //!
-//! Only [`mend`] changes a journal. The others may look while an exchange writes it: what it is writing
+//! Only `mend` changes a journal. The others may look while an exchange writes it: what it is writing
 //! just now shows as a tail. [`kept`] is the other side: how an exchange keeps its log there.
 
 pub mod kept;

@@ -66,6 +66,14 @@ fn a_flipped_bit_is_found_and_the_replica_gets_its_log_from_the_others() {
 }
 
 #[test]
+fn a_group_that_was_killed_as_a_whole_goes_on_from_its_disks() {
+    let report = holds("group", &["--times", "2"]);
+    let inputs: Vec<u64> =
+        report["inputs"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    assert!(inputs.len() == 2 && 500 < inputs[0] && inputs[0] < inputs[1], "{report:#}");
+}
+
+#[test]
 fn wrong_options_are_refused() {
     let (passed, _, errors) = drill("failover", &["--replicas", "4"]);
     assert!(!passed && errors.contains("odd"), "{errors}");

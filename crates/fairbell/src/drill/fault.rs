@@ -31,6 +31,8 @@ pub enum Fault {
     Fill,
     /// Its process is killed, and a bit of its journal flips.
     Rot,
+    /// Not the leader alone: all replicas are killed, and started from their disks.
+    Group,
 }
 
 /// A fault that has been.
@@ -47,6 +49,8 @@ pub struct Done {
     pub found: Option<String>,
     /// Snapshots that it got from others when it came back.
     pub installed: u64,
+    /// Inputs in the log when it began.
+    pub inputs: u64,
 }
 
 impl Fault {
@@ -59,6 +63,7 @@ impl Fault {
             Fault::Gateway => "gateway",
             Fault::Fill => "full-disk",
             Fault::Rot => "rot",
+            Fault::Group => "group",
         }
     }
 
@@ -90,6 +95,7 @@ impl Fault {
             return Err(Failure::Run(format!("replica {number} ended by itself: see its log")));
         }
         let (term, leader) = site.seat.held();
+        let inputs = site.statuses().iter().flatten().map(|status| status.inputs).max();
         let at = site.clock.now();
         let hit = match self {
             Fault::Kill | Fault::Rot => site.kill(leader),
@@ -97,17 +103,28 @@ impl Fault {
             Fault::Partition => site.cut(leader, true),
             Fault::Gateway => site.kill_gateway(),
             Fault::Fill => disks.fill(leader)?,
+            Fault::Group => site.kill_all(),
         };
         if !hit {
             return Err(Failure::Run(format!("nobody to hit; replica {} leads", leader + 1)));
         }
         let marked = site.clients.call(CLIENTS, |load, now, _| load.mark(now.now));
         marked.map_err(|error| Failure::Run(format!("the clients: {error}")))?;
-        let mut done =
-            Done { at, lead_ns: 0, rejoin_ns: 0, silent_ns: None, found: None, installed: 0 };
+        let mut done = Done {
+            at,
+            lead_ns: 0,
+            rejoin_ns: 0,
+            silent_ns: None,
+            found: None,
+            installed: 0,
+            inputs: inputs.unwrap_or(0),
+        };
         if self == Fault::Gateway {
             std::thread::sleep(DOWN);
             return Ok(done);
+        }
+        if self == Fault::Group {
+            site.revive_all()?;
         }
         let next = match self {
             Fault::Fill => {
@@ -125,7 +142,8 @@ impl Fault {
             Fault::Rot => done.found = Some(rot(site, leader, seed)?),
             Fault::Partition => drop(site.cut(leader, false)),
             Fault::Fill => disks.clear(leader)?,
-            Fault::Pause | Fault::Gateway => drop(site.signal(leader, Signal::CONT)),
+            Fault::Pause => drop(site.signal(leader, Signal::CONT)),
+            Fault::Gateway | Fault::Group => {}
         }
         let back = site.clock.now();
         if !site.all_within(CLOSE, PATIENCE) {

@@ -36,6 +36,8 @@ pub enum Drill {
     FullDisk(DrillArgs),
     /// Kill the leader, flip a bit of its journal, have it found and mended
     Rot(DrillArgs),
+    /// Kill all replicas at once, and start them from their disks
+    Group(DrillArgs),
 }
 
 /// Options of a drill.
@@ -103,6 +105,7 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
         Drill::Gateway(args) => (Fault::Gateway, args),
         Drill::FullDisk(args) => (Fault::Fill, args),
         Drill::Rot(args) => (Fault::Rot, args),
+        Drill::Group(args) => (Fault::Group, args),
     };
     if fault == Fault::Gateway && args.times > GATEWAYS_MAX {
         return Err(Failure::Usage(format!("--times: at most {GATEWAYS_MAX} gateways")));
@@ -162,6 +165,8 @@ struct Report {
     /// What replicas said of their damaged disks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     found: Vec<String>,
+    /// Inputs in the log at each fault.
+    inputs: Vec<u64>,
     /// Snapshots that replicas got from others when they came back.
     snapshots_installed: u64,
     /// The term at the end: leaders there were, at most.
@@ -232,6 +237,7 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         rate_per_s: args.rate,
         clients: args.clients,
         faults: args.times,
+        inputs: done.iter().map(|done| done.inputs).collect(),
         found: done.iter().filter_map(|done| done.found.clone()).collect(),
         snapshots_installed: done.iter().map(|done| done.installed).sum(),
         last_term,
@@ -338,6 +344,11 @@ fn print(report: &Report) {
     }
     let equal = if findings.books_equal { "equal" } else { "NOT equal" };
     println!("  books of the feed's listeners at {} positions: {equal}", findings.positions);
+    if report.drill == Fault::Group.name() {
+        for (inputs, ns) in report.inputs.iter().zip(&serve.all) {
+            println!("  {inputs} inputs in the log: first answer after {:.0} ms", ms(*ns));
+        }
+    }
     report.found.iter().for_each(|found| println!("  found and mended: {found}"));
     findings.problems.iter().for_each(|problem| println!("  {problem}"));
     println!("  {}", if report.holds { "PASS" } else { "FAIL" });

@@ -185,7 +185,7 @@ impl Site {
             stop,
             cluster,
         };
-        (0..replicas).try_for_each(|number| site.revive(number))?;
+        site.revive_all()?;
         Ok(site)
     }
 
@@ -280,6 +280,16 @@ impl Site {
         let killed = child.kill().is_ok();
         let _ = child.wait();
         killed
+    }
+
+    /// Kills all replicas' processes, one right after the other.
+    pub fn kill_all(&mut self) -> bool {
+        (0..self.processes.len()).map(|number| self.kill(number)).fold(true, |all, one| all & one)
+    }
+
+    /// Starts all replicas that do not run.
+    pub fn revive_all(&mut self) -> Result<(), Failure> {
+        (0..self.processes.len()).try_for_each(|number| self.revive(number))
     }
 
     /// A replica's process ended by itself: its number, from 1.
