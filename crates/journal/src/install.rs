@@ -8,7 +8,7 @@
 use crate::error::JournalError;
 use crate::journal::Journal;
 use crate::layout::{SegmentHeader, number_of, segment_name};
-use crate::recover::{Segment, Survey};
+use crate::recover::{Segment, Survey, Truncation};
 use crate::snapshot::{self, Place, name_of};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::Waypoints;
@@ -158,10 +158,17 @@ impl<S: Storage> Journal<S> {
         Ok(count)
     }
 
-    /// Forgets segments that nothing after `position` needs; says how many.
+    /// Forgets segments that nothing after `position` needs; says how many. A log never begins with
+    /// a segment that a truncation goes back behind: its header says what stood before it then, and
+    /// that was taken back.
     pub(crate) fn forget_before(&mut self, position: u64) -> Result<u64, DiskError> {
-        let holds = |segment: &Segment| segment.header.first_position <= position;
-        let keep = self.segments.iter().rposition(holds).unwrap_or(0);
+        let begins = |segment: &Segment| {
+            let SegmentHeader { first_position, first_frame, .. } = segment.header;
+            let behind =
+                |cut: &Truncation| cut.frame >= first_frame && cut.kept + 1 < first_position;
+            first_position <= position && !self.truncations.iter().any(behind)
+        };
+        let keep = self.segments.iter().rposition(begins).unwrap_or(0);
         if keep == 0 {
             return Ok(0);
         }

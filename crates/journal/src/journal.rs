@@ -86,6 +86,9 @@ impl<S: Storage> Journal<S> {
             return Err(JournalError::Corrupt { segment, offset, damage, position, committed });
         }
         let End { offset, frame, next, chain } = found.end;
+        // Nobody takes a snapshot of what is not committed: it knows when the watermark's newer copy
+        // can't be read.
+        let committed = found.committed.max(snapshot.unwrap_or(0).min(next - 1));
         let block = block_of(&found.segments, config);
         let config = Config { block, ..config.clone() };
         if !config.is_sound() {
@@ -108,7 +111,7 @@ impl<S: Storage> Journal<S> {
             doubt,
             offset,
             frame,
-            committed: found.committed,
+            committed,
             closed: false,
             stats: Stats::default(),
         };
@@ -129,7 +132,7 @@ impl<S: Storage> Journal<S> {
             created,
             first,
             last: next - 1,
-            committed: found.committed,
+            committed,
             vote: journal.vote(),
             tail: found.tail,
             damaged_copies: found.damaged_copies,

@@ -33,6 +33,20 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
     assert!(crashes > 1_000 && torn > 100 && lost > 50, "{crashes} {torn} {lost}");
 }
 
+/// Suffixes taken back, snapshots and what they make superfluous, over and over.
+#[test]
+fn a_log_that_begins_later_knows_what_stood_before_it() {
+    let mut later = 0;
+    let scripts = (0..6_000).map(|seed| (seed, Script::random(seed ^ 0xba5e, 120)));
+    for (seed, script) in scripts.filter(|(_, script)| script.replicated) {
+        let lives = [Life { crash_at: Some(300 + seed % 300), ..Life::default() }, Life::default()];
+        let outcome = play(&script, &lives);
+        assert!(outcome.found.is_empty(), "seed {seed}: {:?}", outcome.found);
+        later += u64::from(outcome.began_later);
+    }
+    assert!(later > 100, "{later}");
+}
+
 #[test]
 fn crashes_in_a_row_also_during_recovery() {
     let mut tails = 0;

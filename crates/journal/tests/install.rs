@@ -171,6 +171,24 @@ fn ranges_terms_and_followers_know_of_the_cut() {
 }
 
 #[test]
+fn a_snapshot_says_what_is_committed_when_a_copy_of_the_watermark_is_damaged() {
+    let mut journal = open(SimDisk::new(6));
+    let texts: Vec<String> = (1..=20).map(|n| format!("record {n}")).collect();
+    append(&mut journal, 3, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    journal.commit_to(10);
+    journal.write_mark().expect("room");
+    journal.commit_to(20);
+    journal.write_snapshot(20, b"twenty").expect("room");
+    let disk = journal.into_storage();
+    for slot in 0..2 {
+        let mut disk = disk.clone();
+        assert!(disk.flip("mark", slot * 4_096 * 8 + 300));
+        let (journal, found) = Journal::open(disk, &config()).expect("the other copy is whole");
+        assert_eq!((found.damaged_copies, found.committed, journal.committed()), (1, 20, 20));
+    }
+}
+
+#[test]
 fn what_a_snapshot_stands_for_can_be_given_up() {
     let mut journal = open(SimDisk::new(2));
     let texts: Vec<String> = (1..=60).map(|n| format!("record {n}")).collect();

@@ -16,6 +16,8 @@ pub enum Checker {
     AcknowledgedIsThere,
     /// Everything that can be read was appended, in that place.
     NothingInvented,
+    /// Term and chain before the first record are those of the record that stood there.
+    BaseIsKnown,
     /// A snapshot holds exactly the records up to its position.
     SnapshotIsThePrefix,
     /// The vote is not older than the last one promised.
@@ -120,6 +122,8 @@ pub struct Outcome {
     pub refused: Option<JournalError>,
     pub operations: u64,
     pub tails: u64,
+    /// The log was seen to begin after the first record.
+    pub began_later: bool,
     pub disk: DiskStats,
 }
 
@@ -160,6 +164,7 @@ pub fn play(script: &Script, lives: &[Life]) -> Outcome {
         refused: None,
         operations: 0,
         tails: 0,
+        began_later: false,
         disk: DiskStats::default(),
     };
     let mut steps = script.steps.iter();
@@ -274,6 +279,19 @@ fn check<S: Storage>(
         wrong(Checker::NothingInvented, format!("{} records from {first} differ", read.len()));
     }
     model.before = None;
+    outcome.began_later |= first > 1;
+    if first > 1 && outcome.found.is_empty() {
+        let before = model.records.get(..first as usize - 1).unwrap_or(&[]);
+        let due = (before.last().map(|(term, _)| *term), Ok(chain_of(before)));
+        // A term of 0 is as good as none.
+        let due = (due.0.filter(|term| *term > 0), due.1);
+        let found = (journal.term_at(first - 1), journal.chain_at(first - 1));
+        if found != due && !script.lies {
+            let what = format!("before {first}: {found:?} for {due:?}");
+            outcome.found.push((Checker::BaseIsKnown, what));
+        }
+    }
+    let mut wrong = |checker, what: String| outcome.found.push((checker, what));
     for info in journal.snapshots().to_vec() {
         let Ok(bytes) = journal.read_snapshot(info.position) else { continue };
         let prefix = model.records.get(..info.position as usize);
