@@ -11,7 +11,7 @@ use super::site::{CLIENTS, Site, folder};
 use super::{DrillArgs, PATIENCE};
 use crate::Failure;
 
-/// A replica that came back takes part when it is no further behind, in positions.
+/// A replica that came back takes part when it is no further behind, in inputs.
 const CLOSE: u64 = 2_048;
 /// How long a gateway that died is left alone, and answers are counted after a change of leader.
 const DOWN: Duration = Duration::from_secs(1);

@@ -315,16 +315,17 @@ impl Site {
     }
 
     /// Waits until all replicas answer, all take part in elections, and none is more than so many
-    /// positions behind.
-    pub fn all_within(&self, positions: u64, patience: Duration) -> bool {
+    /// inputs behind.
+    pub fn all_within(&self, inputs: u64, patience: Duration) -> bool {
         let from = Instant::now();
         while from.elapsed() < patience {
-            let committed = |one: &Option<Status>| {
-                one.as_ref().filter(|one| one.doubt_term == 0).map(|one| one.committed)
+            // What is applied: a snapshot counts as committed while it is still being written.
+            let applied = |one: &Option<Status>| {
+                one.as_ref().filter(|one| one.doubt_term == 0).map(|one| one.inputs)
             };
-            let committed: Option<Vec<u64>> = self.statuses().iter().map(committed).collect();
-            let ends = committed.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)));
-            if ends.is_some_and(|(least, most)| most - least <= positions) {
+            let applied: Option<Vec<u64>> = self.statuses().iter().map(applied).collect();
+            let ends = applied.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)));
+            if ends.is_some_and(|(least, most)| most - least <= inputs) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
