@@ -155,6 +155,8 @@ pub trait Consensus {
     fn committed(&self) -> u64;
     /// The last position that is appended here, durable or not.
     fn last(&self) -> u64;
+    /// The position before the first that its log holds.
+    fn before(&self) -> u64;
     /// It elects nobody before it has a record of a later term than this; 0: it does.
     fn doubt(&self) -> u64;
     /// Asks for votes at once: for tests and for handing over.

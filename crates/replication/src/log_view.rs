@@ -133,6 +133,10 @@ impl LogView {
         asked.waiting.extract_if(.., |(known, ..)| *known == number).map(|(.., who)| who).collect()
     }
 
+    pub(crate) fn before(&self) -> u64 {
+        self.before.0
+    }
+
     pub(crate) fn last(&self) -> u64 {
         self.last
     }

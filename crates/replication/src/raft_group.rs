@@ -277,6 +277,10 @@ impl Consensus for RaftGroup {
         self.node.store().last()
     }
 
+    fn before(&self) -> u64 {
+        self.node.store().before()
+    }
+
     fn doubt(&self) -> u64 {
         self.doubt
     }

@@ -425,6 +425,11 @@ impl<C: Consensus> Replica<C> {
         self.core.committed()
     }
 
+    /// The position before the first that its log holds: what is up to there is in a snapshot.
+    pub fn before(&self) -> u64 {
+        self.core.before()
+    }
+
     /// The last position appended here, durable or not, committed or not.
     pub fn last(&self) -> u64 {
         self.core.last()

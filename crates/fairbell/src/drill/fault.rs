@@ -16,6 +16,18 @@ const CLOSE: u64 = 2_048;
 /// How long a gateway that died is left alone, and answers are counted after a change of leader.
 const DOWN: Duration = Duration::from_secs(1);
 
+/// How long logs may take to grow by a few files.
+const LONG: Duration = Duration::from_secs(120);
+
+/// How long a leader that is hit stays away.
+#[derive(Clone, Copy, Debug)]
+pub struct Away {
+    /// At least so long.
+    pub least: Duration,
+    /// And until another one's log does not reach back to where it was.
+    pub until_logs_are_cut: bool,
+}
+
 /// What a drill does to the leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -83,12 +95,12 @@ impl Fault {
         if self == Fault::Fill { Disks::mount(folders) } else { Ok(Disks::default()) }
     }
 
-    /// Does it, once, for so long; the next one may follow when it returns.
+    /// Does it, once; the next one may follow when it returns.
     pub fn strike(
         self,
         site: &mut Site,
         disks: &Disks,
-        away: Duration,
+        away: Away,
         seed: u64,
     ) -> Result<Done, Failure> {
         if let Some(number) = site.fallen() {
@@ -136,7 +148,10 @@ impl Fault {
         };
         done.lead_ns = site.clock.now().since(at);
         next.ok_or_else(|| Failure::Run(format!("nobody came to lead after term {term}")))?;
-        std::thread::sleep(away.saturating_sub(Duration::from_nanos(done.lead_ns)));
+        std::thread::sleep(away.least.saturating_sub(Duration::from_nanos(done.lead_ns)));
+        if away.until_logs_are_cut && !site.others_begin_after(done.inputs, LONG) {
+            return Err(Failure::Run("the others did not give up old logs".to_string()));
+        }
         match self {
             Fault::Kill => site.revive(leader)?,
             Fault::Rot => done.found = Some(rot(site, leader, seed)?),

@@ -18,7 +18,7 @@ use crate::Failure;
 use crate::cli::duration;
 use crate::log::on;
 use checks::Findings;
-use fault::{Done, Fault};
+use fault::{Away, Done, Fault};
 use site::{CLIENTS, Site};
 
 /// Drills.
@@ -206,7 +206,8 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
             eprint!("\r{} of {} faults", number + 1, args.times);
         }
         let seed = u64::from(number) ^ args.seed << 32;
-        done.push(fault.strike(&mut site, &disks, args.away, seed)?);
+        let away = Away { least: args.away, until_logs_are_cut: args.snapshot_every > 0 };
+        done.push(fault.strike(&mut site, &disks, away, seed)?);
         std::thread::sleep(args.every.saturating_sub(args.away));
     }
     if !args.json {

@@ -333,6 +333,21 @@ impl Site {
         false
     }
 
+    /// Waits until the logs of all that answer begin after so many inputs, and what a dead one may have had
+    /// beyond them.
+    pub fn others_begin_after(&self, inputs: u64, patience: Duration) -> bool {
+        const BEYOND: u64 = 512;
+        let from = Instant::now();
+        while from.elapsed() < patience {
+            let cut = |one: &Status| one.log_before > inputs + BEYOND;
+            if self.statuses().iter().flatten().all(cut) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    }
+
     /// What all replicas say.
     pub fn statuses(&self) -> Vec<Option<Status>> {
         self.cluster.replicas.iter().map(|place| host::ask(place.status)).collect()

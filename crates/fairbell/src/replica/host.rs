@@ -48,6 +48,9 @@ pub struct Status {
     pub inputs: u64,
     /// Positions of the group's log that are committed, as far as it knows.
     pub committed: u64,
+    /// The position before the first that its log holds: what is up to there is in a snapshot.
+    #[serde(default)]
+    pub log_before: u64,
     /// Digest of its state.
     pub state_digest: String,
     /// Digests that most replicas had in common.
@@ -70,6 +73,7 @@ fn status(id: u8, member: &Member) -> Status {
         leading: member.leading().is_some(),
         inputs: root.map_or(0, |root| root.engine().applied()),
         committed: member.replica().committed(),
+        log_before: member.replica().before(),
         state_digest: format!("{:016x}", root.map_or(0, roles::Root::state_digest)),
         digests_compared: member.replica().counts().compared,
         doubt_term: member.replica().doubt(),
