@@ -2,7 +2,7 @@
 
 use types::Nanos;
 
-use crate::wire::PART_MAX;
+use crate::wire::{OLDEST, PART_MAX, VERSION};
 
 /// A replica's number in its group, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -51,6 +51,8 @@ pub struct Config {
     pub sending_ticks: u32,
     /// The digest is told at positions that are a multiple of this; 0 for never.
     pub digest_every: u64,
+    /// The newest version of the messages that it speaks, [`crate::OLDEST`] to [`crate::VERSION`].
+    pub newest: u8,
 }
 
 /// Why a configuration makes no replica.
@@ -63,6 +65,8 @@ pub enum ConfigError {
     /// What fits in a message fits in what may be uncommitted, and both are more than nothing; parts
     /// of snapshots are of some bytes, and no longer than the longest.
     Bytes,
+    /// A version of the messages that is not spoken.
+    Version,
     /// What was recovered does not fit together.
     Recovered,
 }
@@ -77,6 +81,7 @@ impl std::fmt::Display for ConfigError {
             ConfigError::Bytes => {
                 "message bytes, uncommitted bytes, messages in flight, parts of snapshots"
             }
+            ConfigError::Version => "a version of the messages that is spoken here",
             ConfigError::Recovered => "the log does not fit its commit watermark",
         })
     }
@@ -104,6 +109,7 @@ impl Config {
             snapshot_bytes: 1 << 30,
             sending_ticks: 300,
             digest_every: 1_024,
+            newest: VERSION,
         }
     }
 
@@ -125,6 +131,9 @@ impl Config {
         let parts = (1..=PART_MAX).contains(&(self.part_bytes as usize));
         if none || !parts || self.uncommitted_bytes < self.message_bytes {
             return Err(ConfigError::Bytes);
+        }
+        if !(OLDEST..=VERSION).contains(&self.newest) {
+            return Err(ConfigError::Version);
         }
         Ok(())
     }

@@ -18,6 +18,8 @@
 //! - A replica that is further behind than the leader's log reaches collects the leader's newest
 //!   snapshot in parts; an [`Action::Write`] puts it in the place of the log, and then
 //!   [`Action::Restore`] in the place of the state.
+//! - Replicas of versions from [`OLDEST`] on work together: each speaks with each other one as both
+//!   can ([`Replica::agreed_version`]).
 //! - Memory: records not yet applied, a window of earlier ones, a line per term, one snapshot of
 //!   another replica while it comes.
 //!
@@ -32,6 +34,7 @@ mod log_view;
 mod raft_group;
 mod replica;
 mod transfer;
+mod versions;
 mod wire;
 
 pub use config::{Config, ConfigError, ReplicaId};
@@ -39,4 +42,4 @@ pub use consensus::{Consensus, Entry, Fetch, Install, Refused, Standing, Work, W
 pub use disk::{Kept, Recovered, fetch, kept, perform, recover};
 pub use raft_group::RaftGroup;
 pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead, Stop};
-pub use wire::{DecodeError, PART_MAX, VERSION, unfenced_answer};
+pub use wire::{DecodeError, OLDEST, PART_MAX, VERSION, unfenced_answer};

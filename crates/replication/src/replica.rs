@@ -7,6 +7,7 @@ use types::Nanos;
 
 use crate::digests::{Digests, Odd};
 use crate::transfer::{Next, Transfers};
+use crate::versions::Versions;
 use crate::wire::{self, Body, Part, UNFIT};
 use crate::{
     Config, ConfigError, Consensus, DecodeError, Entry, Fetch, Install, Kept, RaftGroup, Recovered,
@@ -170,6 +171,7 @@ pub struct Replica<C = RaftGroup> {
     applied: u64,
     digests: Digests,
     transfers: Transfers,
+    versions: Versions,
     stopped: Option<Stop>,
     counts: Counts,
 }
@@ -204,6 +206,7 @@ impl<C: Consensus> Replica<C> {
         Replica {
             next_tick: config.tick_after(now),
             standing: core.standing(),
+            versions: Versions::new(config.newest, config.heartbeat_ticks),
             config,
             core,
             writing: VecDeque::new(),
@@ -223,28 +226,12 @@ impl<C: Consensus> Replica<C> {
         if self.stopped.is_some() || self.writing.len() >= WRITES_MAX {
             return;
         }
-        let taken = match wire::open(self.config.group, self.config.id, bytes) {
-            Ok((from, _)) if from.0 > self.config.members() => {
+        let spoken = (self.config.group, self.config.newest);
+        let taken = match wire::open(spoken, self.config.id, bytes) {
+            Ok((from, ..)) if from.0 > self.config.members() => {
                 Err(Refused::Decode(DecodeError::Address))
             }
-            Ok((from, Body::Consensus(body))) => self.core.receive(from, body),
-            Ok((from, Body::Digest { position, digest })) => {
-                self.compare(from, position, digest, out);
-                Ok(())
-            }
-            Ok((from, Body::Offer { term, info })) => {
-                self.take_offer(from, term, &info, out);
-                Ok(())
-            }
-            Ok((from, Body::Want { part })) => {
-                self.take_want(from, &part, out);
-                Ok(())
-            }
-            Ok((_, Body::Bytes { part, bytes })) => {
-                let next = self.transfers.take(&part, bytes);
-                self.go_on_collecting(next, out);
-                Ok(())
-            }
+            Ok((from, version, body)) => self.take(from, version, &body, out),
             Err(error) => Err(Refused::Decode(error)),
         };
         match taken {
@@ -253,6 +240,31 @@ impl<C: Consensus> Replica<C> {
             Err(Refused::LogLost { told, last }) => self.stop(Stop::LogLost { told, last }, out),
         }
         self.go_on(out);
+    }
+
+    fn take(
+        &mut self,
+        from: ReplicaId,
+        version: u8,
+        body: &Body<'_>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        match *body {
+            Body::Hello(spoken) => self.versions.told(from, spoken),
+            _ => self.versions.heard(from, version),
+        }
+        match *body {
+            Body::Consensus(body) => return self.core.receive(from, body),
+            Body::Digest { position, digest } => self.compare(from, position, digest, out),
+            Body::Offer { term, info } => self.take_offer(from, term, &info, out),
+            Body::Want { part } => self.take_want(from, &part, out),
+            Body::Bytes { part, bytes } => {
+                let next = self.transfers.take(&part, bytes);
+                self.go_on_collecting(next, out);
+            }
+            Body::Hello(_) => {}
+        }
+        Ok(())
     }
 
     /// A timer is due, or the caller is early.
@@ -267,6 +279,10 @@ impl<C: Consensus> Replica<C> {
             return;
         }
         self.core.tick();
+        if self.versions.tick() {
+            let hello = Body::Hello(self.versions.own());
+            self.config.peers().for_each(|to| self.tell(to, &hello, out));
+        }
         if self.transfers.wanted_info().is_some_and(|info| self.core.holds(&info)) {
             // The log came instead.
             self.counts.transfers_ended += u64::from(self.transfers.give_up());
@@ -441,6 +457,12 @@ impl<C: Consensus> Replica<C> {
         self.core.doubt()
     }
 
+    /// The newest version of the messages that all speak of whom anything was heard lately;
+    /// [`crate::OLDEST`] while these are not most. A leader hears of everybody who runs.
+    pub fn agreed_version(&self) -> u8 {
+        self.versions.agreed(self.config.peers(), self.config.quorum())
+    }
+
     /// Writes that have not been done.
     pub fn writes_waiting(&self) -> usize {
         self.writing.len()
@@ -570,7 +592,8 @@ impl<C: Consensus> Replica<C> {
     }
 
     fn tell(&self, to: ReplicaId, body: &Body<'_>, out: &mut Vec<Action>) {
-        let bytes = wire::seal(self.config.group, self.config.id, to, body);
+        let spoken = (self.config.group, self.versions.with(to));
+        let bytes = wire::seal(spoken, self.config.id, to, body);
         out.push(Action::Send { to, bytes });
     }
 

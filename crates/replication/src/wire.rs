@@ -4,21 +4,27 @@
 //! everything else · group u64 · body. Kinds: 1 consensus, 2 digest (position u64, digest u64), 3
 //! offer of a snapshot (term of the leader, position, term there, chain, bytes, digest u64 each), 4
 //! part wanted (position, digest, offset u64 each; offset of all ones: its digest does not fit), 5
-//! part (position, digest, offset u64 each, bytes).
+//! part (position, digest, offset u64 each, bytes), 6 greeting (oldest and newest version spoken u8
+//! each; later ones may say more), which is of version 3 whatever its sender speaks.
 //! Body of consensus: type u8 · flags u8 (1: reject) · 6 bytes 0 · term, log term, index, commit, commit term,
 //! reject hint u64 each · context length u32 · entries u32 · context · per entry term u64,
 //! length u32, bytes. Entries have positions in a row from index + 1.
 //!
 //! Bounds: [`ENTRIES_MAX`] entries, [`BYTES_MAX`] bytes in all, [`CONTEXT_MAX`] of context,
-//! [`PART_MAX`] bytes of a snapshot. A version that is not known is refused; one that adds something gets a new number.
+//! [`PART_MAX`] bytes of a snapshot. A version that is not spoken is refused; one that adds something
+//! gets a new number. All versions from [`OLDEST`] on are spoken: see `versions`.
 
 use journal::SnapshotInfo;
 use raft::eraftpb::{Entry, Message, MessageType};
 
 use crate::ReplicaId;
 
-/// The version spoken: 2 has snapshots.
-pub const VERSION: u8 = 2;
+/// The newest version: 2 has snapshots, 3 has greetings.
+pub const VERSION: u8 = 3;
+/// The oldest version that is spoken.
+pub const OLDEST: u8 = 2;
+/// The version of greetings.
+const GREETING: u8 = 3;
 /// Most bytes of a snapshot in one message.
 pub const PART_MAX: usize = 64 << 10;
 /// Most entries in a message.
@@ -38,7 +44,7 @@ const REJECT: u8 = 1;
 pub enum DecodeError {
     /// It is not from a replica, or was damaged on its way.
     Envelope,
-    /// Another version.
+    /// A version that is not spoken.
     Version(u8),
     /// Another group.
     Group(u64),
@@ -70,6 +76,15 @@ pub(crate) enum Body<'a> {
         part: Part,
         bytes: &'a [u8],
     },
+    /// What its sender speaks.
+    Hello(Spoken),
+}
+
+/// The versions that a replica speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spoken {
+    pub(crate) oldest: u8,
+    pub(crate) newest: u8,
 }
 
 /// Where in which snapshot.
@@ -98,18 +113,25 @@ fn put_words(bytes: &mut Vec<u8>, words: &[u64]) {
     words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
 }
 
-/// Puts a body into its envelope.
-pub(crate) fn seal(group: u64, from: ReplicaId, to: ReplicaId, body: &Body<'_>) -> Vec<u8> {
+/// Puts a body into its envelope, of a version that both speak.
+pub(crate) fn seal(
+    (group, version): (u64, u8),
+    from: ReplicaId,
+    to: ReplicaId,
+    body: &Body<'_>,
+) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + 64);
     bytes.extend_from_slice(MAGIC);
+    let version = if matches!(body, Body::Hello(_)) { GREETING } else { version };
     let kind = match body {
         Body::Consensus(_) => 1,
         Body::Digest { .. } => 2,
         Body::Offer { .. } => 3,
         Body::Want { .. } => 4,
         Body::Bytes { .. } => 5,
+        Body::Hello(_) => 6,
     };
-    bytes.extend_from_slice(&[VERSION, kind, from.0, to.0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(&[version, kind, from.0, to.0, 0, 0, 0, 0]);
     bytes.extend_from_slice(&group.to_le_bytes());
     match body {
         Body::Consensus(body) => bytes.extend_from_slice(body),
@@ -123,6 +145,7 @@ pub(crate) fn seal(group: u64, from: ReplicaId, to: ReplicaId, body: &Body<'_>) 
             put_words(&mut bytes, &part.words());
             bytes.extend_from_slice(some);
         }
+        Body::Hello(Spoken { oldest, newest }) => bytes.extend_from_slice(&[*oldest, *newest]),
     }
     let crc = checksum(&bytes).to_le_bytes();
     if let Some(place) = bytes.get_mut(CRC..CRC + 4) {
@@ -131,12 +154,13 @@ pub(crate) fn seal(group: u64, from: ReplicaId, to: ReplicaId, body: &Body<'_>) 
     bytes
 }
 
-/// Opens an envelope: who sent it and what it says.
+/// Opens an envelope: who sent it, in which version, and what it says. `newest` is the newest version
+/// that is spoken here.
 pub(crate) fn open(
-    group: u64,
+    (group, newest): (u64, u8),
     to: ReplicaId,
     bytes: &[u8],
-) -> Result<(ReplicaId, Body<'_>), DecodeError> {
+) -> Result<(ReplicaId, u8, Body<'_>), DecodeError> {
     let mut reader = Reader(bytes);
     let magic = reader.take(4).ok_or(DecodeError::Envelope)?;
     let [version, kind, from, addressed] = reader.array().ok_or(DecodeError::Envelope)?;
@@ -145,7 +169,7 @@ pub(crate) fn open(
     if magic != MAGIC || bytes.len() > BYTES_MAX || crc != checksum(bytes) {
         return Err(DecodeError::Envelope);
     }
-    if version != VERSION {
+    if !(OLDEST..=newest).contains(&version) {
         return Err(DecodeError::Version(version));
     }
     if of != group {
@@ -155,7 +179,7 @@ pub(crate) fn open(
         return Err(DecodeError::Address);
     }
     let body = body_of(kind, &mut reader).ok_or(DecodeError::Body)?;
-    Ok((ReplicaId(from), body))
+    Ok((ReplicaId(from), version, body))
 }
 
 fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
@@ -176,6 +200,12 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             let part = Part::read(reader)?;
             let bytes = reader.take(reader.0.len()).filter(|bytes| bytes.len() <= PART_MAX)?;
             Body::Bytes { part, bytes }
+        }
+        6 => {
+            let [oldest, newest] = reader.array()?;
+            let spoken = Spoken { oldest, newest };
+            // Later ones may say more.
+            return Some(Body::Hello(spoken)).filter(|_| oldest <= newest);
         }
         _ => return None,
     };
@@ -300,7 +330,7 @@ pub fn unfenced_answer(
     known_term: u64,
     bytes: &[u8],
 ) -> Option<Vec<u8>> {
-    let (from, body) = open(group, to, bytes).ok()?;
+    let (from, version, body) = open((group, VERSION), to, bytes).ok()?;
     let Body::Consensus(body) = body else { return None };
     let message = decode(from, to, body).ok()?;
     if message.msg_type != MessageType::MsgAppend || message.term >= known_term {
@@ -312,7 +342,7 @@ pub fn unfenced_answer(
         index: message.index + message.entries.len() as u64,
         ..Message::default()
     };
-    Some(seal(group, to, from, &Body::Consensus(&encode(&answer))))
+    Some(seal((group, version), to, from, &Body::Consensus(&encode(&answer))))
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -352,6 +382,7 @@ mod tests {
 
     const ONE: ReplicaId = ReplicaId(1);
     const TWO: ReplicaId = ReplicaId(2);
+    const NINE: (u64, u8) = (9, VERSION);
 
     fn append(entries: &[&[u8]]) -> Message {
         let entry = |(place, data): (usize, &&[u8])| Entry {
@@ -376,12 +407,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let message = append(&[b"abc", b"", b"0123456789"]);
-        let sealed = seal(9, ONE, TWO, &Body::Consensus(&encode(&message)));
-        let (from, body) = open(9, TWO, &sealed).unwrap();
+        let sealed = seal(NINE, ONE, TWO, &Body::Consensus(&encode(&message)));
+        let (from, _, body) = open(NINE, TWO, &sealed).unwrap();
         let Body::Consensus(body) = body else { panic!("another kind") };
         assert_eq!((from, decode(from, TWO, body)), (ONE, Ok(message)));
         let digest = Body::Digest { position: 5, digest: u64::MAX };
-        assert_eq!(open(9, ONE, &seal(9, TWO, ONE, &digest)), Ok((TWO, digest)));
+        assert_eq!(open(NINE, ONE, &seal(NINE, TWO, ONE, &digest)), Ok((TWO, VERSION, digest)));
     }
 
     #[test]
@@ -395,31 +426,55 @@ mod tests {
             Body::Bytes { part, bytes: &bytes },
         ];
         for body in bodies {
-            let sealed = seal(9, TWO, ONE, &body);
-            assert_eq!(open(9, ONE, &sealed), Ok((TWO, body)));
+            let sealed = seal(NINE, TWO, ONE, &body);
+            assert_eq!(open(NINE, ONE, &sealed), Ok((TWO, VERSION, body)));
             for longer in [&sealed[..sealed.len() - 1], &[&sealed[..], &[0]].concat()] {
-                assert!(open(9, ONE, longer).is_err(), "sealed over another length");
+                assert!(open(NINE, ONE, longer).is_err(), "sealed over another length");
             }
         }
         let bytes = [9; PART_MAX + 1];
-        let long = seal(9, TWO, ONE, &Body::Bytes { part, bytes: &bytes });
-        assert_eq!(open(9, ONE, &long), Err(DecodeError::Body));
+        let long = seal(NINE, TWO, ONE, &Body::Bytes { part, bytes: &bytes });
+        assert_eq!(open(NINE, ONE, &long), Err(DecodeError::Body));
+    }
+
+    #[test]
+    fn a_version_is_named_and_one_that_is_not_spoken_is_refused() {
+        let digest = Body::Digest { position: 5, digest: 1 };
+        for version in OLDEST..=VERSION {
+            let sealed = seal((9, version), ONE, TWO, &digest);
+            assert_eq!(open(NINE, TWO, &sealed), Ok((ONE, version, digest)));
+            let older = open((9, OLDEST), TWO, &sealed);
+            let refused = Err(DecodeError::Version(version));
+            assert_eq!(older, if version > OLDEST { refused } else { Ok((ONE, version, digest)) });
+        }
+        // Whoever has greetings reads those of all later versions.
+        let hello = Body::Hello(Spoken { oldest: 7, newest: 9 });
+        let sealed = seal((9, 9), ONE, TWO, &hello);
+        assert_eq!(open((9, GREETING), TWO, &sealed), Ok((ONE, GREETING, hello)));
+        let longer = [&sealed[..], &[1, 2]].concat();
+        let crc = checksum(&longer).to_le_bytes();
+        let longer = [&longer[..CRC], &crc, &longer[CRC + 4..]].concat();
+        assert_eq!(open(NINE, TWO, &longer), Ok((ONE, GREETING, hello)));
+        let none = seal(NINE, ONE, TWO, &Body::Hello(Spoken { oldest: 3, newest: 2 }));
+        assert_eq!(open(NINE, TWO, &none), Err(DecodeError::Body));
     }
 
     #[test]
     fn what_is_not_for_us_is_refused() {
-        let sealed = seal(9, ONE, TWO, &Body::Digest { position: 5, digest: 1 });
-        assert_eq!(open(8, TWO, &sealed), Err(DecodeError::Group(9)));
-        assert_eq!(open(9, ReplicaId(3), &sealed), Err(DecodeError::Address));
+        let sealed = seal(NINE, ONE, TWO, &Body::Digest { position: 5, digest: 1 });
+        assert_eq!(open((8, VERSION), TWO, &sealed), Err(DecodeError::Group(9)));
+        assert_eq!(open(NINE, ReplicaId(3), &sealed), Err(DecodeError::Address));
         let mut other = sealed.clone();
-        other[4] = VERSION + 1;
-        let crc = checksum(&other).to_le_bytes();
-        other[CRC..CRC + 4].copy_from_slice(&crc);
-        assert_eq!(open(9, TWO, &other), Err(DecodeError::Version(VERSION + 1)));
+        for version in [OLDEST - 1, VERSION + 1] {
+            other[4] = version;
+            let crc = checksum(&other).to_le_bytes();
+            other[CRC..CRC + 4].copy_from_slice(&crc);
+            assert_eq!(open(NINE, TWO, &other), Err(DecodeError::Version(version)));
+        }
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(open(9, TWO, &flipped), Err(DecodeError::Envelope), "bit {bit}");
+            assert_eq!(open(NINE, TWO, &flipped), Err(DecodeError::Envelope), "bit {bit}");
         }
     }
 
@@ -439,7 +494,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = open(9, TWO, &bytes);
+            let _ = open(NINE, TWO, &bytes);
             let _ = decode(ONE, TWO, &bytes);
             let _ = unfenced_answer(9, TWO, 5, &bytes);
         }

@@ -57,6 +57,12 @@ pub struct Status {
     pub digests_compared: u64,
     /// It elects nobody before it has a record of a later term than this; 0: it does.
     pub doubt_term: u64,
+    /// The newest version of the replicas' messages that it speaks.
+    #[serde(default)]
+    pub version: u8,
+    /// The newest that all speak of whom it has heard lately; a leader hears of everybody.
+    #[serde(default)]
+    pub agreed_version: u8,
     /// Snapshots that it got from others since it was started.
     #[serde(default)]
     pub installed: u64,
@@ -77,6 +83,8 @@ fn status(id: u8, member: &Member) -> Status {
         state_digest: format!("{:016x}", root.map_or(0, roles::Root::state_digest)),
         digests_compared: member.replica().counts().compared,
         doubt_term: member.replica().doubt(),
+        version: member.replica().config().newest,
+        agreed_version: member.replica().agreed_version(),
         installed: member.replica().counts().installed,
         stopped: member.stopped().map(ToString::to_string),
     }

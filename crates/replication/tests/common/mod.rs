@@ -50,6 +50,8 @@ pub struct Group<S> {
     pub delivered: Vec<(u8, Vec<u8>)>,
     /// Whether a message gets through, by its number.
     pub passes: fn(u64, &[u8]) -> bool,
+    /// The newest version that each replica speaks when it is started the next time.
+    pub newest: Vec<u8>,
     /// Times that a machine stopped in the middle of an operation of its disk.
     pub crashes: u64,
     sent: u64,
@@ -85,6 +87,7 @@ impl<S: State> Group<S> {
             now: 0,
             delivered: Vec::new(),
             passes: |_, _| true,
+            newest: vec![config.newest; count],
             crashes: 0,
             sent: 0,
             mail,
@@ -111,7 +114,8 @@ impl<S: State> Group<S> {
             let (position, term, record) = (record.position, record.term, record.bytes.to_vec());
             state.apply(&Entry { position, term, record });
         });
-        let config = Config { id: ReplicaId(id), ..self.config.clone() };
+        let newest = self.newest[place];
+        let config = Config { id: ReplicaId(id), newest, ..self.config.clone() };
         let replica = Replica::new(config, recovered.expect("readable"), Nanos(self.now));
         let replica = replica.expect("a good configuration");
         let (said, fetched) = (Vec::new(), 0);

@@ -77,6 +77,8 @@ counts! {
         disk_crashes,
         /// Machines started again.
         restarts,
+        /// Machines that were upgraded, or put back to an earlier version, when they were started again.
+        reversioned,
         /// Machines that did nothing for a while and went on.
         pauses,
         /// Times that some machines could not reach the others.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replication::{Action, Entry, unfenced_answer};
+use replication::{Action, Entry, OLDEST, VERSION, unfenced_answer};
 use types::{Digest, Nanos, SplitMix64};
 
 use super::check::{End, check};
@@ -227,6 +227,8 @@ impl World {
     fn start(&mut self, id: u8) {
         let config = group_config(id, self.replicas, self.seed, self.options.digest_every);
         let (bug, now) = (self.options.bug, self.now);
+        let (was, newest) = (self.version(id, 0), self.version(id, 1));
+        let config = replication::Config { newest, ..config };
         let machine = self.machine(id);
         if machine.up.is_some() || machine.lost.is_some() {
             return;
@@ -238,6 +240,7 @@ impl World {
         match started {
             Started::Runs => {
                 self.counts.restarts += u64::from(life > 1);
+                self.counts.reversioned += u64::from(life > 1 && was != newest);
                 self.after(0, Event::Tick(id, life));
             }
             Started::Again => self.after(20 * MS, Event::Start(id)),
@@ -246,6 +249,19 @@ impl World {
                 self.after(20 * MS, Event::Start(id));
             }
             Started::Lost => self.counts.refused += 1,
+        }
+    }
+
+    /// The newest version of the messages that a machine speaks in a life, counted from the one that
+    /// is or was: in every other seed machines are upgraded and put back all the time.
+    fn version(&mut self, id: u8, lives: u32) -> u8 {
+        let life = self.machine(id).life + lives;
+        // Drawn apart, so that nothing else depends on it.
+        let of_seed = SplitMix64::mix(self.seed ^ 0x7665_7273_696F_6E73);
+        let of_life = SplitMix64::mix(of_seed ^ (u64::from(id) << 32) ^ u64::from(life));
+        match (of_seed % 2, of_life % 2) {
+            (0, 0) => OLDEST,
+            _ => VERSION,
         }
     }
 
