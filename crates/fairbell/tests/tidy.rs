@@ -253,8 +253,8 @@ fn words(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Complaints about `unsafe` outside `net`, the C boundary, the tests' allocator, and tests; in `book` and `fast` it needs its proof
-/// in a comment just above.
+/// Complaints about `unsafe` outside `net`, the C boundary, the tests' allocator, and tests; in `book`,
+/// `fast` and `journal` it needs its proof in a comment just above.
 fn safety(source: &Source) -> Vec<String> {
     if ["net", "book-capi", "counting"].contains(&source.krate()) || source.is_test() {
         return Vec::new();
@@ -263,7 +263,7 @@ fn safety(source: &Source) -> Vec<String> {
     let hit = |line: &str| has_word(without_comment(line), concat!("uns", "afe"));
     let proven = |number: usize| {
         let above = lines.iter().take(number).rev().take(PROOF_LINES);
-        ["book", "fast"].contains(&source.krate())
+        ["book", "fast", "journal"].contains(&source.krate())
             && above.into_iter().any(|line| line.contains("// SAFETY: "))
     };
     source

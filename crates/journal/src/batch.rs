@@ -46,12 +46,14 @@ impl Batch {
     }
 
     pub(crate) fn push(&mut self, term: u64, record: &[u8]) {
-        self.buffer.extend(&(record.len() as u32).to_le_bytes());
-        self.buffer.extend(&[0; 4]);
-        self.buffer.extend(&term.to_le_bytes());
-        self.buffer.extend(record);
-        let padded = round_up(self.buffer.len(), 8);
-        self.buffer.resize(padded);
+        let place = self.buffer.grow(record_len(record.len()));
+        if let Some((header, rest)) = place.split_first_chunk_mut::<RECORD_HEADER>() {
+            header[..8].copy_from_slice(&(record.len() as u64).to_le_bytes());
+            header[8..].copy_from_slice(&term.to_le_bytes());
+            let (bytes, padding) = rest.split_at_mut(record.len().min(rest.len()));
+            bytes.copy_from_slice(record);
+            padding.fill(0);
+        }
         self.chain_after = chain_record(self.chain_after, term, record);
         self.count += 1;
     }
@@ -76,8 +78,13 @@ impl Batch {
         round_up(self.buffer.len(), self.block)
     }
 
-    /// The frame, ready to be written there; nothing may be pushed before a restart.
-    pub(crate) fn frame(&mut self, place: Place, frame: u64, committed: u64) -> &[u8] {
+    /// The frame, ready to be written there; the next batch is begun after it, in `spare`.
+    pub(crate) fn take(
+        &mut self,
+        place: Place,
+        (frame, committed): (u64, u64),
+        spare: AlignedBuf,
+    ) -> AlignedBuf {
         let payload = self.buffer.len() - FRAME_HEADER;
         let header = FrameHeader {
             payload: payload as u32,
@@ -91,13 +98,10 @@ impl Batch {
         };
         self.buffer.resize(round_up(FRAME_HEADER + payload, self.block));
         header.write(place, self.buffer.bytes_mut());
-        self.buffer.bytes()
-    }
-
-    /// Begins the next batch after this one.
-    pub(crate) fn restart(&mut self) {
+        let taken = std::mem::replace(&mut self.buffer, spare);
         let (next, chain) = (self.next(), self.chain_after);
         self.begin(next, chain);
+        taken
     }
 
     /// Begins a batch at a position, forgetting what it holds.
@@ -173,10 +177,12 @@ mod tests {
                 prop_assert!(batch.fits(bytes.len()));
                 batch.push(*term, bytes);
             }
-            let bytes = batch.frame(PLACE, 3, 6).to_vec();
+            let taken = batch.take(PLACE, (3, 6), AlignedBuf::default());
+            let bytes = taken.bytes();
+            prop_assert_eq!((batch.first, batch.count), (7 + all.len() as u64, 0));
             prop_assert_eq!(bytes.len() % 512, 0);
-            let header = FrameHeader::claim(&bytes).expect("a frame");
-            prop_assert!(FrameHeader::sealed(PLACE, &bytes));
+            let header = FrameHeader::claim(bytes).expect("a frame");
+            prop_assert!(FrameHeader::sealed(PLACE, bytes));
             let payload = &bytes[FRAME_HEADER..FRAME_HEADER + header.payload as usize];
             prop_assert!(consistent(&header, payload));
             let read: Option<Vec<Record>> = records(&header, payload).collect();

@@ -10,8 +10,8 @@ const PAGE: usize = 4_096;
 struct Page([u8; PAGE]);
 
 /// A growing run of bytes in aligned memory; what it does not use is unspecified.
-#[derive(Default)]
-pub(crate) struct AlignedBuf {
+#[derive(Clone, Default)]
+pub struct AlignedBuf {
     pages: Vec<Page>,
     len: usize,
 }
@@ -40,16 +40,16 @@ impl AlignedBuf {
         }
     }
 
-    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+    /// Makes it longer, and gives what it grows by: all of that is to be written.
+    pub(crate) fn grow(&mut self, bytes: usize) -> &mut [u8] {
         let from = self.len;
-        self.reserve(from + bytes.len());
-        self.len += bytes.len();
-        if let Some(grown) = self.bytes_mut().get_mut(from..) {
-            grown.copy_from_slice(bytes);
-        }
+        self.reserve(from + bytes);
+        self.len += bytes;
+        self.pages.as_mut_bytes().get_mut(from..from + bytes).unwrap_or(&mut [])
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The bytes in use; they begin at a page.
+    pub fn bytes(&self) -> &[u8] {
         self.pages.as_bytes().get(..self.len).unwrap_or(&[])
     }
 
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn it_is_aligned_and_grows_with_zeros() {
         let mut buffer = AlignedBuf::with_capacity(10);
-        buffer.extend(&[7; 5_000]);
+        buffer.grow(5_000).fill(7);
         buffer.resize(4_000);
         buffer.resize(9_000);
         assert_eq!(buffer.bytes().as_ptr() as usize % PAGE, 0);

@@ -9,7 +9,8 @@ use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::buffer::AlignedBuf;
-use crate::storage::{DiskError, DiskErrorKind, FileId, Storage};
+use crate::ring::{Ring, UnderWay};
+use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Storage};
 
 /// Bytes of zeros written at a time when a file is made.
 const ZEROS: usize = 1 << 20;
@@ -22,6 +23,9 @@ pub enum Syncing {
     Fdatasync,
     /// The file is opened with `O_DSYNC`: the write itself returns when it is.
     Dsync,
+    /// `fdatasync` by the kernel, through `io_uring`, while the journal goes on with the next batch:
+    /// [`crate::Journal::begin_flush`]. Linux 5.6, where it is allowed.
+    Uring,
     /// Not at all: for measuring, and for journals that need not survive the machine.
     Never,
 }
@@ -59,13 +63,14 @@ pub struct Folder {
     direct: bool,
     files: BTreeMap<u32, Open>,
     next: u32,
+    ring: Option<Ring>,
 }
 
 impl Folder {
     /// Opens a folder for a journal, and makes it if need be.
     ///
     /// # Errors
-    /// When it can't be made, opened or locked (another process has it).
+    /// When it can't be made, opened or locked (another process has it), or there is no `io_uring`.
     pub fn open(path: &Path, config: FolderConfig) -> Result<Folder, DiskError> {
         std::fs::create_dir_all(path).map_err(|error| {
             failed("making", &path.display().to_string(), Errno::from_io_error(&error))
@@ -83,6 +88,10 @@ impl Folder {
             failed("locking", &name, errno)
         })?;
         folder._lock = Some(file);
+        if config.syncing == Syncing::Uring {
+            let ring = Ring::new().map_err(|errno| failed("setting up io_uring for", &name, errno));
+            folder.ring = Some(ring?);
+        }
         Ok(folder)
     }
 
@@ -97,7 +106,8 @@ impl Folder {
         let dir = dir.map_err(|errno| failed("opening", &name, Some(errno)))?;
         let direct = config.direct;
         let files = BTreeMap::new();
-        Ok(Folder { path: path.to_path_buf(), dir, _lock: None, config, direct, files, next: 0 })
+        let path = path.to_path_buf();
+        Ok(Folder { path, dir, _lock: None, config, direct, files, next: 0, ring: None })
     }
 
     /// Where it is.
@@ -245,11 +255,44 @@ impl Storage for Folder {
     fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
         let open = self.file(file, "syncing")?;
         match self.config.syncing {
-            Syncing::Fdatasync => {
+            Syncing::Fdatasync | Syncing::Uring => {
                 fs::fdatasync(&open.fd).map_err(|e| failed("syncing", &open.name, Some(e)))
             }
             Syncing::Dsync | Syncing::Never => Ok(()),
         }
+    }
+
+    fn begin(&mut self, file: FileId, at: u64, buffer: AlignedBuf) -> Begun {
+        let Some(ring) = &mut self.ring else {
+            let done = self.write(file, at, buffer.bytes()).and_then(|()| self.sync(file));
+            return Begun::Over(buffer, done);
+        };
+        let Some(open) = self.files.get(&file.0) else {
+            let kind = DiskErrorKind::Missing;
+            let error = DiskError { doing: "writing", name: String::new(), kind };
+            return Begun::Over(buffer, Err(error));
+        };
+        match ring.begin(open.fd.as_fd(), UnderWay { file, at, buffer }) {
+            Ok(()) => Begun::UnderWay,
+            Err((write, errno)) => {
+                Begun::Over(write.buffer, Err(failed("writing", &open.name, errno)))
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<(AlignedBuf, Result<(), DiskError>)> {
+        let (UnderWay { file, at, buffer }, ended) = self.ring.as_mut()?.finish()?;
+        let name = self.files.get(&file.0).map_or("", |open| &open.name);
+        let ended = match ended {
+            Ok((_, true)) => Ok(()),
+            // Cut short: the rest as usual.
+            Ok((done, false)) => {
+                let rest = buffer.bytes().get(done..).unwrap_or(&[]);
+                self.write(file, at + done as u64, rest).and_then(|()| self.sync(file))
+            }
+            Err(errno) => Err(failed("writing", name, Some(errno))),
+        };
+        Some((buffer, ended))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {

@@ -70,6 +70,7 @@ impl<S: Storage> Journal<S> {
         if position == 0 || position < self.committed() {
             return Err(JournalError::Position(position));
         }
+        self.settle()?;
         if position > self.durable() && position <= self.last() {
             self.flush()?;
         }

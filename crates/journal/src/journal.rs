@@ -2,11 +2,12 @@
 
 use crate::batch::{Batch, Record, records};
 use crate::buffer::AlignedBuf;
-use crate::config::{Config, Marks};
+use crate::commit::InFlight;
+use crate::config::Config;
 use crate::error::{Damage, JournalError};
 use crate::layout::{FrameHeader, FrameKind, Place, SegmentHeader, chain_record, segment_name};
 use crate::recover::{
-    End, Recovery, Segment, Truncation, note_term, note_truncation, segment_numbers, survey,
+    End, Recovery, Segment, Truncation, note_truncation, segment_numbers, survey,
 };
 use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
@@ -47,13 +48,17 @@ pub struct Journal<S> {
     vote: Register,
     doubt: u64,
     pub(crate) batch: Batch,
+    /// The batch before it, while that is on its way to the disk.
+    pub(crate) in_flight: Option<InFlight>,
+    /// Memory for the batch after the next one.
+    pub(crate) spare: AlignedBuf,
     /// Where the next frame goes, and its number.
     pub(crate) offset: u64,
-    frame: u64,
+    pub(crate) frame: u64,
     pub(crate) committed: u64,
     marked: u64,
     pub(crate) closed: bool,
-    stats: Stats,
+    pub(crate) stats: Stats,
 }
 
 impl<S: Storage> Journal<S> {
@@ -96,6 +101,8 @@ impl<S: Storage> Journal<S> {
         }
         let mut journal = Journal {
             batch: Batch::new(block, config.batch_bytes, next, chain),
+            in_flight: None,
+            spare: AlignedBuf::default(),
             storage,
             config,
             base_term: base_term(first, &found.segments, &snapshots.whole),
@@ -152,72 +159,6 @@ impl<S: Storage> Journal<S> {
         let (mark, vote) = (self.mark.words, self.vote.words);
         self.mark.write_both(&mut self.storage, mark)?;
         self.vote.write_both(&mut self.storage, vote)?;
-        Ok(())
-    }
-
-    /// Appends a record of a term and gives its position. It is durable after the next flush.
-    ///
-    /// # Errors
-    /// [`JournalError::BatchFull`], [`JournalError::TooLong`], [`JournalError::Closed`]; nothing
-    /// has changed.
-    pub fn append(&mut self, term: u64, record: &[u8]) -> Result<u64, JournalError> {
-        if self.closed {
-            return Err(JournalError::Closed);
-        }
-        if crate::batch::record_len(record.len()) > self.config.batch_bytes {
-            return Err(JournalError::TooLong(record.len()));
-        }
-        if !self.batch.fits(record.len()) {
-            return Err(JournalError::BatchFull);
-        }
-        let position = self.batch.next();
-        note_term(&mut self.terms, position, term);
-        self.batch.push(term, record);
-        Ok(position)
-    }
-
-    /// Makes everything appended durable, with one write and one sync, and gives the position up
-    /// to which everything is. Without anything appended it does nothing.
-    ///
-    /// # Errors
-    /// [`JournalError::Full`], after which it may be tried again; after others only
-    /// [`JournalError::Closed`] follows.
-    pub fn flush(&mut self) -> Result<u64, JournalError> {
-        if self.closed {
-            return Err(JournalError::Closed);
-        }
-        if self.batch.count > 0 {
-            let written = self.write_batch();
-            self.close_on(written)?;
-            if self.config.alone {
-                self.committed = self.durable();
-            }
-            if self.config.marks == Marks::BeforeAck {
-                self.write_mark()?;
-            }
-        }
-        Ok(self.durable())
-    }
-
-    fn write_batch(&mut self) -> Result<(), JournalError> {
-        let len = self.batch.padded() as u64;
-        let extent = self.room_for(len)?;
-        let place = Place { journal: self.config.id, segment: extent.segment, offset: self.offset };
-        let bytes = self.batch.frame(place, self.frame, self.committed);
-        self.storage.write(extent.file, self.offset, bytes)?;
-        self.storage.sync(extent.file)?;
-        self.waypoints.note(Waypoint {
-            position: self.batch.first,
-            segment: extent.segment,
-            offset: self.offset,
-            frame: self.frame,
-        });
-        self.stats.batches += 1;
-        self.stats.records += u64::from(self.batch.count);
-        self.stats.bytes += len;
-        self.offset += len;
-        self.frame += 1;
-        self.batch.restart();
         Ok(())
     }
 
@@ -299,7 +240,8 @@ impl<S: Storage> Journal<S> {
     /// [`JournalError::Position`] for others; those of reading.
     pub fn chain_at(&mut self, position: u64) -> Result<u64, JournalError> {
         if position == self.durable() {
-            return Ok(self.batch.chain_before());
+            let before = |batch: &InFlight| batch.chain_before;
+            return Ok(self.in_flight.as_ref().map_or(self.batch.chain_before(), before));
         }
         let first = self.segments.first().map(|segment| segment.header);
         if let Some(header) = first.filter(|header| header.first_position == position + 1) {
@@ -351,7 +293,7 @@ impl<S: Storage> Journal<S> {
 
     /// Everything up to here is durable.
     pub fn durable(&self) -> u64 {
-        self.batch.first - 1
+        self.in_flight.as_ref().map_or(self.batch.first, |batch| batch.first) - 1
     }
 
     /// The position of the last record appended.
@@ -387,7 +329,7 @@ impl<S: Storage> Journal<S> {
     /// Gives the storage back; the watermark is written, if that is still possible.
     pub fn into_storage(mut self) -> S {
         // Without it the last batch counts as perhaps torn: no more than after a crash.
-        let _ = self.write_mark();
+        let _ = self.settle().and_then(|()| self.write_mark());
         self.storage
     }
 
@@ -488,7 +430,7 @@ impl<S: Storage> Journal<S> {
     }
 
     /// The last segment, once it has room for so many bytes more.
-    fn room_for(&mut self, bytes: u64) -> Result<Extent, JournalError> {
+    pub(crate) fn room_for(&mut self, bytes: u64) -> Result<Extent, JournalError> {
         let last = self.segments.last().ok_or(JournalError::Closed)?.extent;
         if self.offset + bytes <= last.bytes {
             return Ok(last);

@@ -25,6 +25,7 @@
 
 mod batch;
 mod buffer;
+mod commit;
 mod config;
 mod error;
 mod folder;
@@ -36,6 +37,7 @@ mod layout;
 mod mend;
 mod recover;
 mod register;
+mod ring;
 mod scan;
 mod sim_disk;
 mod snapshot;
@@ -43,6 +45,7 @@ mod storage;
 mod waypoints;
 
 pub use batch::Record;
+pub use buffer::AlignedBuf;
 pub use config::{Config, Marks};
 pub use error::{Damage, JournalError};
 pub use folder::{Folder, FolderConfig, Syncing};
@@ -56,4 +59,4 @@ pub use recover::{Recovery, Tail};
 pub use register::Vote;
 pub use sim_disk::{DiskFaults, DiskStats, SimDisk};
 pub use snapshot::{SnapshotInfo, snapshot_digest};
-pub use storage::{DiskError, DiskErrorKind, FileId, Storage};
+pub use storage::{Begun, DiskError, DiskErrorKind, FileId, Storage};

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use types::SplitMix64;
 
-use crate::storage::{DiskError, DiskErrorKind, FileId, Storage};
+use crate::buffer::AlignedBuf;
+use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Storage};
 
 /// What a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -87,6 +88,8 @@ pub struct SimDisk {
     pending_names: Vec<NameChange>,
     open: BTreeMap<u32, (usize, String)>,
     next: u32,
+    /// The write under way.
+    begun: Option<(FileId, AlignedBuf)>,
     rng: SplitMix64,
     faults: DiskFaults,
     crash_at: Option<u64>,
@@ -104,6 +107,7 @@ impl SimDisk {
             pending_names: Vec::new(),
             open: BTreeMap::new(),
             next: 0,
+            begun: None,
             rng: SplitMix64::new(seed),
             faults: DiskFaults::default(),
             crash_at: None,
@@ -138,6 +142,7 @@ impl SimDisk {
         self.stats.crashes += 1;
         self.crash_at = None;
         self.crashed = false;
+        self.begun = None;
         self.open.clear();
         for change in std::mem::take(&mut self.pending_names) {
             // A file system's journal keeps names in order: after the first that is lost, none.
@@ -415,6 +420,21 @@ impl Storage for SimDisk {
             overwrite(&mut content.durable, at, &bytes);
         }
         Ok(())
+    }
+
+    fn begin(&mut self, file: FileId, at: u64, buffer: AlignedBuf) -> Begun {
+        match self.write(file, at, buffer.bytes()) {
+            Err(error) => Begun::Over(buffer, Err(error)),
+            Ok(()) => {
+                self.begun = Some((file, buffer));
+                Begun::UnderWay
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<(AlignedBuf, Result<(), DiskError>)> {
+        let (file, buffer) = self.begun.take()?;
+        Some((buffer, self.sync(file)))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {

@@ -214,7 +214,7 @@ fn fill(
     storage.write(file, 0, buffer.bytes())?;
     for (piece, at) in bytes.chunks(CHUNK).zip((HEADER as u64..).step_by(CHUNK)) {
         buffer.clear();
-        buffer.extend(piece);
+        buffer.grow(piece.len()).copy_from_slice(piece);
         buffer.resize(round_up(piece.len(), HEADER));
         storage.write(file, at, buffer.bytes())?;
     }

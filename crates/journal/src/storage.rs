@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::buffer::AlignedBuf;
+
 /// An open file of a [`Storage`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FileId(pub u32);
@@ -49,6 +51,14 @@ impl fmt::Display for DiskError {
 
 impl std::error::Error for DiskError {}
 
+/// How a write that was begun stands.
+pub enum Begun {
+    /// It is over: the buffer, and whether it is durable.
+    Over(AlignedBuf, Result<(), DiskError>),
+    /// [`Storage::finish`] says how it ends.
+    UnderWay,
+}
+
 /// One folder of a disk. Offsets and lengths of reads and writes are multiples of the journal's
 /// block, and buffers begin at a page. A write is durable after [`Storage::sync`] of its file, a
 /// name after [`Storage::sync_names`]; before that a crash may take any part of it away.
@@ -91,6 +101,18 @@ pub trait Storage {
     /// # Errors
     /// The disk's; then nothing is known of what was written since the last success.
     fn sync(&mut self, file: FileId) -> Result<(), DiskError>;
+
+    /// Begins a write that is to be durable, as by [`Storage::write`] and [`Storage::sync`], and keeps
+    /// the buffer until it is; one at a time. What can't do that does it at once.
+    fn begin(&mut self, file: FileId, at: u64, buffer: AlignedBuf) -> Begun {
+        let done = self.write(file, at, buffer.bytes()).and_then(|()| self.sync(file));
+        Begun::Over(buffer, done)
+    }
+
+    /// Waits for the write under way; nothing when there is none.
+    fn finish(&mut self) -> Option<(AlignedBuf, Result<(), DiskError>)> {
+        None
+    }
 
     /// Gives a file another name, whole or not at all, in place of any file that had it.
     ///
@@ -138,6 +160,14 @@ impl<S: Storage + ?Sized> Storage for &mut S {
 
     fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
         (**self).sync(file)
+    }
+
+    fn begin(&mut self, file: FileId, at: u64, buffer: AlignedBuf) -> Begun {
+        (**self).begin(file, at, buffer)
+    }
+
+    fn finish(&mut self) -> Option<(AlignedBuf, Result<(), DiskError>)> {
+        (**self).finish()
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {

@@ -1,12 +1,19 @@
 //! `[journal]`: whether the input log survives the process.
 
+use std::path::Path;
+
+use ::journal::{Folder, FolderConfig, Syncing};
 use serde::{Deserialize, Serialize};
 
 use super::Config;
 use super::load::Both;
+use crate::Failure;
+use crate::log::on;
 
 /// How long an input lasts before anybody hears what became of it.
 pub const DURABILITIES: &[&str] = &["none", "local", "replicated"];
+/// How writes become durable.
+pub const SYNCINGS: &[&str] = &["fdatasync", "dsync", "io_uring"];
 
 /// The journal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -24,12 +31,21 @@ pub struct Journal {
     pub segment_mib: u32,
     /// Positions of a replica's log between two snapshots, 0 for none.
     pub snapshot_every: u64,
+    /// How writes become durable: `fdatasync` after each; `dsync`, files opened with `O_DSYNC`;
+    /// `io_uring`, where the kernel does it while the next batch is made.
+    pub syncing: String,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        let (durability, dir) = (DURABILITIES[0].to_string(), "out/journal".to_string());
-        Journal { durability, dir, replicas: 3, segment_mib: 64, snapshot_every: 0 }
+        Journal {
+            durability: DURABILITIES[0].to_string(),
+            dir: "out/journal".to_string(),
+            replicas: 3,
+            segment_mib: 64,
+            snapshot_every: 0,
+            syncing: SYNCINGS[0].to_string(),
+        }
     }
 }
 
@@ -38,6 +54,25 @@ impl Journal {
     pub fn settings(&self, id: u64, label: [u8; 32]) -> ::journal::Config {
         let segment_bytes = u64::from(self.segment_mib) << 20;
         ::journal::Config { segment_bytes, ..::journal::Config::new(id, label) }
+    }
+
+    /// Opens the folder of a journal, to be written as it says here.
+    ///
+    /// # Errors
+    /// When it can't be made, opened or locked, or the kernel offers no `io_uring`.
+    pub fn folder(&self, dir: &Path) -> Result<Folder, Failure> {
+        let syncing = match self.syncing.as_str() {
+            "dsync" => Syncing::Dsync,
+            "io_uring" => Syncing::Uring,
+            _ => Syncing::Fdatasync,
+        };
+        let opened = Folder::open(dir, FolderConfig { syncing, ..FolderConfig::default() });
+        opened.map_err(|error| match syncing {
+            Syncing::Uring if error.doing.contains("io_uring") => {
+                on(dir, format!("{error}; journal.syncing = \"fdatasync\" does without"))
+            }
+            _ => on(dir, error),
+        })
     }
 
     /// Whether there is one, and no replicas.

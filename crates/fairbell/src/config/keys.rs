@@ -2,7 +2,7 @@
 
 use super::clock::SOURCES;
 use super::doors::CLIENT_CERTIFICATES;
-use super::journal::DURABILITIES;
+use super::journal::{DURABILITIES, SYNCINGS};
 use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
 
@@ -121,6 +121,7 @@ pub const KEYS: &[Key] = &[
     whole("journal.replicas", 3, 5),
     whole("journal.segment_mib", 2, 4_096),
     whole("journal.snapshot_every", 0, 1_000_000_000),
+    key("journal.syncing", Kind::Choice(SYNCINGS)),
     key("store.follow", Kind::Switch),
     key("store.file", Kind::Text { max: 1_024 }),
     whole("store.poll_ms", 1, 60_000),

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use journal::{Folder, FolderConfig, Journal, JournalError, Recovery};
+use journal::{Folder, Journal, JournalError, Recovery};
 use net::{ControlError, LoopHandle, Mailbox};
 use roles::{ExchangeConfig, Role};
 use types::{Input, Nanos, Node};
@@ -101,7 +101,7 @@ pub struct Kept {
 /// Opens the journal in a folder, or makes one. `start` becomes the name of a new one.
 pub fn open(dir: &Path, settings: &crate::config::Journal, start: Nanos) -> Result<Kept, Failure> {
     let wrong = |error: JournalError| on(dir, error);
-    let mut folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
+    let mut folder = settings.folder(dir)?;
     let id = journal::identify(&mut folder).map_err(wrong)?.unwrap_or(start.0);
     let config = settings.settings(id, LABEL);
     let (mut journal, recovery) = Journal::open(folder, &config).map_err(wrong)?;
@@ -151,6 +151,7 @@ impl Kept {
 }
 
 /// Writes what comes through the mailbox until it is closed; tells the root how far it is durable.
+/// What comes while the kernel writes a batch (`journal.syncing = "io_uring"`) makes the next one.
 ///
 /// # Errors
 /// The journal's, after which nothing more is durable: the exchange then acknowledges nothing.
@@ -160,41 +161,71 @@ pub fn write(
     root: &LoopHandle<Role>,
 ) -> Result<journal::Stats, JournalError> {
     let mut bytes = Vec::new();
-    let mut untold = None;
-    while mailbox.take(&mut bytes, if untold.is_some() { RETRY } else { IDLE }) {
-        if bytes.is_empty() && untold.is_none() {
+    let mut told = journal.durable();
+    loop {
+        let patience = match (journal.is_writing(), told < journal.durable()) {
+            (true, _) => Duration::ZERO,
+            (false, true) => RETRY,
+            (false, false) => IDLE,
+        };
+        if !mailbox.take(&mut bytes, patience) {
+            break;
+        }
+        if !bytes.is_empty() {
+            append(&mut journal, &bytes, mailbox)?;
+        } else if journal.is_writing() {
+            journal.settle()?;
+        } else if told == journal.durable() {
             journal.write_mark()?;
-            continue;
         }
-        for record in bytes.chunks(size_of::<Input>()) {
-            match journal.append(TERM, record) {
-                Err(JournalError::BatchFull) => {
-                    flush(&mut journal, mailbox)?;
-                    journal.append(TERM, record)?;
-                }
-                appended => {
-                    appended?;
-                }
-            }
-        }
-        let durable = flush(&mut journal, mailbox)?;
-        // Position 1 is the genesis.
-        let told = root.call(ExchangeConfig::ROOT, move |role, now, out| {
-            role.handle_durable(now, durable - 1, out);
-        });
+        let durable = journal.durable();
         // A loop that has too much to do hears of it with the next batch, or a little later.
-        untold = Some(()).filter(|()| told == Err(ControlError::Full));
+        if told < durable && tell(root, durable) != Err(ControlError::Full) {
+            told = durable;
+        }
+    }
+    journal.settle()?;
+    if told < journal.durable() {
+        // A loop that has ended hears nothing.
+        let _ = tell(root, journal.durable());
     }
     journal.write_mark()?;
     Ok(journal.stats())
 }
 
-/// Flushes; where there is no room for another segment, waits until there is or all is over.
-fn flush(journal: &mut Journal<Folder>, mailbox: &Mailbox) -> Result<u64, JournalError> {
+/// Says that everything up to a position is durable; position 1 is the genesis.
+fn tell(root: &LoopHandle<Role>, durable: u64) -> Result<(), ControlError> {
+    root.call(ExchangeConfig::ROOT, move |role, now, out| {
+        role.handle_durable(now, durable - 1, out);
+    })
+}
+
+/// Appends inputs and begins to write them.
+fn append(
+    journal: &mut Journal<Folder>,
+    bytes: &[u8],
+    mailbox: &Mailbox,
+) -> Result<(), JournalError> {
+    for record in bytes.chunks(size_of::<Input>()) {
+        match journal.append(TERM, record) {
+            Err(JournalError::BatchFull) => {
+                begin_flush(journal, mailbox)?;
+                journal.append(TERM, record)?;
+            }
+            appended => {
+                appended?;
+            }
+        }
+    }
+    begin_flush(journal, mailbox)
+}
+
+/// Begins to flush; where there is no room for another segment, waits until there is or all is over.
+fn begin_flush(journal: &mut Journal<Folder>, mailbox: &Mailbox) -> Result<(), JournalError> {
     loop {
-        match journal.flush() {
+        match journal.begin_flush() {
             Err(JournalError::Full(_)) if !mailbox.is_closed() => std::thread::sleep(RETRY),
-            flushed => return flushed,
+            flushed => return flushed.map(|_| ()),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use journal::{Folder, FolderConfig, Journal, JournalError};
+use journal::{Folder, Journal, JournalError};
 use net::{Clock, Loop, LoopConfig, LoopHandle, WaitStrategy};
 use probe::Key;
 use replication::{Action, ReplicaId};
@@ -237,7 +237,7 @@ impl Host {
         // What is durable in one place is not committed for that.
         let settings = config.journal.settings(cluster.group, LABEL);
         let settings = journal::Config { alone: ended, ..settings };
-        let mut journal = open_journal(dir, &settings)?;
+        let mut journal = open_journal(config.journal.folder(dir)?, dir, &settings)?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
             digest_every: DIGEST_EVERY,
@@ -362,8 +362,11 @@ impl Host {
     }
 }
 
-fn open_journal(dir: &Path, settings: &journal::Config) -> Result<Journal<Folder>, Failure> {
-    let folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
+fn open_journal(
+    folder: Folder,
+    dir: &Path,
+    settings: &journal::Config,
+) -> Result<Journal<Folder>, Failure> {
     let opened = Journal::open(folder, settings).map_err(|error| match error {
         JournalError::Corrupt { .. } | JournalError::Register(_) => {
             let hint =
@@ -381,7 +384,8 @@ fn open_journal(dir: &Path, settings: &journal::Config) -> Result<Journal<Folder
 /// # Errors
 /// A damaged journal, or another group's.
 pub fn inputs_on_disk(dir: &Path, group: u64) -> Result<Vec<Input>, Failure> {
-    let mut journal = open_journal(dir, &journal::Config::new(group, LABEL))?;
+    let folder = crate::config::Journal::default().folder(dir)?;
+    let mut journal = open_journal(folder, dir, &journal::Config::new(group, LABEL))?;
     let newest = replication::kept(&journal).snapshot;
     let (mut inputs, mut from) = (Vec::new(), journal.first());
     if let Some(info) = newest {

@@ -4,8 +4,8 @@
 //! at the end of the script, and the next one begins with opening the journal again.
 
 use journal::{
-    Config, DiskError, DiskFaults, DiskStats, FileId, Installed, Journal, JournalError, Marks,
-    SimDisk, Storage, Vote,
+    AlignedBuf, Begun, Config, DiskError, DiskFaults, DiskStats, FileId, Installed, Journal,
+    JournalError, Marks, SimDisk, Storage, Vote,
 };
 use types::SplitMix64;
 
@@ -48,6 +48,8 @@ pub enum Fault {
 pub enum Step {
     Append(Vec<u8>),
     Flush,
+    /// Begin to flush, and go on meanwhile.
+    Begin,
     Mark,
     /// Take back so many of the records that are not committed.
     Truncate(u64),
@@ -82,7 +84,8 @@ impl Script {
                 let len = rng.below(most) as usize;
                 Step::Append((0..len).map(|_| rng.next_u64() as u8).collect())
             }
-            9..=14 => Step::Flush,
+            9..=12 => Step::Flush,
+            13 | 14 => Step::Begin,
             15 if replicated => Step::Install(rng.below(2) == 0, rng.below(3)),
             15 => Step::Mark,
             16 if replicated => Step::Truncate(rng.below(4)),
@@ -153,6 +156,8 @@ struct Buggy<'a> {
     late: Option<FileId>,
     /// Snapshots from elsewhere.
     installed: Vec<FileId>,
+    /// The write under way.
+    begun: Option<(FileId, AlignedBuf)>,
 }
 
 /// Plays a script; it goes on in the next life where it stopped.
@@ -212,6 +217,7 @@ fn live<'a>(
         logs: vec![],
         late: None,
         installed: vec![],
+        begun: None,
     };
     let opened = Journal::open(buggy, &script.config());
     let (mut journal, recovery) = match opened {
@@ -343,6 +349,11 @@ fn act<S: Storage>(
             return Ok(());
         }
         Step::Flush => flush(journal, model)?,
+        Step::Begin => {
+            let durable = journal.begin_flush()?;
+            assert!((model.acknowledged..=model.records.len() as u64).contains(&durable));
+            model.acknowledged = durable;
+        }
         Step::Mark => journal.write_mark()?,
         Step::Commit(behind) => {
             journal.commit_to(model.acknowledged.saturating_sub(*behind));
@@ -572,6 +583,21 @@ impl Storage for Buggy<'_> {
             return Ok(());
         }
         self.disk.sync(file)
+    }
+
+    fn begin(&mut self, file: FileId, at: u64, buffer: AlignedBuf) -> Begun {
+        match self.write(file, at, buffer.bytes()) {
+            Err(error) => Begun::Over(buffer, Err(error)),
+            Ok(()) => {
+                self.begun = Some((file, buffer));
+                Begun::UnderWay
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<(AlignedBuf, Result<(), DiskError>)> {
+        let (file, buffer) = self.begun.take()?;
+        Some((buffer, self.sync(file)))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {

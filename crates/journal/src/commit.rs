@@ -1,0 +1,148 @@
+//! Group commit: what is appended while a batch is on its way to the disk goes with the next one.
+
+use crate::Journal;
+use crate::buffer::AlignedBuf;
+use crate::config::Marks;
+use crate::error::JournalError;
+use crate::layout::Place;
+use crate::recover::note_term;
+use crate::scan::Extent;
+use crate::storage::{Begun, DiskError, Storage};
+use crate::waypoints::Waypoint;
+
+/// A batch on its way to the disk.
+pub(crate) struct InFlight {
+    pub(crate) first: u64,
+    records: u64,
+    pub(crate) chain_before: u64,
+    segment: u64,
+    bytes: u64,
+}
+
+impl<S: Storage> Journal<S> {
+    /// Appends a record of a term and gives its position. It is durable after the next flush.
+    ///
+    /// # Errors
+    /// [`JournalError::BatchFull`], [`JournalError::TooLong`], [`JournalError::Closed`]; nothing
+    /// has changed.
+    pub fn append(&mut self, term: u64, record: &[u8]) -> Result<u64, JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        if crate::batch::record_len(record.len()) > self.config.batch_bytes {
+            return Err(JournalError::TooLong(record.len()));
+        }
+        if !self.batch.fits(record.len()) {
+            return Err(JournalError::BatchFull);
+        }
+        let position = self.batch.next();
+        note_term(&mut self.terms, position, term);
+        self.batch.push(term, record);
+        Ok(position)
+    }
+
+    /// Makes everything appended durable, with one write and one sync, and gives the position up
+    /// to which everything is. Without anything appended it does nothing.
+    ///
+    /// # Errors
+    /// [`JournalError::Full`], after which it may be tried again; after others only
+    /// [`JournalError::Closed`] follows.
+    pub fn flush(&mut self) -> Result<u64, JournalError> {
+        self.begin_flush()?;
+        self.settle()?;
+        Ok(self.durable())
+    }
+
+    /// Begins to make everything appended durable and returns while that goes on, if the storage
+    /// can; records may be appended meanwhile. It waits for what was begun before, and gives the
+    /// position up to which everything is durable. [`Journal::flush`] and [`Journal::settle`] wait for
+    /// the rest.
+    ///
+    /// # Errors
+    /// As [`Journal::flush`].
+    pub fn begin_flush(&mut self) -> Result<u64, JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        self.settle()?;
+        if self.batch.count > 0 {
+            let begun = self.begin_batch();
+            let landed = self.close_on(begun)?;
+            if landed {
+                self.has_landed()?;
+            }
+        }
+        Ok(self.durable())
+    }
+
+    /// Whether a write that was begun has not been waited for.
+    pub fn is_writing(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Waits for the write that was begun, if there is one.
+    ///
+    /// # Errors
+    /// As [`Journal::flush`].
+    pub fn settle(&mut self) -> Result<(), JournalError> {
+        if self.in_flight.is_none() {
+            return Ok(());
+        }
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        let landed = match self.storage.finish() {
+            Some((buffer, done)) => self.land(buffer, done),
+            None => Err(JournalError::Closed),
+        };
+        self.close_on(landed)?;
+        self.has_landed()
+    }
+
+    /// Begins to write the batch; true when that is over at once.
+    fn begin_batch(&mut self) -> Result<bool, JournalError> {
+        let bytes = self.batch.padded() as u64;
+        let Extent { file, segment, .. } = self.room_for(bytes)?;
+        let (first, records) = (self.batch.first, u64::from(self.batch.count));
+        let chain_before = self.batch.chain_before();
+        let place = Place { journal: self.config.id, segment, offset: self.offset };
+        let spare = std::mem::take(&mut self.spare);
+        let buffer = self.batch.take(place, (self.frame, self.committed), spare);
+        self.in_flight = Some(InFlight { first, records, chain_before, segment, bytes });
+        match self.storage.begin(file, self.offset, buffer) {
+            Begun::Over(buffer, done) => self.land(buffer, done).map(|()| true),
+            Begun::UnderWay => Ok(false),
+        }
+    }
+
+    /// The batch on its way is durable, or never will be.
+    fn land(
+        &mut self,
+        buffer: AlignedBuf,
+        done: Result<(), DiskError>,
+    ) -> Result<(), JournalError> {
+        self.spare = buffer;
+        done?;
+        let Some(landed) = self.in_flight.take() else { return Ok(()) };
+        let InFlight { first: position, segment, bytes, records, .. } = landed;
+        let (offset, frame) = (self.offset, self.frame);
+        self.waypoints.note(Waypoint { position, segment, offset, frame });
+        self.stats.batches += 1;
+        self.stats.records += records;
+        self.stats.bytes += bytes;
+        self.offset += bytes;
+        self.frame += 1;
+        Ok(())
+    }
+
+    /// What follows from it.
+    fn has_landed(&mut self) -> Result<(), JournalError> {
+        if self.config.alone {
+            self.committed = self.durable();
+        }
+        match self.config.marks {
+            Marks::BeforeAck => self.write_mark(),
+            Marks::Behind => Ok(()),
+        }
+    }
+}
