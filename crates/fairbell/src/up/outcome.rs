@@ -186,7 +186,8 @@ impl Remains<'_> {
             volume_lots: auction.qty.0,
             lot_decimals: of(auction.instrument).map_or(0, |of| of.lot_decimals),
         };
-        let start = self.started_at.unwrap_or_default();
+        // Without a flow of its own all that there was came before it.
+        let start = self.started_at.unwrap_or(Nanos::NEVER);
         let halt = |halt: &roles::Halt| HaltReport {
             symbol: symbol(halt.instrument),
             after_ns: halt.from.since(start),
