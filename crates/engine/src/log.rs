@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use types::{Command, Input, Nanos, Seq, Shelf, Source};
+use types::{Command, Input, Nanos, Packer, Seq, Shelf, Source, Unpacker};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 /// Records per chunk (512 KiB).
@@ -189,6 +189,38 @@ impl InputLog {
             laid.len = laid.len.min(len / BLOCK * BLOCK);
         }
         true
+    }
+
+    /// Writes down the place of the record at a position, which has to be in memory, for a log that
+    /// goes on behind it and does not hold what was before. False for others, and for a log on a
+    /// shelf, which is to be had whole.
+    #[must_use]
+    pub fn pack(&self, last: Seq, to: &mut Packer<'_>) -> bool {
+        let record = self.get(last).filter(|_| self.laid.is_none());
+        to.raw(record.map_or(&[][..], IntoBytes::as_bytes));
+        record.is_some()
+    }
+
+    /// Goes on behind the record that was packed. `None`, with nothing changed, when it is none, or
+    /// this log has records already, lies on a shelf or has no room for as many.
+    #[must_use]
+    pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
+        let input = Input::try_read_from_bytes(from.raw(RECORD)?).ok()?;
+        let len = usize::try_from(input.seq.0).ok().filter(|len| *len <= self.capacity)?;
+        if self.len > 0 || self.laid.is_some() {
+            return None;
+        }
+        let mut chunk = Vec::with_capacity(CHUNK);
+        chunk.push(input);
+        (self.gone, self.len, self.last_t_seq) = (len.checked_sub(1)?, len, input.t_seq);
+        self.chunks.clear();
+        self.chunks.push_back(chunk);
+        Some(())
+    }
+
+    /// Records before the first that can be had: some, where the log was taken up in its middle.
+    pub fn lacks(&self) -> usize {
+        if self.laid.is_some() { 0 } else { self.gone }
     }
 
     /// Lays down what is not yet: the last records. Nothing may be appended after that.
@@ -380,6 +412,38 @@ mod tests {
         let mut log = laid_down(MemoryShelf::default());
         (0..MANY).for_each(|n| assert!(log.append(Nanos(n), draft(n)).is_ok()));
         assert!(!log.cut(3) && log.len() as u64 == MANY, "that has left memory");
+    }
+
+    #[test]
+    fn a_log_goes_on_behind_a_record_that_was_packed() {
+        let mut log = InputLog::new(CHUNK * 2);
+        (0..CHUNK as u64 + 9).for_each(|n| assert!(log.append(Nanos(n), draft(n)).is_ok()));
+        let packed = |log: &InputLog, at| {
+            let mut bytes = Vec::new();
+            log.pack(Seq(at), &mut Packer::new(&mut bytes)).then_some(bytes)
+        };
+        let last = CHUNK as u64 + 3;
+        let bytes = packed(&log, last).expect("it is there");
+        assert_eq!((packed(&log, 0), packed(&log, CHUNK as u64 + 10)), (None, None));
+        let mut other = InputLog::new(CHUNK * 2);
+        assert_eq!(other.unpack(&mut Unpacker::new(&bytes)), Some(()));
+        assert_eq!((other.len(), other.lacks(), other.in_memory()), (last as usize, CHUNK + 2, 1));
+        assert!(other.cut(last as usize) && other.append(Nanos(1), draft(7)).is_ok());
+        let input = other.get(Seq(last + 1)).expect("appended");
+        assert_eq!((input.t_in, input.t_seq), (Nanos(7), Nanos(last - 1)), "time goes on");
+        assert!(other.cut(last as usize), "as far as it was taken up");
+        (last..2 * CHUNK as u64).for_each(|n| assert!(other.append(Nanos(n), draft(n)).is_ok()));
+        assert!(other.after(Seq(last)).eq(log.after(Seq(last)).chain(other.after(Seq(last + 6)))));
+        assert_eq!(other.append(Nanos(0), draft(0)), Err(LogFull { capacity: 2 * CHUNK }));
+        // What is cut, is no input, or does not fit.
+        assert_eq!(other.unpack(&mut Unpacker::new(&bytes)), None, "it has begun");
+        let unpack =
+            |capacity, bytes: &[u8]| InputLog::new(capacity).unpack(&mut Unpacker::new(bytes));
+        assert_eq!(unpack(CHUNK, &bytes), None);
+        assert_eq!(unpack(CHUNK * 2, &bytes[1..]), None);
+        assert_eq!(unpack(CHUNK * 2, &[0; RECORD]), None);
+        assert_eq!(laid_down(MemoryShelf::default()).unpack(&mut Unpacker::new(&bytes)), None);
+        assert_eq!(packed(&laid_down(MemoryShelf::default()), 1), None);
     }
 
     #[test]

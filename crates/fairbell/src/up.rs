@@ -64,6 +64,7 @@ const LOG_FILE: &str = "exchange.log";
 const LOG_ROOM_LOW: usize = 10_000;
 
 pub use bare::serve;
+pub use files::Paper;
 pub use outcome::quantiles as report_quantiles;
 pub use plan::{exchange_config, options};
 

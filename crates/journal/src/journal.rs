@@ -263,6 +263,12 @@ impl<S: Storage> Journal<S> {
         begun.filter(|_| (self.first()..=self.last()).contains(&position)).map(|(_, term)| *term)
     }
 
+    /// Where each term begins of those that appended records have, in order; the first may begin
+    /// earlier than can be read.
+    pub fn terms(&self) -> &[(u64, u64)] {
+        &self.terms
+    }
+
     /// Remembers term and vote; durable, in both copies, on return.
     ///
     /// # Errors

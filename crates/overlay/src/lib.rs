@@ -9,6 +9,7 @@ pub mod detour;
 pub mod duplicate_filter;
 pub mod egress;
 pub mod estimator;
+mod feed_trail;
 pub mod frame;
 pub mod gaps;
 pub mod guard;

@@ -15,7 +15,9 @@
 //!
 //! Not guaranteed: that a refused or detached gateway is told more than once per question.
 
-use types::{AccountId, ClockReading, Nanos, NodeId, Outbox, Shelf, limits::DATAGRAM_MAX};
+use types::{
+    AccountId, ClockReading, Nanos, NodeId, Outbox, Packer, Shelf, Unpacker, limits::DATAGRAM_MAX,
+};
 use zerocopy::IntoBytes;
 
 use crate::{
@@ -215,6 +217,25 @@ impl PrivateStreams {
     #[must_use]
     pub fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: u64) -> bool {
         self.store.lay_down(shelf, memory_max)
+    }
+
+    /// Bytes of one put on the shelf: a whole number of records.
+    pub fn shelf_block(record_len: usize) -> usize {
+        RecordStore::chunk_len(record_len)
+    }
+
+    /// Writes down what there is of the streams beside the shelf, but not who has them attached.
+    /// False without a shelf, or while that takes nothing.
+    #[must_use]
+    pub fn pack(&self, to: &mut Packer<'_>) -> bool {
+        self.store.pack(to)
+    }
+
+    /// Takes up what was packed, into streams that are empty and have the same shelf. `None`, and they
+    /// must not be used, for anything that no streams pack.
+    #[must_use]
+    pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
+        self.store.unpack(from)
     }
 
     /// The root lives in this epoch from now on.

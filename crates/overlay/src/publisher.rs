@@ -35,6 +35,8 @@ use crate::{
     topology::{ROOT, Tree},
 };
 
+mod packed;
+
 /// Settings of a publisher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublisherConfig {

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use types::Shelf;
+use types::{Packer, Shelf, Unpacker};
 
 /// Records per chunk.
 const CHUNK_RECORDS: u64 = 64;
@@ -91,8 +91,13 @@ impl RecordStore {
         true
     }
 
+    /// Bytes of a chunk of such records.
+    pub(crate) fn chunk_len(record_len: usize) -> usize {
+        record_len * CHUNK_RECORDS as usize
+    }
+
     fn chunk_bytes(&self) -> usize {
-        self.record_len * CHUNK_RECORDS as usize
+        RecordStore::chunk_len(self.record_len)
     }
 
     /// Appends a record of the right length; `None` when the store is full or knows no such stream.
@@ -228,10 +233,79 @@ impl RecordStore {
     }
 }
 
+impl RecordStore {
+    /// Writes down what is not on the shelf: lengths, places and the chunks that fill. False, with
+    /// anything appended, without a shelf or while full chunks wait for it.
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
+        let Some(laid) = self.laid.as_ref().filter(|laid| laid.put == laid.full.len()) else {
+            return false;
+        };
+        to.count(self.streams.len());
+        to.u32(laid.runs_used);
+        for stream in &self.streams {
+            to.u64(stream.len);
+            to.count(stream.runs.len());
+            stream.runs.iter().for_each(|run| to.u32(*run));
+            let fills = stream.len % CHUNK_RECORDS;
+            let held = stream.chunks.back().filter(|_| fills > 0);
+            let held = held.and_then(|chunk| chunk_of(&self.segments, *chunk, self.record_len));
+            let bytes = held.and_then(|bytes| bytes.get(..fills as usize * self.record_len));
+            to.raw(bytes.unwrap_or(&[]));
+        }
+        true
+    }
+
+    /// Takes up what was packed: what is on the shelf stays there alone. The store must be empty, with
+    /// a shelf that holds what was on it then. `None`, with the store of no use any more, for
+    /// anything that no store packs.
+    pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
+        let streams = from.count(16)?;
+        let runs_used = from.u32()?;
+        if streams != self.streams.len() || self.records > 0 || self.laid.is_none() {
+            return None;
+        }
+        let mut taken = 0u32;
+        // Each run belongs to one stream: there are as many as are used, and no number comes twice.
+        let mut seen: Vec<u32> = Vec::new();
+        for number in 0..streams {
+            let len = from.u64()?;
+            self.records = self.records.checked_add(len).filter(|all| *all <= self.records_max)?;
+            let (chunks, fills) = (len / CHUNK_RECORDS, len % CHUNK_RECORDS);
+            let runs = from.count(4)?;
+            if runs as u64 != chunks.div_ceil(SEGMENT_CHUNKS as u64) {
+                return None;
+            }
+            taken = taken.checked_add(u32::try_from(runs).ok()?)?;
+            let runs: Vec<u32> = (0..runs).map(|_| from.u32()).collect::<Option<_>>()?;
+            seen.extend_from_slice(&runs);
+            let bytes = from.raw(fills as usize * self.record_len)?;
+            let chunk = if fills > 0 { Some(self.free_chunk()?) } else { None };
+            if let Some(chunk) = chunk {
+                let place = chunk_mut(&mut self.segments, chunk, self.record_len)?;
+                place.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            }
+            let chunk = chunk.into_iter().collect();
+            let stream = Stream { len, chunks: chunk, gone: chunks, put: chunks, runs };
+            *self.streams.get_mut(number)? = stream;
+        }
+        seen.sort_unstable();
+        let each_once = seen.iter().copied().eq(0..runs_used);
+        self.laid.as_mut()?.runs_used = runs_used;
+        (taken == runs_used && each_once).then_some(())
+    }
+}
+
 /// Records within a stream: their chunk, and their bytes in it.
 type Place = (u64, std::ops::Range<usize>);
 
 /// A chunk's bytes in memory.
+fn chunk_of(segments: &[Box<[u8]>], chunk: u32, record_len: usize) -> Option<&[u8]> {
+    let (chunk, len) = (chunk as usize, record_len * CHUNK_RECORDS as usize);
+    let begin = (chunk % SEGMENT_CHUNKS) * len;
+    segments.get(chunk / SEGMENT_CHUNKS)?.get(begin..begin + len)
+}
+
+/// The same, to be changed.
 fn chunk_mut(segments: &mut [Box<[u8]>], chunk: u32, record_len: usize) -> Option<&mut [u8]> {
     let (chunk, len) = (chunk as usize, record_len * CHUNK_RECORDS as usize);
     let begin = (chunk % SEGMENT_CHUNKS) * len;
@@ -304,6 +378,92 @@ mod tests {
         assert!(store.lay_down(Box::new(MemoryShelf::with_max(room)), 1_000));
         let store = compare(store, 50_000, 3);
         assert!(store.in_memory() > 50_000 - (runs as u64 + 1) * CHUNK_RECORDS);
+    }
+
+    /// A shelf that two stores can have, one after the other.
+    #[derive(Clone, Default)]
+    struct Shared(std::sync::Arc<std::sync::Mutex<MemoryShelf>>);
+
+    impl Shelf for Shared {
+        fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
+            self.0.lock().expect("whole").put(at, bytes)
+        }
+
+        fn get(&self, at: u64, into: &mut [u8]) -> bool {
+            self.0.lock().expect("whole").get(at, into)
+        }
+    }
+
+    fn on(shelf: &Shared) -> RecordStore {
+        let mut store = RecordStore::new(3, 8, 1 << 20);
+        assert!(store.lay_down(Box::new(shelf.clone()), 1_000));
+        store
+    }
+
+    fn packed(store: &RecordStore) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        assert!(store.pack(&mut Packer::new(&mut bytes)));
+        bytes
+    }
+
+    #[test]
+    fn what_was_packed_goes_on_as_if_nothing_had_been() {
+        for (seed, before) in [(1, 0), (2, 63), (3, 64), (4, 5_000), (5, 30_000)] {
+            let (shelf, mut rng) = (Shared::default(), SplitMix64::new(seed));
+            let mut first = on(&shelf);
+            let mut all = vec![Vec::new(); 3];
+            let mut append = |store: &mut RecordStore, n: u64| {
+                // The last stream is seldom used.
+                let stream = (rng.below(9) / 4) as usize;
+                all[stream].push(n);
+                assert_eq!(store.append(stream, &n.to_le_bytes()), Some(all[stream].len() as u64));
+            };
+            (0..before).for_each(|n| append(&mut first, n));
+            let bytes = packed(&first);
+            let mut second = on(&shelf);
+            let mut from = Unpacker::new(&bytes);
+            assert_eq!(second.unpack(&mut from).and_then(|()| from.end()), Some(()), "seed {seed}");
+            assert_eq!(packed(&second), bytes);
+            // What the first one does after that is done again by the second.
+            (before..before + 9_000).for_each(|n| append(&mut second, n));
+            for (stream, records) in all.iter().enumerate() {
+                for (n, position) in records.iter().zip(1..) {
+                    assert_eq!(second.fetch(stream, position, 1), n.to_le_bytes(), "seed {seed}");
+                }
+                assert!(second.fetch(stream, records.len() as u64 + 1, 1).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_store_packs_is_not_taken_up() {
+        let shelf = Shared::default();
+        let mut store = on(&shelf);
+        (0..40_000u64).for_each(|n| {
+            let stream = (n % 3) as usize;
+            store.append(stream, &n.to_le_bytes()).expect("room");
+        });
+        let bytes = packed(&store);
+        let taken = |bytes: &[u8]| {
+            let mut from = Unpacker::new(bytes);
+            on(&shelf).unpack(&mut from).and_then(|()| from.end()).is_some()
+        };
+        assert!(taken(&bytes));
+        for len in 0..bytes.len() {
+            assert!(!taken(&bytes[..len]), "{len} bytes");
+        }
+        // Number of streams, runs used, and of the first stream its length, its runs, and which.
+        for (at, what) in [(0, "streams"), (8, "used"), (13, "length"), (20, "runs"), (28, "run")] {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 0x40;
+            assert!(!taken(&wrong), "{what}");
+        }
+        let mut twice = bytes.clone();
+        twice[28] = 1;
+        assert!(!taken(&twice), "two streams on one run");
+        let mut without = Vec::new();
+        let plain = RecordStore::new(3, 8, 100);
+        assert!(!plain.pack(&mut Packer::new(&mut without)), "nothing is laid down");
     }
 
     #[test]

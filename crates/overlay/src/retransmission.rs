@@ -13,11 +13,14 @@
 
 use std::collections::VecDeque;
 
-use types::{Channel, FeedSeq, Nanos, NodeId, Outbox, Peer, limits::MOLD_PACKET_MAX};
+use types::{
+    Channel, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, Shelf, Unpacker, limits::MOLD_PACKET_MAX,
+};
 use zerocopy::FromZeros;
 
 use crate::{
     emit,
+    feed_trail::{self, FeedTrail},
     frame::{DATA_OLDEST, DataBody, FrameKind, HopHeader, RepairRequestBody},
     mold::{self, Header, Packet, Session},
     topology::{ROOT, Tree},
@@ -87,6 +90,8 @@ pub struct RetransmissionStore {
     bytes: Box<[u8]>,
     /// Position of the next byte in the endless ring.
     write_at: u64,
+    /// Where what is kept is laid down, too.
+    trail: Option<FeedTrail>,
     stats: StoreStats,
 }
 
@@ -111,6 +116,7 @@ impl RetransmissionStore {
             entries,
             bytes: bytes.into_boxed_slice(),
             write_at: 0,
+            trail: None,
             stats: StoreStats::default(),
         }
     }
@@ -133,10 +139,45 @@ impl RetransmissionStore {
     /// Keeps a packet as it was sent. Packets come in feed sequence; one that does not follow, has
     /// no messages or is longer than [`MOLD_PACKET_MAX`] is not kept.
     pub fn keep(&mut self, body: &DataBody, packet: &[u8]) {
-        let Some(parsed) = Packet::parse(packet) else { return };
+        if self.keep_in_memory(body, packet)
+            && let Some(trail) = &mut self.trail
+        {
+            trail.append(body, packet);
+        }
+    }
+
+    /// Lays down what is kept as it comes. False when something is kept already.
+    pub(crate) fn lay_down(&mut self, shelf: Box<dyn Shelf>) -> bool {
+        if self.entries.is_empty() {
+            self.trail = Some(FeedTrail::new(shelf));
+        }
+        self.entries.is_empty()
+    }
+
+    /// Writes down what is not on the shelf; false without one, or while that takes nothing.
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
+        // From its place in the ring on everything lies as it did.
+        to.u64(self.entries.front().map_or(self.write_at, |oldest| oldest.at));
+        self.trail.as_ref().is_some_and(|trail| trail.pack(to))
+    }
+
+    /// Takes up what was packed, which ends before the message `end`.
+    pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>, end: u64) -> Option<()> {
+        let mut trail = self.trail.take().filter(|_| self.entries.is_empty())?;
+        let heads = (feed_trail::HEAD as u64).saturating_mul(self.datagrams as u64);
+        let most = heads.saturating_add(self.bytes.len() as u64);
+        self.write_at = from.u64().filter(|at| *at < 1 << 62)?;
+        trail.unpack(from, most, |body, packet| self.keep_in_memory(body, packet))?;
+        self.trail = Some(trail);
+        self.entries.back().map_or(1, |last| last.end).eq(&end).then_some(())
+    }
+
+    /// Whether it was kept.
+    fn keep_in_memory(&mut self, body: &DataBody, packet: &[u8]) -> bool {
+        let Some(parsed) = Packet::parse(packet) else { return false };
         let follows = self.entries.back().is_none_or(|last| last.end == parsed.header.seq);
         if parsed.messages() == 0 || packet.len() > MOLD_PACKET_MAX || !follows {
-            return;
+            return false;
         }
         let (size, len) = (self.bytes.len() as u64, packet.len() as u64);
         let tail = size - self.write_at % size;
@@ -145,13 +186,17 @@ impl RetransmissionStore {
         while self.entries.len() >= self.datagrams
             || self.entries.front().is_some_and(|oldest| oldest.at + size < end)
         {
-            self.entries.pop_front();
+            let oldest = self.entries.pop_front();
+            if let Some((trail, oldest)) = self.trail.as_mut().zip(oldest) {
+                trail.forget(oldest.len);
+            }
         }
         let place = (at % size) as usize;
         self.bytes[place..place + packet.len()].copy_from_slice(packet);
         self.write_at = end;
         let (seq, end) = (parsed.header.seq, parsed.end());
         self.entries.push_back(Stored { seq, end, body: *body, at, len: packet.len() });
+        true
     }
 
     /// Answers a receiver. Frames carry the store's epoch.

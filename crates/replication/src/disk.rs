@@ -58,11 +58,27 @@ pub fn kept<S: Storage>(journal: &Journal<S>) -> Kept {
 /// Those of reading.
 pub fn recover<S: Storage>(
     journal: &mut Journal<S>,
+    visit: impl FnMut(Record<'_>),
+) -> Result<Recovered, JournalError> {
+    recover_after(journal, 0, visit)
+}
+
+/// The same for a state that holds everything up to a committed position already: what is before
+/// the record behind it is not read.
+///
+/// # Errors
+/// Those of reading.
+pub fn recover_after<S: Storage>(
+    journal: &mut Journal<S>,
+    held: u64,
     mut visit: impl FnMut(Record<'_>),
 ) -> Result<Recovered, JournalError> {
     let (first, last, committed) = (journal.first(), journal.durable(), journal.committed());
     let mut recovered = Recovered { last, committed, ..Recovered::default() };
-    journal.read(first, last, |record| {
+    let read_from = first.max(held.min(committed) + 1);
+    let begun = journal.terms().iter().filter(|(position, _)| *position < read_from);
+    recovered.terms = begun.map(|(begins, term)| ((*begins).max(first), *term)).collect();
+    journal.read(read_from, last, |record| {
         let (position, term) = (record.position, record.term);
         if recovered.terms.last().is_none_or(|(_, known)| *known != term) {
             recovered.terms.push((position, term));

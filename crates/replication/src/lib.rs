@@ -39,7 +39,7 @@ mod wire;
 
 pub use config::{Config, ConfigError, ReplicaId};
 pub use consensus::{Consensus, Entry, Fetch, Install, Refused, Standing, Work, Write};
-pub use disk::{Kept, Recovered, fetch, kept, perform, recover};
+pub use disk::{Kept, Recovered, fetch, kept, perform, recover, recover_after};
 pub use raft_group::RaftGroup;
 pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead, Stop};
 pub use wire::{DecodeError, OLDEST, PART_MAX, VERSION, unfenced_answer};

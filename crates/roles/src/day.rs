@@ -2,7 +2,8 @@
 //! kept, the others counted.
 
 use types::{
-    CrossKind, InstrumentId, MarketEvent, Nanos, Price, Qty, SystemEventCode, TradingState,
+    CrossKind, InstrumentId, MarketEvent, Nanos, Packer, Price, Qty, SystemEventCode, TradingState,
+    Unpacker,
 };
 
 /// Auctions and halts kept.
@@ -71,6 +72,59 @@ impl DayRecord {
         }
     }
 
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+        to.u8(u8::from(self.open));
+        to.u64(self.left_out);
+        to.count(self.auctions.len());
+        for Auction { instrument, kind, price, qty, at } in &self.auctions {
+            to.u32(instrument.0.into());
+            to.u8(*kind as u8);
+            [price.0.cast_unsigned(), qty.0, at.0].into_iter().for_each(|word| to.u64(word));
+        }
+        to.count(self.halts.len());
+        for Halt { instrument, from, to: until } in &self.halts {
+            to.u32(instrument.0.into());
+            [from.0, until.0].into_iter().for_each(|word| to.u64(word));
+        }
+        to.count(self.halted.len());
+        for (since, call) in self.halted.iter().zip(&self.calls) {
+            to.u8(u8::from(*call));
+            to.u8(u8::from(since.is_some()));
+            to.u64(since.map_or(0, |since| since.0));
+        }
+    }
+
+    /// `None` for anything that no record packs.
+    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<DayRecord> {
+        let mut day = DayRecord { open: from.bool()?, ..DayRecord::default() };
+        day.left_out = from.u64()?;
+        let kept = |count: usize| Some(count).filter(|count| *count <= KEPT_MAX);
+        for _ in 0..kept(from.count(29)?)? {
+            let instrument = InstrumentId(u16::try_from(from.u32()?).ok()?);
+            let kind = kind_of(from.u8()?)?;
+            let price = Price(from.u64()?.cast_signed());
+            let (qty, at) = (Qty(from.u64()?), Nanos(from.u64()?));
+            day.auctions.push(Auction { instrument, kind, price, qty, at });
+        }
+        for _ in 0..kept(from.count(20)?)? {
+            let instrument = InstrumentId(u16::try_from(from.u32()?).ok()?);
+            day.halts.push(Halt { instrument, from: Nanos(from.u64()?), to: Nanos(from.u64()?) });
+        }
+        let instruments = from.count(10)?;
+        if instruments > usize::from(u16::MAX) {
+            return None;
+        }
+        for _ in 0..instruments {
+            day.calls.push(from.bool()?);
+            let (halted, since) = (from.bool()?, Nanos(from.u64()?));
+            if !halted && since != Nanos(0) {
+                return None;
+            }
+            day.halted.push(halted.then_some(since));
+        }
+        Some(day)
+    }
+
     /// Takes in what the feed says at engine time `at`.
     pub fn note(&mut self, at: Nanos, event: &MarketEvent) {
         match *event {
@@ -104,6 +158,11 @@ impl DayRecord {
             keep(&mut self.halts, Halt { instrument, from, to: at }, &mut self.left_out);
         }
     }
+}
+
+fn kind_of(code: u8) -> Option<CrossKind> {
+    let kinds = [CrossKind::Opening, CrossKind::Closing, CrossKind::Resuming, CrossKind::Intraday];
+    kinds.into_iter().find(|kind| *kind as u8 == code)
 }
 
 fn keep<T>(list: &mut Vec<T>, item: T, left_out: &mut u64) {

@@ -15,7 +15,8 @@ use overlay::{
     topology::Tree,
 };
 use types::{
-    ClockReading, ExecutionReport, FeedSeq, InstrumentId, MarketEvent, Nanos, Outbox, Peer,
+    ClockReading, ExecutionReport, FeedSeq, InstrumentId, MarketEvent, Nanos, Outbox, Packer, Peer,
+    Shelf, Unpacker,
 };
 use wire::{itch, moldudp::Request};
 use zerocopy::FromBytes;
@@ -166,6 +167,39 @@ impl Downlinks {
         let all = || self.dealer.next.get(stream).map_or(0, |next| next.0.saturating_sub(1));
         let public_after = own.map_or_else(|| FeedSeq(all()), |(.., seq)| *seq);
         ExecutionReport { public_after, ..*report }
+    }
+
+    /// Lays down what can be asked for again, each stream on a shelf of its own. False when there are
+    /// not as many, or something was published before.
+    pub(crate) fn lay_down(&mut self, shelves: Vec<Box<dyn Shelf>>) -> bool {
+        let enough = shelves.len() == self.streams.len();
+        let mut pairs = self.streams.iter_mut().zip(shelves);
+        enough && pairs.all(|(stream, shelf)| stream.publisher.lay_down(shelf))
+    }
+
+    /// False when something waits for a shelf, or there is none.
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
+        to.count(self.streams.len());
+        self.dealer.next.iter().for_each(|next| to.u64(next.0));
+        // All are packed: what follows is read in its place.
+        self.streams.iter().fold(true, |all, stream| stream.publisher.pack(to) & all)
+    }
+
+    /// `None` for anything that no downlinks of as many streams pack.
+    pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
+        if from.count(8)? != self.streams.len() {
+            return None;
+        }
+        for next in &mut self.dealer.next {
+            *next = FeedSeq(from.u64()?);
+        }
+        for (stream, next) in self.streams.iter_mut().zip(&self.dealer.next) {
+            stream.publisher.unpack(from)?;
+            if stream.publisher.feed_next() != *next {
+                return None;
+            }
+        }
+        Some(())
     }
 
     /// See [`Publisher::begin_term`].

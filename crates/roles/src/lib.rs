@@ -7,6 +7,7 @@
 //! whether every book is the engine's; [`offline`] plays a sample through the engine alone.
 
 mod audit;
+mod checkpoint;
 mod compact;
 mod config;
 mod copies;
@@ -26,6 +27,7 @@ mod slow;
 mod timetable;
 
 pub use audit::{Audit, JoinedLate, Unequal, audit};
+pub use checkpoint::Checkpoint;
 pub use compact::{compact, compacted_inputs};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
@@ -36,11 +38,11 @@ pub use gateway::{
     CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, GuardConfig, GuardKey,
     LoginTerms, OUCH_DOOR, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle, decode_work,
 };
-pub use member::{Member, MemberError, Outside, Reguard};
+pub use member::{Keep, Member, MemberError, Outside, Reguard};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use role::Role;
-pub use root::{ReplaceError, ResumeError, Root, RootCounters, Strange};
+pub use root::{CheckpointError, ReplaceError, ResumeError, Root, RootCounters, Strange};
 pub use sealed::Sealed;
 pub use slow::{Lag, Slow};
 pub use timetable::{Timetable, set_phase};

@@ -23,6 +23,10 @@ use zerocopy::TryFromBytes;
 use crate::compact::Compact;
 use crate::{Role, Root, Sealed, Strange};
 
+mod checkpoint;
+
+pub use checkpoint::Keep;
+
 /// Records given to the group at once; a lot fits into what may be uncommitted.
 const LOT: usize = 1_024;
 /// Writes of a leader that may wait for its disk: what comes meanwhile goes to the group at once,
@@ -147,6 +151,7 @@ pub struct Member {
     leading: Option<u64>,
     /// Why it takes part in nothing any more.
     stopped: Option<String>,
+    keeping: Option<checkpoint::Keeping>,
 }
 
 impl Member {
@@ -156,12 +161,29 @@ impl Member {
     /// # Errors
     /// [`MemberError`].
     pub fn open<S: Storage>(
+        root: Box<Root>,
+        config: replication::Config,
+        genesis: Vec<u8>,
+        journal: &mut Journal<S>,
+        parts: (ClockReading, Option<Reguard>, Outside),
+    ) -> Result<Member, MemberError> {
+        Member::open_behind(0, root, config, genesis, journal, parts)
+    }
+
+    /// The same with a root that was made of a checkpoint at a position, which fits the journal
+    /// ([`crate::Checkpoint::fits`]), or at 0 with a new one.
+    ///
+    /// # Errors
+    /// [`MemberError`].
+    pub fn open_behind<S: Storage>(
+        position: u64,
         mut root: Box<Root>,
         config: replication::Config,
         genesis: Vec<u8>,
         journal: &mut Journal<S>,
         (now, reguard, outside): (ClockReading, Option<Reguard>, Outside),
     ) -> Result<Member, MemberError> {
+        let inputs = root.engine().applied();
         root.join_group();
         let role = match reguard.as_ref().map(|reguard| reguard(0)) {
             Some(Some(guard)) => Role::Sealed(Box::new(Sealed::new(Role::Root(root), guard))),
@@ -169,16 +191,17 @@ impl Member {
             None => Role::Root(root),
         };
         let nobody = Outbox::default();
-        let mut state = State { role, genesis, begun: false, inputs: 0, nobody };
+        let mut state = State { role, genesis, begun: position > 0, inputs, nobody };
         let newest = replication::kept(journal).snapshot;
         let snapshot_at = newest.map_or(0, |info| info.position);
-        if newest.is_some() {
+        if snapshot_at > position {
             let bytes = journal.read_snapshot(snapshot_at).map_err(MemberError::Journal)?;
             state.load(now, &bytes)?;
         }
         let mut taken = Ok(());
-        let recovered: Recovered = replication::recover(journal, |record| {
-            if taken.is_ok() && record.position > snapshot_at {
+        let held = position.max(snapshot_at);
+        let recovered: Recovered = replication::recover_after(journal, position, |record| {
+            if taken.is_ok() && record.position > held {
                 taken = state.take(now, record.bytes);
             }
         })
@@ -197,6 +220,7 @@ impl Member {
             snapshot_at,
             leading: None,
             stopped: None,
+            keeping: None,
         })
     }
 
@@ -354,6 +378,7 @@ impl Member {
                 Action::Apply(entry) => {
                     committed |= self.apply(now, &entry, out);
                     self.ask_for_snapshot(entry.position);
+                    self.keep_checkpoint(now, entry.position, out);
                 }
                 Action::Restore(install) => self.restore(now, &install, out),
                 Action::Lead { term } => {

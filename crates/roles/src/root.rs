@@ -40,10 +40,12 @@ use crate::downlinks::{self, Dealer, Downlinks};
 use crate::lost::Lost;
 use crate::{DayRecord, Timetable, TreeShape};
 
+mod checkpoint;
 mod durable;
 mod member;
 mod standby;
 
+pub use checkpoint::CheckpointError;
 use durable::Gate;
 pub use durable::ResumeError;
 use member::Standing;
@@ -99,6 +101,10 @@ pub struct Root {
     timetable: Timetable,
     /// In a group: without what the group has committed, and nothing else.
     planned: Timetable,
+    /// The same but for [`Root::set_timetable`]: what a start from the log would have; and what
+    /// tells it, as it was configured, from others.
+    logged: Timetable,
+    configured: u64,
     lost: Lost,
     day: DayRecord,
     /// The feed's session is over.
@@ -158,6 +164,8 @@ impl Root {
             acks: AckScheduler::new(node, tree.epoch, gateways),
             timetable: config.timetable.clone(),
             planned: config.timetable.clone(),
+            logged: config.timetable.clone(),
+            configured: config.timetable.digest(),
             day: DayRecord::default(),
             ended: false,
             group: None,

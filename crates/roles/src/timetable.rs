@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 
 use engine::schedule::Schedule;
-use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Phase};
+use types::{ClOrdId, Command, CommandKind, Digest, InstrumentId, Nanos, Packer, Phase, Unpacker};
+use zerocopy::IntoBytes;
 
 use crate::TreeShape;
 
@@ -107,6 +108,44 @@ impl Timetable {
         }
     }
 
+    /// What tells its commands from others', but not when they are due: these are what a log's
+    /// commands are compared with. The days of a venue are left out: what of them was due before a
+    /// start is not made up for.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut digest = Digest::default();
+        digest.fold(self.due.len() as u64);
+        let repeated = self.repeated.iter();
+        let commands = self.due.iter().map(|(_, command)| (0, command));
+        for (every_ns, command) in commands.chain(repeated.map(|r| (r.every_ns, &r.command))) {
+            digest.fold(every_ns);
+            command.as_bytes().iter().for_each(|byte| digest.fold(u64::from(*byte)));
+        }
+        digest.0
+    }
+
+    /// How much of it a log has passed.
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+        to.u64(self.due.len() as u64);
+        to.count(self.repeated.len());
+        self.repeated.iter().for_each(|repeated| to.u64(repeated.next.0));
+    }
+
+    /// Passes as much as one with these commands had when it was packed. `None` for anything that
+    /// none packs.
+    pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
+        let left = usize::try_from(from.u64()?).ok()?;
+        let passed = self.due.len().checked_sub(left)?;
+        self.due.drain(..passed);
+        let count = from.count(8)?;
+        if count != self.repeated.len() {
+            return None;
+        }
+        for repeated in &mut self.repeated {
+            repeated.next = Nanos(from.u64()?);
+        }
+        Some(())
+    }
+
     /// The next change of the tree that is due now.
     pub fn pop_tree(&mut self, now: Nanos) -> Option<TreeShape> {
         let due = self.trees.front().is_some_and(|(due, _)| *due <= now);
@@ -175,6 +214,31 @@ mod tests {
         // An operator's own is none of the timetable's.
         follows.passed(Nanos(9), &set_phase(InstrumentId(1), Phase::Halt));
         assert_eq!((follows.next_due(), leads.next_due()), (Nanos(107), Nanos(107)));
+    }
+
+    #[test]
+    fn what_was_passed_stays_passed() {
+        let repeated = set_phase(InstrumentId(1), Phase::Halt);
+        let table = || Timetable::open_with_a_call().every(100, repeated);
+        let mut passed = table();
+        let start = passed.due[0].1;
+        passed.passed(Nanos(7), &start);
+        passed.passed(Nanos(9), &named(repeated));
+        let mut bytes = Vec::new();
+        passed.pack(&mut Packer::new(&mut bytes));
+        let mut other = table();
+        assert_eq!(other.unpack(&mut Unpacker::new(&bytes)), Some(()));
+        assert_eq!((&other.due, other.repeated[0].next), (&passed.due, Nanos(109)));
+        assert_eq!(Timetable::empty().unpack(&mut Unpacker::new(&bytes)), None);
+        assert_eq!(Timetable::open_with_a_call().unpack(&mut Unpacker::new(&bytes)), None);
+        assert_eq!(table().unpack(&mut Unpacker::new(&bytes[..20])), None);
+        // Commands tell timetables apart, times don't.
+        let digests = [table(), table().every(100, repeated), Timetable::open_at_once()];
+        let [a, b, c] = digests.map(|table| table.digest());
+        assert!(a != b && a != c && b != c);
+        let halt = set_phase(InstrumentId(2), Phase::Halt);
+        let at = |due| Timetable::empty().at(Nanos(due), halt).digest();
+        assert_eq!(at(5), at(6));
     }
 
     #[test]

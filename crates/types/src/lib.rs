@@ -13,6 +13,7 @@ mod instrument;
 pub mod limits;
 mod matching;
 mod node;
+mod pack;
 mod remote;
 mod rng;
 mod seq_window;
@@ -40,10 +41,11 @@ pub use matching::{
     TickTable, Trigger,
 };
 pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, Trace, TracePoint};
+pub use pack::{Packer, Unpacker};
 pub use remote::{Address, AddressRange, Certificate, Remote};
 pub use rng::SplitMix64;
 pub use seq_window::{Seen, SeqWindow};
-pub use shelf::{MemoryShelf, Shelf};
+pub use shelf::{Checked, MemoryShelf, Shelf};
 pub use time::{ClockReading, Nanos};
 pub use value::{Price, Qty};
 

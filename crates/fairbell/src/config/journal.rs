@@ -34,6 +34,8 @@ pub struct Journal {
     /// How writes become durable: `fdatasync` after each; `dsync`, files opened with `O_DSYNC`;
     /// `io_uring`, where the kernel does it while the next batch is made.
     pub syncing: String,
+    /// Positions of a replica's log between two checkpoints of its root, 0 for none.
+    pub checkpoint_every: u64,
 }
 
 impl Default for Journal {
@@ -44,6 +46,7 @@ impl Default for Journal {
             replicas: 3,
             segment_mib: 64,
             snapshot_every: 0,
+            checkpoint_every: 50_000,
             syncing: SYNCINGS[0].to_string(),
         }
     }

@@ -122,6 +122,7 @@ pub const KEYS: &[Key] = &[
     whole("journal.segment_mib", 2, 4_096),
     whole("journal.snapshot_every", 0, 1_000_000_000),
     key("journal.syncing", Kind::Choice(SYNCINGS)),
+    whole("journal.checkpoint_every", 0, 1_000_000_000),
     key("store.follow", Kind::Switch),
     key("store.file", Kind::Text { max: 1_024 }),
     whole("store.poll_ms", 1, 60_000),

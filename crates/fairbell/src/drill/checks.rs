@@ -9,6 +9,7 @@ use types::{CancelReason, ExecutionKind, Input};
 use super::site::{Remains, folder};
 use crate::Failure;
 use crate::config::Config;
+use crate::replica::checkpoints::Begin;
 use crate::replica::host::{Host, Status};
 
 /// Messages that clients have counted, or that follow from a log.
@@ -125,7 +126,7 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
     let hosts: Vec<Host> = (0..remains.cluster.replicas.len())
         .map(|number| {
             let (id, dir) = (number as u8 + 1, folder(&remains.dir, number));
-            Host::new((config, &remains.cluster), (id, &dir), remains.clock, true)
+            Host::new((config, &remains.cluster), (id, &dir), remains.clock, Begin::Ended)
         })
         .collect::<Result<_, _>>()?;
     let roots: Vec<_> = hosts.iter().filter_map(Host::root).collect();
@@ -154,6 +155,15 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
         status.stopped.as_ref().map(|why| format!("replica {}: {why}", status.replica))
     });
     problems.extend(stopped);
+    // What replicas had made of checkpoints and of what came after is what all inputs make.
+    for status in remains.statuses.iter().flatten() {
+        let disk = usize::from(status.replica).checked_sub(1).and_then(|at| disks.get(at));
+        let whole = disk.filter(|disk| disk.inputs == status.inputs);
+        if whole.is_some_and(|disk| disk.state_digest != status.state_digest) {
+            let number = status.replica;
+            problems.push(format!("replica {number} had another state than all inputs make"));
+        }
+    }
     if clients != log {
         problems.push("clients were not told what the log says".to_string());
     }

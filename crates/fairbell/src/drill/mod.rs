@@ -45,7 +45,8 @@ pub enum Drill {
 #[command(after_help = "Examples:\n  \
     fairbell drill failover                    20 leaders killed under 10,000 requests/s\n  \
     fairbell drill failover --times 3 --rate 1000 --json\n  \
-    fairbell drill pause --times 5 --keep --dir drill\n\n\
+    fairbell drill pause --times 5 --keep --dir drill\n  \
+    fairbell drill group --times 5 --every 40s --checkpoint-every 0   by all inputs, for comparison\n\n\
     Three processes are replicas of the root; proxies, gateways, listeners and clients are this\n\
     one. The exit code is 1 when anything acknowledged was lost, told twice, or differs.")]
 pub struct DrillArgs {
@@ -63,6 +64,11 @@ pub struct DrillArgs {
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub snapshot_every: u64,
+    /// Positions between two checkpoints of a replica's root, 0 for none: then a start applies all
+    /// inputs
+    #[arg(long, value_name = "N", default_value_t = 50_000,
+          value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub checkpoint_every: u64,
     /// Replicas
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(3..=9))]
@@ -153,6 +159,17 @@ impl Times {
     }
 }
 
+/// A replica's checkpoints since its last start.
+#[derive(Serialize, Clone, Copy, Debug)]
+struct Checkpoints {
+    /// Inputs that its start took from one.
+    restored: u64,
+    written: u64,
+    /// The longest that its loop took to write one down, us.
+    longest_us: u64,
+    bytes: u64,
+}
+
 /// A drill's report.
 #[derive(Serialize, Clone, Debug)]
 struct Report {
@@ -167,6 +184,10 @@ struct Report {
     found: Vec<String>,
     /// Inputs in the log at each fault.
     inputs: Vec<u64>,
+    /// Positions between two checkpoints of a replica's root; 0: none.
+    checkpoint_every: u64,
+    /// Inputs that replicas took from checkpoints at their last start, and what writing these costs.
+    checkpoints: Vec<Checkpoints>,
     /// Snapshots that replicas got from others when they came back.
     snapshots_installed: u64,
     /// The term at the end: leaders there were, at most.
@@ -222,6 +243,13 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     let last_term = site.seat.held().0;
     let remains = site.end()?;
     let findings = checks::look(&remains, &config)?;
+    let checkpoints = remains.statuses.iter().flatten().map(|status| Checkpoints {
+        restored: status.restored,
+        written: status.checkpoints,
+        longest_us: status.checkpoint_us,
+        bytes: status.checkpoint_bytes,
+    });
+    let checkpoints = checkpoints.collect();
     let counts = remains.load.counts();
     let timings = remains.load.timings();
     let served = |(done, mark): (&Done, &Mark)| match done.silent_ns {
@@ -239,6 +267,8 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         clients: args.clients,
         faults: args.times,
         inputs: done.iter().map(|done| done.inputs).collect(),
+        checkpoint_every: args.checkpoint_every,
+        checkpoints,
         found: done.iter().filter_map(|done| done.found.clone()).collect(),
         snapshots_installed: done.iter().map(|done| done.installed).sum(),
         last_term,
@@ -267,9 +297,10 @@ fn text(fault: Fault, args: &DrillArgs) -> String {
         "[doors]\nplain = true\n\n[engine]\nlog_capacity = {inputs}\n\n\
          [overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
          change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {segment_mib}\n\
-         snapshot_every = {snapshot_every}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
+         snapshot_every = {snapshot_every}\ncheckpoint_every = {}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
          [flow]\nsample = \"none\"\ngenerated_rate = 0\nparticipants = 1\n\n\
-         [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n"
+         [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n",
+        args.checkpoint_every
     );
     for number in 1..=args.clients {
         text += &format!(
@@ -348,6 +379,16 @@ fn print(report: &Report) {
     if report.drill == Fault::Group.name() {
         for (inputs, ns) in report.inputs.iter().zip(&serve.all) {
             println!("  {inputs} inputs in the log: first answer after {:.0} ms", ms(*ns));
+        }
+        for (number, of) in (1..).zip(&report.checkpoints) {
+            println!(
+                "  replica {number}: {} inputs by a checkpoint at its last start; {} written, of {} \
+                 bytes, in {:.1} ms of its loop at most",
+                of.restored,
+                of.written,
+                of.bytes,
+                of.longest_us as f64 / 1e3
+            );
         }
     }
     report.found.iter().for_each(|found| println!("  found and mended: {found}"));

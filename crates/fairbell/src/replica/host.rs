@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpListener, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use roles::{ExchangeConfig, Member, Outside, Role};
 use serde::{Deserialize, Serialize};
 use types::{Channel, Input};
 
+use super::checkpoints::{self, Begin, Begun, Cost, Files};
 use super::cluster::{Cluster, Place};
 use super::writer::{self, Job};
 use super::{claims, links};
@@ -66,11 +67,23 @@ pub struct Status {
     /// Snapshots that it got from others since it was started.
     #[serde(default)]
     pub installed: u64,
+    /// Inputs that its start took from a checkpoint; 0 when it applied all of them.
+    #[serde(default)]
+    pub restored: u64,
+    /// Checkpoints written since it was started.
+    #[serde(default)]
+    pub checkpoints: u64,
+    /// The longest that its loop took to write one down, us.
+    #[serde(default)]
+    pub checkpoint_us: u64,
+    /// Length of the newest one, bytes.
+    #[serde(default)]
+    pub checkpoint_bytes: u64,
     /// Why it takes part in nothing any more.
     pub stopped: Option<String>,
 }
 
-fn status(id: u8, member: &Member) -> Status {
+fn status((id, restored, cost): (u8, u64, &Cost), member: &Member) -> Status {
     let root = member.role().as_root();
     let standing = member.replica().standing();
     Status {
@@ -86,12 +99,17 @@ fn status(id: u8, member: &Member) -> Status {
         version: member.replica().config().newest,
         agreed_version: member.replica().agreed_version(),
         installed: member.replica().counts().installed,
+        restored,
+        checkpoints: cost.written.load(Ordering::Relaxed),
+        checkpoint_us: cost.longest_ns.load(Ordering::Relaxed) / 1_000,
+        checkpoint_bytes: cost.bytes.load(Ordering::Relaxed),
         stopped: member.stopped().map(ToString::to_string),
     }
 }
 
 /// The other ends of what a member wants done.
 struct Ends {
+    job: Sender<Job>,
     jobs: Receiver<Job>,
     posts: Vec<(ReplicaId, Receiver<Vec<u8>>)>,
     /// The term in which it leads, or 0.
@@ -108,7 +126,13 @@ fn wires(group: &replication::Config) -> (Outside, Ends) {
         posts.push((to, messages));
     }
     let (leading, trouble) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
-    let ends = Ends { jobs, posts, leading: Arc::clone(&leading), trouble: Arc::clone(&trouble) };
+    let ends = Ends {
+        job: job.clone(),
+        jobs,
+        posts,
+        leading: Arc::clone(&leading),
+        trouble: Arc::clone(&trouble),
+    };
     let outside = move |action: Action| match action {
         Action::Send { to, bytes } => {
             if let Some((_, sender)) = senders.iter().find(|(id, _)| *id == to) {
@@ -192,14 +216,19 @@ pub struct Host {
     claims: UdpSocket,
     keys: [Key; 2],
     cluster: Cluster,
+    files: Option<Files>,
+    cost: Arc<Cost>,
+    dir: PathBuf,
     /// Inputs found in the journal.
     pub recovered: u64,
+    /// Of them, those that a checkpoint stood for.
+    pub restored: u64,
 }
 
 impl Host {
     /// Binds the sockets of replica `id`, from 1, and makes its state of what its journal in `dir`
-    /// knows to be committed. `ended`: of all that is in it; the last records of a group that has
-    /// ended may be on all disks before any of them has heard that they are committed.
+    /// knows to be committed, or as `begin` says: the last records of a group that has ended may be
+    /// on all disks before any of them has heard that they are committed.
     ///
     /// # Errors
     /// Addresses in use; a journal of another exchange or a damaged one.
@@ -207,14 +236,14 @@ impl Host {
         (config, cluster): (&Config, &Cluster),
         (id, dir): (u8, &Path),
         clock: Clock,
-        ended: bool,
+        begin: Begin,
     ) -> Result<Host, Failure> {
         let number = usize::from(id).checked_sub(1).and_then(|at| cluster.replicas.get(at));
         let Some(place) = number else {
             let most = cluster.replicas.len();
             return Err(Failure::Usage(format!("--id: must be 1..={most}, is {id}")));
         };
-        Host::with(Sockets::bind(place)?, (config, cluster), (id, dir), clock, ended)
+        Host::with(Sockets::bind(place)?, (config, cluster), (id, dir), clock, begin)
     }
 
     /// As [`Host::new`], on sockets that are bound.
@@ -226,7 +255,7 @@ impl Host {
         (config, cluster): (&Config, &Cluster),
         (id, dir): (u8, &Path),
         clock: Clock,
-        ended: bool,
+        begin: Begin,
     ) -> Result<Host, Failure> {
         let mut exchange = crate::up::exchange_config(config, &clock);
         exchange.options = crate::up::options(config)?;
@@ -236,7 +265,7 @@ impl Host {
 
         // What is durable in one place is not committed for that.
         let settings = config.journal.settings(cluster.group, LABEL);
-        let settings = journal::Config { alone: ended, ..settings };
+        let settings = journal::Config { alone: begin == Begin::Ended, ..settings };
         let mut journal = open_journal(config.journal.folder(dir)?, dir, &settings)?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
@@ -244,14 +273,27 @@ impl Host {
             ..replication::Config::new(cluster.group, ReplicaId(id), replicas)
         };
         let (outside, ends) = wires(&group);
-        let (root, reguard) = roles::group_root(&exchange, cluster.start)
-            .map_err(|error| Failure::Usage(error.to_string()))?;
         let genesis = Genesis::of(&exchange).bytes().to_vec();
+        let begin = match begin {
+            Begin::Checkpoint if config.journal.checkpoint_every == 0 => Begin::Inputs,
+            other => other,
+        };
+        let begun =
+            checkpoints::begin(begin, dir, (&exchange, cluster.start), &genesis, &mut journal)?;
+        let Begun { root, reguard, position, files } = begun;
+        let restored = root.engine().applied();
         let parts = (clock.reading(), reguard, outside);
-        let mut member = Member::open(root, group, genesis, &mut journal, parts)
+        let mut member = Member::open_behind(position, root, group, genesis, &mut journal, parts)
             .map_err(|error| on(dir, error))?;
         member.take_snapshots_every(config.journal.snapshot_every);
-        let recovered = status(id, &member).inputs;
+        let (cost, job) = (Arc::new(Cost::default()), ends.job);
+        if files.is_some() {
+            // Nobody takes it only when all is over.
+            let send = move |taken| drop(job.send(Job::Place(taken)));
+            let keep = checkpoints::keep(&cost, send);
+            member.write_checkpoints_every(config.journal.checkpoint_every, keep);
+        }
+        let recovered = member.role().as_root().map_or(0, |root| root.engine().applied());
         let habits = LoopConfig {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
             ..LoopConfig::default()
@@ -261,7 +303,7 @@ impl Host {
         let channels = vec![(Channel::OVERLAY, overlay), (Channel::FEED, feed)];
         of.add_node(ExchangeConfig::ROOT, Role::Member(Box::new(member)), channels, None)
             .map_err(io)?;
-        let Ends { jobs, posts, leading, trouble } = ends;
+        let Ends { jobs, posts, leading, trouble, .. } = ends;
         let cluster = cluster.clone();
         Ok(Host {
             id,
@@ -276,7 +318,11 @@ impl Host {
             claims,
             keys,
             cluster,
+            files,
+            cost,
+            dir: dir.to_path_buf(),
             recovered,
+            restored,
         })
     }
 
@@ -306,7 +352,8 @@ impl Host {
         let Host {
             id, of, journal, jobs, posts, leading, trouble, link, door, claims, keys, ..
         } = self;
-        let cluster = self.cluster;
+        let (cluster, files, cost, restored) = (self.cluster, self.files, self.cost, self.restored);
+        let dir = self.dir;
         let root = of.handle();
         let [claim_key, link_key] = &keys;
         let failed = |why: String| {
@@ -336,11 +383,17 @@ impl Host {
                     failed(format!("streams of other replicas: {error}"));
                 }
             });
-            scope.spawn(|| answer(&door, id, &root, stop));
+            let told = (id, restored, &cost);
+            scope.spawn(|| answer(&door, told, &root, stop));
             let disk = root.clone();
             let failed = &failed;
+            let (placed, checkpoints) = channel();
+            if let Some(files) = &files {
+                let cost = &cost;
+                scope.spawn(move || checkpoints::serve(files, &checkpoints, cost));
+            }
             scope.spawn(move || {
-                if let Err(error) = writer::serve(journal, &jobs, &disk, stop) {
+                if let Err(error) = writer::serve(journal, &jobs, &disk, &placed, stop) {
                     failed(format!("the journal: {error}"));
                 }
             });
@@ -349,6 +402,11 @@ impl Host {
                 let member = of.nodes().find_map(|(_, role)| role.as_member());
                 if let Some(why) = member.and_then(Member::stopped) {
                     failed(why.to_string());
+                }
+                let root = member.and_then(|member| member.role().as_root());
+                if files.is_some() && root.is_some_and(|r| r.private().counters().unreadable > 0) {
+                    Files::give_up(&dir);
+                    failed(checkpoints::DAMAGED.to_string());
                 }
             };
             let nodes = of.run(stop, OBSERVE_EVERY, |of, _| look(of));
@@ -402,7 +460,12 @@ pub fn inputs_on_disk(dir: &Path, group: u64) -> Result<Vec<Input>, Failure> {
 }
 
 /// Answers every connection with one line that says how the replica stands.
-fn answer(door: &TcpListener, id: u8, root: &LoopHandle<Role>, stop: &AtomicBool) {
+fn answer(
+    door: &TcpListener,
+    (id, restored, cost): (u8, u64, &Arc<Cost>),
+    root: &LoopHandle<Role>,
+    stop: &AtomicBool,
+) {
     if door.set_nonblocking(true).is_err() {
         return;
     }
@@ -412,9 +475,10 @@ fn answer(door: &TcpListener, id: u8, root: &LoopHandle<Role>, stop: &AtomicBool
             continue;
         };
         let (sender, found) = sync_channel(1);
+        let cost = Arc::clone(cost);
         let asked = root.call(ExchangeConfig::ROOT, move |role, _, _| {
             if let Some(member) = role.as_member() {
-                let _ = sender.try_send(status(id, member));
+                let _ = sender.try_send(status((id, restored, &cost), member));
             }
         });
         let found = asked.ok().and_then(|()| found.recv_timeout(ANSWER).ok());

@@ -1,5 +1,6 @@
 //! `fairbell replica`: one replica of an exchange's root, a process of its own.
 
+pub mod checkpoints;
 pub mod claims;
 pub mod cluster;
 pub mod host;
@@ -15,6 +16,7 @@ use clap::Args;
 use net::Clock;
 
 use crate::Failure;
+use checkpoints::Begin;
 use cluster::Cluster;
 use host::Host;
 
@@ -53,8 +55,9 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
     }
-    let host = Host::new((&config, &cluster), (id, dir), Clock::start(0), false)?;
-    eprintln!("replica {id}: {} inputs recovered", host.recovered);
+    let host = Host::new((&config, &cluster), (id, dir), Clock::start(0), Begin::Checkpoint)?;
+    let (inputs, of) = (host.recovered, host.restored);
+    eprintln!("replica {id}: {inputs} inputs recovered, {of} of them by a checkpoint");
     host.run(&stop).map(|_| ())
 }
 

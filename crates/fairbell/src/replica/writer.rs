@@ -1,7 +1,7 @@
 //! A replica's disk: one thread does its writes and reads in order. Writes that wait share one sync.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use journal::{Folder, Journal, JournalError};
@@ -9,6 +9,8 @@ use net::{ControlError, LoopHandle};
 use replication::{Fetch, SnapshotRead, Write};
 use roles::{ExchangeConfig, Member, Role};
 use types::{ClockReading, Outbox};
+
+use super::checkpoints::{self, Taken};
 
 /// How long the disk is idle before the watermark is written.
 const IDLE: Duration = Duration::from_millis(5);
@@ -30,6 +32,8 @@ pub enum Job {
     ReadSnapshot(SnapshotRead),
     /// Take a snapshot of all that is committed.
     TakeSnapshot,
+    /// Say where in the journal a checkpoint belongs, and pass it on.
+    Place(Taken),
 }
 
 /// Does jobs until there is nobody to give any, or `stop` is set and there are none.
@@ -40,6 +44,7 @@ pub fn serve(
     mut journal: Journal<Folder>,
     jobs: &Receiver<Job>,
     root: &LoopHandle<Role>,
+    placed: &Sender<(Taken, Option<u64>)>,
     stop: &AtomicBool,
 ) -> Result<(), JournalError> {
     let mut next = None;
@@ -83,6 +88,11 @@ pub fn serve(
                 });
             }
             Job::TakeSnapshot => take_snapshot(&mut journal, root)?,
+            Job::Place(taken) => {
+                let chain = checkpoints::place(&mut journal, &taken);
+                // Whoever writes them is there as long as this.
+                let _ = placed.send((taken, chain));
+            }
         }
     }
 }

@@ -20,9 +20,16 @@ use crate::log::on;
 const STREAMS_FILE: &str = "streams.tmp";
 
 /// A file, from an offset on.
-struct Paper {
+pub struct Paper {
     file: File,
     from: u64,
+}
+
+impl Paper {
+    /// The whole file.
+    pub fn of(file: File) -> Paper {
+        Paper { file, from: 0 }
+    }
 }
 
 impl Shelf for Paper {

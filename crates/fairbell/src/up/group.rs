@@ -22,6 +22,7 @@ use super::plan::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
 use crate::Failure;
 use crate::config::Config;
 use crate::log::on;
+use crate::replica::checkpoints::Begin;
 use crate::replica::claims;
 use crate::replica::cluster::Cluster;
 use crate::replica::host::{Host, Sockets, inputs_on_disk};
@@ -121,7 +122,7 @@ impl Group {
         let mut hosts = Vec::new();
         for (sockets, number) in sockets.into_iter().zip(1..) {
             let (id, dir) = (number as u8, folder(config, number));
-            hosts.push(Host::with(sockets, (config, &cluster), (id, &dir), clock, false)?);
+            hosts.push(Host::with(sockets, (config, &cluster), (id, &dir), clock, Begin::Inputs)?);
         }
         let inputs = hosts.iter().map(|host| host.recovered).max().unwrap_or(0);
         let dir = &config.journal.dir;

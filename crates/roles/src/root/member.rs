@@ -65,6 +65,7 @@ impl Root {
         let strange = Strange { seq: input.seq, held };
         if input.source == Source::default() {
             self.planned.passed(input.t_seq, &input.command);
+            self.logged.passed(input.t_seq, &input.command);
         }
         if input.seq.0 <= held {
             let same = self.log.get(input.seq) == Some(input);
@@ -113,6 +114,8 @@ impl Root {
         self.timetable = self.planned.clone();
         self.resume_ingress();
         self.lost.begin(now.now);
+        // All are owed one, whatever was applied before.
+        self.acks = AckScheduler::new(self.node, self.epoch, self.gateway_nodes.len());
         self.acks.begin_term(term);
         self.downlinks.begin_term(term);
         for gateway in &self.gateway_nodes {

@@ -1,0 +1,280 @@
+//! Checkpoints of a replica's root in its folder, so that a start needs not apply the whole day.
+//!
+//! `checkpoints/at-<position>` are the two newest, each whole under that name ([`roles::Checkpoint`]).
+//! Beside them lie the files that the root's shelves are, of blocks with a checksum each: `streams`,
+//! private streams, and `feed-<n>`, what can be asked for again. They are synced before a checkpoint
+//! counts, and what they hold up to there does not change any more: what they hold beyond it is
+//! written again.
+//!
+//! All of it is made of the log, which stays what counts. A checkpoint that does not fit is passed
+//! over; when none does, the files begin anew and the inputs are applied from the first.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Result as IoResult, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use journal::{Folder, Journal};
+use overlay::{private_sender::PrivateStreams, publisher::Publisher};
+use roles::{Checkpoint, ExchangeConfig, Keep, Reguard, Root};
+use types::{Checked, ExecutionReport, Shelf};
+
+use crate::Failure;
+use crate::log::on;
+use crate::up::Paper;
+
+/// Their folder in a replica's.
+const FOLDER: &str = "checkpoints";
+const NAME: &str = "at-";
+/// Being written.
+const UNFINISHED: &str = ".new";
+/// Checkpoints kept: one that turns out to be damaged leaves another.
+const KEPT: usize = 2;
+/// No checkpoint is longer.
+const BYTES_MAX: u64 = 1 << 34;
+/// Newest messages of private streams in memory: some 30 MB of them.
+const REPORTS: u64 = 1 << 18;
+
+/// What is said when a private stream can't be read back.
+pub const DAMAGED: &str = "a file beside its checkpoints is damaged: they are given up; start it \
+                           again, and it applies the inputs of its journal";
+
+/// How a replica begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begin {
+    /// Behind its newest checkpoint that fits, and it writes others.
+    Checkpoint,
+    /// With its inputs, as whoever needs all of them in memory.
+    Inputs,
+    /// With all that is in its journal, whether it was committed or not: its group has ended.
+    Ended,
+}
+
+/// A root made of a checkpoint, or a new one.
+pub struct Begun {
+    /// It.
+    pub root: Box<Root>,
+    /// Makes its guards.
+    pub reguard: Option<Reguard>,
+    /// Position in the journal that it stands at; 0 for a new one.
+    pub position: u64,
+    /// Its files, where it is to be written down.
+    pub files: Option<Files>,
+}
+
+/// The files beside checkpoints.
+pub struct Files {
+    folder: PathBuf,
+    shelves: Vec<File>,
+    genesis: Vec<u8>,
+}
+
+/// A root as it was written down, on its way to the disk.
+pub struct Taken {
+    /// Position in the journal.
+    pub position: u64,
+    inputs: u64,
+    root: Vec<u8>,
+}
+
+/// What checkpoints of this life cost.
+#[derive(Default)]
+pub struct Cost {
+    busy: AtomicBool,
+    /// Checkpoints written.
+    pub written: AtomicU64,
+    /// The longest that the loop took to write one down, ns.
+    pub longest_ns: AtomicU64,
+    /// Length of the newest, bytes.
+    pub bytes: AtomicU64,
+}
+
+fn new_root(
+    exchange: &ExchangeConfig,
+    start: u32,
+) -> Result<(Box<Root>, Option<Reguard>), Failure> {
+    roles::group_root(exchange, start).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// A root that stands where the newest checkpoint does that fits the journal, or a new one.
+///
+/// # Errors
+/// Files that can't be had; an exchange that is none.
+pub fn begin(
+    how: Begin,
+    dir: &Path,
+    (exchange, start): (&ExchangeConfig, u32),
+    genesis: &[u8],
+    journal: &mut Journal<Folder>,
+) -> Result<Begun, Failure> {
+    if how != Begin::Checkpoint {
+        let (root, reguard) = new_root(exchange, start)?;
+        return Ok(Begun { root, reguard, position: 0, files: None });
+    }
+    let folder = dir.join(FOLDER);
+    std::fs::create_dir_all(&folder).map_err(|error| on(&folder, error))?;
+    let io = |error| on(&folder, error);
+    let files = |shelves| {
+        let (folder, genesis) = (folder.clone(), genesis.to_vec());
+        Some(Files { folder, shelves, genesis })
+    };
+    for position in known(&folder).map_err(io)?.into_iter().rev() {
+        let Some(kept) = read(&folder, position).filter(|kept| kept.fits(genesis, journal)) else {
+            continue;
+        };
+        let (mut root, reguard) = new_root(exchange, start)?;
+        // What is missing is found out when it is read.
+        let shelves = lay_down(&mut root, exchange, &folder, false).map_err(io)?;
+        if root.restore(&kept.root).is_ok() && root.engine().applied() == kept.inputs {
+            return Ok(Begun { root, reguard, position, files: files(shelves) });
+        }
+    }
+    forget(&folder).map_err(io)?;
+    let (mut root, reguard) = new_root(exchange, start)?;
+    let shelves = lay_down(&mut root, exchange, &folder, true).map_err(io)?;
+    Ok(Begun { root, reguard, position: 0, files: files(shelves) })
+}
+
+/// Positions of the checkpoints there, in order.
+fn known(folder: &Path) -> IoResult<Vec<u64>> {
+    let mut positions = Vec::new();
+    for file in std::fs::read_dir(folder)? {
+        let name = file?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        positions.extend(number.and_then(|number| u64::from_str_radix(number, 16).ok()));
+    }
+    positions.sort_unstable();
+    Ok(positions)
+}
+
+fn path(folder: &Path, position: u64) -> PathBuf {
+    folder.join(format!("{NAME}{position:016x}"))
+}
+
+/// One that is whole, and what its name says.
+fn read(folder: &Path, position: u64) -> Option<Checkpoint> {
+    let path = path(folder, position);
+    let len = std::fs::metadata(&path).ok()?.len();
+    let bytes = std::fs::read(&path).ok().filter(|_| len <= BYTES_MAX)?;
+    Checkpoint::read(&bytes).filter(|kept| kept.position == position)
+}
+
+/// Removes all checkpoints: the files beside them don't go with them any more.
+fn forget(folder: &Path) -> IoResult<()> {
+    for file in std::fs::read_dir(folder)? {
+        let file = file?;
+        if file.file_name().to_str().is_some_and(|name| name.starts_with(NAME)) {
+            std::fs::remove_file(file.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// Gives a new root its shelves, empty ones or as they are.
+fn lay_down(
+    root: &mut Root,
+    exchange: &ExchangeConfig,
+    folder: &Path,
+    anew: bool,
+) -> IoResult<Vec<File>> {
+    let mut files = Vec::new();
+    let mut shelf = |name: String, block: usize| {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(anew);
+        let file = options.open(folder.join(name))?;
+        files.push(file.try_clone()?);
+        IoResult::Ok(Box::new(Checked::new(Paper::of(file), block)) as Box<dyn Shelf>)
+    };
+    let record = PrivateStreams::shelf_block(size_of::<ExecutionReport>());
+    let streams = shelf("streams".to_string(), record)?;
+    let feeds = (1..=exchange.options.streams())
+        .map(|stream| shelf(format!("feed-{stream}"), Publisher::SHELF_BLOCK))
+        .collect::<IoResult<_>>()?;
+    match root.lay_down_said((streams, REPORTS), feeds) {
+        true => Ok(files),
+        false => Err(std::io::Error::other("a root that has begun")),
+    }
+}
+
+/// Writes the root down and gives it to `send`, unless the one before is not on the disk yet.
+pub fn keep(cost: &Arc<Cost>, mut send: impl FnMut(Taken) + Send + 'static) -> Keep {
+    let cost = Arc::clone(cost);
+    Box::new(move |position, root| {
+        if cost.busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let from = Instant::now();
+        let room = cost.bytes.load(Ordering::Relaxed) as usize;
+        let mut bytes = Vec::with_capacity(room + room / 8);
+        if !root.checkpoint(&mut bytes) {
+            cost.busy.store(false, Ordering::Release);
+            return;
+        }
+        let ns = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        cost.longest_ns.fetch_max(ns, Ordering::Relaxed);
+        cost.bytes.store(bytes.len() as u64, Ordering::Relaxed);
+        send(Taken { position, inputs: root.engine().applied(), root: bytes });
+    })
+}
+
+/// Where in a journal it belongs, once that holds everything up to there: the hash chain. `None` when
+/// it can't be said, and the checkpoint is of no use.
+pub fn place(journal: &mut Journal<Folder>, taken: &Taken) -> Option<u64> {
+    journal.commit_to(taken.position);
+    // A start must know to be committed what the root has applied.
+    journal.write_mark().ok()?;
+    journal.chain_at(taken.position).ok().filter(|_| journal.committed() >= taken.position)
+}
+
+/// Writes checkpoints as they come, each with its place or none, until there is nobody to give any.
+pub fn serve(files: &Files, taken: &Receiver<(Taken, Option<u64>)>, cost: &Cost) {
+    while let Ok((taken, chain)) = taken.recv() {
+        if let Some(chain) = chain {
+            let Taken { position, inputs, root } = taken;
+            let genesis = files.genesis.clone();
+            match files.write(&Checkpoint { genesis, position, chain, inputs, root }) {
+                Ok(()) => drop(cost.written.fetch_add(1, Ordering::Relaxed)),
+                // There will be others; until then a start applies more.
+                Err(error) => eprintln!("{}: {error}", path(&files.folder, position).display()),
+            }
+        }
+        cost.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Files {
+    /// Makes a checkpoint durable, what it leans on first, and lets older ones go.
+    fn write(&self, checkpoint: &Checkpoint) -> IoResult<()> {
+        self.shelves.iter().try_for_each(File::sync_data)?;
+        let name = path(&self.folder, checkpoint.position);
+        let mut unfinished = name.clone().into_os_string();
+        unfinished.push(UNFINISHED);
+        let bytes = checkpoint.bytes();
+        let written = File::create(&unfinished).and_then(|mut file| {
+            file.write_all(&bytes)?;
+            file.sync_all()
+        });
+        if let Err(error) = written {
+            // What there is of it would keep room from others.
+            let _ = std::fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        std::fs::rename(&unfinished, &name)?;
+        File::open(&self.folder)?.sync_all()?;
+        let known = known(&self.folder)?;
+        let surplus = known.len().saturating_sub(KEPT);
+        known
+            .iter()
+            .take(surplus)
+            .try_for_each(|old| std::fs::remove_file(path(&self.folder, *old)))
+    }
+
+    /// Lets no later start use them: a file beside them is damaged.
+    pub fn give_up(folder: &Path) {
+        // What can't be removed is found to be damaged again.
+        let _ = forget(&folder.join(FOLDER));
+    }
+}

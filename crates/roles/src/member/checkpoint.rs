@@ -1,0 +1,47 @@
+//! A member that begins behind a checkpoint of its root, and has some written.
+
+use types::{ClockReading, Node, Outbox};
+
+use super::Member;
+use crate::Root;
+
+/// Writes down the root as it is after the record at a position, or leaves it for this time; called
+/// between two records, so it must be quick.
+pub type Keep = Box<dyn FnMut(u64, &Root) + Send>;
+
+/// When the root is written down.
+pub(super) struct Keeping {
+    every: u64,
+    /// The position of the last time.
+    at: u64,
+    keep: Keep,
+}
+
+impl Member {
+    /// From now on the root is written down ([`Root::checkpoint`]) after so many positions, whoever
+    /// leads, and when a snapshot is asked for: what the log gives up then is before both. 0: never.
+    pub fn write_checkpoints_every(&mut self, positions: u64, keep: Keep) {
+        let at = self.replica.committed();
+        self.keeping = (positions > 0).then_some(Keeping { every: positions, at, keep });
+    }
+
+    /// Has the root written down if it is time for that; it has taken the record at this position.
+    pub(super) fn keep_checkpoint(&mut self, now: ClockReading, position: u64, out: &mut Outbox) {
+        let asked = self.snapshot_every > 0 && self.snapshot_at == position;
+        let due = |keeping: &Keeping| position.saturating_sub(keeping.at) >= keeping.every;
+        if self.stopped.is_some() || !self.keeping.as_ref().is_some_and(|k| due(k) || asked) {
+            return;
+        }
+        // A leader applies what is committed with the step; here it is wanted up to this one.
+        if self.leading.is_some() {
+            self.state.role.handle_durable(now, self.state.inputs, out);
+        }
+        let root = self.state.role.as_root();
+        if let Some((keeping, root)) = self.keeping.as_mut().zip(root)
+            && root.engine().applied() == self.state.inputs
+        {
+            keeping.at = position;
+            (keeping.keep)(position, root);
+        }
+    }
+}

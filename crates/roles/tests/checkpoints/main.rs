@@ -1,0 +1,8 @@
+//! Roots that are written down and taken up again, beside roots that simply went on.
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code)]
+mod common;
+mod damage;
+mod flow;
+mod model;
