@@ -131,6 +131,25 @@ fn restored(dir: &Path) -> Result<(Engine, u64, Journal<Folder>), JournalError> 
     Ok((engine, replayed, journal))
 }
 
+/// What the snapshots cost whoever has the engine.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    bytes: usize,
+    longest_ms: f64,
+    open_orders: usize,
+}
+
+impl Taken {
+    fn by(&mut self, engine: &Engine) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.bytes + self.bytes / 8);
+        let from = Instant::now();
+        engine.write_snapshot(&mut bytes);
+        self.longest_ms = self.longest_ms.max(from.elapsed().as_secs_f64() * 1e3);
+        (self.bytes, self.open_orders) = (bytes.len(), engine.open_orders());
+        bytes
+    }
+}
+
 /// Lengths at which both are opened again: the longest, its half, and so on.
 fn lengths(commands: u64) -> Vec<u64> {
     let mut lengths: Vec<u64> = (0..5).map(|n| commands >> n).filter(|n| *n > 0).collect();
@@ -146,7 +165,7 @@ pub fn run(args: &RecoveryArgs) -> Result<(), Failure> {
     let mut short = Kept::open(args.dir.join("snapshots"))?;
     let (mut engine, mut out) = (Engine::new(lab::config()), Output::default());
     let (lengths, bar) = (lengths(args.commands), progress(args.commands));
-    let mut rows = Vec::new();
+    let (mut rows, mut taken) = (Vec::new(), Taken::default());
     for input in Generated::new(1, args.commands).take(args.commands as usize) {
         let at = input.seq.0;
         out.clear();
@@ -157,8 +176,7 @@ pub fn run(args: &RecoveryArgs) -> Result<(), Failure> {
             kept.with(|journal| append(journal, &input, flush))?;
         }
         if snapshot {
-            let mut bytes = Vec::new();
-            engine.write_snapshot(&mut bytes);
+            let bytes = taken.by(&engine);
             short.with(|journal| journal.write_snapshot(at, &bytes))?;
         }
         if look {
@@ -168,7 +186,7 @@ pub fn run(args: &RecoveryArgs) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     let equal = rows.iter().all(|(_, state, a, b)| a.state == *state && b.state == *state);
-    show(args, &rows, equal);
+    show(args, &rows, taken, equal);
     if equal { Ok(()) } else { Err(Failure::Run("a recovered engine is another".to_string())) }
 }
 
@@ -180,7 +198,7 @@ fn append(journal: &mut Journal<Folder>, input: &Input, flush: bool) -> Result<(
     Ok(())
 }
 
-fn show(args: &RecoveryArgs, rows: &[(u64, u64, Recovered, Recovered)], equal: bool) {
+fn show(args: &RecoveryArgs, rows: &[(u64, u64, Recovered, Recovered)], taken: Taken, equal: bool) {
     if args.json {
         let way = |of: &Recovered| {
             serde_json::json!({
@@ -197,6 +215,9 @@ fn show(args: &RecoveryArgs, rows: &[(u64, u64, Recovered, Recovered)], equal: b
         };
         let document = serde_json::json!({
             "snapshot_every": args.snapshot_every,
+            "snapshot_bytes": taken.bytes,
+            "snapshot_open_orders": taken.open_orders,
+            "snapshot_longest_ms": taken.longest_ms,
             "lengths": rows.iter().map(row).collect::<Vec<_>>(),
             "digests_equal": equal,
         });
@@ -219,5 +240,11 @@ fn show(args: &RecoveryArgs, rows: &[(u64, u64, Recovered, Recovered)], equal: b
             short.bytes >> 20,
         );
     }
+    println!(
+        "the last snapshot: {} bytes of {} open orders; written in memory in {:.1} ms at most",
+        grouped(taken.bytes as u64),
+        grouped(taken.open_orders as u64),
+        taken.longest_ms
+    );
     println!("digests {}", if equal { "equal" } else { "DIFFER" });
 }

@@ -115,34 +115,58 @@ pub fn begin(
         return Ok(Begun { root, reguard, position: 0, files: None });
     }
     let folder = dir.join(FOLDER);
-    std::fs::create_dir_all(&folder).map_err(|error| on(&folder, error))?;
-    let io = |error| on(&folder, error);
+    let begun = behind(&folder, (exchange, start), genesis, journal)?;
+    begun.or_else(|error| {
+        // Nothing depends on them: a disk without room, for instance.
+        eprintln!("{}: {error}; it goes on without checkpoints", folder.display());
+        let (root, reguard) = new_root(exchange, start)?;
+        Ok(Begun { root, reguard, position: 0, files: None })
+    })
+}
+
+/// The same with files, if they can be had.
+fn behind(
+    folder: &Path,
+    (exchange, start): (&ExchangeConfig, u32),
+    genesis: &[u8],
+    journal: &mut Journal<Folder>,
+) -> Result<IoResult<Begun>, Failure> {
+    let found = std::fs::create_dir_all(folder).and_then(|()| known(folder));
+    let positions = match found {
+        Ok(positions) => positions,
+        Err(error) => return Ok(Err(error)),
+    };
     let files = |shelves| {
-        let (folder, genesis) = (folder.clone(), genesis.to_vec());
+        let (folder, genesis) = (folder.to_path_buf(), genesis.to_vec());
         Some(Files { folder, shelves, genesis })
     };
-    for position in known(&folder).map_err(io)?.into_iter().rev() {
-        let Some(kept) = read(&folder, position).filter(|kept| kept.fits(genesis, journal)) else {
+    for position in positions.into_iter().rev() {
+        let Some(kept) = read(folder, position).filter(|kept| kept.fits(genesis, journal)) else {
             continue;
         };
         let (mut root, reguard) = new_root(exchange, start)?;
         // What is missing is found out when it is read.
-        let shelves = lay_down(&mut root, exchange, &folder, false).map_err(io)?;
+        let Ok(shelves) = lay_down(&mut root, exchange, folder, false) else { break };
         if root.restore(&kept.root).is_ok() && root.engine().applied() == kept.inputs {
-            return Ok(Begun { root, reguard, position, files: files(shelves) });
+            return Ok(Ok(Begun { root, reguard, position, files: files(shelves) }));
         }
     }
-    forget(&folder).map_err(io)?;
     let (mut root, reguard) = new_root(exchange, start)?;
-    let shelves = lay_down(&mut root, exchange, &folder, true).map_err(io)?;
-    Ok(Begun { root, reguard, position: 0, files: files(shelves) })
+    let laid = forget(folder).and_then(|()| lay_down(&mut root, exchange, folder, true));
+    Ok(laid.map(|shelves| Begun { root, reguard, position: 0, files: files(shelves) }))
 }
 
 /// Positions of the checkpoints there, in order.
 fn known(folder: &Path) -> IoResult<Vec<u64>> {
     let mut positions = Vec::new();
     for file in std::fs::read_dir(folder)? {
-        let name = file?.file_name();
+        let file = file?;
+        let name = file.file_name();
+        if name.to_str().is_some_and(|name| name.ends_with(UNFINISHED)) {
+            // Whoever wrote it is no more: there is one who writes, and it looks in between.
+            std::fs::remove_file(file.path())?;
+            continue;
+        }
         let number = name.to_str().and_then(|name| name.strip_prefix(NAME));
         positions.extend(number.and_then(|number| u64::from_str_radix(number, 16).ok()));
     }
@@ -276,5 +300,46 @@ impl Files {
     pub fn give_up(folder: &Path) {
         // What can't be removed is found to be damaged again.
         let _ = forget(&folder.join(FOLDER));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_newest_stay_and_what_is_not_whole_is_passed_over() {
+        let name = format!("fairbell-checkpoints-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let shelf = File::create(folder.join("streams")).expect("a file");
+        let files = Files { folder: folder.clone(), shelves: vec![shelf], genesis: vec![1] };
+        let one = |position| Checkpoint {
+            genesis: vec![1],
+            position,
+            chain: 5,
+            inputs: position,
+            root: vec![7; 1_000],
+        };
+        for position in [3, 200, 1_000] {
+            files.write(&one(position)).expect("room");
+        }
+        assert_eq!(known(&folder).expect("readable"), [200, 1_000]);
+        assert_eq!(read(&folder, 1_000), Some(one(1_000)));
+        assert_eq!(read(&folder, 3), None);
+        // One that was being written, one that changed, and one under another's name.
+        std::fs::write(folder.join("at-0000000000000bb8.new"), b"x").expect("written");
+        std::fs::copy(path(&folder, 200), path(&folder, 2_000)).expect("copied");
+        let mut bytes = std::fs::read(path(&folder, 200)).expect("read");
+        bytes[500] ^= 1;
+        std::fs::write(path(&folder, 200), &bytes).expect("written");
+        assert_eq!(known(&folder).expect("readable"), [200, 1_000, 2_000]);
+        assert_eq!((read(&folder, 200), read(&folder, 2_000)), (None, None));
+        forget(&folder).expect("removed");
+        assert_eq!(known(&folder).expect("readable"), [0; 0]);
+        // What was being written went when somebody looked.
+        let left = std::fs::read_dir(&folder).expect("readable").count();
+        assert_eq!(left, 1, "the files beside them are not theirs to remove");
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

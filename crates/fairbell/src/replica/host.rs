@@ -383,8 +383,7 @@ impl Host {
                     failed(format!("streams of other replicas: {error}"));
                 }
             });
-            let told = (id, restored, &cost);
-            scope.spawn(|| answer(&door, told, &root, stop));
+            scope.spawn(|| answer(&door, (id, restored, &cost), &root, stop));
             let disk = root.clone();
             let failed = &failed;
             let (placed, checkpoints) = channel();

@@ -1,5 +1,6 @@
 //! Roots in a group: they follow, lead and follow again, and nobody outside loses or hears twice.
 
+mod checkpoints;
 #[path = "../common/mod.rs"]
 #[allow(dead_code)]
 mod common;

@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use journal::{Config as JournalConfig, Journal, SimDisk};
+use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use replication::{Action, Config, Entry, Kept, ReplicaId, SnapshotRead, fetch, kept, perform};
-use roles::{ExchangeConfig, Member, MemberError, Role, Root, compact, group_root};
-use types::ClockReading;
+use roles::{
+    Checkpoint, ExchangeConfig, Member, MemberError, Reguard, Role, Root, compact, group_root,
+};
+use types::{Checked, ClockReading, ExecutionReport, MemoryShelf, Shelf};
 
 use crate::{START_NUMBER, world::MEMBERS};
 
@@ -17,6 +20,23 @@ pub enum Said {
     Kept(Kept),
     Read(SnapshotRead, Vec<u8>),
 }
+
+/// A shelf whose bytes outlive the root.
+#[derive(Clone, Default)]
+pub struct Kept(Arc<Mutex<MemoryShelf>>);
+
+impl Shelf for Kept {
+    fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
+        self.0.lock().expect("whole").put(at, bytes)
+    }
+
+    fn get(&self, at: u64, into: &mut [u8]) -> bool {
+        self.0.lock().expect("whole").get(at, into)
+    }
+}
+
+/// Roots written down: position, inputs, bytes.
+type Taken = Arc<Mutex<Vec<(u64, u64, Vec<u8>)>>>;
 
 /// A member's place.
 pub struct Seat {
@@ -31,6 +51,16 @@ pub struct Seat {
     pub differs: u32,
     /// It takes a snapshot every so many positions, and gives up the log before.
     pub snapshot_every: u64,
+    /// Its root is written down every so many positions; 0: never, and none of them is used.
+    pub checkpoint_every: u64,
+    /// Those that are on its disk, the newest last.
+    pub checkpoints: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// What lies beside them.
+    pub feed: Kept,
+    streams: Kept,
+    taken: Taken,
+    /// Inputs that the last start took from one.
+    pub restored: u64,
     seed: u64,
     journal: Option<Journal<SimDisk>>,
     disk: Option<SimDisk>,
@@ -57,6 +87,12 @@ impl Seat {
             terms: Vec::new(),
             differs: 0,
             snapshot_every: 0,
+            checkpoint_every: 0,
+            checkpoints: Arc::default(),
+            feed: Kept::default(),
+            streams: Kept::default(),
+            taken: Arc::default(),
+            restored: 0,
             seed,
             journal: None,
             disk: Some(SimDisk::new(seed ^ number as u64)),
@@ -79,13 +115,23 @@ impl Seat {
         self.wishes = Arc::default();
         let wishes = Arc::clone(&self.wishes);
         let outside = Box::new(move |action| wishes.lock().expect("one thread").push(action));
-        let (root, reguard) = group_root(config, START_NUMBER).expect("a possible exchange");
+        let (position, root, reguard) = self.begin(config, &mut journal);
+        self.restored = root.engine().applied();
         self.life += 1;
-        let opened =
-            Member::open(root, group, self.genesis.clone(), &mut journal, (now, reguard, outside));
+        let parts = (now, reguard, outside);
+        let genesis = self.genesis.clone();
+        let opened = Member::open_behind(position, root, group, genesis, &mut journal, parts);
         match opened {
             Ok(mut member) => {
                 member.take_snapshots_every(self.snapshot_every);
+                let taken = Arc::clone(&self.taken);
+                let keep = Box::new(move |position, root: &Root| {
+                    let mut bytes = Vec::new();
+                    assert!(root.checkpoint(&mut bytes), "it has shelves and inputs");
+                    let inputs = root.engine().applied();
+                    taken.lock().expect("whole").push((position, inputs, bytes));
+                });
+                member.write_checkpoints_every(self.checkpoint_every, keep);
                 self.role = Some(Role::Member(Box::new(member)));
                 self.journal = Some(journal);
                 Ok(())
@@ -95,6 +141,41 @@ impl Seat {
                 Err(error)
             }
         }
+    }
+
+    /// Its root, behind the newest checkpoint that fits, and where that is.
+    fn begin(
+        &mut self,
+        config: &ExchangeConfig,
+        journal: &mut Journal<SimDisk>,
+    ) -> (u64, Box<Root>, Option<Reguard>) {
+        let new = || group_root(config, START_NUMBER).expect("a possible exchange");
+        if self.checkpoint_every == 0 {
+            let (root, reguard) = new();
+            return (0, root, reguard);
+        }
+        let known = self.checkpoints.lock().expect("whole").clone();
+        for bytes in known.iter().rev() {
+            let Some(kept) = Checkpoint::read(bytes) else { continue };
+            let (mut root, reguard) = new();
+            self.lay_down(&mut root);
+            if kept.fits(&self.genesis, journal) && root.restore(&kept.root).is_ok() {
+                return (kept.position, root, reguard);
+            }
+        }
+        (self.streams, self.feed) = (Kept::default(), Kept::default());
+        self.checkpoints.lock().expect("whole").clear();
+        let (mut root, reguard) = new();
+        self.lay_down(&mut root);
+        (0, root, reguard)
+    }
+
+    fn lay_down(&self, root: &mut Root) {
+        let block = PrivateStreams::shelf_block(size_of::<ExecutionReport>());
+        let streams = Box::new(Checked::new(self.streams.clone(), block));
+        let feed: Box<dyn Shelf> =
+            Box::new(Checked::new(self.feed.clone(), Publisher::SHELF_BLOCK));
+        assert!(root.lay_down_said((streams, 128), vec![feed]));
     }
 
     /// First position that its journal can read.
@@ -132,6 +213,7 @@ impl Seat {
         let wishes = std::mem::take(&mut *self.wishes.lock().expect("one thread"));
         let Some(journal) = &mut self.journal else { return Vec::new() };
         let mut said = Vec::new();
+        let written_down = std::mem::take(&mut *self.taken.lock().expect("one thread"));
         for wish in wishes {
             match wish {
                 Action::Send { to, bytes } => said.push(Said::Send(to, bytes)),
@@ -163,6 +245,17 @@ impl Seat {
                 Action::Follow { .. } | Action::Stop(_) => {}
                 Action::Apply(_) => panic!("the member's own"),
             }
+        }
+        for (position, inputs, root) in written_down {
+            // A member may apply what it has not written yet.
+            if position > journal.durable() {
+                continue;
+            }
+            journal.commit_to(position);
+            let chain = journal.chain_at(position).expect("a disk that works");
+            let genesis = self.genesis.clone();
+            let whole = Checkpoint { genesis, position, chain, inputs, root };
+            self.checkpoints.lock().expect("one thread").push(whole.bytes());
         }
         said
     }
