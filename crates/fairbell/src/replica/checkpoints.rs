@@ -23,7 +23,6 @@ use roles::{Checkpoint, ExchangeConfig, Keep, Reguard, Root};
 use types::{Checked, ExecutionReport, Shelf};
 
 use crate::Failure;
-use crate::log::on;
 use crate::up::Paper;
 
 /// Their folder in a replica's.
