@@ -101,10 +101,11 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
 #[test]
 fn shelves_that_lost_what_they_had_are_found_out() {
     let mut group = group(CALM, 11);
-    group.trade(300 * MS, 5 * MS);
+    // More of it than fits into a checkpoint itself.
+    group.trade(1_500 * MS, 5 * MS);
     group.run(500 * MS);
     for seat in &mut group.seats {
-        seat.feed = crate::seat::Kept::default();
+        seat.feed = crate::seat::Lasting::default();
     }
     let taken = restart(&mut group);
     assert_eq!(taken, [0; MEMBERS], "the feed that can be asked for is not there");

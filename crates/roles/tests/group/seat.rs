@@ -23,9 +23,9 @@ pub enum Said {
 
 /// A shelf whose bytes outlive the root.
 #[derive(Clone, Default)]
-pub struct Kept(Arc<Mutex<MemoryShelf>>);
+pub struct Lasting(Arc<Mutex<MemoryShelf>>);
 
-impl Shelf for Kept {
+impl Shelf for Lasting {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
         self.0.lock().expect("whole").put(at, bytes)
     }
@@ -56,8 +56,8 @@ pub struct Seat {
     /// Those that are on its disk, the newest last.
     pub checkpoints: Arc<Mutex<Vec<Vec<u8>>>>,
     /// What lies beside them.
-    pub feed: Kept,
-    streams: Kept,
+    pub feed: Lasting,
+    streams: Lasting,
     taken: Taken,
     /// Inputs that the last start took from one.
     pub restored: u64,
@@ -89,8 +89,8 @@ impl Seat {
             snapshot_every: 0,
             checkpoint_every: 0,
             checkpoints: Arc::default(),
-            feed: Kept::default(),
-            streams: Kept::default(),
+            feed: Lasting::default(),
+            streams: Lasting::default(),
             taken: Arc::default(),
             restored: 0,
             seed,
@@ -114,7 +114,8 @@ impl Seat {
         };
         self.wishes = Arc::default();
         let wishes = Arc::clone(&self.wishes);
-        let outside = Box::new(move |action| wishes.lock().expect("one thread").push(action));
+        let outside: roles::Outside =
+            Box::new(move |action| wishes.lock().expect("one thread").push(action));
         let (position, root, reguard) = self.begin(config, &mut journal);
         self.restored = root.engine().applied();
         self.life += 1;
@@ -163,7 +164,7 @@ impl Seat {
                 return (kept.position, root, reguard);
             }
         }
-        (self.streams, self.feed) = (Kept::default(), Kept::default());
+        (self.streams, self.feed) = (Lasting::default(), Lasting::default());
         self.checkpoints.lock().expect("whole").clear();
         let (mut root, reguard) = new();
         self.lay_down(&mut root);
