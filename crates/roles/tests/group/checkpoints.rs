@@ -108,7 +108,10 @@ fn shelves_that_lost_what_they_had_are_found_out() {
         seat.feed = crate::seat::Lasting::default();
     }
     let taken = restart(&mut group);
-    assert_eq!(taken, [0; MEMBERS], "the feed that can be asked for is not there");
+    let applied = group.root(0).engine().applied();
+    // Only the earliest ones, which hold all of the feed themselves, are of use.
+    let early = |inputs: &u64| *inputs < 200;
+    assert!(applied > 600 && taken.iter().all(early), "{taken:?} of {applied}");
     group.trade(100 * MS, 5 * MS);
     group.run(1_000 * MS);
     check_whole(&mut group, "lost shelves");
