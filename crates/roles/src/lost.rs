@@ -2,7 +2,9 @@
 //!
 //! A gateway keeps its accounts' streams by signs of life. One that is silent for the lease and the
 //! grace time counts as gone with its sessions, once for each silence; an account that is attached
-//! elsewhere by then is heard of there. Only accounts that want it are looked at.
+//! elsewhere by then is heard of there. One that nobody has attached counts as silent from when that
+//! was seen: its session has ended, and the gateway that was to cancel its orders may be gone. Only
+//! accounts that want it and that have orders are looked at.
 
 use types::{AccountId, ClOrdId, Command, CommandKind, Nanos};
 
@@ -13,8 +15,7 @@ struct Account {
     account: AccountId,
     /// The last sign of life before a silence that has been dealt with.
     done: Nanos,
-    /// Until somebody has it attached, it counts as heard of then: who had it before may be gone
-    /// together with an earlier root.
+    /// Until somebody has it attached, it counts as heard of then.
     since: Option<Nanos>,
 }
 
@@ -54,11 +55,13 @@ impl Lost {
         self.next
     }
 
-    /// The commands that are due now; `heard` says when an account's gateway was last heard of.
+    /// The commands that are due now; `heard` says when an account's gateway was last heard of, and
+    /// `trades` whether it has orders.
     pub(crate) fn take(
         &mut self,
         now: Nanos,
         heard: impl Fn(AccountId) -> Option<Nanos>,
+        trades: impl Fn(AccountId) -> bool,
     ) -> Vec<Command> {
         let mut due = Vec::new();
         if now < self.next {
@@ -66,7 +69,13 @@ impl Lost {
         }
         self.next = now.after(EVERY_NS);
         for account in &mut self.accounts {
-            let Some(at) = heard(account.account).or(account.since) else { continue };
+            if !trades(account.account) {
+                continue;
+            }
+            let at = match heard(account.account) {
+                Some(at) => at,
+                None => *account.since.get_or_insert(now),
+            };
             if at > account.done && now.since(at) >= self.patience_ns {
                 account.done = at;
                 due.push(cancel(account.account));

@@ -566,8 +566,10 @@ impl Root {
         if self.ended || now.now < self.lost.next_timeout() {
             return;
         }
-        let Root { lost, private, .. } = self;
-        for command in lost.take(now.now, |account| private.heard_at(account)) {
+        let Root { lost, private, engine, .. } = self;
+        let trades =
+            |account| engine.standing(account).is_some_and(|standing| standing.open_orders > 0);
+        for command in lost.take(now.now, |account| private.heard_at(account), trades) {
             self.counters.lost_cancels += 1;
             self.command(now, command, out);
         }

@@ -66,6 +66,35 @@ fn a_gateway_that_dies_takes_the_orders_with_it_after_lease_and_grace() {
     assert_eq!(engine.state_digest(), world.root.engine().state_digest());
 }
 
+/// Its session has ended and given the stream back: nobody has it attached, and nobody else knows.
+#[test]
+fn a_gateway_that_dies_after_its_session_takes_the_orders_with_it_too() {
+    let mut world = world(2, 4);
+    rest(&mut world, 0, "mine");
+    rest(&mut world, 1, "other");
+    world.hang_up(0);
+    world.run(100 * MS);
+    world.kill(1);
+    world.run(500 * MS);
+    assert_eq!(open_orders(&world), 2, "half a second of lease, then the grace");
+    world.run(500 * MS);
+    assert_eq!(open_orders(&world), 1);
+    world.run(5_000 * MS);
+    let cancels = mass_cancels(&world);
+    assert_eq!(
+        (cancels.len(), cancels[0].source.gateway.0),
+        (1, 0),
+        "once, by the exchange itself"
+    );
+    // One whose gateway has cancelled what there was leaves nothing to do.
+    world.logon(0, 2);
+    rest(&mut world, 0, "again");
+    world.hang_up(0);
+    world.run(5_000 * MS);
+    let cancels = mass_cancels(&world);
+    assert_eq!((cancels.len(), cancels[1].source.gateway.0), (2, 2), "by its gateway");
+}
+
 #[test]
 fn who_is_back_in_time_at_another_gateway_keeps_its_orders() {
     let mut world = world(2, 2);
