@@ -9,6 +9,10 @@ use crate::Root;
 /// between two records, so it must be quick.
 pub type Keep = Box<dyn FnMut(u64, &Root) + Send>;
 
+/// A leader, for which everybody waits, does so this many times more seldom: when a group stops as a
+/// whole, most of it are followers.
+const LEADER_SELDOM: u64 = 4;
+
 /// When the root is written down.
 pub(super) struct Keeping {
     every: u64,
@@ -18,8 +22,9 @@ pub(super) struct Keeping {
 }
 
 impl Member {
-    /// From now on the root is written down ([`Root::checkpoint`]) after so many positions, whoever
-    /// leads, and when a snapshot is asked for: what the log gives up then is before both. 0: never.
+    /// From now on the root is written down ([`Root::checkpoint`]) after so many positions, four times
+    /// as many while it leads, and when a snapshot is asked for: what the log gives up then is before
+    /// both. 0: never.
     pub fn write_checkpoints_every(&mut self, positions: u64, keep: Keep) {
         let at = self.replica.committed();
         self.keeping = (positions > 0).then_some(Keeping { every: positions, at, keep });
@@ -28,7 +33,10 @@ impl Member {
     /// Has the root written down if it is time for that; it has taken the record at this position.
     pub(super) fn keep_checkpoint(&mut self, now: ClockReading, position: u64, out: &mut Outbox) {
         let asked = self.snapshot_every > 0 && self.snapshot_at == position;
-        let due = |keeping: &Keeping| position.saturating_sub(keeping.at) >= keeping.every;
+        let seldom = if self.leading.is_some() { LEADER_SELDOM } else { 1 };
+        let due = |keeping: &Keeping| {
+            position.saturating_sub(keeping.at) >= keeping.every.saturating_mul(seldom)
+        };
         if self.stopped.is_some() || !self.keeping.as_ref().is_some_and(|k| due(k) || asked) {
             return;
         }
