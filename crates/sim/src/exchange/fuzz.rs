@@ -102,10 +102,12 @@ impl Scenario {
     }
 
     /// The same exchange with three roots that serve in turn, and two to six things that
-    /// happen to them.
+    /// happen to them. Their retransmission servers keep what a failover commits at once: what a
+    /// leader has not sent before it dies is nowhere else.
     pub fn with_replicas(mut self, seed: u64) -> Scenario {
         let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x7E9D));
         self.replicas = 3;
+        self.store = None;
         if !self.command.contains("--replicas") && self.command.ends_with("fuzz") {
             self.command.push_str(" --replicas 3");
         }
