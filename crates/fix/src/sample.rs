@@ -116,7 +116,6 @@ impl Steps {
     }
 
     /// The floor: byte by byte, where each separator and each `=` of the order is, and the sum.
-    #[inline]
     pub fn floor(&mut self) -> u32 {
         let (mut found, mut sum) = (0usize, 0u8);
         for (at, &byte) in self.order.iter().enumerate() {
@@ -132,7 +131,6 @@ impl Steps {
     }
 
     /// The order from bytes to typed request; its quantity.
-    #[inline]
     pub fn parse(&mut self) -> Option<u64> {
         let message = self.index.parse(&self.order).ok()?;
         match request::parse(&message, &self.symbols).ok()?? {
@@ -142,7 +140,6 @@ impl Steps {
     }
 
     /// [`Steps::parse`], and the order held against the dictionaries of FIX 5.0 SP2.
-    #[inline]
     pub fn parse_checked(&mut self) -> Option<u64> {
         let message = self.index.parse(&self.order).ok()?;
         self.checker.check(&self.rules, CustomTags::Refused, &message).ok()?;
@@ -153,7 +150,6 @@ impl Steps {
     }
 
     /// The report from an execution to bytes, numbered and stored for resends; its length.
-    #[inline]
     pub fn encode(&mut self) -> usize {
         self.out.clear();
         let Steps { outbound, execution, symbols, out, .. } = self;
