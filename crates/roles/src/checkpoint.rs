@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn it_fits_the_records_that_it_was_made_of_and_no_others() {
-        let config = Config { batch_bytes: 8 << 10, ..Config::new(1, [0; 32]) };
+        let config = Config { batch_bytes: 8 << 10, alone: false, ..Config::new(1, [0; 32]) };
         let config = Config { block: 512, segment_bytes: 16 << 10, ..config };
         let journal = |last: &[u8]| {
             let mut journal = Journal::open(SimDisk::new(1), &config).expect("an empty disk").0;
