@@ -114,13 +114,10 @@ impl InputLog {
         if self.len == self.capacity {
             return Err(LogFull { capacity: self.capacity });
         }
-        let starts_block = self.len.is_multiple_of(BLOCK);
-        if starts_block {
-            if !self.put_block(BLOCK) {
-                return Err(LogFull { capacity: self.len });
-            }
-            self.make_room();
+        if self.len.is_multiple_of(BLOCK) && !self.put_block(BLOCK) {
+            return Err(LogFull { capacity: self.len });
         }
+        self.make_room();
         self.last_t_seq = self.last_t_seq.max(now);
         let input = Input {
             seq: Seq(self.len as u64 + 1),
@@ -155,8 +152,8 @@ impl InputLog {
         put
     }
 
-    /// Room for the next block: in the last chunk, in a new one, or in that of the oldest records,
-    /// which are laid down by then.
+    /// Room for the next record: in the last chunk, in a new one, or in that of the oldest records,
+    /// which are laid down by then. Chunks of a log that was taken up begin wherever that was.
     fn make_room(&mut self) {
         if self.len < self.gone + self.chunks.len() * CHUNK {
             return;
@@ -444,6 +441,27 @@ mod tests {
         assert_eq!(unpack(CHUNK * 2, &[0; RECORD]), None);
         assert_eq!(laid_down(MemoryShelf::default()).unpack(&mut Unpacker::new(&bytes)), None);
         assert_eq!(packed(&laid_down(MemoryShelf::default()), 1), None);
+    }
+
+    #[test]
+    fn a_log_that_was_taken_up_anywhere_has_all_that_comes_after() {
+        for last in [1, 2, 63, 64, 65, CHUNK as u64 - 1, CHUNK as u64, CHUNK as u64 + 1] {
+            let mut log = InputLog::new(CHUNK * 5);
+            (0..last).for_each(|n| assert!(log.append(Nanos(n), draft(n)).is_ok()));
+            let mut bytes = Vec::new();
+            assert!(log.pack(Seq(last), &mut Packer::new(&mut bytes)));
+            let mut other = InputLog::new(CHUNK * 5);
+            assert_eq!(other.unpack(&mut Unpacker::new(&bytes)), Some(()));
+            (last..4 * CHUNK as u64).for_each(|n| {
+                assert_eq!(other.append(Nanos(n), draft(n)), log.append(Nanos(n), draft(n)));
+            });
+            assert!(other.after(Seq(last - 1)).eq(log.after(Seq(last - 1))), "behind {last}");
+            let cut = 3 * CHUNK + 100;
+            assert!(other.cut(cut) && log.cut(cut));
+            assert_eq!(other.get(Seq(cut as u64)), log.get(Seq(cut as u64)));
+            assert!(other.append(Nanos(0), draft(0)).is_ok());
+            assert_eq!((other.get(Seq(cut as u64 + 2)), other.len()), (None, cut + 1));
+        }
     }
 
     #[test]
