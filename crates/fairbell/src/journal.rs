@@ -135,7 +135,7 @@ fn document(found: &Verified) -> serde_json::Value {
     serde_json::json!({
         "id": format!("{:016x}", found.id),
         "label": String::from_utf8_lossy(&found.label).trim_end(),
-        "format": journal::FORMAT,
+        "format": found.format,
         "block_bytes": found.block,
         "first": found.first,
         "last": found.last,

@@ -13,8 +13,24 @@ pub struct Record<'a> {
     pub position: u64,
     /// The term it was appended in.
     pub term: u64,
-    /// Its bytes.
+    /// What the application says; empty for a record of the group's own.
     pub bytes: &'a [u8],
+    /// What the group itself says, for whoever keeps it together; empty for the application's.
+    pub group: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// A record of the application, or of the group's own.
+    pub(crate) fn of(position: u64, term: u64, group: bool, bytes: &'a [u8]) -> Record<'a> {
+        let (bytes, group) = if group { (&[][..], bytes) } else { (bytes, &[][..]) };
+        Record { position, term, bytes, group }
+    }
+
+    /// The chain after it.
+    pub(crate) fn chain(&self, before: u64) -> u64 {
+        let group = !self.group.is_empty();
+        chain_record(before, self.term, group, if group { self.group } else { self.bytes })
+    }
 }
 
 /// Bytes that a record takes in a batch.
@@ -45,16 +61,17 @@ impl Batch {
         self.buffer.len() - FRAME_HEADER + record_len(bytes) <= self.most
     }
 
-    pub(crate) fn push(&mut self, term: u64, record: &[u8]) {
+    pub(crate) fn push(&mut self, term: u64, group: bool, record: &[u8]) {
         let place = self.buffer.grow(record_len(record.len()));
         if let Some((header, rest)) = place.split_first_chunk_mut::<RECORD_HEADER>() {
-            header[..8].copy_from_slice(&(record.len() as u64).to_le_bytes());
+            header[..4].copy_from_slice(&(record.len() as u32).to_le_bytes());
+            header[4..8].copy_from_slice(&u32::from(group).to_le_bytes());
             header[8..].copy_from_slice(&term.to_le_bytes());
             let (bytes, padding) = rest.split_at_mut(record.len().min(rest.len()));
             bytes.copy_from_slice(record);
             padding.fill(0);
         }
-        self.chain_after = chain_record(self.chain_after, term, record);
+        self.chain_after = chain_record(self.chain_after, term, group, record);
         self.count += 1;
     }
 
@@ -130,9 +147,14 @@ pub(crate) struct Records<'a> {
 impl<'a> Records<'a> {
     fn take(&mut self) -> Option<Record<'a>> {
         let (len, term) = (u32_at(self.rest, 0) as usize, u64_at(self.rest, 8));
+        let group = match u32_at(self.rest, 4) {
+            0 => false,
+            1 if len > 0 => true,
+            _ => return None,
+        };
         let bytes = self.rest.get(RECORD_HEADER..)?.get(..len)?;
         self.rest = self.rest.get(record_len(len)..)?;
-        let record = Record { position: self.position, term, bytes };
+        let record = Record::of(self.position, term, group, bytes);
         (self.position, self.left) = (self.position.checked_add(1)?, self.left - 1);
         Some(record)
     }
@@ -156,7 +178,7 @@ pub(crate) fn consistent(header: &FrameHeader, payload: &[u8]) -> bool {
     let chain =
         records(header, payload).try_fold((header.chain_before, 0u32), |(chain, n), record| {
             let record = record?;
-            Some((chain_record(chain, record.term, record.bytes), n + 1))
+            Some((record.chain(chain), n + 1))
         });
     chain == Some((header.chain_after, header.count))
 }
@@ -170,12 +192,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_are_read_back(all in proptest::collection::vec((any::<u64>(),
-            proptest::collection::vec(any::<u8>(), 0..40)), 0..20)) {
+        fn records_are_read_back(all in proptest::collection::vec((any::<u64>(), any::<bool>(),
+            proptest::collection::vec(any::<u8>(), 1..40)), 0..20)) {
             let mut batch = Batch::new(512, 4_096, 7, 99);
-            for (term, bytes) in &all {
+            for (term, group, bytes) in &all {
                 prop_assert!(batch.fits(bytes.len()));
-                batch.push(*term, bytes);
+                batch.push(*term, *group, bytes);
             }
             let taken = batch.take(PLACE, (3, 6), AlignedBuf::default());
             let bytes = taken.bytes();
@@ -188,9 +210,8 @@ mod tests {
             let read: Option<Vec<Record>> = records(&header, payload).collect();
             let read = read.expect("whole records");
             prop_assert_eq!(read.len(), all.len());
-            for ((record, (term, bytes)), position) in read.iter().zip(&all).zip(7..) {
-                prop_assert_eq!((record.position, record.term), (position, *term));
-                prop_assert_eq!(record.bytes, &bytes[..]);
+            for ((record, (term, group, bytes)), position) in read.iter().zip(&all).zip(7..) {
+                prop_assert_eq!(*record, Record::of(position, *term, *group, bytes));
             }
         }
 

@@ -26,6 +26,15 @@ impl<S: Storage> Journal<S> {
     /// [`JournalError::BatchFull`], [`JournalError::TooLong`], [`JournalError::Closed`]; nothing
     /// has changed.
     pub fn append(&mut self, term: u64, record: &[u8]) -> Result<u64, JournalError> {
+        self.take(term, false, record)
+    }
+
+    pub(crate) fn take(
+        &mut self,
+        term: u64,
+        group: bool,
+        record: &[u8],
+    ) -> Result<u64, JournalError> {
         if self.closed {
             return Err(JournalError::Closed);
         }
@@ -37,7 +46,7 @@ impl<S: Storage> Journal<S> {
         }
         let position = self.batch.next();
         note_term(&mut self.terms, position, term);
-        self.batch.push(term, record);
+        self.batch.push(term, group, record);
         Ok(position)
     }
 

@@ -27,6 +27,7 @@ pub const HELD_MAX: usize = 16 << 20;
 struct Held {
     position: u64,
     term: u64,
+    group: bool,
     bytes: Box<[u8]>,
 }
 
@@ -135,7 +136,7 @@ impl<S: Storage> Follower<S> {
             self.held_bytes -= next.bytes.len();
             self.shown = next.position;
             count += 1;
-            visit(Record { position: next.position, term: next.term, bytes: &next.bytes });
+            visit(Record::of(next.position, next.term, next.group, &next.bytes));
         }
         Ok(count)
     }
@@ -161,8 +162,10 @@ impl<S: Storage> Follower<S> {
                 let shown = self.shown;
                 for record in records(&header, payload).flatten().filter(|r| r.position > shown) {
                     let (position, term) = (record.position, record.term);
-                    self.held_bytes += record.bytes.len();
-                    self.held.push_back(Held { position, term, bytes: record.bytes.into() });
+                    let group = !record.group.is_empty();
+                    let bytes: Box<[u8]> = if group { record.group } else { record.bytes }.into();
+                    self.held_bytes += bytes.len();
+                    self.held.push_back(Held { position, term, group, bytes });
                 }
                 self.committed = self.committed.max(header.committed);
                 self.at = End {

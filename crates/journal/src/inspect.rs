@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::batch::{Record, records};
 use crate::config::Config;
 use crate::error::JournalError;
-use crate::layout::LABEL_LEN;
+use crate::layout::{FORMAT, LABEL_LEN};
 use crate::recover::{Tail, Truncation, survey};
 use crate::register::{MARK, Register, Vote};
 use crate::snapshot::{self, SnapshotInfo};
@@ -33,6 +33,8 @@ pub struct Verified {
     pub id: u64,
     /// What its records are.
     pub label: [u8; LABEL_LEN],
+    /// The newest layout in it.
+    pub format: u32,
     /// Unit of writing, bytes.
     pub block: u32,
     /// First position that can be read.
@@ -111,6 +113,7 @@ pub fn verify(storage: &mut impl Storage) -> Result<Verified, JournalError> {
     Ok(Verified {
         id,
         label,
+        format: found.segments.last().map_or(FORMAT, |segment| segment.header.format),
         block,
         first: first.map_or(1, |segment| segment.header.first_position),
         last: found.end.next - 1,

@@ -7,7 +7,7 @@
 
 use crate::error::JournalError;
 use crate::journal::Journal;
-use crate::layout::{SegmentHeader, number_of, segment_name};
+use crate::layout::{FORMAT_GROUP, SegmentHeader, number_of, segment_name};
 use crate::recover::{Segment, Survey, Truncation};
 use crate::snapshot::{self, Place, name_of};
 use crate::storage::{DiskError, Storage};
@@ -22,6 +22,8 @@ pub struct Installed<'a> {
     pub term: u64,
     /// The chain after it.
     pub chain: u64,
+    /// What the last record of the group's own up to there says; empty for none.
+    pub group: &'a [u8],
     /// The snapshot.
     pub bytes: &'a [u8],
 }
@@ -80,8 +82,8 @@ impl<S: Storage> Journal<S> {
         {
             self.commit_to(position);
             self.write_mark()?;
-            let Installed { term, chain, bytes, .. } = *taken;
-            let written = self.put_snapshot(Place { position, term, chain }, bytes);
+            let Installed { term, chain, group, bytes, .. } = *taken;
+            let written = self.put_snapshot(Place { position, term, chain, group }, bytes);
             self.close_on(written)?;
         } else {
             let begun = self.begin_behind(taken);
@@ -94,14 +96,17 @@ impl<S: Storage> Journal<S> {
 
     /// Begins the log anew behind a snapshot.
     fn begin_behind(&mut self, taken: &Installed<'_>) -> Result<(), JournalError> {
-        let Installed { position, term, chain, bytes } = *taken;
+        let Installed { position, term, chain, group, bytes } = *taken;
+        let place = Place { position, term, chain, group };
         let name = waiting(position);
-        snapshot::put_file(self, &name, Place { position, term, chain }, bytes)?;
+        snapshot::put_file(self, &name, place, bytes)?;
+        let format = if group.is_empty() { self.format } else { FORMAT_GROUP };
         let header = SegmentHeader {
             first_position: position + 1,
             chain,
             committed: position,
             term,
+            format,
             installed: true,
             ..self.next_header()
         };
@@ -115,6 +120,8 @@ impl<S: Storage> Journal<S> {
         };
         let gone = std::mem::replace(&mut self.segments, vec![segment]);
         (self.truncations, self.terms) = (Vec::new(), Vec::new());
+        let told = (!group.is_empty()).then(|| (position, group.to_vec()));
+        (self.groups, self.format) = (Vec::from_iter(told), format);
         self.waypoints = Waypoints::new();
         self.scanner.forget();
         self.base_term = term;
@@ -123,7 +130,7 @@ impl<S: Storage> Journal<S> {
         self.committed = position;
         self.storage.rename(&name, &name_of(position))?;
         self.storage.sync_names()?;
-        self.note_snapshot(Place { position, term, chain }, bytes);
+        self.note_snapshot(place, bytes);
         for segment in gone {
             self.drop_segment(&segment)?;
         }
@@ -183,6 +190,8 @@ impl<S: Storage> Journal<S> {
         self.truncations.retain(|cut| cut.frame >= frame);
         let begun = self.terms.partition_point(|(begins, _)| *begins <= first);
         self.terms.drain(..begun.saturating_sub(1));
+        let told = self.groups.partition_point(|(position, _)| *position < first);
+        self.groups.drain(..told.saturating_sub(1));
         self.waypoints.forget_before(first);
         Ok(keep as u64)
     }

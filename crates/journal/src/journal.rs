@@ -5,7 +5,7 @@ use crate::buffer::AlignedBuf;
 use crate::commit::InFlight;
 use crate::config::Config;
 use crate::error::{Damage, JournalError};
-use crate::layout::{FrameHeader, FrameKind, Place, SegmentHeader, chain_record, segment_name};
+use crate::layout::{FORMAT, FrameHeader, FrameKind, Place, SegmentHeader, segment_name};
 use crate::recover::{
     End, Recovery, Segment, Truncation, note_truncation, segment_numbers, survey,
 };
@@ -13,7 +13,7 @@ use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::{Waypoint, Waypoints};
-use crate::{SnapshotInfo, install, snapshot};
+use crate::{SnapshotInfo, group, install, snapshot};
 
 /// What a journal did since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,6 +40,11 @@ pub struct Journal<S> {
     pub(crate) snapshots: Vec<SnapshotInfo>,
     /// Where each term begins, from the first record on.
     pub(crate) terms: Vec<(u64, u64)>,
+    /// Records of the group's own, appended or durable, with their positions; the first may stand
+    /// before the log, where a snapshot says what it said.
+    pub(crate) groups: Vec<(u64, Vec<u8>)>,
+    /// Version of the segments that are made.
+    pub(crate) format: u32,
     /// Term of the record before the first; 0 when it is not known.
     pub(crate) base_term: u64,
     pub(crate) scanner: Scanner,
@@ -106,6 +111,8 @@ impl<S: Storage> Journal<S> {
             storage,
             config,
             base_term: base_term(first, &found.segments, &snapshots.whole),
+            groups: group::known(first, found.groups, &snapshots),
+            format: found.segments.last().map_or(FORMAT, |segment| segment.header.format),
             snapshots: snapshots.whole,
             segments: found.segments,
             truncations: found.truncations,
@@ -123,7 +130,7 @@ impl<S: Storage> Journal<S> {
             stats: Stats::default(),
         };
         if journal.segments.is_empty() {
-            journal.begin_segment()?;
+            journal.begin_segment(FORMAT)?;
         }
         if let Some(tail) = found.tail {
             journal.erase(tail.offset, tail.bytes)?;
@@ -228,6 +235,7 @@ impl<S: Storage> Journal<S> {
         note_truncation(&mut self.truncations, self.frame, kept);
         self.waypoints.cut_after(kept);
         self.terms.retain(|(begins, _)| *begins <= kept);
+        self.groups.retain(|(position, _)| *position <= kept);
         self.offset += block as u64;
         self.frame += 1;
         self.batch.begin(kept + 1, chain);
@@ -412,7 +420,7 @@ impl<S: Storage> Journal<S> {
                 }
                 let mut chain = header.chain_before;
                 for record in records(&header, payload).flatten() {
-                    chain = chain_record(chain, record.term, record.bytes);
+                    chain = record.chain(chain);
                     if record.position == due && due <= to && !gone(due) {
                         visit(record, chain);
                         due += 1;
@@ -441,13 +449,14 @@ impl<S: Storage> Journal<S> {
         if self.offset + bytes <= last.bytes {
             return Ok(last);
         }
-        self.begin_segment()?;
+        self.begin_segment(self.format)?;
         self.segments.last().map(|segment| segment.extent).ok_or(JournalError::Closed)
     }
 
-    fn begin_segment(&mut self) -> Result<(), JournalError> {
+    pub(crate) fn begin_segment(&mut self, format: u32) -> Result<(), JournalError> {
         let first_position = self.batch.first;
         let next = SegmentHeader {
+            format,
             first_position,
             chain: self.batch.chain_before(),
             committed: self.committed,
@@ -457,6 +466,7 @@ impl<S: Storage> Journal<S> {
         };
         let segment = self.make_segment(next)?;
         self.segments.push(segment);
+        self.format = format;
         self.offset = self.config.block as u64;
         Ok(())
     }
@@ -464,6 +474,7 @@ impl<S: Storage> Journal<S> {
     /// What the header of the next segment says in any case.
     pub(crate) fn next_header(&self) -> SegmentHeader {
         SegmentHeader {
+            format: self.format,
             journal: self.config.id,
             number: self.segments.last().map_or(1, |last| last.header.number + 1),
             bytes: self.config.segment_bytes,

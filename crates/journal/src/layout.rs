@@ -1,4 +1,5 @@
-//! Bytes of segments and frames; little-endian, version 1.
+//! Bytes of segments and frames; little-endian, version 1, or 2 for segments with records of the
+//! group's own.
 //!
 //! Segment `log-<number>`: one block of header, then frames, each beginning at a block, then zeros.
 //! Header: magic `FBJRNSEG` · format u32 · checksum u32 · journal u64 · segment number u64 ·
@@ -11,15 +12,22 @@
 //! checksum u32 · payload bytes u32 · kind u32 (1 records, 2 truncation) · frame u64 · first
 //! position u64 · records u32 · 0 u32 · committed u64 · chain before u64 · chain after u64. The
 //! checksum covers journal, segment and offset (a frame elsewhere is none) and everything after
-//! it, padding too. Payload: per record length u32 · 0 u32 · term u64 · bytes, padded to 8.
+//! it, padding too. Payload: per record length u32 · whose u32 (0 the application's; 1 the group's own,
+//! in format 2 alone) · term u64 · bytes, padded to 8.
 //! A truncation has no payload; its first position is the next one to be given again.
 //!
-//! Chain: 0, then per record the fold of its term, its length and its bytes in words of eight.
+//! Chain: 0, then per record the fold of its term, its length (and 1 << 32 for one of the group's
+//! own) and its bytes in words of eight.
 
 use types::Digest;
 
 /// Version of the layout that is written.
 pub const FORMAT: u32 = 1;
+/// Version of segments that hold records of the group's own, or come after one that does, and of
+/// snapshots that say what they said. Versions that know none of them refuse it.
+pub const FORMAT_GROUP: u32 = 2;
+/// Most bytes of a record of the group's own: it has a place in the header of a snapshot.
+pub const GROUP_MAX: usize = 2_048;
 /// Smallest block.
 pub const BLOCK_MIN: usize = 512;
 /// Largest block.
@@ -87,10 +95,10 @@ pub(crate) fn block_crc(block: &[u8], at: usize) -> u32 {
 }
 
 /// The chain after one more record.
-pub(crate) fn chain_record(chain: u64, term: u64, record: &[u8]) -> u64 {
+pub(crate) fn chain_record(chain: u64, term: u64, group: bool, record: &[u8]) -> u64 {
     let mut digest = Digest(chain);
     digest.fold(term);
-    digest.fold(record.len() as u64);
+    digest.fold(record.len() as u64 | u64::from(group) << 32);
     let (words, rest) = record.as_chunks::<8>();
     words.iter().for_each(|word| digest.fold(u64::from_le_bytes(*word)));
     if !rest.is_empty() {
@@ -104,6 +112,7 @@ pub(crate) fn chain_record(chain: u64, term: u64, record: &[u8]) -> u64 {
 /// What the header of a segment says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHeader {
+    pub(crate) format: u32,
     pub(crate) journal: u64,
     pub(crate) number: u64,
     pub(crate) bytes: u64,
@@ -132,7 +141,7 @@ impl SegmentHeader {
     /// Fills a block, which is zero.
     pub(crate) fn write(&self, block: &mut [u8]) {
         put(block, 0, SEGMENT_MAGIC);
-        put(block, 8, &FORMAT.to_le_bytes());
+        put(block, 8, &self.format.to_le_bytes());
         let words = [self.journal, self.number, self.bytes, u64::from(self.block)];
         let more = [self.first_frame, self.first_position, self.chain, self.committed];
         for (at, word) in (16..).step_by(8).zip(words.into_iter().chain(more)) {
@@ -159,12 +168,13 @@ impl SegmentHeader {
             return SegmentRead::Bad;
         }
         let format = u32_at(block, 8);
-        if format != FORMAT {
+        if !(FORMAT..=FORMAT_GROUP).contains(&format) {
             return SegmentRead::Format(format);
         }
         let word = |at| u64_at(block, at);
         let label = block.get(80..).and_then(|rest| rest.first_chunk());
         let header = SegmentHeader {
+            format,
             journal: word(16),
             number: word(24),
             bytes: word(32),
@@ -310,12 +320,16 @@ mod tests {
 
     #[test]
     fn the_chain_tells_records_terms_and_lengths_apart() {
-        let base = chain_record(0, 1, b"abc");
-        for other in [chain_record(1, 1, b"abc"), chain_record(0, 2, b"abc")] {
+        let base = chain_record(0, 1, false, b"abc");
+        for other in [
+            chain_record(1, 1, false, b"abc"),
+            chain_record(0, 2, false, b"abc"),
+            chain_record(0, 1, true, b"abc"),
+        ] {
             assert_ne!(base, other);
         }
-        assert_ne!(base, chain_record(0, 1, b"abc\0"));
-        assert_ne!(base, chain_record(0, 1, b"abd"));
+        assert_ne!(base, chain_record(0, 1, false, b"abc\0"));
+        assert_ne!(base, chain_record(0, 1, false, b"abd"));
     }
 
     #[test]

@@ -11,6 +11,9 @@
 //! - One log for everybody (corner 10): [`Journal::truncate`] takes an uncommitted suffix back by
 //!   a record of its own, and the hash chain goes on from the last record kept. Term and vote are
 //!   kept apart ([`Journal::set_vote`]), each in two copies written one after the other.
+//! - A record is the application's, or one of the group's own ([`Journal::append_group`]), which
+//!   readers of the application see as an empty one. What the last of those says is written down with
+//!   every snapshot, so it is known wherever the log begins ([`Journal::group_at`]).
 //! - No clock, no thread, no randomness here; files only behind [`Storage`], which is a folder
 //!   ([`Folder`]) or a simulated disk that fails on purpose ([`SimDisk`]).
 //! - Memory: one batch, one window to read through, a line per segment.
@@ -30,6 +33,7 @@ mod config;
 mod error;
 mod folder;
 mod follow;
+mod group;
 mod inspect;
 mod install;
 mod journal;
@@ -53,7 +57,7 @@ pub use follow::{Follower, HELD_MAX};
 pub use inspect::{SegmentReport, Verified, export, identify, verify};
 pub use install::Installed;
 pub use journal::{Journal, Stats};
-pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, LABEL_LEN};
+pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, FORMAT_GROUP, GROUP_MAX, LABEL_LEN};
 pub use mend::{Mended, mend};
 pub use recover::{Recovery, Tail};
 pub use register::Vote;

@@ -101,6 +101,8 @@ pub(crate) struct Survey {
     pub(crate) truncations: Vec<Truncation>,
     /// Where each term begins.
     pub(crate) terms: Vec<(u64, u64)>,
+    /// Records of the group's own, with their positions.
+    pub(crate) groups: Vec<(u64, Vec<u8>)>,
     pub(crate) end: End,
     pub(crate) committed: u64,
     pub(crate) frames: u64,
@@ -133,6 +135,7 @@ pub(crate) fn survey(
         left_over: Vec::new(),
         truncations: Vec::new(),
         terms: Vec::new(),
+        groups: Vec::new(),
         end: End { offset: 0, frame: 1, next: 1, chain: 0 },
         committed,
         frames: 0,
@@ -250,6 +253,9 @@ impl Survey {
                     }
                     for record in records(&frame, payload).flatten() {
                         note_term(&mut self.terms, record.position, record.term);
+                        if !record.group.is_empty() {
+                            self.groups.push((record.position, record.group.to_vec()));
+                        }
                     }
                     visit(&extent, at, &frame, payload);
                 }
@@ -278,6 +284,7 @@ impl Survey {
         if frame.kind == FrameKind::Truncation {
             note_truncation(&mut self.truncations, frame.frame, frame.first - 1);
             self.terms.retain(|(begins, _)| *begins < frame.first);
+            self.groups.retain(|(position, _)| *position < frame.first);
         }
         self.end = End {
             offset: self.end.offset + frame.padded(block) as u64,

@@ -2,8 +2,10 @@
 //!
 //! `snap-<position>`: one header of 4 KiB, then the bytes, padded with zeros. Header: magic
 //! `FBJRNSNP` · format u32 · checksum u32 · journal u64 · position u64 · bytes u64 · their checksum
-//! u32 · 0 u32 · label 32 bytes · term and chain at the position u64 each (0: not told). Written under another name, synced, then renamed: a name that is
-//! there is of a whole snapshot, unless the disk has lost some of it since.
+//! u32 · 0 u32 · label 32 bytes · term and chain at the position u64 each (0: not told) ·
+//! length u32 · 0 u32 · what the last record of the group's own up to there says, in format 2 alone.
+//! Written under another name, synced, then renamed: a name that is there is of a whole snapshot,
+//! unless the disk has lost some of it since.
 
 use types::Digest;
 
@@ -11,7 +13,9 @@ use crate::buffer::AlignedBuf;
 use crate::config::Config;
 use crate::error::JournalError;
 use crate::journal::Journal;
-use crate::layout::{FORMAT, block_crc, number_of, put, round_up, u32_at, u64_at};
+use crate::layout::{
+    FORMAT, FORMAT_GROUP, GROUP_MAX, block_crc, number_of, put, round_up, u32_at, u64_at,
+};
 use crate::storage::{DiskError, FileId, Storage};
 
 const MAGIC: &[u8; 8] = b"FBJRNSNP";
@@ -20,6 +24,7 @@ const CRC: usize = 12;
 const LABEL: usize = 48;
 const TERM: usize = 80;
 const CHAIN: usize = 88;
+const GROUP: usize = 96;
 /// Bytes written or read at a time.
 const CHUNK: usize = 64 << 10;
 /// No snapshot is longer.
@@ -42,10 +47,12 @@ pub struct SnapshotInfo {
 
 /// Where in the log a snapshot belongs.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Place<'a> {
     pub(crate) position: u64,
     pub(crate) term: u64,
     pub(crate) chain: u64,
+    /// What the last record of the group's own up to there says; empty for none.
+    pub(crate) group: &'a [u8],
 }
 
 /// What tells a snapshot's bytes from others.
@@ -68,6 +75,8 @@ fn fold(digest: &mut Digest, piece: &[u8]) {
 /// Snapshots in a folder.
 pub(crate) struct Listed {
     pub(crate) whole: Vec<SnapshotInfo>,
+    /// What the last of the group's own records before each of them said; empty for none.
+    pub(crate) groups: Vec<Vec<u8>>,
     pub(crate) damaged: u32,
 }
 
@@ -80,10 +89,13 @@ pub(crate) fn list(storage: &mut impl Storage, config: &Config) -> Result<Listed
     let names = storage.names()?;
     let mut positions: Vec<u64> = names.iter().filter_map(|n| number_of(n, "snap-")).collect();
     positions.sort_unstable();
-    let mut listed = Listed { whole: Vec::new(), damaged: 0 };
+    let mut listed = Listed { whole: Vec::new(), groups: Vec::new(), damaged: 0 };
     for position in positions {
         match load(storage, config, position, |_| {}) {
-            Ok(info) => listed.whole.push(info),
+            Ok(found) => {
+                listed.whole.push(found.info);
+                listed.groups.push(found.group);
+            }
             Err(JournalError::Snapshot(_)) => listed.damaged += 1,
             Err(error) => return Err(error),
         }
@@ -97,21 +109,29 @@ fn load(
     config: &Config,
     position: u64,
     take: impl FnMut(&[u8]),
-) -> Result<SnapshotInfo, JournalError> {
+) -> Result<Header, JournalError> {
     let (file, len) = storage.open(&name_of(position))?;
     let loaded = load_file(storage, config, position, file, len, take);
     storage.close(file);
     loaded
 }
 
-/// Reads the header, if it is one; says how many bytes follow, and their checksum.
+/// What a header says.
+struct Header {
+    info: SnapshotInfo,
+    /// Checksum of the bytes that follow.
+    crc: u32,
+    group: Vec<u8>,
+}
+
+/// Reads the header, if it is one; the digest in it is not known yet.
 fn read_header(
     storage: &mut impl Storage,
     config: &Config,
     position: u64,
     file: FileId,
     len: u64,
-) -> Result<(SnapshotInfo, u32), JournalError> {
+) -> Result<Header, JournalError> {
     let damaged = || JournalError::Snapshot(position);
     let mut buffer = AlignedBuf::default();
     buffer.resize(HEADER);
@@ -122,8 +142,13 @@ fn read_header(
     let header = buffer.bytes();
     let sealed = u32_at(header, CRC) == block_crc(header, CRC);
     let (bytes, crc) = (u64_at(header, 32), u32_at(header, 40));
+    let group = match u32_at(header, 8) {
+        FORMAT => Some(&[][..]),
+        FORMAT_GROUP => group_of(header),
+        _ => None,
+    };
     let ours = header.starts_with(MAGIC)
-        && u32_at(header, 8) == FORMAT
+        && group.is_some()
         && u64_at(header, 16) == config.id
         && u64_at(header, 24) == position
         && header.get(LABEL..LABEL + config.label.len()) == Some(&config.label[..])
@@ -133,7 +158,13 @@ fn read_header(
         return Err(damaged());
     }
     let (term, chain) = (u64_at(header, TERM), u64_at(header, CHAIN));
-    Ok((SnapshotInfo { position, bytes, term, chain, digest: 0 }, crc))
+    let group = group.unwrap_or(&[]).to_vec();
+    Ok(Header { info: SnapshotInfo { position, bytes, term, chain, digest: 0 }, crc, group })
+}
+
+fn group_of(header: &[u8]) -> Option<&[u8]> {
+    let len = u32_at(header, GROUP) as usize;
+    header.get(GROUP + 8..)?.get(..len).filter(|group| (1..=GROUP_MAX).contains(&group.len()))
 }
 
 fn load_file(
@@ -143,8 +174,8 @@ fn load_file(
     file: FileId,
     len: u64,
     mut take: impl FnMut(&[u8]),
-) -> Result<SnapshotInfo, JournalError> {
-    let (info, crc) = read_header(storage, config, position, file, len)?;
+) -> Result<Header, JournalError> {
+    let Header { info, crc, group } = read_header(storage, config, position, file, len)?;
     let mut buffer = AlignedBuf::default();
     let (mut hasher, mut digest, mut done) = (crc32fast::Hasher::new(), Digest::default(), 0);
     while done < info.bytes {
@@ -161,14 +192,14 @@ fn load_file(
     if hasher.finalize() != crc {
         return Err(JournalError::Snapshot(position));
     }
-    Ok(SnapshotInfo { digest: digest.0, ..info })
+    Ok(Header { info: SnapshotInfo { digest: digest.0, ..info }, crc, group })
 }
 
 /// Writes a snapshot under a name, durable on return.
 pub(crate) fn put_file<S: Storage>(
     journal: &mut Journal<S>,
     name: &str,
-    place: Place,
+    place: Place<'_>,
     bytes: &[u8],
 ) -> Result<(), JournalError> {
     let (storage, config) = (&mut journal.storage, &journal.config);
@@ -194,14 +225,15 @@ fn fill(
     storage: &mut impl Storage,
     config: &Config,
     file: FileId,
-    place: Place,
+    place: Place<'_>,
     bytes: &[u8],
 ) -> Result<(), DiskError> {
     let mut buffer = AlignedBuf::with_capacity(CHUNK);
     buffer.resize(HEADER);
     let header = buffer.bytes_mut();
     put(header, 0, MAGIC);
-    put(header, 8, &FORMAT.to_le_bytes());
+    let format = if place.group.is_empty() { FORMAT } else { FORMAT_GROUP };
+    put(header, 8, &format.to_le_bytes());
     put(header, 16, &config.id.to_le_bytes());
     put(header, 24, &place.position.to_le_bytes());
     put(header, 32, &(bytes.len() as u64).to_le_bytes());
@@ -209,6 +241,8 @@ fn fill(
     put(header, LABEL, &config.label);
     put(header, TERM, &place.term.to_le_bytes());
     put(header, CHAIN, &place.chain.to_le_bytes());
+    put(header, GROUP, &(place.group.len() as u32).to_le_bytes());
+    put(header, GROUP + 8, place.group);
     let crc = block_crc(header, CRC);
     put(header, CRC, &crc.to_le_bytes());
     storage.write(file, 0, buffer.bytes())?;
@@ -235,29 +269,29 @@ impl<S: Storage> Journal<S> {
         }
         // The log must never lack a commit that a snapshot has.
         self.write_mark()?;
-        let place = self.place_of(position)?;
+        let chain = if position == 0 { 0 } else { self.chain_at(position)? };
+        let term = self.term_at(position).unwrap_or(0);
+        let group = self.group_at(position).unwrap_or(&[]).to_vec();
+        let place = Place { position, term, chain, group: &group };
         let written = self.put_snapshot(place, bytes);
         self.close_on(written)?;
         let dropped = self.drop_old();
         self.close_on(dropped)
     }
 
-    /// Where a committed position is, for whoever gets a snapshot of it.
-    fn place_of(&mut self, position: u64) -> Result<Place, JournalError> {
-        let chain = if position == 0 { 0 } else { self.chain_at(position)? };
-        let term = self.term_at(position).unwrap_or(0);
-        Ok(Place { position, term, chain })
-    }
-
-    pub(crate) fn put_snapshot(&mut self, place: Place, bytes: &[u8]) -> Result<(), JournalError> {
+    pub(crate) fn put_snapshot(
+        &mut self,
+        place: Place<'_>,
+        bytes: &[u8],
+    ) -> Result<(), JournalError> {
         put_file(self, &name_of(place.position), place, bytes)?;
         self.note_snapshot(place, bytes);
         Ok(())
     }
 
     /// A snapshot has its name now.
-    pub(crate) fn note_snapshot(&mut self, place: Place, bytes: &[u8]) {
-        let Place { position, term, chain } = place;
+    pub(crate) fn note_snapshot(&mut self, place: Place<'_>, bytes: &[u8]) {
+        let Place { position, term, chain, .. } = place;
         let (len, digest) = (bytes.len() as u64, snapshot_digest(bytes));
         let at = self.snapshots.partition_point(|info| info.position < position);
         self.snapshots.retain(|info| info.position != position);
@@ -315,7 +349,8 @@ impl<S: Storage> Journal<S> {
         offset: u64,
         most: usize,
     ) -> Result<Vec<u8>, JournalError> {
-        let (info, _) = read_header(&mut self.storage, &self.config, position, file, len)?;
+        let Header { info, .. } =
+            read_header(&mut self.storage, &self.config, position, file, len)?;
         let left = usize::try_from(info.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = left.min(most);
         if count == 0 {

@@ -130,4 +130,5 @@ fn control_seeded_bugs_are_caught_by_the_checker_for_them() {
     caught(Fault::VoteForgotten, Checker::VoteIsKept);
     caught(Fault::SegmentForgottenTooEarly, Checker::Opens);
     caught(Fault::InstalledUnsynced, Checker::Opens);
+    caught(Fault::InstalledWithoutGroup, Checker::GroupIsKnown);
 }

@@ -60,7 +60,8 @@ fn behind() -> SimDisk {
 #[test]
 fn a_crash_at_any_operation_leaves_the_old_log_or_the_snapshot() {
     let (bytes, chain) = elsewhere();
-    let taken = Installed { position: 30, term: 4, chain, bytes: &bytes };
+    let group = &b"five of them"[..];
+    let taken = Installed { position: 30, term: 4, chain, group, bytes: &bytes };
     let disk = behind();
     let old = all(&mut open(disk.clone()));
     let mut whole = open(disk.clone());
@@ -93,9 +94,14 @@ fn a_crash_at_any_operation_leaves_the_old_log_or_the_snapshot() {
                 assert_eq!((journal.last(), journal.committed()), (30, 30));
                 assert_eq!((journal.term_at(30), journal.chain()), (Some(4), chain));
                 assert_eq!(journal.read_snapshot(30).as_deref(), Ok(&bytes[..]));
+                assert_eq!(
+                    (journal.group_at(30), journal.group_at(99)),
+                    (Some(group), Some(group))
+                );
                 assert_eq!(names.iter().filter(|name| name.starts_with("log-")).count(), 1);
             } else {
                 assert_eq!((all(&mut journal), snapshots), (old.clone(), vec![8]));
+                assert_eq!(journal.group_at(99), None);
                 assert_eq!(journal.committed(), 10);
             }
             // It goes on from either.
@@ -116,7 +122,9 @@ fn a_log_that_holds_the_position_goes_on_behind_it() {
     append(&mut journal, 4, &texts[20..]);
     let (bytes, chain) = elsewhere();
     let end = journal.chain();
-    journal.install(&Installed { position: 30, term: 4, chain, bytes: &bytes }).expect("room");
+    journal
+        .install(&Installed { position: 30, term: 4, chain, group: &[], bytes: &bytes })
+        .expect("room");
     assert_eq!((journal.last(), journal.committed(), journal.chain()), (40, 30, end));
     assert!((2..=31).contains(&journal.first()), "older segments are gone: {}", journal.first());
     let first = journal.first();
@@ -124,7 +132,7 @@ fn a_log_that_holds_the_position_goes_on_behind_it() {
     assert_eq!(journal.term_at(first - 1), Some(if first > 21 { 4 } else { 3 }));
 
     // The same position with another chain is another log.
-    let other = Installed { position: 30, term: 4, chain: chain ^ 1, bytes: &bytes };
+    let other = Installed { position: 30, term: 4, chain: chain ^ 1, group: &[], bytes: &bytes };
     journal.install(&other).expect("room");
     assert_eq!((journal.first(), journal.last(), journal.chain()), (31, 30, chain ^ 1));
     let before = Installed { position: 29, ..other };
@@ -145,7 +153,9 @@ fn ranges_terms_and_followers_know_of_the_cut() {
     let mut follower = Follower::open(disk, first - 1).expect("a journal");
     assert_eq!(follower.poll(99, |_| {}), Ok(11 - first as usize));
     let (bytes, chain) = elsewhere();
-    journal.install(&Installed { position: 30, term: 4, chain, bytes: &bytes }).expect("room");
+    journal
+        .install(&Installed { position: 30, term: 4, chain, group: &[], bytes: &bytes })
+        .expect("room");
     append(&mut journal, 6, &["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
     assert!(journal.read(30, 31, |_| {}).is_err());
     let mut read = Vec::new();

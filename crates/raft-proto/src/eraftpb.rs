@@ -368,10 +368,6 @@ impl ConfChangeV2 {
     pub fn leave_joint(&self) -> bool {
         self.transition == ConfChangeTransition::Auto && self.changes.is_empty()
     }
-
-    fn memory(&self) -> usize {
-        self.changes.len() * 16 + self.context.len() + 8
-    }
 }
 
-sized_message!(Entry, ConfChange, ConfChangeV2);
+sized_message!(Entry, ConfChange);

@@ -4,8 +4,8 @@
 //! (`protoc`, run or required at build time) and some forty crates. They are plain structs with
 //! getters and setters, so they stand here instead, put in its place by `[patch]` in the
 //! workspace. Nobody sends them as they are: `replication` has a bounded format of its own. Sizes are
-//! those in memory, near enough for the library's limits per message. Changes of membership are not
-//! offered: they can be neither written nor read.
+//! those in memory, near enough for the library's limits per message. Changes of membership have a
+//! written form of ours, of the newer kind alone.
 
 mod change;
 pub mod eraftpb;

@@ -18,6 +18,8 @@ pub enum Checker {
     NothingInvented,
     /// Term and chain before the first record are those of the record that stood there.
     BaseIsKnown,
+    /// The last of the group's own records is known at every position.
+    GroupIsKnown,
     /// A snapshot holds exactly the records up to its position.
     SnapshotIsThePrefix,
     /// The vote is not older than the last one promised.
@@ -41,6 +43,8 @@ pub enum Fault {
     SegmentForgottenTooEarly,
     /// A snapshot from elsewhere is not synced before the log goes on behind it.
     InstalledUnsynced,
+    /// What the group's own records said is not told with a snapshot from elsewhere.
+    InstalledWithoutGroup,
 }
 
 /// One step of a history.
@@ -82,7 +86,11 @@ impl Script {
             0..=8 => {
                 let most = if rng.below(8) == 0 { 1_500 } else { 90 };
                 let len = rng.below(most) as usize;
-                Step::Append((0..len).map(|_| rng.next_u64() as u8).collect())
+                let mut bytes: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+                if rng.below(6) == 0 {
+                    bytes.insert(0, GROUP);
+                }
+                Step::Append(bytes)
             }
             9..=12 => Step::Flush,
             13 | 14 => Step::Begin,
@@ -110,6 +118,19 @@ impl Script {
             ..Config::new(77, *b"records of a test, any bytes    ")
         }
     }
+}
+
+/// First byte of records that are appended as the group's own.
+const GROUP: u8 = 0xFE;
+
+fn is_group(record: &[u8]) -> bool {
+    record.first() == Some(&GROUP)
+}
+
+/// What the last of the group's own records says.
+fn group_of(records: &[(u64, Vec<u8>)]) -> &[u8] {
+    let group = records.iter().rfind(|(_, record)| is_group(record));
+    group.map_or(&[], |(_, record)| record)
 }
 
 /// From one start to the next.
@@ -255,7 +276,13 @@ fn check<S: Storage>(
     let mut wrong = |checker, what: String| outcome.found.push((checker, what));
     let (first, last) = (journal.first(), journal.last());
     let mut read = Vec::new();
-    match journal.read(first, last, |record| read.push((record.term, record.bytes.to_vec()))) {
+    let mut mixed = 0;
+    let known = journal.read(first, last, |record| {
+        let bytes = if record.group.is_empty() { record.bytes } else { record.group };
+        mixed += u32::from(is_group(bytes) != is_group(record.group));
+        read.push((record.term, bytes.to_vec()));
+    });
+    match known {
         Ok(()) => {}
         Err(JournalError::Disk(_)) => return None,
         Err(error) if script.lies => {
@@ -263,6 +290,9 @@ fn check<S: Storage>(
             return None;
         }
         Err(error) => wrong(Checker::AcknowledgedIsThere, error.to_string()),
+    }
+    if mixed > 0 {
+        wrong(Checker::NothingInvented, format!("{mixed} are not whose they were"));
     }
     if let Some(elsewhere) = model.elsewhere.take().filter(|all| first == all.len() as u64 + 1) {
         // It counts now, and nothing of the log that was there before.
@@ -297,6 +327,9 @@ fn check<S: Storage>(
             outcome.found.push((Checker::BaseIsKnown, what));
         }
     }
+    if outcome.found.is_empty() && !script.lies {
+        groups(journal, model, outcome);
+    }
     let mut wrong = |checker, what: String| outcome.found.push((checker, what));
     for info in journal.snapshots().to_vec() {
         let Ok(bytes) = journal.read_snapshot(info.position) else { continue };
@@ -316,6 +349,22 @@ fn check<S: Storage>(
     model.records.truncate(last as usize);
     model.acknowledged = last;
     Some(())
+}
+
+/// From the oldest snapshot on that the log goes on behind, or from the first record.
+fn groups<S: Storage>(journal: &Journal<S>, model: &Model, outcome: &mut Outcome) {
+    let first = journal.first();
+    let mut snapshots = journal.snapshots().iter().map(|info| info.position);
+    let from = if first == 1 { Some(0) } else { snapshots.find(|at| *at + 1 >= first) };
+    for position in from.unwrap_or(u64::MAX)..=journal.last() {
+        let due = group_of(model.records.get(..position as usize).unwrap_or(&[]));
+        let found = journal.group_at(position).unwrap_or(&[]);
+        if found != due {
+            let what = format!("at {position} of {first}..: {found:?} for {due:?}");
+            outcome.found.push((Checker::GroupIsKnown, what));
+            return;
+        }
+    }
 }
 
 fn snapshot_of(records: &[(u64, Vec<u8>)]) -> Vec<u8> {
@@ -338,6 +387,18 @@ fn act<S: Storage>(
     match step {
         Step::Append(bytes) => {
             let term = model.vote.term;
+            if is_group(bytes) {
+                match journal.append_group(term, bytes) {
+                    Err(JournalError::BatchFull) => {
+                        flush(journal, model)?;
+                        journal.append_group(term, bytes)?;
+                    }
+                    appended => assert_eq!(appended?, model.records.len() as u64 + 1),
+                }
+                model.acknowledged = model.acknowledged.max(journal.durable());
+                model.records.push((term, bytes.clone()));
+                return Ok(());
+            }
             match journal.append(term, bytes) {
                 Err(JournalError::BatchFull) => {
                     flush(journal, model)?;
@@ -377,7 +438,7 @@ fn act<S: Storage>(
             model.before = None;
         }
         Step::Snapshot => snapshot(script, journal, model)?,
-        Step::Install(differs, more) => install(journal, model, *differs, *more)?,
+        Step::Install(differs, more) => install(script, journal, model, (*differs, *more))?,
         Step::Vote => {
             let vote = Vote { term: model.vote.term + rng.below(3), voted_for: rng.below(5) };
             model.asked = vote;
@@ -393,7 +454,7 @@ fn chain_of(records: &[(u64, Vec<u8>)]) -> u64 {
     let mut chain = types::Digest(0);
     for (term, record) in records {
         chain.fold(*term);
-        chain.fold(record.len() as u64);
+        chain.fold(record.len() as u64 | u64::from(is_group(record)) << 32);
         for piece in record.chunks(8) {
             let mut bytes = [0; 8];
             bytes[..piece.len()].copy_from_slice(piece);
@@ -404,10 +465,10 @@ fn chain_of(records: &[(u64, Vec<u8>)]) -> u64 {
 }
 
 fn install<S: Storage>(
+    script: &Script,
     journal: &mut Journal<S>,
     model: &mut Model,
-    differs: bool,
-    more: u64,
+    (differs, more): (bool, u64),
 ) -> Result<(), JournalError> {
     let mut all = model.records.clone();
     if differs {
@@ -427,7 +488,9 @@ fn install<S: Storage>(
     }
     let bytes = snapshot_of(&all);
     let term = all.last().map_or(0, |(term, _)| *term);
-    let taken = Installed { position, term, chain: chain_of(&all), bytes: &bytes };
+    let forgets = script.fault == Some(Fault::InstalledWithoutGroup);
+    let group = if forgets { &[] } else { group_of(&all) };
+    let taken = Installed { position, term, chain: chain_of(&all), group, bytes: &bytes };
     model.elsewhere = replaced.then(|| all.clone());
     match journal.install(&taken) {
         Err(JournalError::Full(_)) => {
