@@ -182,7 +182,7 @@ fn a_later_version_s_journal_is_refused_by_name() {
     for (name, bytes) in golden(1) {
         if name.starts_with("log-") {
             segment = bytes.clone();
-            segment[8] = 2;
+            segment[8] = 3;
             segment[12..16].fill(0);
             let crc = crc32fast::hash(&segment[..512]);
             segment[12..16].copy_from_slice(&crc.to_le_bytes());
@@ -193,7 +193,7 @@ fn a_later_version_s_journal_is_refused_by_name() {
     }
     assert!(!segment.is_empty());
     match Journal::open(&mut disk, &golden_config()).err() {
-        Some(JournalError::Format(name, 2)) => assert!(name.starts_with("log-")),
+        Some(JournalError::Format(name, 3)) => assert!(name.starts_with("log-")),
         other => panic!("{other:?}"),
     }
 }

@@ -27,33 +27,48 @@ impl protobuf::Message for ConfChangeV2 {
     }
 
     fn merge_from_bytes(&mut self, bytes: &[u8]) -> Result<(), ProtobufError> {
-        *self = read(bytes).ok_or(ProtobufError::Malformed)?;
+        *self = ConfChangeV2::read(bytes).ok_or(ProtobufError::Malformed)?;
         Ok(())
     }
 
     fn write_to_bytes(&self) -> Result<Vec<u8>, ProtobufError> {
+        self.write().ok_or(ProtobufError::NotOffered)
+    }
+}
+
+impl ConfChangeV2 {
+    /// Its written form; nothing for one that is entered or left in another way than by itself, or
+    /// with more than 255 changes.
+    pub fn write(&self) -> Option<Vec<u8>> {
         let auto = self.transition == ConfChangeTransition::Auto;
-        let count = u8::try_from(self.changes.len()).ok().filter(|_| auto);
-        let mut bytes = vec![count.ok_or(ProtobufError::NotOffered)?];
+        let mut bytes = vec![u8::try_from(self.changes.len()).ok().filter(|_| auto)?];
         for change in &self.changes {
             bytes.push(change.change_type as u8);
             bytes.extend_from_slice(&change.node_id.to_le_bytes());
         }
         bytes.extend_from_slice(&self.context);
-        Ok(bytes)
+        Some(bytes)
     }
-}
 
-fn read(bytes: &[u8]) -> Option<ConfChangeV2> {
-    let (count, rest) = bytes.split_first()?;
-    let (changes, context) = rest.split_at_checked(usize::from(*count) * SINGLE)?;
-    let single = |bytes: &[u8]| {
-        let (kind, member) = bytes.split_first()?;
-        let change_type = ConfChangeType::from_number(*kind)?;
-        Some(ConfChangeSingle { change_type, node_id: u64::from_le_bytes(member.try_into().ok()?) })
-    };
-    let changes: Option<Vec<_>> = changes.chunks(SINGLE).map(single).collect();
-    Some(ConfChangeV2 { changes: changes?, context: context.to_vec(), ..ConfChangeV2::default() })
+    /// Reads the written form; nothing when it makes no sense.
+    pub fn read(bytes: &[u8]) -> Option<ConfChangeV2> {
+        let (count, rest) = bytes.split_first()?;
+        let (changes, context) = rest.split_at_checked(usize::from(*count) * SINGLE)?;
+        let single = |bytes: &[u8]| {
+            let (kind, member) = bytes.split_first()?;
+            let change_type = ConfChangeType::from_number(*kind)?;
+            Some(ConfChangeSingle {
+                change_type,
+                node_id: u64::from_le_bytes(member.try_into().ok()?),
+            })
+        };
+        let changes: Option<Vec<_>> = changes.chunks(SINGLE).map(single).collect();
+        Some(ConfChangeV2 {
+            changes: changes?,
+            context: context.to_vec(),
+            ..ConfChangeV2::default()
+        })
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +80,10 @@ mod tests {
     fn a_change_is_read_as_it_was_written() {
         let single = |change_type, node_id| ConfChangeSingle { change_type, node_id };
         let change = ConfChangeV2 {
-            changes: vec![single(ConfChangeType::RemoveNode, 7), single(ConfChangeType::AddNode, 9)],
+            changes: vec![
+                single(ConfChangeType::RemoveNode, 7),
+                single(ConfChangeType::AddNode, 9),
+            ],
             context: b"who is in it then".to_vec(),
             ..ConfChangeV2::default()
         };

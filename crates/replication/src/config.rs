@@ -21,10 +21,12 @@ pub struct Config {
     pub group: u64,
     /// Which one it is.
     pub id: ReplicaId,
-    /// How many there are, numbered from 1: an odd number up to 9.
+    /// How many there were when the group was made, numbered from 1: an odd number up to 9. Who is in
+    /// it since then the log says ([`crate::Membership`]); one with a later number waits until it says
+    /// so of it.
     pub replicas: u8,
     /// Followers that nobody waits for and that elect nobody, numbered after the replicas: copies
-    /// elsewhere, a moment behind.
+    /// elsewhere, a moment behind; those there were when the group was made.
     pub learners: u8,
     /// Decides the election timeouts.
     pub seed: u64,
@@ -58,7 +60,7 @@ pub struct Config {
 /// Why a configuration makes no replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// An odd number from 1 to 9 of replicas and at most 9 learners, each with a number among them.
+    /// An odd number from 1 to 9 of replicas and at most 9 learners, numbered from 1.
     Replicas,
     /// Ticks are longer than nothing, and elections take longer than heartbeats.
     Ticks,
@@ -119,8 +121,7 @@ impl Config {
     /// What is wrong.
     pub fn check(&self) -> Result<(), ConfigError> {
         let odd = self.replicas % 2 == 1 && self.replicas <= 9;
-        let members = 1..=self.members();
-        if !odd || self.learners > 9 || !members.contains(&self.id.0) {
+        if !odd || self.learners > 9 || self.id.0 == 0 {
             return Err(ConfigError::Replicas);
         }
         let Config { tick_ns, heartbeat_ticks, election_ticks, .. } = *self;
@@ -138,23 +139,18 @@ impl Config {
         Ok(())
     }
 
-    /// Replicas and learners.
-    pub fn members(&self) -> u8 {
+    /// Replicas and learners, when the group was made.
+    pub fn founders(&self) -> u8 {
         self.replicas.saturating_add(self.learners)
     }
 
-    /// All replicas, and learners.
-    pub fn all(&self) -> impl Iterator<Item = ReplicaId> + use<> {
-        (1..=self.members()).map(ReplicaId)
-    }
-
-    /// All others.
+    /// All others, when the group was made.
     pub fn peers(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         let own = self.id;
-        self.all().filter(move |id| *id != own)
+        (1..=self.founders()).map(ReplicaId).filter(move |id| *id != own)
     }
 
-    /// How many are most of them.
+    /// How many were most of them, when the group was made.
     pub fn quorum(&self) -> usize {
         usize::from(self.replicas) / 2 + 1
     }

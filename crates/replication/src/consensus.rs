@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use journal::{SnapshotInfo, Vote};
 
-use crate::{DecodeError, ReplicaId};
+use crate::{Change, DecodeError, Membership, ReplicaId};
 
 /// A record of the log, with its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,8 +13,11 @@ pub struct Entry {
     pub position: u64,
     /// The term of the leader that made it.
     pub term: u64,
-    /// The record; empty for the one that a leader begins with, which is nobody's.
+    /// The record; empty for the one that a leader begins with, which is nobody's, and for those of
+    /// the group's own.
     pub record: Vec<u8>,
+    /// Who is in the group from here on, written down; empty unless that changes here.
+    pub group: Vec<u8>,
 }
 
 /// Where a replica stands.
@@ -33,6 +36,8 @@ pub struct Standing {
 pub struct Install {
     /// What it is.
     pub info: SnapshotInfo,
+    /// Who was in the group there, written down; empty for the founders.
+    pub group: Vec<u8>,
     /// Its bytes, whose digest fits.
     pub bytes: Arc<Vec<u8>>,
 }
@@ -44,7 +49,7 @@ pub struct Write {
     /// Term and vote, when they changed.
     pub vote: Option<Vote>,
     /// It stands for everything up to its position, and the log begins behind it.
-    pub install: Option<Install>,
+    pub install: Option<Box<Install>>,
     /// Everything after this position is taken back first.
     pub kept: Option<u64>,
     /// Records to be appended, in order.
@@ -161,4 +166,21 @@ pub trait Consensus {
     fn doubt(&self) -> u64;
     /// Asks for votes at once: for tests and for handing over.
     fn campaign(&mut self);
+    /// Who is in the group, as far as it is applied here.
+    fn membership(&self) -> &Membership;
+    /// Who was in the group at a position that is applied, written down; empty for the founders.
+    fn group_at(&self, position: u64) -> &[u8];
+    /// Whether a change may be on its way that is not applied here.
+    fn is_changing(&self) -> bool;
+    /// Takes a change of who is in the group to be replicated, and says at which position; nothing
+    /// when it leads nobody or too much is uncommitted.
+    fn change(&mut self, change: &Change, next: &Membership) -> Option<u64>;
+    /// How far the leader knows the log of another one to be like its own, durably.
+    fn matched(&self, id: ReplicaId) -> Option<u64>;
+    /// Takes a record of nobody's to be replicated, and says at which position: with it goes what is
+    /// committed by now. Nothing when it leads nobody or too much is uncommitted.
+    fn confirm(&mut self) -> Option<u64>;
+    /// Lets another one lead, as soon as that has what this leader has; for an election timeout
+    /// nothing is taken.
+    fn hand_over(&mut self, to: ReplicaId);
 }

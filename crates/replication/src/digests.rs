@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ReplicaId;
+use crate::{Membership, ReplicaId};
 
 /// Positions of which digests are kept.
 const POSITIONS_MAX: usize = 64;
@@ -23,20 +23,23 @@ pub(crate) struct Odd {
 }
 
 impl Digests {
-    /// Takes a digest. When most replicas agree on another for the position, says who is odd.
+    /// Takes a digest of one of a group. When most of those that are counted agree on another for the
+    /// position, says who is odd.
     pub(crate) fn take(
         &mut self,
         who: ReplicaId,
         position: u64,
         digest: u64,
-        quorum: usize,
+        members: &Membership,
     ) -> Vec<Odd> {
         let told = self.known.entry(position).or_default();
         if told.insert(who, digest) == Some(digest) {
             return Vec::new();
         }
-        let agree = |digest: u64| told.values().filter(|known| **known == digest).count();
-        let most = told.values().copied().find(|digest| agree(*digest) >= quorum);
+        let agree = |digest: u64| {
+            told.iter().filter(|(who, known)| **known == digest && members.votes(**who)).count()
+        };
+        let most = told.values().copied().find(|digest| agree(*digest) >= members.quorum());
         let odd = |most: u64| {
             let differs = told.iter().filter(move |(_, digest)| **digest != most);
             differs.map(|(who, _)| Odd { who: *who, position }).collect()
@@ -59,28 +62,46 @@ impl Digests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Config;
+
+    fn founders() -> Membership {
+        Membership::founders(&Config { learners: 1, ..Config::new(1, ReplicaId(1), 3) })
+    }
 
     #[test]
     fn who_differs_from_most_is_named_whoever_is_heard_first() {
         let (one, two, three) = (ReplicaId(1), ReplicaId(2), ReplicaId(3));
         let odd = vec![Odd { who: two, position: 8 }];
         let mut digests = Digests::default();
-        assert!(digests.take(two, 8, 5, 2).is_empty());
-        assert!(digests.take(one, 8, 7, 2).is_empty(), "one against one says nothing");
-        assert_eq!(digests.take(three, 8, 7, 2), odd);
+        assert!(digests.take(two, 8, 5, &founders()).is_empty());
+        assert!(digests.take(one, 8, 7, &founders()).is_empty(), "one against one says nothing");
+        assert_eq!(digests.take(three, 8, 7, &founders()), odd);
         let mut digests = Digests::default();
-        assert!(digests.take(one, 8, 7, 2).is_empty());
-        assert!(digests.take(three, 8, 7, 2).is_empty());
-        assert_eq!(digests.take(two, 8, 5, 2), odd);
-        assert!(digests.take(two, 16, 5, 2).is_empty());
+        assert!(digests.take(one, 8, 7, &founders()).is_empty());
+        assert!(digests.take(three, 8, 7, &founders()).is_empty());
+        assert_eq!(digests.take(two, 8, 5, &founders()), odd);
+        assert!(digests.take(two, 16, 5, &founders()).is_empty());
         assert!(digests.compared() > 0);
+    }
+
+    #[test]
+    fn whoever_only_listens_is_compared_and_not_counted() {
+        let (one, four) = (ReplicaId(1), ReplicaId(4));
+        let mut digests = Digests::default();
+        assert!(digests.take(four, 8, 5, &founders()).is_empty());
+        assert!(digests.take(one, 8, 5, &founders()).is_empty());
+        assert!(
+            digests.take(ReplicaId(2), 8, 7, &founders()).is_empty(),
+            "one and a listener are not most"
+        );
+        assert_eq!(digests.take(ReplicaId(3), 8, 7, &founders()).len(), 2);
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut digests = Digests::default();
         for position in 0..10_000 {
-            digests.take(ReplicaId(1), position, 1, 2);
+            digests.take(ReplicaId(1), position, 1, &founders());
         }
         assert!(digests.known.len() <= POSITIONS_MAX);
     }

@@ -2,7 +2,8 @@
 
 use journal::{Installed, Journal, JournalError, Record, SnapshotInfo, Storage, Vote};
 
-use crate::{Entry, Fetch, Install, Write};
+use crate::members::version_of;
+use crate::{Entry, Fetch, Install, Membership, Write};
 
 /// What a replica goes on from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,6 +20,9 @@ pub struct Recovered {
     pub terms: Vec<(u64, u64)>,
     /// The entries after `committed`.
     pub tail: Vec<Entry>,
+    /// Who was in the group, from which position on, as far as it is committed; nothing for those it
+    /// was made with.
+    pub groups: Vec<(u64, Vec<u8>)>,
     /// The last term in which it may have said to have what it has lost since (`journal::mend`); 0
     /// for none.
     pub doubt: u64,
@@ -54,8 +58,13 @@ pub fn kept<S: Storage>(journal: &Journal<S>) -> Kept {
 /// Reads a journal through. `visit` sees every committed record, for the state to be made of them;
 /// empty ones are nobody's.
 ///
+/// A leader proposes a change of who is in the group only when it has applied the one before, and
+/// whoever takes it hears with it that the one before is committed. So of several in a log all but
+/// the last are, also when the watermark was not written since: a replica that asked for votes among
+/// the members of two changes ago might be elected by other ones than those that are most by now.
+///
 /// # Errors
-/// Those of reading.
+/// Those of reading; [`JournalError::Format`] for a change that this version can't read.
 pub fn recover<S: Storage>(
     journal: &mut Journal<S>,
     visit: impl FnMut(Record<'_>),
@@ -73,7 +82,17 @@ pub fn recover_after<S: Storage>(
     held: u64,
     mut visit: impl FnMut(Record<'_>),
 ) -> Result<Recovered, JournalError> {
+    if let [.., (known, _), _] = journal.groups() {
+        let known = *known;
+        journal.commit_to(known);
+    }
     let (first, last, committed) = (journal.first(), journal.durable(), journal.committed());
+    for (position, group) in journal.groups() {
+        if Membership::read(group).is_none() {
+            let name = format!("the change of membership at position {position}");
+            return Err(JournalError::Format(name, u32::from(version_of(group))));
+        }
+    }
     let mut recovered = Recovered { last, committed, ..Recovered::default() };
     let read_from = first.max(held.min(committed) + 1);
     let begun = journal.terms().iter().filter(|(position, _)| *position < read_from);
@@ -86,11 +105,13 @@ pub fn recover_after<S: Storage>(
         if position <= committed {
             visit(record);
         } else {
-            recovered.tail.push(Entry { position, term, record: record.bytes.to_vec() });
+            recovered.tail.push(entry(&record));
         }
     })?;
     let Kept { before, snapshot } = kept(journal);
     (recovered.before, recovered.snapshot) = (before, snapshot);
+    let applied = |(position, _): &&(u64, Vec<u8>)| *position <= committed;
+    recovered.groups = journal.groups().iter().filter(applied).cloned().collect();
     let newest = recovered.terms.last().map_or(before.1, |(_, term)| *term);
     recovered.vote = journal.vote();
     if recovered.vote.term < newest {
@@ -111,11 +132,12 @@ pub fn perform<S: Storage>(journal: &mut Journal<S>, write: &Write) -> Result<()
     if let Some(vote) = write.vote {
         journal.set_vote(vote)?;
     }
-    if let Some(Install { info, bytes }) = &write.install {
+    if let Some(install) = &write.install {
+        let Install { info, group, bytes } = install.as_ref();
         let SnapshotInfo { position, term, chain, .. } = *info;
         // Tried again: it is there.
         if journal.committed() < position || journal.term_at(position) != Some(term) {
-            journal.install(&Installed { position, term, chain, bytes })?;
+            journal.install(&Installed { position, term, chain, group, bytes })?;
         }
     }
     if let Some(kept) = write.kept
@@ -130,10 +152,10 @@ pub fn perform<S: Storage>(journal: &mut Journal<S>, write: &Write) -> Result<()
         if entry.position <= journal.last() {
             continue;
         }
-        match journal.append(entry.term, &entry.record) {
+        match append(journal, entry) {
             Err(JournalError::BatchFull) => {
                 journal.flush()?;
-                journal.append(entry.term, &entry.record)?;
+                append(journal, entry)?;
             }
             other => {
                 other?;
@@ -142,6 +164,18 @@ pub fn perform<S: Storage>(journal: &mut Journal<S>, write: &Write) -> Result<()
     }
     journal.flush()?;
     Ok(())
+}
+
+fn append<S: Storage>(journal: &mut Journal<S>, entry: &Entry) -> Result<u64, JournalError> {
+    match entry.group.as_slice() {
+        [] => journal.append(entry.term, &entry.record),
+        group => journal.append_group(entry.term, group),
+    }
+}
+
+fn entry(record: &Record<'_>) -> Entry {
+    let Record { position, term, bytes, group } = *record;
+    Entry { position, term, record: bytes.to_vec(), group: group.to_vec() }
 }
 
 /// Whether this write was begun before: its first entry is there already.
@@ -153,7 +187,7 @@ fn holds<S: Storage>(journal: &mut Journal<S>, write: &Write) -> bool {
     }
     let mut same = false;
     let read = journal.read(first.position, first.position, |record| {
-        same = record.term == first.term && record.bytes == first.record;
+        same = entry(&record) == *first;
     });
     read.is_ok() && same
 }
@@ -172,10 +206,10 @@ pub fn fetch<S: Storage>(
     while from <= wanted.to && (entries.is_empty() || sum < wanted.bytes) {
         let to = wanted.to.min(from + 255);
         let before = entries.len();
-        journal.read(from, to, |Record { position, term, bytes }| {
-            sum += 24 + bytes.len() as u64;
+        journal.read(from, to, |record| {
+            sum += 24 + (record.bytes.len() + record.group.len()) as u64;
             if entries.len() == before || sum <= wanted.bytes {
-                entries.push(Entry { position, term, record: bytes.to_vec() });
+                entries.push(entry(&record));
             }
         })?;
         if entries.len() == before {

@@ -23,23 +23,29 @@
 //! - Memory: records not yet applied, a window of earlier ones, a line per term, one snapshot of
 //!   another replica while it comes.
 //!
-//! Which consensus is behind it is known to one file ([`Consensus`] is the boundary). Not offered:
-//! changes of membership.
+//! - Who is in the group is said by the log ([`Membership`]) and changed by records of the group's
+//!   own, one at a time ([`Replica::change`]), which whoever applies records sees as empty ones.
+//!
+//! Which consensus is behind it is known to one file ([`Consensus`] is the boundary).
 
+mod changes;
 mod config;
 mod consensus;
 mod digests;
 mod disk;
 mod log_view;
+mod members;
 mod raft_group;
 mod replica;
 mod transfer;
 mod versions;
 mod wire;
 
+pub use changes::Refusal;
 pub use config::{Config, ConfigError, ReplicaId};
 pub use consensus::{Consensus, Entry, Fetch, Install, Refused, Standing, Work, Write};
 pub use disk::{Kept, Recovered, fetch, kept, perform, recover, recover_after};
+pub use members::{Change, Member, Membership, PLACE_MAX, VOTERS_MAX};
 pub use raft_group::RaftGroup;
 pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead, Stop};
 pub use wire::{DecodeError, OLDEST, PART_MAX, VERSION, unfenced_answer};

@@ -5,18 +5,23 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
 use journal::Vote;
-use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, StorageError};
 
-use crate::{Fetch, disk::Recovered};
+use crate::{Fetch, Membership, ReplicaId, disk::Recovered};
 
 /// Who may wait for reads of the journal.
 const ASKED_MAX: usize = 64;
 
 /// The log as the library sees it.
 pub(crate) struct LogView {
-    /// Who is counted, and who is not.
-    members: (Vec<u64>, Vec<u64>),
+    own: ReplicaId,
+    /// Who is in the group as far as it is applied here, and who it was made with.
+    membership: Membership,
+    founders: Membership,
+    /// From which position on who was in it, written down, as far as it is applied; back to where the
+    /// log begins. Nobody is told of more of them than there are numbers to add, promote and remove.
+    groups: Vec<(u64, Vec<u8>)>,
     vote: Vote,
     committed: u64,
     /// The position before the first that can be read, and its term.
@@ -42,11 +47,15 @@ struct Asked {
 }
 
 impl LogView {
-    pub(crate) fn new(members: (Vec<u64>, Vec<u64>), recovered: Recovered) -> LogView {
-        let Recovered { vote, before, last, committed, terms, tail, .. } = recovered;
+    pub(crate) fn new(own: ReplicaId, founders: Membership, recovered: Recovered) -> LogView {
+        let Recovered { vote, before, last, committed, terms, tail, groups, .. } = recovered;
+        let newest = groups.last().and_then(|(_, group)| Membership::read(group));
         let recent = tail.into_iter().map(into_library).collect();
         LogView {
-            members,
+            own,
+            membership: newest.unwrap_or_else(|| founders.clone()),
+            founders,
+            groups,
             vote,
             committed,
             before,
@@ -87,14 +96,41 @@ impl LogView {
         }
     }
 
-    /// Who votes and who only listens: fixed when the group is made.
+    /// Who votes and who only listens, as far as it is applied.
     pub(crate) fn conf_state(&self) -> ConfState {
-        let (voters, learners) = self.members.clone();
-        ConfState { voters, learners, ..ConfState::default() }
+        self.membership.conf_state(self.own)
+    }
+
+    /// Who is in the group, as far as it is applied.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Who was in it at a position, written down; empty for those it was made with.
+    pub(crate) fn group_at(&self, position: u64) -> &[u8] {
+        let place = self.groups.partition_point(|(from, _)| *from <= position);
+        let known = place.checked_sub(1).and_then(|place| self.groups.get(place));
+        known.map_or(&[], |(_, group)| group)
+    }
+
+    /// Who was in it at a position that a snapshot stands for.
+    pub(crate) fn membership_of(&self, group: &[u8]) -> Membership {
+        Membership::read(group).unwrap_or_else(|| self.founders.clone())
+    }
+
+    /// A change is applied.
+    pub(crate) fn change(&mut self, position: u64, group: Vec<u8>, membership: Membership) {
+        self.groups.push((position, group));
+        self.membership = membership;
     }
 
     /// A snapshot stands for everything up to a position, and nothing else is here.
-    pub(crate) fn install(&mut self, position: u64, term: u64) {
+    pub(crate) fn install(&mut self, position: u64, term: u64, group: Vec<u8>) {
+        self.membership = self.membership_of(&group);
+        self.groups.clear();
+        if !group.is_empty() {
+            self.groups.push((position, group));
+        }
         (self.before, self.last) = ((position, term), position);
         self.terms.clear();
         self.recent.clear();
@@ -109,6 +145,8 @@ impl LogView {
         self.before = (position, term);
         let begun = self.terms.partition_point(|(begins, _)| *begins <= position + 1);
         self.terms.drain(..begun.saturating_sub(1));
+        let told = self.groups.partition_point(|(from, _)| *from <= position);
+        self.groups.drain(..told.saturating_sub(1));
         self.forget_before(position + 1);
     }
 
@@ -164,13 +202,21 @@ impl LogView {
 
 /// An entry in the library's words.
 pub(crate) fn into_library(entry: crate::Entry) -> Entry {
-    let crate::Entry { position, term, record } = entry;
-    Entry { index: position, term, data: record, ..Entry::default() }
+    let crate::Entry { position, term, record, group } = entry;
+    let (entry_type, data) = match group.is_empty() {
+        true => (EntryType::EntryNormal, record),
+        false => (EntryType::EntryConfChangeV2, group),
+    };
+    Entry { entry_type, index: position, term, data, ..Entry::default() }
 }
 
 /// An entry in ours.
 pub(crate) fn from_library(entry: Entry) -> crate::Entry {
-    crate::Entry { position: entry.index, term: entry.term, record: entry.data }
+    let Entry { entry_type, index: position, term, data, .. } = entry;
+    match entry_type {
+        EntryType::EntryNormal => crate::Entry { position, term, record: data, group: Vec::new() },
+        _ => crate::Entry { position, term, record: Vec::new(), group: data },
+    }
 }
 
 fn take(entries: impl Iterator<Item = Entry>, bytes: u64) -> Vec<Entry> {

@@ -1,14 +1,17 @@
 //! The consensus library behind the boundary: `raft` 0.7, with pre-vote and check-quorum.
 
 use journal::{SnapshotInfo, Vote};
-use raft::eraftpb::{Entry, Message, MessageType, Snapshot, SnapshotMetadata};
+use raft::eraftpb::{
+    ConfChangeV2, Entry, EntryType, Message, MessageType, Snapshot, SnapshotMetadata,
+};
 use raft::{RawNode, StateRole};
 use types::SplitMix64;
 
 use crate::log_view::{LogView, from_library, into_library};
+use crate::members::steps;
 use crate::{
-    Config, ConfigError, Consensus, DecodeError, Install, Recovered, Refused, ReplicaId, Standing,
-    Work, Write, wire,
+    Change, Config, ConfigError, Consensus, Install, Membership, Recovered, Refused, ReplicaId,
+    Standing, Work, Write, wire,
 };
 
 /// A group kept together by Raft.
@@ -37,9 +40,7 @@ impl RaftGroup {
         if committed > last || before.0 > committed {
             return Err(ConfigError::Recovered);
         }
-        let of = |ids: std::ops::RangeInclusive<u8>| ids.map(u64::from).collect();
-        let (voters, learners) =
-            (of(1..=config.replicas), of(config.replicas + 1..=config.members()));
+        let founders = Membership::founders(config);
         let election_tick = config.election_ticks as usize;
         let told = raft::Config {
             id: u64::from(config.id.0),
@@ -55,7 +56,7 @@ impl RaftGroup {
             ..raft::Config::default()
         };
         let silent = slog::Logger::root(slog::Discard, slog::o!());
-        let node = RawNode::new(&told, LogView::new((voters, learners), recovered), &silent)
+        let node = RawNode::new(&told, LogView::new(config.id, founders, recovered), &silent)
             .map_err(|_| ConfigError::Recovered)?;
         let mut group = RaftGroup {
             node,
@@ -84,6 +85,27 @@ impl RaftGroup {
         let facts = u64::from(self.config.id.0) << 56 ^ role << 48 ^ raft.term;
         let draw = SplitMix64::new(SplitMix64::mix(self.config.seed) ^ facts).below(ticks);
         raft.set_randomized_election_timeout((ticks + draw) as usize);
+    }
+
+    /// A change of who is in the group is committed: it takes effect. A leader that is removed by it
+    /// leads no more.
+    fn take_change(&mut self, position: u64, group: &[u8]) {
+        // Whoever sent it, or the journal, has seen that it can be read.
+        let Some(next) = Membership::read(group) else { return };
+        let own = self.config.id;
+        let known = self.node.raft.prs().conf().to_conf_state();
+        for step in steps(&known, &next.conf_state(own)) {
+            let change = ConfChangeV2 { changes: vec![step], ..ConfChangeV2::default() };
+            // The library refuses only what leaves nobody who votes, which a membership never says.
+            let _ = self.node.apply_conf_change(&change);
+        }
+        let removed = next.is_removed(own);
+        self.node.mut_store().change(position, group.to_vec(), next);
+        let raft = &mut self.node.raft;
+        if removed && raft.state == StateRole::Leader {
+            raft.become_follower(raft.term, raft::INVALID_ID);
+            self.draw_timeout();
+        }
     }
 
     /// What the library would stop at, because a disk lost what it had promised.
@@ -127,13 +149,11 @@ impl Consensus for RaftGroup {
 
     fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused> {
         let message = wire::decode(from, self.config.id, message).map_err(Refused::Decode)?;
-        if !(1..=self.config.members()).contains(&from.0) {
-            return Err(Refused::Decode(DecodeError::Address));
-        }
         if let Some(lost) = self.lost(&message) {
             return Err(lost);
         }
-        if self.doubt > 0 && is_election(&message) {
+        let asked = message.msg_type == MessageType::MsgTimeoutNow;
+        if (self.doubt > 0 && is_election(&message)) || (asked && self.is_installing()) {
             return Ok(());
         }
         // What the library has no use for it says so about, and nothing follows from it.
@@ -173,20 +193,24 @@ impl Consensus for RaftGroup {
         let vote = vote.filter(|vote| *vote != self.vote);
         self.vote = vote.unwrap_or(self.vote);
         let install = self.offered.take().filter(|_| !ready.snapshot().is_empty());
-        if let Some(Install { info, .. }) = &install {
-            self.node.mut_store().install(info.position, info.term);
+        if let Some(Install { info, group, .. }) = &install {
+            self.node.mut_store().install(info.position, info.term, group.clone());
             self.installing = install.clone().map(|install| (work.number, install));
         }
         let kept = self.node.mut_store().append(ready.entries());
         let entries: Vec<_> = ready.take_entries().into_iter().map(from_library).collect();
         if vote.is_some() || install.is_some() || !entries.is_empty() {
+            let install = install.map(Box::new);
             work.write = Some(Write { vote, install, kept, entries, committed: self.committed() });
         }
         work.committed = ready.take_committed_entries().into_iter().map(from_library).collect();
         self.node.advance_append_async(ready);
         if let Some(last) = work.committed.last() {
-            let position = last.position;
-            if last.term > self.doubt {
+            let (position, term) = (last.position, last.term);
+            for entry in work.committed.iter().filter(|entry| !entry.group.is_empty()) {
+                self.take_change(entry.position, &entry.group);
+            }
+            if term > self.doubt {
                 // Its leader held all that was committed before, and now this one does.
                 self.doubt = 0;
             }
@@ -243,7 +267,10 @@ impl Consensus for RaftGroup {
         if !follows || self.is_installing() || (whole.is_none() && !self.holds(info)) {
             return false;
         }
-        let conf_state = self.node.store().conf_state();
+        let conf_state = match &whole {
+            Some(whole) => self.node.store().membership_of(&whole.group).conf_state(self.config.id),
+            None => self.node.store().conf_state(),
+        };
         let metadata = SnapshotMetadata { conf_state, index: info.position, term: info.term };
         let message = Message {
             msg_type: MessageType::MsgSnapshot,
@@ -283,6 +310,50 @@ impl Consensus for RaftGroup {
 
     fn doubt(&self) -> u64 {
         self.doubt
+    }
+
+    fn membership(&self) -> &Membership {
+        self.node.store().membership()
+    }
+
+    fn group_at(&self, position: u64) -> &[u8] {
+        self.node.store().group_at(position)
+    }
+
+    fn is_changing(&self) -> bool {
+        self.node.raft.has_pending_conf()
+    }
+
+    fn change(&mut self, change: &Change, next: &Membership) -> Option<u64> {
+        let raft = &mut self.node.raft;
+        if raft.state != StateRole::Leader || raft.has_pending_conf() {
+            return None;
+        }
+        let entry = Entry {
+            entry_type: EntryType::EntryConfChangeV2,
+            data: next.write(change),
+            ..Entry::default()
+        };
+        let message = Message {
+            msg_type: MessageType::MsgPropose,
+            from: raft.id,
+            entries: vec![entry],
+            ..Message::default()
+        };
+        raft.step(message).ok().map(|()| raft.raft_log.last_index())
+    }
+
+    fn matched(&self, id: ReplicaId) -> Option<u64> {
+        self.node.raft.prs().get(u64::from(id.0)).map(|progress| progress.matched)
+    }
+
+    fn confirm(&mut self) -> Option<u64> {
+        let taken = self.propose(vec![Vec::new()]);
+        taken.then(|| self.node.raft.raft_log.last_index())
+    }
+
+    fn hand_over(&mut self, to: ReplicaId) {
+        self.node.transfer_leader(u64::from(to.0));
     }
 
     fn campaign(&mut self) {

@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use journal::SnapshotInfo;
 use types::Nanos;
 
+use crate::changes::Heard;
 use crate::digests::{Digests, Odd};
 use crate::transfer::{Next, Transfers};
 use crate::versions::Versions;
 use crate::wire::{self, Body, Part, UNFIT};
 use crate::{
-    Config, ConfigError, Consensus, DecodeError, Entry, Fetch, Install, Kept, RaftGroup, Recovered,
-    Refused, ReplicaId, Standing, Work, Write,
+    Config, ConfigError, Consensus, Entry, Fetch, Install, Kept, RaftGroup, Recovered, Refused,
+    ReplicaId, Standing, Work, Write,
 };
 
 /// Writes that may wait for the disk; then a replica hears nobody until some are done.
@@ -48,7 +49,8 @@ pub enum Action {
     TakeSnapshot,
     /// A snapshot of another replica is durable here: forget the state, and make it of this.
     Restore(Install),
-    /// A record is committed: apply it. Empty ones are nobody's.
+    /// A record is committed: apply it. Empty ones are nobody's; who is in the group may be another
+    /// one after them ([`Replica::membership`]).
     Apply(Entry),
     /// Everything committed before its time has been applied: it leads, and serves, in this term.
     Lead {
@@ -103,6 +105,11 @@ pub enum Stop {
         /// How far it is.
         last: u64,
     },
+    /// It is in the group no more.
+    Removed {
+        /// Number of the membership that somebody has applied and it is not in.
+        number: u64,
+    },
 }
 
 impl std::fmt::Display for Stop {
@@ -117,6 +124,11 @@ impl std::fmt::Display for Stop {
                 f,
                 "its log ends at position {last}, and it had said to have {told}: the disk lost some \
                  of it; stopped"
+            ),
+            Stop::Removed { number } => write!(
+                f,
+                "it was removed from the group, as membership {number} says: stopped; its number is \
+                 never used again, and its folder may go"
             ),
         }
     }
@@ -158,21 +170,22 @@ pub struct Counts {
 
 /// A replica; see the crate's contract.
 pub struct Replica<C = RaftGroup> {
-    config: Config,
-    core: C,
+    pub(crate) config: Config,
+    pub(crate) core: C,
     next_tick: Nanos,
     /// Work on its way to the disk: number, whether the write has been done, messages after it.
     writing: VecDeque<Writing>,
     /// The write that was waited for at the last tick, and for how many ticks it has been.
     waited: (u64, u32),
-    standing: Standing,
+    pub(crate) standing: Standing,
     /// The term in which it serves.
-    serving: Option<u64>,
+    pub(crate) serving: Option<u64>,
     applied: u64,
     digests: Digests,
     transfers: Transfers,
     versions: Versions,
-    stopped: Option<Stop>,
+    pub(crate) heard: Heard,
+    pub(crate) stopped: Option<Stop>,
     counts: Counts,
 }
 
@@ -215,6 +228,7 @@ impl<C: Consensus> Replica<C> {
             applied,
             digests: Digests::default(),
             transfers: Transfers::default(),
+            heard: Heard::default(),
             stopped: None,
             counts: Counts::default(),
         }
@@ -223,14 +237,11 @@ impl<C: Consensus> Replica<C> {
     /// A message came in.
     pub fn handle_message(&mut self, bytes: &[u8], out: &mut Vec<Action>) {
         // With the disk far behind, more to write would only wait: others send it again.
-        if self.stopped.is_some() || self.writing.len() >= WRITES_MAX {
+        if self.stopped.is_some() || self.is_far_behind() {
             return;
         }
         let spoken = (self.config.group, self.config.newest);
         let taken = match wire::open(spoken, self.config.id, bytes) {
-            Ok((from, ..)) if from.0 > self.config.members() => {
-                Err(Refused::Decode(DecodeError::Address))
-            }
             Ok((from, version, body)) => self.take(from, version, &body, out),
             Err(error) => Err(Refused::Decode(error)),
         };
@@ -249,6 +260,15 @@ impl<C: Consensus> Replica<C> {
         body: &Body<'_>,
         out: &mut Vec<Action>,
     ) -> Result<(), Refused> {
+        if let Body::Removed { number } = *body {
+            self.hear_removed(number, out);
+            return Ok(());
+        }
+        if self.core.membership().is_removed(from) {
+            self.answer_removed(from, out);
+            return Ok(());
+        }
+        self.heard.heard(from);
         match *body {
             Body::Hello(spoken) => self.versions.told(from, spoken),
             _ => self.versions.heard(from, version),
@@ -256,13 +276,15 @@ impl<C: Consensus> Replica<C> {
         match *body {
             Body::Consensus(body) => return self.core.receive(from, body),
             Body::Digest { position, digest } => self.compare(from, position, digest, out),
-            Body::Offer { term, info } => self.take_offer(from, term, &info, out),
+            Body::Offer { term, info, group } => {
+                self.take_offer(from, term, (&info, group), out);
+            }
             Body::Want { part } => self.take_want(from, &part, out),
             Body::Bytes { part, bytes } => {
                 let next = self.transfers.take(&part, bytes);
                 self.go_on_collecting(next, out);
             }
-            Body::Hello(_) => {}
+            Body::Hello(_) | Body::Removed { .. } => {}
         }
         Ok(())
     }
@@ -279,10 +301,14 @@ impl<C: Consensus> Replica<C> {
             return;
         }
         self.core.tick();
+        self.heard.tick(self.config.election_ticks, self.core.committed());
         if self.versions.tick() {
             let hello = Body::Hello(self.versions.own());
-            self.config.peers().for_each(|to| self.tell(to, &hello, out));
+            let own = self.config.id;
+            self.core.membership().others(own).for_each(|to| self.tell(to, &hello, out));
         }
+        self.remind_removed(out);
+        self.confirm_change();
         if self.transfers.wanted_info().is_some_and(|info| self.core.holds(&info)) {
             // The log came instead.
             self.counts.transfers_ended += u64::from(self.transfers.give_up());
@@ -335,6 +361,11 @@ impl<C: Consensus> Replica<C> {
         self.transfers.collecting()
     }
 
+    /// Whether too much waits for the disk.
+    pub(crate) fn is_far_behind(&self) -> bool {
+        self.writing.len() >= WRITES_MAX
+    }
+
     /// Whether too much waits for the disk, or the first of it for too long.
     fn disk_hangs(&mut self) -> bool {
         let first = self.writing.front().map_or(0, |writing| writing.number);
@@ -342,7 +373,7 @@ impl<C: Consensus> Replica<C> {
             (number, ticks) if number == first && first != 0 => (first, ticks.saturating_add(1)),
             _ => (first, 0),
         };
-        self.writing.len() >= WRITES_MAX || self.waited.1 >= PATIENCE * self.config.election_ticks
+        self.is_far_behind() || self.waited.1 >= PATIENCE * self.config.election_ticks
     }
 
     /// When [`Replica::handle_timeout`] is wanted next.
@@ -369,7 +400,7 @@ impl<C: Consensus> Replica<C> {
         if !records.iter().all(fits) {
             return Err(ProposeError::Record);
         }
-        if self.writing.len() >= WRITES_MAX || !self.core.propose(records) {
+        if self.is_far_behind() || !self.core.propose(records) {
             return Err(ProposeError::Busy);
         }
         self.go_on(out);
@@ -402,9 +433,8 @@ impl<C: Consensus> Replica<C> {
             return;
         }
         let body = Body::Digest { position, digest };
-        for to in self.config.peers() {
-            self.tell(to, &body, out);
-        }
+        let own = self.config.id;
+        self.core.membership().others(own).for_each(|to| self.tell(to, &body, out));
         self.compare(self.config.id, position, digest, out);
     }
 
@@ -460,7 +490,8 @@ impl<C: Consensus> Replica<C> {
     /// The newest version of the messages that all speak of whom anything was heard lately;
     /// [`crate::OLDEST`] while these are not most. A leader hears of everybody who runs.
     pub fn agreed_version(&self) -> u8 {
-        self.versions.agreed(self.config.peers(), self.config.quorum())
+        let members = self.core.membership();
+        self.versions.agreed(members.others(self.config.id), members.quorum())
     }
 
     /// Writes that have not been done.
@@ -484,7 +515,7 @@ impl<C: Consensus> Replica<C> {
     }
 
     /// Does whatever there is to do.
-    fn go_on(&mut self, out: &mut Vec<Action>) {
+    pub(crate) fn go_on(&mut self, out: &mut Vec<Action>) {
         while self.stopped.is_none() {
             let Some(work) = self.core.work() else { break };
             self.take_work(work, out);
@@ -529,7 +560,8 @@ impl<C: Consensus> Replica<C> {
         };
         let term = self.core.standing().term;
         for to in behind {
-            self.tell(*to, &Body::Offer { term, info }, out);
+            let group = self.core.group_at(info.position);
+            self.tell(*to, &Body::Offer { term, info, group }, out);
         }
     }
 
@@ -538,7 +570,7 @@ impl<C: Consensus> Replica<C> {
         &mut self,
         from: ReplicaId,
         term: u64,
-        info: &SnapshotInfo,
+        (info, group): (&SnapshotInfo, &[u8]),
         out: &mut Vec<Action>,
     ) {
         let standing = self.core.standing();
@@ -552,7 +584,7 @@ impl<C: Consensus> Replica<C> {
             self.core.install(info, None);
             return;
         }
-        let (next, instead) = self.transfers.offered(info);
+        let (next, instead) = self.transfers.offered(info, group);
         self.counts.transfers += u64::from(next != Next::Nothing);
         self.counts.transfers_ended += u64::from(instead);
         self.go_on_collecting(next, out);
@@ -591,7 +623,7 @@ impl<C: Consensus> Replica<C> {
         }
     }
 
-    fn tell(&self, to: ReplicaId, body: &Body<'_>, out: &mut Vec<Action>) {
+    pub(crate) fn tell(&self, to: ReplicaId, body: &Body<'_>, out: &mut Vec<Action>) {
         let spoken = (self.config.group, self.versions.with(to));
         let bytes = wire::seal(spoken, self.config.id, to, body);
         out.push(Action::Send { to, bytes });
@@ -635,8 +667,11 @@ impl<C: Consensus> Replica<C> {
     }
 
     fn compare(&mut self, who: ReplicaId, position: u64, digest: u64, out: &mut Vec<Action>) {
-        let quorum = self.config.quorum();
-        for Odd { who, position } in self.digests.take(who, position, digest, quorum) {
+        let members = self.core.membership();
+        if members.get(who).is_none() {
+            return;
+        }
+        for Odd { who, position } in self.digests.take(who, position, digest, members) {
             if who == self.config.id {
                 self.stop(Stop::Diverged { position }, out);
             } else {
@@ -645,7 +680,7 @@ impl<C: Consensus> Replica<C> {
         }
     }
 
-    fn stop(&mut self, why: Stop, out: &mut Vec<Action>) {
+    pub(crate) fn stop(&mut self, why: Stop, out: &mut Vec<Action>) {
         if self.stopped.is_none() {
             self.stopped = Some(why);
             self.serving = None;

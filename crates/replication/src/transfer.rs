@@ -33,6 +33,7 @@ pub(crate) struct Transfers {
 
 struct Collecting {
     info: SnapshotInfo,
+    group: Vec<u8>,
     bytes: Vec<u8>,
     /// Ticks since the last part was asked for, and since the last one came.
     asked: u32,
@@ -102,11 +103,12 @@ impl Transfers {
     }
 
     /// The leader offers one that this replica needs; says whether another one is given up for it.
-    pub(crate) fn offered(&mut self, info: &SnapshotInfo) -> (Next, bool) {
+    pub(crate) fn offered(&mut self, info: &SnapshotInfo, group: &[u8]) -> (Next, bool) {
         if self.collecting.as_ref().is_some_and(|known| known.info == *info) {
             return (Next::Nothing, false);
         }
-        let fresh = Collecting { info: *info, bytes: Vec::new(), asked: 0, idle: 0 };
+        let group = group.to_vec();
+        let fresh = Collecting { info: *info, group, bytes: Vec::new(), asked: 0, idle: 0 };
         let before = self.collecting.replace(fresh);
         let ask = self.collecting.as_mut().map(Collecting::next);
         // An empty one is whole already.
@@ -137,11 +139,11 @@ impl Transfers {
 
     /// Everything came: it is given away, or said to be unfit.
     fn whole(&mut self) -> Next {
-        let Some(Collecting { info, bytes, .. }) = self.collecting.take() else {
+        let Some(Collecting { info, group, bytes, .. }) = self.collecting.take() else {
             return Next::Nothing;
         };
         if snapshot_digest(&bytes) == info.digest {
-            return Next::Whole(Install { info, bytes: Arc::new(bytes) });
+            return Next::Whole(Install { info, group, bytes: Arc::new(bytes) });
         }
         Next::Ask(Part { position: info.position, digest: info.digest, offset: UNFIT })
     }
@@ -200,8 +202,8 @@ mod tests {
         let bytes: Vec<u8> = (0..100).collect();
         let info = info(9, &bytes);
         let mut collects = Transfers::default();
-        assert_eq!(collects.offered(&info), (Next::Ask(part(&info, 0)), false));
-        assert_eq!(collects.offered(&info), (Next::Nothing, false));
+        assert_eq!(collects.offered(&info, b"three"), (Next::Ask(part(&info, 0)), false));
+        assert_eq!(collects.offered(&info, b"three"), (Next::Nothing, false));
         assert_eq!(collects.take(&part(&info, 40), &bytes[40..80]), Next::Nothing, "too early");
         let next = collects.take(&part(&info, 0), &bytes[..40]);
         assert_eq!(next, Next::Ask(part(&info, 40)));
@@ -209,7 +211,8 @@ mod tests {
         let again: Vec<_> = (0..AGAIN).filter_map(|_| collects.tick(9)).collect();
         assert_eq!(again, [part(&info, 40)], "lost, so asked for again");
         assert_eq!(collects.take(&part(&info, 40), &bytes[..61]), Next::Nothing, "too long");
-        let whole = Next::Whole(Install { info, bytes: Arc::new(bytes.clone()) });
+        let whole =
+            Next::Whole(Install { info, group: b"three".to_vec(), bytes: Arc::new(bytes.clone()) });
         assert_eq!(collects.take(&part(&info, 40), &bytes[40..]), whole);
         assert_eq!(collects.collecting(), None);
     }
@@ -218,8 +221,8 @@ mod tests {
     fn another_offer_takes_its_place_and_what_does_not_fit_is_not_installed() {
         let (old, new) = (info(9, b"older"), info(12, b"newer"));
         let mut collects = Transfers::default();
-        collects.offered(&old);
-        assert_eq!(collects.offered(&new), (Next::Ask(part(&new, 0)), true));
+        collects.offered(&old, b"three");
+        assert_eq!(collects.offered(&new, b"three"), (Next::Ask(part(&new, 0)), true));
         assert_eq!(collects.take(&part(&old, 0), b"older"), Next::Nothing);
         let unfit = Next::Ask(Part { offset: UNFIT, ..part(&new, 0) });
         assert_eq!(collects.take(&part(&new, 0), b"new_r"), unfit);
@@ -236,7 +239,7 @@ mod tests {
     fn nothing_is_waited_for_without_end() {
         let mut one = Transfers::new(Some(info(5, b"mine")));
         one.wanted(ReplicaId(3), &part(&info(5, b"mine"), 0));
-        one.offered(&info(9, b"hers"));
+        one.offered(&info(9, b"hers"), b"three");
         let asked = (0..2 * GIVEN_UP).filter_map(|_| one.tick(50)).count();
         assert_eq!(asked as u32, (GIVEN_UP - 1) / AGAIN);
         assert_eq!((one.collecting(), one.is_sending()), (None, false));

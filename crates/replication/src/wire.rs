@@ -5,26 +5,31 @@
 //! offer of a snapshot (term of the leader, position, term there, chain, bytes, digest u64 each), 4
 //! part wanted (position, digest, offset u64 each; offset of all ones: its digest does not fit), 5
 //! part (position, digest, offset u64 each, bytes), 6 greeting (oldest and newest version spoken u8
-//! each; later ones may say more), which is of version 3 whatever its sender speaks.
+//! each; later ones may say more), which is of version 3 whatever its sender speaks, 7 to whoever was
+//! removed from the group (number of the membership that it is not in, u64). An offer ends with who
+//! was in the group at the snapshot, as the log has it; nothing for those it was made with.
 //! Body of consensus: type u8 · flags u8 (1: reject) · 6 bytes 0 · term, log term, index, commit, commit term,
 //! reject hint u64 each · context length u32 · entries u32 · context · per entry term u64,
-//! length u32, bytes. Entries have positions in a row from index + 1.
+//! length u32 (with its highest bit: a change of who is in the group), bytes. Entries have positions in
+//! a row from index + 1.
 //!
 //! Bounds: [`ENTRIES_MAX`] entries, [`BYTES_MAX`] bytes in all, [`CONTEXT_MAX`] of context,
 //! [`PART_MAX`] bytes of a snapshot. A version that is not spoken is refused; one that adds something
 //! gets a new number. All versions from [`OLDEST`] on are spoken: see `versions`.
 
 use journal::SnapshotInfo;
-use raft::eraftpb::{Entry, Message, MessageType};
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 
-use crate::ReplicaId;
+use crate::{Membership, ReplicaId};
 
-/// The newest version: 2 has snapshots, 3 has greetings.
+/// The newest version: 2 has snapshots, 3 has greetings and changes of who is in the group.
 pub const VERSION: u8 = 3;
 /// The oldest version that is spoken.
 pub const OLDEST: u8 = 2;
 /// The version of greetings.
 const GREETING: u8 = 3;
+/// The version that has changes of who is in the group.
+pub(crate) const CHANGES: u8 = 3;
 /// Most bytes of a snapshot in one message.
 pub const PART_MAX: usize = 64 << 10;
 /// Most entries in a message.
@@ -38,6 +43,8 @@ const MAGIC: &[u8; 4] = b"FBRP";
 const HEADER: usize = 20;
 const CRC: usize = 8;
 const REJECT: u8 = 1;
+/// Beside the length of an entry that changes who is in the group.
+const CHANGE: u32 = 1 << 31;
 
 /// Why a message can't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +73,7 @@ pub(crate) enum Body<'a> {
     Offer {
         term: u64,
         info: SnapshotInfo,
+        group: &'a [u8],
     },
     /// Bytes of it from an offset on are wanted, or it does not fit its digest ([`UNFIT`]).
     Want {
@@ -78,6 +86,10 @@ pub(crate) enum Body<'a> {
     },
     /// What its sender speaks.
     Hello(Spoken),
+    /// Whoever hears this is in the group no more, from a membership of this number on.
+    Removed {
+        number: u64,
+    },
 }
 
 /// The versions that a replica speaks.
@@ -130,15 +142,17 @@ pub(crate) fn seal(
         Body::Want { .. } => 4,
         Body::Bytes { .. } => 5,
         Body::Hello(_) => 6,
+        Body::Removed { .. } => 7,
     };
     bytes.extend_from_slice(&[version, kind, from.0, to.0, 0, 0, 0, 0]);
     bytes.extend_from_slice(&group.to_le_bytes());
     match body {
         Body::Consensus(body) => bytes.extend_from_slice(body),
         Body::Digest { position, digest } => put_words(&mut bytes, &[*position, *digest]),
-        Body::Offer { term, info } => {
+        Body::Offer { term, info, group } => {
             let SnapshotInfo { position, term: there, chain, bytes: len, digest } = *info;
             put_words(&mut bytes, &[*term, position, there, chain, len, digest]);
+            bytes.extend_from_slice(group);
         }
         Body::Want { part } => put_words(&mut bytes, &part.words()),
         Body::Bytes { part, bytes: some } => {
@@ -146,6 +160,7 @@ pub(crate) fn seal(
             bytes.extend_from_slice(some);
         }
         Body::Hello(Spoken { oldest, newest }) => bytes.extend_from_slice(&[*oldest, *newest]),
+        Body::Removed { number } => put_words(&mut bytes, &[*number]),
     }
     let crc = checksum(&bytes).to_le_bytes();
     if let Some(place) = bytes.get_mut(CRC..CRC + 4) {
@@ -193,7 +208,9 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
         3 => {
             let [term, position, there, chain, bytes, digest] = reader.words()?;
             let info = SnapshotInfo { position, term: there, chain, bytes, digest };
-            Body::Offer { term, info }
+            let group = reader.take(reader.0.len())?;
+            let known = group.is_empty() || Membership::read(group).is_some();
+            return Some(Body::Offer { term, info, group }).filter(|_| known);
         }
         4 => Body::Want { part: Part::read(reader)? },
         5 => {
@@ -206,6 +223,10 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             let spoken = Spoken { oldest, newest };
             // Later ones may say more.
             return Some(Body::Hello(spoken)).filter(|_| oldest <= newest);
+        }
+        7 => {
+            let [number] = reader.words()?;
+            Body::Removed { number }
         }
         _ => return None,
     };
@@ -234,7 +255,8 @@ pub(crate) fn encode(message: &Message) -> Vec<u8> {
     bytes.extend_from_slice(&message.context);
     for entry in &message.entries {
         bytes.extend_from_slice(&entry.term.to_le_bytes());
-        bytes.extend_from_slice(&(entry.data.len() as u32).to_le_bytes());
+        let change = u32::from(entry.entry_type != EntryType::EntryNormal) * CHANGE;
+        bytes.extend_from_slice(&(entry.data.len() as u32 | change).to_le_bytes());
         bytes.extend_from_slice(&entry.data);
     }
     bytes
@@ -253,6 +275,7 @@ fn travels(message: MessageType) -> bool {
             | M::MsgHeartbeatResponse
             | M::MsgRequestPreVote
             | M::MsgRequestPreVoteResponse
+            | M::MsgTimeoutNow
     )
 }
 
@@ -284,9 +307,17 @@ fn read(from: ReplicaId, to: ReplicaId, body: &[u8]) -> Option<Message> {
     // As many as there can be, whatever is claimed.
     let mut entries = Vec::with_capacity(count.min(reader.0.len() / 12));
     for place in 1..=count as u64 {
-        let (term, len) = (reader.u64()?, reader.u32()? as usize);
-        let data = reader.take(len)?.to_vec();
-        entries.push(Entry { term, index: index.checked_add(place)?, data, ..Entry::default() });
+        let (term, len) = (reader.u64()?, reader.u32()?);
+        let data = reader.take((len & !CHANGE) as usize)?.to_vec();
+        let entry_type = match len & CHANGE {
+            0 => EntryType::EntryNormal,
+            _ => EntryType::EntryConfChangeV2,
+        };
+        if entry_type != EntryType::EntryNormal && Membership::read(&data).is_none() {
+            return None;
+        }
+        let index = index.checked_add(place)?;
+        entries.push(Entry { entry_type, term, index, data, ..Entry::default() });
     }
     let carries = msg_type == MessageType::MsgAppend;
     if !reader.0.is_empty() || (count > 0 && !carries) || !rises(log_term, &entries, term) {
@@ -416,12 +447,31 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_who_is_in_the_group_are_told_from_records() {
+        let change = crate::Change::Remove(TWO);
+        let founders = Membership::founders(&crate::Config::new(9, ONE, 3));
+        let group = founders.after(&change).unwrap().write(&change);
+        let mut message = append(&[b"a record", &group]);
+        assert_eq!(decode(ONE, TWO, &encode(&message)).as_ref(), Ok(&message));
+        message.entries[1].entry_type = EntryType::EntryConfChangeV2;
+        assert_eq!(decode(ONE, TWO, &encode(&message)).as_ref(), Ok(&message));
+        message.entries[0].entry_type = EntryType::EntryConfChangeV2;
+        assert_eq!(decode(ONE, TWO, &encode(&message)), Err(DecodeError::Body), "no membership");
+        let info = SnapshotInfo { position: 7, term: 3, chain: 4, bytes: 90_000, digest: 5 };
+        let offer = Body::Offer { term: 6, info, group: &group };
+        assert_eq!(open(NINE, ONE, &seal(NINE, TWO, ONE, &offer)), Ok((TWO, VERSION, offer)));
+        let none = Body::Offer { term: 6, info, group: b"no membership" };
+        assert_eq!(open(NINE, ONE, &seal(NINE, TWO, ONE, &none)), Err(DecodeError::Body));
+    }
+
+    #[test]
     fn snapshots_go_in_bounded_parts() {
         let info = SnapshotInfo { position: 7, term: 3, chain: 4, bytes: 90_000, digest: 5 };
         let part = Part { position: 7, digest: 5, offset: 65_536 };
         let bytes = [9; PART_MAX];
         let bodies = [
-            Body::Offer { term: 6, info },
+            Body::Offer { term: 6, info, group: &[] },
+            Body::Removed { number: 3 },
             Body::Want { part },
             Body::Bytes { part, bytes: &bytes },
         ];

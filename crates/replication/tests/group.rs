@@ -213,7 +213,7 @@ fn a_replica_whose_disk_was_wiped_stops() {
 
 #[test]
 fn writes_that_follow_one_another_share_a_sync() {
-    let entry = |position| Entry { position, term: 1, record: record(position) };
+    let entry = |position| Entry { position, term: 1, record: record(position), group: Vec::new() };
     let write = |positions: std::ops::Range<u64>| Write {
         entries: positions.map(entry).collect(),
         ..Write::default()
@@ -233,7 +233,7 @@ fn writes_that_follow_one_another_share_a_sync() {
 fn a_full_disk_is_tried_again() {
     let small =
         journal::Config { segment_bytes: 16 << 10, batch_bytes: 4 << 10, ..journal_config() };
-    let entry = |position| Entry { position, term: 1, record: record(position) };
+    let entry = |position| Entry { position, term: 1, record: record(position), group: Vec::new() };
     let (mut journal, _) = Journal::open(SimDisk::new(1), &small).unwrap();
     let first = Write { entries: (1..=200).map(entry).collect(), ..Write::default() };
     perform(&mut journal, &first).unwrap();
@@ -261,7 +261,7 @@ fn configurations_that_make_no_group_are_refused() {
     for bad in [
         Config { replicas: 2, ..good.clone() },
         Config { replicas: 11, ..good.clone() },
-        Config { id: ReplicaId(4), ..good.clone() },
+        Config { id: ReplicaId(0), ..good.clone() },
         Config { tick_ns: 0, ..good.clone() },
         Config { election_ticks: 2, ..good.clone() },
         Config { uncommitted_bytes: 10, ..good.clone() },

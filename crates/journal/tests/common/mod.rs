@@ -572,7 +572,7 @@ fn trust(frame: &mut [u8], segment: u64, offset: u64) {
             break;
         }
         chain.fold(word(frame, at + 8));
-        chain.fold(len as u64);
+        chain.fold(word(frame, at));
         for piece in frame[at + 16..at + 16 + len].chunks(8) {
             let mut bytes = [0; 8];
             bytes[..piece.len()].copy_from_slice(piece);

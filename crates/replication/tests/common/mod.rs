@@ -112,7 +112,7 @@ impl<S: State> Group<S> {
                 return;
             }
             let (position, term, record) = (record.position, record.term, record.bytes.to_vec());
-            state.apply(&Entry { position, term, record });
+            state.apply(&Entry { position, term, record, group: Vec::new() });
         });
         let newest = self.newest[place];
         let config = Config { id: ReplicaId(id), newest, ..self.config.clone() };
@@ -188,7 +188,7 @@ impl<S: State> Group<S> {
     }
 
     pub fn with(&mut self, id: u8, act: impl FnOnce(&mut Node<S>, &mut Vec<Action>)) {
-        let Some(node) = &mut self.nodes[usize::from(id) - 1] else { return };
+        let Some(Some(node)) = self.nodes.get_mut(usize::from(id) - 1) else { return };
         let mut out = Vec::new();
         act(node, &mut out);
         let (mut todo, mut crashed) = (VecDeque::from(out), false);

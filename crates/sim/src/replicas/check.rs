@@ -75,6 +75,7 @@ pub(super) fn check(end: End<'_>) -> Vec<Found> {
             }
         }
     }
+    members(end.machines, &mut tell);
     for pair in logs.windows(2) {
         let [a, b] = pair else { continue };
         // From where on both are kept.
@@ -104,6 +105,23 @@ pub(super) fn check(end: End<'_>) -> Vec<Found> {
     found
 }
 
+/// Who is in the group, by what each replica knows and by what its journal says.
+fn members(machines: &[Machine], tell: &mut impl FnMut(Checker, String)) {
+    let mut known = machines.iter().filter_map(|machine| Some((machine, machine.up.as_ref()?)));
+    let Some((first, up)) = known.next() else { return };
+    let due = up.replica.membership();
+    for (machine, up) in known {
+        let members = up.replica.membership();
+        if members != due {
+            let (a, b) = (first.id, machine.id);
+            tell(Checker::MembersEqual, format!("{a} knows {due:?}, {b} {members:?}"));
+        }
+        if members.get(replication::ReplicaId(machine.id)).is_none() {
+            tell(Checker::MembersEqual, format!("{} runs, and is none of them", machine.id));
+        }
+    }
+}
+
 fn log_of(machine: &mut Machine) -> Option<Result<Log, JournalError>> {
     let id = machine.id;
     let up = machine.up.as_mut()?;
@@ -129,7 +147,7 @@ fn invented(log: &Log, clients: &[Client]) -> Option<String> {
     let known = |bytes: &[u8]| {
         Request::read(bytes).is_some_and(|r| clients.iter().any(|client| client.id == r.client))
     };
-    let stray = log.records.iter().find(|(_, _, bytes)| !bytes.is_empty() && !known(bytes))?;
+    let stray = log.records.iter().find(|(_, _, bytes, _)| !bytes.is_empty() && !known(bytes))?;
     Some(format!("replica {}: nobody sent the record at position {}", log.id, stray.0))
 }
 

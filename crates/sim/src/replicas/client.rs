@@ -26,7 +26,7 @@ pub(super) struct Client {
     leader: u8,
     /// It was just told so: what is open is sent there at the next turn.
     told: bool,
-    replicas: u8,
+    pub(super) replicas: u8,
     /// The newest term it heard of: what earlier leaders say is not believed.
     term: u64,
     pub(super) retries: u64,

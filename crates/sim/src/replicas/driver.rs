@@ -47,8 +47,8 @@ fn journal_config(short: bool) -> JournalConfig {
     }
 }
 
-/// Position, term and bytes of a record.
-pub(super) type LogRecord = (u64, u64, Vec<u8>);
+/// Position, term and bytes of a record, and what the group itself says in it.
+pub(super) type LogRecord = (u64, u64, Vec<u8>, Vec<u8>);
 
 /// Something for the disk to do.
 enum Job {
@@ -74,6 +74,7 @@ pub(super) struct Up {
     journal: Journal<SimDisk>,
     jobs: VecDeque<Job>,
     short: bool,
+    bug: Option<Bug>,
     /// The job under way ends in this.
     pub(super) under_way: Option<Done>,
     pub(super) serving: Option<u64>,
@@ -97,6 +98,8 @@ pub(super) struct Machine {
     pub(super) rots: bool,
     /// What keeps it from ever starting again.
     pub(super) lost: Option<String>,
+    /// Its disk is gone, or it was removed from the group: nobody starts it again.
+    pub(super) gone: bool,
     pub(super) tails: u64,
     /// Its log is short.
     pub(super) short: bool,
@@ -121,6 +124,7 @@ impl Machine {
             paused_until: 0,
             rots: false,
             lost: None,
+            gone: false,
             tails: 0,
             short,
         }
@@ -188,11 +192,15 @@ impl Machine {
             None => None,
         }
         .unwrap_or_else(Ledger::new);
-        let recovered: Recovered = recover(&mut journal, |record| {
+        let mut recovered: Recovered = recover(&mut journal, |record| {
             if record.position > ledger.position {
                 apply(&mut ledger, bug, record.position, record.bytes);
             }
         })?;
+        if bug == Some(Bug::ChangeBeforeCommit) {
+            let tail = recovered.tail.iter().filter(|entry| !entry.group.is_empty());
+            recovered.groups.extend(tail.map(|entry| (entry.position, entry.group.clone())));
+        }
         let replica = Replica::new(config.clone(), recovered, Nanos(now))
             .map_err(|_| JournalError::Config)?;
         Ok(Up {
@@ -201,6 +209,7 @@ impl Machine {
             journal,
             jobs: VecDeque::new(),
             short: self.short,
+            bug,
             under_way: None,
             serving: None,
             pending: BTreeSet::new(),
@@ -351,6 +360,11 @@ impl Up {
             joined += 1;
         }
         write.committed = write.committed.max(self.replica.applied());
+        if self.bug == Some(Bug::SnapshotForgetsMembers)
+            && let Some(install) = &mut write.install
+        {
+            install.group.clear();
+        }
         match perform(&mut self.journal, &write) {
             Ok(()) => Ok(Done::Written(number, write.entries)),
             Err(error) => {
@@ -369,7 +383,8 @@ impl Up {
         let mut records = Vec::new();
         let (first, to) = (self.journal.first(), self.replica.applied());
         self.journal.read(first, to, |record| {
-            records.push((record.position, record.term, record.bytes.to_vec()));
+            let (bytes, group) = (record.bytes.to_vec(), record.group.to_vec());
+            records.push((record.position, record.term, bytes, group));
         })?;
         let chain = if to == 0 { 0 } else { self.journal.chain_at(to)? };
         Ok((records, chain))

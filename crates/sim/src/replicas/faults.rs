@@ -12,7 +12,7 @@ impl World {
         if self.healed {
             return;
         }
-        let id = 1 + self.rng.below(u64::from(self.replicas)) as u8;
+        let id = 1 + self.rng.below(self.machines.len() as u64) as u8;
         match self.rng.below(14) {
             0 | 1 => {
                 self.counts.crashes += u64::from(self.up(id).is_some());
@@ -52,7 +52,7 @@ impl World {
 
     fn part(&mut self) {
         self.counts.partitions += 1;
-        let alone = self.rng.below(u64::from(self.replicas)) as usize;
+        let alone = self.rng.below(self.machines.len() as u64) as usize;
         let split = self.rng.below(3) == 0;
         for place in 0..self.sides.len() {
             let drawn = self.rng.below(2) as u8;

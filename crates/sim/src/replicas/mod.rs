@@ -10,6 +10,7 @@ mod client;
 mod driver;
 mod faults;
 mod ledger;
+mod operator;
 mod options;
 mod receiver;
 mod report;

@@ -18,17 +18,23 @@ pub enum Bug {
     SnapshotMissesOrder,
     /// What a replica makes of a snapshot that it got from another lacks the last order.
     SentSnapshotMissesOrder,
+    /// A change of who is in the group takes effect before it is committed, at a start.
+    ChangeBeforeCommit,
+    /// A snapshot that a replica got from another does not say who is in the group.
+    SnapshotForgetsMembers,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 8] = [
         Bug::AckBeforeCopy,
         Bug::UnfencedLeader,
         Bug::NoDedupeAfterFailover,
         Bug::TornTailAccepted,
         Bug::SnapshotMissesOrder,
         Bug::SentSnapshotMissesOrder,
+        Bug::ChangeBeforeCommit,
+        Bug::SnapshotForgetsMembers,
     ];
 
     /// Its name in commands.
@@ -40,6 +46,8 @@ impl Bug {
             Bug::TornTailAccepted => "torn-tail-accepted",
             Bug::SnapshotMissesOrder => "snapshot-misses-order",
             Bug::SentSnapshotMissesOrder => "sent-snapshot-misses-order",
+            Bug::ChangeBeforeCommit => "change-before-commit",
+            Bug::SnapshotForgetsMembers => "snapshot-forgets-members",
         }
     }
 }
@@ -63,9 +71,17 @@ pub struct Options {
     pub calm: bool,
     /// Logs are given up right behind every snapshot; nothing for what the seed says.
     pub short_logs: Option<bool>,
+    /// Who is in the group changes; nothing for what the seed says.
+    pub changes: Option<bool>,
 }
 
 impl Options {
+    /// Whether who is in the group changes in the run of a seed.
+    pub(super) fn has_changes(&self, seed: u64) -> bool {
+        let drawn = SplitMix64::mix(seed ^ 0x6D65_6D62_6572).is_multiple_of(3);
+        self.changes.unwrap_or(drawn && !self.calm)
+    }
+
     /// Whether logs are short in the run of a seed.
     pub(super) fn has_short_logs(&self, seed: u64) -> bool {
         // Drawn apart, so that nothing else depends on it.
@@ -84,6 +100,7 @@ impl Default for Options {
             bug: None,
             calm: false,
             short_logs: None,
+            changes: None,
         }
     }
 }

@@ -20,6 +20,8 @@ pub enum Checker {
     FeedContinuous,
     /// After healing every client got its answers and every replica all records.
     Progress,
+    /// All replicas know the same of who is in the group: what the operator was told is made.
+    MembersEqual,
     /// No replica stopped for another reason than a rotten disk.
     NobodyStopped,
     /// The run panicked.
@@ -118,6 +120,16 @@ counts! {
         install_crashes,
         /// Rotten disks that were refused at a start, and mended: their logs came from the others.
         mended,
+        /// Machines added to the group.
+        members_added,
+        /// Machines that were counted from then on.
+        members_promoted,
+        /// Machines removed from the group.
+        members_removed,
+        /// Of the removed or replaced, those whose disks were gone.
+        machines_gone,
+        /// Leaders that were to be removed and let another one lead.
+        handed_over,
     }
     outcomes {
         /// Machines that refused to start on a rotten disk, and stayed out: their votes were rotten.
@@ -128,6 +140,10 @@ counts! {
         answered,
         /// Records of requests that had been executed before.
         repeats,
+        /// Changes of membership that were refused for the moment.
+        changes_refused,
+        /// Removed machines that were told so, and stopped.
+        told_removed,
         /// Times that a replica began to lead.
         terms_led,
         /// Answers of earlier leaders that clients did not believe.

@@ -9,6 +9,7 @@ use super::check::{End, check};
 use super::client::Client;
 use super::driver::{Done, Machine, Started, Up, group_config};
 use super::ledger::Request;
+use super::operator::Operator;
 use super::options::{Bug, Options};
 use super::receiver::{Packet, Receiver};
 use super::report::{Counts, Report};
@@ -40,6 +41,7 @@ pub(super) enum Event {
     Packet(usize, Packet),
     Repair(u8, usize, u64),
     Turn,
+    Operate,
     Fault,
     Heal,
 }
@@ -60,10 +62,12 @@ pub(super) struct World {
     events: BTreeMap<(u64, u64), Event>,
     pub(super) rng: SplitMix64,
     pub(super) options: Options,
-    seed: u64,
+    pub(super) seed: u64,
+    /// How many there were when the group was made.
     pub(super) replicas: u8,
     pub(super) machines: Vec<Machine>,
-    clients: Vec<Client>,
+    pub(super) clients: Vec<Client>,
+    pub(super) operator: Operator,
     receivers: Vec<Receiver>,
     /// Which side of a partition each machine is on; equal for no partition.
     pub(super) sides: Vec<u8>,
@@ -113,6 +117,7 @@ impl World {
             replicas,
             machines,
             clients: (1..=CLIENTS).map(|id| Client::new(id, options.requests, replicas)).collect(),
+            operator: Operator::default(),
             receivers: (0..RECEIVERS).map(|_| Receiver::default()).collect(),
             sides: vec![0; usize::from(replicas)],
             weather: Weather::default(),
@@ -132,6 +137,9 @@ impl World {
             world.after(300 * MS, Event::Fault);
         }
         world.after(options.faults_ns, Event::Heal);
+        if options.has_changes(seed) {
+            world.after(250 * MS, Event::Operate);
+        }
         world
     }
 
@@ -197,6 +205,7 @@ impl World {
             Event::Packet(receiver, packet) => self.receivers[receiver].take(&packet),
             Event::Repair(id, receiver, from) => self.repair(id, receiver, from),
             Event::Turn => self.turn(),
+            Event::Operate => self.operate(),
             Event::Fault => self.fault(),
             Event::Heal => self.heal(),
         }
@@ -230,7 +239,7 @@ impl World {
         let (was, newest) = (self.version(id, 0), self.version(id, 1));
         let config = replication::Config { newest, ..config };
         let machine = self.machine(id);
-        if machine.up.is_some() || machine.lost.is_some() {
+        if machine.up.is_some() || machine.lost.is_some() || machine.gone {
             return;
         }
         let tails = machine.tails;
@@ -260,7 +269,8 @@ impl World {
         let of_seed = SplitMix64::mix(self.seed ^ 0x7665_7273_696F_6E73);
         let of_life = SplitMix64::mix(of_seed ^ (u64::from(id) << 32) ^ u64::from(life));
         match (of_seed % 2, of_life % 2) {
-            (0, 0) => OLDEST,
+            // Members are changed only where all speak the newest.
+            (0, 0) if !self.options.has_changes(self.seed) => OLDEST,
             _ => VERSION,
         }
     }
@@ -299,7 +309,7 @@ impl World {
         self.act(id, actions);
     }
 
-    fn act(&mut self, id: u8, actions: Vec<Action>) {
+    pub(super) fn act(&mut self, id: u8, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Send { to, bytes } => self.send(id, to.0, bytes),
@@ -320,7 +330,7 @@ impl World {
                     }
                 }
                 Action::Differs { .. } => {}
-                Action::Stop(why) => self.stopped.push((id, why.to_string())),
+                Action::Stop(why) => self.has_stopped(id, why),
             }
         }
         self.begin_job(id);
@@ -569,7 +579,7 @@ impl World {
         }
         for receiver in 0..RECEIVERS {
             let from = self.receivers[receiver].missing();
-            let id = 1 + self.rng.below(u64::from(self.replicas)) as u8;
+            let id = 1 + self.rng.below(self.machines.len() as u64) as u8;
             self.travel(Event::Repair(id, receiver, from));
         }
         self.after(TURN_NS, Event::Turn);
@@ -577,7 +587,11 @@ impl World {
 
     /// Whether all is done: somebody leads, and everybody has what it has.
     fn is_settled(&self) -> bool {
-        let mut living = self.machines.iter().filter(|machine| machine.lost.is_none());
+        if !self.is_operated() {
+            return false;
+        }
+        let living = |machine: &&Machine| machine.lost.is_none() && !machine.gone;
+        let mut living = self.machines.iter().filter(living);
         let ups: Option<Vec<&Up>> = living.try_fold(Vec::new(), |mut ups, machine| {
             ups.push(machine.up.as_ref()?);
             Some(ups)
@@ -591,7 +605,7 @@ impl World {
     }
 
     fn end(mut self, finished: bool) -> Report {
-        for id in 1..=self.replicas {
+        for id in 1..=self.machines.len() as u8 {
             self.count_transfers(id);
         }
         for machine in &mut self.machines {

@@ -1,0 +1,261 @@
+//! Changing who is in the group: what a leader refuses, and what whoever was removed is told.
+//!
+//! One change at a time (Ongaro, "Consensus: Bridging Theory and Practice", 4.1 to 4.3): a leader
+//! takes one when it has applied the one before and a record of its own term, so that of two
+//! memberships in use at once any two majorities have somebody in common. Somebody new listens first,
+//! so that nobody waits for whoever lacks the log. A leader removes no one whose absence would leave
+//! too few that run, and removes itself by letting another one lead first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::wire::{Body, CHANGES};
+use crate::{Action, Change, Consensus, Membership, Replica, ReplicaId, Stop};
+
+/// Why a change is not made; nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It is not the leader, or not ready to serve; perhaps this one is.
+    NotLeading(Option<ReplicaId>),
+    /// It is about the leader itself, which lets this one lead now: ask that.
+    HandsOver(ReplicaId),
+    /// Some replica speaks a version of the messages, at most this one, that knows no changes.
+    Version(u8),
+    /// Another change is on its way, or may be.
+    Pending,
+    /// Too much is on its way: again when some of it is committed.
+    Busy,
+    /// The number was used before, or is 0.
+    Used(ReplicaId),
+    /// It is what it shall be.
+    Known(ReplicaId),
+    /// None of the group has this number.
+    Unknown(ReplicaId),
+    /// There are as many as there can be, or the place is too long.
+    Room,
+    /// Nobody would be left that is counted.
+    Last,
+    /// It was not heard of lately.
+    Silent(ReplicaId),
+    /// It has the log up to the first position; up to the second one everybody had it an election
+    /// timeout ago.
+    Lags(ReplicaId, u64, u64),
+    /// So few of those that would be counted were heard of lately, and so many are needed.
+    TooFew(usize, usize),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::NotLeading(Some(leader)) => write!(f, "not the leader: ask {leader}"),
+            Refusal::NotLeading(None) => {
+                f.write_str("not the leader, and none is known: again later")
+            }
+            Refusal::HandsOver(to) => write!(f, "it leads, and lets {to} lead first: ask that"),
+            Refusal::Version(known) => write!(
+                f,
+                "a replica speaks version {known} of the messages, which knows no changes of \
+                 membership: upgrade all first"
+            ),
+            Refusal::Pending => f.write_str("another change is on its way: again when it is made"),
+            Refusal::Busy => f.write_str("too much is on its way: again later"),
+            Refusal::Used(id) => write!(f, "{id}: a number that was used before; take a new one"),
+            Refusal::Known(id) => write!(f, "{id} is in the group as that"),
+            Refusal::Unknown(id) => write!(f, "{id} is not in the group"),
+            Refusal::Room => write!(
+                f,
+                "no room: at most {} that are counted, as many that listen, and {} bytes of a place",
+                crate::VOTERS_MAX,
+                crate::PLACE_MAX
+            ),
+            Refusal::Last => f.write_str("the last one that is counted can't be removed"),
+            Refusal::Silent(id) => write!(f, "{id} was not heard of lately: does it run?"),
+            Refusal::Lags(id, has, due) => {
+                write!(f, "{id} has the log up to {has}, and {due} is needed: again when it has")
+            }
+            Refusal::TooFew(run, needed) => write!(
+                f,
+                "{run} of those left would run, and {needed} are needed: start or replace others first"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A leader reminds one of those removed after so many ticks.
+const REMINDED: u64 = 16;
+
+/// What a leader has to know for that.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Heard {
+    ticks: u64,
+    /// When each was heard last.
+    last: BTreeMap<ReplicaId, u64>,
+    /// What was committed at the last ticks, as many as an election timeout has.
+    committed: VecDeque<u64>,
+    /// Of this term and this membership: the first record after it was applied.
+    confirmed: Option<(u64, u64, u64)>,
+}
+
+impl Heard {
+    pub(crate) fn heard(&mut self, from: ReplicaId) {
+        self.last.insert(from, self.ticks);
+    }
+
+    pub(crate) fn tick(&mut self, election_ticks: u32, committed: u64) {
+        self.ticks += 1;
+        self.committed.push_back(committed);
+        while self.committed.len() > election_ticks as usize {
+            self.committed.pop_front();
+        }
+    }
+
+    fn lately(&self, id: ReplicaId, election_ticks: u32) -> bool {
+        self.last.get(&id).is_some_and(|last| self.ticks - last < u64::from(election_ticks))
+    }
+}
+
+impl<C: Consensus> Replica<C> {
+    /// Who is in the group, as far as it is applied here.
+    pub fn membership(&self) -> &Membership {
+        self.core.membership()
+    }
+
+    /// Whether a leader may have a change on its way.
+    pub fn is_changing(&self) -> bool {
+        self.core.is_changing()
+    }
+
+    /// How far a leader knows the log of another one to be like its own, durably.
+    pub fn matched(&self, id: ReplicaId) -> Option<u64> {
+        self.core.matched(id)
+    }
+
+    /// Whether a leader knows that most of today's voters hold durably that they are that, so that
+    /// they elect one another whatever becomes of the others. Before, whoever stops for good may
+    /// leave a group behind that needs it: a replica that starts again counts a change only once a
+    /// record after it says that it is committed.
+    pub fn is_settled(&self) -> bool {
+        let members = self.core.membership();
+        let Some(term) = self.serving else { return false };
+        let from = match self.heard.confirmed {
+            _ if members.number == 0 => 0,
+            Some((of, number, from)) if (of, number) == (term, members.number) => from,
+            _ => return false,
+        };
+        let holds = |id: &ReplicaId| self.core.matched(*id).is_some_and(|to| to >= from);
+        members.voters().filter(holds).count() >= members.quorum()
+    }
+
+    /// A leader writes a record of nobody's after a change, from which the others know it to be made.
+    pub(crate) fn confirm_change(&mut self) {
+        let number = self.core.membership().number;
+        let Some(term) = self.serving.filter(|_| number > 0) else { return };
+        if self.heard.confirmed.is_some_and(|(of, at, _)| (of, at) == (term, number)) {
+            return;
+        }
+        if let Some(position) = self.core.confirm() {
+            self.heard.confirmed = Some((term, number, position));
+        }
+    }
+
+    /// Changes who is in the group, when the record is committed; says at which position that is,
+    /// if this leader leads so long. It is made when [`Replica::membership`] says so, and to be
+    /// counted on when [`Replica::is_settled`] does.
+    ///
+    /// # Errors
+    /// [`Refusal`], with nothing changed; after [`Refusal::HandsOver`] another one is about to lead.
+    pub fn change(&mut self, change: &Change, out: &mut Vec<Action>) -> Result<u64, Refusal> {
+        if self.stopped.is_some() || self.serving.is_none() {
+            return Err(Refusal::NotLeading(self.standing.leader));
+        }
+        if let Some(refusal) = self.refuses_changes() {
+            return Err(refusal);
+        }
+        if self.core.is_changing() {
+            return Err(Refusal::Pending);
+        }
+        let next = self.core.membership().after(change)?;
+        match change {
+            Change::AddLearner { .. } => {}
+            Change::Promote(id) => self.has_caught_up(*id)?,
+            Change::Remove(id) => {
+                self.goes_on_without(*id, &next)?;
+                if *id == self.config.id {
+                    let to = self.successor(&next).ok_or(Refusal::Busy)?;
+                    self.core.hand_over(to);
+                    self.go_on(out);
+                    return Err(Refusal::HandsOver(to));
+                }
+            }
+        }
+        if self.is_far_behind() {
+            return Err(Refusal::Busy);
+        }
+        let position = self.core.change(change, &next).ok_or(Refusal::Busy)?;
+        self.go_on(out);
+        Ok(position)
+    }
+
+    /// Why no change is taken now, whatever it is: until all speak a version that knows changes.
+    fn refuses_changes(&self) -> Option<Refusal> {
+        let agreed = self.agreed_version();
+        (agreed < CHANGES).then_some(Refusal::Version(agreed))
+    }
+
+    fn runs(&self, id: ReplicaId) -> bool {
+        id == self.config.id || self.heard.lately(id, self.config.election_ticks)
+    }
+
+    /// Whoever has all that was committed an election timeout ago, and is heard, makes nobody wait.
+    fn has_caught_up(&self, id: ReplicaId) -> Result<(), Refusal> {
+        if !self.runs(id) {
+            return Err(Refusal::Silent(id));
+        }
+        let has = self.core.matched(id).unwrap_or(0);
+        let due = self.heard.committed.front().copied().unwrap_or(u64::MAX);
+        if has < due { Err(Refusal::Lags(id, has, due)) } else { Ok(()) }
+    }
+
+    fn goes_on_without(&self, id: ReplicaId, next: &Membership) -> Result<(), Refusal> {
+        let run = next.voters().filter(|voter| self.runs(*voter)).count();
+        let counted = self.core.membership().votes(id);
+        if counted && run < next.quorum() {
+            return Err(Refusal::TooFew(run, next.quorum()));
+        }
+        Ok(())
+    }
+
+    /// Who may lead next: of those that run, whoever has most.
+    fn successor(&self, next: &Membership) -> Option<ReplicaId> {
+        let runs = next.voters().filter(|voter| self.runs(*voter));
+        runs.max_by_key(|voter| self.core.matched(*voter))
+    }
+
+    /// A replica that is in the group no more has sent something. The leader tells it so when most of
+    /// today's voters know: before, those who do not may need the vote of the one that was removed.
+    pub(crate) fn answer_removed(&self, from: ReplicaId, out: &mut Vec<Action>) {
+        if self.is_settled() {
+            let number = self.core.membership().number;
+            self.tell(from, &Body::Removed { number }, out);
+        }
+    }
+
+    /// One that was away when it was removed, and knows nobody of today's members, asks nobody who
+    /// could tell it: so a leader says so to one after the other, now and then.
+    pub(crate) fn remind_removed(&self, out: &mut Vec<Action>) {
+        let removed = self.core.membership().removed().count();
+        if removed == 0 || !self.heard.ticks.is_multiple_of(REMINDED) {
+            return;
+        }
+        let turn = self.heard.ticks / REMINDED % removed as u64;
+        let whose = self.core.membership().removed().nth(turn as usize);
+        whose.into_iter().for_each(|id| self.answer_removed(id, out));
+    }
+
+    /// A leader says that this one was removed. Numbers are never used again, so it stays so. It does
+    /// not stop by itself when it has applied that: those who have not may need its vote.
+    pub(crate) fn hear_removed(&mut self, number: u64, out: &mut Vec<Action>) {
+        self.stop(Stop::Removed { number }, out);
+    }
+}
