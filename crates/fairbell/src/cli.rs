@@ -16,7 +16,7 @@ mod admin;
 mod clock;
 mod records;
 
-pub use admin::{Action, AdminArgs, LIMITS, PARAMETERS};
+pub use admin::{Action, AdminArgs, LIMITS, Members, PARAMETERS};
 pub use clock::{AgentArgs, Clock, ClockArgs, ReportArgs, SimulateArgs, StatusArgs};
 pub use records::{
     Check, CheckArgs, CheckBookArgs, DryRunArgs, ExplainArgs, Log, LogArgs, LogReplayArgs,

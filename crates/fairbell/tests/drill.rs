@@ -86,7 +86,31 @@ fn a_group_that_was_killed_as_a_whole_goes_on_from_its_disks() {
 }
 
 #[test]
+fn a_replica_whose_disk_is_lost_is_replaced_and_then_the_leader_dies() {
+    let dir = std::env::temp_dir().join(format!("fairbell-replaced-{}", std::process::id()));
+    let folder = dir.display().to_string();
+    let report = holds("replace", &["--times", "2", "--keep", "--dir", &folder]);
+    let replaced: Vec<&str> =
+        report["replaced"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    assert!(replaced.len() == 2 && replaced[0].ends_with("by 4"), "{report:#}");
+    assert!(replaced[1].ends_with("by 5"), "{report:#}");
+    let disks = report["disks"].as_array().expect("a list");
+    let members: Vec<u64> = disks.iter().filter_map(|disk| disk["replica"].as_u64()).collect();
+    assert!(members.len() == 3 && members.contains(&5), "{report:#}");
+    // Whoever led has written down who asked for what.
+    let audit = |number: &u64| {
+        let path = dir.join(format!("replica-{number}/admin-audit.jsonl"));
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    let asked: String = (1..=5).map(|number| audit(&number)).collect();
+    assert!(asked.contains(r#""as":"drill""#) && asked.contains(r#""stage":"done""#), "{asked}");
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+#[test]
 fn wrong_options_are_refused() {
+    let (passed, _, errors) = drill("replace", &["--times", "101"]);
+    assert!(!passed && errors.contains("at most"), "{errors}");
     let (passed, _, errors) = drill("failover", &["--replicas", "4"]);
     assert!(!passed && errors.contains("odd"), "{errors}");
     let (passed, _, errors) = drill("gateway", &["--times", "9"]);

@@ -110,6 +110,73 @@ fn three_replicas_answer_all_once_and_the_next_start_goes_on_with_their_log() {
     assert!(number(&next, "feed_messages") >= number(&run, "feed_messages"));
 }
 
+/// An operator puts others in the place of a follower and of the leader while all goes on.
+#[test]
+fn an_operator_changes_who_the_replicas_are() {
+    let scratch = Scratch::new("group-members");
+    let path = scratch.at("group.toml");
+    let text = std::fs::read_to_string(&path).expect("a file");
+    let with = |reserve: u8| {
+        let journal = format!("[journal]\nreserve = {reserve}\n");
+        std::fs::write(&path, text.replace("[journal]\n", &journal)).expect("a file");
+    };
+    with(2);
+    let socket = scratch.at("out/admin.sock");
+    let ask = |args: &[&str]| {
+        let common = ["admin", "--json", "--as", "alice", "--socket", socket.as_str(), "replicas"];
+        let output = scratch.fairbell(&[&common[..], args].concat());
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        (output.status.success(), answer)
+    };
+    let run = std::thread::scope(|scope| {
+        let run = scope.spawn(|| scratch.up(&["--replicas", "3", "--duration", "12s"]));
+        let listed = (0..400).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let (done, answer) = ask(&["list"]);
+            answer["data"]["leader"].as_u64().filter(|_| done)
+        });
+        let leader = listed.expect("one leads");
+        for (args, why) in [
+            (&["replace", "2", "--by", "9"][..], "has no place"),
+            (&["replace", "9", "--by", "4"], "is not in the group"),
+            (&["replace", "2", "--by", "2"], "its own place"),
+            (&["remove", "9"], "is not in the group"),
+        ] {
+            let (done, answer) = ask(args);
+            assert!(!done && answer["text"].to_string().contains(why), "{args:?}: {answer}");
+        }
+        let follower = (leader % 3 + 1).to_string();
+        let (done, answer) = ask(&["replace", &follower, "--by", "4"]);
+        assert!(done, "{answer:#}");
+        // Again is no harm.
+        let (done, again) = ask(&["replace", &follower, "--by", "4"]);
+        assert!(done && again["data"]["members"] == answer["data"]["members"], "{again:#}");
+        let (done, answer) = ask(&["replace", &leader.to_string(), "--by", "5"]);
+        assert!(done && answer["data"]["reserve"] == serde_json::json!([]), "{answer:#}");
+        document(&run.join().expect("no panic"))
+    });
+    assert_eq!(number(&run, "orders_sent"), number(&run, "orders_acknowledged"));
+    assert_eq!(number(&run, "orders_lost") + number(&run, "duplicates"), 0);
+    let members = |run: &Value| -> Vec<u64> {
+        let replicas = run["replication"]["replicas"].as_array().expect("a list");
+        assert!(replicas.iter().all(|of| of["state_digest"] == replicas[0]["state_digest"]));
+        replicas.iter().map(|of| number(of, "replica")).collect()
+    };
+    let now = members(&run);
+    assert!(run["replication"]["equal"] == true && now.len() == 3, "{}", run["replication"]);
+    assert!(now.contains(&4) && now.contains(&5), "{now:?}");
+    let audit = std::fs::read_to_string(scratch.at("out/admin-audit.jsonl")).expect("a file");
+    assert!(audit.contains("alice") && audit.contains(r#""stage":"done""#), "{audit}");
+    // Their places have to be there at the next start, which goes on with them.
+    with(0);
+    let refused = scratch.up(&["--replicas", "3", "--once"]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && stderr.contains("at least 2"), "{stderr}");
+    with(2);
+    let next = document(&scratch.up(&["--replicas", "3", "--once"]));
+    assert_eq!((members(&next), &next["replication"]["equal"]), (now, &true.into()));
+}
+
 /// Disks that give up what a snapshot holds: they hold the leader's log all the same, and the next
 /// start goes on from snapshots.
 #[test]

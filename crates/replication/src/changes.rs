@@ -54,7 +54,7 @@ impl std::fmt::Display for Refusal {
             Refusal::Version(known) => write!(
                 f,
                 "a replica speaks version {known} of the messages, which knows no changes of \
-                 membership: upgrade all first"
+                 membership, or has not said yet what it speaks: upgrade all first"
             ),
             Refusal::Pending => f.write_str("another change is on its way: again when it is made"),
             Refusal::Busy => f.write_str("too much is on its way: again later"),

@@ -16,7 +16,9 @@ use std::collections::VecDeque;
 
 use journal::{Journal, JournalError, Storage};
 use overlay::{aes_gcm::AesGcm, guard::Guard};
-use replication::{Action, Entry, Install, Kept, Recovered, Replica, SnapshotRead};
+use replication::{
+    Action, Change, Entry, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
+};
 use types::{Channel, ClockReading, Input, Nanos, Node, Outbox, Peer};
 use zerocopy::TryFromBytes;
 
@@ -313,6 +315,24 @@ impl Member {
         }
         self.replica.campaign(&mut self.scratch);
         self.go_on(now, out);
+    }
+
+    /// Changes who is in the group, if it leads; see [`Replica::change`].
+    ///
+    /// # Errors
+    /// [`Refusal`], with nothing changed.
+    pub fn change(
+        &mut self,
+        now: ClockReading,
+        change: &Change,
+        out: &mut Outbox,
+    ) -> Result<u64, Refusal> {
+        if self.stopped.is_some() {
+            return Err(Refusal::NotLeading(None));
+        }
+        let taken = self.replica.change(change, &mut self.scratch);
+        self.go_on(now, out);
+        taken
     }
 
     /// Calls the root; what it wants logged goes to the group with the next timeout. Nobody hears

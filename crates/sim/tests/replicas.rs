@@ -50,6 +50,8 @@ fn control_every_seeded_bug_is_seen_in_the_end_state() {
     caught(Bug::TornTailAccepted, Checker::NothingInvented);
     caught(Bug::SnapshotMissesOrder, Checker::ReplicasEqual);
     caught(Bug::SentSnapshotMissesOrder, Checker::ReplicasEqual);
+    caught(Bug::ChangeBeforeCommit, Checker::MembersEqual);
+    caught(Bug::SnapshotForgetsMembers, Checker::MembersEqual);
 }
 
 /// With digests compared on the way, a replica whose state differs stops.

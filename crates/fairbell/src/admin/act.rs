@@ -19,6 +19,7 @@ use types::{
 };
 
 use super::audit::Who;
+use super::members;
 use super::protocol::Reply;
 use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::config::{Config, price_text};
@@ -65,6 +66,7 @@ impl Exchange {
             Action::Lock { account } => self.lock(account, true),
             Action::Unlock { account } => self.lock(account, false),
             Action::ReplaceProxy { proxy, by } => self.replace_proxy(*proxy, *by),
+            Action::Replicas { what } => members::perform(&self.root, what),
             other => command(&self.config, other).and_then(|commands| self.give(who, commands)),
         };
         outcome.unwrap_or_else(Reply::refused)
@@ -384,7 +386,8 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
         | Action::Disconnect { .. }
         | Action::Lock { .. }
         | Action::Unlock { .. }
-        | Action::ReplaceProxy { .. } => return Err("no command of the log".to_string()),
+        | Action::ReplaceProxy { .. }
+        | Action::Replicas { .. } => return Err("no command of the log".to_string()),
     };
     Ok(vec![command])
 }

@@ -6,6 +6,7 @@
 
 pub mod act;
 pub mod audit;
+pub mod members;
 pub mod protocol;
 pub mod server;
 

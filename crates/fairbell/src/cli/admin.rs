@@ -29,7 +29,8 @@ pub const PARAMETERS: [&str; 5] =
     fairbell admin sessions --json\n  \
     fairbell admin --as alice kill FLOW01   cancel all of an account, refuse its orders\n  \
     fairbell admin revive FLOW01\n  \
-    fairbell admin halt GENB                and: fairbell admin resume GENB\n\n\
+    fairbell admin halt GENB                and: fairbell admin resume GENB\n  \
+    fairbell admin replicas replace 2 --by 4\n\n\
     An account is its user name, its number, or where that makes sense \"all\"; an instrument\n\
     its symbol, its number or \"all\". Every action is written to admin-audit.jsonl beside the\n\
     socket.")]
@@ -184,6 +185,13 @@ pub enum Action {
         #[arg(long, value_name = "PROXY")]
         by: Option<u16>,
     },
+    /// Who the root's replicas are, and put another one in the place of one that is lost
+    #[command(after_help = "Examples:\n  fairbell admin replicas list")]
+    Replicas {
+        /// What to do.
+        #[command(subcommand)]
+        what: Members,
+    },
     /// Cancel orders whose time is over
     #[command(after_help = "Examples:\n  fairbell admin expire-orders")]
     ExpireOrders,
@@ -195,9 +203,40 @@ pub enum Action {
     EndOfDay,
 }
 
+/// What there is to do about the members of a group.
+#[derive(Subcommand, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Members {
+    /// Who is in the group, how far they have the log, and who is in reserve
+    #[command(after_help = "Examples:\n  fairbell admin replicas list --json")]
+    List,
+    /// Take one of the reserve into the group: it gets the log, and is counted once it has it
+    #[command(after_help = "Examples:\n  fairbell admin replicas add 4")]
+    Add {
+        /// Its number, one of those in reserve that was never in the group
+        replica: u8,
+    },
+    /// Let the group do without one; its number is never used again
+    #[command(after_help = "Examples:\n  fairbell admin replicas remove 2")]
+    Remove {
+        /// Its number
+        replica: u8,
+    },
+    /// Take one of the reserve into the group, then let it do without another
+    #[command(after_help = "Examples:\n  fairbell admin replicas replace 2 --by 4\n\n\
+        The same command again goes on where it was.")]
+    Replace {
+        /// Who leaves
+        replica: u8,
+        /// Who comes
+        #[arg(long, value_name = "N")]
+        by: u8,
+    },
+}
+
 impl Action {
     /// Whether it only looks.
     pub fn is_look(&self) -> bool {
-        matches!(self, Action::Status | Action::Sessions)
+        matches!(self, Action::Status | Action::Sessions | Action::Replicas { what: Members::List })
     }
 }

@@ -27,6 +27,8 @@ pub struct Journal {
     pub dir: String,
     /// Replicas of the root, 3 or 5, where it is replicated.
     pub replicas: u32,
+    /// Places for replicas that may come in the place of others (`fairbell admin replicas`).
+    pub reserve: u32,
     /// Size of its segments, MiB: their room is taken when one is begun.
     pub segment_mib: u32,
     /// Positions of a replica's log between two snapshots, 0 for none.
@@ -44,6 +46,7 @@ impl Default for Journal {
             durability: DURABILITIES[0].to_string(),
             dir: "out/journal".to_string(),
             replicas: 3,
+            reserve: 0,
             segment_mib: 64,
             snapshot_every: 0,
             checkpoint_every: 50_000,

@@ -119,6 +119,7 @@ pub const KEYS: &[Key] = &[
     key("journal.durability", Kind::Choice(DURABILITIES)),
     key("journal.dir", Kind::Text { max: 1_024 }),
     whole("journal.replicas", 3, 5),
+    whole("journal.reserve", 0, 9),
     whole("journal.segment_mib", 2, 4_096),
     whole("journal.snapshot_every", 0, 1_000_000_000),
     key("journal.syncing", Kind::Choice(SYNCINGS)),

@@ -115,24 +115,32 @@ pub struct Findings {
 /// What is on a replica's disk.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 pub struct Disk {
+    /// Its number, from 1.
+    pub replica: u8,
     /// Inputs in its journal.
     pub inputs: u64,
     /// Digest of the state that they make.
     pub state_digest: String,
 }
 
+impl Disk {
+    fn is_like(&self, other: &Disk) -> bool {
+        Disk { replica: other.replica, ..self.clone() } == *other
+    }
+}
+
 /// Looks at what is left.
 pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
-    let hosts: Vec<Host> = (0..remains.cluster.replicas.len())
+    let hosts: Vec<Host> = (remains.members.iter())
         .map(|number| {
-            let (id, dir) = (number as u8 + 1, folder(&remains.dir, number));
+            let (id, dir) = (*number as u8 + 1, folder(&remains.dir, *number));
             Host::new((config, &remains.cluster), (id, &dir), remains.clock, Begin::Ended)
         })
         .collect::<Result<_, _>>()?;
     let roots: Vec<_> = hosts.iter().filter_map(Host::root).collect();
-    let disks: Vec<Disk> = roots
-        .iter()
-        .map(|root| Disk {
+    let disks: Vec<Disk> = (roots.iter().zip(&remains.members))
+        .map(|(root, number)| Disk {
+            replica: *number as u8 + 1,
             inputs: root.log().len() as u64,
             state_digest: format!("{:016x}", root.state_digest()),
         })
@@ -141,7 +149,8 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
         return Err(Failure::Run("no replica left a root".to_string()));
     };
     let same_log = |root: &&roles::Root| root.log().records().eq(first.log().records());
-    let replicas_equal = disks.iter().all(|disk| *disk == disks[0]) && roots.iter().all(same_log);
+    let replicas_equal =
+        disks.array_windows().all(|[one, other]| one.is_like(other)) && roots.iter().all(same_log);
     let counts = remains.load.counts();
     let clients = Told::clients(&counts);
     let log = Told::log(first.engine().config().clone(), first.log().records());
@@ -157,7 +166,7 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
     problems.extend(stopped);
     // What replicas had made of checkpoints and of what came after is what all inputs make.
     for status in remains.statuses.iter().flatten() {
-        let disk = usize::from(status.replica).checked_sub(1).and_then(|at| disks.get(at));
+        let disk = disks.iter().find(|disk| disk.replica == status.replica);
         let whole = disk.filter(|disk| disk.inputs == status.inputs);
         if whole.is_some_and(|disk| disk.state_digest != status.state_digest) {
             let number = status.replica;

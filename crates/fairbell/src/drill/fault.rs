@@ -10,6 +10,7 @@ use super::disks::{Disks, flip};
 use super::site::{CLIENTS, Site, folder};
 use super::{DrillArgs, PATIENCE};
 use crate::Failure;
+use crate::replica::host::Status;
 
 /// A replica that came back takes part when it is no further behind, in inputs.
 const CLOSE: u64 = 2_048;
@@ -43,6 +44,8 @@ pub enum Fault {
     Fill,
     /// Its process is killed, and a bit of its journal flips.
     Rot,
+    /// A follower is killed and its disk lost, another one takes its place, then the leader is killed.
+    Replace,
     /// Not the leader alone: all replicas are killed, and started from their disks.
     Group,
 }
@@ -61,6 +64,8 @@ pub struct Done {
     pub found: Option<String>,
     /// Snapshots that it got from others when it came back.
     pub installed: u64,
+    /// Who took whose place before, and how long that took.
+    pub replaced: Option<(String, u64)>,
     /// Inputs in the log when it began.
     pub inputs: u64,
 }
@@ -75,6 +80,7 @@ impl Fault {
             Fault::Gateway => "gateway",
             Fault::Fill => "full-disk",
             Fault::Rot => "rot",
+            Fault::Replace => "replace",
             Fault::Group => "group",
         }
     }
@@ -82,6 +88,11 @@ impl Fault {
     /// Gateways that the drill needs.
     pub fn gateways(self, args: &DrillArgs) -> u32 {
         if self == Fault::Gateway { args.times + 1 } else { 2 }
+    }
+
+    /// Replicas in reserve that the drill needs.
+    pub fn reserve(self, args: &DrillArgs) -> usize {
+        if self == Fault::Replace { args.times as usize } else { 0 }
     }
 
     /// Size of segments: where disks fill, room is wanted every few seconds.
@@ -106,11 +117,12 @@ impl Fault {
         if let Some(number) = site.fallen() {
             return Err(Failure::Run(format!("replica {number} ended by itself: see its log")));
         }
+        let replaced = (self == Fault::Replace).then(|| replace(site)).transpose()?;
         let (term, leader) = site.seat.held();
         let inputs = site.statuses().iter().flatten().map(|status| status.inputs).max();
         let at = site.clock.now();
         let hit = match self {
-            Fault::Kill | Fault::Rot => site.kill(leader),
+            Fault::Kill | Fault::Rot | Fault::Replace => site.kill(leader),
             Fault::Pause => site.signal(leader, Signal::STOP),
             Fault::Partition => site.cut(leader, true),
             Fault::Gateway => site.kill_gateway(),
@@ -129,6 +141,7 @@ impl Fault {
             silent_ns: None,
             found: None,
             installed: 0,
+            replaced,
             inputs: inputs.unwrap_or(0),
         };
         if self == Fault::Gateway {
@@ -153,7 +166,7 @@ impl Fault {
             return Err(Failure::Run("the others did not give up old logs".to_string()));
         }
         match self {
-            Fault::Kill => site.revive(leader)?,
+            Fault::Kill | Fault::Replace => site.revive(leader)?,
             Fault::Rot => done.found = Some(rot(site, leader, seed)?),
             Fault::Partition => drop(site.cut(leader, false)),
             Fault::Fill => disks.clear(leader)?,
@@ -165,7 +178,8 @@ impl Fault {
             return Err(Failure::Run(format!("replica {} did not come back in time", leader + 1)));
         }
         done.rejoin_ns = site.clock.now().since(back);
-        let back = site.statuses().into_iter().nth(leader).flatten();
+        let is_back = |status: &Status| usize::from(status.replica) == leader + 1;
+        let back = site.statuses().into_iter().flatten().find(is_back);
         done.installed = back.map_or(0, |status| status.installed);
         Ok(done)
     }
@@ -194,6 +208,19 @@ fn silence(site: &Site, term: u64) -> Result<(u64, Option<(u64, usize)>), Failur
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok((longest, leads.map(|_| site.seat.held())))
+}
+
+/// A follower and its disk are lost, and one of the reserve takes its place. Who, and how long that
+/// took, ns.
+fn replace(site: &mut Site) -> Result<(String, u64), Failure> {
+    let leader = site.seat.held().1;
+    // Not the first when there is another: listeners of the feed ask it for what they lack.
+    let victim = site.members().iter().copied().filter(|number| *number != leader).max();
+    let victim = victim.ok_or_else(|| Failure::Run("the leader is alone".to_string()))?;
+    let from = site.clock.now();
+    let new = site.replace(victim, LONG)?;
+    let ns = site.clock.now().since(from);
+    Ok((format!("replica {} by {}", victim + 1, new + 1), ns))
 }
 
 /// Flips a bit of a dead replica's journal; it must refuse to start and name the place. Then it is

@@ -36,6 +36,8 @@ pub enum Drill {
     FullDisk(DrillArgs),
     /// Kill the leader, flip a bit of its journal, have it found and mended
     Rot(DrillArgs),
+    /// Lose a replica with its disk, put another one in its place, then kill the leader
+    Replace(DrillArgs),
     /// Kill all replicas at once, and start them from their disks
     Group(DrillArgs),
 }
@@ -46,6 +48,7 @@ pub enum Drill {
     fairbell drill failover                    20 leaders killed under 10,000 requests/s\n  \
     fairbell drill failover --times 3 --rate 1000 --json\n  \
     fairbell drill pause --times 5 --keep --dir drill\n  \
+    fairbell drill replace --times 5 --json    a replica's disk is lost, then the leader dies\n  \
     fairbell drill group --times 5 --every 40s --checkpoint-every 0   by all inputs, for comparison\n\n\
     Three processes are replicas of the root; proxies, gateways, listeners and clients are this\n\
     one. The exit code is 1 when anything acknowledged was lost, told twice, or differs.")]
@@ -97,6 +100,8 @@ pub struct DrillArgs {
 
 /// Gateways that may die.
 const GATEWAYS_MAX: u32 = 8;
+/// Replicas that may be replaced: numbers are never used again.
+const REPLACED_MAX: u32 = 100;
 /// How long a new leader may take, and everything at the end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long clients wait for their last answers.
@@ -111,10 +116,14 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
         Drill::Gateway(args) => (Fault::Gateway, args),
         Drill::FullDisk(args) => (Fault::Fill, args),
         Drill::Rot(args) => (Fault::Rot, args),
+        Drill::Replace(args) => (Fault::Replace, args),
         Drill::Group(args) => (Fault::Group, args),
     };
     if fault == Fault::Gateway && args.times > GATEWAYS_MAX {
         return Err(Failure::Usage(format!("--times: at most {GATEWAYS_MAX} gateways")));
+    }
+    if fault == Fault::Replace && args.times > REPLACED_MAX {
+        return Err(Failure::Usage(format!("--times: at most {REPLACED_MAX} replacements")));
     }
     if args.replicas % 2 == 0 {
         return Err(Failure::Usage("--replicas: an odd number".to_string()));
@@ -125,7 +134,8 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
     let outcome = play(fault, args, &dir);
     if !args.keep {
         // Only what the drill has made.
-        let made = (0..usize::from(args.replicas)).map(|number| site::folder(&dir, number));
+        let made = 0..usize::from(args.replicas) + fault.reserve(args);
+        let made = made.map(|number| site::folder(&dir, number));
         made.for_each(|folder| drop(std::fs::remove_dir_all(folder)));
         if args.dir.is_none() && outcome.is_ok() {
             let _ = std::fs::remove_dir_all(&dir);
@@ -182,6 +192,12 @@ struct Report {
     /// What replicas said of their damaged disks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     found: Vec<String>,
+    /// Who took whose place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replaced: Vec<String>,
+    /// From the loss of a replica with its disk until another one was counted in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_to_replace_ns: Option<Times>,
     /// Inputs in the log at each fault.
     inputs: Vec<u64>,
     /// Positions between two checkpoints of a replica's root; 0: none.
@@ -217,7 +233,8 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     let instrument = config.instruments().into_iter().next_back();
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
     let load = |gateways| load(args, instrument, gateways);
-    let mut site = Site::start((&config, &file), usize::from(args.replicas), dir, load)?;
+    let replicas = (usize::from(args.replicas), fault.reserve(args));
+    let mut site = Site::start((&config, &file), replicas, dir, load)?;
     let first = site.leader_after(0, PATIENCE);
     first.ok_or_else(|| Failure::Run("no replica came to lead".to_string()))?;
     std::thread::sleep(args.every);
@@ -256,6 +273,8 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         Some(silent) => silent,
         None => mark.answered.map_or(u64::MAX, |at| at.since(done.at)),
     };
+    let (replaced, took): (Vec<String>, Vec<u64>) =
+        done.iter().filter_map(|done| done.replaced.clone()).unzip();
     let served = done.iter().zip(timings.marks()).map(served).collect();
     let time_to_serve_ns = Times::of(served);
     let holds = findings.hold() && time_to_serve_ns.max < u64::MAX;
@@ -267,6 +286,8 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         clients: args.clients,
         faults: args.times,
         inputs: done.iter().map(|done| done.inputs).collect(),
+        time_to_replace_ns: (!took.is_empty()).then(|| Times::of(took)),
+        replaced,
         checkpoint_every: args.checkpoint_every,
         checkpoints,
         found: done.iter().filter_map(|done| done.found.clone()).collect(),
@@ -371,8 +392,8 @@ fn print(report: &Report) {
     );
     println!("  sessions of clients that ended: {}", findings.connections_lost);
     println!("  snapshots that replicas got from others: {}", report.snapshots_installed);
-    for (number, disk) in (1..).zip(&findings.disks) {
-        println!("  replica {number}: {} inputs, state {}", disk.inputs, disk.state_digest);
+    for disk in &findings.disks {
+        println!("  replica {}: {} inputs, state {}", disk.replica, disk.inputs, disk.state_digest);
     }
     let equal = if findings.books_equal { "equal" } else { "NOT equal" };
     println!("  books of the feed's listeners at {} positions: {equal}", findings.positions);
@@ -390,6 +411,10 @@ fn print(report: &Report) {
                 of.longest_us as f64 / 1e3
             );
         }
+    }
+    if let Some(took) = &report.time_to_replace_ns {
+        let who = report.replaced.join(", ");
+        println!("  replaced: {who}: p50 {:.0} ms, max {:.0} ms", ms(took.p50), ms(took.max));
     }
     report.found.iter().for_each(|found| println!("  found and mended: {found}"));
     findings.problems.iter().for_each(|problem| println!("  {problem}"));

@@ -18,6 +18,7 @@ use super::relay::Relay;
 use crate::Failure;
 use crate::config::Config;
 use crate::log::on;
+use crate::replica::SOCKET;
 use crate::replica::claims;
 use crate::replica::cluster::{Cluster, Place};
 use crate::replica::host::{self, Status};
@@ -78,6 +79,8 @@ pub struct Site {
     exchange: ExchangeConfig,
     dir: PathBuf,
     processes: Vec<Process>,
+    /// Those of the group, from 0, in order.
+    members: Vec<usize>,
     relays: Vec<Relay>,
     relaying: Vec<JoinHandle<()>>,
     edges: LoopHandle<Role>,
@@ -97,6 +100,8 @@ pub struct Remains {
     pub load: Load,
     /// What the replicas last said of themselves.
     pub statuses: Vec<Option<Status>>,
+    /// Replicas of the group at the end, from 0.
+    pub members: Vec<usize>,
     /// The deployment.
     pub cluster: Cluster,
     /// Its folder.
@@ -117,10 +122,11 @@ impl Remains {
 }
 
 impl Site {
-    /// Binds and starts everything in `dir`; `load` makes the clients, given the gateways.
+    /// Binds and starts everything in `dir`, but for replicas in reserve; `load` makes the clients,
+    /// given the gateways.
     pub fn start(
         (config, file): (&Config, &Path),
-        replicas: usize,
+        (replicas, reserve): (usize, usize),
         dir: &Path,
         load: impl FnOnce(Vec<Peer>) -> LoadConfig,
     ) -> Result<Site, Failure> {
@@ -143,6 +149,7 @@ impl Site {
             secret: name(&random),
             nodes,
             replicas: (0..replicas).map(|_| place()).collect::<Result<_, _>>()?,
+            reserve: (0..reserve).map(|_| place()).collect::<Result<_, _>>()?,
             claims: vec![claims_at],
         };
         cluster.settle(&mut exchange);
@@ -172,7 +179,10 @@ impl Site {
             edges,
             dead: Vec::new(),
             dir: dir.to_path_buf(),
-            processes: (0..replicas).map(|number| Process { child: None, number }).collect(),
+            processes: (0..replicas + reserve)
+                .map(|number| Process { child: None, number })
+                .collect(),
+            members: (0..replicas).collect(),
             load: run(of, &stop, move |of| {
                 let done = of.nodes().all(|(_, load)| load.phase() == LoadPhase::Done);
                 over.store(done, Ordering::Relaxed);
@@ -284,12 +294,13 @@ impl Site {
 
     /// Kills all replicas' processes, one right after the other.
     pub fn kill_all(&mut self) -> bool {
-        (0..self.processes.len()).map(|number| self.kill(number)).fold(true, |all, one| all & one)
+        let members = self.members.clone();
+        members.into_iter().map(|number| self.kill(number)).fold(true, |all, one| all & one)
     }
 
-    /// Starts all replicas that do not run.
+    /// Starts all replicas of the group that do not run.
     pub fn revive_all(&mut self) -> Result<(), Failure> {
-        (0..self.processes.len()).try_for_each(|number| self.revive(number))
+        self.members.clone().into_iter().try_for_each(|number| self.revive(number))
     }
 
     /// A replica's process ended by itself: its number, from 1.
@@ -350,7 +361,53 @@ impl Site {
 
     /// What all replicas say.
     pub fn statuses(&self) -> Vec<Option<Status>> {
-        self.cluster.replicas.iter().map(|place| host::ask(place.status)).collect()
+        let places = self.members.iter().map(|number| self.cluster.place(*number as u8 + 1));
+        places.map(|place| place.and_then(|place| host::ask(place.status))).collect()
+    }
+
+    /// Replicas of the group, from 0.
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// A replica's disk is lost with it: one of the reserve is started on an empty one and, by an
+    /// operator's command to whoever leads, takes its place. Which.
+    pub fn replace(&mut self, old: usize, patience: Duration) -> Result<usize, Failure> {
+        let unused = |number: &usize| {
+            let numbers = self.cluster.replicas.len()..self.processes.len();
+            numbers.contains(number) && !self.folder(*number).exists()
+        };
+        let new = (0..self.processes.len()).find(unused);
+        let new = new.ok_or_else(|| Failure::Run("no replica is left in reserve".to_string()))?;
+        self.kill(old);
+        let lost = self.folder(old);
+        std::fs::remove_dir_all(&lost).map_err(|error| on(&lost, error))?;
+        self.revive(new)?;
+        let program = std::env::current_exe().map_err(io)?;
+        let (from, numbers) = (Instant::now(), [old, new].map(|number| (number + 1).to_string()));
+        loop {
+            let socket = self.folder(self.seat.held().1).join(SOCKET);
+            let asked = Command::new(&program)
+                .args(["admin", "--as", "drill", "--socket"])
+                .arg(&socket)
+                .args(["replicas", "replace", &numbers[0], "--by", &numbers[1]])
+                .output()
+                .map_err(io)?;
+            if asked.status.success() {
+                break;
+            }
+            if from.elapsed() > patience {
+                let why = String::from_utf8_lossy(&asked.stderr);
+                return Err(Failure::Run(format!(
+                    "replica {} by {}: {why}",
+                    numbers[0], numbers[1]
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.members.retain(|number| *number != old);
+        self.members.push(new);
+        Ok(new)
     }
 
     /// Whether the load has ended.
@@ -405,7 +462,8 @@ impl Site {
         let load = load.into_iter().map(|(_, load)| load).next();
         let load = load.ok_or_else(|| Failure::Run("the clients' loop lost them".to_string()))?;
         let (clock, cluster, dir, dead) = (self.clock, self.cluster, self.dir, self.dead);
-        Ok(Remains { nodes, load, statuses, cluster, dir, clock, dead })
+        let members = self.members;
+        Ok(Remains { nodes, load, statuses, members, cluster, dir, clock, dead })
     }
 
     fn wait_for_replicas(&mut self) {
@@ -435,13 +493,19 @@ fn seen_by(dir: &Path, number: usize) -> PathBuf {
     dir.join(format!("cluster-{}.json", number + 1))
 }
 
-/// A relay for each direction between two replicas, and a cluster file for each replica.
+/// A relay for each direction between two replicas, and a cluster file for each replica; none where
+/// some are in reserve: there the network is whole.
 fn relays(
     cluster: &Cluster,
     dir: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<(Vec<Relay>, Vec<JoinHandle<()>>), Failure> {
     let (mut relays, mut threads) = (Vec::new(), Vec::new());
+    if !cluster.reserve.is_empty() {
+        let numbers = 0..cluster.places().count();
+        numbers.map(|number| seen_by(dir, number)).try_for_each(|path| cluster.write(&path))?;
+        return Ok((relays, threads));
+    }
     for from in 0..cluster.replicas.len() {
         let mut seen = cluster.clone();
         for (to, place) in seen.replicas.iter_mut().enumerate().filter(|(to, _)| *to != from) {

@@ -41,8 +41,11 @@ pub struct Cluster {
     pub secret: String,
     /// Overlay sockets of all nodes but the root.
     pub nodes: Vec<(u16, SocketAddrV4)>,
-    /// Places of the replicas; the first is number 1.
+    /// Places of the replicas that the group is made with; the first is number 1.
     pub replicas: Vec<Place>,
+    /// Places of those that may come later (`fairbell admin replicas`), numbered on from there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserve: Vec<Place>,
     /// Where leaders say that they lead, UDP: one for every process with nodes.
     pub claims: Vec<SocketAddrV4>,
 }
@@ -73,10 +76,23 @@ impl Cluster {
         if self.bytes().is_none() {
             return Err("secret: 64 hexadecimal digits".to_string());
         }
+        if self.places().count() > usize::from(u8::MAX) {
+            return Err(format!("reserve: at most {} places with those of replicas", u8::MAX));
+        }
         match self.replicas.len() {
             1 | 3 | 5 | 7 | 9 => Ok(()),
             other => Err(format!("replicas: 1, 3, 5, 7 or 9, not {other}")),
         }
+    }
+
+    /// Places of all replicas that there are or may be, by number from 1.
+    pub fn places(&self) -> impl Iterator<Item = (u8, &Place)> {
+        (1..=u8::MAX).zip(self.replicas.iter().chain(&self.reserve))
+    }
+
+    /// Where a number is.
+    pub fn place(&self, id: u8) -> Option<&Place> {
+        self.places().find(|(number, _)| *number == id).map(|(_, place)| place)
     }
 
     fn bytes(&self) -> Option<[u8; 32]> {
@@ -118,7 +134,7 @@ impl Cluster {
 
     /// The root's seat.
     pub fn seat(&self) -> Result<Seat, Failure> {
-        let places: Vec<_> = self.replicas.iter().map(|place| place.overlay).collect();
+        let places: Vec<_> = self.places().map(|(_, place)| place.overlay).collect();
         let seat = Seat::new(ExchangeConfig::ROOT, &places);
         seat.ok_or_else(|| Failure::Usage("no replicas".to_string()))
     }
@@ -149,6 +165,7 @@ pub(super) mod tests {
             secret: "0123456789abcdef".repeat(4),
             nodes: vec![(1, at(2_000)), (2, at(2_001))],
             replicas: (0..replicas).map(place).collect(),
+            reserve: Vec::new(),
             claims: vec![at(3_000)],
         }
     }
@@ -161,7 +178,15 @@ pub(super) mod tests {
         let good = cluster(3);
         good.write(&path).expect("written");
         assert_eq!(Cluster::read(&path).expect("read"), good);
+        let more = Cluster { reserve: cluster(2).replicas, ..good.clone() };
+        more.write(&path).expect("written");
+        assert_eq!(Cluster::read(&path).expect("read"), more);
+        let numbers: Vec<u8> = more.places().map(|(number, _)| number).collect();
+        assert_eq!((numbers, more.place(4)), (vec![1, 2, 3, 4, 5], more.reserve.first()));
+        assert_eq!((more.place(0), more.place(6)), (None, None));
+        let many = cluster(253).replicas;
         for (name, bad) in [
+            ("reserve", Cluster { reserve: many, ..good.clone() }),
             ("secret", Cluster { secret: "xyz".repeat(20), ..good.clone() }),
             ("session", Cluster { session: "short".to_string(), ..good.clone() }),
             ("replicas", cluster(2)),

@@ -79,6 +79,12 @@ pub struct Status {
     /// Length of the newest one, bytes.
     #[serde(default)]
     pub checkpoint_bytes: u64,
+    /// Who is in the group, as far as it knows.
+    #[serde(default)]
+    pub members: Vec<u8>,
+    /// After so many changes.
+    #[serde(default)]
+    pub changes: u64,
     /// Why it takes part in nothing any more.
     pub stopped: Option<String>,
 }
@@ -103,6 +109,8 @@ fn status((id, restored, cost): (u8, u64, &Cost), member: &Member) -> Status {
         checkpoints: cost.written.load(Ordering::Relaxed),
         checkpoint_us: cost.longest_ns.load(Ordering::Relaxed) / 1_000,
         checkpoint_bytes: cost.bytes.load(Ordering::Relaxed),
+        members: member.replica().membership().members().map(|(id, _)| id.0).collect(),
+        changes: member.replica().membership().number,
         stopped: member.stopped().map(ToString::to_string),
     }
 }
@@ -117,10 +125,11 @@ struct Ends {
     trouble: Arc<Mutex<Option<String>>>,
 }
 
-fn wires(group: &replication::Config) -> (Outside, Ends) {
+fn wires(own: u8, cluster: &Cluster) -> (Outside, Ends) {
     let (job, jobs) = channel();
     let (mut senders, mut posts) = (Vec::new(), Vec::new());
-    for to in group.peers() {
+    let others = cluster.places().map(|(id, _)| id).filter(|id| *id != own);
+    for to in others.map(ReplicaId) {
         let (sender, messages) = sync_channel(links::WAITING_MAX);
         senders.push((to, sender));
         posts.push((to, messages));
@@ -238,9 +247,8 @@ impl Host {
         clock: Clock,
         begin: Begin,
     ) -> Result<Host, Failure> {
-        let number = usize::from(id).checked_sub(1).and_then(|at| cluster.replicas.get(at));
-        let Some(place) = number else {
-            let most = cluster.replicas.len();
+        let Some(place) = cluster.place(id) else {
+            let most = cluster.places().count();
             return Err(Failure::Usage(format!("--id: must be 1..={most}, is {id}")));
         };
         Host::with(Sockets::bind(place)?, (config, cluster), (id, dir), clock, begin)
@@ -272,7 +280,7 @@ impl Host {
             digest_every: DIGEST_EVERY,
             ..replication::Config::new(cluster.group, ReplicaId(id), replicas)
         };
-        let (outside, ends) = wires(&group);
+        let (outside, ends) = wires(id, cluster);
         let genesis = Genesis::of(&exchange).bytes().to_vec();
         let begin = match begin {
             Begin::Checkpoint if config.journal.checkpoint_every == 0 => Begin::Inputs,
@@ -336,6 +344,17 @@ impl Host {
         &mut self.of
     }
 
+    /// Who is in the group, as far as its journal knew that to be committed.
+    pub fn members(&self) -> Option<&replication::Membership> {
+        let member = self.of.nodes().find_map(|(_, role)| role.as_member());
+        member.map(|member| member.replica().membership())
+    }
+
+    /// The way to its loop.
+    pub fn handle(&self) -> LoopHandle<Role> {
+        self.of.handle()
+    }
+
     /// Runs until `stop`, or until the replica can't go on; gives its role back.
     ///
     /// # Errors
@@ -366,8 +385,7 @@ impl Host {
             let own = &cluster.claims[..];
             scope.spawn(|| claims::tell(&claims, (claim_key, own), id - 1, &leading, stop));
             for (to, messages) in posts {
-                let place = cluster.replicas.get(usize::from(to.0) - 1);
-                if let Some(place) = place {
+                if let Some(place) = cluster.place(to.0) {
                     scope.spawn(move || links::send(place.link, link_key, &messages, stop));
                 }
             }

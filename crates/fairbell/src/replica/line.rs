@@ -2,7 +2,7 @@
 //! is in, or those of its replicas.
 
 use net::{ControlError, LoopHandle, Seat};
-use roles::{ExchangeConfig, Role, Root};
+use roles::{ExchangeConfig, Member, Role, Root};
 use types::{ClockReading, Outbox};
 
 /// See the module.
@@ -11,20 +11,33 @@ pub struct RootLine {
     /// In a group: which loop's root leads.
     seat: Option<Seat>,
     loops: Vec<LoopHandle<Role>>,
+    /// How many replicas there are places for; 0 where the root is none.
+    places: u8,
 }
 
 impl RootLine {
     /// To the only root there is.
     pub fn alone(of: LoopHandle<Role>) -> RootLine {
-        RootLine { seat: None, loops: vec![of] }
+        RootLine { seat: None, loops: vec![of], places: 0 }
+    }
+
+    /// To one replica of a group that has so many places, the others of which are elsewhere.
+    pub fn one_of(places: u8, of: LoopHandle<Role>) -> RootLine {
+        RootLine { seat: None, loops: vec![of], places }
     }
 
     /// To a group's, in the order of the seat's places.
     pub fn group(seat: Seat, loops: Vec<LoopHandle<Role>>) -> RootLine {
-        RootLine { seat: Some(seat), loops }
+        let places = u8::try_from(loops.len()).unwrap_or(u8::MAX);
+        RootLine { seat: Some(seat), loops, places }
     }
 
-    /// Whether the root is a group.
+    /// Numbers that replicas have or may have.
+    pub fn places(&self) -> std::ops::RangeInclusive<u8> {
+        1..=self.places
+    }
+
+    /// Whether the root's replicas are all here.
     pub fn is_group(&self) -> bool {
         self.seat.is_some()
     }
@@ -43,6 +56,23 @@ impl RootLine {
         of.call(ExchangeConfig::ROOT, move |role, now, out| {
             if role.as_member().is_none_or(|member| member.leading().is_some()) {
                 let _ = role.with_root(out, |root, out| call(root, now, out));
+            }
+        })
+    }
+
+    /// Calls the replica that leads, as far as is known here.
+    ///
+    /// # Errors
+    /// [`ControlError`]; nothing happens then.
+    pub fn call_member(
+        &self,
+        call: impl FnOnce(&mut Member, ClockReading, &mut Outbox) + Send + 'static,
+    ) -> Result<(), ControlError> {
+        let place = self.seat.as_ref().map_or(0, |seat| seat.held().1);
+        let of = self.loops.get(place).ok_or(ControlError::Ended)?;
+        of.call(ExchangeConfig::ROOT, move |role, now, out| {
+            if let Some(member) = role.as_member_mut() {
+                call(member, now, out);
             }
         })
     }

@@ -26,9 +26,15 @@ fn nonces() -> std::io::Result<Nonces> {
     entropy().map(Nonces::new).ok_or_else(|| std::io::Error::other("no randomness"))
 }
 
-/// Sends what comes through `messages` to the replica at `to`, until `stop`.
+/// Sends what comes through `messages` to the replica at `to`, until `stop`. Whoever is told nothing,
+/// as one in reserve, is not connected with.
 pub fn send(to: SocketAddrV4, key: &Key, messages: &Receiver<Vec<u8>>, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
+        match messages.recv_timeout(PATIENCE) {
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
         // Trouble with a stream is the end of it, and another one is opened.
         let _ = TcpStream::connect_timeout(&to.into(), CONNECT)
             .and_then(|stream| send_on(stream, key, messages, stop));

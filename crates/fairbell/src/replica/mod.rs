@@ -8,23 +8,35 @@ pub mod line;
 mod links;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
 
 use clap::Args;
 use net::Clock;
 
 use crate::Failure;
+use crate::admin::members;
+use crate::admin::protocol::Reply;
+use crate::admin::server::Server;
+use crate::cli::Action;
 use checkpoints::Begin;
 use cluster::Cluster;
 use host::Host;
+use line::RootLine;
+
+/// The admin socket, in the replica's folder.
+pub const SOCKET: &str = "admin.sock";
+/// Lines about operators that may wait to be printed.
+const LINES: usize = 64;
 
 /// Options of `fairbell replica`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell replica --cluster cluster.json --id 1 --dir /var/lib/fairbell/1\n  \
-    fairbell replica --cluster cluster.json --status    how all replicas stand\n\n\
+    fairbell replica --cluster cluster.json --status    how all replicas stand\n  \
+    fairbell admin --socket /var/lib/fairbell/1/admin.sock replicas list\n\n\
     The cluster file names the places of all nodes and replicas and holds the deployment's\n\
     secret; `fairbell drill failover --keep` leaves one to look at. It runs until Ctrl-C.")]
 pub struct ReplicaArgs {
@@ -58,18 +70,57 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
     let host = Host::new((&config, &cluster), (id, dir), Clock::start(0), Begin::Checkpoint)?;
     let (inputs, of) = (host.recovered, host.restored);
     eprintln!("replica {id}: {inputs} inputs recovered, {of} of them by a checkpoint");
-    host.run(&stop).map(|_| ())
+    let root = host.handle();
+    std::thread::scope(|scope| {
+        let places = cluster.places().count() as u8;
+        let over = &*stop;
+        scope.spawn(move || serve_operators(dir, RootLine::one_of(places, root), over));
+        host.run(&stop).map(|_| ())
+    })
+}
+
+/// Serves the operators of one replica's group until `stop`. Without the socket the replica does
+/// what it is for all the same.
+fn serve_operators(dir: &Path, line: RootLine, stop: &AtomicBool) {
+    let server = match Server::bind(&dir.join(SOCKET)) {
+        Ok(server) => server,
+        Err(why) => {
+            eprintln!("no operators are heard: {why}");
+            return;
+        }
+    };
+    let (told, lines) = sync_channel::<String>(LINES);
+    std::thread::scope(|scope| {
+        scope.spawn(move || lines.iter().for_each(|line| eprintln!("{line}")));
+        server.run(stop, &told, |_, action| match action {
+            Action::Replicas { what } => {
+                members::perform(&line, what).unwrap_or_else(Reply::refused)
+            }
+            _ => Reply::refused("a replica's socket is for `fairbell admin replicas` alone"),
+        });
+        drop(told);
+    });
 }
 
 fn ask_all(cluster: &Cluster) -> Result<(), Failure> {
+    let asked: Vec<_> =
+        cluster.places().map(|(number, place)| (number, host::ask(place.status))).collect();
+    let newest = asked.iter().filter_map(|(_, status)| status.as_ref());
+    let newest = newest.max_by_key(|status| status.changes).map(|status| &status.members);
+    let founders = cluster.replicas.len();
+    // Those in reserve need not run, and those that were removed can't.
+    let due = |number: u8| {
+        newest.map_or(usize::from(number) <= founders, |members| members.contains(&number))
+    };
     let mut silent = 0;
-    for (number, place) in (1..).zip(&cluster.replicas) {
-        match host::ask(place.status) {
-            Some(status) => println!("{}", serde_json::to_string(&status).unwrap_or_default()),
-            None => {
+    for (number, status) in &asked {
+        match status {
+            Some(status) => println!("{}", serde_json::to_string(status).unwrap_or_default()),
+            None if due(*number) => {
                 println!("{{\"replica\":{number},\"answers\":false}}");
                 silent += 1;
             }
+            None => {}
         }
     }
     match silent {

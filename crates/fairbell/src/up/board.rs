@@ -1,10 +1,12 @@
 //! Figures of running nodes, copied out by the loops for whoever wants to look.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::Loop;
 use overlay::guard::GuardStats;
 use participant::Status;
+use replication::ReplicaId;
 use roles::Role;
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
@@ -54,8 +56,8 @@ pub struct Figures {
     pub log_room: usize,
     /// A trading day has begun and not ended.
     pub day_open: bool,
-    /// The root's replicas, where it is a group.
-    pub replicas: Vec<Standpoint>,
+    /// The root's replicas, where it is a group, by place.
+    pub replicas: BTreeMap<usize, Standpoint>,
     /// By overlay node.
     pub copies: Vec<Copies>,
     /// By overlay node: what its guard did.
@@ -120,12 +122,17 @@ impl Board {
     pub fn observe_replica(&self, place: usize, role: &Role) {
         let Some((root, member)) = role.as_root().zip(role.as_member()) else { return };
         let mut figures = self.lock();
-        if figures.replicas.len() <= place {
-            figures.replicas.resize(place + 1, Standpoint::default());
-        }
         let applied = root.engine().applied();
-        set(&mut figures.replicas, place, Standpoint { applied, waiting: root.waiting() });
+        let members = member.replica().membership();
+        let counts = |place: &usize| {
+            u8::try_from(place + 1).is_ok_and(|id| members.get(ReplicaId(id)).is_some())
+        };
+        if counts(&place) {
+            figures.replicas.insert(place, Standpoint { applied, waiting: root.waiting() });
+        }
         if member.leading().is_some() {
+            // Nobody waits for those that were removed.
+            figures.replicas.retain(|place, _| counts(place));
             figures.take(roles::ExchangeConfig::ROOT, role);
         }
     }
@@ -232,8 +239,9 @@ impl Figures {
 
     /// All replicas of the root, if there are any, have applied the same, and nothing waits.
     pub fn is_level(&self) -> bool {
-        let level = |pair: &[Standpoint; 2]| pair[0] == pair[1];
-        self.replicas.array_windows().all(level) && self.replicas.iter().all(|of| of.waiting == 0)
+        let mut all = self.replicas.values();
+        let first = all.clone().next();
+        all.all(|of| Some(of) == first && of.waiting == 0)
     }
 
     /// Everything played, answered, and heard by every listener.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use net::{Clock, Directory, LoopHandle, Seat, TraceReceiver, trace_channel};
 use probe::{Key, entropy};
+use replication::{Membership, ReplicaId};
 use roles::{ExchangeConfig, Role, Root};
 use types::{Input, NodeId};
 
@@ -89,7 +90,7 @@ impl Group {
     ) -> Result<Group, Failure> {
         let (count, mut first) = (config.journal.replicas as usize, Some(first));
         let mut sockets = Vec::new();
-        for _ in 0..count {
+        for _ in 0..count + config.journal.reserve as usize {
             let (overlay, feed) = match first.take() {
                 Some(first) => first,
                 None => (bind_udp(0, 0)?, bind_udp(0, 0)?),
@@ -101,10 +102,13 @@ impl Group {
         let made = was_made(config).then(|| Cluster::read(&names(config))).transpose()?;
         let begun = made.is_some();
         let known = made.clone().map_or_else(|| fresh(exchange, clock), Ok)?;
+        let mut places =
+            sockets.iter().map(Sockets::place).collect::<Result<Vec<_>, _>>()?.into_iter();
         let cluster = Cluster {
             start,
             nodes: nodes.iter().map(|(node, at)| (node.0, *at)).collect(),
-            replicas: sockets.iter().map(Sockets::place).collect::<Result<_, _>>()?,
+            replicas: places.by_ref().take(count).collect(),
+            reserve: places.collect(),
             claims: vec![v4(claims.local_addr().map_err(io)?)?],
             ..known
         };
@@ -124,6 +128,7 @@ impl Group {
             let (id, dir) = (number as u8, folder(config, number));
             hosts.push(Host::with(sockets, (config, &cluster), (id, &dir), clock, Begin::Inputs)?);
         }
+        can_reach(config, &hosts)?;
         let inputs = hosts.iter().map(|host| host.recovered).max().unwrap_or(0);
         let dir = &config.journal.dir;
         let notice =
@@ -191,6 +196,20 @@ impl Group {
     }
 }
 
+/// Whether there are places for all who came into the group in earlier runs.
+fn can_reach(config: &Config, hosts: &[Host]) -> Result<(), Failure> {
+    let members = hosts.iter().filter_map(Host::members).max_by_key(|members| members.number);
+    let most = members.and_then(|members| members.members().map(|(id, _)| id.0).max());
+    match most.map(usize::from).filter(|most| *most > hosts.len()) {
+        None => Ok(()),
+        Some(most) => Err(Failure::Usage(format!(
+            "journal.reserve: replica {most} is in the group in {}: at least {}",
+            config.journal.dir,
+            most - config.journal.replicas as usize
+        ))),
+    }
+}
+
 /// A new group of this exchange, without places yet.
 fn fresh(exchange: &ExchangeConfig, clock: Clock) -> Result<Cluster, Failure> {
     let random = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
@@ -202,6 +221,7 @@ fn fresh(exchange: &ExchangeConfig, clock: Clock) -> Result<Cluster, Failure> {
         secret: random.iter().map(|byte| format!("{byte:02x}")).collect(),
         nodes: Vec::new(),
         replicas: Vec::new(),
+        reserve: Vec::new(),
         claims: Vec::new(),
     })
 }
@@ -273,7 +293,16 @@ impl Leaders {
         report.leader = led as u8 + 1;
         let group = Cluster::read(&names(config)).map(|cluster| cluster.group);
         let root = ended.get(led).and_then(|one| one.as_ref().ok()).and_then(Role::as_root);
-        for (number, one) in (1..).zip(&ended) {
+        let leader = ended.get(led).and_then(|one| one.as_ref().ok()).and_then(Role::as_member);
+        // Those in reserve hold nothing, and those that were removed what there was then.
+        let members = leader.map(|member| member.replica().membership().clone());
+        let counts = |number: usize| {
+            let of = |members: &Membership| members.get(ReplicaId(number as u8)).is_some();
+            members.as_ref().map_or(number <= config.journal.replicas as usize, of)
+        };
+        let mut compared = 0;
+        for (number, one) in (1..).zip(&ended).filter(|(number, _)| counts(*number)) {
+            compared += 1;
             let dir = folder(config, number);
             let checked = match (one, root, &group) {
                 (Err(why), ..) => Err(why.clone()),
@@ -295,7 +324,7 @@ impl Leaders {
             }
         }
         report.term = report.terms.last().map_or(0, |last| last.term);
-        report.equal = complaints.is_empty() && report.replicas.len() == ended.len();
+        report.equal = complaints.is_empty() && report.replicas.len() == compared;
         let leader = (led < ended.len()).then(|| ended.swap_remove(led).ok()).flatten();
         (report, leader, complaints)
     }

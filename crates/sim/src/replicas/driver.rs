@@ -74,7 +74,6 @@ pub(super) struct Up {
     journal: Journal<SimDisk>,
     jobs: VecDeque<Job>,
     short: bool,
-    bug: Option<Bug>,
     /// The job under way ends in this.
     pub(super) under_way: Option<Done>,
     pub(super) serving: Option<u64>,
@@ -201,6 +200,10 @@ impl Machine {
             let tail = recovered.tail.iter().filter(|entry| !entry.group.is_empty());
             recovered.groups.extend(tail.map(|entry| (entry.position, entry.group.clone())));
         }
+        if bug == Some(Bug::SnapshotForgetsMembers) {
+            let before = recovered.before.0;
+            recovered.groups.retain(|(position, _)| *position > before);
+        }
         let replica = Replica::new(config.clone(), recovered, Nanos(now))
             .map_err(|_| JournalError::Config)?;
         Ok(Up {
@@ -209,7 +212,6 @@ impl Machine {
             journal,
             jobs: VecDeque::new(),
             short: self.short,
-            bug,
             under_way: None,
             serving: None,
             pending: BTreeSet::new(),
@@ -360,11 +362,6 @@ impl Up {
             joined += 1;
         }
         write.committed = write.committed.max(self.replica.applied());
-        if self.bug == Some(Bug::SnapshotForgetsMembers)
-            && let Some(install) = &mut write.install
-        {
-            install.group.clear();
-        }
         match perform(&mut self.journal, &write) {
             Ok(()) => Ok(Done::Written(number, write.entries)),
             Err(error) => {

@@ -20,7 +20,7 @@ pub enum Bug {
     SentSnapshotMissesOrder,
     /// A change of who is in the group takes effect before it is committed, at a start.
     ChangeBeforeCommit,
-    /// A snapshot that a replica got from another does not say who is in the group.
+    /// A snapshot does not say who was in the group, for whoever starts from it.
     SnapshotForgetsMembers,
 }
 
