@@ -10,7 +10,7 @@ CHECKED := cargo run --locked --package fairbell --
 MEASURED := cargo run --locked --release --package fairbell --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -56,6 +56,10 @@ stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests 
 	cargo build --locked --release
 	scripts/stress clients
 	scripts/stress burst
+
+drill: setup ## replicas killed, paused, cut off, replaced under load; disks full and rotten; gateways; whole groups
+	cargo build --locked --release
+	scripts/drill.sh $(ARGS)
 
 soak: setup ## half an hour at 10,000 orders/s, after a warm-up: is memory flat? ARGS="--minutes 5 --warmup-minutes 2"
 	cargo build --locked --release
