@@ -76,7 +76,7 @@ impl Cluster {
         if self.bytes().is_none() {
             return Err("secret: 64 hexadecimal digits".to_string());
         }
-        if self.places().count() > usize::from(u8::MAX) {
+        if self.replicas.len() + self.reserve.len() > usize::from(u8::MAX) {
             return Err(format!("reserve: at most {} places with those of replicas", u8::MAX));
         }
         match self.replicas.len() {
