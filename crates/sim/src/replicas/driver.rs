@@ -201,8 +201,9 @@ impl Machine {
             recovered.groups.extend(tail.map(|entry| (entry.position, entry.group.clone())));
         }
         if bug == Some(Bug::SnapshotForgetsMembers) {
-            let before = recovered.before.0;
-            recovered.groups.retain(|(position, _)| *position > before);
+            // What stands before the log is known as of a snapshot's position.
+            let told = |position| journal.snapshots().iter().any(|info| info.position == position);
+            recovered.groups.retain(|(position, _)| !told(*position));
         }
         let replica = Replica::new(config.clone(), recovered, Nanos(now))
             .map_err(|_| JournalError::Config)?;
