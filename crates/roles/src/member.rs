@@ -154,6 +154,8 @@ pub struct Member {
     /// Why it takes part in nothing any more.
     stopped: Option<String>,
     keeping: Option<checkpoint::Keeping>,
+    /// The position at which the root was written down last.
+    kept_at: u64,
 }
 
 impl Member {
@@ -223,6 +225,7 @@ impl Member {
             leading: None,
             stopped: None,
             keeping: None,
+            kept_at: position,
         })
     }
 

@@ -79,8 +79,10 @@ pub struct Site {
     exchange: ExchangeConfig,
     dir: PathBuf,
     processes: Vec<Process>,
-    /// Those of the group, from 0, in order.
+    /// Those of the group, from 0.
     members: Vec<usize>,
+    /// How many came from the reserve: numbers are never used again.
+    replaced: usize,
     relays: Vec<Relay>,
     relaying: Vec<JoinHandle<()>>,
     edges: LoopHandle<Role>,
@@ -183,6 +185,7 @@ impl Site {
                 .map(|number| Process { child: None, number })
                 .collect(),
             members: (0..replicas).collect(),
+            replaced: 0,
             load: run(of, &stop, move |of| {
                 let done = of.nodes().all(|(_, load)| load.phase() == LoadPhase::Done);
                 over.store(done, Ordering::Relaxed);
@@ -373,12 +376,11 @@ impl Site {
     /// A replica's disk is lost with it: one of the reserve is started on an empty one and, by an
     /// operator's command to whoever leads, takes its place. Which.
     pub fn replace(&mut self, old: usize, patience: Duration) -> Result<usize, Failure> {
-        let unused = |number: &usize| {
-            let numbers = self.cluster.replicas.len()..self.processes.len();
-            numbers.contains(number) && !self.folder(*number).exists()
-        };
-        let new = (0..self.processes.len()).find(unused);
-        let new = new.ok_or_else(|| Failure::Run("no replica is left in reserve".to_string()))?;
+        let new = self.cluster.replicas.len() + self.replaced;
+        if new >= self.processes.len() {
+            return Err(Failure::Run("no replica is left in reserve".to_string()));
+        }
+        self.replaced += 1;
         self.kill(old);
         let lost = self.folder(old);
         std::fs::remove_dir_all(&lost).map_err(|error| on(&lost, error))?;

@@ -16,18 +16,15 @@ const LEADER_SELDOM: u64 = 4;
 /// When the root is written down.
 pub(super) struct Keeping {
     every: u64,
-    /// The position of the last time.
-    at: u64,
     keep: Keep,
 }
 
 impl Member {
-    /// From now on the root is written down ([`Root::checkpoint`]) after so many positions, four times
-    /// as many while it leads, and when a snapshot is asked for: what the log gives up then is before
-    /// both. 0: never.
+    /// From now on the root is written down ([`Root::checkpoint`]) so many positions behind the last
+    /// time, also that of an earlier life, four times as many while it leads, and when a snapshot is
+    /// asked for: what the log gives up then is before both. 0: never.
     pub fn write_checkpoints_every(&mut self, positions: u64, keep: Keep) {
-        let at = self.replica.committed();
-        self.keeping = (positions > 0).then_some(Keeping { every: positions, at, keep });
+        self.keeping = (positions > 0).then_some(Keeping { every: positions, keep });
     }
 
     /// Has the root written down if it is time for that; it has taken the record at this position.
@@ -35,7 +32,7 @@ impl Member {
         let asked = self.snapshot_every > 0 && self.snapshot_at == position;
         let seldom = if self.leading.is_some() { LEADER_SELDOM } else { 1 };
         let due = |keeping: &Keeping| {
-            position.saturating_sub(keeping.at) >= keeping.every.saturating_mul(seldom)
+            position.saturating_sub(self.kept_at) >= keeping.every.saturating_mul(seldom)
         };
         if self.stopped.is_some() || !self.keeping.as_ref().is_some_and(|k| due(k) || asked) {
             return;
@@ -48,7 +45,7 @@ impl Member {
         if let Some((keeping, root)) = self.keeping.as_mut().zip(root)
             && root.engine().applied() == self.state.inputs
         {
-            keeping.at = position;
+            self.kept_at = position;
             (keeping.keep)(position, root);
         }
     }

@@ -58,6 +58,22 @@ fn a_group_that_stops_as_a_whole_goes_on_behind_its_checkpoints() {
 }
 
 #[test]
+fn lives_that_are_shorter_than_the_time_between_two_leave_some_all_the_same() {
+    let mut group = group(CALM, 5);
+    group.seats.iter_mut().for_each(|seat| seat.checkpoint_every = 300);
+    restart(&mut group);
+    let mut best = 0;
+    for _ in 0..12 {
+        // Some 60 inputs in a life.
+        group.trade(150 * MS, 5 * MS);
+        best = restart(&mut group).into_iter().max().unwrap_or(0).max(best);
+    }
+    let applied = group.root(0).engine().applied();
+    assert!(applied > 600 && best >= 300, "{best} of {applied}");
+    check_whole(&mut group, "short lives");
+}
+
+#[test]
 fn leaders_change_among_members_of_which_some_began_behind_one() {
     let mut group = group(CALM, 7);
     for round in 0..6 {
