@@ -34,6 +34,10 @@ pub struct Config {
     pub alone: bool,
     /// Snapshots that are kept; at least one.
     pub snapshots_kept: usize,
+    /// Whoever opens it holds what all records up to this position say, as by a checkpoint. Then whole
+    /// segments of them are not read at the start, where it was written down what they hold, but by
+    /// [`crate::Journal::read_on`]; and it is written down whenever a segment is begun. `None`: neither.
+    pub held: Option<u64>,
 }
 
 impl Config {
@@ -48,6 +52,7 @@ impl Config {
             marks: Marks::Behind,
             alone: true,
             snapshots_kept: 2,
+            held: None,
         }
     }
 

@@ -5,6 +5,7 @@ use crate::buffer::AlignedBuf;
 use crate::commit::InFlight;
 use crate::config::Config;
 use crate::error::{Damage, JournalError};
+use crate::known::Unread;
 use crate::layout::{FORMAT, FrameHeader, FrameKind, Place, SegmentHeader, segment_name};
 use crate::recover::{
     End, Recovery, Segment, Truncation, note_truncation, segment_numbers, survey,
@@ -48,6 +49,7 @@ pub struct Journal<S> {
     /// Term of the record before the first; 0 when it is not known.
     pub(crate) base_term: u64,
     pub(crate) scanner: Scanner,
+    pub(crate) unread: Option<Unread>,
     pub(crate) waypoints: Waypoints,
     mark: Register,
     vote: Register,
@@ -118,6 +120,7 @@ impl<S: Storage> Journal<S> {
             truncations: found.truncations,
             terms: found.terms,
             scanner: Scanner::new(),
+            unread: found.unread.map(Unread::before),
             waypoints: Waypoints::new(),
             marked: found.mark.words[0],
             mark: found.mark,
@@ -152,6 +155,7 @@ impl<S: Storage> Journal<S> {
             damaged_copies: found.damaged_copies,
             frames: found.frames,
             segments: journal.segments.len() as u64,
+            unread: journal.unread() as u64,
             snapshot,
             damaged_snapshots: snapshots.damaged,
         };
@@ -468,6 +472,7 @@ impl<S: Storage> Journal<S> {
         self.segments.push(segment);
         self.format = format;
         self.offset = self.config.block as u64;
+        self.write_known()?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 use crate::batch::records;
 use crate::config::Config;
 use crate::error::{Damage, JournalError};
+use crate::known::{Known, behind};
 use crate::layout::{FrameHeader, FrameKind, SegmentHeader, SegmentRead, number_of, segment_name};
 use crate::register::{MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
@@ -49,6 +50,8 @@ pub struct Recovery {
     pub frames: u64,
     /// Segments.
     pub segments: u64,
+    /// Those of them that were not read ([`Config::held`]).
+    pub unread: u64,
     /// Position of the newest snapshot that is whole.
     pub snapshot: Option<u64>,
     /// Snapshots that are not.
@@ -107,6 +110,8 @@ pub(crate) struct Survey {
     pub(crate) committed: u64,
     pub(crate) frames: u64,
     pub(crate) tail: Option<Tail>,
+    /// Segments before this one were not read.
+    pub(crate) unread: Option<u64>,
 }
 
 /// Numbers of the segments that are there, in order.
@@ -116,7 +121,7 @@ pub(crate) fn segment_numbers(names: &[String]) -> Vec<u64> {
     numbers
 }
 
-/// Reads everything. `visit` sees each good frame with its segment and its offset.
+/// Reads everything, but for what [`Config::held`] says. `visit` sees each good frame with its segment and its offset.
 pub(crate) fn survey(
     storage: &mut impl Storage,
     config: Option<&Config>,
@@ -140,6 +145,7 @@ pub(crate) fn survey(
         committed,
         frames: 0,
         tail: None,
+        unread: None,
     };
     let numbers = segment_numbers(&names);
     if numbers.is_empty() && committed > 0 {
@@ -147,6 +153,9 @@ pub(crate) fn survey(
     }
     let mut opened = open_counted(storage, journal, &numbers)?;
     survey.left_over = numbers.get(..numbers.len() - opened.len()).unwrap_or(&[]).to_vec();
+    let held = config.and_then(|config| config.held);
+    let known = held.and_then(|held| Known::find(storage, journal, held));
+    let mut known = known.and_then(|known| survey.trust(known, &opened));
     let mut scanner = Scanner::new();
     while let Some((number, segment)) = opened.pop() {
         let due = survey.segments.last().map_or(number, |last| last.header.number + 1);
@@ -159,6 +168,14 @@ pub(crate) fn survey(
         };
         if config.is_some_and(|config| config.label != segment.header.label) {
             return Err(JournalError::Foreign("label"));
+        }
+        if survey.unread.is_some_and(|unread| number < unread) {
+            survey.committed = survey.committed.max(segment.header.committed);
+            survey.segments.push(segment);
+            continue;
+        }
+        if let Some(known) = known.take() {
+            survey.take_over(known);
         }
         survey.add(storage, &mut scanner, segment, opened.is_empty(), &mut visit)?;
     }
@@ -221,6 +238,27 @@ impl Survey {
         JournalError::Corrupt { segment, offset, damage, position, committed }
     }
 
+    /// Whether the segments that something is known of are there with what follows them; they are
+    /// not read then.
+    fn trust(&mut self, known: Known, opened: &[Opened]) -> Option<Known> {
+        let own = opened.iter().position(|(number, _)| *number == known.segment)?;
+        let segment = |at: usize| opened.get(at).and_then(|(_, segment)| segment.as_ref().ok());
+        let others = || (own + 1..opened.len()).map(segment);
+        let first = others().next_back()??;
+        if !known.fits(segment(own), others()) {
+            return None;
+        }
+        self.unread = Some(known.segment);
+        Some(known.since(first))
+    }
+
+    /// What was not read is known.
+    fn take_over(&mut self, known: Known) {
+        self.end = known.end;
+        (self.terms, self.groups, self.truncations) =
+            (known.terms, known.groups, known.truncations);
+    }
+
     /// Reads one segment's frames.
     fn add(
         &mut self,
@@ -272,26 +310,13 @@ impl Survey {
 
     /// Whether the frame is the next one; then it counts.
     fn follow(&mut self, frame: &FrameHeader, block: usize) -> bool {
-        let next = match frame.kind {
-            FrameKind::Records => Some(self.end.next)
-                .filter(|next| *next == frame.first && frame.chain_before == self.end.chain)
-                .and_then(|next| next.checked_add(u64::from(frame.count))),
-            FrameKind::Truncation => {
-                Some(frame.first).filter(|first| *first >= 1 && *first <= self.end.next)
-            }
-        };
-        let Some(next) = next.filter(|_| frame.frame == self.end.frame) else { return false };
+        let Some(end) = behind(self.end, frame, block) else { return false };
         if frame.kind == FrameKind::Truncation {
             note_truncation(&mut self.truncations, frame.frame, frame.first - 1);
             self.terms.retain(|(begins, _)| *begins < frame.first);
             self.groups.retain(|(position, _)| *position < frame.first);
         }
-        self.end = End {
-            offset: self.end.offset + frame.padded(block) as u64,
-            frame: frame.frame + 1,
-            next,
-            chain: frame.chain_after,
-        };
+        self.end = end;
         self.committed = self.committed.max(frame.committed);
         self.frames += 1;
         true

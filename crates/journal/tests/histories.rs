@@ -20,7 +20,7 @@ fn at_every_operation(script: &Script) -> Vec<(u64, Outcome)> {
 
 #[test]
 fn a_crash_at_any_operation_loses_nothing_acknowledged() {
-    let (mut torn, mut lost, mut crashes) = (0, 0, 0);
+    let (mut torn, mut lost, mut crashes, mut unread) = (0, 0, 0, 0);
     for seed in 0..8 {
         let script = Script::random(seed, 40);
         for (at, outcome) in at_every_operation(&script) {
@@ -28,9 +28,11 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
             torn += outcome.disk.torn;
             lost += outcome.disk.lost;
             crashes += outcome.disk.crashes;
+            unread += outcome.unread;
         }
     }
     assert!(crashes > 1_000 && torn > 100 && lost > 50, "{crashes} {torn} {lost}");
+    assert!(unread > 100, "{unread}");
 }
 
 /// Suffixes taken back, snapshots and what they make superfluous, over and over.

@@ -115,6 +115,7 @@ impl Script {
             marks: self.marks,
             alone: !self.replicated,
             snapshots_kept: 2,
+            held: self.seed.is_multiple_of(2).then_some(u64::MAX),
             ..Config::new(77, *b"records of a test, any bytes    ")
         }
     }
@@ -146,6 +147,8 @@ pub struct Outcome {
     pub refused: Option<JournalError>,
     pub operations: u64,
     pub tails: u64,
+    /// Segments that were not read at starts.
+    pub unread: u64,
     /// The log was seen to begin after the first record.
     pub began_later: bool,
     pub disk: DiskStats,
@@ -190,6 +193,7 @@ pub fn play(script: &Script, lives: &[Life]) -> Outcome {
         refused: None,
         operations: 0,
         tails: 0,
+        unread: 0,
         began_later: false,
         disk: DiskStats::default(),
     };
@@ -274,6 +278,22 @@ fn check<S: Storage>(
     outcome: &mut Outcome,
 ) -> Option<()> {
     let mut wrong = |checker, what: String| outcome.found.push((checker, what));
+    outcome.unread += journal.unread() as u64;
+    loop {
+        match journal.read_on(900) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(JournalError::Disk(_)) => return None,
+            Err(error) if script.lies => {
+                outcome.refused = Some(error);
+                return None;
+            }
+            Err(error) => {
+                wrong(Checker::Opens, error.to_string());
+                return None;
+            }
+        }
+    }
     let (first, last) = (journal.first(), journal.last());
     let mut read = Vec::new();
     let mut mixed = 0;
