@@ -34,10 +34,10 @@ pub struct Config {
     pub alone: bool,
     /// Snapshots that are kept; at least one.
     pub snapshots_kept: usize,
-    /// Whoever opens it holds what all records up to this position say, as by a checkpoint. Then whole
-    /// segments of them are not read at the start, where it was written down what they hold, but by
-    /// [`crate::Journal::read_on`]; and it is written down whenever a segment is begun. `None`: neither.
-    pub held: Option<u64>,
+    /// Whole segments are not read at the start, where it was written down what they hold, but by
+    /// [`crate::Journal::read_on`], and by whoever reads their records: for one that knows what most of
+    /// them say. It is written down whenever a segment is begun. `false`: neither.
+    pub read_later: bool,
 }
 
 impl Config {
@@ -52,7 +52,7 @@ impl Config {
             marks: Marks::Behind,
             alone: true,
             snapshots_kept: 2,
-            held: None,
+            read_later: false,
         }
     }
 

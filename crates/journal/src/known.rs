@@ -1,5 +1,5 @@
 //! What segments hold that will not change any more, written down whenever one is begun: whoever
-//! holds what their records say need not wait at a start until they are read, and has them read
+//! knows what their records say need not wait at a start until they are read, and has them read
 //! through beside its work ([`Journal::read_on`]).
 //!
 //! File `known`, rewritten whole under another name and renamed: magic, format, CRC-32 of the rest, then
@@ -102,9 +102,8 @@ impl Known {
         Some(Known { segment: u64_at(bytes, 24), end, terms, groups: told, truncations })
     }
 
-    /// What was written down last of a journal, if it can be read and all of it stands before the
-    /// record behind `held`.
-    pub(crate) fn find(storage: &mut impl Storage, journal: u64, held: u64) -> Option<Known> {
+    /// What was written down last of a journal, if it can be read.
+    pub(crate) fn find(storage: &mut impl Storage, journal: u64) -> Option<Known> {
         let (file, len) = storage.open(NAME).ok()?;
         let mut buffer = AlignedBuf::default();
         // What was cut elsewhere can't be read in whole blocks.
@@ -116,7 +115,6 @@ impl Known {
         storage.close(file);
         read?.ok()?;
         Known::read(buffer.bytes(), journal)
-            .filter(|known| known.end.next <= held.saturating_add(1))
     }
 
     /// Whether the segment that it stands before is there and goes on from it; `others` are those that
@@ -181,7 +179,7 @@ impl Unread {
 }
 
 impl<S: Storage> Journal<S> {
-    /// Segments that were not read at the start ([`crate::Config::held`]) and have not been since.
+    /// Segments that were not read at the start ([`crate::Config::read_later`]) and have not been since.
     pub fn unread(&self) -> usize {
         let Some(unread) = &self.unread else { return 0 };
         let number =
@@ -254,7 +252,7 @@ impl<S: Storage> Journal<S> {
 
     /// Writes down what stands before the segment that was just begun. Without room, not.
     pub(crate) fn write_known(&mut self) -> Result<(), DiskError> {
-        let Some(segment) = self.segments.last().filter(|_| self.config.held.is_some()) else {
+        let Some(segment) = self.segments.last().filter(|_| self.config.read_later) else {
             return Ok(());
         };
         let end = End { offset: 0, ..segment.end() };

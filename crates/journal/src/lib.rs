@@ -14,8 +14,8 @@
 //! - A record is the application's, or one of the group's own ([`Journal::append_group`]), which
 //!   readers of the application see as an empty one. What the last of those says is written down with
 //!   every snapshot, so it is known wherever the log begins ([`Journal::group_at`]).
-//! - A start reads all of the log, unless its records are held elsewhere ([`Config::held`]): then what
-//!   was closed long ago is read beside the work, and damage in it is found then.
+//! - A start reads all of the log, or leaves segments that are closed for later ([`Config::read_later`]):
+//!   then they are read beside the work, and damage in them is found then.
 //! - No clock, no thread, no randomness here; files only behind [`Storage`], which is a folder
 //!   ([`Folder`]) or a simulated disk that fails on purpose ([`SimDisk`]).
 //! - Memory: one batch, one window to read through, a line per segment.

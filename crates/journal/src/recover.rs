@@ -50,7 +50,7 @@ pub struct Recovery {
     pub frames: u64,
     /// Segments.
     pub segments: u64,
-    /// Those of them that were not read ([`Config::held`]).
+    /// Those of them that were not read ([`Config::read_later`]).
     pub unread: u64,
     /// Position of the newest snapshot that is whole.
     pub snapshot: Option<u64>,
@@ -121,7 +121,7 @@ pub(crate) fn segment_numbers(names: &[String]) -> Vec<u64> {
     numbers
 }
 
-/// Reads everything, but for what [`Config::held`] says. `visit` sees each good frame with its segment and its offset.
+/// Reads everything, but for what [`Config::read_later`] says. `visit` sees each good frame with its segment and its offset.
 pub(crate) fn survey(
     storage: &mut impl Storage,
     config: Option<&Config>,
@@ -153,8 +153,8 @@ pub(crate) fn survey(
     }
     let mut opened = open_counted(storage, journal, &numbers)?;
     survey.left_over = numbers.get(..numbers.len() - opened.len()).unwrap_or(&[]).to_vec();
-    let held = config.and_then(|config| config.held);
-    let known = held.and_then(|held| Known::find(storage, journal, held));
+    let later = config.is_some_and(|config| config.read_later);
+    let known = later.then(|| Known::find(storage, journal)).flatten();
     let mut known = known.and_then(|known| survey.trust(known, &opened));
     let mut scanner = Scanner::new();
     while let Some((number, segment)) = opened.pop() {

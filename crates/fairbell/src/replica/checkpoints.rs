@@ -140,9 +140,14 @@ fn behind(
         Some(Files { folder, shelves, genesis })
     };
     for position in positions.into_iter().rev() {
-        let Some(kept) = read(folder, position).filter(|kept| kept.fits(genesis, journal)) else {
+        let Some(kept) = read(folder, position) else { continue };
+        if kept.genesis != genesis {
+            let why = "checkpoints of another exchange, session or configuration";
+            return Ok(Err(std::io::Error::other(why)));
+        }
+        if !kept.fits(genesis, journal) {
             continue;
-        };
+        }
         let (mut root, reguard) = new_root(exchange, start)?;
         // What is missing is found out when it is read.
         let Ok(shelves) = lay_down(&mut root, exchange, folder, false) else { break };

@@ -271,10 +271,18 @@ impl Host {
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
         let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
 
+        let begin = match begin {
+            Begin::Checkpoint if config.journal.checkpoint_every == 0 => Begin::Inputs,
+            other => other,
+        };
+        let folder = config.journal.folder(dir)?;
         // What is durable in one place is not committed for that.
-        let settings = config.journal.settings(cluster.group, LABEL);
-        let settings = journal::Config { alone: begin == Begin::Ended, ..settings };
-        let mut journal = open_journal(config.journal.folder(dir)?, dir, &settings)?;
+        let settings = journal::Config {
+            alone: begin == Begin::Ended,
+            read_later: begin == Begin::Checkpoint,
+            ..config.journal.settings(cluster.group, LABEL)
+        };
+        let mut journal = open_journal(folder, dir, &settings)?;
         let replicas = cluster.replicas.len() as u8;
         let group = replication::Config {
             digest_every: DIGEST_EVERY,
@@ -282,10 +290,6 @@ impl Host {
         };
         let (outside, ends) = wires(id, cluster);
         let genesis = Genesis::of(&exchange).bytes().to_vec();
-        let begin = match begin {
-            Begin::Checkpoint if config.journal.checkpoint_every == 0 => Begin::Inputs,
-            other => other,
-        };
         let begun =
             checkpoints::begin(begin, dir, (&exchange, cluster.start), &genesis, &mut journal)?;
         let Begun { root, reguard, position, files } = begun;
@@ -337,6 +341,11 @@ impl Host {
     /// The root as it was recovered.
     pub fn root(&self) -> Option<&roles::Root> {
         self.of.nodes().find_map(|(_, role)| role.as_root())
+    }
+
+    /// Files of its log that the start did not read: their records are held by its checkpoint.
+    pub fn unread(&self) -> usize {
+        self.journal.unread()
     }
 
     /// Its loop, for whoever steers it, counts for it or takes its traces.
@@ -411,7 +420,7 @@ impl Host {
             }
             scope.spawn(move || {
                 if let Err(error) = writer::serve(journal, &jobs, &disk, &placed, stop) {
-                    failed(format!("the journal: {error}"));
+                    failed(format!("the journal: {}", advice(&error)));
                 }
             });
             let look = |of: &Loop<Role>| {
@@ -442,15 +451,20 @@ fn open_journal(
     dir: &Path,
     settings: &journal::Config,
 ) -> Result<Journal<Folder>, Failure> {
-    let opened = Journal::open(folder, settings).map_err(|error| match error {
+    let opened = Journal::open(folder, settings).map_err(|error| on(dir, advice(&error)))?;
+    Ok(opened.0)
+}
+
+/// What a journal complains of, and what to do.
+fn advice(error: &JournalError) -> String {
+    match error {
         JournalError::Corrupt { .. } | JournalError::Register(_) => {
             let hint =
                 "as one of a group it can have it again from the others: `fairbell journal mend`";
-            on(dir, format!("{error}; {hint}"))
+            format!("{error}; {hint}")
         }
-        _ => on(dir, error),
-    })?;
-    Ok(opened.0)
+        _ => error.to_string(),
+    }
 }
 
 /// Inputs on the disk of a replica whose group has ended, in order: those of its newest snapshot,

@@ -69,7 +69,11 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
     }
     let host = Host::new((&config, &cluster), (id, dir), Clock::start(0), Begin::Checkpoint)?;
     let (inputs, of) = (host.recovered, host.restored);
-    eprintln!("replica {id}: {inputs} inputs recovered, {of} of them by a checkpoint");
+    let unread = host.unread();
+    eprintln!(
+        "replica {id}: {inputs} inputs recovered, {of} of them by a checkpoint; {unread} files of its \
+         log are read from now on"
+    );
     let root = host.handle();
     std::thread::scope(|scope| {
         let places = cluster.places().count() as u8;

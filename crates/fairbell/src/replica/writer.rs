@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use journal::{Folder, Journal, JournalError};
 use net::{ControlError, LoopHandle};
@@ -16,6 +16,10 @@ use super::checkpoints::{self, Taken};
 const IDLE: Duration = Duration::from_millis(5);
 /// How long it waits for room on the disk before it tries again.
 const RETRY: Duration = Duration::from_millis(50);
+/// What the start did not read is read in pieces of so many bytes, each so long after the one before:
+/// others wait no longer for that.
+const PIECE: u64 = 256 << 10;
+const BETWEEN: Duration = Duration::from_millis(5);
 
 /// What the replica wants of its disk.
 pub enum Job {
@@ -48,7 +52,11 @@ pub fn serve(
     stop: &AtomicBool,
 ) -> Result<(), JournalError> {
     let mut next = None;
+    let mut read = Some(Instant::now());
     loop {
+        if read.is_some_and(|last| last.elapsed() >= BETWEEN) {
+            read = (!journal.read_on(PIECE)?).then(Instant::now);
+        }
         let job = match next.take() {
             Some(job) => job,
             None => match jobs.recv_timeout(IDLE) {

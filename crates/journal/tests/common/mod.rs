@@ -115,7 +115,7 @@ impl Script {
             marks: self.marks,
             alone: !self.replicated,
             snapshots_kept: 2,
-            held: self.seed.is_multiple_of(2).then_some(u64::MAX),
+            read_later: self.seed.is_multiple_of(2),
             ..Config::new(77, *b"records of a test, any bytes    ")
         }
     }

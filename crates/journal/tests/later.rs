@@ -4,13 +4,13 @@
 use journal::{Config, Journal, JournalError, SimDisk, Storage, Vote};
 use types::SplitMix64;
 
-fn config(held: Option<u64>) -> Config {
+fn config(read_later: bool) -> Config {
     Config {
         block: 512,
         segment_bytes: 8_192,
         batch_bytes: 4_096,
         alone: false,
-        held,
+        read_later,
         ..Config::new(5, *b"records of a test, any bytes    ")
     }
 }
@@ -19,7 +19,7 @@ fn config(held: Option<u64>) -> Config {
 fn disk(seed: u64) -> SimDisk {
     let mut disk = SimDisk::new(seed);
     let mut rng = SplitMix64::new(seed);
-    let (mut journal, _) = Journal::open(&mut disk, &config(Some(0))).expect("a new journal");
+    let (mut journal, _) = Journal::open(&mut disk, &config(true)).expect("a new journal");
     let mut term = 1;
     for n in 0..500 {
         let record: Vec<u8> = (0..rng.below(150)).map(|_| rng.next_u64() as u8).collect();
@@ -47,8 +47,8 @@ fn disk(seed: u64) -> SimDisk {
 type Facts = (u64, u64, u64, u64, Vec<(u64, u64)>, Vec<(u64, Vec<u8>)>);
 
 /// What is known of a journal, and how many of its segments were not read.
-fn open(disk: &mut SimDisk, held: Option<u64>) -> Result<(Facts, u64), JournalError> {
-    let (journal, found) = Journal::open(disk, &config(held))?;
+fn open(disk: &mut SimDisk, later: bool) -> Result<(Facts, u64), JournalError> {
+    let (journal, found) = Journal::open(disk, &config(later))?;
     let ends = (journal.first(), journal.last(), journal.committed(), journal.chain());
     let (terms, groups) = (journal.terms().to_vec(), journal.groups().to_vec());
     Ok(((ends.0, ends.1, ends.2, ends.3, terms, groups), found.unread))
@@ -63,18 +63,15 @@ fn read_on(journal: &mut Journal<impl Storage>) -> Result<(), JournalError> {
 fn what_was_not_read_is_known_and_read_later() {
     for seed in 0..20 {
         let whole = disk(seed);
-        let (due, unread) = open(&mut whole.clone(), None).expect("a whole journal");
+        let (due, unread) = open(&mut whole.clone(), false).expect("a whole journal");
         assert!(unread == 0 && due.4.len() > 3 && due.5.len() > 3, "seed {seed}: {due:?}");
-        let (found, unread) = open(&mut whole.clone(), Some(due.1)).expect("a whole journal");
+        let (found, unread) = open(&mut whole.clone(), true).expect("a whole journal");
         assert_eq!(found, due, "seed {seed}");
         assert!(unread > 3, "seed {seed}: {unread}");
-        // What is not held is read.
-        let (found, unread) = open(&mut whole.clone(), Some(due.1 / 2)).expect("a whole journal");
-        assert_eq!((found, unread), (due.clone(), 0), "seed {seed}");
 
         let mut disk = whole.clone();
         let (mut journal, recovery) =
-            Journal::open(&mut disk, &config(Some(due.1))).expect("a whole journal");
+            Journal::open(&mut disk, &config(true)).expect("a whole journal");
         assert_eq!((journal.unread() as u64, journal.read_on(1)), (recovery.unread, Ok(false)));
         // Some are given up meanwhile.
         journal.write_snapshot(due.1 / 2, b"all before").expect("committed");
@@ -84,8 +81,8 @@ fn what_was_not_read_is_known_and_read_later() {
         journal.into_storage();
         assert!(of_half > 1);
         // A log that begins later.
-        let (due, _) = open(&mut disk.clone(), None).expect("a whole journal");
-        let (found, unread) = open(&mut disk, Some(due.1)).expect("a whole journal");
+        let (due, _) = open(&mut disk.clone(), false).expect("a whole journal");
+        let (found, unread) = open(&mut disk, true).expect("a whole journal");
         assert_eq!(found, due, "seed {seed}, from {of_half}");
         assert!(unread > 0, "seed {seed}: {unread}");
     }
@@ -103,13 +100,13 @@ fn a_flipped_bit_is_found_at_the_start_or_beside_the_work_and_named() {
         let name = &logs[rng.below(logs.len() as u64) as usize];
         let bit = rng.below(8 * 8_192);
         assert!(disk.flip(name, bit));
-        let due = match Journal::open(&mut disk.clone(), &config(None)) {
+        let due = match Journal::open(&mut disk.clone(), &config(false)) {
             // The bit was never written to.
             Ok(_) => continue,
             Err(JournalError::Corrupt { segment, offset, .. }) => (segment, offset),
             Err(error) => panic!("flip {n}: {error}"),
         };
-        let (mut journal, _) = match Journal::open(&mut disk, &config(Some(u64::MAX))) {
+        let (mut journal, _) = match Journal::open(&mut disk, &config(true)) {
             Ok(opened) => opened,
             Err(JournalError::Corrupt { segment, offset, .. }) => {
                 assert_eq!((segment, offset), due, "flip {n}");
@@ -132,11 +129,11 @@ fn a_flipped_bit_is_found_at_the_start_or_beside_the_work_and_named() {
 #[test]
 fn a_help_that_is_damaged_or_of_another_log_is_none() {
     let whole = disk(2);
-    let (due, _) = open(&mut whole.clone(), None).expect("a whole journal");
+    let (due, _) = open(&mut whole.clone(), false).expect("a whole journal");
     let bytes = whole.bytes("known").expect("it was written").to_vec();
     let mut rng = SplitMix64::new(7);
     let check = |disk: &mut SimDisk, what: &str| {
-        let (found, unread) = open(disk, Some(u64::MAX)).expect("a whole journal");
+        let (found, unread) = open(disk, true).expect("a whole journal");
         assert_eq!((found, unread), (due.clone(), 0), "{what}");
     };
     for _ in 0..300 {
