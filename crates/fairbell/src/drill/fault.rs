@@ -114,9 +114,7 @@ impl Fault {
         away: Away,
         seed: u64,
     ) -> Result<Done, Failure> {
-        if let Some(number) = site.fallen() {
-            return Err(Failure::Run(format!("replica {number} ended by itself: see its log")));
-        }
+        site.all_run()?;
         let replaced = (self == Fault::Replace).then(|| replace(site)).transpose()?;
         let (term, leader) = site.seat.held();
         let inputs = site.statuses().iter().flatten().map(|status| status.inputs).max();

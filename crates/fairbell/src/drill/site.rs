@@ -21,7 +21,7 @@ use crate::log::on;
 use crate::replica::SOCKET;
 use crate::replica::claims;
 use crate::replica::cluster::{Cluster, Place};
-use crate::replica::host::{self, Status};
+use crate::replica::host::{self, Sockets, Status};
 use crate::sockets::{io, v4};
 
 /// The clients' node.
@@ -48,10 +48,19 @@ fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
     Ok((door, at))
 }
 
-/// Addresses for a replica that comes later: bound, and let go.
-fn place() -> Result<Place, Failure> {
-    let ((overlay, feed), (link, status)) = ((udp()?, udp()?), (tcp()?, tcp()?));
-    Ok(Place { overlay: overlay.1, feed: feed.1, link: link.1, status: status.1 })
+/// Places of replicas that come later: bound all at once, and let go. They are on a loopback address
+/// drawn for them alone, or a port could be another process's, or one of ours, until its replica
+/// comes, or comes back.
+fn places(count: usize) -> Result<Vec<Place>, Failure> {
+    let [a, b, c, ..] = random()?;
+    let free = SocketAddrV4::new(Ipv4Addr::new(127, a.clamp(1, 254), b, c.clamp(1, 254)), 0);
+    let free = Place { overlay: free, feed: free, link: free, status: free };
+    let held = (0..count).map(|_| Sockets::bind(&free)).collect::<Result<Vec<_>, _>>()?;
+    held.iter().map(Sockets::place).collect()
+}
+
+fn random() -> Result<[u8; 32], Failure> {
+    entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))
 }
 
 fn name(entropy: &[u8]) -> String {
@@ -141,17 +150,17 @@ impl Site {
             (1..tree.topology.id_end()).map(|_| udp()).collect::<Result<_, _>>()?;
         let nodes = overlay.iter().zip(1u16..).map(|((_, at), node)| (node, *at)).collect();
         let (claims, claims_at) = udp()?;
-        let random = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+        let mut places = places(replicas + reserve)?.into_iter();
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let cluster = Cluster {
             group: clock.now().0,
             session: String::from_utf8_lossy(&exchange.session).into_owned(),
             midnight_ns: exchange.midnight.0,
             start: since.map_or(0, |at| (at.as_millis() / 16) as u32),
-            secret: name(&random),
+            secret: name(&random()?),
             nodes,
-            replicas: (0..replicas).map(|_| place()).collect::<Result<_, _>>()?,
-            reserve: (0..reserve).map(|_| place()).collect::<Result<_, _>>()?,
+            replicas: places.by_ref().take(replicas).collect(),
+            reserve: places.collect(),
             claims: vec![claims_at],
         };
         cluster.settle(&mut exchange);
@@ -204,12 +213,12 @@ impl Site {
 
     /// Starts a replica's process, number from 0, unless it runs.
     pub fn revive(&mut self, number: usize) -> Result<(), Failure> {
+        let log = self.log(number);
         let Some(process) = self.processes.get_mut(number) else { return Ok(()) };
         if process.child.is_some() {
             return Ok(());
         }
         let program = std::env::current_exe().map_err(io)?;
-        let log = self.dir.join(format!("replica-{}.log", number + 1));
         let options = std::fs::OpenOptions::new().create(true).append(true).open(&log);
         let log = options.map_err(|error| on(&log, error))?;
         let child = Command::new(program)
@@ -255,7 +264,17 @@ impl Site {
         if ended.success() {
             return Err(failed("ended as if nothing were wrong with its disk"));
         }
-        let log = self.dir.join(format!("replica-{}.log", number + 1));
+        self.said(number)
+    }
+
+    /// What a replica's processes print.
+    fn log(&self, number: usize) -> PathBuf {
+        self.dir.join(format!("replica-{}.log", number + 1))
+    }
+
+    /// The last line of it.
+    fn said(&self, number: usize) -> Result<String, Failure> {
+        let log = self.log(number);
         let text = std::fs::read_to_string(&log).map_err(|error| on(&log, error))?;
         Ok(text.lines().last().unwrap_or_default().to_string())
     }
@@ -306,13 +325,18 @@ impl Site {
         self.members.clone().into_iter().try_for_each(|number| self.revive(number))
     }
 
-    /// A replica's process ended by itself: its number, from 1.
-    pub fn fallen(&mut self) -> Option<usize> {
+    /// That all processes that were started run.
+    ///
+    /// # Errors
+    /// One has ended by itself: which, and what it said.
+    pub fn all_run(&mut self) -> Result<(), Failure> {
         let ended = |process: &mut Process| {
             let child = process.child.as_mut()?;
-            child.try_wait().ok().flatten().map(|_| process.number + 1)
+            child.try_wait().ok().flatten().map(|_| process.number)
         };
-        self.processes.iter_mut().find_map(ended)
+        let Some(number) = self.processes.iter_mut().find_map(ended) else { return Ok(()) };
+        let said = self.said(number)?;
+        Err(Failure::Run(format!("replica {} ended by itself, and said: {said}", number + 1)))
     }
 
     /// The leader's number, from 0, once one serves in a later term than `after`.
@@ -585,5 +609,25 @@ impl Built {
             loops[1].add_node(id, listener, vec![(Channel::FEED, socket)], None).map_err(io)?;
         }
         Ok(Built { loops, gateways })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_finds_its_ports_though_others_took_ports_meanwhile() {
+        let places = places(3).expect("places");
+        let taken = |at: SocketAddrV4| (Ipv4Addr::LOCALHOST, at.port());
+        let _others: Vec<_> = places
+            .iter()
+            .map(|place| {
+                let tcp = [place.link, place.status].map(|at| TcpListener::bind(taken(at)));
+                (tcp, [place.overlay, place.feed].map(|at| UdpSocket::bind(taken(at))))
+            })
+            .collect();
+        let bound: Result<Vec<_>, _> = places.iter().map(Sockets::bind).collect();
+        assert_eq!(bound.map(|all| all.len()).map_err(|error| error.to_string()), Ok(3));
     }
 }
