@@ -76,7 +76,11 @@ fn a_run_passes_and_its_json_has_what_is_promised() {
     // All of it sealed, and another tree since 60 % of the play.
     assert!(number(&report, "/sealing/opened") > 10_000);
     assert_eq!(number(&report, "/sealing/refused") + number(&report, "/sealing/unsent"), 0);
-    assert_eq!((number(&report, "/epoch"), number(&report, "/feed_messages_lost")), (2, 0));
+    assert_eq!(number(&report, "/feed_messages_lost"), 0);
+    // A proxy that was slow on this machine may have been replaced besides.
+    let changes = report["tree_changes"].as_array().expect("a list").len() as u64;
+    assert!((1..8).contains(&changes), "{}", report["tree_changes"]);
+    assert_eq!(number(&report, "/epoch"), 1 + changes);
     assert_eq!(number(&report, "/tree_changes/0/epoch"), 2);
     assert!(number(&report, "/tree_changes/0/prepared_ns") > 0);
     let log = out.join("exchange.log");
