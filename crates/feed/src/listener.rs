@@ -2,13 +2,15 @@
 //!
 //! Datagrams come in on [`Channel::FEED`] from a receiver's released socket. Messages are applied
 //! to the [`BookImage`] strictly in sequence; packets that come too early wait in a bounded buffer
-//! while the gap is asked for at the retransmission server (MoldUDP64 1.0, "Request Packet"): first
-//! after a short wait, then again with a doubling timeout while nothing comes. Packets of another
-//! session, old and malformed ones are dropped and counted. A message that does not parse or
-//! contradicts the image is counted, the first one kept, and the stream goes on: the digests tell.
-//! With a snapshot server a listener may start late or fall far behind: see [`Joined`].
+//! while the gap is asked for at a retransmission server (MoldUDP64 1.0, "Request Packet"): first
+//! after a short wait, then again, at the next server if there are several, with a timeout that
+//! doubles after each round while nothing comes. Packets of another session, old and malformed ones
+//! are dropped and counted. A message that does not parse or contradicts the image is counted, the
+//! first one kept, and the stream goes on: the digests tell. With a snapshot server a listener may
+//! start late or fall far behind: see [`Joined`].
 
 mod joining;
+mod servers;
 
 use types::{
     Channel, ClockReading, ConnId, FeedSeq, InstrumentId, MatchNumber, Nanos, Node, Outbox, Peer,
@@ -20,6 +22,7 @@ use wire::{
 };
 
 pub use joining::Joined;
+use servers::Servers;
 
 use crate::{
     capture::{Capture, CaptureConfig},
@@ -36,8 +39,8 @@ pub struct ListenerConfig {
     pub session: Session,
     /// The first message wanted.
     pub first: FeedSeq,
-    /// The retransmission server.
-    pub server: Peer,
+    /// Retransmission servers: the next one is asked when one is silent or no longer has the message.
+    pub servers: Vec<Peer>,
     /// Instruments whose digests are noted, in this order.
     pub instruments: Vec<InstrumentId>,
     /// Resting orders the image has room for.
@@ -50,7 +53,7 @@ pub struct ListenerConfig {
     pub checkpoints_max: usize,
     /// From noticing a gap to the first request: the packet may just be late.
     pub request_delay_ns: u64,
-    /// From a request without any answer to the next one; doubles each time.
+    /// From a request without any answer to the next one; doubles when all servers were asked.
     pub request_timeout_ns: u64,
     /// Where the doubling ends.
     pub request_timeout_max_ns: u64,
@@ -67,12 +70,16 @@ pub struct ListenerConfig {
 }
 
 impl ListenerConfig {
-    /// Follows `session` from message 1 with limits that suit the default deployment.
-    pub fn new(session: Session, server: Peer, instruments: Vec<InstrumentId>) -> ListenerConfig {
+    /// Follows `session` from message 1, repairing from `servers`, with limits that suit the default deployment.
+    pub fn new(
+        session: Session,
+        servers: Vec<Peer>,
+        instruments: Vec<InstrumentId>,
+    ) -> ListenerConfig {
         ListenerConfig {
             session,
             first: FeedSeq(1),
-            server,
+            servers,
             instruments,
             orders_max: 1 << 16,
             reorder_max: 4_096,
@@ -105,7 +112,7 @@ pub struct ListenerCounters {
     pub evicted: u64,
     /// Times a gap opened.
     pub gaps: u64,
-    /// Requests sent to the retransmission server.
+    /// Requests sent to retransmission servers.
     pub requests: u64,
     /// Messages taken that had been asked for.
     pub repaired: u64,
@@ -163,8 +170,7 @@ pub struct Listener {
     ended: bool,
     catch_up: Option<CatchUp>,
     joined: Option<Joined>,
-    /// The first message that the retransmission server still has, when it said so; else 0.
-    store_first: u64,
+    servers: Servers,
     /// Requests since anything new came.
     unanswered: u32,
 }
@@ -198,7 +204,7 @@ impl Listener {
                 .clone()
                 .and_then(|catch_up| CatchUp::new(catch_up, config.session.0, config.orders_max)),
             joined: None,
-            store_first: 0,
+            servers: Servers::new(config.servers.clone()),
             unanswered: 0,
             config,
         }
@@ -347,18 +353,29 @@ impl Listener {
             self.request_at = again;
             return;
         }
+        if self.unanswered > 0 {
+            self.servers.go_on(self.next);
+        }
         self.unanswered = self.unanswered.saturating_add(1);
+        self.ask(out);
+        self.request_at = now.after(self.timeout_ns);
+        if self.unanswered.is_multiple_of(self.servers.count().max(1)) {
+            let longest = self.config.request_timeout_max_ns.max(self.config.request_timeout_ns);
+            self.timeout_ns = self.timeout_ns.saturating_mul(2).min(longest);
+        }
+    }
+
+    /// Asks the server whose turn it is for what is missing first.
+    fn ask(&mut self, out: &mut Outbox) {
+        let Some(server) = self.servers.asked() else { return };
         let end = self.reorder.first().unwrap_or(self.known).min(self.known);
         let missing = end.saturating_sub(self.next).max(1);
         let count = missing.min(u64::from(self.config.request_messages.max(1))) as u16;
         let request = Request { session: self.config.session, seq: self.next, count };
         let span = out.write(|buffer| request.encode(buffer));
-        out.datagram(Channel::FEED, self.config.server, span);
+        out.datagram(Channel::FEED, server, span);
         self.asked = self.asked.max(self.next + u64::from(count));
         self.counters.requests += 1;
-        self.request_at = now.after(self.timeout_ns);
-        let longest = self.config.request_timeout_max_ns.max(self.config.request_timeout_ns);
-        self.timeout_ns = self.timeout_ns.saturating_mul(2).min(longest);
     }
 }
 
@@ -393,9 +410,9 @@ impl Node for Listener {
         self.known = self.known.max(packet.next_seq());
         let before = self.next;
         if packet.count() == 0 {
-            // A heartbeat says only which number comes next; the server's, which one it still has.
-            if from == self.config.server && !packet.is_end_of_session() {
-                self.heard_of_store(now, packet.seq());
+            // A heartbeat says only which number comes next; a server's, which one it still has.
+            if !packet.is_end_of_session() {
+                self.heard_of_store(now, from, packet.seq());
             }
         } else if packet.next_seq() <= self.next {
             self.counters.duplicates += 1;

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn sessions_are_told_apart_and_gaps_are_asked_for_by_session() {
         let (one, two) = (Session(*b"FAIRBELL01"), Session(*b"FAIRBELL02"));
-        let settings = ListenerConfig::new(one, Peer::Addr(9), Vec::new());
+        let settings = ListenerConfig::new(one, vec![Peer::Addr(9)], Vec::new());
         let ids = [vec![InstrumentId(1), InstrumentId(3)], vec![InstrumentId(2)]];
         let mut ear = Subscriber::new(&settings, [one, two].into_iter().zip(ids));
         let mut out = Outbox::default();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Stream, ids};
-use feed::{CaptureConfig, Checkpoints, Listener, ListenerConfig, StreamDigest};
+use feed::{CaptureConfig, CatchUpConfig, Checkpoints, Listener, ListenerConfig, StreamDigest};
 use proptest::prelude::*;
 use types::{Channel, ClockReading, FeedSeq, Nanos, Node, Op, Outbox, Peer, SplitMix64};
 use wire::moldudp::{self, PacketBuilder, Request, Session};
@@ -11,9 +11,10 @@ use wire::moldudp::{self, PacketBuilder, Request, Session};
 const SESSION: Session = Session(*b"FAIRBELL01");
 const SERVER: Peer = Peer::Addr(7);
 const RECEIVER: Peer = Peer::Addr(8);
+const THREE: [Peer; 3] = [Peer::Addr(11), Peer::Addr(12), Peer::Addr(13)];
 
 fn config() -> ListenerConfig {
-    let mut config = ListenerConfig::new(SESSION, SERVER, ids());
+    let mut config = ListenerConfig::new(SESSION, vec![SERVER], ids());
     config.checkpoint_every = 50;
     config.prints_max = 10_000;
     config.capture = Some(CaptureConfig {
@@ -186,6 +187,76 @@ fn requests_back_off_while_the_server_is_silent() {
     }
     let waits: Vec<u64> = sent.windows(2).map(|pair| (pair[1] - pair[0]) / Nanos::MILLI).collect();
     assert_eq!(waits, [10, 20, 40, 80, 160, 320, 320]);
+}
+
+/// Whom the listener asks at its next timer, and how long after `since`.
+fn next_asked(listener: &mut Listener, since: &mut u64) -> (Peer, u64) {
+    let mut out = Outbox::default();
+    let due = listener.next_timeout();
+    listener.handle_timeout(at(due.0), &mut out);
+    let [Op::Datagram { to, .. }] = out.ops() else { panic!("one request, not {:?}", out.ops()) };
+    let waited = due.0 - std::mem::replace(since, due.0);
+    (*to, waited / Nanos::MILLI)
+}
+
+/// A listener of three servers that has heard the second packet of a stream, not the first.
+fn with_a_gap(catch_up: Option<CatchUpConfig>) -> (Listener, Vec<Vec<u8>>) {
+    let packets = packets(&Stream::new(1).messages, 1, 2);
+    let mut listener =
+        Listener::new(ListenerConfig { servers: THREE.to_vec(), catch_up, ..config() });
+    listener.handle_datagram(at(0), Channel::FEED, RECEIVER, &packets[1], &mut Outbox::default());
+    (listener, packets)
+}
+
+#[test]
+fn silent_servers_are_asked_in_turn_and_the_one_that_answers_is_kept() {
+    let [a, b, c] = THREE;
+    let (mut listener, packets) = with_a_gap(None);
+    let mut since = 0;
+    let asked: Vec<_> = (0..8).map(|_| next_asked(&mut listener, &mut since)).collect();
+    let turns = [(a, 0), (b, 10), (c, 10), (a, 10), (b, 20), (c, 20), (a, 20), (b, 40)];
+    assert_eq!(asked, turns);
+    // The answer to the first gap comes, and another one opens.
+    let mut out = Outbox::default();
+    listener.handle_datagram(at(since + 1), Channel::FEED, b, &packets[0], &mut out);
+    assert_eq!((listener.next_seq(), listener.next_timeout()), (FeedSeq(5), Nanos::NEVER));
+    let mut later = Vec::new();
+    moldudp::encode_heartbeat(SESSION, 9, &mut later);
+    listener.handle_datagram(at(since + 1), Channel::FEED, RECEIVER, &later, &mut out);
+    let again: Vec<_> = (0..3).map(|_| next_asked(&mut listener, &mut since)).collect();
+    assert_eq!(again, [(b, 0), (c, 10), (a, 10)]);
+}
+
+#[test]
+fn a_server_that_lacks_it_is_passed_over_and_a_snapshot_is_for_what_all_lack() {
+    let [a, b, c] = THREE;
+    let mut lacks = Vec::new();
+    moldudp::encode_heartbeat(SESSION, 3, &mut lacks);
+    for catch_up in [None, Some(CatchUpConfig::new(Peer::Addr(99)))] {
+        let (mut listener, _) = with_a_gap(catch_up.clone());
+        let (mut since, mut out) = (0, Outbox::default());
+        assert_eq!(next_asked(&mut listener, &mut since).0, a);
+        // A stranger's heartbeat is none of a server.
+        listener.handle_datagram(at(since), Channel::FEED, RECEIVER, &lacks, &mut out);
+        assert!(out.is_empty());
+        for (lacking, next) in [(a, b), (b, c)] {
+            listener.handle_datagram(at(since), Channel::FEED, lacking, &lacks, &mut out);
+            let [Op::Datagram { to, .. }] = out.ops() else { panic!("asked at once") };
+            assert_eq!(*to, next);
+            out.clear();
+        }
+        listener.handle_datagram(at(since), Channel::FEED, c, &lacks, &mut out);
+        match catch_up {
+            None => {
+                assert!(out.is_empty(), "nobody has it: no storm of requests");
+                assert_eq!(next_asked(&mut listener, &mut since).0, a);
+            }
+            Some(_) => {
+                let fetched = matches!(out.ops(), [Op::Connect { to: Peer::Addr(99), .. }]);
+                assert!(fetched, "{:?}", out.ops());
+            }
+        }
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn stream() -> Stream {
 }
 
 fn config() -> ListenerConfig {
-    let mut config = ListenerConfig::new(SESSION, SERVER, ids());
+    let mut config = ListenerConfig::new(SESSION, vec![SERVER], ids());
     (config.orders_max, config.reorder_max) = (1_024, 32);
     (config.checkpoint_every, config.checkpoints_max) = (50, 16);
     config

@@ -75,7 +75,7 @@ fn packet(stream: &Stream, seq: u64, count: usize) -> Vec<u8> {
 }
 
 fn config() -> ListenerConfig {
-    let mut config = ListenerConfig::new(SESSION, STORE, ids());
+    let mut config = ListenerConfig::new(SESSION, vec![STORE], ids());
     config.orders_max = 4_096;
     config.checkpoint_every = 10;
     config

@@ -186,10 +186,10 @@ pub fn subscriber(config: &ExchangeConfig, settings: &ListenerConfig) -> Subscri
 }
 
 /// A listener's configuration for the whole feed of this exchange in one session, repairing from
-/// the public server at `server`.
-pub fn listener(config: &ExchangeConfig, server: Peer) -> ListenerConfig {
+/// the public `servers`.
+pub fn listener(config: &ExchangeConfig, servers: Vec<Peer>) -> ListenerConfig {
     let instruments = config.instruments.iter().map(|instrument| instrument.id).collect();
-    let mut listener = ListenerConfig::new(Session(config.session), server, instruments);
+    let mut listener = ListenerConfig::new(Session(config.session), servers, instruments);
     listener.orders_max = config.open_orders_max;
     listener
 }

@@ -214,8 +214,7 @@ fn silence(site: &Site, term: u64) -> Result<(u64, Option<(u64, usize)>), Failur
 /// took, ns.
 fn replace(site: &mut Site) -> Result<(String, u64), Failure> {
     let leader = site.seat.held().1;
-    // Not the first when there is another: listeners of the feed ask it for what they lack.
-    let victim = site.members().iter().copied().filter(|number| *number != leader).max();
+    let victim = site.members().iter().copied().filter(|number| *number != leader).min();
     let victim = victim.ok_or_else(|| Failure::Run("the leader is alone".to_string()))?;
     let from = site.clock.now();
     let new = site.replace(victim, LONG)?;

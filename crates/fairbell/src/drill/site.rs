@@ -599,10 +599,9 @@ impl Built {
             }
             loops[0].add_node(NodeId(index), role, sockets, doors).map_err(io)?;
         }
-        let server = cluster.replicas.first().map(|place| peer_addr(place.feed));
-        let server = server.ok_or_else(|| Failure::Usage("no replicas".to_string()))?;
+        let servers: Vec<Peer> = cluster.retransmission().map(peer_addr).collect();
         for ((socket, _), index) in listening.into_iter().zip(0u16..) {
-            let mut settings = roles::listener(exchange, server);
+            let mut settings = roles::listener(exchange, servers.clone());
             settings.checkpoint_every = CHECKPOINT_EVERY;
             let listener = Role::Listener(Box::new(roles::subscriber(exchange, &settings)));
             let id = NodeId(LISTENERS.0 + index);

@@ -90,6 +90,11 @@ impl Cluster {
         (1..=u8::MAX).zip(self.replicas.iter().chain(&self.reserve))
     }
 
+    /// Retransmission servers of the feed, one for each place.
+    pub fn retransmission(&self) -> impl Iterator<Item = SocketAddrV4> {
+        self.places().map(|(_, place)| place.feed)
+    }
+
     /// Where a number is.
     pub fn place(&self, id: u8) -> Option<&Place> {
         self.places().find(|(number, _)| *number == id).map(|(_, place)| place)

@@ -1,5 +1,7 @@
 //! What a run says at its start.
 
+use std::net::SocketAddrV4;
+
 use super::plan::Addresses;
 use crate::config::Config;
 
@@ -13,7 +15,9 @@ pub fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {
 
 /// What a user needs to connect a client of their own.
 pub fn welcome(config: &Config, addresses: &Addresses) -> String {
-    let gateways: Vec<String> = addresses.gateways.iter().map(ToString::to_string).collect();
+    let all = |addresses: &[SocketAddrV4]| {
+        addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
     let guests = || config.accounts.0.iter().skip(config.flow.participants as usize);
     let login =
         guests().find(|guest| guest.fix_comp_id.is_empty()).map_or_else(String::new, |guest| {
@@ -25,8 +29,7 @@ pub fn welcome(config: &Config, addresses: &Addresses) -> String {
         Some(format!("\n  FIX {version}: sender {comp_id} target {own} password {password}"))
     });
     let fix_login = fix_login.unwrap_or_default();
-    let fix: Vec<String> = addresses.fix.iter().map(ToString::to_string).collect();
-    let fix = fix.join(" ");
+    let fix = all(&addresses.fix);
     let tls = if config.doors.tls() { ", TLS 1.3" } else { "" };
     format!(
         "OUCH 5.0 over SoupBinTCP{tls}: {}{login}\n\
@@ -34,9 +37,9 @@ pub fn welcome(config: &Config, addresses: &Addresses) -> String {
          ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
          MoldUDP64 retransmission: {}\n\
          Book snapshots over SoupBinTCP: {}",
-        gateways.join(" "),
+        all(&addresses.gateways),
         addresses.feed_copy,
-        addresses.retransmission,
+        all(&addresses.retransmission),
         addresses.snapshots,
     )
 }

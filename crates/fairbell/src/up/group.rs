@@ -72,6 +72,8 @@ pub struct Group {
     claims: (UdpSocket, Key),
     directory: Directory,
     loops: Vec<LoopHandle<Role>>,
+    /// Retransmission servers of all replicas, those in reserve last.
+    pub retransmission: Vec<SocketAddrV4>,
     /// UDP ports of all replicas.
     pub udp_ports: Vec<u16>,
     /// What there is to say of it.
@@ -140,6 +142,7 @@ impl Group {
             udp_ports: hosts.iter_mut().flat_map(|host| host.event_loop().udp_ports()).collect(),
             claims: (claims, cluster.key(b"claims")?),
             directory: directory.map_err(|error| Failure::Run(error.to_string()))?,
+            retransmission: cluster.retransmission().collect(),
             hosts,
             seat,
             notice,

@@ -73,8 +73,8 @@ pub struct Addresses {
     pub gateways: Vec<SocketAddrV4>,
     /// FIX, one gateway per receiver.
     pub fix: Vec<SocketAddrV4>,
-    /// MoldUDP64 retransmission server.
-    pub retransmission: SocketAddrV4,
+    /// MoldUDP64 retransmission servers: each replica's.
+    pub retransmission: Vec<SocketAddrV4>,
     /// Snapshots of the books over SoupBinTCP.
     pub snapshots: SocketAddrV4,
     /// Where receiver 1 sends a copy of what it releases, for whoever listens there.
@@ -239,7 +239,7 @@ pub fn plan(
     let entries = many(receivers.len(), |n| bind_tcp(door, base, ENTRY_PORTS + n))?;
     let serving = bind_tcp(Ipv4Addr::LOCALHOST, base, SNAPSHOT_PORT)?;
     let fix = many(receivers.len(), |n| bind_tcp(door, base, FIX_PORTS + n))?;
-    let addresses = Addresses {
+    let mut addresses = Addresses {
         snapshots: v4(serving.local_addr().map_err(io)?)?,
         gateways: entries
             .iter()
@@ -249,7 +249,7 @@ pub fn plan(
             .iter()
             .map(|entry| v4(entry.local_addr().map_err(io)?))
             .collect::<Result<_, _>>()?,
-        retransmission: v4(feed.local_addr().map_err(io)?)?,
+        retransmission: vec![v4(feed.local_addr().map_err(io)?)?],
         feed_copy: match base {
             // Bound and let go: a free port for a listener that may come later.
             0 => v4(bind_udp(0, 0)?.local_addr().map_err(io)?)?,
@@ -277,7 +277,9 @@ pub fn plan(
         && let Some(first) = overlay.next().map(|(_, socket)| socket).zip(feed.take())
     {
         let nodes = known.iter().skip(1).copied().collect();
-        group = Some(Group::new(config, &mut exchange, Rest { first, nodes, start, clock })?);
+        let made = Group::new(config, &mut exchange, Rest { first, nodes, start, clock })?;
+        addresses.retransmission.clone_from(&made.retransmission);
+        group = Some(made);
     }
     let directory = match &group {
         Some(group) => group.directory(),
@@ -326,10 +328,10 @@ pub fn plan(
             secure(&mut loops[place], id, server);
         }
     }
-    let server = net::peer_addr(addresses.retransmission);
+    let servers: Vec<_> = addresses.retransmission.iter().map(|at| net::peer_addr(*at)).collect();
     let mut serving = Some(serving);
     for (index, socket) in listening.into_iter().enumerate() {
-        let mut settings = roles::listener(&exchange, server);
+        let mut settings = roles::listener(&exchange, servers.clone());
         settings.checkpoint_every = CHECKPOINT_EVERY;
         settings.capture = (wishes.capture && index == 0).then_some(CAPTURE);
         let late = wishes.late_ns.filter(|_| index + 1 == receivers.len());

@@ -2,7 +2,7 @@
 //! repair (see [`crate::CatchUpRule`]). The feed is buffered meanwhile, in the same bounded buffer
 //! as for a gap; what does not fit there is repaired afterwards.
 
-use types::{ConnId, FeedSeq, Nanos, Outbox};
+use types::{ConnId, FeedSeq, Nanos, Outbox, Peer};
 
 use super::Listener;
 use crate::{
@@ -39,12 +39,18 @@ impl Listener {
         self.catch_up.as_ref().is_some_and(|catch_up| range_of(conn) == Some(catch_up.names()))
     }
 
-    /// The server answered that its first message is one after what was asked for: it said so with
-    /// a heartbeat, which another sender's would not be.
-    pub(super) fn heard_of_store(&mut self, now: Nanos, first: u64) {
-        let asked = self.asked > self.next && self.catch_up.is_some();
-        if first > self.next && asked {
-            self.store_first = self.store_first.max(first);
+    /// A server answered that its first message is one after what was asked for: it said so with
+    /// a heartbeat, which another sender's would not be. Another server, or a snapshot, may help.
+    pub(super) fn heard_of_store(&mut self, now: Nanos, from: Peer, first: u64) {
+        let asked = self.asked > self.next && first > self.next;
+        if !asked || !self.servers.begins(from, first) {
+            return;
+        }
+        let helped = match self.servers.none_has(self.next) {
+            true => self.catch_up.is_some(),
+            false => self.servers.asked() == Some(from),
+        };
+        if helped {
             self.request_at = now;
         }
     }
@@ -52,9 +58,10 @@ impl Listener {
     fn behind(&self, unanswered_max: u32) -> Behind {
         let resting = self.image.resting() as u64;
         let missing = self.known.saturating_sub(self.next);
+        let rounds = unanswered_max.max(1).saturating_mul(self.servers.count().max(1));
         Behind {
             missing,
-            gone: self.store_first > self.next || self.unanswered >= unanswered_max.max(1),
+            gone: self.servers.none_has(self.next) || self.unanswered >= rounds,
             // A message adds one order at most.
             orders: resting.saturating_add(missing).min(self.config.orders_max as u64),
         }
@@ -72,8 +79,8 @@ impl Listener {
         }
         match catch_up.is_busy() {
             true => Some(again),
-            // Between two attempts repair may do, unless the server does not have it.
-            false if self.store_first > self.next => {
+            // Between two attempts repair may do, unless no server has it.
+            false if self.servers.none_has(self.next) => {
                 Some(catch_up.retry_at().max(Nanos(now.0 + 1)))
             }
             false => None,
@@ -110,7 +117,8 @@ impl Listener {
         let before = self.next;
         self.next = seq.0;
         self.known = self.known.max(self.next);
-        (self.store_first, self.unanswered) = (0, 0);
+        self.servers.forget();
+        self.unanswered = 0;
         self.stream = StreamDigest::default();
         let joined = self.joined.get_or_insert(Joined { first: seq, last: seq, times: 0 });
         (joined.last, joined.times) = (seq, joined.times + 1);

@@ -122,7 +122,7 @@ impl Outside for World {
 
 /// A listener's settings, with many checkpoints.
 pub fn settings(config: &ExchangeConfig) -> ListenerConfig {
-    ListenerConfig { checkpoint_every: 4, ..roles::listener(config, SERVER) }
+    ListenerConfig { checkpoint_every: 4, ..roles::listener(config, vec![SERVER]) }
 }
 
 /// The pair and its world.

@@ -6,6 +6,7 @@ mod checkpoints;
 mod common;
 mod days;
 mod failover;
+mod listening;
 mod seat;
 mod snapshots;
 mod storms;

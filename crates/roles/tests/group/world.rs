@@ -125,7 +125,7 @@ impl Group {
             Client { soup, edge, sent: 0, answers, sequenced: 0, closed: false }
         };
         let ear = |_| {
-            let settings = listener(config, Peer::Addr(2));
+            let settings = listener(config, vec![Peer::Addr(2)]);
             Subscriber::new(&feed::ListenerConfig { checkpoint_every: 4, ..settings }, [])
         };
         let places = MEMBERS + nodes.len();

@@ -363,7 +363,7 @@ impl Scenario {
 
     /// The listener of an edge that has heard nothing yet.
     pub(super) fn listener(&self, config: &ExchangeConfig, places: Places, index: usize) -> Role {
-        let mut settings = listener(config, address(places.root, Channel::FEED));
+        let mut settings = listener(config, vec![address(places.root, Channel::FEED)]);
         settings.checkpoint_every = CHECKPOINT_EVERY;
         let last = self.receivers - 1;
         match self.store {
