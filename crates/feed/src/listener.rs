@@ -70,7 +70,8 @@ pub struct ListenerConfig {
 }
 
 impl ListenerConfig {
-    /// Follows `session` from message 1, repairing from `servers`, with limits that suit the default deployment.
+    /// Follows `session` from message 1, repairing from `servers`, with limits that suit the default
+    /// deployment.
     pub fn new(
         session: Session,
         servers: Vec<Peer>,
@@ -177,7 +178,7 @@ pub struct Listener {
 
 impl Listener {
     /// A listener that has heard nothing.
-    pub fn new(config: ListenerConfig) -> Listener {
+    pub fn new(mut config: ListenerConfig) -> Listener {
         let next = config.first.0.max(1);
         let instruments = config.instruments.len();
         Listener {
@@ -204,7 +205,7 @@ impl Listener {
                 .clone()
                 .and_then(|catch_up| CatchUp::new(catch_up, config.session.0, config.orders_max)),
             joined: None,
-            servers: Servers::new(config.servers.clone()),
+            servers: Servers::new(std::mem::take(&mut config.servers)),
             unanswered: 0,
             config,
         }

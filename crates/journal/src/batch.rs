@@ -26,10 +26,15 @@ impl<'a> Record<'a> {
         Record { position, term, bytes, group }
     }
 
+    /// Whether it is one of the group's own, and what it says.
+    pub(crate) fn content(&self) -> (bool, &'a [u8]) {
+        if self.group.is_empty() { (false, self.bytes) } else { (true, self.group) }
+    }
+
     /// The chain after it.
     pub(crate) fn chain(&self, before: u64) -> u64 {
-        let group = !self.group.is_empty();
-        chain_record(before, self.term, group, if group { self.group } else { self.bytes })
+        let (group, bytes) = self.content();
+        chain_record(before, self.term, group, bytes)
     }
 }
 

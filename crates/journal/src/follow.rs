@@ -162,10 +162,9 @@ impl<S: Storage> Follower<S> {
                 let shown = self.shown;
                 for record in records(&header, payload).flatten().filter(|r| r.position > shown) {
                     let (position, term) = (record.position, record.term);
-                    let group = !record.group.is_empty();
-                    let bytes: Box<[u8]> = if group { record.group } else { record.bytes }.into();
+                    let (group, bytes) = record.content();
                     self.held_bytes += bytes.len();
-                    self.held.push_back(Held { position, term, group, bytes });
+                    self.held.push_back(Held { position, term, group, bytes: bytes.into() });
                 }
                 self.committed = self.committed.max(header.committed);
                 self.at = End {

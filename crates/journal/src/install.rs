@@ -8,7 +8,7 @@
 use crate::error::JournalError;
 use crate::journal::Journal;
 use crate::layout::{FORMAT_GROUP, SegmentHeader, number_of, segment_name};
-use crate::recover::{Segment, Survey, Truncation};
+use crate::recover::{Segment, Survey, Truncation, forget_before};
 use crate::snapshot::{self, Place, name_of};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::Waypoints;
@@ -188,10 +188,8 @@ impl<S: Storage> Journal<S> {
         self.storage.sync_names()?;
         let frame = self.segments.first().map_or(0, |segment| segment.header.first_frame);
         self.truncations.retain(|cut| cut.frame >= frame);
-        let begun = self.terms.partition_point(|(begins, _)| *begins <= first);
-        self.terms.drain(..begun.saturating_sub(1));
-        let told = self.groups.partition_point(|(position, _)| *position < first);
-        self.groups.drain(..told.saturating_sub(1));
+        forget_before(&mut self.terms, first);
+        forget_before(&mut self.groups, first - 1);
         self.waypoints.forget_before(first);
         Ok(keep as u64)
     }

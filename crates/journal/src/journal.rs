@@ -14,7 +14,7 @@ use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::{Waypoint, Waypoints};
-use crate::{SnapshotInfo, group, install, snapshot};
+use crate::{SnapshotInfo, group, install, snapshot, whole};
 
 /// What a journal did since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -472,8 +472,7 @@ impl<S: Storage> Journal<S> {
         self.segments.push(segment);
         self.format = format;
         self.offset = self.config.block as u64;
-        self.write_known()?;
-        Ok(())
+        self.write_known()
     }
 
     /// What the header of the next segment says in any case.
@@ -497,23 +496,13 @@ impl<S: Storage> Journal<S> {
     /// Makes a segment: its header is durable before its name.
     pub(crate) fn make_segment(&mut self, header: SegmentHeader) -> Result<Segment, JournalError> {
         let SegmentHeader { number, bytes, .. } = header;
-        let (name, temporary) = (segment_name(number), format!("{}.new", segment_name(number)));
-        let file = match self.storage.create(&temporary, bytes) {
-            Ok(file) => file,
-            Err(error) => {
-                // What there is of it would keep room from others.
-                let _ = self.storage.remove(&temporary);
-                return Err(JournalError::full(error));
-            }
-        };
         let block = self.config.block;
         let mut buffer = AlignedBuf::with_capacity(block);
         buffer.resize(block);
         header.write(buffer.bytes_mut());
-        self.storage.write(file, 0, buffer.bytes())?;
-        self.storage.sync(file)?;
-        self.storage.rename(&temporary, &name)?;
-        self.storage.sync_names()?;
+        let file = whole::put(&mut self.storage, &segment_name(number), bytes, |storage, file| {
+            storage.write(file, 0, buffer.bytes())
+        })?;
         let extent = Extent { file, journal: self.config.id, segment: number, block, bytes };
         self.stats.segments += 1;
         Ok(Segment { header, extent })

@@ -10,12 +10,12 @@ use crate::Journal;
 use crate::buffer::AlignedBuf;
 use crate::error::{Damage, JournalError};
 use crate::layout::{FrameHeader, FrameKind, GROUP_MAX, block_crc, put, round_up, u32_at, u64_at};
-use crate::recover::{End, Segment, Truncation};
+use crate::recover::{End, Segment, Truncation, forget_before};
 use crate::scan::{Found, Scanner};
-use crate::storage::{DiskError, DiskErrorKind, Storage};
+use crate::storage::{DiskErrorKind, Storage};
+use crate::whole;
 
 const NAME: &str = "known";
-const UNFINISHED: &str = "known.new";
 const MAGIC: &[u8; 8] = b"FBKNOWN\0";
 const FORMAT: u32 = 1;
 /// Where the checksum stands.
@@ -132,8 +132,7 @@ impl Known {
     /// Leaves out what a log does not say that begins with this segment.
     pub(crate) fn since(mut self, first: &Segment) -> Known {
         let (position, frame) = (first.header.first_position, first.header.first_frame);
-        let begun = self.terms.partition_point(|(begins, _)| *begins <= position);
-        self.terms.drain(..begun.saturating_sub(1));
+        forget_before(&mut self.terms, position);
         if let Some((begins, _)) = self.terms.first_mut() {
             *begins = position.max(*begins);
         }
@@ -251,7 +250,7 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Writes down what stands before the segment that was just begun. Without room, not.
-    pub(crate) fn write_known(&mut self) -> Result<(), DiskError> {
+    pub(crate) fn write_known(&mut self) -> Result<(), JournalError> {
         let Some(segment) = self.segments.last().filter(|_| self.config.read_later) else {
             return Ok(());
         };
@@ -264,21 +263,17 @@ impl<S: Storage> Journal<S> {
             truncations: self.truncations.clone(),
         };
         let buffer = known.write(self.config.id, self.config.block);
-        match put_file(&mut self.storage, &buffer) {
-            Err(error) if error.kind == DiskErrorKind::Full => {
-                let _ = self.storage.remove(UNFINISHED);
+        let put = whole::put(&mut self.storage, NAME, buffer.len() as u64, |storage, file| {
+            storage.write(file, 0, buffer.bytes())
+        });
+        match put {
+            Err(JournalError::Full(e) | JournalError::Disk(e)) if e.kind == DiskErrorKind::Full => {
                 Ok(())
             }
-            done => done,
+            put => {
+                self.storage.close(put?);
+                Ok(())
+            }
         }
     }
-}
-
-fn put_file(storage: &mut impl Storage, buffer: &AlignedBuf) -> Result<(), DiskError> {
-    let file = storage.create(UNFINISHED, buffer.len() as u64)?;
-    storage.write(file, 0, buffer.bytes())?;
-    storage.sync(file)?;
-    storage.close(file);
-    storage.rename(UNFINISHED, NAME)?;
-    storage.sync_names()
 }

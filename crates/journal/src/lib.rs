@@ -50,6 +50,7 @@ mod sim_disk;
 mod snapshot;
 mod storage;
 mod waypoints;
+mod whole;
 
 pub use batch::Record;
 pub use buffer::AlignedBuf;

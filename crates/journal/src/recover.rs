@@ -121,7 +121,8 @@ pub(crate) fn segment_numbers(names: &[String]) -> Vec<u64> {
     numbers
 }
 
-/// Reads everything, but for what [`Config::read_later`] says. `visit` sees each good frame with its segment and its offset.
+/// Reads everything, but for what [`Config::read_later`] says. `visit` sees each good frame with its
+/// segment and its offset.
 pub(crate) fn survey(
     storage: &mut impl Storage,
     config: Option<&Config>,
@@ -347,6 +348,12 @@ pub(crate) fn note_term(terms: &mut Vec<(u64, u64)>, position: u64, term: u64) {
     if terms.last().is_none_or(|(_, known)| *known != term) {
         terms.push((position, term));
     }
+}
+
+/// Forgets what holds from some position on and no longer at `position`, where something later does.
+pub(crate) fn forget_before<T>(known: &mut Vec<(u64, T)>, position: u64) {
+    let begun = known.partition_point(|(begins, _)| *begins <= position);
+    known.drain(..begun.saturating_sub(1));
 }
 
 /// Adds a truncation; earlier ones that it makes needless go.

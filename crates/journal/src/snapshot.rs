@@ -17,6 +17,7 @@ use crate::layout::{
     FORMAT, FORMAT_GROUP, GROUP_MAX, block_crc, number_of, put, round_up, u32_at, u64_at,
 };
 use crate::storage::{DiskError, FileId, Storage};
+use crate::whole;
 
 const MAGIC: &[u8; 8] = b"FBJRNSNP";
 const HEADER: usize = 4_096;
@@ -203,21 +204,10 @@ pub(crate) fn put_file<S: Storage>(
     bytes: &[u8],
 ) -> Result<(), JournalError> {
     let (storage, config) = (&mut journal.storage, &journal.config);
-    let temporary = format!("{name}.new");
     let len = (HEADER + round_up(bytes.len(), HEADER)) as u64;
-    let file = match storage.create(&temporary, len) {
-        Ok(file) => file,
-        Err(error) => {
-            // What there is of it would keep room from others.
-            let _ = storage.remove(&temporary);
-            return Err(JournalError::full(error));
-        }
-    };
-    let written = fill(storage, config, file, place, bytes);
+    let file =
+        whole::put(storage, name, len, |storage, file| fill(storage, config, file, place, bytes))?;
     storage.close(file);
-    written?;
-    storage.rename(&temporary, name)?;
-    storage.sync_names()?;
     Ok(())
 }
 
@@ -252,7 +242,7 @@ fn fill(
         buffer.resize(round_up(piece.len(), HEADER));
         storage.write(file, at, buffer.bytes())?;
     }
-    storage.sync(file)
+    Ok(())
 }
 
 impl<S: Storage> Journal<S> {

@@ -6,10 +6,10 @@
 //! so that nobody waits for whoever lacks the log. A leader removes no one whose absence would leave
 //! too few that run, and removes itself by letting another one lead first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::wire::{Body, CHANGES};
-use crate::{Action, Change, Consensus, Membership, Replica, ReplicaId, Stop};
+use crate::{Action, Change, Consensus, Membership, Replica, ReplicaId};
 
 /// Why a change is not made; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,31 +87,19 @@ const REMINDED: u64 = 16;
 
 /// What a leader has to know for that.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Heard {
-    ticks: u64,
-    /// When each was heard last.
-    last: BTreeMap<ReplicaId, u64>,
+pub(crate) struct Changing {
     /// What was committed at the last ticks, as many as an election timeout has.
     committed: VecDeque<u64>,
     /// Of this term and this membership: the first record after it was applied.
     confirmed: Option<(u64, u64, u64)>,
 }
 
-impl Heard {
-    pub(crate) fn heard(&mut self, from: ReplicaId) {
-        self.last.insert(from, self.ticks);
-    }
-
+impl Changing {
     pub(crate) fn tick(&mut self, election_ticks: u32, committed: u64) {
-        self.ticks += 1;
         self.committed.push_back(committed);
         while self.committed.len() > election_ticks as usize {
             self.committed.pop_front();
         }
-    }
-
-    fn lately(&self, id: ReplicaId, election_ticks: u32) -> bool {
-        self.last.get(&id).is_some_and(|last| self.ticks - last < u64::from(election_ticks))
     }
 }
 
@@ -138,7 +126,7 @@ impl<C: Consensus> Replica<C> {
     pub fn is_settled(&self) -> bool {
         let members = self.core.membership();
         let Some(term) = self.serving else { return false };
-        let from = match self.heard.confirmed {
+        let from = match self.changing.confirmed {
             _ if members.number == 0 => 0,
             Some((of, number, from)) if (of, number) == (term, members.number) => from,
             _ => return false,
@@ -151,11 +139,11 @@ impl<C: Consensus> Replica<C> {
     pub(crate) fn confirm_change(&mut self) {
         let number = self.core.membership().number;
         let Some(term) = self.serving.filter(|_| number > 0) else { return };
-        if self.heard.confirmed.is_some_and(|(of, at, _)| (of, at) == (term, number)) {
+        if self.changing.confirmed.is_some_and(|(of, at, _)| (of, at) == (term, number)) {
             return;
         }
         if let Some(position) = self.core.confirm() {
-            self.heard.confirmed = Some((term, number, position));
+            self.changing.confirmed = Some((term, number, position));
         }
     }
 
@@ -169,8 +157,9 @@ impl<C: Consensus> Replica<C> {
         if self.stopped.is_some() || self.serving.is_none() {
             return Err(Refusal::NotLeading(self.standing.leader));
         }
-        if let Some(refusal) = self.refuses_changes() {
-            return Err(refusal);
+        let agreed = self.agreed_version();
+        if agreed < CHANGES {
+            return Err(Refusal::Version(agreed));
         }
         if self.core.is_changing() {
             return Err(Refusal::Pending);
@@ -197,14 +186,8 @@ impl<C: Consensus> Replica<C> {
         Ok(position)
     }
 
-    /// Why no change is taken now, whatever it is: until all speak a version that knows changes.
-    fn refuses_changes(&self) -> Option<Refusal> {
-        let agreed = self.agreed_version();
-        (agreed < CHANGES).then_some(Refusal::Version(agreed))
-    }
-
     fn runs(&self, id: ReplicaId) -> bool {
-        id == self.config.id || self.heard.lately(id, self.config.election_ticks)
+        id == self.config.id || self.versions.heard_within(id, self.config.election_ticks)
     }
 
     /// Whoever has all that was committed an election timeout ago, and is heard, makes nobody wait.
@@ -213,7 +196,7 @@ impl<C: Consensus> Replica<C> {
             return Err(Refusal::Silent(id));
         }
         let has = self.core.matched(id).unwrap_or(0);
-        let due = self.heard.committed.front().copied().unwrap_or(u64::MAX);
+        let due = self.changing.committed.front().copied().unwrap_or(u64::MAX);
         if has < due { Err(Refusal::Lags(id, has, due)) } else { Ok(()) }
     }
 
@@ -245,17 +228,12 @@ impl<C: Consensus> Replica<C> {
     /// could tell it: so a leader says so to one after the other, now and then.
     pub(crate) fn remind_removed(&self, out: &mut Vec<Action>) {
         let removed = self.core.membership().removed().count();
-        if removed == 0 || !self.heard.ticks.is_multiple_of(REMINDED) {
+        let ticks = self.versions.ticks();
+        if removed == 0 || !ticks.is_multiple_of(REMINDED) {
             return;
         }
-        let turn = self.heard.ticks / REMINDED % removed as u64;
+        let turn = ticks / REMINDED % removed as u64;
         let whose = self.core.membership().removed().nth(turn as usize);
         whose.into_iter().for_each(|id| self.answer_removed(id, out));
-    }
-
-    /// A leader says that this one was removed. Numbers are never used again, so it stays so. It does
-    /// not stop by itself when it has applied that: those who have not may need its vote.
-    pub(crate) fn hear_removed(&mut self, number: u64, out: &mut Vec<Action>) {
-        self.stop(Stop::Removed { number }, out);
     }
 }

@@ -105,7 +105,7 @@ pub fn recover_after<S: Storage>(
         if position <= committed {
             visit(record);
         } else {
-            recovered.tail.push(entry(&record));
+            recovered.tail.push(record.into());
         }
     })?;
     let Kept { before, snapshot } = kept(journal);
@@ -173,9 +173,11 @@ fn append<S: Storage>(journal: &mut Journal<S>, entry: &Entry) -> Result<u64, Jo
     }
 }
 
-fn entry(record: &Record<'_>) -> Entry {
-    let Record { position, term, bytes, group } = *record;
-    Entry { position, term, record: bytes.to_vec(), group: group.to_vec() }
+impl From<Record<'_>> for Entry {
+    fn from(record: Record<'_>) -> Entry {
+        let Record { position, term, bytes, group } = record;
+        Entry { position, term, record: bytes.to_vec(), group: group.to_vec() }
+    }
 }
 
 /// Whether this write was begun before: its first entry is there already.
@@ -187,7 +189,7 @@ fn holds<S: Storage>(journal: &mut Journal<S>, write: &Write) -> bool {
     }
     let mut same = false;
     let read = journal.read(first.position, first.position, |record| {
-        same = entry(&record) == *first;
+        same = Entry::from(record) == *first;
     });
     read.is_ok() && same
 }
@@ -209,7 +211,7 @@ pub fn fetch<S: Storage>(
         journal.read(from, to, |record| {
             sum += 24 + (record.bytes.len() + record.group.len()) as u64;
             if entries.len() == before || sum <= wanted.bytes {
-                entries.push(entry(&record));
+                entries.push(record.into());
             }
         })?;
         if entries.len() == before {

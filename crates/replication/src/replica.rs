@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use journal::SnapshotInfo;
 use types::Nanos;
 
-use crate::changes::Heard;
+use crate::changes::Changing;
 use crate::digests::{Digests, Odd};
 use crate::transfer::{Next, Transfers};
 use crate::versions::Versions;
@@ -183,8 +183,8 @@ pub struct Replica<C = RaftGroup> {
     applied: u64,
     digests: Digests,
     transfers: Transfers,
-    versions: Versions,
-    pub(crate) heard: Heard,
+    pub(crate) versions: Versions,
+    pub(crate) changing: Changing,
     pub(crate) stopped: Option<Stop>,
     counts: Counts,
 }
@@ -228,7 +228,7 @@ impl<C: Consensus> Replica<C> {
             applied,
             digests: Digests::default(),
             transfers: Transfers::default(),
-            heard: Heard::default(),
+            changing: Changing::default(),
             stopped: None,
             counts: Counts::default(),
         }
@@ -261,14 +261,15 @@ impl<C: Consensus> Replica<C> {
         out: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         if let Body::Removed { number } = *body {
-            self.hear_removed(number, out);
+            // Numbers are never used again, so it stays so. It does not stop by itself when it has
+            // applied that: those who have not may need its vote.
+            self.stop(Stop::Removed { number }, out);
             return Ok(());
         }
         if self.core.membership().is_removed(from) {
             self.answer_removed(from, out);
             return Ok(());
         }
-        self.heard.heard(from);
         match *body {
             Body::Hello(spoken) => self.versions.told(from, spoken),
             _ => self.versions.heard(from, version),
@@ -301,7 +302,7 @@ impl<C: Consensus> Replica<C> {
             return;
         }
         self.core.tick();
-        self.heard.tick(self.config.election_ticks, self.core.committed());
+        self.changing.tick(self.config.election_ticks, self.core.committed());
         if self.versions.tick() {
             let hello = Body::Hello(self.versions.own());
             let own = self.config.id;

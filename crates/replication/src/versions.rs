@@ -60,6 +60,16 @@ impl Versions {
         self.heard.insert(from, (spoken.newest, self.ticks));
     }
 
+    /// Ticks so far.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
+    /// Whether anything came from a replica during the last so many ticks.
+    pub(crate) fn heard_within(&self, id: ReplicaId, ticks: u32) -> bool {
+        self.heard.get(&id).is_some_and(|(_, last)| self.ticks - *last < u64::from(ticks))
+    }
+
     /// Whether the others are to be greeted at this tick.
     pub(crate) fn tick(&mut self) -> bool {
         let now = self.ticks;

@@ -119,11 +119,13 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
         Drill::Replace(args) => (Fault::Replace, args),
         Drill::Group(args) => (Fault::Group, args),
     };
-    if fault == Fault::Gateway && args.times > GATEWAYS_MAX {
-        return Err(Failure::Usage(format!("--times: at most {GATEWAYS_MAX} gateways")));
-    }
-    if fault == Fault::Replace && args.times > REPLACED_MAX {
-        return Err(Failure::Usage(format!("--times: at most {REPLACED_MAX} replacements")));
+    let (most, what) = match fault {
+        Fault::Gateway => (GATEWAYS_MAX, "gateways"),
+        Fault::Replace => (REPLACED_MAX, "replacements"),
+        _ => (u32::MAX, "faults"),
+    };
+    if args.times > most {
+        return Err(Failure::Usage(format!("--times: at most {most} {what}")));
     }
     if args.replicas % 2 == 0 {
         return Err(Failure::Usage("--replicas: an odd number".to_string()));

@@ -52,19 +52,11 @@ fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
 /// drawn for them alone, or a port could be another process's, or one of ours, until its replica
 /// comes, or comes back.
 fn places(count: usize) -> Result<Vec<Place>, Failure> {
-    let [a, b, c, ..] = random()?;
+    let [a, b, c, ..] = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
     let free = SocketAddrV4::new(Ipv4Addr::new(127, a.clamp(1, 254), b, c.clamp(1, 254)), 0);
     let free = Place { overlay: free, feed: free, link: free, status: free };
     let held = (0..count).map(|_| Sockets::bind(&free)).collect::<Result<Vec<_>, _>>()?;
     held.iter().map(Sockets::place).collect()
-}
-
-fn random() -> Result<[u8; 32], Failure> {
-    entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))
-}
-
-fn name(entropy: &[u8]) -> String {
-    entropy.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A replica's process.
@@ -90,8 +82,6 @@ pub struct Site {
     processes: Vec<Process>,
     /// Those of the group, from 0.
     members: Vec<usize>,
-    /// How many came from the reserve: numbers are never used again.
-    replaced: usize,
     relays: Vec<Relay>,
     relaying: Vec<JoinHandle<()>>,
     edges: LoopHandle<Role>,
@@ -153,15 +143,12 @@ impl Site {
         let mut places = places(replicas + reserve)?.into_iter();
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let cluster = Cluster {
-            group: clock.now().0,
-            session: String::from_utf8_lossy(&exchange.session).into_owned(),
-            midnight_ns: exchange.midnight.0,
             start: since.map_or(0, |at| (at.as_millis() / 16) as u32),
-            secret: name(&random()?),
             nodes,
             replicas: places.by_ref().take(replicas).collect(),
             reserve: places.collect(),
             claims: vec![claims_at],
+            ..Cluster::fresh(&exchange, clock)?
         };
         cluster.settle(&mut exchange);
         cluster.write(&dir.join("cluster.json"))?;
@@ -194,7 +181,6 @@ impl Site {
                 .map(|number| Process { child: None, number })
                 .collect(),
             members: (0..replicas).collect(),
-            replaced: 0,
             load: run(of, &stop, move |of| {
                 let done = of.nodes().all(|(_, load)| load.phase() == LoadPhase::Done);
                 over.store(done, Ordering::Relaxed);
@@ -400,11 +386,11 @@ impl Site {
     /// A replica's disk is lost with it: one of the reserve is started on an empty one and, by an
     /// operator's command to whoever leads, takes its place. Which.
     pub fn replace(&mut self, old: usize, patience: Duration) -> Result<usize, Failure> {
-        let new = self.cluster.replicas.len() + self.replaced;
+        // Numbers are never used again: whoever has the highest came last.
+        let new = self.members.iter().max().map_or(0, |last| last + 1);
         if new >= self.processes.len() {
             return Err(Failure::Run("no replica is left in reserve".to_string()));
         }
-        self.replaced += 1;
         self.kill(old);
         let lost = self.folder(old);
         std::fs::remove_dir_all(&lost).map_err(|error| on(&lost, error))?;

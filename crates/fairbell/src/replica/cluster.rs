@@ -4,8 +4,8 @@
 use std::net::SocketAddrV4;
 use std::path::Path;
 
-use net::{Directory, Seat};
-use probe::Key;
+use net::{Clock, Directory, Seat};
+use probe::{Key, entropy};
 use roles::{ExchangeConfig, Secret};
 use serde::{Deserialize, Serialize};
 use types::{Nanos, NodeId};
@@ -51,6 +51,25 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// A new group of this exchange, without places yet.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn fresh(exchange: &ExchangeConfig, clock: Clock) -> Result<Cluster, Failure> {
+        let random = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+        Ok(Cluster {
+            group: clock.now().0,
+            session: String::from_utf8_lossy(&exchange.session).into_owned(),
+            midnight_ns: exchange.midnight.0,
+            start: 0,
+            secret: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            nodes: Vec::new(),
+            replicas: Vec::new(),
+            reserve: Vec::new(),
+            claims: Vec::new(),
+        })
+    }
+
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Cluster, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;

@@ -42,6 +42,15 @@ impl RootLine {
         self.seat.is_some()
     }
 
+    /// Whose place it is to lead, as far as is known here.
+    fn leader(&self) -> usize {
+        self.seat.as_ref().map_or(0, |seat| seat.held().1)
+    }
+
+    fn leaders_loop(&self) -> Result<&LoopHandle<Role>, ControlError> {
+        self.loops.get(self.leader()).ok_or(ControlError::Ended)
+    }
+
     /// Calls the root that leads. What a group's root wants logged is lost when another one leads
     /// by then; one that does not lead is not called.
     ///
@@ -51,9 +60,7 @@ impl RootLine {
         &self,
         call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) + Send + 'static,
     ) -> Result<(), ControlError> {
-        let place = self.seat.as_ref().map_or(0, |seat| seat.held().1);
-        let of = self.loops.get(place).ok_or(ControlError::Ended)?;
-        of.call(ExchangeConfig::ROOT, move |role, now, out| {
+        self.leaders_loop()?.call(ExchangeConfig::ROOT, move |role, now, out| {
             if role.as_member().is_none_or(|member| member.leading().is_some()) {
                 let _ = role.with_root(out, |root, out| call(root, now, out));
             }
@@ -68,9 +75,7 @@ impl RootLine {
         &self,
         call: impl FnOnce(&mut Member, ClockReading, &mut Outbox) + Send + 'static,
     ) -> Result<(), ControlError> {
-        let place = self.seat.as_ref().map_or(0, |seat| seat.held().1);
-        let of = self.loops.get(place).ok_or(ControlError::Ended)?;
-        of.call(ExchangeConfig::ROOT, move |role, now, out| {
+        self.leaders_loop()?.call(ExchangeConfig::ROOT, move |role, now, out| {
             if let Some(member) = role.as_member_mut() {
                 call(member, now, out);
             }
@@ -86,7 +91,7 @@ impl RootLine {
         &self,
         call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) + Clone + Send + 'static,
     ) -> Result<(), ControlError> {
-        let leader = self.seat.as_ref().map_or(0, |seat| seat.held().1);
+        let leader = self.leader();
         let others = (0..self.loops.len()).filter(|place| *place != leader);
         let mut outcome = Ok(());
         for place in others.chain([leader]) {

@@ -13,7 +13,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use net::{Clock, Directory, LoopHandle, Seat, TraceReceiver, trace_channel};
-use probe::{Key, entropy};
+use probe::Key;
 use replication::{Membership, ReplicaId};
 use roles::{ExchangeConfig, Role, Root};
 use types::{Input, NodeId};
@@ -103,7 +103,7 @@ impl Group {
         let claims = bind_udp(0, 0)?;
         let made = was_made(config).then(|| Cluster::read(&names(config))).transpose()?;
         let begun = made.is_some();
-        let known = made.clone().map_or_else(|| fresh(exchange, clock), Ok)?;
+        let known = made.clone().map_or_else(|| Cluster::fresh(exchange, clock), Ok)?;
         let mut places =
             sockets.iter().map(Sockets::place).collect::<Result<Vec<_>, _>>()?.into_iter();
         let cluster = Cluster {
@@ -211,22 +211,6 @@ fn can_reach(config: &Config, hosts: &[Host]) -> Result<(), Failure> {
             most - config.journal.replicas as usize
         ))),
     }
-}
-
-/// A new group of this exchange, without places yet.
-fn fresh(exchange: &ExchangeConfig, clock: Clock) -> Result<Cluster, Failure> {
-    let random = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
-    Ok(Cluster {
-        group: clock.now().0,
-        session: String::from_utf8_lossy(&exchange.session).into_owned(),
-        midnight_ns: exchange.midnight.0,
-        start: 0,
-        secret: random.iter().map(|byte| format!("{byte:02x}")).collect(),
-        nodes: Vec::new(),
-        replicas: Vec::new(),
-        reserve: Vec::new(),
-        claims: Vec::new(),
-    })
 }
 
 /// Replicas that run.

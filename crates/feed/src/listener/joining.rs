@@ -43,7 +43,7 @@ impl Listener {
     /// a heartbeat, which another sender's would not be. Another server, or a snapshot, may help.
     pub(super) fn heard_of_store(&mut self, now: Nanos, from: Peer, first: u64) {
         let asked = self.asked > self.next && first > self.next;
-        if !asked || !self.servers.begins(from, first) {
+        if !asked || !self.servers.note(from, first) {
             return;
         }
         let helped = match self.servers.none_has(self.next) {

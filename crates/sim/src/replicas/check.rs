@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use journal::JournalError;
+use replication::Entry;
 
 use super::client::Client;
-use super::driver::{LogRecord, Machine};
+use super::driver::Machine;
 use super::ledger::Request;
 use super::receiver::Receiver;
 use super::report::{Checker, Found};
@@ -23,7 +24,7 @@ pub(super) struct End<'a> {
 /// A replica's log, and what executing it gives.
 struct Log {
     id: u8,
-    records: Vec<LogRecord>,
+    records: Vec<Entry>,
     /// The hash chain after the last record: of all of them, also those that are kept no more.
     chain: u64,
     digest: u64,
@@ -79,15 +80,15 @@ pub(super) fn check(end: End<'_>) -> Vec<Found> {
     for pair in logs.windows(2) {
         let [a, b] = pair else { continue };
         // From where on both are kept.
-        let begins = |log: &Log| log.records.first().map_or(u64::MAX, |(position, ..)| *position);
+        let begins = |log: &Log| log.records.first().map_or(u64::MAX, |entry| entry.position);
         let first = begins(a).max(begins(b));
-        let kept = |log: &Log| -> Vec<LogRecord> {
-            log.records.iter().filter(|(position, ..)| *position >= first).cloned().collect()
+        let kept = |log: &Log| -> Vec<Entry> {
+            log.records.iter().filter(|entry| entry.position >= first).cloned().collect()
         };
         let (a_kept, b_kept) = (kept(a), kept(b));
         if a_kept != b_kept || a.chain != b.chain {
-            let differs = a_kept.iter().zip(&b_kept).find(|(a, b)| a != b).map(|(a, _)| a.0);
-            let ends = [a, b].map(|log| log.records.last().map(|(position, ..)| *position));
+            let differs = a_kept.iter().zip(&b_kept).find(|(a, b)| a != b).map(|(a, _)| a.position);
+            let ends = [a, b].map(|log| log.records.last().map(|entry| entry.position));
             let what =
                 format!("logs of {} and {} differ at {differs:?}, ends {ends:?}", a.id, b.id);
             tell(Checker::ReplicasEqual, what);
@@ -147,8 +148,8 @@ fn invented(log: &Log, clients: &[Client]) -> Option<String> {
     let known = |bytes: &[u8]| {
         Request::read(bytes).is_some_and(|r| clients.iter().any(|client| client.id == r.client))
     };
-    let stray = log.records.iter().find(|(_, _, bytes, _)| !bytes.is_empty() && !known(bytes))?;
-    Some(format!("replica {}: nobody sent the record at position {}", log.id, stray.0))
+    let stray = log.records.iter().find(|e| !e.record.is_empty() && !known(&e.record))?;
+    Some(format!("replica {}: nobody sent the record at position {}", log.id, stray.position))
 }
 
 /// An answer that the log does not bear out.

@@ -47,9 +47,6 @@ fn journal_config(short: bool) -> JournalConfig {
     }
 }
 
-/// Position, term and bytes of a record, and what the group itself says in it.
-pub(super) type LogRecord = (u64, u64, Vec<u8>, Vec<u8>);
-
 /// Something for the disk to do.
 enum Job {
     Write(u64, Write),
@@ -377,13 +374,10 @@ impl Up {
     ///
     /// # Errors
     /// The journal's.
-    pub(super) fn records(&mut self) -> Result<(Vec<LogRecord>, u64), JournalError> {
+    pub(super) fn records(&mut self) -> Result<(Vec<Entry>, u64), JournalError> {
         let mut records = Vec::new();
         let (first, to) = (self.journal.first(), self.replica.applied());
-        self.journal.read(first, to, |record| {
-            let (bytes, group) = (record.bytes.to_vec(), record.group.to_vec());
-            records.push((record.position, record.term, bytes, group));
-        })?;
+        self.journal.read(first, to, |record| records.push(record.into()))?;
         let chain = if to == 0 { 0 } else { self.journal.chain_at(to)? };
         Ok((records, chain))
     }
