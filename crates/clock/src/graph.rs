@@ -235,9 +235,22 @@ fn inverse_factor(matrix: &mut [f64], n: usize) -> Vec<f64> {
     inverse
 }
 
+/// Between which values the difference of an edge is: value of `b` less value of `a`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Interval {
+    /// First end.
+    pub a: usize,
+    /// Second end.
+    pub b: usize,
+    /// Least difference.
+    pub low: f64,
+    /// Largest difference.
+    pub high: f64,
+}
+
 /// Interval of each node's value that intervals on edges allow: the tightest way along edges, both
-/// from below and from above. `slack` is half of each edge's interval around its value.
-pub fn intervals(nodes: usize, reference: usize, edges: &[Edge], slack: &[f64]) -> Vec<(f64, f64)> {
+/// from below and from above.
+pub fn intervals(nodes: usize, reference: usize, edges: &[Interval]) -> Vec<(f64, f64)> {
     let mut bounds = vec![(f64::NEG_INFINITY, f64::INFINITY); nodes];
     if let Some(bound) = bounds.get_mut(reference) {
         *bound = (0.0, 0.0);
@@ -245,10 +258,9 @@ pub fn intervals(nodes: usize, reference: usize, edges: &[Edge], slack: &[f64]) 
     // Ways of more than a few edges are wider than shorter ones; the limit is for the worst case.
     for _ in 0..nodes.min(32) {
         let mut changed = false;
-        for (edge, slack) in edges.iter().zip(slack) {
-            let slack = slack.max(0.0);
-            for (from, to, value) in [(edge.a, edge.b, edge.value), (edge.b, edge.a, -edge.value)] {
-                let (low, high) = (bounds[from].0 + value - slack, bounds[from].1 + value + slack);
+        for &Interval { a, b, low, high } in edges {
+            for (from, to, low, high) in [(a, b, low, high), (b, a, -high, -low)] {
+                let (low, high) = (bounds[from].0 + low, bounds[from].1 + high);
                 let bound = &mut bounds[to];
                 changed |= low > bound.0 || high < bound.1;
                 *bound = (bound.0.max(low), bound.1.min(high));
@@ -344,9 +356,9 @@ mod tests {
 
     #[test]
     fn intervals_take_the_tightest_way() {
-        let edge = |a, b, value| Edge { a, b, value };
-        let edges = [edge(0, 1, 10.0), edge(1, 2, 10.0), edge(0, 2, 19.0)];
-        let bounds = intervals(4, 0, &edges, &[1.0, 1.0, 5.0]);
+        let edge = |a, b, low, high| Interval { a, b, low, high };
+        let edges = [edge(0, 1, 9.0, 11.0), edge(2, 1, -11.0, -9.0), edge(0, 2, 14.0, 24.0)];
+        let bounds = intervals(4, 0, &edges);
         assert_eq!(bounds[2], (18.0, 22.0));
         assert_eq!(bounds[3], (f64::NEG_INFINITY, f64::INFINITY));
     }

@@ -7,8 +7,10 @@
 //! two convex chains its optimum is found by one walk along both, because the margin as a function
 //! of the slope rises to one peak. `tests/svm.rs` proves the walk equal to the programme.
 //!
-//! What the margin leaves is the edge's bound by causality alone: no probe arrived before it was
-//! sent, so the offset lies within half the gap, whatever the delays' symmetry.
+//! What is left between the two sets is the edge's bound by causality alone: no probe arrived
+//! before it was sent, so the true line, too, lies between them, whatever the delays' symmetry
+//! ([`Line::causal`]). In the middle that is about half the gap to either side; far from the probes,
+//! or with few of them, it is much more, because other slopes fit in as well.
 
 use crate::hull::Point;
 
@@ -28,6 +30,87 @@ impl Line {
     /// The offset `x` ns after the origin.
     pub fn at(&self, x: f64) -> f64 {
         self.at_origin + self.slope * x
+    }
+
+    /// What all lines that pass between the chains, this one among them, have in common: between
+    /// which values they are `x` ns after the origin, and between which slopes. Arguments as
+    /// [`support_vector`]'s; no line steeper than `slope_max` is counted.
+    pub fn causal(
+        &self,
+        above: &[Point],
+        below: &[Point],
+        origin: Point,
+        x: f64,
+        slope_max: f64,
+    ) -> Causal {
+        let seen = |point: &Point| {
+            let ahead = point.x.wrapping_sub(origin.x) as f64 - x;
+            (ahead, point.y.wrapping_sub(origin.y) as f64)
+        };
+        let above: Vec<(f64, f64)> = above.iter().map(seen).collect();
+        let below: Vec<(f64, f64)> = below.iter().map(seen).collect();
+        let slopes = (
+            steepest(&above, &below, self.slope, self.slope.min(-slope_max)),
+            steepest(&above, &below, self.slope, self.slope.max(slope_max)),
+        );
+        let within = |slope: f64| slope.max(slopes.0).min(slopes.1);
+        // Highest along the lower chain where that passes the moment, lowest along the upper one;
+        // where a chain does not reach so far, the steepest line is.
+        let (high, _) = room(&above, within(slope_here(&above, f64::INFINITY)), ABOVE);
+        let (low, _) = room(&below, within(slope_here(&below, f64::NEG_INFINITY)), BELOW);
+        Causal { offsets: (low, high), slopes }
+    }
+}
+
+/// What causality leaves of an edge at a moment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Causal {
+    /// Least and largest offset, in ns.
+    pub offsets: (f64, f64),
+    /// Least and largest slope, in ns per ns.
+    pub slopes: (f64, f64),
+}
+
+const ABOVE: f64 = 1.0;
+const BELOW: f64 = -1.0;
+
+/// Height at 0 of the line of a slope that touches the chain, which is on that side of it; and
+/// where it touches.
+fn room(chain: &[(f64, f64)], slope: f64, side: f64) -> (f64, f64) {
+    let nearest = |(near, at): (f64, f64), &(x, y): &(f64, f64)| {
+        let height = y - slope * x;
+        if side * height < side * near { (height, x) } else { (near, at) }
+    };
+    chain.iter().fold((side * f64::INFINITY, 0.0), nearest)
+}
+
+/// The slope nearest to `limit` of all lines between the chains, where one of slope `inside` is.
+/// The room for a line is a concave function of its slope, with corners where another point is
+/// touched, so Newton's steps from outside never go too far and end after as many as there are
+/// corners; a few, mostly.
+fn steepest(above: &[(f64, f64)], below: &[(f64, f64)], inside: f64, limit: f64) -> f64 {
+    let mut slope = limit;
+    for _ in 0..above.len() + below.len() {
+        let ((high, upper), (low, lower)) = (room(above, slope, ABOVE), room(below, slope, BELOW));
+        let next = slope + (high - low) / (upper - lower);
+        // Rounding may end it, too.
+        let nearer =
+            (next > inside) == (slope > inside) && (next - inside).abs() < (slope - inside).abs();
+        if high >= low || !nearer {
+            break;
+        }
+        slope = next;
+    }
+    slope
+}
+
+/// Slope of the chain at 0; `beyond` behind its end, the negative of it before its start.
+fn slope_here(chain: &[(f64, f64)], beyond: f64) -> f64 {
+    let next = chain.partition_point(|(x, _)| *x <= 0.0);
+    match (next.checked_sub(1).and_then(|at| chain.get(at)), chain.get(next)) {
+        (None, _) => -beyond,
+        (_, None) => beyond,
+        (Some((ax, ay)), Some((bx, by))) => (by - ay) / (bx - ax),
     }
 }
 

@@ -8,16 +8,16 @@
 //! The bound of a correction is: so many standard deviations of the node's value, as the loops'
 //! residuals tell them; a configured asymmetry of the paths' base delays, which no protocol sees,
 //! times the share of it that reaches the node; the reference's own bound. It grows by the drift's
-//! standard deviation and the wander of oscillators. Where loops are too few to rely on, what
-//! causality leaves is added.
+//! standard deviation and the wander of oscillators. Where loops are too few to rely on, both are
+//! what causality leaves of the offset at that moment and of the drift, and any asymmetry is within.
 
 use std::collections::VecDeque;
 
 use types::{Nanos, NodeId};
 
-use crate::graph::{self, Edge, Fit};
+use crate::graph::{self, Edge, Fit, Interval};
 use crate::hull::{Point, Side, reduce};
-use crate::line::{Line, support_vector};
+use crate::line::{Causal, Line, support_vector};
 use crate::track::{Fix, Track};
 use crate::wire::{CHAIN_MAX, Correction};
 
@@ -101,12 +101,13 @@ pub struct Solver {
     stats: SolverStats,
 }
 
-/// An edge's line in absolute coordinates.
-#[derive(Clone, Copy)]
+/// An edge's line in absolute coordinates, and the chains that it lies between.
 struct EdgeLine {
     line: Line,
     origin: Point,
     middle: f64,
+    above: Vec<Point>,
+    below: Vec<Point>,
 }
 
 impl EdgeLine {
@@ -115,6 +116,23 @@ impl EdgeLine {
         let x = at.wrapping_sub(self.origin.x) as f64 + ahead;
         self.origin.y as f64 + self.line.at(x)
     }
+
+    /// What causality leaves at reading `at` + `ahead` of the first end's clock.
+    fn causal(&self, at: i64, ahead: f64) -> Causal {
+        let x = at.wrapping_sub(self.origin.x) as f64 + ahead;
+        let causal = self.line.causal(&self.above, &self.below, self.origin, x, SLOPE_MAX);
+        let (low, high) = causal.offsets;
+        let y = self.origin.y as f64;
+        Causal { offsets: (y + low, y + high), ..causal }
+    }
+}
+
+/// What causality leaves of every node.
+struct Left {
+    /// Offsets in ns.
+    offsets: Vec<(f64, f64)>,
+    /// Drifts in ns per s.
+    drifts: Vec<(f64, f64)>,
 }
 
 impl Solver {
@@ -187,13 +205,44 @@ impl Solver {
             Edge { a, b, value: line.line.slope * (1.0 + drifts[a].unwrap_or(0.0)) }
         };
         let slopes: Vec<Edge> = used.iter().map(|line| slope(line)).collect();
-        let slack: Vec<f64> = used.iter().map(|(_, line)| line.line.gap_ns / 2.0).collect();
         let offsets = self.fitted(offsets, None);
         let slopes = self.fitted(slopes, Some(&offsets.1.weights));
         self.note(&lines, &offsets.1, &slopes.1);
-        let slacks = graph::intervals(self.members.len(), self.reference, &offsets.0, &slack);
         self.follow(at, &offsets.1, &slopes.1);
-        self.corrections(window, at, collected.0 as i64, &offsets, &slacks)
+        let now = collected.0 as i64;
+        let passed = now.wrapping_sub(at) as f64;
+        let values: Vec<f64> = (values.iter().zip(&drifts))
+            .map(|(value, drift)| value.unwrap_or(0.0) + drift.unwrap_or(0.0) * passed)
+            .collect();
+        let left = self.left(&used, now, &values);
+        self.corrections(window, now, &offsets, &left)
+    }
+
+    /// What causality leaves at `now`, when the clocks are about `values` ahead.
+    fn left(&self, lines: &[&(usize, EdgeLine)], now: i64, values: &[f64]) -> Left {
+        let edges: Vec<(usize, usize, Causal)> = (lines.iter())
+            .map(|(index, line)| {
+                let (a, b) = self.mesh[*index];
+                (a, b, line.causal(now, values[a]))
+            })
+            .collect();
+        let all = |range: fn(&Causal) -> (f64, f64)| {
+            let interval = |(a, b, causal): &(usize, usize, Causal)| {
+                let (low, high) = range(causal);
+                Interval { a: *a, b: *b, low, high }
+            };
+            let edges: Vec<Interval> = edges.iter().map(interval).collect();
+            let mut nodes = graph::intervals(self.members.len(), self.reference, &edges);
+            // Edges contradict each other by as much as clocks did not run straight.
+            nodes
+                .iter_mut()
+                .for_each(|(low, high)| (*low, *high) = (low.min(*high), low.max(*high)));
+            nodes
+        };
+        Left {
+            offsets: all(|causal| causal.offsets),
+            drifts: all(|causal| (causal.slopes.0 * 1e9, causal.slopes.1 * 1e9)),
+        }
     }
 
     /// Rough values along a tree: good enough to know at which reading of each clock to look.
@@ -262,7 +311,7 @@ impl Solver {
                 line.gap_ns > 0.0 && line.at_origin.is_finite() && line.slope.abs() < SLOPE_MAX
             };
             let line = support_vector(&above, &below, origin, 1.0).filter(straight)?;
-            Some((index, EdgeLine { line, origin, middle }))
+            Some((index, EdgeLine { line, origin, middle, above, below }))
         };
         self.paths.iter().enumerate().filter_map(line).collect()
     }
@@ -325,10 +374,9 @@ impl Solver {
     fn corrections(
         &self,
         window: u32,
-        at: i64,
         now: i64,
         (edges, offsets): &(Vec<Edge>, Fit),
-        causal: &[(f64, f64)],
+        left: &Left,
     ) -> Vec<Correction> {
         let (nodes, config) = (self.members.len(), &self.config);
         let reach = match config.asymmetry_ns {
@@ -342,17 +390,23 @@ impl Solver {
         // A drift that walks at random moves an offset by wander * sqrt(t^3 / 3), and t^1.5 is
         // nowhere above (c t + t^2 / c) / 2.
         let (middle, walk) = (4.0, config.sigmas * wander / 3f64.sqrt());
+        let spanned = config.window_ns as f64 * f64::from(config.windows) / 1e9;
+        let farthest = |value: f64, (low, high): (f64, f64)| (value - low).max(high - value);
         let correction = |node: usize| {
             offsets.values[node]?;
             let track = self.tracks[node].as_ref()?;
             let (offset, drift, covariance) = track.at(now, wander);
-            let (then, _, _) = track.at(at, wander);
-            let (low, high) = causal[node];
-            let causal_ns = (then - low).max(high - then).max(0.0);
-            let told = sigmas * covariance[0].max(0.0).sqrt();
-            let seen = if offsets.loops < LOOPS_MIN { told + causal_ns } else { told };
-            let asymmetry = config.asymmetry_ns as f64 / 2.0 * reach[node];
-            let growth = sigmas * covariance[2].max(0.0).sqrt() + walk * middle / 2.0;
+            let offset = offset.max(left.offsets[node].0).min(left.offsets[node].1);
+            let causal = farthest(offset, left.offsets[node]) + walk * spanned.powf(1.5);
+            let (seen, steady) = match offsets.loops < LOOPS_MIN {
+                true => (causal, farthest(drift, left.drifts[node])),
+                false => {
+                    let asymmetry = config.asymmetry_ns as f64 / 2.0 * reach[node];
+                    let told = sigmas * covariance[0].max(0.0).sqrt();
+                    (told + asymmetry, sigmas * covariance[2].max(0.0).sqrt())
+                }
+            };
+            let growth = steady + walk * middle / 2.0;
             let reference = config.reference_bound_ns;
             let rate = drift / 1e9;
             Some(Correction {
@@ -361,10 +415,10 @@ impl Solver {
                 anchor: Nanos(now.saturating_add(offset.round() as i64).max(0) as u64),
                 offset_ns: offset.round() as i64,
                 drift_ppt: (rate / (1.0 + rate) * 1e12).round() as i64,
-                bound_ns: ((seen + asymmetry).ceil() as u64).saturating_add(reference + 1),
+                bound_ns: (seen.ceil() as u64).saturating_add(reference + 1),
                 growth_ppt: (growth * 1e3).ceil() as u64,
                 wander_ppt: (walk / middle / 2.0 * 1e3).ceil() as u64,
-                causal_ns: (causal_ns.ceil() as u64).saturating_add(reference + 1),
+                causal_ns: (causal.ceil() as u64).saturating_add(reference + 1),
             })
         };
         (0..nodes).filter(|node| *node != self.reference).filter_map(correction).collect()

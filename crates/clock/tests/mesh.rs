@@ -127,6 +127,28 @@ fn few_nodes_on_a_bad_network_promise_no_more_than_causality() {
 }
 
 #[test]
+fn few_nodes_on_a_busy_machine_know_how_little_they_know() {
+    for seed in 0..40 {
+        let mut few = plan(seed);
+        few.nodes = 3;
+        (few.settle_ns, few.run_ns) = (Nanos::SECOND, 5 * Nanos::SECOND);
+        few.agent.tolerance_ns = 300_000;
+        let (spell, mut rng) = (4 * Nanos::MILLI, SplitMix64::new(seed));
+        // One core that something else has nearly always: whatever comes waits for the end of a
+        // spell, so that few pairs a second are pure.
+        let awaited = move |_, _, at: Nanos| {
+            let drawn = SplitMix64::mix((at.0 / spell) ^ (seed << 40));
+            let spells = at.0 / spell + 1 + (drawn >> 20) % 3;
+            let wait = if drawn % 1_000 < 970 { spells * spell - at.0 } else { 0 };
+            Some(5_000 + rng.below(3_000) + wait)
+        };
+        let outcome = run(&few, awaited, |_| {});
+        assert!(outcome.looks.len() > 100, "seed {seed}: {}", outcome.looks.len());
+        assert_eq!(outcome.held(), 1.0, "seed {seed}");
+    }
+}
+
+#[test]
 fn lost_datagrams_cost_windows_and_nothing_else() {
     let seed = 8;
     let mut rng = SplitMix64::new(seed);

@@ -111,6 +111,67 @@ fn no_other_slope_has_a_wider_margin() {
     }
 }
 
+/// Extremes at `x` of all lines between the sets that are no steeper than `most`, and of their
+/// slopes: a linear programme in the plane, whose optima are at lines through two points or of the
+/// steepest slopes through one; all of them are tried.
+fn extremes(above: &[Point], below: &[Point], x: f64, most: f64) -> [(f64, f64); 2] {
+    let points: Vec<&Point> = above.iter().chain(below).collect();
+    let mut slopes = vec![-most, most];
+    for (at, a) in points.iter().enumerate() {
+        let with_a = points[at + 1..].iter().filter(|b| b.x != a.x);
+        slopes.extend(with_a.map(|b| (b.y - a.y) as f64 / (b.x - a.x) as f64));
+    }
+    let mut found = [(f64::INFINITY, f64::NEG_INFINITY); 2];
+    for slope in slopes.into_iter().filter(|slope| slope.abs() <= most) {
+        let rest = |p: &Point| p.y as f64 + slope * (x - p.x as f64);
+        let up = above.iter().map(rest).fold(f64::INFINITY, f64::min);
+        let down = below.iter().map(rest).fold(f64::NEG_INFINITY, f64::max);
+        if down <= up + 1e-6 {
+            found[0] = (found[0].0.min(down), found[0].1.max(up));
+            found[1] = (found[1].0.min(slope), found[1].1.max(slope));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_causality_leaves_is_what_all_lines_between_the_sets_have_in_common() {
+    let (mut limited, mut wider) = (0, 0);
+    for seed in 0..1_000 {
+        let mut rng = SplitMix64::new(seed ^ 0xCA05);
+        let slope = (rng.unit() - 0.5) * 0.5;
+        // A steady line fits few points in many ways, many points in few.
+        let counts = [0, 1].map(|_| 2 + rng.below([3, 40][seed as usize % 2]) as usize);
+        let above = points(&mut rng, counts[0], slope, 3_000.0, 1.0);
+        let below = points(&mut rng, counts[1], slope, 3_000.0, -1.0);
+        let Some(line) = walked(&above, &below, 1.0) else { continue };
+        let (mut lower, mut upper) = (above.clone(), below.clone());
+        reduce(&mut lower, Side::Below);
+        reduce(&mut upper, Side::Above);
+        for x in [-90_000.0, -20_000.0, 0.0, 31_000.0, 80_000.0] {
+            let most = 0.4;
+            let own = line.causal(&lower, &upper, ORIGIN, x, most);
+            let wanted = extremes(&above, &below, x, most.max(line.slope.abs()));
+            let near = |a: f64, b: f64, by: f64| (a - b).abs() <= by;
+            let same = near(own.offsets.0, wanted[0].0, 0.1)
+                && near(own.offsets.1, wanted[0].1, 0.1)
+                && near(own.slopes.0, wanted[1].0, 1e-6)
+                && near(own.slopes.1, wanted[1].1, 1e-6);
+            if line.slope.abs() <= most {
+                assert!(same, "seed {seed}, {x}: {own:?} {wanted:?}");
+            }
+            // The line that the points were made around is among them.
+            let truth = 3_000.0 + slope * x;
+            assert!(own.offsets.0 <= truth + 1.0 && truth <= own.offsets.1 + 1.0, "seed {seed}");
+            // In many the steepest line is one that is allowed; in many half a gap is too little.
+            limited += u32::from(own.slopes.1 == most);
+            let half = line.gap_ns / 2.0;
+            wider += u32::from(truth < line.at(x) - half || line.at(x) + half < truth);
+        }
+    }
+    assert!(limited > 100 && wider > 100, "{limited} {wider}");
+}
+
 #[test]
 fn sets_that_overlap_get_the_line_that_is_wrong_by_the_least() {
     let mut rng = SplitMix64::new(5);
