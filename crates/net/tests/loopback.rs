@@ -244,6 +244,7 @@ fn timers_fire_in_time_and_never_early() {
     let seen = Arc::clone(&late);
     let mut tick = 0;
     let node = Scripted::new(Nanos(0), move |knobs, _, now, _| {
+        assert!(now >= knobs.timeout, "early by {} ns", knobs.timeout - now);
         if tick > 0 {
             seen[tick - 1].store(now - knobs.timeout, SeqCst);
         }
@@ -256,8 +257,9 @@ fn timers_fire_in_time_and_never_early() {
     until("all ticks", || late[TICKS - 1].load(SeqCst) != u64::MAX);
     let mut late: Vec<u64> = late.iter().map(|late| late.load(SeqCst)).collect();
     late.sort_unstable();
-    // Far below a millisecond, whatever else the machine does.
-    assert!(late[TICKS / 2] < 300_000, "median {} ns late", late[TICKS / 2]);
+    // A timer in whole milliseconds would make each of them 300 us late at least; whatever else the
+    // machine does, one of ten finds it idle.
+    assert!(late[TICKS / 10] < 300_000, "nine of ten {} ns late", late[TICKS / 10]);
     assert_eq!(one.handle.counters().timeouts, TICKS as u64 + 1);
 }
 
@@ -634,13 +636,14 @@ fn traces_reach_the_collector_and_observers_see_the_loop() {
     one.send_traces(sender);
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
+    let told = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&told);
     let thread = std::thread::spawn(move || {
-        let mut seen = 0;
         let nodes = one.run(&flag, Duration::from_millis(2), |running, _| {
             assert_eq!(running.nodes().count(), 1);
-            seen = running.counters().timeouts;
+            seen.store(running.counters().timeouts, SeqCst);
         });
-        (nodes.map(|nodes| nodes.len()).expect("epoll works"), seen)
+        nodes.map(|nodes| nodes.len()).expect("epoll works")
     });
     let mut ids = Vec::new();
     until("all traces", || {
@@ -648,9 +651,9 @@ fn traces_reach_the_collector_and_observers_see_the_loop() {
         ids.len() == 100
     });
     assert!(ids.is_sorted());
-    std::thread::sleep(Duration::from_millis(20));
+    until("all timeouts", || told.load(SeqCst) == 100);
     stop.store(true, SeqCst);
-    assert_eq!(thread.join().expect("no panic"), (1, 100));
+    assert_eq!(thread.join().expect("no panic"), 1);
     assert!(!receiver.drain(|_| {}), "the loop has ended");
 }
 
