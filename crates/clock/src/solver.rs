@@ -101,8 +101,10 @@ pub struct Solver {
     stats: SolverStats,
 }
 
-/// An edge's line in absolute coordinates, and the chains that it lies between.
+/// An edge's ends, its line in absolute coordinates, and the chains that it lies between.
 struct EdgeLine {
+    a: usize,
+    b: usize,
     line: Line,
     origin: Point,
     middle: f64,
@@ -127,12 +129,12 @@ impl EdgeLine {
     }
 }
 
-/// What causality leaves of every node.
-struct Left {
-    /// Offsets in ns.
-    offsets: Vec<(f64, f64)>,
-    /// Drifts in ns per s.
-    drifts: Vec<(f64, f64)>,
+/// What lines say, one way or another.
+fn edges<'a>(
+    lines: impl IntoIterator<Item = &'a EdgeLine>,
+    value: impl Fn(&EdgeLine) -> f64,
+) -> Vec<Edge> {
+    lines.into_iter().map(|line| Edge { a: line.a, b: line.b, value: value(line) }).collect()
 }
 
 impl Solver {
@@ -193,79 +195,52 @@ impl Solver {
         let back = u64::from(spanned) * self.config.window_ns / 2;
         let at = collected.0.saturating_sub(back) as i64;
         let (values, drifts) = self.first_look(&lines, at);
-        let edge = |(index, line): &(usize, EdgeLine)| {
-            let (a, b) = self.mesh[*index];
-            values[a].map(|ahead| Edge { a, b, value: line.offset(at, ahead) })
-        };
-        let used: Vec<&(usize, EdgeLine)> = lines.iter().filter(|l| edge(l).is_some()).collect();
-        let offsets: Vec<Edge> = lines.iter().filter_map(edge).collect();
-        let slope = |(index, line): &(usize, EdgeLine)| {
-            let (a, b) = self.mesh[*index];
-            // Per ns of the reference instead of the first end.
-            Edge { a, b, value: line.line.slope * (1.0 + drifts[a].unwrap_or(0.0)) }
-        };
-        let slopes: Vec<Edge> = used.iter().map(|line| slope(line)).collect();
+        let known = |node: usize| values[node].unwrap_or(0.0);
+        let drift = |node: usize| drifts[node].unwrap_or(0.0);
+        let used: Vec<&EdgeLine> = lines.iter().filter(|line| values[line.a].is_some()).collect();
+        let offsets = edges(used.iter().copied(), |line| line.offset(at, known(line.a)));
+        // Per ns of the reference instead of the first end.
+        let slopes = edges(used.iter().copied(), |line| line.line.slope * (1.0 + drift(line.a)));
         let offsets = self.fitted(offsets, None);
         let slopes = self.fitted(slopes, Some(&offsets.1.weights));
         self.note(&lines, &offsets.1, &slopes.1);
         self.follow(at, &offsets.1, &slopes.1);
         let now = collected.0 as i64;
         let passed = now.wrapping_sub(at) as f64;
-        let values: Vec<f64> = (values.iter().zip(&drifts))
-            .map(|(value, drift)| value.unwrap_or(0.0) + drift.unwrap_or(0.0) * passed)
-            .collect();
-        let left = self.left(&used, now, &values);
+        let causal = |line: &&EdgeLine| {
+            let ahead = known(line.a) + drift(line.a) * passed;
+            (line.a, line.b, line.causal(now, ahead))
+        };
+        let left = self.left(&used.iter().map(causal).collect::<Vec<_>>());
         self.corrections(window, now, &offsets, &left)
     }
 
-    /// What causality leaves at `now`, when the clocks are about `values` ahead.
-    fn left(&self, lines: &[&(usize, EdgeLine)], now: i64, values: &[f64]) -> Left {
-        let edges: Vec<(usize, usize, Causal)> = (lines.iter())
-            .map(|(index, line)| {
-                let (a, b) = self.mesh[*index];
-                (a, b, line.causal(now, values[a]))
-            })
-            .collect();
+    /// What causality leaves of every node, when it leaves that of edges.
+    fn left(&self, edges: &[(usize, usize, Causal)]) -> Vec<Causal> {
         let all = |range: fn(&Causal) -> (f64, f64)| {
             let interval = |(a, b, causal): &(usize, usize, Causal)| {
                 let (low, high) = range(causal);
                 Interval { a: *a, b: *b, low, high }
             };
             let edges: Vec<Interval> = edges.iter().map(interval).collect();
-            let mut nodes = graph::intervals(self.members.len(), self.reference, &edges);
-            // Edges contradict each other by as much as clocks did not run straight.
-            nodes
-                .iter_mut()
-                .for_each(|(low, high)| (*low, *high) = (low.min(*high), low.max(*high)));
-            nodes
+            graph::intervals(self.members.len(), self.reference, &edges)
         };
-        Left {
-            offsets: all(|causal| causal.offsets),
-            drifts: all(|causal| (causal.slopes.0 * 1e9, causal.slopes.1 * 1e9)),
-        }
+        // Edges contradict each other by as much as clocks did not run straight.
+        let ordered = |(low, high): (f64, f64)| (low.min(high), low.max(high));
+        let offsets = all(|causal| causal.offsets).into_iter().map(ordered);
+        let slopes = all(|causal| causal.slopes).into_iter().map(ordered);
+        offsets.zip(slopes).map(|(offsets, slopes)| Causal { offsets, slopes }).collect()
     }
 
     /// Rough values along a tree: good enough to know at which reading of each clock to look.
-    fn first_look(
-        &self,
-        lines: &[(usize, EdgeLine)],
-        at: i64,
-    ) -> (Vec<Option<f64>>, Vec<Option<f64>>) {
-        let nodes = self.members.len();
-        let edges = |value: &dyn Fn(usize, &EdgeLine) -> f64| -> Vec<Edge> {
-            let edge = |(index, line): &(usize, EdgeLine)| {
-                let (a, b) = self.mesh[*index];
-                Edge { a, b, value: value(a, line) }
-            };
-            lines.iter().map(edge).collect()
-        };
-        let tree = |edges: Vec<Edge>| graph::tree(nodes, self.reference, &edges);
-        let mut values = tree(edges(&|_, line| line.offset(line.origin.x, line.middle)));
+    fn first_look(&self, lines: &[EdgeLine], at: i64) -> (Vec<Option<f64>>, Vec<Option<f64>>) {
+        let tree = |edges: Vec<Edge>| graph::tree(self.members.len(), self.reference, &edges);
+        let mut values = tree(edges(lines, |line| line.offset(line.origin.x, line.middle)));
         // Each round shrinks the error of the moment by the drift, a factor of 10^4.
         for _ in 0..2 {
-            values = tree(edges(&|a, line| line.offset(at, values[a].unwrap_or(0.0))));
+            values = tree(edges(lines, |line| line.offset(at, values[line.a].unwrap_or(0.0))));
         }
-        (values, tree(edges(&|_, line| line.line.slope)))
+        (values, tree(edges(lines, |line| line.line.slope)))
     }
 
     fn fitted(&self, edges: Vec<Edge>, weights: Option<&[f64]>) -> (Vec<Edge>, Fit) {
@@ -281,7 +256,7 @@ impl Solver {
     }
 
     /// The lines of all edges that have one.
-    fn lines(&self, window: u32) -> Vec<(usize, EdgeLine)> {
+    fn lines(&self, window: u32) -> Vec<EdgeLine> {
         let merged = |history: &History, side: Side| -> Vec<Point> {
             let fresh = |(known, _): &&(u32, Vec<Point>)| {
                 window.wrapping_sub(*known) < self.config.windows.max(1)
@@ -291,7 +266,7 @@ impl Solver {
             reduce(&mut points, side);
             points
         };
-        let line = |(index, [to, back]): (usize, &[History; 2])| {
+        let line = |(&(a, b), [to, back]): (&(usize, usize), &[History; 2])| {
             let late = |history: &History| {
                 history.back().is_none_or(|(last, _)| window.wrapping_sub(*last) > 1)
             };
@@ -311,12 +286,12 @@ impl Solver {
                 line.gap_ns > 0.0 && line.at_origin.is_finite() && line.slope.abs() < SLOPE_MAX
             };
             let line = support_vector(&above, &below, origin, 1.0).filter(straight)?;
-            Some((index, EdgeLine { line, origin, middle, above, below }))
+            Some(EdgeLine { a, b, line, origin, middle, above, below })
         };
-        self.paths.iter().enumerate().filter_map(line).collect()
+        self.mesh.iter().zip(&self.paths).filter_map(line).collect()
     }
 
-    fn note(&mut self, lines: &[(usize, EdgeLine)], offsets: &Fit, slopes: &Fit) {
+    fn note(&mut self, lines: &[EdgeLine], offsets: &Fit, slopes: &Fit) {
         let now = (offsets.variance, slopes.variance);
         // A worse window is believed at once, a better one by and by.
         let smooth = |old: f64, new: f64| new.max(0.8 * old + 0.2 * new);
@@ -324,7 +299,7 @@ impl Solver {
             None => now,
             Some(old) => (smooth(old.0, now.0), smooth(old.1, now.1)),
         });
-        let mut gaps: Vec<f64> = lines.iter().map(|(_, line)| line.line.gap_ns).collect();
+        let mut gaps: Vec<f64> = lines.iter().map(|line| line.line.gap_ns).collect();
         gaps.sort_by(f64::total_cmp);
         self.stats.solutions += 1;
         self.stats.edges_used = lines.len() as u64;
@@ -376,7 +351,7 @@ impl Solver {
         window: u32,
         now: i64,
         (edges, offsets): &(Vec<Edge>, Fit),
-        left: &Left,
+        left: &[Causal],
     ) -> Vec<Correction> {
         let (nodes, config) = (self.members.len(), &self.config);
         let reach = match config.asymmetry_ns {
@@ -396,10 +371,11 @@ impl Solver {
             offsets.values[node]?;
             let track = self.tracks[node].as_ref()?;
             let (offset, drift, covariance) = track.at(now, wander);
-            let offset = offset.max(left.offsets[node].0).min(left.offsets[node].1);
-            let causal = farthest(offset, left.offsets[node]) + walk * spanned.powf(1.5);
+            let Causal { offsets: within, slopes: (slowest, fastest) } = left[node];
+            let offset = offset.max(within.0).min(within.1);
+            let causal = farthest(offset, within) + walk * spanned.powf(1.5);
             let (seen, steady) = match offsets.loops < LOOPS_MIN {
-                true => (causal, farthest(drift, left.drifts[node])),
+                true => (causal, farthest(drift, (slowest * 1e9, fastest * 1e9))),
                 false => {
                     let asymmetry = config.asymmetry_ns as f64 / 2.0 * reach[node];
                     let told = sigmas * covariance[0].max(0.0).sqrt();

@@ -331,9 +331,9 @@ mod tests {
                 let (before, reading, after) = (clock.process(), clock.reading(), clock.process());
                 assert!(reading.now >= *last, "a clock ran backwards");
                 *last = reading.now;
-                let told = (reading.now.0.saturating_sub(after.0))
-                    .max(before.0.saturating_sub(reading.now.0));
-                assert!(told <= reading.bound_ns, "{told} ns off, told {}", reading.bound_ns);
+                let (ahead, behind) = (reading.now.since(after), before.since(reading.now));
+                let off = ahead.max(behind);
+                assert!(off <= reading.bound_ns, "{off} ns off, told {}", reading.bound_ns);
             }
         }
         let report = clocks.end(&config);
