@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod admin;
+pub mod alarms;
 pub mod arbitrate;
 pub mod attack;
 pub mod backtest;

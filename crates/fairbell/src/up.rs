@@ -34,6 +34,7 @@ use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
 use types::{Nanos, NodeId};
 
 use crate::Failure;
+use crate::alarms::Alarms;
 use crate::cli::UpArgs;
 use crate::config::Config;
 use crate::journal::kept;
@@ -113,7 +114,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let plan = plan::plan(&config, clocks.of, wishes, kept, driver)?;
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
     notices.extend(plan.group.iter().flat_map(|group| group.notice.clone()));
-    let (door, lines) = admin::Door::open(&config, &args.out)?;
+    let alarms = Alarms::default();
+    let (door, lines) = admin::Door::open(&config, &args.out, &alarms)?;
     let killed = victim(args, &plan)?;
     if let Some(notice) = greeting::hedge_cut(&config, &plan.layers) {
         view.note(&notice);
@@ -126,6 +128,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         bound_ns: clocks.of[1].reading().bound_ns,
         timed: if resumed { 0 } else { flow::timed(&config, sample.as_ref(), duration_ns) },
         flip: args.flip_replica,
+        alarms,
         config: &config,
         sample: sample.as_ref(),
     };
@@ -221,6 +224,7 @@ struct Run<'a> {
     timed: u64,
     /// Of whose journal, from 1, a bit is flipped before the replicas are compared.
     flip: Option<u8>,
+    alarms: Alarms,
     config: &'a Config,
     sample: Option<&'a Sample>,
 }
@@ -499,8 +503,14 @@ impl Watch<'_> {
         self.leaders.is_some() && self.run.config.day.auctions && figures.day_open
     }
 
-    /// Tells what operators did.
+    /// Tells what operators did, and of alarms.
     fn note_operators(&mut self, view: &mut View) {
+        for line in self.run.alarms.take_lines() {
+            view.alarm(&line);
+            if self.notices.len() < admin::NOTICES_MAX {
+                self.notices.push(line);
+            }
+        }
         while let Ok(line) = self.lines.try_recv() {
             view.note(&line);
             if self.notices.len() < admin::NOTICES_MAX {

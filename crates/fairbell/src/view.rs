@@ -115,6 +115,14 @@ impl View {
         }
     }
 
+    /// Says that something is wrong, or is over: also where nothing else is said.
+    pub fn alarm(&mut self, text: &str) {
+        match self.mode {
+            Mode::Silent => eprintln!("{text}"),
+            _ => self.note(text),
+        }
+    }
+
     /// Shows the state of the run.
     pub fn show(&mut self, snapshot: &Snapshot) {
         match &mut self.mode {

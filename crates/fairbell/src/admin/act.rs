@@ -21,6 +21,7 @@ use types::{
 use super::audit::Who;
 use super::members;
 use super::protocol::Reply;
+use crate::alarms::{self, Alarms};
 use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::config::{Config, price_text};
 use crate::replica::line::RootLine;
@@ -35,6 +36,7 @@ pub struct Exchange {
     edges: LoopHandle<Role>,
     /// By gateway number less one.
     gateways: Vec<NodeId>,
+    alarms: Alarms,
 }
 
 /// A gateway as operators see it.
@@ -54,7 +56,13 @@ impl Exchange {
         edges: LoopHandle<Role>,
         gateways: Vec<NodeId>,
     ) -> Exchange {
-        Exchange { config: config.clone(), root, edges, gateways }
+        let alarms = Alarms::default();
+        Exchange { config: config.clone(), root, edges, gateways, alarms }
+    }
+
+    /// Whose status names these.
+    pub fn with_alarms(self, alarms: &Alarms) -> Exchange {
+        Exchange { alarms: alarms.clone(), ..self }
     }
 
     /// Does it.
@@ -217,14 +225,15 @@ impl Exchange {
                 })
             })
             .collect();
-        let mut text = vec![format!(
+        let (mut text, alarms) = alarms::told(&self.alarms.standing());
+        text.push(format!(
             "day {}, {} open orders, input {} of the log with room for {}, feed at {}",
             if data["day_open"] == json!(true) { "open" } else { "closed" },
             data["open_orders"],
             data["log"]["inputs"],
             data["log"]["room"],
             data["feed_next"],
-        )];
+        ));
         let phases =
             instruments.iter().map(|of| format!("{} {}", word(&of["symbol"]), word(&of["phase"])));
         text.push(format!("phases: {}", phases.collect::<Vec<_>>().join(", ")));
@@ -240,6 +249,7 @@ impl Exchange {
         text.extend((!killed.is_empty()).then(|| format!("killed: {}", killed.join(" "))));
         text.extend((!locked.is_empty()).then(|| format!("locked: {}", locked.join(" "))));
         for (key, value) in [
+            ("alarms", alarms),
             ("instruments", json!(instruments)),
             ("gateways", json!(gateways)),
             ("killed", json!(killed)),

@@ -1,6 +1,8 @@
 //! The audit file: who asked for what, when, and what came of it; a line of JSON each, only ever
 //! appended.
 //!
+//! Alarms of the exchange are in it, too (`alarm`, `over`): see [`crate::alarms`].
+//!
 //! An action is written down before it is tried (`asked`) and again with its outcome (`done`,
 //! `refused`), so a line without an outcome says that the exchange ended in between. What can't be
 //! written down is not done.
@@ -12,6 +14,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+
+use crate::alarms::Record;
 
 /// Whoever is at the other end of the socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,13 +71,12 @@ impl Audit {
     /// Appends a line; it is on the disk when this returns.
     ///
     /// # Errors
-    /// The system's; then the line may be there in part.
+    /// The system's; nothing of it is there then.
     pub fn write(&mut self, who: &Who, stage: &str, what: &Value, outcome: &str) -> io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let at_ns = since.map_or(0, |since| since.as_nanos() as u64);
-        self.written += 1;
-        let line = json!({
-            "n": self.written,
+        self.append(json!({
+            "n": self.written + 1,
             "at": date(at_ns),
             "at_ns": at_ns,
             "uid": who.uid,
@@ -83,9 +86,34 @@ impl Audit {
             "stage": stage,
             "action": what,
             "outcome": outcome,
-        });
-        self.file.write_all(format!("{line}\n").as_bytes())?;
-        self.file.sync_data()
+        }))
+    }
+
+    /// Appends what happened to an alarm, likewise.
+    ///
+    /// # Errors
+    /// The system's; nothing of it is there then.
+    pub fn write_alarm(&mut self, record: &Record) -> io::Result<()> {
+        self.append(json!({
+            "n": self.written + 1,
+            "at": date(record.at_ns),
+            "at_ns": record.at_ns,
+            "stage": if record.raised { "alarm" } else { "over" },
+            "action": record.key,
+            "outcome": record.text,
+        }))
+    }
+
+    /// A line whole, or nothing of it.
+    fn append(&mut self, line: Value) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        let written = self.file.write_all(format!("{line}\n").as_bytes());
+        if let Err(error) = written.and_then(|()| self.file.sync_data()) {
+            // A full disk takes part of a line: the next one must not go on in it.
+            return Err(self.file.set_len(before).err().unwrap_or(error));
+        }
+        self.written += 1;
+        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::audit::{Audit, Who};
 use super::protocol::{LINE_MAX, Reply, Request};
 use crate::Failure;
+use crate::alarms::Alarms;
 use crate::cli::Action;
 
 /// How often the stop flag and new connections are looked at.
@@ -35,6 +36,8 @@ pub struct Server {
     audit: Audit,
     /// User ids that may speak.
     admitted: Vec<u32>,
+    /// Written down as they come.
+    alarms: Alarms,
 }
 
 impl Server {
@@ -58,7 +61,14 @@ impl Server {
         listener.set_nonblocking(true).map_err(on)?;
         let audit = Audit::open(&folder.join(AUDIT_FILE)).map_err(on)?;
         let admitted = vec![0, rustix::process::geteuid().as_raw()];
-        Ok(Server { listener, path: path.to_path_buf(), audit, admitted })
+        let alarms = Alarms::default();
+        Ok(Server { listener, path: path.to_path_buf(), audit, admitted, alarms })
+    }
+
+    /// Writes these down, too.
+    pub fn with_alarms(mut self, alarms: &Alarms) -> Server {
+        self.alarms = alarms.clone();
+        self
     }
 
     /// Where operators connect.
@@ -75,11 +85,23 @@ impl Server {
         mut perform: impl FnMut(&Who, &Action) -> Reply,
     ) {
         while !stop.load(Ordering::Relaxed) {
+            self.write_alarms();
             match self.listener.accept() {
                 // A peer that leaves in the middle is its own trouble.
                 Ok((stream, _)) => drop(self.serve(stream, stop, told, &mut perform)),
                 Err(_) => std::thread::sleep(LOOK_EVERY),
             }
+        }
+        self.write_alarms();
+    }
+
+    /// Writes down what there is of alarms; what finds no room on the disk waits until it does.
+    fn write_alarms(&mut self) {
+        while let Some(record) = self.alarms.first_record() {
+            if self.audit.write_alarm(&record).is_err() {
+                return;
+            }
+            self.alarms.drop_record();
         }
     }
 
@@ -320,6 +342,27 @@ mod tests {
                 // Somebody who leaves in the middle of a line is heard as far as it goes.
                 drop(UnixStream::connect(path).expect("connected").write_all(b"{\"action\""));
                 assert!(ask(path, &request(Action::Sessions)).expect("served on").ok);
+            },
+        );
+    }
+
+    #[test]
+    fn alarms_are_written_down_whole_and_in_order() {
+        let alarms = Alarms::default();
+        alarms.raise("journal-full", "no room left on the disk");
+        with_server(
+            "alarms",
+            |server| server.alarms = alarms.clone(),
+            |path, _| {
+                alarms.clear("journal-full", "goes on");
+                let until = Instant::now() + PATIENCE;
+                while alarms.first_record().is_some() && Instant::now() < until {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                let lines = lines(path);
+                let of = |n: usize| [&lines[n]["stage"], &lines[n]["action"], &lines[n]["outcome"]];
+                assert_eq!(of(0), ["alarm", "journal-full", "no room left on the disk"]);
+                assert_eq!(of(1), ["over", "journal-full", "goes on"]);
             },
         );
     }

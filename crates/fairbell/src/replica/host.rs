@@ -22,6 +22,7 @@ use super::cluster::{Cluster, Place};
 use super::writer::{self, Job};
 use super::{claims, links};
 use crate::Failure;
+use crate::alarms::Alarms;
 use crate::config::Config;
 use crate::journal::kept::{Genesis, input_of};
 use crate::log::on;
@@ -228,6 +229,7 @@ pub struct Host {
     files: Option<Files>,
     cost: Arc<Cost>,
     dir: PathBuf,
+    alarms: Alarms,
     /// Inputs found in the journal.
     pub recovered: u64,
     /// Of them, those that a checkpoint stood for.
@@ -333,6 +335,7 @@ impl Host {
             files,
             cost,
             dir: dir.to_path_buf(),
+            alarms: Alarms::default(),
             recovered,
             restored,
         })
@@ -357,6 +360,16 @@ impl Host {
     pub fn members(&self) -> Option<&replication::Membership> {
         let member = self.of.nodes().find_map(|(_, role)| role.as_member());
         member.map(|member| member.replica().membership())
+    }
+
+    /// Its alarms.
+    pub fn alarms(&self) -> Alarms {
+        self.alarms.clone()
+    }
+
+    /// Raises alarms with these from now on.
+    pub fn use_alarms(&mut self, alarms: &Alarms) {
+        self.alarms = alarms.clone();
     }
 
     /// The way to its loop.

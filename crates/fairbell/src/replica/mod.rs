@@ -10,8 +10,9 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use clap::Args;
 use net::Clock;
@@ -20,6 +21,7 @@ use crate::Failure;
 use crate::admin::members;
 use crate::admin::protocol::Reply;
 use crate::admin::server::Server;
+use crate::alarms::{self, Alarms};
 use crate::cli::Action;
 use checkpoints::Begin;
 use cluster::Cluster;
@@ -30,6 +32,8 @@ use line::RootLine;
 pub const SOCKET: &str = "admin.sock";
 /// Lines about operators that may wait to be printed.
 const LINES: usize = 64;
+/// How often alarms are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Options of `fairbell replica`.
 #[derive(Args, Clone, Debug)]
@@ -75,19 +79,31 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
          log are read from now on"
     );
     let root = host.handle();
+    let alarms = host.alarms();
     std::thread::scope(|scope| {
         let places = cluster.places().count() as u8;
-        let over = &*stop;
-        scope.spawn(move || serve_operators(dir, RootLine::one_of(places, root), over));
+        let (over, alarms) = (&*stop, &alarms);
+        scope.spawn(move || serve_operators(dir, RootLine::one_of(places, root), alarms, over));
+        scope.spawn(move || print_alarms(id, alarms, over));
         host.run(&stop).map(|_| ())
     })
 }
 
+/// Tells of alarms until `stop`.
+fn print_alarms(id: u8, alarms: &Alarms, stop: &AtomicBool) {
+    let mut over = false;
+    while !over {
+        over = stop.load(Ordering::Relaxed);
+        alarms.take_lines().iter().for_each(|line| eprintln!("replica {id}: {line}"));
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 /// Serves the operators of one replica's group until `stop`. Without the socket the replica does
 /// what it is for all the same.
-fn serve_operators(dir: &Path, line: RootLine, stop: &AtomicBool) {
+fn serve_operators(dir: &Path, line: RootLine, alarms: &Alarms, stop: &AtomicBool) {
     let server = match Server::bind(&dir.join(SOCKET)) {
-        Ok(server) => server,
+        Ok(server) => server.with_alarms(alarms),
         Err(why) => {
             eprintln!("no operators are heard: {why}");
             return;
@@ -100,7 +116,12 @@ fn serve_operators(dir: &Path, line: RootLine, stop: &AtomicBool) {
             Action::Replicas { what } => {
                 members::perform(&line, what).unwrap_or_else(Reply::refused)
             }
-            _ => Reply::refused("a replica's socket is for `fairbell admin replicas` alone"),
+            Action::Status => {
+                let (text, alarms) = alarms::told(&alarms.standing());
+                let text = if text.is_empty() { "no alarms".to_string() } else { text.join("\n") };
+                Reply::done(text, serde_json::json!({ "alarms": alarms }))
+            }
+            _ => Reply::refused("a replica's socket is for `status` and `replicas` alone"),
         });
         drop(told);
     });

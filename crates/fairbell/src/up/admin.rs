@@ -11,6 +11,7 @@ use types::NodeId;
 use crate::Failure;
 use crate::admin::act::Exchange;
 use crate::admin::server::Server;
+use crate::alarms::Alarms;
 use crate::config::Config;
 use crate::replica::line::RootLine;
 
@@ -23,6 +24,7 @@ pub const NOTICES_MAX: usize = 1_000;
 pub struct Door {
     server: Option<Server>,
     told: SyncSender<String>,
+    alarms: Alarms,
 }
 
 impl Door {
@@ -31,10 +33,15 @@ impl Door {
     ///
     /// # Errors
     /// When the socket can't be had.
-    pub fn open(config: &Config, out: &Path) -> Result<(Door, Receiver<String>), Failure> {
+    pub fn open(
+        config: &Config,
+        out: &Path,
+        alarms: &Alarms,
+    ) -> Result<(Door, Receiver<String>), Failure> {
         let (told, lines) = sync_channel(LINES);
         let server = path(config, out).map(|path| Server::bind(&path)).transpose()?;
-        Ok((Door { server, told }, lines))
+        let server = server.map(|server| server.with_alarms(alarms));
+        Ok((Door { server, told, alarms: alarms.clone() }, lines))
     }
 
     /// For the greeting: how to speak to this exchange.
@@ -52,7 +59,7 @@ impl Door {
         stop: &AtomicBool,
     ) {
         let Some(server) = self.server else { return };
-        let exchange = Exchange::new(config, root, edges, gateways);
+        let exchange = Exchange::new(config, root, edges, gateways).with_alarms(&self.alarms);
         server.run(stop, &self.told, |who, action| exchange.perform(who, action));
     }
 }
