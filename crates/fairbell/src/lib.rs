@@ -33,6 +33,7 @@ pub mod replay;
 pub mod replica;
 pub mod report;
 pub mod reproduce;
+pub mod resident;
 pub mod simulate;
 pub mod sockets;
 pub mod statement;

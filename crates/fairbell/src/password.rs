@@ -4,10 +4,11 @@
 //! thread for it. What one may cost is bounded, because a configuration is read before it is known
 //! to be sound.
 
+use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal, Write};
 
-use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::password_hash::{Output, PasswordHash, PasswordHasher, Salt, SaltString};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use clap::Args;
 
 use crate::Failure;
@@ -52,9 +53,35 @@ pub fn parse(hash: &str) -> Result<PasswordHash<'_>, String> {
     Ok(parsed)
 }
 
+thread_local! {
+    /// Memory that hashes of this thread are computed in, kept: fresh megabytes for every guess of a
+    /// stranger would cost page faults and leave the heap in pieces.
+    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Whether `password` is what `hash` was made of.
 pub fn verify(hash: &str, password: &[u8]) -> bool {
-    parse(hash).is_ok_and(|parsed| Argon2::default().verify_password(password, &parsed).is_ok())
+    parse(hash)
+        .is_ok_and(|parsed| compute(&parsed, password).is_some_and(|it| Some(it) == parsed.hash))
+}
+
+/// The hash of `password` with the salt and the price of another one; equality of the two takes the
+/// same time whatever they are.
+fn compute(like: &PasswordHash<'_>, password: &[u8]) -> Option<Output> {
+    let mut salt = [0; Salt::MAX_LENGTH];
+    let salt = like.salt?.decode_b64(&mut salt).ok()?;
+    let version = like.version.map_or(Ok(Version::V0x13), Version::try_from).ok()?;
+    let params = Params::try_from(like).ok()?;
+    let blocks = params.block_count();
+    let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+    Output::init_with(like.hash?.len(), |out| {
+        BLOCKS.with_borrow_mut(|memory| {
+            memory.resize(blocks, Block::default());
+            let computed = argon2.hash_password_into_with_memory(password, salt, out, memory);
+            Ok(computed?)
+        })
+    })
+    .ok()
 }
 
 /// A hash of `password` with a fresh salt.

@@ -2,11 +2,15 @@
 //! loopback address, while honest clients trade.
 //!
 //! Honest clients take turns, each order waiting for the answer to the one before, so that what
-//! they ask for is the same in every run. An attack has failed when it was refused or contained
-//! with the reason, every honest order was accepted, and the engine's state after the honest
-//! inputs is that of a run without attack.
+//! they ask for is the same in every run; first alone, then while the attack goes on. What must
+//! hold in every attack: nobody got in, every honest order was accepted, the honest p99 is within
+//! [`SLOWER_MAX`] times that of the same run before the attack, memory grew by less than
+//! [`GROWN_MAX`], and the engine's state after the honest inputs is that of a run without attack.
+//! Each attack has conditions of its own beside these, and a control (`--control`) in which its
+//! defence is taken away and it has to be found out.
 
-mod deeds;
+mod case;
+mod cases;
 mod line;
 mod site;
 
@@ -22,26 +26,32 @@ use telemetry::Recorder;
 use types::{Price, Side, Symbol};
 
 use crate::Failure;
-use crate::report::numbers::micros;
-use deeds::{DEEDS, Deed, Tools};
+use crate::report::numbers::{grouped, micros};
+use crate::resident::resident;
+use case::{AttackCase, Evidence, Seen, Tools};
+use cases::CASES;
 use line::{Fix, Line, Login, Ouch};
 use site::{Doors, HONEST, Outcome, Site, Terms};
 
 /// Options of `fairbell attack`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell attack list                 what there is\n  \
+    fairbell attack list                 what there is, what must hold, what controls take away\n  \
     fairbell attack all                  every attack, one after the other\n  \
-    fairbell attack half-open --json     one, as a JSON document\n\n\
+    fairbell attack half-open --json     one, as a JSON document\n  \
+    fairbell attack all --control        each without its defence: all have to be found out\n\n\
     The exchange is made for the purpose, in this process; nothing else is attacked.")]
 pub struct AttackArgs {
     /// Name of an attack, or `list`, `all`
     #[arg(default_value = "all")]
     pub name: String,
-    /// Orders of honest clients in each run
+    /// Orders of honest clients before the attack, and as many while it goes on
     #[arg(long, value_name = "N", default_value_t = 900,
           value_parser = clap::value_parser!(u32).range(30..=100_000))]
     pub orders: u32,
+    /// Take each attack's defence away; the run fails if an attack is not found out then
+    #[arg(long)]
+    pub control: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -53,6 +63,21 @@ const PACE: Duration = Duration::from_millis(1);
 const SETTLE: Duration = Duration::from_millis(100);
 /// How often an honest logon is tried.
 const LOGONS: usize = 50;
+/// How many times as long honest orders may take at the 99th percentile.
+pub const SLOWER_MAX: u64 = 3;
+/// Bytes by which the process may grow during an attack, attackers included.
+pub const GROWN_MAX: u64 = 64 << 20;
+
+/// How an attack is played and judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Play {
+    /// Honest orders before the attack, and as many while it goes on.
+    pub orders: u32,
+    /// Without the attack's defence.
+    pub control: bool,
+    /// Whether the honest p99 is judged: not on a machine that others use at the same time.
+    pub times: bool,
+}
 
 /// One attack, and what became of it.
 pub struct Attacked {
@@ -61,26 +86,32 @@ pub struct Attacked {
     /// What is done.
     pub about: &'static str,
     /// What the attacker saw.
-    pub seen: String,
-    /// Order to acceptance of honest clients.
-    pub rtt: Recorder,
-    /// Honest orders accepted.
+    pub seen: Option<Seen>,
+    /// Order to acceptance of honest clients before the attack and while it went on.
+    pub quiet: Recorder,
+    /// See `quiet`.
+    pub during: Recorder,
+    /// Honest orders accepted, of both times.
     pub accepted: u32,
+    /// Bytes by which the process had grown at the end of the attack.
+    pub grown: u64,
     outcome: Outcome,
     /// Why it was not contained; empty when it was.
     pub complaints: Vec<String>,
 }
 
-/// All attacks, or the one named, each against a fresh exchange, after a run without. Without
-/// limits (`limited` false) some of them have to show.
+/// All attacks, or the one named, each against a fresh exchange, after a run without.
 ///
 /// # Errors
 /// When an exchange can't be started or honest clients can't log on.
-pub fn attacks(name: &str, orders: u32, limited: bool) -> Result<Vec<Attacked>, Failure> {
-    let terms = Terms::new(limited)?;
-    let mut all = vec![attack(&terms, None, orders)?];
-    for deed in DEEDS.iter().filter(|deed| name == "all" || deed.name == name) {
-        let mut one = attack(&terms, Some(deed), orders)?;
+pub fn attacks(name: &str, play: Play) -> Result<Vec<Attacked>, Failure> {
+    let mut all = vec![attack(&Terms::new()?, None, play)?];
+    for case in CASES.iter().filter(|case| name == "all" || case.name == name) {
+        let mut terms = Terms::new()?;
+        if play.control {
+            (case.weaken)(&mut terms);
+        }
+        let mut one = attack(&terms, Some(case), play)?;
         let (calm, outcome) = (&all[0].outcome, &one.outcome);
         if outcome.digest != calm.digest || outcome.inputs != calm.inputs {
             one.complaints.push(format!(
@@ -88,40 +119,68 @@ pub fn attacks(name: &str, orders: u32, limited: bool) -> Result<Vec<Attacked>, 
                 outcome.digest, outcome.inputs, calm.digest, calm.inputs
             ));
         }
-        one.complaints.extend((deed.judge)(&terms, outcome, &one.seen).err());
         all.push(one);
     }
     Ok(all)
 }
 
-fn attack(terms: &Terms, deed: Option<&Deed>, orders: u32) -> Result<Attacked, Failure> {
+fn attack(terms: &Terms, case: Option<&AttackCase>, play: Play) -> Result<Attacked, Failure> {
     let site = Site::start(terms)?;
     let (doors, clock) = (site.doors, site.clock);
     let mut clients = Honest::log_on(doors, clock, terms)?;
+    let (mut quiet, mut during) = (Recorder::new(), Recorder::new());
+    let mut accepted = clients.trade(play.orders, &mut quiet);
     let stop = AtomicBool::new(false);
     let tools = Tools { doors, clock, terms, stop: &stop };
-    let mut rtt = Recorder::new();
-    let (accepted, seen) = thread::scope(|scope| {
-        let attacker = deed.map(|deed| scope.spawn(|| (deed.run)(&tools)));
+    let (before, began) = (resident()?, Instant::now());
+    let (lasted, grown, seen) = thread::scope(|scope| {
+        let attacker = case.map(|case| scope.spawn(|| (case.run)(&tools)));
         // The attack is under way before the first order.
         thread::sleep(SETTLE);
-        let accepted = clients.trade(orders, &mut rtt);
+        accepted += clients.trade(play.orders, &mut during);
         stop.store(true, Ordering::Relaxed);
-        let seen = attacker.map_or(Ok(String::new()), thread::ScopedJoinHandle::join);
-        (accepted, seen)
+        let seen = attacker.map(thread::ScopedJoinHandle::join).transpose();
+        let grown = resident().map(|after| after.saturating_sub(before));
+        (began.elapsed(), grown, seen)
     });
     thread::sleep(SETTLE);
-    let outcome = site.end()?;
-    let mut complaints = Vec::new();
-    if accepted < orders {
-        complaints.push(format!("{accepted} of {orders} honest orders were accepted"));
-    }
+    let (outcome, grown) = (site.end()?, grown?);
     let seen = seen.map_err(|_| Failure::Run("an attacker's thread panicked".to_string()))?;
-    if seen.contains("got in") && !seen.contains(" 0 got in") {
-        complaints.push(seen.clone());
+    let mut complaints = common_complaints(play, accepted, grown, seen.as_ref());
+    if play.times {
+        complaints.extend(too_slow(quiet.quantile(0.99), during.quantile(0.99)));
     }
-    let (name, about) = deed.map_or(("none", "honest clients alone"), |d| (d.name, d.about));
-    Ok(Attacked { name, about, seen, rtt, accepted, outcome, complaints })
+    if let (Some(case), Some(seen)) = (case, &seen) {
+        complaints.extend((case.judge)(&Evidence { outcome: &outcome, seen, lasted }));
+    }
+    let (name, about) = case.map_or(("none", "honest clients alone"), |c| (c.name, c.about));
+    Ok(Attacked { name, about, seen, quiet, during, accepted, grown, outcome, complaints })
+}
+
+/// What must hold in every attack, but for times and the engine's digest.
+fn common_complaints(play: Play, accepted: u32, grown: u64, seen: Option<&Seen>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if accepted < 2 * play.orders {
+        complaints.push(format!("{accepted} of {} honest orders were accepted", 2 * play.orders));
+    }
+    if grown >= GROWN_MAX {
+        let (grown, most) = (grouped(grown), grouped(GROWN_MAX));
+        complaints.push(format!("memory grew by {grown} bytes, allowed are {most}"));
+    }
+    if let Some(seen) = seen.filter(|seen| seen.succeeded > 0) {
+        complaints.push(format!("{} of {} attempts succeeded", seen.succeeded, seen.attempts));
+    }
+    complaints
+}
+
+/// Honest orders took too much longer than before the attack, ns at the 99th percentile.
+fn too_slow(quiet: u64, during: u64) -> Option<String> {
+    (during > SLOWER_MAX * quiet).then(|| {
+        let (quiet, during) = (micros(quiet), micros(during));
+        format!(
+            "honest p99 {during} us, before the attack {quiet}, allowed {SLOWER_MAX} times that"
+        )
+    })
 }
 
 /// One client with a certificate, one with a bound address and a hashed password, one over FIX.
@@ -130,6 +189,8 @@ struct Honest {
     plain: Ouch,
     fix: Fix,
     symbol: Symbol,
+    /// Orders entered.
+    entered: u32,
 }
 
 impl Honest {
@@ -147,15 +208,14 @@ impl Honest {
             }
             Err(failed(user))
         };
-        let symbol = crate::config::Config::default().instruments().first().map(|i| i.symbol);
-        let symbol = symbol.ok_or_else(|| failed("no instrument"))?;
+        let symbol = terms.symbol();
         let (sealed, plain) = (ouch(0, "HON1", "secret")?, ouch(1, "HON2", "victim")?);
         let line = Line::open(HONEST, doors.fix[1], None);
         let mut fix = Fix::new(line.map_err(|error| failed(&error.to_string()))?, clock, "HON3");
         if !fix.logon("secret", 1, false) {
             return Err(failed("HON3"));
         }
-        Ok(Honest { sealed, plain, fix, symbol })
+        Ok(Honest { sealed, plain, fix, symbol, entered: 0 })
     }
 
     /// In turn a buyer, a seller who meets him, and one who waits below; how many orders were
@@ -163,9 +223,11 @@ impl Honest {
     fn trade(&mut self, orders: u32, rtt: &mut Recorder) -> u32 {
         let (price, below) = (Price::from_whole(100), Price::from_whole(99));
         for n in 0..orders {
-            let number = n / 3 + 1;
+            let number = self.entered / 3 + 1;
+            let turn = self.entered % 3;
+            self.entered += 1;
             let asked = Instant::now();
-            let accepted = match n % 3 {
+            let accepted = match turn {
                 0 => self.sealed.order(number, Side::Buy, price, self.symbol),
                 1 => self.plain.order(number, Side::Sell, price, self.symbol),
                 _ => self.fix.order(number, below, self.symbol),
@@ -186,25 +248,35 @@ impl Honest {
 /// When an attack was not contained.
 pub fn run(args: &AttackArgs) -> Result<(), Failure> {
     if args.name == "list" {
-        DEEDS.iter().for_each(|deed| println!("{:18} {}", deed.name, deed.about));
+        for case in &CASES {
+            println!("{:18} {}", case.name, case.about);
+            println!("{:18}   must hold: {}", "", case.must_hold);
+            println!("{:18}   control:   {}", "", case.control);
+        }
         return Ok(());
     }
-    if args.name != "all" && !DEEDS.iter().any(|deed| deed.name == args.name) {
-        let names: Vec<&str> = DEEDS.iter().map(|deed| deed.name).collect();
+    if args.name != "all" && !CASES.iter().any(|case| case.name == args.name) {
+        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
         let names = names.join(", ");
         return Err(Failure::Usage(format!("no attack {:?}; there are: {names}", args.name)));
     }
-    let all = attacks(&args.name, args.orders, true)?;
+    let play = Play { orders: args.orders, control: args.control, times: true };
+    let all = attacks(&args.name, play)?;
     if args.json {
         println!("{:#}", all.iter().map(document).collect::<Value>());
     } else {
         print(&all);
     }
-    let failed: Vec<&str> =
-        all.iter().filter(|one| !one.complaints.is_empty()).map(|one| one.name).collect();
+    let of = |wrong: fn(&Attacked) -> bool| -> Vec<&str> {
+        all.iter().filter(|one| wrong(one)).map(|one| one.name).collect()
+    };
+    let (failed, what) = match args.control {
+        true => (of(|one| one.seen.is_some() && one.complaints.is_empty()), "not found out"),
+        false => (of(|one| !one.complaints.is_empty()), "not contained"),
+    };
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Run(format!("not contained: {}", failed.join(", ")))),
+        false => Err(Failure::Run(format!("{what}: {}", failed.join(", ")))),
     }
 }
 
@@ -225,14 +297,21 @@ impl Attacked {
 }
 
 fn print(all: &[Attacked]) {
-    println!("honest clients' round trip, us        p50      p99      max   digest");
+    println!(
+        "honest clients' round trip, us      before: p50      p99   during: p50      p99   digest"
+    );
     for one in all {
-        let [p50, p99] = [0.5, 0.99].map(|share| micros(one.rtt.quantile(share)));
-        let max = micros(one.rtt.summary().max);
+        let [a, b] =
+            [&one.quiet, &one.during].map(|of| [0.5, 0.99].map(|q| micros(of.quantile(q))));
         let digest = one.outcome.digest;
-        println!("{:32} {p50:>8} {p99:>8} {max:>8}   {digest:016x}", one.name);
-        if !one.seen.is_empty() {
-            println!("  attacker: {}; at most {} not logged on", one.seen, one.outcome.strangers);
+        println!(
+            "{:34} {:>12} {:>8} {:>13} {:>8}   {digest:016x}",
+            one.name, a[0], a[1], b[0], b[1]
+        );
+        if let Some(seen) = &one.seen {
+            let (most, grown) = (one.outcome.strangers, grouped(one.grown >> 10));
+            println!("  attacker: {seen}");
+            println!("  at most {most} not logged on; memory grew by {grown} KiB");
         }
         one.reasons().iter().for_each(|(why, count)| println!("  {count:>8} {why}"));
         one.complaints.iter().for_each(|complaint| println!("  NOT CONTAINED: {complaint}"));
@@ -240,15 +319,20 @@ fn print(all: &[Attacked]) {
 }
 
 fn document(one: &Attacked) -> Value {
-    let summary = one.rtt.summary();
     json!({
         "attack": one.name,
         "about": one.about,
-        "seen": one.seen,
+        "attempts": one.seen.as_ref().map(|seen| seen.attempts),
+        "succeeded": one.seen.as_ref().map(|seen| seen.succeeded),
+        "refused": one.seen.as_ref().map(|seen| seen.refused),
+        "told": one.seen.as_ref().map(|seen| seen.told.clone()),
         "honest_orders_accepted": one.accepted,
-        "honest_p50_ns": one.rtt.quantile(0.5),
-        "honest_p99_ns": one.rtt.quantile(0.99),
-        "honest_max_ns": summary.max,
+        "quiet_p50_ns": one.quiet.quantile(0.5),
+        "quiet_p99_ns": one.quiet.quantile(0.99),
+        "honest_p50_ns": one.during.quantile(0.5),
+        "honest_p99_ns": one.during.quantile(0.99),
+        "honest_max_ns": one.during.summary().max,
+        "memory_grown_bytes": one.grown,
         "digest": format!("{:016x}", one.outcome.digest),
         "honest_inputs": one.outcome.inputs,
         "not_logged_on_max": one.outcome.strangers,
@@ -256,4 +340,22 @@ fn document(one: &Attacked) -> Value {
         "complaints": one.complaints,
         "contained": one.complaints.is_empty(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_slow_large_incomplete_or_let_in_is_complained_of() {
+        assert_eq!(too_slow(100, 300), None);
+        assert!(too_slow(100, 301).is_some());
+        let play = Play { orders: 10, control: false, times: true };
+        let none: [String; 0] = [];
+        assert_eq!(common_complaints(play, 20, GROWN_MAX - 1, None), none);
+        assert_eq!(common_complaints(play, 19, 0, None).len(), 1);
+        assert_eq!(common_complaints(play, 20, GROWN_MAX, None).len(), 1);
+        let seen = Seen { attempts: 5, succeeded: 1, ..Seen::default() };
+        assert_eq!(common_complaints(play, 20, 0, Some(&seen)).len(), 1);
+    }
 }

@@ -15,7 +15,7 @@ use roles::{
     Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, GuardConfig, LoginTerms,
     OUCH_DOOR, Rate, Refusal, Role, Throttle, deploy,
 };
-use types::{AccountId, Channel, Input, Nanos, NodeId, Seq};
+use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Symbol};
 
 use crate::Failure;
 use crate::cert::{Authority, Pair};
@@ -27,11 +27,31 @@ pub const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// See [`HONEST`].
 pub const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// Accounts of attackers, who may log on: their session messages are in the log, too.
-const ATTACKERS: [AccountId; 3] = [AccountId(4), AccountId(5), AccountId(6)];
+const ATTACKERS: [AccountId; 4] = [AccountId(4), AccountId(5), AccountId(6), AccountId(7)];
 /// How often strangers are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Certificates, passwords and limits, the same for every run.
+/// Whom the second-logon attack logs on as, with the right passwords.
+#[derive(Clone, Copy)]
+pub struct LogonTarget {
+    /// Where it comes from.
+    pub address: Ipv4Addr,
+    /// User name and password at the OUCH doors.
+    pub ouch: (&'static str, &'static str),
+    /// CompID at the FIX door.
+    pub fix: &'static str,
+}
+
+impl LogonTarget {
+    /// Honest clients, who are logged on.
+    pub const BUSY: LogonTarget =
+        LogonTarget { address: HONEST, ouch: ("HON2", "victim"), fix: "HON3" };
+    /// Accounts that are not logged on.
+    pub const IDLE: LogonTarget =
+        LogonTarget { address: ATTACKER, ouch: ("ATT1", "secret"), fix: "ATTF" };
+}
+
+/// Certificates, passwords and limits, the same for every run; what a control takes away is public.
 pub struct Terms {
     server: Pair,
     authority: String,
@@ -43,14 +63,35 @@ pub struct Terms {
     /// See `honest`.
     pub foreign: ClientTls,
     hash: String,
-    /// Limits of strangers; without them attacks must show.
+    /// Limits of connections that are not logged on.
     pub guard: GuardConfig,
-    handshakes_max: usize,
+    /// TLS handshakes under way at a door.
+    pub handshakes_max: usize,
+    /// Bytes that a client may leave unread before its connection is cut.
+    pub unread_max: usize,
+    /// The sealed doors ask for a certificate.
+    pub certificates_required: bool,
+    /// HON1 and BOUND are bound to a certificate.
+    pub bound: bool,
+    /// Whom the second logon is of.
+    pub second: LogonTarget,
+    /// The sequence attack sends what is in sequence.
+    pub in_sequence: bool,
+    /// Orders whose reports resend storms can ask for.
+    pub history: u32,
 }
 
 impl Terms {
-    /// Fresh ones; `limited`: with the limits that are to hold.
-    pub fn new(limited: bool) -> Result<Terms, Failure> {
+    /// Attempts to log on from one address.
+    pub const STRICT_TRIES: Rate = Rate { burst: 32, per_s: 4 };
+    /// Connections of a gateway that are not logged on.
+    pub const STRANGERS_MAX: u64 = 128;
+
+    /// Fresh ones, with all limits.
+    ///
+    /// # Errors
+    /// Certificates can't be made.
+    pub fn new() -> Result<Terms, Failure> {
         let (authority, stranger) = (Authority::new()?, Authority::new()?);
         let hosts = ["localhost".to_string()];
         let client = |pair: Pair| {
@@ -59,24 +100,6 @@ impl Terms {
             ClientTls::new(authority.pair.certificate.as_bytes(), "localhost", own)
                 .map_err(|error| Failure::Run(error.to_string()))
         };
-        let strict = GuardConfig {
-            strangers_max: 128,
-            strangers_per_source_max: 64,
-            logon_wait_ns: 2 * Nanos::SECOND,
-            tries_per_source: Rate { burst: 32, per_s: 4 },
-            failures_of_source: 48,
-            ..GuardConfig::default()
-        };
-        let free = Rate::UNLIMITED;
-        let loose = GuardConfig {
-            strangers_max: usize::MAX,
-            strangers_per_source_max: usize::MAX,
-            logon_wait_ns: 3_600 * Nanos::SECOND,
-            tries_per_source: free,
-            failures_of_identity: 0,
-            failures_of_source: 0,
-            ..GuardConfig::default()
-        };
         Ok(Terms {
             server: authority.sign("fairbell", &hosts, true)?,
             honest: client(authority.sign("hon1", &[], false)?)?,
@@ -84,13 +107,46 @@ impl Terms {
             foreign: client(stranger.sign("hon1", &[], false)?)?,
             authority: authority.pair.certificate,
             hash: crate::password::hash(b"victim")?,
-            guard: if limited { strict } else { loose },
-            handshakes_max: if limited { 64 } else { 4_096 },
+            guard: GuardConfig {
+                strangers_max: Terms::STRANGERS_MAX as usize,
+                strangers_per_source_max: 64,
+                logon_wait_ns: 2 * Nanos::SECOND,
+                tries_per_source: Terms::STRICT_TRIES,
+                failures_of_source: 48,
+                ..GuardConfig::default()
+            },
+            handshakes_max: 64,
+            unread_max: LoopConfig::default().unread_max,
+            certificates_required: true,
+            bound: true,
+            second: LogonTarget::BUSY,
+            in_sequence: false,
+            history: 200,
         })
     }
 
+    /// Takes all limits of connections and attempts away.
+    pub fn without_limits(&mut self) {
+        self.guard = GuardConfig {
+            strangers_max: usize::MAX,
+            strangers_per_source_max: usize::MAX,
+            logon_wait_ns: 3_600 * Nanos::SECOND,
+            tries_per_source: Rate::UNLIMITED,
+            failures_of_identity: 0,
+            failures_of_source: 0,
+            ..self.guard
+        };
+        self.handshakes_max = 4_096;
+    }
+
+    /// The one instrument.
+    pub fn symbol(&self) -> Symbol {
+        Config::default().instruments().first().map_or(Symbol([b' '; 8]), |first| first.symbol)
+    }
+
     /// Three honest accounts: one bound to its certificate, one to its address with a hashed
-    /// password, one over FIX; two of attackers; one whose hashed password is being guessed.
+    /// password, one over FIX; two of attackers; one whose hashed password is being guessed; one
+    /// bound to a certificate that nobody uses.
     fn accounts(&self) -> Vec<Account> {
         let account = |id: u16, name: &str, terms: LoginTerms, fix: bool| Account {
             id: AccountId(id),
@@ -115,13 +171,15 @@ impl Terms {
             };
             entry.terms().unwrap_or_default()
         };
+        let certificate = if self.bound { "name:hon1" } else { "" };
         vec![
-            account(1, "HON1", bound("name:hon1", "", ""), false),
+            account(1, "HON1", bound(certificate, "", ""), false),
             account(2, "HON2", bound("", "127.0.0.1/32", &self.hash), false),
             account(3, "HON3", LoginTerms::default(), true),
             account(4, "ATT1", LoginTerms::default(), false),
             account(5, "ATTF", LoginTerms::default(), true),
             account(6, "VICTIM", bound("", "", &self.hash), false),
+            account(7, "BOUND", bound(certificate, "", ""), false),
         ]
     }
 
@@ -181,6 +239,13 @@ pub struct Outcome {
     pub floods: u64,
 }
 
+impl Outcome {
+    /// Refusals for one reason.
+    pub fn refused(&self, why: Refusal) -> u64 {
+        self.refusals.iter().find(|(of, _)| *of == why).map_or(0, |(_, count)| *count)
+    }
+}
+
 impl Site {
     /// Starts one.
     pub fn start(terms: &Terms) -> Result<Site, Failure> {
@@ -203,6 +268,7 @@ impl Site {
             handshakes_max: terms.handshakes_max,
             handshakes_per_source_max: terms.handshakes_max,
             handshake_ns: Nanos::SECOND,
+            unread_max: terms.unread_max,
             ..LoopConfig::default()
         };
         let mut of = Loop::new(clock, Arc::new(directory), habits).map_err(io)?;
@@ -210,8 +276,12 @@ impl Site {
             chain: terms.server.certificate.as_bytes(),
             key: terms.server.key.as_bytes(),
         };
-        let tls = ServerTls::new(identity, Clients::Required(terms.authority.as_bytes()))
-            .map_err(|error| Failure::Run(error.to_string()))?;
+        let clients = match terms.certificates_required {
+            true => Clients::Required(terms.authority.as_bytes()),
+            false => Clients::Any,
+        };
+        let tls =
+            ServerTls::new(identity, clients).map_err(|error| Failure::Run(error.to_string()))?;
         let listen = || TcpListener::bind((HONEST, 0)).map_err(io);
         let (mut ouch, mut fix) = (Vec::new(), Vec::new());
         for ((index, role), socket) in (0u16..).zip(nodes).zip(sockets) {

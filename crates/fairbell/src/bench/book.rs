@@ -20,6 +20,7 @@ use types::{
 
 use crate::Failure;
 use crate::report::numbers;
+use crate::resident::resident;
 
 /// Options of `fairbell bench book`.
 #[derive(Args, Clone, Debug)]
@@ -294,16 +295,6 @@ fn timer_ns() -> u64 {
         recorder.record(black_box(start.elapsed()).as_nanos() as u64);
     }
     recorder.quantile(0.5)
-}
-
-/// Bytes of this process in memory, anonymous ones only.
-fn resident() -> Result<u64, Failure> {
-    let text = std::fs::read_to_string("/proc/self/status")
-        .map_err(|error| Failure::Run(format!("/proc/self/status: {error}")))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024)
-        .ok_or_else(|| Failure::Run("/proc/self/status has no RssAnon".to_string()))
 }
 
 /// Smallest, middle and largest.
