@@ -65,12 +65,7 @@ pub const DEEDS: [Deed; 8] = [
         judge: |_, out, _| {
             some(out, Refusal::WrongPassword)?;
             some(out, Refusal::WrongAddress)?;
-            let held_off = [Refusal::TooManyTries, Refusal::SourceLocked, Refusal::IdentityLocked];
-            held_off
-                .into_iter()
-                .map(|why| some(out, why))
-                .find(Result::is_ok)
-                .unwrap_or_else(|| Err("nobody was locked out or held off".to_string()))
+            some(out, Refusal::Throttled)
         },
     },
     Deed {

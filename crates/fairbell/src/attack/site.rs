@@ -64,7 +64,6 @@ impl Terms {
             strangers_per_source_max: 64,
             logon_wait_ns: 2 * Nanos::SECOND,
             tries_per_source: Rate { burst: 32, per_s: 4 },
-            failures_of_source: 48,
             ..GuardConfig::default()
         };
         let free = Rate::UNLIMITED;
@@ -73,8 +72,8 @@ impl Terms {
             strangers_per_source_max: usize::MAX,
             logon_wait_ns: 3_600 * Nanos::SECOND,
             tries_per_source: free,
-            failures_of_identity: 0,
-            failures_of_source: 0,
+            guesses_free: u32::MAX,
+            new_address_every_ns: 0,
             ..GuardConfig::default()
         };
         Ok(Terms {
