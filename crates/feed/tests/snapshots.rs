@@ -293,7 +293,8 @@ impl Net {
             for op in out.ops() {
                 match op {
                     Op::Datagram { to: STORE, bytes, .. } => {
-                        let request = Request::parse(out.bytes(*bytes)).expect("a request");
+                        let request = Request::parse(&out.bytes(*bytes)[..moldudp::HEADER_LEN])
+                            .expect("a request");
                         let answer = self.answer(request);
                         let now = at(self.now);
                         if !self.rng.permille(200) {

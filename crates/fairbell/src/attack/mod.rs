@@ -9,6 +9,7 @@
 mod deeds;
 mod line;
 mod site;
+pub mod strangers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
