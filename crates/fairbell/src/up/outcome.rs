@@ -14,8 +14,8 @@ use super::revise::Turns;
 use crate::config::Config;
 use crate::report::{
     AuctionReport, Curve, DeadProxyReport, Depth, EpochReport, HaltReport, InstrumentReport,
-    PlotData, PublicReport, Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport, TreeReport,
-    UnequalBook, WindowPoint,
+    PlotData, PublicReport, Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport,
+    TreeReport, UnequalBook, WindowPoint,
 };
 
 /// Positions at which books must be equal, or as many as the feed has.
