@@ -5,7 +5,9 @@
 //! while the gap is asked for at a retransmission server (MoldUDP64 1.0, "Request Packet"): first
 //! after a short wait, then again, at the next server if there are several, with a timeout that
 //! doubles after each round while nothing comes. Packets of another session, old and malformed ones
-//! are dropped and counted. A message that does not parse or contradicts the image is counted, the
+//! are dropped and counted, and so is what comes from anybody but the receivers and servers that it was
+//! told of: a stranger's packet of a valid session and number would else become part of the books. A
+//! server is shown the token that it gave, so that it may answer more than sparingly. A message that does not parse or contradicts the image is counted, the
 //! first one kept, and the stream goes on: the digests tell. With a snapshot server a listener may
 //! start late or fall far behind: see [`Joined`].
 
@@ -18,7 +20,7 @@ use types::{
 };
 use wire::{
     itch::Message,
-    moldudp::{Packet, Request, Session},
+    moldudp::{self, Packet, Request, Session},
 };
 
 pub use joining::Joined;
@@ -37,6 +39,9 @@ use crate::{
 pub struct ListenerConfig {
     /// The session to follow.
     pub session: Session,
+    /// Where the feed comes from: the addresses that receivers release from. What comes from anybody
+    /// else but them and `servers` is dropped. `None`: from anybody, where only those can send at all.
+    pub sources: Option<Vec<Peer>>,
     /// The first message wanted.
     pub first: FeedSeq,
     /// Retransmission servers: the next one is asked when one is silent or no longer has the message.
@@ -71,7 +76,7 @@ pub struct ListenerConfig {
 
 impl ListenerConfig {
     /// Follows `session` from message 1, repairing from `servers`, with limits that suit the default
-    /// deployment.
+    /// deployment, from anybody who sends it.
     pub fn new(
         session: Session,
         servers: Vec<Peer>,
@@ -79,6 +84,7 @@ impl ListenerConfig {
     ) -> ListenerConfig {
         ListenerConfig {
             session,
+            sources: None,
             first: FeedSeq(1),
             servers,
             instruments,
@@ -121,6 +127,10 @@ pub struct ListenerCounters {
     pub malformed: u64,
     /// Packets of another session.
     pub other_session: u64,
+    /// Datagrams from nobody that the feed or its repairs come from.
+    pub foreign: u64,
+    /// Tokens that servers gave.
+    pub tokens: u64,
     /// Messages that are no ITCH message.
     pub parse_errors: u64,
     /// Messages that contradict the image.
@@ -142,6 +152,8 @@ impl std::ops::Add for ListenerCounters {
             repaired: self.repaired + other.repaired,
             malformed: self.malformed + other.malformed,
             other_session: self.other_session + other.other_session,
+            foreign: self.foreign + other.foreign,
+            tokens: self.tokens + other.tokens,
             parse_errors: self.parse_errors + other.parse_errors,
             image_errors: self.image_errors + other.image_errors,
         }
@@ -330,6 +342,12 @@ impl Listener {
         }
     }
 
+    /// Whether the feed or its repairs come from there.
+    fn hears(&self, from: Peer) -> bool {
+        let Some(sources) = &self.config.sources else { return true };
+        sources.contains(&from) || self.servers.has(from)
+    }
+
     /// Sets, moves or clears the request timer after `next` or `known` may have moved.
     fn watch_gap(&mut self, now: Nanos, before: u64) {
         self.unanswered = if self.next > before { 0 } else { self.unanswered };
@@ -373,7 +391,11 @@ impl Listener {
         let missing = end.saturating_sub(self.next).max(1);
         let count = missing.min(u64::from(self.config.request_messages.max(1))) as u16;
         let request = Request { session: self.config.session, seq: self.next, count };
-        let span = out.write(|buffer| request.encode(buffer));
+        let token = self.servers.token();
+        let span = out.write(|buffer| {
+            request.encode(buffer);
+            buffer.extend_from_slice(&token);
+        });
         out.datagram(Channel::FEED, server, span);
         self.asked = self.asked.max(self.next + u64::from(count));
         self.counters.requests += 1;
@@ -391,6 +413,18 @@ impl Node for Listener {
     ) {
         let now = now.now;
         if now < self.config.hears_from {
+            return;
+        }
+        if !self.hears(from) {
+            self.counters.foreign += 1;
+            return;
+        }
+        if let Some(token) = moldudp::parse_token(self.config.session, bytes) {
+            self.counters.tokens += 1;
+            if self.servers.give_token(from, token) && self.request_at != Nanos::NEVER {
+                // Now the whole answer is to be had.
+                self.ask(out);
+            }
             return;
         }
         let packet = Packet::parse(bytes);

@@ -51,7 +51,7 @@ fn answers(stream: &Stream, out: &Outbox) -> Vec<Vec<u8>> {
         let Op::Datagram { channel: Channel::FEED, to: SERVER, bytes } = op else {
             panic!("unexpected {op:?}");
         };
-        let request = Request::parse(out.bytes(*bytes)).expect("a request");
+        let request = Request::parse(&out.bytes(*bytes)[..moldudp::HEADER_LEN]).expect("a request");
         let start = request.seq as usize - 1;
         let end = (start + usize::from(request.count)).min(stream.messages.len()).min(start + 20);
         answers.extend(packets(&stream.messages[start..end], request.seq, 20));
@@ -180,7 +180,7 @@ fn requests_back_off_while_the_server_is_silent() {
         assert!(out.is_empty(), "early timer calls do nothing");
         listener.handle_timeout(at(due.0), &mut out);
         let [Op::Datagram { bytes, .. }] = out.ops() else { panic!("one request") };
-        let request = Request::parse(out.bytes(*bytes)).expect("a request");
+        let request = Request::parse(&out.bytes(*bytes)[..moldudp::HEADER_LEN]).expect("a request");
         assert_eq!((request.seq, request.count), (1, 2), "only the hole is asked for");
         sent.push(due.0);
         out.clear();
@@ -284,6 +284,78 @@ fn foreign_and_broken_packets_are_counted_and_dropped() {
     assert!(!listener.ended());
     listener.handle_datagram(at(1), Channel::FEED, RECEIVER, &end, &mut out);
     assert!(listener.ended());
+}
+
+const STRANGER: Peer = Peer::Addr(66);
+
+/// A listener that knows its receiver, or takes the feed from anybody.
+fn knowing(sources: Option<Vec<Peer>>) -> Listener {
+    Listener::new(ListenerConfig { sources, ..config() })
+}
+
+/// What a stranger's packets, of the session and with the next numbers, make of the books.
+fn forged(mut listener: Listener) -> (u64, bool, feed::ListenerCounters) {
+    let mut stream = Stream::new(3);
+    let mut out = Outbox::default();
+    for packet in packets(&stream.messages, 1, 4) {
+        listener.handle_datagram(at(1), Channel::FEED, RECEIVER, &packet, &mut out);
+    }
+    let (next, books) = (listener.next_seq(), listener.digests().collect::<Vec<_>>());
+    (0..16).for_each(|_| stream.step());
+    let mut sent = packets(&stream.messages[next.0 as usize - 1..], next.0, 1);
+    let mut far = Vec::new();
+    moldudp::encode_heartbeat(SESSION, 1 << 40, &mut far);
+    moldudp::encode_end_of_session(SESSION, next.0, &mut far);
+    sent.extend(far.chunks(20).map(<[u8]>::to_vec));
+    sent.push([&far[..18], &[0; 2 + moldudp::TOKEN_LEN]].concat());
+    for packet in &sent {
+        listener.handle_datagram(at(1), Channel::FEED, STRANGER, packet, &mut out);
+    }
+    let unchanged = listener.digests().eq(books.iter().copied())
+        && listener.next_timeout() == Nanos::NEVER
+        && !listener.ended();
+    (listener.next_seq().0 - next.0, unchanged, listener.counters())
+}
+
+#[test]
+fn forged_packets_of_a_stranger_change_nothing_and_are_counted() {
+    let (taken, unchanged, counters) = forged(knowing(Some(vec![RECEIVER])));
+    assert_eq!((taken, unchanged, counters.foreign), (0, true, 19), "{counters:?}");
+}
+
+#[test]
+fn control_without_the_check_forged_orders_are_in_the_books() {
+    let (taken, unchanged, counters) = forged(knowing(None));
+    assert_eq!((taken, unchanged, counters.foreign), (16, false, 0), "{counters:?}");
+}
+
+#[test]
+fn a_token_is_shown_to_the_server_that_gave_it() {
+    let mut listener = knowing(Some(vec![RECEIVER]));
+    let stream = Stream::new(1);
+    let packets = packets(&stream.messages, 1, 2);
+    let mut out = Outbox::default();
+    listener.handle_datagram(at(0), Channel::FEED, RECEIVER, &packets[1], &mut out);
+    let due = listener.next_timeout();
+    listener.handle_timeout(at(due.0), &mut out);
+    let shown = |out: &Outbox| match out.ops() {
+        [Op::Datagram { to: SERVER, bytes, .. }] => out.bytes(*bytes)[20..].to_vec(),
+        ops => panic!("one request, not {ops:?}"),
+    };
+    assert_eq!(shown(&out), [0; 16], "it asks for one");
+    let mut token = Vec::new();
+    moldudp::encode_heartbeat(SESSION, 1, &mut token);
+    token.extend([9; 16]);
+    for (from, asks) in [(RECEIVER, false), (STRANGER, false), (SERVER, true), (SERVER, false)] {
+        out.clear();
+        listener.handle_datagram(at(due.0 + 1), Channel::FEED, from, &token, &mut out);
+        assert_eq!(!out.is_empty(), asks, "{from:?}");
+        if asks {
+            assert_eq!(shown(&out), [9; 16], "at once");
+        }
+    }
+    let counters = listener.counters();
+    assert_eq!((counters.tokens, counters.foreign, counters.requests), (3, 1, 2));
 }
 
 proptest! {

@@ -5,7 +5,8 @@ use fast::opra::stream::{Shape, make};
 use fast::opra::{Best, Event, Price, Series, V2, to_event};
 use fast::slots::{Message, SlotDecoder, SlotSink};
 use feed::plant::{
-    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, deal, symbol,
+    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, deal, parse_challenge,
+    symbol,
     symbol_text,
 };
 use feed::{ArbiterConfig, TopOfBook};
@@ -137,7 +138,7 @@ fn twenty_four_lines_keep_apart_and_in_order() {
     let mut rng = SplitMix64::new(8);
     let (mut out, mut datagrams) = (Vec::new(), Vec::new());
     let mut desk: Desk<u8> = Desk::new(1);
-    desk.request(Nanos(0), 1, &Request { symbols: vec![], leave: false });
+    desk.request(Nanos(0), 1, &Request { symbols: vec![], leave: false, token: [0; 16] });
     for at in 0..100 {
         let now = Nanos(10 * MS * (at as u64 + 1));
         // Each of the two loops reads its lines one after the other.
@@ -224,7 +225,7 @@ fn subscribers_get_their_symbols_and_see_what_is_lost() {
     let [ibm, ge, f] = ["IBM", "GE", "F"].map(|text| symbol(text).unwrap());
     assert_eq!((symbol_text(ibm).as_str(), symbol(""), symbol("TOOLONGER")), ("IBM", None, None));
     let mut desk: Desk<u16> = Desk::new(77);
-    let ask = |symbols: &[u64]| Request { symbols: symbols.to_vec(), leave: false };
+    let ask = |symbols: &[u64]| Request { symbols: symbols.to_vec(), leave: false, token: [0; 16] };
     let bytes = ask(&[ibm]).encode();
     assert_eq!(Request::parse(&bytes), Some(ask(&[ibm])));
     assert!(desk.request(Nanos(0), 1, &ask(&[ibm])));
@@ -260,10 +261,63 @@ fn subscribers_get_their_symbols_and_see_what_is_lost() {
     assert_eq!(other.subscribers(), 0);
 }
 
+/// What an address gets that never shows a token: bytes in, bytes out.
+fn unproven(granted: bool) -> (usize, usize) {
+    let mut desk: Desk<u16> = Desk::new(1);
+    let token = |period: u64| [period as u8 ^ 0x5A; 16];
+    let (mut came, mut went) = (0, 0);
+    for second in 0..100u64 {
+        let now = Nanos(second * 1_000 * MS);
+        let ask = Request { symbols: vec![], leave: second % 7 == 6, token: [0; 16] };
+        let bytes = ask.encode();
+        came += bytes.len();
+        match granted {
+            true => drop(desk.request(now, 9, &ask)),
+            false => went += desk.datagram(now, (9, &bytes), token).map_or(0, |told| told.len()),
+        }
+        for sequence in 0..100 {
+            desk.publish(&quote(7, sequence), |_, bytes| went += bytes.len());
+        }
+        desk.flush(now, |_, bytes| went += bytes.len());
+        desk.tick(now, |_, bytes| went += bytes.len());
+    }
+    (came, went)
+}
+
+#[test]
+fn an_address_without_its_token_gets_no_more_than_it_sent() {
+    let (came, went) = unproven(false);
+    assert!(went <= came && went > 0, "{went} for {came}");
+    let (came, went) = unproven(true);
+    assert!(went > 50 * came, "control: without the rule {went} for {came}");
+}
+
+#[test]
+fn who_shows_its_token_subscribes_and_nobody_else_ends_that() {
+    let mut desk: Desk<u16> = Desk::new(1);
+    let of = |from: u16| move |period: u64| [from as u8 ^ period as u8; 16];
+    let ask = |leave, token| Request { symbols: vec![], leave, token }.encode();
+    let told = desk.datagram(Nanos(0), (1, &ask(false, [0xFF; 16])), of(1)).expect("a token");
+    let token = parse_challenge(&told).expect("told");
+    assert_eq!(desk.subscribers(), 0);
+    assert_eq!(desk.datagram(Nanos(1), (1, &ask(false, token)), of(1)), None);
+    assert_eq!(desk.subscribers(), 1);
+    for forged in [[0xFF; 16], [0xFE; 16]] {
+        assert!(desk.datagram(Nanos(2), (1, &ask(true, forged)), of(1)).is_some());
+    }
+    assert!(desk.datagram(Nanos(2), (2, &ask(false, token)), of(2)).is_some(), "another address");
+    assert_eq!((desk.subscribers(), desk.counters().challenged), (1, 4));
+    let minute = 60_000 * MS;
+    assert_eq!(desk.datagram(Nanos(minute), (1, &ask(false, token)), of(1)), None, "still good");
+    assert!(desk.datagram(Nanos(2 * minute), (1, &ask(false, token)), of(1)).is_some(), "too old");
+    assert_eq!(desk.datagram(Nanos(minute), (1, &ask(true, token)), of(1)), None);
+    assert_eq!(desk.subscribers(), 0);
+}
+
 #[test]
 fn leases_end_and_silence_has_a_heartbeat() {
     let mut desk: Desk<u16> = Desk::new(1);
-    let all = Request { symbols: vec![], leave: false };
+    let all = Request { symbols: vec![], leave: false, token: [0; 16] };
     for subscriber in 0..64 {
         assert!(desk.request(Nanos(0), subscriber, &all));
     }
@@ -336,7 +390,7 @@ proptest! {
         let mut line = Line::new(0, LineConfig { format, ..config() }, Nanos(0));
         let mut follower = Follower::default();
         let mut desk: Desk<u8> = Desk::new(1);
-        let all = Request { symbols: vec![], leave: false };
+        let all = Request { symbols: vec![], leave: false, token: [0; 16] };
         desk.request(Nanos(0), 1, &all);
         let mut datagram = Vec::new();
         desk.publish(&quote(7, 1), |_, _| ());
@@ -352,6 +406,7 @@ proptest! {
             }
             follower.datagram(&bytes, |_| ());
             let _ = Request::parse(&bytes);
+            let _ = parse_challenge(&bytes);
             line.packet(Nanos(1), 0, &bytes, &mut out);
             prop_assert!(out.len() <= 1_000);
         }

@@ -34,6 +34,11 @@ impl Bucket {
     pub(crate) fn new(rate: Rate) -> Bucket {
         let Some(each_ns) = Nanos::SECOND.checked_div(rate.per_s) else { return Bucket::default() };
         let burst = if rate.burst == 0 { rate.per_s } else { rate.burst };
+        Bucket::every(each_ns, burst)
+    }
+
+    /// A full one of `burst` that gets one more in each `each_ns`; 0: it has no limit.
+    pub(crate) fn every(each_ns: u64, burst: u64) -> Bucket {
         Bucket { each_ns, room_ns: each_ns.saturating_mul(burst), full_at: Nanos(0) }
     }
 

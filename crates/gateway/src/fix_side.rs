@@ -58,7 +58,7 @@ impl Gateway {
             _ => return,
         };
         if self.desk.guard.is_stranger(conn) {
-            self.desk.guard.fail(now.now, conn, b"", None, why);
+            self.desk.guard.fail(now.now, conn, b"", why);
         }
     }
 

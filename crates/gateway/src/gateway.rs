@@ -218,14 +218,8 @@ impl Gateway {
             out.close(conn);
             return;
         }
-        match self.desk.guard.admit(now.now, conn, remote) {
-            Ok(None) => {}
-            Ok(Some(oldest)) => self.drop_stranger(now, oldest, out),
-            Err(_) => {
-                self.desk.counters.connections_refused += 1;
-                out.close(conn);
-                return;
-            }
+        if let Some(oldest) = self.desk.guard.admit(now.now, conn, remote) {
+            self.drop_stranger(now, oldest, out);
         }
         if conn.door() == FIX_DOOR {
             self.fix.connect(now.now, conn);
@@ -536,7 +530,7 @@ impl Gateway {
     ) {
         let Some(mut session) = self.sessions.remove(&conn) else { return };
         if ending == Ending::Violation && session.state == State::Stranger {
-            self.desk.guard.fail(now.now, conn, b"", None, Refusal::NoLogon);
+            self.desk.guard.fail(now.now, conn, b"", Refusal::NoLogon);
         }
         self.desk.guard.forget(conn);
         match ending {

@@ -3,6 +3,7 @@
 //! Sans-I/O: nothing here knows sockets, threads, clocks, or what an order means.
 
 pub mod all_reduce;
+pub mod answers;
 pub mod control;
 pub mod delay;
 pub mod detour;

@@ -22,6 +22,7 @@ use types::{
 
 use crate::{
     all_reduce::{DelayLimits, DelayReducer},
+    answers::TokenMaker,
     control::{self, ControlHeader, ControlKind},
     detour::{DETOUR_SPAN, Detours},
     duplicate_filter::TERM_SHIFT,
@@ -191,6 +192,11 @@ impl Publisher {
     /// The retransmission server, for its totals.
     pub fn store(&self) -> &RetransmissionStore {
         &self.store
+    }
+
+    /// See [`RetransmissionStore::prove_by`].
+    pub fn prove_by(&mut self, salt: u64, maker: TokenMaker) {
+        self.store.prove_by(salt, maker);
     }
 
     /// The all-reduce, for OWD_G and its totals.

@@ -7,6 +7,9 @@
 //! receivers still hold: a datagram is served to the public only when its release time has passed on the
 //! publisher's clock, so that asking is no way to be early.
 //!
+//! How much anybody is answered is for [`Answers`] to say: an address that has not proved itself gets
+//! three times the bytes of its requests.
+//!
 //! Memory is fixed at start-up: a ring of bytes and a ring of entries, the oldest making room. Who
 //! asks for what is no longer there is told the first message that still is, receivers by a repair
 //! with [`DATA_OLDEST`], the public by a heartbeat of that number.
@@ -19,6 +22,7 @@ use types::{
 use zerocopy::FromZeros;
 
 use crate::{
+    answers::{Allowance, AnswerConfig, AnswerStats, Answers, PublicRequest, TokenMaker},
     emit,
     feed_trail::{self, FeedTrail},
     frame::{DATA_OLDEST, DataBody, FrameKind, HopHeader, RepairRequestBody},
@@ -38,11 +42,18 @@ pub struct StoreConfig {
     pub bytes: usize,
     /// All of its memory is touched at the start, so that no page of it comes later.
     pub touched: bool,
+    /// How much anybody may be answered.
+    pub answers: AnswerConfig,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        StoreConfig { datagrams: 65_536, bytes: 16 << 20, touched: false }
+        StoreConfig {
+            datagrams: 65_536,
+            bytes: 16 << 20,
+            touched: false,
+            answers: AnswerConfig::default(),
+        }
     }
 }
 
@@ -92,6 +103,7 @@ pub struct RetransmissionStore {
     write_at: u64,
     /// Where what is kept is laid down, too.
     trail: Option<FeedTrail>,
+    answers: Answers,
     stats: StoreStats,
 }
 
@@ -117,6 +129,7 @@ impl RetransmissionStore {
             bytes: bytes.into_boxed_slice(),
             write_at: 0,
             trail: None,
+            answers: Answers::new(config.answers),
             stats: StoreStats::default(),
         }
     }
@@ -124,6 +137,16 @@ impl RetransmissionStore {
     /// Totals.
     pub fn stats(&self) -> StoreStats {
         self.stats
+    }
+
+    /// What anybody was answered.
+    pub fn answers(&self) -> AnswerStats {
+        self.answers.stats()
+    }
+
+    /// See [`Answers::prove_by`].
+    pub fn prove_by(&mut self, salt: u64, maker: TokenMaker) {
+        self.answers.prove_by(salt, maker);
     }
 
     /// Receivers are those of another tree from now on, frames of its epoch.
@@ -229,7 +252,8 @@ impl RetransmissionStore {
         }
     }
 
-    /// Answers a MoldUDP64 request of anybody (specification 1.0, "Request Packet").
+    /// Answers a MoldUDP64 request of anybody (specification 1.0, "Request Packet"), as far as it
+    /// may be answered: see [`crate::answers`].
     pub fn handle_public_request(
         &mut self,
         now: Nanos,
@@ -237,36 +261,74 @@ impl RetransmissionStore {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        let request = match Header::read(bytes) {
-            Some((request, [])) if request.session == self.session && request.count > 0 => request,
-            _ => {
-                self.stats.refused += 1;
-                return;
-            }
+        let Some(request) = PublicRequest::read(bytes)
+            .filter(|request| request.wanted.session == self.session && request.wanted.count > 0)
+        else {
+            self.stats.refused += 1;
+            return;
         };
         self.stats.public_requests += 1;
-        if let Some(oldest) = self.entries.front().filter(|oldest| request.seq < oldest.seq) {
+        let allowance = self.answers.judge(now, from, &request);
+        if let Some(token) = allowance.token {
+            let head = Header { count: 0, ..request.wanted }.bytes();
+            let span = out.write(|buffer| {
+                buffer.extend_from_slice(&head);
+                buffer.extend_from_slice(&token);
+            });
+            out.datagram(Channel::FEED, from, span);
+        }
+        let (sent, needed) = self.answer(now, from, (request.wanted, &allowance), out);
+        self.answers.spend(now, &allowance, sent, needed);
+    }
+
+    /// Bytes sent, and how many the shortest answer would take; none where there is nothing to say.
+    fn answer(
+        &mut self,
+        now: Nanos,
+        from: Peer,
+        (wanted, allowance): (Header, &Allowance),
+        out: &mut Outbox,
+    ) -> (usize, usize) {
+        if let Some(oldest) = self.entries.front().filter(|oldest| wanted.seq < oldest.seq) {
             self.stats.too_old += 1;
             // That it exists is no secret once it is public; before, nobody can be waiting for it.
-            if is_public(oldest, now) {
-                let span = out.store(&self.heartbeat(oldest));
-                out.datagram(Channel::FEED, from, span);
+            if !is_public(oldest, now) {
+                return (0, 0);
             }
-            return;
+            if allowance.room < mold::HEADER_LEN {
+                return (0, mold::HEADER_LEN);
+            }
+            let span = out.store(&self.heartbeat(oldest));
+            out.datagram(Channel::FEED, from, span);
+            return (mold::HEADER_LEN, mold::HEADER_LEN);
         }
-        let first = self.position(request.seq);
-        if !self.entries.get(first).is_some_and(|entry| is_public(entry, now)) {
+        let first = self.position(wanted.seq);
+        let Some(entry) = self.entries.get(first).filter(|entry| is_public(entry, now)) else {
             self.stats.too_early += 1;
-            return;
+            return (0, 0);
+        };
+        let skip = wanted.seq.saturating_sub(entry.seq).min(u64::from(u16::MAX)) as u16;
+        let blocks = Packet::parse(self.packet(entry)).and_then(|packet| packet.skip(skip));
+        let block = blocks.and_then(mold::block).map_or(0, |(block, _)| block.len());
+        let needed = mold::HEADER_LEN + block;
+        if allowance.room < needed {
+            return (0, needed);
         }
-        let span = out.write(|buffer| self.repack(first, request, now, buffer));
+        let span = out.write(|buffer| self.repack(first, wanted, (now, allowance.room), buffer));
         out.datagram(Channel::FEED, from, span);
         self.stats.public_replies += 1;
+        (out.bytes(span).len(), needed)
     }
 
     /// Appends one packet with the messages from `request.seq` on: at most `request.count`, at most
-    /// a packet full, only public ones.
-    fn repack(&self, first: usize, request: Header, now: Nanos, buffer: &mut Vec<u8>) {
+    /// `room` bytes, only public ones.
+    fn repack(
+        &self,
+        first: usize,
+        request: Header,
+        (now, room): (Nanos, usize),
+        buffer: &mut Vec<u8>,
+    ) {
         let start = buffer.len();
         buffer.extend_from_slice(&Header { count: 0, ..request }.bytes());
         let mut count = 0u16;
@@ -278,7 +340,7 @@ impl RetransmissionStore {
             let skip = request.seq.saturating_sub(entry.seq).min(u64::from(u16::MAX)) as u16;
             let mut blocks = packet.skip(skip).unwrap_or(&[]);
             while let Some((block, rest)) = mold::block(blocks) {
-                let full = buffer.len() - start + block.len() > MOLD_PACKET_MAX;
+                let full = buffer.len() - start + block.len() > room.min(MOLD_PACKET_MAX);
                 if full || count == request.count || count == mold::END_OF_SESSION - 1 {
                     break 'packets;
                 }
@@ -380,7 +442,8 @@ mod tests {
 
     #[test]
     fn old_datagrams_make_room_for_new_ones() {
-        let mut store = store(StoreConfig { datagrams: 1_000, bytes: 2_000, touched: false });
+        let mut store =
+            store(StoreConfig { datagrams: 1_000, bytes: 2_000, ..StoreConfig::default() });
         for id in 1..=200u64 {
             store.keep(&body(id, 0), &packet(id * 10 - 9, 10));
         }
@@ -412,7 +475,12 @@ mod tests {
             store.keep(&body(id, id * 1_000), &packet(id * 3 - 2, 3));
         }
         let mut out = Outbox::default();
-        let request = |seq, count| Header { session: SESSION, seq, count }.bytes();
+        // Padded, so that any packet is an answer.
+        let request = |seq, count| {
+            let mut bytes = Header { session: SESSION, seq, count }.bytes().to_vec();
+            bytes.resize(MOLD_PACKET_MAX.div_ceil(3), 0);
+            bytes
+        };
         store.handle_public_request(Nanos(9_010), Peer::Addr(7), &request(5, 4), &mut out);
         assert_eq!(datagrams(&out), [(Channel::FEED, Peer::Addr(7), packet(5, 4))]);
         out.clear();
@@ -426,6 +494,50 @@ mod tests {
         assert_eq!(datagrams(&out)[0].2, packet(1, 137), "137 blocks of 10 bytes fill a packet");
     }
 
+    #[test]
+    fn a_plain_request_of_a_stranger_gets_three_times_its_bytes_and_the_rest_later() {
+        let mut store = store(StoreConfig::default());
+        (1..=100u64).for_each(|id| store.keep(&body(id, 0), &packet(id * 3 - 2, 3)));
+        // The packet of a long message, as the longest of ITCH are.
+        let mut long = Header { session: SESSION, seq: 301, count: 1 }.bytes().to_vec();
+        long.extend_from_slice(&50u16.to_be_bytes());
+        long.extend_from_slice(&[7; 50]);
+        store.keep(&body(101, 0), &long);
+        let mut out = Outbox::default();
+        let request = |seq| Header { session: SESSION, seq, count: 500 }.bytes();
+        store.handle_public_request(Nanos(1), Peer::Addr(7), &request(5), &mut out);
+        assert_eq!(datagrams(&out)[0].2, packet(5, 4), "60 bytes for 20");
+        out.clear();
+        store.handle_public_request(Nanos(2), Peer::Addr(7), &request(301), &mut out);
+        assert!(out.is_empty() && store.answers().unproven_short == 1, "72 bytes are too many");
+        store.handle_public_request(Nanos(3), Peer::Addr(7), &request(301), &mut out);
+        assert_eq!(datagrams(&out)[0].2, long, "but not for the second request");
+    }
+
+    #[test]
+    fn who_shows_the_token_it_was_given_gets_whole_packets() {
+        let mut store = store(StoreConfig::default());
+        store.prove_by(3, Box::new(|bytes| std::array::from_fn(|n| bytes[n] ^ 0x5A)));
+        (1..=100u64).for_each(|id| store.keep(&body(id, 0), &packet(id * 3 - 2, 3)));
+        let mut out = Outbox::default();
+        let mut ask = |store: &mut RetransmissionStore, from, token: &[u8]| {
+            out.clear();
+            let request = Header { session: SESSION, seq: 5, count: 500 }.bytes();
+            let bytes = [&request[..], token].concat();
+            store.handle_public_request(Nanos(1), Peer::Addr(from), &bytes, &mut out);
+            datagrams(&out).into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>()
+        };
+        let first = ask(&mut store, 7, &[0; 16]);
+        let [token, some] = &first[..] else { panic!("a token and what fits beside it") };
+        assert_eq!((token.len(), some), (36, &packet(5, 5)));
+        assert_eq!(&token[..20], packet(5, 0));
+        assert_eq!(ask(&mut store, 7, &token[20..]), [packet(5, 137)]);
+        assert_eq!(ask(&mut store, 8 << 16, &token[20..]).len(), 2, "not for another address");
+        let stats = store.answers();
+        assert_eq!((stats.proven, stats.tokens), (1, 2));
+        assert!(stats.unproven_out <= 3 * stats.unproven_in);
+    }
+
     proptest! {
         #[test]
         fn arbitrary_requests_never_panic(
@@ -433,12 +545,18 @@ mod tests {
             seq in 0u64..400,
             count in any::<u32>(),
         ) {
-            let mut store = store(StoreConfig { datagrams: 20, bytes: 5_000, touched: true });
+            let mut store = store(StoreConfig {
+                datagrams: 20,
+                bytes: 5_000,
+                touched: true,
+                ..StoreConfig::default()
+            });
             (1..=100u64).for_each(|id| store.keep(&body(id, id), &packet(id * 3 - 2, 3)));
             store.keep(&body(0, 0), &bytes);
             let mut out = Outbox::default();
             store.handle_public_request(Nanos(1), Peer::Addr(7), &bytes, &mut out);
-            let request = Header { session: SESSION, seq, count: count as u16 }.bytes();
+            let mut request = Header { session: SESSION, seq, count: count as u16 }.bytes().to_vec();
+            request.resize(20 + bytes.len() * 30, 1);
             store.handle_public_request(Nanos(90), Peer::Addr(7), &request, &mut out);
             store.handle_repair_request(NodeId(4), &ask(seq, count), &mut out);
             for (channel, _, bytes) in datagrams(&out) {

@@ -6,6 +6,7 @@ mod faults;
 
 use faults::{Faults, Tally, Target, mutate};
 use overlay::{
+    answers::PublicRequest,
     frame::{self, DATA_OLDEST, DataBody, HopHeader, RepairRequestBody},
     mold::{self, Header, Packet},
     retransmission::{REPAIR_DATAGRAMS_MAX, RetransmissionStore, StoreConfig},
@@ -39,7 +40,8 @@ impl Server {
         let topology = Topology::new(2, 3, 9).expect("a tree");
         let tree =
             Tree { topology, hedge: 1, dynamic: true, epoch: 1, stream: 0, round_ns: 1_000_000 };
-        let config = StoreConfig { datagrams: 100, bytes: 4_000, touched: true };
+        let config =
+            StoreConfig { datagrams: 100, bytes: 4_000, touched: true, ..StoreConfig::default() };
         let store = RetransmissionStore::new(tree, SESSION, config);
         Server { store, now: 1, next: 1, datagrams: Vec::new() }
     }
@@ -141,13 +143,15 @@ fn ask_publicly(seed: u64, server: &mut Server, faults: &mut Faults, out: &mut O
     let count = faults.pick(&[0, 1, 2, 3, 50, 0xFFFE, 0xFFFF]);
     let seq = near(server, faults);
     let mut bytes = Header { session: SESSION, seq, count }.bytes().to_vec();
+    // Plain, with a token that nobody gave, or padded.
+    bytes.resize(bytes.len() + faults.pick(&[0, 0, 16, 17, 480, 1_372]), seq as u8);
     if faults.chance(8) {
         faults.spoil(&mut bytes);
     }
     if faults.chance(16) {
         faults.spoil_length(&mut bytes);
     }
-    let read = Header::read(&bytes).filter(|(_, rest)| rest.is_empty()).map(|(header, _)| header);
+    let read = PublicRequest::read(&bytes).map(|request| request.wanted);
     let framed = read.is_some_and(|header| header.session == SESSION);
     server.store.handle_public_request(Nanos(server.now), ASKER, &bytes, out);
     [u64::from(framed), judge_public(seed, out, read, server.held())]
@@ -188,6 +192,9 @@ fn the_retransmission_server_answers_what_is_asked_and_public() {
         }
         let stats = server.store.stats();
         assert!(stats.public_replies > 0 && stats.repaired_datagrams > 0, "seed {seed}: {stats:?}");
+        let answers = server.store.answers();
+        assert!(answers.unproven_out <= 3 * answers.unproven_in, "seed {seed}: {answers:?}");
+        assert!(answers.proven == 0 && answers.unproven_out > 0, "seed {seed}: {answers:?}");
         assert!(stats.too_old > 0 && stats.too_early > 0 && stats.refused > 0, "seed {seed}");
         tally
     });
@@ -199,8 +206,9 @@ fn the_judge_condemns_what_is_held_and_what_was_not_asked_for() {
         let mut server = Server::new();
         (0..30).for_each(|_| server.publish(1));
         let mut out = Outbox::default();
-        let asked = Header { session: SESSION, seq: 3, count: 5 };
-        server.store.handle_public_request(Nanos(server.now), ASKER, &asked.bytes(), &mut out);
+        let mut asked = Header { session: SESSION, seq: 3, count: 5 }.bytes().to_vec();
+        asked.resize(100, 0);
+        server.store.handle_public_request(Nanos(server.now), ASKER, &asked, &mut out);
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

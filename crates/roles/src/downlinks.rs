@@ -11,6 +11,7 @@ use overlay::{
     control::{ControlHeader, StatusBody},
     frame::{self, DelayBody, FrameKind, HopHeader, RepairRequestBody},
     membership::Membership,
+    mold,
     publisher::{Publisher, PublisherConfig},
     topology::Tree,
 };
@@ -18,7 +19,7 @@ use types::{
     ClockReading, ExecutionReport, FeedSeq, InstrumentId, MarketEvent, Nanos, Outbox, Packer, Peer,
     Shelf, Unpacker,
 };
-use wire::{itch, moldudp::Request};
+use wire::itch;
 use zerocopy::FromBytes;
 
 use crate::{ExchangeConfig, OverlayOptions, TreeShape};
@@ -99,9 +100,13 @@ impl Downlinks {
     /// The downlinks of `trees`, one per stream and at least one.
     pub(crate) fn new(config: &ExchangeConfig, trees: &[Tree]) -> Downlinks {
         let roll_call = config.options.roll_call;
-        let stream = |tree: &Tree| Downlink {
-            publisher: Publisher::new(*tree, publisher_config(config, tree.stream)),
-            membership: roll_call.map(|calls| Membership::new(*tree, calls)),
+        let stream = |tree: &Tree| {
+            let mut publisher = Publisher::new(*tree, publisher_config(config, tree.stream));
+            if let Some((salt, maker)) = config.options.token_maker() {
+                publisher.prove_by(salt, maker);
+            }
+            let membership = roll_call.map(|calls| Membership::new(*tree, calls));
+            Downlink { publisher, membership }
         };
         Downlinks {
             streams: trees.iter().map(stream).collect(),
@@ -244,8 +249,9 @@ impl Downlinks {
         sessions: &[[u8; 10]],
         out: &mut Outbox,
     ) {
-        let named = Request::parse(bytes).ok();
-        let known = |request: Request| sessions.iter().position(|of| *of == request.session.0);
+        let named = mold::Header::read(bytes);
+        let known =
+            |(request, _): (mold::Header, _)| sessions.iter().position(|of| *of == request.session);
         let stream = named.and_then(known).unwrap_or(0);
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.publisher.handle_public_request(now, from, bytes, out);

@@ -2,6 +2,7 @@
 
 use overlay::{
     aes_gcm::{AesGcm, KeySource},
+    answers::{Token, TokenMaker},
     estimator::Estimator,
     frame::{DataBody, HopHeader},
     guard::{Fleet, Guard, KeyTable},
@@ -112,6 +113,9 @@ pub struct OverlayOptions {
     pub parity: u16,
     /// What proxies above receivers keep for repairs; `None`: nothing.
     pub cache: Option<CacheConfig>,
+    /// Makes the tokens by which an address proves to the public retransmission server that it hears
+    /// the answers, each root's own; `None`: none can.
+    pub tokens: Option<Secret>,
 }
 
 /// Samples of a round where an option needs them and none are asked for.
@@ -125,6 +129,19 @@ impl OverlayOptions {
         let adaptive = matches!(self.hedge_mode, HedgeMode::Adaptive { .. });
         let needed = self.estimator.samples() || adaptive;
         if needed && self.samples == 0 { SAMPLES } else { self.samples }
+    }
+
+    /// What makes those tokens, and what nobody else can guess either.
+    pub(crate) fn token_maker(&self) -> Option<(u64, TokenMaker)> {
+        let source = KeySource::new(&self.tokens.as_ref()?.0);
+        let salt =
+            source.tag(b"places").first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let maker = move |bytes: &[u8]| {
+            let mut token = Token::default();
+            token.iter_mut().zip(source.tag(bytes)).for_each(|(to, byte)| *to = byte);
+            token
+        };
+        Some((salt, Box::new(maker)))
     }
 
     /// Streams that the feed is spread over.

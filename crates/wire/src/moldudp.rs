@@ -265,6 +265,20 @@ impl Request {
     }
 }
 
+/// Bytes of a token.
+pub const TOKEN_LEN: usize = 16;
+
+/// What a retransmission server of Fairbell gives an address, to be shown with requests from there
+/// as a proof that its answers are heard (an extension: requests without are served, sparingly).
+pub type Token = [u8; TOKEN_LEN];
+
+/// Reads the answer that gives a token: a heartbeat of the session with the token behind it.
+pub fn parse_token(session: Session, bytes: &[u8]) -> Option<Token> {
+    let (header, token) = Header::ref_from_prefix(bytes).ok()?;
+    let ours = header.session == session && header.count.get() == 0;
+    <Token>::try_from(token).ok().filter(|_| ours)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,6 +322,18 @@ mod tests {
         assert_eq!(Request::parse(&out[..19]), Err(MoldError::Truncated));
         out.push(0);
         assert_eq!(Request::parse(&out), Err(MoldError::TrailingBytes));
+    }
+
+    #[test]
+    fn a_token_is_read_of_its_own_session_only() {
+        let mut out = Vec::new();
+        encode_heartbeat(SESSION, 7, &mut out);
+        out.extend([5; TOKEN_LEN]);
+        assert_eq!(parse_token(SESSION, &out), Some([5; TOKEN_LEN]));
+        assert_eq!(parse_token(Session(*b"FAIRBELL02"), &out), None);
+        assert_eq!(parse_token(SESSION, &out[..35]), None);
+        out[19] = 1;
+        assert_eq!(parse_token(SESSION, &out), None);
     }
 
     #[test]
@@ -364,6 +390,7 @@ mod tests {
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Packet::parse(&bytes).map(|packet| packet.messages().count());
             let _ = Request::parse(&bytes);
+            let _ = parse_token(SESSION, &bytes);
         }
     }
 }

@@ -193,6 +193,14 @@ impl Exchange {
         let (mut data, killed) = self.on_root(move |root, _, _| {
             let engine = root.engine();
             let phase = |id| engine.phase(InstrumentId(id)).map_or("", phase_name);
+            let answers = root.publishers().map(|publisher| publisher.store().answers());
+            let answers = answers.map(|of| {
+                json!({
+                    "proven": of.proven, "tokens": of.tokens, "over_rate": of.over_rate,
+                    "unproven_bytes_in": of.unproven_in, "unproven_bytes_out": of.unproven_out,
+                })
+            });
+            let answers: Vec<Value> = answers.collect();
             let killed = |id: &u16| engine.standing(AccountId(*id)).is_some_and(|s| s.killed);
             let data = json!({
                 "day_open": engine.is_open(),
@@ -200,6 +208,7 @@ impl Exchange {
                 "feed_next": engine.feed_next().0,
                 "open_orders": engine.open_orders(),
                 "all_killed": engine.is_killed(),
+                "retransmission": answers,
                 "phases": (1..=phases).map(phase).collect::<Vec<_>>(),
             });
             (data, (1..=accounts).filter(killed).collect::<Vec<_>>())

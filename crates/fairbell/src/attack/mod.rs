@@ -13,6 +13,7 @@ mod case;
 mod cases;
 mod line;
 mod site;
+pub mod strangers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

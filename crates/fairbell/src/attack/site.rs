@@ -112,7 +112,6 @@ impl Terms {
                 strangers_per_source_max: 64,
                 logon_wait_ns: 2 * Nanos::SECOND,
                 tries_per_source: Terms::STRICT_TRIES,
-                failures_of_source: 48,
                 ..GuardConfig::default()
             },
             handshakes_max: 64,
@@ -132,8 +131,8 @@ impl Terms {
             strangers_per_source_max: usize::MAX,
             logon_wait_ns: 3_600 * Nanos::SECOND,
             tries_per_source: Rate::UNLIMITED,
-            failures_of_identity: 0,
-            failures_of_source: 0,
+            guesses_free: u32::MAX,
+            new_address_every_ns: 0,
             ..self.guard
         };
         self.handshakes_max = 4_096;

@@ -41,18 +41,20 @@ pub struct Doors {
     pub half_open: u64,
     /// The same from one address.
     pub half_open_per_address: u64,
-    /// Attempts with wrong or unknown passwords from one address, at once.
+    /// Hashed passwords looked at for one address, at once.
     pub tries: u32,
     /// The same, per second.
     pub tries_per_s: u32,
     /// Hashed passwords looked at by one gateway, per second.
     pub checks_per_s: u32,
-    /// Failures that lock an account.
-    pub lock_account_after: u32,
-    /// Failures that lock an address.
-    pub lock_address_after: u32,
-    /// Length of a lockout, seconds.
-    pub lockout_s: u64,
+    /// Wrong passwords for one account from one address before it has to wait.
+    pub guesses_free: u32,
+    /// The longest that it has to wait then, seconds; one is forgotten in each such time.
+    pub guess_wait_max_s: u64,
+    /// Wrong passwords for one account from all addresses that it has not logged on from, at once.
+    pub new_address_guesses: u64,
+    /// Time in which one more of those is allowed, seconds.
+    pub new_address_guess_s: u64,
 }
 
 /// What says that there is no such file.
@@ -78,9 +80,10 @@ impl Default for Doors {
             tries: 64,
             tries_per_s: 4,
             checks_per_s: 20,
-            lock_account_after: 10,
-            lock_address_after: 40,
-            lockout_s: 30,
+            guesses_free: 5,
+            guess_wait_max_s: 300,
+            new_address_guesses: 1_000,
+            new_address_guess_s: 120,
         }
     }
 }
@@ -110,9 +113,11 @@ impl Doors {
             logon_wait_ns: self.logon_ms * Nanos::MILLI,
             tries_per_source: rate(self.tries, self.tries_per_s),
             checks: rate(self.checks_per_s * 2, self.checks_per_s),
-            failures_of_identity: self.lock_account_after,
-            failures_of_source: self.lock_address_after,
-            lockout_ns: self.lockout_s * Nanos::SECOND,
+            guesses_free: self.guesses_free,
+            guess_wait_ns: Nanos::SECOND,
+            guess_wait_max_ns: self.guess_wait_max_s * Nanos::SECOND,
+            new_address_guesses: self.new_address_guesses,
+            new_address_every_ns: self.new_address_guess_s * Nanos::SECOND,
             key: GuardKey(key),
         }
     }

@@ -43,7 +43,12 @@ impl Memory {
     pub fn store(&self) -> StoreConfig {
         let mib = self.repair_mib as usize;
         let touched = self.lays_down();
-        StoreConfig { datagrams: mib * DATAGRAMS_PER_MIB, bytes: mib << 20, touched }
+        StoreConfig {
+            datagrams: mib * DATAGRAMS_PER_MIB,
+            bytes: mib << 20,
+            touched,
+            ..StoreConfig::default()
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod load;
 mod memory;
 mod overlay;
 pub(crate) mod price_text;
+mod retransmission;
 mod snapshot;
 mod store;
 mod throttles;
@@ -33,6 +34,7 @@ pub use doors::Doors;
 pub use load::{ConfigError, Loaded};
 pub use memory::Memory;
 pub use overlay::Overlay;
+pub use retransmission::Retransmission;
 pub use snapshot::Snapshot;
 pub use throttles::throttle;
 
@@ -62,6 +64,8 @@ pub struct Config {
     pub admin: Admin,
     /// `[doors]`
     pub doors: Doors,
+    /// `[retransmission]`
+    pub retransmission: Retransmission,
     /// `[snapshot]`
     pub snapshot: Snapshot,
     /// `[ports]`

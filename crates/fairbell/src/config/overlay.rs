@@ -242,6 +242,7 @@ impl Overlay {
             lift: self.lift(),
             parity: self.parity as u16,
             cache: (self.repair_cache > 0).then_some(cache),
+            tokens: None,
         }
     }
 }

@@ -573,12 +573,14 @@ impl Built {
         let listening: Vec<_> = (0..exchange.receivers).map(|_| udp()).collect::<Result<_, _>>()?;
         let nodes = deploy(exchange, cluster.start, |index| peer_addr(listening[index].1))
             .map_err(|error| Failure::Usage(error.to_string()))?;
-        let mut gateways = Vec::new();
+        let (mut gateways, mut sources) = (Vec::new(), Vec::new());
         for ((role, (socket, _)), index) in nodes.into_iter().skip(1).zip(overlay).zip(1u16..) {
             let mut sockets = vec![(Channel::OVERLAY, socket)];
             let mut doors = Vec::new();
             if role.as_edge().is_some() {
-                sockets.push((Channel::FEED, udp()?.0));
+                let (releasing, at) = udp()?;
+                sockets.push((Channel::FEED, releasing));
+                sources.push(peer_addr(at));
                 let (ouch, at) = tcp()?;
                 gateways.push(peer_addr(at));
                 doors = vec![ouch, tcp()?.0];
@@ -588,6 +590,8 @@ impl Built {
         let servers: Vec<Peer> = cluster.retransmission().map(peer_addr).collect();
         for ((socket, _), index) in listening.into_iter().zip(0u16..) {
             let mut settings = roles::listener(exchange, servers.clone());
+            let source = sources.get(usize::from(index)).copied();
+            settings.sources = Some(source.into_iter().collect());
             settings.checkpoint_every = CHECKPOINT_EVERY;
             let listener = Role::Listener(Box::new(roles::subscriber(exchange, &settings)));
             let id = NodeId(LISTENERS.0 + index);

@@ -3,7 +3,7 @@
 //! Any loop may read any line; a line's lock keeps its packets in order while it changes hands. The
 //! lines are dealt anew when the busiest loop has more than a fifth above its share.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use feed::ArbiterConfig;
-use feed::plant::{Desk, Format, Line, LineConfig, LineHealth, Request, Update, deal, imbalance};
+use feed::plant::{Desk, DeskToken, Format, Line, LineConfig, LineHealth, Update, deal, imbalance};
 use net::ring::{RECORD_WORDS, RingWriter};
+use overlay::aes_gcm::{KeySource, random_secret};
 use types::Nanos;
 
 use super::{LINES_MAX, failed, line_address, listen, now, wait};
@@ -38,6 +39,9 @@ pub struct ServeArgs {
     /// What the packets are
     #[arg(long, value_name = "FORMAT", default_value = "opra-fast-v2")]
     pub format: PlantFormat,
+    /// Hosts whose packets are taken; others are counted and dropped. Anybody's without it
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    pub from: Vec<IpAddr>,
     /// Threads that read lines
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -90,11 +94,25 @@ struct Outlet {
     socket: UdpSocket,
     /// Datagrams that the system did not take.
     unsent: u64,
+    /// Makes the tokens of addresses.
+    tokens: KeySource,
+}
+
+/// What an address has to show in a period.
+fn token(source: &KeySource, from: SocketAddr, period: u64) -> DeskToken {
+    let mut token = DeskToken::default();
+    let tag = source.tag(format!("{from} {period}").as_bytes());
+    token.iter_mut().zip(tag).for_each(|(to, byte)| *to = byte);
+    token
 }
 
 struct Plant {
     seats: Vec<Seat>,
     outlet: Mutex<Outlet>,
+    /// Who may send; anybody when there is nobody.
+    from: Vec<IpAddr>,
+    /// Packets of others.
+    foreign: AtomicU64,
     stop: AtomicBool,
     updates: AtomicU64,
 }
@@ -128,9 +146,13 @@ impl Plant {
                 let mut line = locked(&seat.line);
                 for (side, socket) in seat.sides.iter().enumerate() {
                     for _ in 0..TURN {
-                        let Ok(len) = socket.recv(&mut bytes) else { break };
-                        line.packet(now(), side, bytes.get(..len).unwrap_or(&[]), &mut updates);
+                        let Ok((len, sender)) = socket.recv_from(&mut bytes) else { break };
                         busy = true;
+                        if !self.from.is_empty() && !self.from.contains(&sender.ip()) {
+                            self.foreign.fetch_add(1, Ordering::Relaxed);
+                            continue;
+                        }
+                        line.packet(now(), side, bytes.get(..len).unwrap_or(&[]), &mut updates);
                     }
                 }
                 if due {
@@ -152,7 +174,7 @@ impl Plant {
         }
         self.updates.fetch_add(updates.len() as u64, Ordering::Relaxed);
         let mut outlet = locked(&self.outlet);
-        let Outlet { ring, desk, socket, unsent } = &mut *outlet;
+        let Outlet { ring, desk, socket, unsent, .. } = &mut *outlet;
         let mut send = |to: SocketAddr, bytes: &[u8]| {
             *unsent += u64::from(socket.send_to(bytes, to).is_err());
         };
@@ -181,10 +203,15 @@ impl Plant {
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
             let mut outlet = locked(&self.outlet);
-            let Outlet { ring, desk, socket, unsent } = &mut *outlet;
+            let Outlet { ring, desk, socket, unsent, tokens } = &mut *outlet;
             while let Ok((len, from)) = socket.recv_from(&mut bytes) {
-                if let Some(request) = bytes.get(..len).and_then(Request::parse) {
-                    desk.request(now(), from, &request);
+                let told = desk.datagram(
+                    now(),
+                    (from, bytes.get(..len).unwrap_or(&[])),
+                    |period| token(tokens, from, period),
+                );
+                if let Some(told) = told {
+                    *unsent += u64::from(socket.send_to(&told, from).is_err());
                 }
             }
             desk.tick(now(), |to, bytes| {
@@ -259,10 +286,19 @@ fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
         ),
         None => None,
     };
-    let outlet = Outlet { ring, desk: Desk::new(epoch.0), socket: listen(args.desk)?, unsent: 0 };
+    let secret = random_secret().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+    let outlet = Outlet {
+        ring,
+        desk: Desk::new(epoch.0),
+        socket: listen(args.desk)?,
+        unsent: 0,
+        tokens: KeySource::new(&secret),
+    };
     Ok(Plant {
         seats: seats.collect::<Result<_, Failure>>()?,
         outlet: Mutex::new(outlet),
+        from: args.from.clone(),
+        foreign: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         updates: AtomicU64::new(0),
     })
@@ -328,6 +364,7 @@ fn print(args: &ServeArgs, plant: &Plant, dealt: u64) {
             "lost": sum(|line| line.stats.lost),
             "errors": sum(|line| line.errors.total()),
             "updates": updates, "ring_records": written, "dealt_anew": dealt,
+            "foreign": plant.foreign.load(Ordering::Relaxed),
             "desk": {"requests": counters.requests, "refused": counters.refused,
                      "expired": counters.expired, "datagrams": counters.datagrams,
                      "updates": counters.updates, "unsent": outlet.unsent},

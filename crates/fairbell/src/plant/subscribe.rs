@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use feed::plant::{Follower, Kind, Request, UPDATE_WORDS, Update, symbol, symbol_text};
+use feed::plant::{DeskToken, Follower, Kind, Request, UPDATE_WORDS, Update, parse_challenge, symbol, symbol_text};
 use net::ring::{Read, RingReader};
 
 use super::{failed, now, wait};
@@ -188,6 +188,7 @@ fn datagrams(
     let mut follower = Follower::default();
     let mut bytes = [0; 2_048];
     let mut asked: Option<Instant> = None;
+    let mut token = DeskToken::default();
     while Instant::now() < end {
         if asked.is_none_or(|at| at.elapsed() >= RENEW) {
             asked = Some(Instant::now());
@@ -195,7 +196,7 @@ fn datagrams(
             let parts: Vec<&[u64]> =
                 if symbols.is_empty() { vec![&[]] } else { symbols.chunks(128).collect() };
             for part in parts {
-                let request = Request { symbols: part.to_vec(), leave: false };
+                let request = Request { symbols: part.to_vec(), leave: false, token };
                 // Refused while the plant is not there: asked again.
                 let _ = socket.send(&request.encode());
             }
@@ -203,13 +204,20 @@ fn datagrams(
         match socket.recv(&mut bytes) {
             Ok(len) => {
                 let bytes = bytes.get(..len).unwrap_or(&[]);
+                if let Some(told) = parse_challenge(bytes) {
+                    // It is to be shown at once, unless it was.
+                    if std::mem::replace(&mut token, told) != told {
+                        asked = None;
+                    }
+                    continue;
+                }
                 let lost = follower.datagram(bytes, |update| seen.update(args, &update));
                 seen.lost += lost;
             }
             Err(_) => wait(std::iter::once(&socket), Duration::from_millis(50)),
         }
     }
-    let leave = Request { symbols: Vec::new(), leave: true };
+    let leave = Request { symbols: Vec::new(), leave: true, token };
     let _ = socket.send(&leave.encode());
     Ok(())
 }

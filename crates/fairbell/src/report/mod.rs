@@ -93,6 +93,8 @@ pub struct Report {
     pub dead_proxies: Vec<DeadProxyReport>,
     /// The datagrams between nodes, as their guards saw them.
     pub sealing: SealingReport,
+    /// What anybody sent to the sockets of the public feed.
+    pub public: PublicReport,
     /// Executions that reached a participant at the maximum hold, before their tick was public.
     pub executions_overdue: u64,
     /// Orders refused because they would have traded although post-only.
@@ -349,6 +351,25 @@ pub struct SealingReport {
     pub refused: u64,
     /// Datagrams of our own that could not be sealed.
     pub unsent: u64,
+}
+
+/// The retransmission server and strangers, and listeners and strangers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PublicReport {
+    /// Requests to the retransmission server.
+    pub requests: u64,
+    /// Of them, with a right token.
+    pub proven: u64,
+    /// Tokens given.
+    pub tokens: u64,
+    /// Bytes of requests without a right token.
+    pub unproven_bytes_in: u64,
+    /// Bytes of the answers to those: three times as many at most.
+    pub unproven_bytes_out: u64,
+    /// Requests not answered because a rate was used up.
+    pub over_rate: u64,
+    /// Datagrams that listeners dropped because they came from no receiver or server.
+    pub foreign: u64,
 }
 
 /// The nodes' clocks.

@@ -36,6 +36,7 @@ pub fn tables(report: &Report) -> Vec<Table> {
         membership(report),
         epochs(report),
         sealing(report),
+        public(report),
         replicas(report),
         instruments(report),
         auctions(report),
@@ -302,6 +303,33 @@ fn sealing(report: &Report) -> Table {
     let line = std::iter::once("datagrams between nodes".to_string()).chain(figures).collect();
     let rows = if sealing.enabled { vec![line] } else { Vec::new() };
     Table { title: "Sealing", head: vec!["", "sealed", "opened", "refused"], rows }
+}
+
+fn public(report: &Report) -> Table {
+    let of = &report.public;
+    let figures = [
+        of.requests,
+        of.proven,
+        of.unproven_bytes_in,
+        of.unproven_bytes_out,
+        of.over_rate,
+        of.foreign,
+    ];
+    let line = std::iter::once("retransmission".to_string()).chain(figures.map(grouped)).collect();
+    let seen = of.requests + of.foreign > 0;
+    Table {
+        title: "Requests of anybody, and datagrams of strangers",
+        head: vec![
+            "",
+            "requests",
+            "proven",
+            "unproven bytes in",
+            "out",
+            "over rate",
+            "not of the feed",
+        ],
+        rows: if seen { vec![line] } else { Vec::new() },
+    }
 }
 
 fn instruments(report: &Report) -> Table {

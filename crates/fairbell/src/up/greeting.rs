@@ -34,11 +34,12 @@ pub fn welcome(config: &Config, addresses: &Addresses) -> String {
     format!(
         "OUCH 5.0 over SoupBinTCP{tls}: {}{login}\n\
          FIX{tls}: {fix}{fix_login}\n\
-         ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}\n\
+         ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}, take it from {}\n\
          MoldUDP64 retransmission: {}\n\
          Book snapshots over SoupBinTCP: {}",
         all(&addresses.gateways),
         addresses.feed_copy,
+        addresses.feed_from,
         all(&addresses.retransmission),
         addresses.snapshots,
     )

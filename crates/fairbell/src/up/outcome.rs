@@ -14,8 +14,8 @@ use super::revise::Turns;
 use crate::config::Config;
 use crate::report::{
     AuctionReport, Curve, DeadProxyReport, Depth, EpochReport, HaltReport, InstrumentReport,
-    PlotData, Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport, TreeReport,
-    UnequalBook, WindowPoint,
+    PlotData, PublicReport, Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport,
+    TreeReport, UnequalBook, WindowPoint,
 };
 
 /// Positions at which books must be equal, or as many as the feed has.
@@ -98,6 +98,7 @@ impl Remains<'_> {
         self.overlay(&figures, &mut report);
         self.trees(root, &mut report);
         self.membership(root, &figures, &mut report);
+        report.public = self.public(root);
         self.books(root, &mut report);
         self.doors(root);
         self.sample(driver, &mut report);
@@ -248,6 +249,23 @@ impl Remains<'_> {
         };
         let trees = streams.map(tree).collect();
         report.trees = trees;
+    }
+
+    /// What strangers asked, and what they sent to those who take the feed.
+    fn public(&self, root: &Root) -> PublicReport {
+        let mut public = PublicReport::default();
+        for publisher in root.publishers() {
+            let (store, answers) = (publisher.store().stats(), publisher.store().answers());
+            public.requests += store.public_requests;
+            public.proven += answers.proven;
+            public.tokens += answers.tokens;
+            public.unproven_bytes_in += answers.unproven_in;
+            public.unproven_bytes_out += answers.unproven_out;
+            public.over_rate += answers.over_rate;
+        }
+        let listeners = self.nodes.iter().filter_map(|(_, role)| role.as_listener());
+        public.foreign = listeners.map(|listener| listener.counters().foreign).sum();
+        public
     }
 
     /// Sealing, trees and dead proxies.

@@ -15,6 +15,7 @@ use net::{
     ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, Mailbox, ServerTls, TraceReceiver,
     WaitStrategy, job_channel, trace_channel,
 };
+use overlay::retransmission::StoreConfig;
 use overlay::topology::Tree;
 use participant::Driver;
 use roles::{Account, ExchangeConfig, FIX_DOOR, OUCH_DOOR, OverlayOptions, Role, Secret, deploy};
@@ -40,6 +41,7 @@ const LOOPS: usize = 3;
 const FEED_PORT: u16 = 0;
 const ENTRY_PORTS: u16 = 1;
 const LISTEN_PORTS: u16 = 301;
+const RELEASE_PORT: u16 = 298;
 const SNAPSHOT_PORT: u16 = 299;
 const COPY_PORT: u16 = 300;
 const FIX_PORTS: u16 = 601;
@@ -79,6 +81,8 @@ pub struct Addresses {
     pub snapshots: SocketAddrV4,
     /// Where receiver 1 sends a copy of what it releases, for whoever listens there.
     pub feed_copy: SocketAddrV4,
+    /// Where it sends it from: what comes from elsewhere is not the feed.
+    pub feed_from: SocketAddrV4,
 }
 
 /// What a run wants of its log and its listeners.
@@ -154,7 +158,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         connections_max: 1_024,
         // Without randomness it only says that a password was right before.
         guard: config.doors.guard(Secret::random().map_or([0; 32], |secret| secret.0)),
-        store: config.memory.store(),
+        store: StoreConfig { answers: config.retransmission.answers(), ..config.memory.store() },
         log_capacity: config.engine.log_capacity as usize,
         open_orders_max: config.engine.open_orders_max as usize,
         instruments: config.instruments(),
@@ -171,15 +175,16 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
     }
 }
 
-/// What the configuration uses of the overlay beyond the plain tree, sealed under a fresh secret.
+/// What the configuration uses of the overlay beyond the plain tree, sealed under a fresh secret; and
+/// another one for the tokens of the retransmission server.
 pub fn options(config: &Config) -> Result<OverlayOptions, Failure> {
-    let secret = match config.overlay.sealed {
-        true => Some(Secret::random().ok_or_else(|| {
-            Failure::Run("no randomness for the keys of sealed datagrams".to_string())
-        })?),
-        false => None,
+    let fresh = || {
+        let none = || Failure::Run("no randomness for keys".to_string());
+        Secret::random().ok_or_else(none)
     };
-    Ok(OverlayOptions { spread: config.spread(), ..config.overlay.options(&config.hold, secret) })
+    let secret = config.overlay.sealed.then(fresh).transpose()?;
+    let (spread, tokens) = (config.spread(), Some(fresh()?));
+    Ok(OverlayOptions { spread, tokens, ..config.overlay.options(&config.hold, secret) })
 }
 
 /// Proxies with a place in the tree at the start.
@@ -234,6 +239,12 @@ pub fn plan(
     let overlay = many(tree.topology.id_end(), |_| bind_udp(0, 0))?;
     let feed = bind_udp(base, FEED_PORT)?;
     let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
+    // Receivers release from these; whoever listens on another one's word takes nothing else.
+    let releasing = many(receivers.len(), |n| match n {
+        0 => bind_udp(base, RELEASE_PORT),
+        _ => bind_udp(0, 0),
+    })?;
+    let mut sources: Vec<Peer> = releasing.iter().map(peer).collect::<Result<_, _>>()?;
     let door = config.doors.address().unwrap_or(Ipv4Addr::LOCALHOST);
     let tls = crate::tls::doors(&config.doors)?;
     let entries = many(receivers.len(), |n| bind_tcp(door, base, ENTRY_PORTS + n))?;
@@ -250,6 +261,10 @@ pub fn plan(
             .map(|entry| v4(entry.local_addr().map_err(io)?))
             .collect::<Result<_, _>>()?,
         retransmission: vec![v4(feed.local_addr().map_err(io)?)?],
+        feed_from: match releasing.first() {
+            Some(first) => v4(first.local_addr().map_err(io)?)?,
+            None => address(base, RELEASE_PORT),
+        },
         feed_copy: match base {
             // Bound and let go: a free port for a listener that may come later.
             0 => v4(bind_udp(0, 0)?.local_addr().map_err(io)?)?,
@@ -258,9 +273,9 @@ pub fn plan(
         },
     };
     let mut feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
-    let relay = match wishes.corrupt.zip(feed_of.first_mut()) {
-        Some((packet, first)) => Some(Relay::between(first, packet)?),
-        None => None,
+    let relay = match (wishes.corrupt, &mut feed_of[..], &mut sources[..]) {
+        (Some(packet), [to, ..], [from, ..]) => Some(Relay::between(from, to, packet)?),
+        _ => None,
     };
     let gateways: Vec<Peer> = addresses.gateways.iter().map(|addr| net::peer_addr(*addr)).collect();
 
@@ -301,6 +316,7 @@ pub fn plan(
     };
     // By gateway, in the order of their doors.
     let mut entries = entries.into_iter().zip(fix).map(|(ouch, fix)| vec![ouch, fix]);
+    let mut releasing = releasing.into_iter();
     // A group's root is elsewhere.
     let skipped = usize::from(group.is_some());
     for (mut role, (index, socket)) in nodes.into_iter().skip(skipped).zip(overlay) {
@@ -313,7 +329,7 @@ pub fn plan(
         }
         let (place, listeners) = match role.plain() {
             Role::Edge(_) => {
-                sockets.push((Channel::FEED, bind_udp(0, 0)?));
+                sockets.extend(releasing.next().map(|socket| (Channel::FEED, socket)));
                 (1, entries.next().unwrap_or_default())
             }
             Role::Root(_) => {
@@ -332,6 +348,7 @@ pub fn plan(
     let mut serving = Some(serving);
     for (index, socket) in listening.into_iter().enumerate() {
         let mut settings = roles::listener(&exchange, servers.clone());
+        settings.sources = Some(sources.get(index).copied().into_iter().collect());
         settings.checkpoint_every = CHECKPOINT_EVERY;
         settings.capture = (wishes.capture && index == 0).then_some(CAPTURE);
         let late = wishes.late_ns.filter(|_| index + 1 == receivers.len());

@@ -4,7 +4,7 @@
 //! flipping one bit of the last byte of one of them, which lies in an ITCH message. Whatever that
 //! byte means, the run must not pass.
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,29 +18,43 @@ const MOLD_HEADER: usize = 20;
 /// The relay.
 pub struct Relay {
     socket: UdpSocket,
+    from: SocketAddrV4,
     to: SocketAddrV4,
     packet: u64,
 }
 
 impl Relay {
-    /// A relay to `destination`, which becomes the relay's own address; it will spoil the packet
-    /// with messages that is number `packet`, counted from 1.
-    pub fn between(destination: &mut Peer, packet: u64) -> Result<Relay, Failure> {
+    /// A relay of what `source` sends to `destination`, both of which become the relay's own
+    /// address; it will spoil the packet with messages that is number `packet`, counted from 1.
+    pub fn between(
+        source: &mut Peer,
+        destination: &mut Peer,
+        packet: u64,
+    ) -> Result<Relay, Failure> {
         let failed = |error: std::io::Error| Failure::Run(format!("relay: {error}"));
-        let to = net::socket_addr(*destination)
-            .ok_or_else(|| Failure::Run("relay: the listener has no address".to_string()))?;
+        let address = |peer: Peer| {
+            let none = || Failure::Run("relay: the listener has no address".to_string());
+            net::socket_addr(peer).ok_or_else(none)
+        };
+        let (from, to) = (address(*source)?, address(*destination)?);
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).map_err(failed)?;
         let port = socket.local_addr().map_err(failed)?.port();
         *destination = net::peer_addr(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-        Ok(Relay { socket, to, packet })
+        *source = *destination;
+        Ok(Relay { socket, from, to, packet })
     }
 
     /// Relays until `stop`.
     pub fn run(&self, stop: &AtomicBool) {
         let (mut buffer, mut seen) = ([0u8; 2_048], 0);
         while !stop.load(Ordering::Relaxed) {
-            let Ok((len, _)) = self.socket.recv_from(&mut buffer) else { continue };
+            let Ok((len, SocketAddr::V4(from))) = self.socket.recv_from(&mut buffer) else {
+                continue;
+            };
+            if from != self.from {
+                continue;
+            }
             let Some(datagram) = buffer.get_mut(..len) else { continue };
             seen += u64::from(len > MOLD_HEADER);
             if let (true, Some(last)) =

@@ -2,18 +2,29 @@
 //! longer has what is missing.
 
 use types::Peer;
+use wire::moldudp::{TOKEN_LEN, Token};
+
+/// One of them.
+#[derive(Debug)]
+struct Server {
+    peer: Peer,
+    /// The first message that it still has, as far as it said.
+    begins: u64,
+    /// What it gave us to show; zeros ask for one.
+    token: Token,
+}
 
 /// Who is asked now, and what each said it has.
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// Each with the first message that it still has, as far as it said.
-    all: Vec<(Peer, u64)>,
+    all: Vec<Server>,
     turn: usize,
 }
 
 impl Servers {
     pub fn new(peers: Vec<Peer>) -> Servers {
-        Servers { all: peers.into_iter().map(|peer| (peer, 0)).collect(), turn: 0 }
+        let server = |peer| Server { peer, begins: 0, token: [0; TOKEN_LEN] };
+        Servers { all: peers.into_iter().map(server).collect(), turn: 0 }
     }
 
     /// How many there are.
@@ -23,34 +34,51 @@ impl Servers {
 
     /// The one whose turn it is; `None` when there are none.
     pub fn asked(&self) -> Option<Peer> {
-        self.all.get(self.turn).map(|(peer, _)| *peer)
+        self.all.get(self.turn).map(|server| server.peer)
+    }
+
+    /// What is to be shown to the one whose turn it is.
+    pub fn token(&self) -> Token {
+        self.all.get(self.turn).map_or([0; TOKEN_LEN], |server| server.token)
+    }
+
+    /// Whether `from` is one of them.
+    pub fn has(&self, from: Peer) -> bool {
+        self.all.iter().any(|server| server.peer == from)
+    }
+
+    /// `from` gives a token; true when it is a new one of the one whose turn it is.
+    pub fn give_token(&mut self, from: Peer, token: Token) -> bool {
+        let Some(place) = self.all.iter().position(|server| server.peer == from) else {
+            return false;
+        };
+        let known = self.all.get_mut(place);
+        let new = known.is_some_and(|known| std::mem::replace(&mut known.token, token) != token);
+        new && place == self.turn
     }
 
     /// It is the turn of the next one that may have message `seq`, of the next one when none has.
     pub fn go_on(&mut self, seq: u64) {
         let count = self.all.len();
         let mut after = (1..=count).map(|step| (self.turn + step) % count);
-        let may_have = after.clone().find(|place| self.all[*place].1 <= seq);
+        let may_have = after.clone().find(|place| self.all[*place].begins <= seq);
         self.turn = may_have.or_else(|| after.next()).unwrap_or(0);
     }
 
     /// `from` says that `first` is the first message it has; false when it is no server.
     pub fn note(&mut self, from: Peer, first: u64) -> bool {
-        let Some((_, begins)) = self.all.iter_mut().find(|(peer, _)| *peer == from) else {
-            return false;
-        };
-        *begins = first.max(*begins);
-        true
+        let known = self.all.iter_mut().find(|server| server.peer == from);
+        known.map(|server| server.begins = server.begins.max(first)).is_some()
     }
 
     /// What they said no longer counts.
     pub fn forget(&mut self) {
-        self.all.iter_mut().for_each(|(_, begins)| *begins = 0);
+        self.all.iter_mut().for_each(|server| server.begins = 0);
     }
 
     /// Whether all of them said that they no longer have message `seq`.
     pub fn none_has(&self, seq: u64) -> bool {
-        !self.all.is_empty() && self.all.iter().all(|(_, begins)| *begins > seq)
+        !self.all.is_empty() && self.all.iter().all(|server| server.begins > seq)
     }
 }
 
@@ -77,6 +105,10 @@ mod tests {
         assert_eq!(turns(&mut servers, 3), [b, c, a]);
         servers.forget();
         assert!(!servers.none_has(10));
+        assert!(servers.asked() == Some(a) && servers.token() == [0; 16]);
+        assert!(servers.give_token(a, [1; 16]) && !servers.give_token(a, [1; 16]));
+        assert!(!servers.give_token(b, [2; 16]) && !servers.give_token(Peer::Addr(4), [3; 16]));
+        assert_eq!(servers.token(), [1; 16]);
         let mut none = Servers::new(Vec::new());
         none.go_on(1);
         assert_eq!((none.asked(), none.none_has(1)), (None, false));

@@ -4,9 +4,13 @@
 //! numbers of its own, so that it sees what its network has lost; when there is nothing to tell, an
 //! empty datagram says so once a second. There are at most 64 subscribers: one bit each.
 //!
+//! A request's source address may be a lie, and the updates somebody else's flood. So a request is
+//! granted only with the token of its address and port in it; any other one, also to leave, is answered
+//! with that token, in no more bytes than it has itself.
+//!
 //! Datagram, big-endian: `FBT1`, count of updates (two bytes), two of zero, epoch of the plant, number
-//! of the first update, updates. Request: `FBS1`, 1 to subscribe or 0 to leave, one byte of zero, count
-//! of symbols (two bytes; none: all), symbols.
+//! of the first update, updates. Request: `FBS2`, 1 to subscribe or 0 to leave, one byte of zero, count
+//! of symbols (two bytes; none: all), token (16 bytes), symbols. Token: `FBC2`, four of zero, token.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +28,26 @@ const SYMBOLS_MAX: usize = 170;
 const ALL_SYMBOLS_MAX: usize = 1 << 16;
 const LEASE: Nanos = Nanos(10_000_000_000);
 const BEAT: Nanos = Nanos(1_000_000_000);
+/// A token is good for this long at least, and twice that at most.
+const TOKEN_NS: u64 = 60 * Nanos::SECOND;
+const TOKEN_LEN: usize = 16;
+/// Bytes of a datagram that tells a token, and of the shortest request.
+pub const CHALLENGE_LEN: usize = 8 + TOKEN_LEN;
+
+/// What an address has to show.
+pub type DeskToken = [u8; TOKEN_LEN];
+
+/// The token that a datagram tells; `None` for any other.
+pub fn parse_challenge(bytes: &[u8]) -> Option<DeskToken> {
+    bytes.strip_prefix(b"FBC2\0\0\0\0")?.try_into().ok()
+}
+
+fn challenge(token: DeskToken) -> [u8; CHALLENGE_LEN] {
+    let mut bytes = [0; CHALLENGE_LEN];
+    bytes[..4].copy_from_slice(b"FBC2");
+    bytes[8..].copy_from_slice(&token);
+    bytes
+}
 
 /// What a subscriber asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,15 +56,18 @@ pub struct Request {
     pub symbols: Vec<u64>,
     /// Whether everything ends instead.
     pub leave: bool,
+    /// What the plant has told this address; zeros before.
+    pub token: DeskToken,
 }
 
 impl Request {
     /// As a datagram.
     pub fn encode(&self) -> Vec<u8> {
         let symbols = self.symbols.get(..SYMBOLS_MAX).unwrap_or(&self.symbols);
-        let mut bytes = b"FBS1".to_vec();
+        let mut bytes = b"FBS2".to_vec();
         bytes.extend_from_slice(&[u8::from(!self.leave), 0]);
         bytes.extend_from_slice(&(symbols.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(&self.token);
         symbols.iter().for_each(|symbol| bytes.extend_from_slice(&symbol.to_be_bytes()));
         bytes
     }
@@ -48,14 +75,16 @@ impl Request {
     /// From a datagram; `None` for any other.
     pub fn parse(bytes: &[u8]) -> Option<Request> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
-        let &[b'F', b'B', b'S', b'1', join, 0, high, low] = head else { return None };
+        let &[b'F', b'B', b'S', b'2', join, 0, high, low] = head else { return None };
+        let (token, rest) = rest.split_first_chunk::<TOKEN_LEN>()?;
         let count = usize::from(u16::from_be_bytes([high, low]));
         if join > 1 || count > SYMBOLS_MAX || rest.len() != 8 * count {
             return None;
         }
         let symbol =
             |eight: &[u8]| eight.first_chunk().map_or(0, |eight| u64::from_be_bytes(*eight));
-        Some(Request { symbols: rest.chunks_exact(8).map(symbol).collect(), leave: join == 0 })
+        let symbols = rest.chunks_exact(8).map(symbol).collect();
+        Some(Request { symbols, leave: join == 0, token: *token })
     }
 }
 
@@ -66,6 +95,8 @@ pub struct DeskCounters {
     pub requests: u64,
     /// Requests for which there was no room.
     pub refused: u64,
+    /// Requests without the right token, which were told it.
+    pub challenged: u64,
     /// Subscribers that did not ask again in time.
     pub expired: u64,
     /// Datagrams.
@@ -114,7 +145,26 @@ impl<A: Copy + PartialEq> Desk<A> {
         self.seats.iter().flatten().count()
     }
 
-    /// Grants a request; false when there is no room.
+    /// Takes a datagram of anybody; `token` makes that of its address for a period. What is to be
+    /// answered, if anything: no more bytes than came.
+    pub fn datagram(
+        &mut self,
+        now: Nanos,
+        (from, bytes): (A, &[u8]),
+        token: impl Fn(u64) -> DeskToken,
+    ) -> Option<[u8; CHALLENGE_LEN]> {
+        let request = Request::parse(bytes)?;
+        let period = now.0 / TOKEN_NS;
+        let right = [token(period), token(period.wrapping_sub(1))].contains(&request.token);
+        if right {
+            self.request(now, from, &request);
+            return None;
+        }
+        self.counters.challenged += 1;
+        Some(challenge(token(period)))
+    }
+
+    /// Grants a request of who has shown its token; false when there is no room.
     pub fn request(&mut self, now: Nanos, from: A, request: &Request) -> bool {
         let known = self.seats.iter().position(|seat| seat.as_ref().is_some_and(|s| s.to == from));
         if request.leave {

@@ -3,25 +3,25 @@
 //! A stranger is a connection that is not logged on. Each costs a fixed small amount, their number
 //! is bounded for every source and in all, the oldest makes room for the newest, and none stays
 //! longer than allowed. An attempt to log on is judged by what is cheap first: name, address,
-//! certificate, lockouts, the bucket of its source. A hashed password that is not known yet is
-//! given to a worker beside the loop, one at a time, by turns of the sources, at a bounded rate;
-//! once right it is remembered as an HMAC, so that logging on again costs a microsecond.
+//! certificate, wrong passwords before it. A hashed password that is not known yet is given to a
+//! worker beside the loop, one at a time, by turns of the sources, at a bounded rate; once right it
+//! is remembered as an HMAC, so that logging on again costs a microsecond.
 //!
-//! Whoever lacks an identity's certificate or address never gets as far as its failures, so can't
-//! lock it; and who shows the certificate an identity is bound to is not held to what others do at
-//! its address.
+//! Nobody can be locked out: wrong passwords are held against the pair of identity and source, and
+//! against sources new to the identity (see `guesses`). Whoever lacks an identity's certificate or
+//! address never gets that far. Sessions that are logged on are not the guard's.
 
-mod failures;
+mod guesses;
 mod refusals;
 mod sources;
 mod terms;
 
 use overlay::aes_gcm::KeySource;
-use types::{AccountId, ConnId, Nanos, Outbox, Remote};
+use types::{AccountId, Address, ConnId, Nanos, Outbox, Remote};
 
 use crate::bucket::Bucket;
 use crate::config::Login;
-use failures::Failures;
+use guesses::Guesses;
 pub use refusals::{Refusal, Refusals, Refused};
 use sources::{Source, Sources};
 pub use terms::{CertificateRule, GuardConfig, GuardKey, LoginTerms};
@@ -42,20 +42,11 @@ pub enum Verdict {
     Later,
 }
 
-/// One identity, and what its logons came to.
+/// One identity.
 struct Identity {
     login: Login,
-    failures: Failures,
     /// HMAC of the password that was right.
     known: Option<[u8; 32]>,
-}
-
-impl Identity {
-    /// It takes a certificate to try; its holder is trusted to be no other.
-    fn is_certain(&self, remote: &Remote) -> bool {
-        let terms = &self.login.terms;
-        !terms.certificates.is_empty() && !terms.lacks_certificate(remote)
-    }
 }
 
 /// A connection that is not logged on.
@@ -81,6 +72,7 @@ pub(crate) struct Guard {
     config: GuardConfig,
     key: KeySource,
     identities: Vec<Identity>,
+    guesses: Guesses,
     /// In order of arrival.
     strangers: Vec<Stranger>,
     sources: Sources,
@@ -96,14 +88,11 @@ pub(crate) struct Guard {
 impl Guard {
     /// A guard for these logins.
     pub(crate) fn new(config: GuardConfig, logins: &[Login]) -> Guard {
-        let identity = |login: &Login| Identity {
-            login: login.clone(),
-            failures: Failures::default(),
-            known: None,
-        };
+        let identity = |login: &Login| Identity { login: login.clone(), known: None };
         Guard {
             key: KeySource::new(&config.key.0),
             identities: logins.iter().map(identity).collect(),
+            guesses: Guesses::new(config, logins.len()),
             strangers: Vec::new(),
             sources: Sources::new(config),
             checks: Bucket::new(config.checks),
@@ -120,21 +109,8 @@ impl Guard {
         self.strangers.len()
     }
 
-    /// Somebody has connected. `Err`: not to be talked to. `Ok(Some)`: another connection has to
-    /// go for it.
-    pub(crate) fn admit(
-        &mut self,
-        now: Nanos,
-        conn: ConnId,
-        remote: &Remote,
-    ) -> Result<Option<ConnId>, Refusal> {
-        if let Some(address) = remote.address
-            && remote.certificate.is_none()
-            && self.sources.of(now, address).failures.is_locked(now)
-        {
-            self.refusals.note(now, Refusal::SourceLocked, remote.address, b"");
-            return Err(Refusal::SourceLocked);
-        }
+    /// Somebody has connected. `Some`: another connection has to go for it.
+    pub(crate) fn admit(&mut self, now: Nanos, conn: ConnId, remote: &Remote) -> Option<ConnId> {
         let source = remote.address.map(|address| address.source());
         let same =
             |stranger: &Stranger| stranger.remote.address.map(|address| address.source()) == source;
@@ -151,7 +127,7 @@ impl Guard {
             self.refusals.note(now, Refusal::HalfOpen, stranger.remote.address, b"");
         }
         self.strangers.push(Stranger { conn, remote: remote.clone(), since: now, check: None });
-        Ok(goes.map(|stranger| stranger.conn))
+        goes.map(|stranger| stranger.conn)
     }
 
     /// A connection is logged on, or gone.
@@ -170,7 +146,9 @@ impl Guard {
         let place = account.and_then(|account| {
             self.identities.iter().position(|identity| identity.login.account == account)
         });
+        let source = self.source(conn);
         let answered = self.take_answer(conn);
+        let charged = answered.is_some_and(|(asked, _)| Some(asked) == place);
         let verdict = match (place, answered) {
             (Some(place), Some((asked, right))) if asked == place => match right {
                 true => Verdict::In,
@@ -178,14 +156,15 @@ impl Guard {
             },
             _ => self.judge(now, conn, place, password),
         };
-        match verdict {
-            Verdict::Out(why) => self.fail(now, conn, name, place, why),
-            Verdict::In => {
-                if let Some(identity) = place.and_then(|place| self.identities.get_mut(place)) {
-                    identity.failures = Failures::default();
+        match (verdict, place) {
+            (Verdict::In, Some(place)) => self.guesses.right(now, place, source, charged),
+            (Verdict::Out(why), place) => {
+                if let Some(place) = place.filter(|_| why == Refusal::WrongPassword && !charged) {
+                    self.guesses.wrong(now, place, source);
                 }
+                self.fail(now, conn, name, why);
             }
-            Verdict::Later => {}
+            _ => {}
         }
         verdict
     }
@@ -211,18 +190,11 @@ impl Guard {
         password: &[u8],
     ) -> Verdict {
         let remote = self.remote(conn);
-        let identity = place.and_then(|place| self.identities.get(place));
-        let certain = identity.is_some_and(|identity| identity.is_certain(&remote));
-        let source = remote.address.map(|address| self.sources.of(now, address));
-        if let Some(source) = source.filter(|_| !certain) {
-            if source.failures.is_locked(now) {
-                return Verdict::Out(Refusal::SourceLocked);
-            }
-            if !source.tries.has(now) {
-                return Verdict::Out(Refusal::TooManyTries);
-            }
-        }
-        let Some(identity) = identity else { return Verdict::Out(Refusal::UnknownName) };
+        let (Some(place), Some(identity)) =
+            (place, place.and_then(|place| self.identities.get(place)))
+        else {
+            return Verdict::Out(Refusal::UnknownName);
+        };
         let terms = &identity.login.terms;
         if terms.lacks_address(&remote) {
             return Verdict::Out(Refusal::WrongAddress);
@@ -230,21 +202,16 @@ impl Guard {
         if terms.lacks_certificate(&remote) {
             return Verdict::Out(Refusal::WrongCertificate);
         }
-        if identity.failures.is_locked(now) {
-            return Verdict::Out(Refusal::IdentityLocked);
+        if let Err(why) = self.guesses.judge(now, place, source_of(&remote)) {
+            return Verdict::Out(why);
         }
         let right = match (&terms.password_hash, &identity.known) {
             (None, _) => same(&identity.login.password, password),
             (Some(_), Some(known)) => same(known, &self.key.tag(password)),
             (Some(_), None) => {
-                let check = place.map(|place| Check {
-                    place,
-                    password: password.to_vec(),
-                    ticket: None,
-                    answer: None,
-                });
+                let password = password.to_vec();
                 if let Some(stranger) = self.stranger_mut(conn) {
-                    stranger.check = check;
+                    stranger.check = Some(Check { place, password, ticket: None, answer: None });
                     return Verdict::Later;
                 }
                 false
@@ -253,41 +220,10 @@ impl Guard {
         if right { Verdict::In } else { Verdict::Out(Refusal::WrongPassword) }
     }
 
-    /// Counts a refusal, and holds it against its source and, where it was the password, against
-    /// the identity. The connection goes on being a stranger until the caller closes it.
-    pub(crate) fn fail(
-        &mut self,
-        now: Nanos,
-        conn: ConnId,
-        name: &[u8],
-        place: Option<usize>,
-        why: Refusal,
-    ) {
-        let remote = self.remote(conn);
-        self.refusals.note(now, why, remote.address, name);
-        let window_ns = self.config.lockout_ns;
-        let identity = place.and_then(|place| self.identities.get_mut(place));
-        let certain = identity.as_ref().is_some_and(|identity| identity.is_certain(&remote));
-        if let Some(identity) = identity.filter(|_| why == Refusal::WrongPassword) {
-            identity.failures.note(now, self.config.failures_of_identity, window_ns);
-        }
-        let held = !matches!(
-            why,
-            Refusal::HalfOpen
-                | Refusal::SourceLocked
-                | Refusal::IdentityLocked
-                | Refusal::TooManyTries
-                | Refusal::SecondLogon
-        );
-        if held
-            && !certain
-            && let Some(address) = remote.address
-        {
-            let most = self.config.failures_of_source;
-            let source = self.sources.of(now, address);
-            source.tries.take(now);
-            source.failures.note(now, most, window_ns);
-        }
+    /// Counts a refusal. The connection goes on being a stranger until the caller closes it.
+    pub(crate) fn fail(&mut self, now: Nanos, conn: ConnId, name: &[u8], why: Refusal) {
+        let from = self.remote(conn).address;
+        self.refusals.note(now, why, from, name);
     }
 
     /// Gives the worker something to do, if it has nothing and somebody waits for it.
@@ -300,7 +236,7 @@ impl Guard {
             return;
         }
         let Some(next) = self.whose_turn(now) else {
-            // All that wait are of sources that have tried too often.
+            // All that wait have to wait for their source.
             self.look_at = now.after(LOOK_NS);
             return;
         };
@@ -311,6 +247,8 @@ impl Guard {
         let Some(check) = &mut stranger.check else { return };
         check.ticket = Some(turns);
         self.working = Some((turns, check.place, now));
+        // Until the answer it counts as wrong, so that no number of connections gets more looked at.
+        self.guesses.wrong(now, check.place, source_of(&stranger.remote));
         if let Some(address) = stranger.remote.address {
             let source = self.sources.of(now, address);
             source.served = turns;
@@ -325,25 +263,31 @@ impl Guard {
         out.work(turns, bytes);
     }
 
-    /// The waiting stranger whose source was served longest ago and may still try.
+    /// The waiting stranger that may try now: first who is at home, then whose source was served
+    /// longest ago, then for whose identity it did nothing wrong.
     fn whose_turn(&mut self, now: Nanos) -> Option<usize> {
-        let mut best: Option<(u64, usize)> = None;
+        let mut best: Option<((bool, u64, u8), usize)> = None;
         for (index, stranger) in self.strangers.iter().enumerate() {
-            if !stranger.waits() {
+            let waiting = stranger.check.as_ref().filter(|check| check.ticket.is_none());
+            let Some(place) = waiting.map(|check| check.place) else { continue };
+            let from = source_of(&stranger.remote);
+            if self.guesses.judge(now, place, from).is_err() {
                 continue;
             }
+            let rank = self.guesses.rank(now, place, from);
             let served = match stranger.remote.address {
                 None => 0,
                 Some(address) => {
                     let source: &mut Source = self.sources.of(now, address);
-                    if !source.tries.has(now) {
+                    if rank > 0 && !source.tries.has(now) {
                         continue;
                     }
                     source.served
                 }
             };
-            if best.is_none_or(|(least, _)| served < least) {
-                best = Some((served, index));
+            let key = (rank > 0, served, rank);
+            if best.is_none_or(|(least, _)| key < least) {
+                best = Some((key, index));
             }
         }
         best.map(|(_, index)| index)
@@ -362,8 +306,7 @@ impl Guard {
         if let Some(identity) = self.identities.get_mut(place).filter(|_| right) {
             identity.known = Some(self.key.tag(&check.password));
         }
-        // A failure takes it again.
-        if let Some(address) = stranger.remote.address {
+        if let Some(address) = stranger.remote.address.filter(|_| right) {
             self.sources.of(now, address).tries.give_back();
         }
         check.password.fill(0);
@@ -405,6 +348,10 @@ impl Guard {
         stranger.map(|stranger| stranger.remote.clone()).unwrap_or_default()
     }
 
+    fn source(&self, conn: ConnId) -> Address {
+        source_of(&self.remote(conn))
+    }
+
     fn stranger_mut(&mut self, conn: ConnId) -> Option<&mut Stranger> {
         self.strangers.iter_mut().find(|stranger| stranger.conn == conn)
     }
@@ -415,6 +362,11 @@ impl Stranger {
     fn waits(&self) -> bool {
         self.check.as_ref().is_some_and(|check| check.ticket.is_none())
     }
+}
+
+/// What somebody's guesses are held against; all of unknown addresses share one.
+fn source_of(remote: &Remote) -> Address {
+    remote.address.map_or(Address(0), Address::source)
 }
 
 /// Compares every byte whatever the first difference.

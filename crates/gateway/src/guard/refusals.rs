@@ -39,9 +39,8 @@ reasons! {
     UnknownName: "no such user name or CompID",
     WrongAddress: "not from an address of this account",
     WrongCertificate: "not with a certificate of this account",
-    SourceLocked: "locked out by address",
-    IdentityLocked: "locked out by account",
-    TooManyTries: "too many attempts from this address",
+    Throttled: "too many wrong passwords for this account from this address",
+    NewAddress: "too many wrong passwords for this account from addresses new to it",
     WrongPassword: "wrong password",
     SecondLogon: "the account is logged on already",
 }

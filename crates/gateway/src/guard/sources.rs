@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use types::{Address, Nanos};
 
-use super::failures::Failures;
 use super::terms::GuardConfig;
 use crate::bucket::Bucket;
 
@@ -18,7 +17,6 @@ const SOURCES_MAX: usize = 4_096;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub tries: Bucket,
-    pub failures: Failures,
     /// The turn in which the worker last had something of it.
     pub served: u64,
 }
@@ -58,10 +56,7 @@ impl Sources {
             return;
         }
         self.tidy_at = now.after(Nanos::SECOND);
-        let window_ns = self.config.lockout_ns;
-        self.known.retain(|_, source| {
-            !(source.failures.is_over(now, window_ns) && source.tries.is_full(now))
-        });
+        self.known.retain(|_, source| !source.tries.is_full(now));
     }
 
     #[cfg(test)]
@@ -72,7 +67,7 @@ impl Sources {
 
 fn fresh(config: &GuardConfig) -> Source {
     let tries = Bucket::new(config.tries_per_source);
-    Source { tries, failures: Failures::default(), served: 0 }
+    Source { tries, served: 0 }
 }
 
 #[cfg(test)]
@@ -86,10 +81,10 @@ mod tests {
         let now = Nanos(1_000 * Nanos::SECOND);
         for n in 0..10_000 {
             let source = sources.of(now, Address::v4(n));
-            source.failures.note(now, 40, config.lockout_ns);
+            source.tries.take(now);
         }
         assert_eq!(sources.len(), SOURCES_MAX);
-        let later = now.after(2 * config.lockout_ns);
+        let later = now.after(2 * Nanos::SECOND);
         let _ = sources.of(later, Address::v4(20_000));
         assert_eq!(sources.len(), 1);
     }

@@ -2,6 +2,7 @@
 
 use types::{AddressRange, Nanos, Remote};
 
+use super::guesses::HOMES_MAX;
 use crate::bucket::Rate;
 
 /// Who a certificate has to be of.
@@ -64,16 +65,20 @@ pub struct GuardConfig {
     pub strangers_per_source_max: usize,
     /// How long a connection may take to log on.
     pub logon_wait_ns: u64,
-    /// Attempts with wrong or not yet known passwords, from one source.
+    /// Passwords given to the worker, from one source.
     pub tries_per_source: Rate,
-    /// Passwords given to the worker, from everywhere.
+    /// The same, from everywhere.
     pub checks: Rate,
-    /// Failures within [`GuardConfig::lockout_ns`] after which an identity is locked; 0: never.
-    pub failures_of_identity: u32,
-    /// The same for a source.
-    pub failures_of_source: u32,
-    /// Length of a lockout.
-    pub lockout_ns: u64,
+    /// Wrong passwords for one identity from one source before it has to wait.
+    pub guesses_free: u32,
+    /// The first wait; each further wrong password doubles it.
+    pub guess_wait_ns: u64,
+    /// The longest wait, and the time in which one wrong password is forgotten.
+    pub guess_wait_max_ns: u64,
+    /// Wrong passwords for one identity at once, from all sources that it has not logged on from.
+    pub new_address_guesses: u64,
+    /// Time in which one more is allowed; 0: any number is.
+    pub new_address_every_ns: u64,
     /// Fresh at every start, known to nobody.
     pub key: GuardKey,
 }
@@ -86,10 +91,27 @@ impl Default for GuardConfig {
             logon_wait_ns: 15 * Nanos::SECOND,
             tries_per_source: Rate { burst: 64, per_s: 4 },
             checks: Rate { burst: 40, per_s: 20 },
-            failures_of_identity: 10,
-            failures_of_source: 40,
-            lockout_ns: 30 * Nanos::SECOND,
+            guesses_free: 5,
+            guess_wait_ns: Nanos::SECOND,
+            guess_wait_max_ns: 300 * Nanos::SECOND,
+            new_address_guesses: 1_000,
+            new_address_every_ns: 120 * Nanos::SECOND,
             key: GuardKey([0; 32]),
         }
+    }
+}
+
+impl GuardConfig {
+    /// Most passwords for one identity that one gateway looks at in a day, from all addresses
+    /// together: those of its homes, and those from anywhere else.
+    pub fn guesses_per_day(&self) -> u64 {
+        const DAY: u64 = 86_400 * Nanos::SECOND;
+        let doublings = self.guess_wait_max_ns.max(1).div_ceil(self.guess_wait_ns.max(1));
+        let steps = u64::from(doublings.next_power_of_two().trailing_zeros());
+        let free = u64::from(self.guesses_free.max(1));
+        let home = free + steps + DAY / self.guess_wait_max_ns.max(1) + 1;
+        let more = DAY.checked_div(self.new_address_every_ns).unwrap_or(u64::MAX);
+        let elsewhere = self.new_address_guesses.saturating_add(more).saturating_add(1);
+        elsewhere.saturating_add(home.saturating_mul(HOMES_MAX as u64))
     }
 }

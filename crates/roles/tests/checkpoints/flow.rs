@@ -97,7 +97,7 @@ pub fn exchange(seed: u64) -> ExchangeConfig {
     second.id = InstrumentId(2);
     second.symbol = types::Symbol::new("ETHUSD").expect("valid");
     config.instruments.push(second);
-    config.store = StoreConfig { datagrams: 300, bytes: 30_000, touched: false };
+    config.store = StoreConfig { datagrams: 300, bytes: 30_000, ..StoreConfig::default() };
     config.linger_ns = if seed.is_multiple_of(2) { 3 * Nanos::MILLI } else { 0 };
     let publish = Command::new(CommandKind::PublishIndicative);
     config.timetable = roles::Timetable::open_at_once().every(5 * Nanos::MILLI, publish);

@@ -67,7 +67,10 @@ pub fn config() -> ExchangeConfig {
         session: *b"FAIRBELL01",
         midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
         seed: 1,
-        options: OverlayOptions::default(),
+        options: OverlayOptions {
+            tokens: Some(roles::Secret([9; 32])),
+            ..OverlayOptions::default()
+        },
     }
 }
 

@@ -1,7 +1,11 @@
 //! Market data over FIX: at every message the book of who subscribed is the one that is public at
 //! that moment at its edge, however slowly it reads.
 
-use types::{Command, CommandKind, InstrumentId, MatchNumber, Phase, Qty};
+use types::{
+    Channel, Command, CommandKind, InstrumentId, MatchNumber, Node, Outbox, Peer, Phase, Qty,
+};
+use wire::itch;
+use wire::moldudp::{PacketBuilder, Session};
 
 use crate::common::MS;
 use crate::fix_world::{World, fix_config};
@@ -67,6 +71,34 @@ fn the_book_is_the_public_one_at_every_message() {
         (200..220).for_each(|step| trade(&mut world, step));
         assert_eq!(world.clients[DATA].book.compared, before, "no longer");
     }
+}
+
+/// The books of market-data sessions come from what the receiver beside them releases, within one
+/// process: no socket takes the feed.
+#[test]
+fn forged_packets_at_the_sockets_of_an_edge_are_in_no_book() {
+    let mut world = world(9);
+    (0..20).for_each(|step| trade(&mut world, step));
+    ask(&mut world, "m", 1, 0, 1);
+    let (before, now) = (world.clients[DATA].book.compared, world.now);
+    let edge = world.edges[0].as_mut().expect("it lives");
+    let (known, next) = (edge.malformed(), edge.receiver().watermark().0 + 1);
+    let mut out = Outbox::default();
+    for channel in [Channel::FEED, Channel::OVERLAY] {
+        for seq in next..next + 8 {
+            let mut packet = PacketBuilder::new(Session(*b"FAIRBELL01"), seq, 1_392);
+            let mut order = [0; 36];
+            (order[0], order[2], order[18], order[19]) = (b'A', 1, seq as u8, b'B');
+            (order[23], order[35]) = (1, 100);
+            assert!(itch::parse(&order).is_ok() && packet.push(&order));
+            edge.handle_datagram(now, channel, Peer::Addr(66), packet.bytes(), &mut out);
+        }
+    }
+    assert!(out.is_empty() && edge.malformed() == known + 16);
+    // Each message compares the session's book with what was released.
+    (20..60).for_each(|step| trade(&mut world, step));
+    assert!(world.clients[DATA].book.compared > before + 20);
+    assert_eq!(world.clients[DATA].violations, Vec::<String>::new());
 }
 
 #[test]

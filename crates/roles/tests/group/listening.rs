@@ -1,5 +1,7 @@
 //! A listener gets what it missed from whichever member runs.
 
+use std::collections::VecDeque;
+
 use feed::Subscriber;
 use roles::listener;
 use types::{Channel, ClockReading, Nanos, Node, Op, Outbox, Peer};
@@ -34,27 +36,31 @@ fn late(group: &mut Group, known: &[usize]) -> ([u32; MEMBERS], Subscriber) {
         out.clear();
         now = now.max(ear.next_timeout());
         ear.handle_timeout(at(now), &mut out);
-        while let Some((to, request)) = datagram(&out) {
-            out.clear();
+        let mut requests = VecDeque::from(datagrams(&out));
+        while let Some((to, request)) = requests.pop_front() {
             let n = (0..MEMBERS).find(|n| server(*n) == to).expect("a member's");
             asked[n] += 1;
             let Some(role) = &mut group.seats[n].role else { continue };
             let mut answer = Outbox::default();
             role.handle_datagram(at(now), Channel::FEED, EAR, &request, &mut answer);
-            if let Some((EAR, bytes)) = datagram(&answer) {
+            for (asker, bytes) in datagrams(&answer) {
+                assert_eq!(asker, EAR);
+                out.clear();
                 ear.handle_datagram(at(now), Channel::FEED, to, &bytes, &mut out);
+                requests.extend(datagrams(&out));
             }
         }
     }
     (asked, ear)
 }
 
-/// The one datagram in it.
-fn datagram(out: &Outbox) -> Option<(Peer, Vec<u8>)> {
-    match out.ops() {
-        [Op::Datagram { to, bytes, .. }] => Some((*to, out.bytes(*bytes).to_vec())),
-        _ => None,
-    }
+/// The datagrams in it.
+fn datagrams(out: &Outbox) -> Vec<(Peer, Vec<u8>)> {
+    let datagram = |op: &Op| match op {
+        Op::Datagram { to, bytes, .. } => (*to, out.bytes(*bytes).to_vec()),
+        op => panic!("{op:?}"),
+    };
+    out.ops().iter().map(datagram).collect()
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub fn plain() -> ExchangeConfig {
 
 /// The same, sealed.
 pub fn sealed() -> ExchangeConfig {
-    let options = OverlayOptions { secret: Some(Secret([7; 32])), ..OverlayOptions::default() };
-    ExchangeConfig { options, ..plain() }
+    let plain = plain();
+    let options = OverlayOptions { secret: Some(Secret([7; 32])), ..plain.options };
+    ExchangeConfig { options, ..plain }
 }

@@ -171,7 +171,7 @@ pub struct NodeWorld {
 impl NodeWorld {
     /// Nodes of `tree` in `cloud` (made for its layers).
     pub fn new(tree: Tree, cloud: Cloud, sizes: Sizes) -> NodeWorld {
-        let store = StoreConfig { datagrams: 4_096, bytes: 1 << 20, touched: false };
+        let store = StoreConfig { datagrams: 4_096, bytes: 1 << 20, ..StoreConfig::default() };
         let delay = DelayLimits { samples: sizes.samples, ..DelayLimits::default() };
         let estimator = sizes.estimator;
         let config = PublisherConfig { store, delay, estimator, ..PublisherConfig::new(SESSION) };

@@ -17,8 +17,8 @@ use participant::{
     Source,
 };
 use roles::{
-    Account, ExchangeConfig, GuardConfig, LoginTerms, OverlayOptions, Role, Throttle, deploy,
-    listener, subscriber,
+    Account, ExchangeConfig, GuardConfig, LoginTerms, OverlayOptions, Role, Secret, Throttle,
+    deploy, listener, subscriber,
 };
 use types::{
     AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Peer, Price, Qty, SplitMix64,
@@ -282,6 +282,7 @@ impl Scenario {
     /// What is used of the overlay beyond the plain tree.
     fn options(&self) -> OverlayOptions {
         let mut options = self.options.clone();
+        options.tokens = Some(Secret([0x70; 32]));
         if let Some(attack) = self.attack {
             attack.defend(&mut options);
         }
@@ -364,6 +365,7 @@ impl Scenario {
     /// The listener of an edge that has heard nothing yet.
     pub(super) fn listener(&self, config: &ExchangeConfig, places: Places, index: usize) -> Role {
         let mut settings = listener(config, vec![address(places.root, Channel::FEED)]);
+        settings.sources = Some(vec![address(places.edge(index), Channel::FEED)]);
         settings.checkpoint_every = CHECKPOINT_EVERY;
         let last = self.receivers - 1;
         match self.store {
