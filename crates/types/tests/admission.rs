@@ -22,7 +22,11 @@ impl Naive {
         self.0.iter().filter(|one| one.1 == source).map(|one| one.0).collect()
     }
 
-    fn arrive(&mut self, config: &AdmissionConfig, one: (u32, Option<Address>, u64)) -> Option<u32> {
+    fn arrive(
+        &mut self,
+        config: &AdmissionConfig,
+        one: (u32, Option<Address>, u64),
+    ) -> Option<u32> {
         self.0.retain(|other| other.0 != one.0);
         self.0.push(one);
         let own = self.of(one.1);
