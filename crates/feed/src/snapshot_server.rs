@@ -33,12 +33,8 @@ pub struct SnapshotServerConfig {
     /// Snapshots being sent at one time: whoever logs in beyond that is turned away, or the latest of
     /// the address that gets the most.
     pub connections_max: usize,
-    /// Connections that have not logged in: older ones make room.
-    pub strangers_max: usize,
-    /// The same, from one address.
-    pub strangers_per_source_max: usize,
-    /// Time to log in, in ns.
-    pub login_ns: u64,
+    /// Places of connections that have not logged in, and the time they have for it.
+    pub strangers: AdmissionConfig,
     /// Time from the login to the end of the snapshot, in ns.
     pub sending_ns: u64,
     /// Logins within this time of each other get the same copy, in ns.
@@ -53,9 +49,12 @@ impl Default for SnapshotServerConfig {
     fn default() -> Self {
         SnapshotServerConfig {
             connections_max: 64,
-            strangers_max: 128,
-            strangers_per_source_max: 96,
-            login_ns: 2 * Nanos::SECOND,
+            strangers: AdmissionConfig {
+                places: 128,
+                places_per_source: 96,
+                patience_ns: 2 * Nanos::SECOND,
+                yields: Yields::Oldest,
+            },
             sending_ns: 10 * Nanos::SECOND,
             share_ns: 20 * Nanos::MILLI,
             slice_bytes: 64 << 10,
@@ -130,12 +129,6 @@ pub struct SnapshotServer {
 impl SnapshotServer {
     /// Serves the books of what `feed` follows.
     pub fn new(feed: Subscriber, config: SnapshotServerConfig) -> SnapshotServer {
-        let strangers = AdmissionConfig {
-            places: config.strangers_max,
-            places_per_source: config.strangers_per_source_max,
-            patience_ns: config.login_ns,
-            yields: Yields::Oldest,
-        };
         let served = AdmissionConfig {
             places: config.connections_max,
             places_per_source: config.connections_max,
@@ -146,7 +139,7 @@ impl SnapshotServer {
             feed,
             config,
             connections: BTreeMap::new(),
-            strangers: Admission::new(strangers),
+            strangers: Admission::new(config.strangers),
             served: Admission::new(served),
             copies: Vec::new(),
             slice_at: Nanos::NEVER,

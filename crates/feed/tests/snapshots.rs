@@ -9,8 +9,8 @@ use feed::{
 };
 use proptest::prelude::*;
 use types::{
-    Address, Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox, Peer, Remote,
-    SplitMix64,
+    Address, AdmissionConfig, Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox,
+    Peer, Remote, SplitMix64,
 };
 use wire::{
     glimpse::EndOfSnapshot,
@@ -194,7 +194,7 @@ fn a_server_sends_one_instant_in_slices_and_ends() {
 fn limits_of_a_server_hold() {
     let stream = stream(2, 100);
     let limits = SnapshotServerConfig {
-        strangers_max: 3,
+        strangers: AdmissionConfig { places: 3, ..SnapshotServerConfig::default().strangers },
         slice_bytes: 0,
         sending_ns: 10 * Nanos::MILLI,
         ..SnapshotServerConfig::default()

@@ -95,7 +95,9 @@ impl Io {
         let Some(conn) = self.conn(slot) else { return };
         let (host, id, address) = (conn.host, conn.id, conn.address);
         match (address, self.hosts.get_mut(host)) {
-            (Some(_), Some(own)) => drop(own.handshakes.leave(slot)),
+            (Some(_), Some(own)) => {
+                own.handshakes.leave(slot);
+            }
             _ => self.notices.push_back(Notice::Closed { host, conn: id }),
         }
         self.begin_closing(slot, now);
