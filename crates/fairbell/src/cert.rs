@@ -42,6 +42,20 @@ pub struct Pair {
     pub key: String,
 }
 
+/// At which end of a connection a certificate may be shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Where connections are accepted.
+    Server,
+    /// Where they are opened.
+    Client,
+    /// At either.
+    Both,
+}
+
+/// Name of the authority that [`run`] makes.
+const TRIAL: &str = "fairbell trial authority";
+
 /// Who signs.
 pub struct Authority {
     /// Its own certificate and key.
@@ -54,48 +68,51 @@ fn failed(error: rcgen::Error) -> Failure {
 }
 
 impl Authority {
-    /// A fresh one.
+    /// A fresh one of this name.
     ///
     /// # Errors
     /// When the machine has no randomness.
-    pub fn new() -> Result<Authority, Failure> {
+    pub fn new(name: &str) -> Result<Authority, Failure> {
         let key = KeyPair::generate().map_err(failed)?;
-        let params = authority()?;
+        let params = authority(name)?;
         let certificate = params.self_signed(&key).map_err(failed)?.pem();
         let pair = Pair { certificate, key: key.serialize_pem() };
         Ok(Authority { pair, issuer: Issuer::new(params, key) })
     }
 
-    /// One made earlier, by [`Authority::new`].
+    /// One made earlier, by [`Authority::new`] under this name.
     ///
     /// # Errors
     /// When the key is none.
-    pub fn again(pair: Pair) -> Result<Authority, Failure> {
+    pub fn again(name: &str, pair: Pair) -> Result<Authority, Failure> {
         let key = KeyPair::from_pem(&pair.key).map_err(failed)?;
-        Ok(Authority { pair, issuer: Issuer::new(authority()?, key) })
+        Ok(Authority { pair, issuer: Issuer::new(authority(name)?, key) })
     }
 
     /// A certificate of `name`, for these host names or addresses.
     ///
     /// # Errors
     /// When a host name is none.
-    pub fn sign(&self, name: &str, hosts: &[String], server: bool) -> Result<Pair, Failure> {
+    pub fn sign(&self, name: &str, hosts: &[String], end: End) -> Result<Pair, Failure> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = CertificateParams::new(hosts.to_vec()).map_err(failed)?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![match server {
-            true => ExtendedKeyUsagePurpose::ServerAuth,
-            false => ExtendedKeyUsagePurpose::ClientAuth,
-        }];
+        let (server, client) =
+            (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
+        params.extended_key_usages = match end {
+            End::Server => vec![server],
+            End::Client => vec![client],
+            End::Both => vec![server, client],
+        };
         let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?.pem();
         Ok(Pair { certificate, key: key.serialize_pem() })
     }
 }
 
-fn authority() -> Result<CertificateParams, Failure> {
+fn authority(name: &str) -> Result<CertificateParams, Failure> {
     let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
-    params.distinguished_name.push(DnType::CommonName, "fairbell trial authority");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     Ok(params)
@@ -114,9 +131,9 @@ pub fn run(args: &CertArgs) -> Result<(), Failure> {
             let bytes = read(&path.display().to_string())?;
             Ok::<_, Failure>(String::from_utf8_lossy(&bytes).into_owned())
         };
-        Authority::again(Pair { certificate: text(&ca)?, key: text(&ca_key)? })?
+        Authority::again(TRIAL, Pair { certificate: text(&ca)?, key: text(&ca_key)? })?
     } else {
-        let fresh = Authority::new()?;
+        let fresh = Authority::new(TRIAL)?;
         write(&ca, &ca_key, &fresh.pair)?;
         fresh
     };
@@ -124,7 +141,7 @@ pub fn run(args: &CertArgs) -> Result<(), Failure> {
     if !server.exists() {
         let local = ["localhost".to_string(), "127.0.0.1".to_string()];
         let hosts: Vec<String> = local.into_iter().chain(args.servers.iter().cloned()).collect();
-        write(&server, &path("server", ".key"), &authority.sign("fairbell", &hosts, true)?)?;
+        write(&server, &path("server", ".key"), &authority.sign("fairbell", &hosts, End::Server)?)?;
     }
     for name in &args.clients {
         let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
@@ -132,7 +149,7 @@ pub fn run(args: &CertArgs) -> Result<(), Failure> {
             let why = "letters, digits and -_. make a client's name";
             return Err(Failure::Usage(format!("--client: {name:?}: {why}")));
         }
-        write(&path(name, ""), &path(name, ".key"), &authority.sign(name, &[], false)?)?;
+        write(&path(name, ""), &path(name, ".key"), &authority.sign(name, &[], End::Client)?)?;
     }
     Ok(())
 }
@@ -141,8 +158,19 @@ fn on(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Run(format!("{}: {error}", path.display()))
 }
 
-/// The key is for its owner's eyes only.
+/// Writes a certificate that is shown on standard output.
 fn write(certificate: &Path, key: &Path, pair: &Pair) -> Result<(), Failure> {
+    keep(certificate, key, pair)?;
+    let shown = net::Identity::fingerprint(pair.certificate.as_bytes()).unwrap_or_default();
+    println!("{}  sha256:{}", certificate.display(), hex(&shown));
+    Ok(())
+}
+
+/// Writes a certificate and its key, which is for its owner's eyes only.
+///
+/// # Errors
+/// Files that are there already, or can't be written.
+pub fn keep(certificate: &Path, key: &Path, pair: &Pair) -> Result<(), Failure> {
     use std::os::unix::fs::OpenOptionsExt;
     for (path, text, mode) in [(certificate, &pair.certificate, 0o644), (key, &pair.key, 0o600)] {
         let mut options = std::fs::OpenOptions::new();
@@ -150,7 +178,5 @@ fn write(certificate: &Path, key: &Path, pair: &Pair) -> Result<(), Failure> {
         let mut file = file.map_err(|error| on(path, &error))?;
         file.write_all(text.as_bytes()).map_err(|error| on(path, &error))?;
     }
-    let shown = net::Identity::fingerprint(pair.certificate.as_bytes()).unwrap_or_default();
-    println!("{}  sha256:{}", certificate.display(), hex(&shown));
     Ok(())
 }

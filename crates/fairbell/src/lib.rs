@@ -22,6 +22,7 @@ pub mod clock;
 pub mod config;
 pub mod drill;
 pub mod explain;
+pub mod files;
 pub mod journal;
 pub mod load;
 pub mod log;
@@ -81,6 +82,7 @@ impl From<config::ConfigError> for Failure {
 
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {
+    files::keep_private();
     match run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

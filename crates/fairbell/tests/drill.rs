@@ -33,6 +33,32 @@ fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     holds("failover", &["--times", "2"]);
 }
 
+/// At every port of three replicas, and of a snapshot server.
+#[test]
+fn strangers_at_every_port_keep_no_leader_from_leading_and_no_client_from_a_snapshot() {
+    let run = |more: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+            .args(["drill", "strangers", "--json", "--times", "2"])
+            .args(more)
+            .output()
+            .expect("the binary runs");
+        let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+        let report: Value = serde_json::from_slice(&out.stdout).expect(&errors);
+        (out.status.success(), report)
+    };
+    let (_, report) = run(&[]);
+    // Somebody led each time, and everybody was answered: how soon is for quieter machines to say.
+    for key in ["cold_start_ns", "kill_ns"] {
+        let times = report[key]["all"].as_array().expect("a list");
+        let led = times.iter().filter(|ns| ns.as_u64().is_some_and(|ns| ns < u64::MAX));
+        assert_eq!(led.count(), 2, "{report:#}");
+    }
+    assert_eq!(report["snapshots"], 2, "{report:#}");
+    let (passed, control) = run(&["--first-come"]);
+    assert!(!passed && control["snapshots"] == 0, "{control:#}");
+    assert_eq!(control["cold_starts_led"], 0, "{control:#}");
+}
+
 #[test]
 fn a_leader_that_was_paused_or_cut_off_comes_back_as_a_follower() {
     holds("pause", &["--times", "1"]);

@@ -83,6 +83,11 @@ fn three_replicas_answer_all_once_and_the_next_start_goes_on_with_their_log() {
     assert_eq!(number(&run, "orders_sent"), number(&run, "orders_acknowledged"));
     assert_eq!(number(&run, "orders_lost") + number(&run, "duplicates"), 0);
     assert_eq!((&run["books_equal"], number(&run, "feed_messages_lost")), (&true.into(), 0));
+    // Nobody else may read what it wrote; control: what the test itself wrote is open.
+    for folder in ["journal", "out"] {
+        assert_eq!(open_to_others(&scratch.0.join(folder)), Vec::<String>::new());
+    }
+    assert!(!open_to_others(&scratch.0).is_empty());
     // The log that is left replays, as long as the replicas say, and has the whole day.
     let replay = scratch.fairbell(&[
         "log",
@@ -108,6 +113,22 @@ fn three_replicas_answer_all_once_and_the_next_start_goes_on_with_their_log() {
     one_log(&next, after);
     assert!(after > inputs, "{after} inputs after {inputs}");
     assert!(number(&next, "feed_messages") >= number(&run, "feed_messages"));
+}
+
+/// Files and folders under a path that others than their owner may read.
+fn open_to_others(path: &std::path::Path) -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).expect("a folder").flatten() {
+        let about = entry.metadata().expect("there");
+        if about.permissions().mode() & 0o077 != 0 {
+            found.push(format!("{} {:o}", entry.path().display(), about.permissions().mode()));
+        }
+        if about.is_dir() {
+            found.extend(open_to_others(&entry.path()));
+        }
+    }
+    found
 }
 
 /// Who is in the group, as an operator was told: how far their logs are changes all the time.

@@ -7,24 +7,34 @@
 //!
 //! A frozen copy rather than a walk along the living books: only a copy is of one instant whatever
 //! trades meanwhile, and it costs the feed one pass over the orders. Copies are shared by logins
-//! that come within `share_ns`, and their memory is used again, so there are never more of them
-//! than connections. All connections together get `slice_bytes` per `slice_ns`. Who does not log in
-//! or does not read in time is cut off, the latter by the driver's bound on unread bytes too.
+//! that come within `share_ns`, further apart when [`COPIES_MAX`] are being sent, and their memory is
+//! used again. All connections together get `slice_bytes` per `slice_ns`, the same for every address
+//! that has some. Who does not log in or does not read in time is cut off, the latter by the driver's
+//! bound on unread bytes too; and when places are short the address that holds the most of them
+//! gives one up, so that nobody keeps others from their snapshots by being there.
 
 use std::collections::BTreeMap;
 
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
+use types::{
+    Address, Admission, AdmissionConfig, Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer,
+    Remote, Yields,
+};
 use wire::soupbin::{RejectCode, ServerEvent, ServerSession};
 
 use crate::{snapshot::Frozen, subscriber::Subscriber};
 
+/// Copies of one session's books that are made while others are still being sent; then the newest is
+/// sent to whoever logs in.
+const COPIES_MAX: usize = 16;
+
 /// Limits of a snapshot server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotServerConfig {
-    /// Connections at one time; further ones are closed at once.
+    /// Snapshots being sent at one time: whoever logs in beyond that is turned away, or the latest of
+    /// the address that gets the most.
     pub connections_max: usize,
-    /// Time to log in, in ns.
-    pub login_ns: u64,
+    /// Places of connections that have not logged in, and the time they have for it.
+    pub strangers: AdmissionConfig,
     /// Time from the login to the end of the snapshot, in ns.
     pub sending_ns: u64,
     /// Logins within this time of each other get the same copy, in ns.
@@ -38,8 +48,13 @@ pub struct SnapshotServerConfig {
 impl Default for SnapshotServerConfig {
     fn default() -> Self {
         SnapshotServerConfig {
-            connections_max: 16,
-            login_ns: 2 * Nanos::SECOND,
+            connections_max: 64,
+            strangers: AdmissionConfig {
+                places: 128,
+                places_per_source: 96,
+                patience_ns: 2 * Nanos::SECOND,
+                yields: Yields::Oldest,
+            },
             sending_ns: 10 * Nanos::SECOND,
             share_ns: 20 * Nanos::MILLI,
             slice_bytes: 64 << 10,
@@ -53,7 +68,7 @@ impl Default for SnapshotServerConfig {
 pub struct SnapshotServerCounters {
     /// Connections taken.
     pub connections: u64,
-    /// Connections closed because there were too many.
+    /// Connections closed because others had or needed their place.
     pub refused: u64,
     /// Logins turned away: another session, or another number than the first.
     pub rejected: u64,
@@ -80,8 +95,7 @@ struct Shared {
 /// One connection.
 struct Serving {
     session: ServerSession,
-    /// It must have logged in by then; once it has: everything must be sent by then.
-    until: Nanos,
+    from: Option<Address>,
     /// Which copy, and how far it is sent.
     sending: Option<(usize, usize)>,
 }
@@ -101,6 +115,10 @@ pub struct SnapshotServer {
     feed: Subscriber,
     config: SnapshotServerConfig,
     connections: BTreeMap<ConnId, Serving>,
+    /// Those of them that have not logged in.
+    strangers: Admission<ConnId>,
+    /// Those that have.
+    served: Admission<ConnId>,
     copies: Vec<Shared>,
     slice_at: Nanos,
     /// Who got the last slice.
@@ -111,10 +129,18 @@ pub struct SnapshotServer {
 impl SnapshotServer {
     /// Serves the books of what `feed` follows.
     pub fn new(feed: Subscriber, config: SnapshotServerConfig) -> SnapshotServer {
+        let served = AdmissionConfig {
+            places: config.connections_max,
+            places_per_source: config.connections_max,
+            patience_ns: config.sending_ns,
+            yields: Yields::Newest,
+        };
         SnapshotServer {
             feed,
             config,
             connections: BTreeMap::new(),
+            strangers: Admission::new(config.strangers),
+            served: Admission::new(served),
             copies: Vec::new(),
             slice_at: Nanos::NEVER,
             turn: ConnId(0),
@@ -148,7 +174,12 @@ impl SnapshotServer {
             let young = now.since(copy.taken_at) <= self.config.share_ns;
             copy.of == of && !copy.frozen.is_empty() && young
         };
-        let found = self.copies.iter().position(fresh);
+        let used = |copy: &&Shared| copy.of == of && copy.readers > 0 && !copy.frozen.is_empty();
+        let found = self.copies.iter().position(fresh).or_else(|| {
+            let many = self.copies.iter().filter(used).count() >= COPIES_MAX;
+            let all = self.copies.iter().enumerate().filter(|(_, copy)| many && used(copy));
+            all.max_by_key(|(_, copy)| copy.taken_at).map(|(place, _)| place)
+        });
         let place = found.or_else(|| self.copies.iter().position(|copy| copy.readers == 0));
         let place = place.unwrap_or_else(|| {
             self.copies.push(Shared::default());
@@ -167,6 +198,8 @@ impl SnapshotServer {
     }
 
     fn forget(&mut self, conn: ConnId) -> Option<Serving> {
+        self.strangers.leave(conn);
+        self.served.leave(conn);
         let serving = self.connections.remove(&conn)?;
         if let Some(copy) = serving.sending.and_then(|(place, _)| self.copies.get_mut(place)) {
             copy.readers = copy.readers.saturating_sub(1);
@@ -181,8 +214,25 @@ impl SnapshotServer {
         }
     }
 
+    /// Somebody else has or needs its place.
+    fn turn_away(&mut self, conn: ConnId, out: &mut Outbox) {
+        if self.forget(conn).is_some() {
+            self.counters.refused += 1;
+            out.close(conn);
+        }
+    }
+
     /// Answers a login.
     fn answer(&mut self, now: Nanos, conn: ConnId, wanted: Option<usize>, out: &mut Outbox) {
+        self.strangers.leave(conn);
+        let from = self.connections.get(&conn).and_then(|serving| serving.from);
+        let goes = wanted.and_then(|_| self.served.arrive(now, conn, from));
+        if let Some(goes) = goes {
+            self.turn_away(goes, out);
+        }
+        if !self.connections.contains_key(&conn) {
+            return;
+        }
         let place = wanted.map(|of| self.copy(now, of));
         let client = wanted.and_then(|of| self.feed.channels().get(of));
         let name = client.map(|client| client.session().0);
@@ -200,7 +250,6 @@ impl SnapshotServer {
         match place {
             Some(place) => {
                 serving.sending = Some((place, 0));
-                serving.until = now.after(self.config.sending_ns);
                 self.slice_at = self.slice_at.min(now);
             }
             None => {
@@ -211,14 +260,28 @@ impl SnapshotServer {
         }
     }
 
-    /// Sends everybody the next part, beginning behind the one who came last.
+    /// Sends everybody the next part, beginning behind the one who came last; addresses share alike.
     fn slice(&mut self, now: Nanos, out: &mut Outbox) {
         let mut readers: Vec<ConnId> = self.connections.keys().copied().collect();
         let first = readers.partition_point(|conn| *conn <= self.turn);
         readers.rotate_left(first);
-        readers.retain(|conn| self.connections.get(conn).is_some_and(|s| s.sending.is_some()));
-        let share = self.config.slice_bytes / readers.len().max(1);
-        for conn in readers {
+        let source = |conn: &ConnId| {
+            let serving = self.connections.get(conn).filter(|serving| serving.sending.is_some())?;
+            Some(serving.from.map(|from| from.source()))
+        };
+        let mut sources: BTreeMap<Option<Address>, usize> = BTreeMap::new();
+        readers.retain(|conn| {
+            source(conn).is_some_and(|of| {
+                *sources.entry(of).or_default() += 1;
+                true
+            })
+        });
+        let each = self.config.slice_bytes / sources.len().max(1);
+        let shares: Vec<usize> = readers
+            .iter()
+            .map(|conn| source(conn).and_then(|of| sources.get(&of)).map_or(0, |of| each / of))
+            .collect();
+        for (conn, share) in readers.into_iter().zip(shares) {
             self.turn = conn;
             if self.send_part(now, conn, share, out) {
                 self.counters.sent += 1;
@@ -270,8 +333,7 @@ impl Node for SnapshotServer {
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         self.feed.handle_timeout(now, out);
         let now = now.now;
-        let late = |serving: &Serving| serving.until <= now;
-        while let Some(conn) = self.connections.iter().find(|(_, s)| late(s)).map(|(c, _)| *c) {
+        while let Some(conn) = self.strangers.expire(now).or_else(|| self.served.expire(now)) {
             self.cut(conn, out);
         }
         if self.slice_at <= now {
@@ -280,25 +342,32 @@ impl Node for SnapshotServer {
     }
 
     fn next_timeout(&self) -> Nanos {
-        let until = self.connections.values().map(|serving| serving.until).min();
-        let own = self.slice_at.min(until.unwrap_or(Nanos::NEVER));
+        let until = self.strangers.next_timeout().min(self.served.next_timeout());
+        let own = self.slice_at.min(until);
         own.min(self.feed.next_timeout())
     }
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.handle_accept(now, conn, &Remote::default(), out);
+    }
+
+    fn handle_accept(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        remote: &Remote,
+        out: &mut Outbox,
+    ) {
         if self.feed.owns(conn) {
             self.feed.handle_connect(now, conn, out);
             return;
         }
-        if self.connections.len() >= self.config.connections_max {
-            self.counters.refused += 1;
-            out.close(conn);
-            return;
-        }
         self.counters.connections += 1;
-        let session = ServerSession::new(now.now);
-        let until = now.now.after(self.config.login_ns);
-        self.connections.insert(conn, Serving { session, until, sending: None });
+        let (session, from) = (ServerSession::new(now.now), remote.address);
+        self.connections.insert(conn, Serving { session, from, sending: None });
+        if let Some(oldest) = self.strangers.arrive(now.now, conn, from) {
+            self.turn_away(oldest, out);
+        }
     }
 
     fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {

@@ -8,7 +8,10 @@ use feed::{
     SnapshotServer, SnapshotServerConfig, Subscriber,
 };
 use proptest::prelude::*;
-use types::{Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox, Peer, SplitMix64};
+use types::{
+    Address, AdmissionConfig, Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox,
+    Peer, Remote, SplitMix64,
+};
 use wire::{
     glimpse::EndOfSnapshot,
     moldudp::{self, PacketBuilder, Request, Session},
@@ -226,7 +229,7 @@ fn a_server_sends_one_instant_in_slices_and_ends() {
 fn limits_of_a_server_hold() {
     let stream = stream(2, 100);
     let limits = SnapshotServerConfig {
-        connections_max: 3,
+        strangers: AdmissionConfig { places: 3, ..SnapshotServerConfig::default().strangers },
         slice_bytes: 0,
         sending_ns: 10 * Nanos::MILLI,
         ..SnapshotServerConfig::default()
@@ -234,8 +237,8 @@ fn limits_of_a_server_hold() {
     let mut server = server(&stream, 80, limits);
     let conn = |n| ConnId(SERVED.0 + n);
     let mut out = Outbox::default();
-    (0..4).for_each(|n| server.handle_connect(at(0), conn(n), &mut out));
-    assert_eq!((server.counters().refused, written(&out, conn(3)).1), (1, true));
+    [3, 0, 1, 2].into_iter().for_each(|n| server.handle_connect(at(0), conn(n), &mut out));
+    assert_eq!((server.counters().refused, written(&out, conn(3)).1), (1, true), "the oldest");
     // Another session, then another number than the first.
     for (n, (session, seq)) in [(*b"OTHER     ", 1), (SESSION.0, 2)].into_iter().enumerate() {
         let mut client = ClientSession::new("", "").unwrap();
@@ -266,6 +269,87 @@ fn limits_of_a_server_hold() {
     server.handle_stream(at(0), conn(5), b"GET / HTTP/1.1\r\n\r\n", &mut out);
     server.handle_close(at(0), conn(6), &mut out);
     assert_eq!((server.counters().cut, server.counters().left, server.connections()), (3, 1, 0));
+}
+
+/// A login that is sent at once when a connection is there.
+fn login() -> Vec<u8> {
+    let mut login = Vec::new();
+    ClientSession::new("", "").unwrap().connect(Nanos(0), &mut login).unwrap();
+    login
+}
+
+fn remote(host: Option<u32>) -> Remote {
+    Remote { address: host.map(Address::v4), certificate: None }
+}
+
+/// Of 20 honest clients, those that get whole snapshots while strangers of another address want all
+/// places: 200 who say nothing, and as many who log in and never read, all of them coming back at once.
+/// `known`: the server is told their addresses.
+fn served_among_strangers(known: bool) -> usize {
+    let stream = stream(4, 400);
+    let limits = SnapshotServerConfig { slice_bytes: 4_000, ..SnapshotServerConfig::default() };
+    let mut server = server(&stream, stream.messages.len() as u64, limits);
+    let [stranger, honest] = [666, 7].map(|host| remote(known.then_some(host)));
+    let (mut out, mut next, mut now) = (Outbox::default(), SERVED.0, 1_000);
+    let mut crowd = |server: &mut SnapshotServer, out: &mut Outbox, now: u64| {
+        for n in 0..400 {
+            next += 1;
+            server.handle_accept(at(now), ConnId(next), &stranger, out);
+            if n % 2 == 0 {
+                server.handle_stream(at(now), ConnId(next), &login(), out);
+            }
+        }
+    };
+    let mut whole = 0;
+    for client in 0..20 {
+        crowd(&mut server, &mut out, now);
+        let (conn, mut got, mut open) = (ConnId(SERVED.0 + 1_000_000 + client), Vec::new(), true);
+        server.handle_accept(at(now), conn, &honest, &mut out);
+        open &= !written(&out, conn).1;
+        out.clear();
+        crowd(&mut server, &mut out, now);
+        open &= !written(&out, conn).1;
+        out.clear();
+        server.handle_stream(at(now), conn, &login(), &mut out);
+        for step in 1..2_000 {
+            let (bytes, closed) = written(&out, conn);
+            got.extend(bytes);
+            open &= !closed;
+            out.clear();
+            if !open {
+                break;
+            }
+            now = server.next_timeout().0.max(now);
+            server.handle_timeout(at(now), &mut out);
+            if step % 5 == 0 {
+                crowd(&mut server, &mut out, now);
+            }
+        }
+        whole += usize::from(messages(&got).1);
+    }
+    whole
+}
+
+#[test]
+fn strangers_keep_nobody_from_a_snapshot() {
+    assert_eq!(served_among_strangers(true), 20);
+    assert_eq!(served_among_strangers(false), 0, "control: without addresses there are no shares");
+}
+
+#[test]
+fn copies_are_shared_when_many_are_being_sent() {
+    let mut stream = stream(5, 200);
+    let limits = SnapshotServerConfig { slice_bytes: 0, ..SnapshotServerConfig::default() };
+    let mut server = server(&stream, 100, limits);
+    for n in 0..40u32 {
+        stream.step();
+        let (now, mut out) = (u64::from(n) * 30 * Nanos::MILLI, Outbox::default());
+        let packet = packet(&stream, server.feed().channels()[0].next_seq().0, 20);
+        server.handle_datagram(at(now), Channel::FEED, RECEIVER, &packet, &mut out);
+        server.handle_connect(at(now), ConnId(SERVED.0 + n), &mut out);
+        server.handle_stream(at(now), ConnId(SERVED.0 + n), &login(), &mut out);
+    }
+    assert_eq!((server.connections(), server.counters().copies), (40, 16));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
@@ -72,13 +73,14 @@ impl Folder {
     /// # Errors
     /// When it can't be made, opened or locked (another process has it), or there is no `io_uring`.
     pub fn open(path: &Path, config: FolderConfig) -> Result<Folder, DiskError> {
-        std::fs::create_dir_all(path).map_err(|error| {
+        // What was acknowledged is nobody else's to read.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
             failed("making", &path.display().to_string(), Errno::from_io_error(&error))
         })?;
         let mut folder = Folder::open_unlocked(path, config)?;
         let lock = path.join("lock");
         let name = lock.display().to_string();
-        let file = File::options().create(true).truncate(false).write(true).open(&lock);
+        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&lock);
         let file = file.map_err(|e| failed("opening", &name, Errno::from_io_error(&e)))?;
         file.try_lock().map_err(|error| {
             let errno = match error {

@@ -90,7 +90,7 @@ counters! {
     handshakes_failed,
     /// TLS handshakes that took too long.
     handshakes_late,
-    /// Connections refused because of the handshakes already under way.
+    /// Handshakes cut because newer ones needed their place.
     handshakes_refused,
     /// Work that no worker took.
     jobs_dropped,

@@ -1,43 +1,16 @@
 //! TLS handshakes of one loop: begun, bounded, served one at a time, ended.
 
-use types::{Address, Nanos, Remote};
+use types::{Nanos, Remote};
 
 use crate::conn::{Conn, Incoming, Phase};
-use crate::io::{Host, Io, Notice};
+use crate::io::{Io, Notice};
 use crate::secure::Secure;
 use crate::tls::{ClientTls, ServerTls};
 
 /// Handshakes served before everybody else gets a turn: each costs as much as hundreds of messages.
 const HANDSHAKES_PER_TURN: usize = 1;
 
-impl Host {
-    fn begin_handshake(&mut self, from: Address) {
-        self.handshakes += 1;
-        *self.handshakes_of.entry(from.source()).or_default() += 1;
-    }
-
-    /// A handshake at one of its doors is over, whatever came of it.
-    pub fn end_handshake(&mut self, from: Address) {
-        self.handshakes = self.handshakes.saturating_sub(1);
-        if let Some(count) = self.handshakes_of.get_mut(&from.source()) {
-            *count -= 1;
-            if *count == 0 {
-                self.handshakes_of.remove(&from.source());
-            }
-        }
-    }
-}
-
 impl Io {
-    /// Whether one more handshake is allowed.
-    pub fn may_shake_hands(&self, host: usize, from: Address) -> bool {
-        self.hosts.get(host).is_some_and(|own| {
-            let of_source = own.handshakes_of.get(&from.source()).copied().unwrap_or(0);
-            own.handshakes < self.config.handshakes_max
-                && of_source < self.config.handshakes_per_source_max
-        })
-    }
-
     /// A connection just accepted by a door that speaks TLS.
     pub fn begin_handshake(&mut self, slot: u32, tls: &ServerTls, now: Nanos) {
         let secure = Secure::server(tls, self.config.handshake_bytes_max);
@@ -57,11 +30,14 @@ impl Io {
         let Some(Some(conn)) = conns.get_mut(slot as usize) else { return };
         conn.phase = Phase::Handshaking;
         conn.secure = secure.map(Box::new);
-        if let (Some(own), Some(from)) = (hosts.get_mut(conn.host), conn.address) {
-            own.begin_handshake(from);
-        }
-        let serial = conn.serial;
+        let (serial, from) = (conn.serial, conn.address);
+        let own = hosts.get_mut(conn.host).filter(|_| from.is_some());
+        let goes = own.and_then(|own| own.handshakes.arrive(now, slot, from));
         self.handshaking.push_back((deadline, slot, serial));
+        if let Some(slot) = goes {
+            self.counters.handshakes_refused.add(1);
+            self.drop_conn(slot);
+        }
     }
 
     /// Goes on with handshakes that have news.
@@ -100,7 +76,7 @@ impl Io {
         let notice = match conn.address {
             Some(from) => {
                 if let Some(own) = hosts.get_mut(host) {
-                    own.end_handshake(from);
+                    own.handshakes.leave(slot);
                 }
                 let certificate = conn.secure.as_ref().and_then(|secure| secure.certificate());
                 let remote = Remote { address: Some(from), certificate };
@@ -119,7 +95,9 @@ impl Io {
         let Some(conn) = self.conn(slot) else { return };
         let (host, id, address) = (conn.host, conn.id, conn.address);
         match (address, self.hosts.get_mut(host)) {
-            (Some(from), Some(own)) => own.end_handshake(from),
+            (Some(_), Some(own)) => {
+                own.handshakes.leave(slot);
+            }
             _ => self.notices.push_back(Notice::Closed { host, conn: id }),
         }
         self.begin_closing(slot, now);

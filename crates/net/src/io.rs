@@ -3,12 +3,14 @@
 //! Knows no node type. Whatever a node must be told in consequence (a connection that opened or
 //! went away) is left in `notices`, because a node may not be called while its outbox is drained.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::Arc;
 
-use types::{Address, Channel, ConnId, Nanos, NodeId, Op, Outbox, Peer, Remote};
+use types::{
+    Admission, AdmissionConfig, Channel, ConnId, Nanos, NodeId, Op, Outbox, Peer, Remote, Yields,
+};
 
 use crate::bundle::Lanes;
 use crate::conn::Conn;
@@ -33,7 +35,8 @@ pub struct LoopConfig {
     pub local_max: usize,
     /// Overlay datagrams that a turn sends to the same node share packets.
     pub bundles: bool,
-    /// Connections a node's listener keeps at once; more are refused.
+    /// Connections a node's listener keeps at once; those that are being closed make room for more,
+    /// then these are refused.
     pub accepted_max: usize,
     /// Connections a node may have opened at once; more fail.
     pub opened_max: usize,
@@ -45,7 +48,7 @@ pub struct LoopConfig {
     /// Longest life of a connection after its node closed it, in nanoseconds.
     pub linger_ns: u64,
     /// TLS handshakes that may be under way at a node's doors, from everywhere and from one source
-    /// ([`types::Address::source`]); more connections are refused.
+    /// ([`types::Address::source`]); older ones make room for newer ones ([`types::Admission`]).
     pub handshakes_max: usize,
     /// The same, from one source.
     pub handshakes_per_source_max: usize,
@@ -117,7 +120,6 @@ pub(crate) enum Notice {
 }
 
 /// What one node has.
-#[derive(Default)]
 pub(crate) struct Host {
     pub id: NodeId,
     /// Channel and index into `Io::udp`.
@@ -128,9 +130,8 @@ pub(crate) struct Host {
     pub tls_doors: Vec<Option<ServerTls>>,
     /// For the connections it opens.
     pub tls_out: Option<ClientTls>,
-    /// TLS handshakes under way at its doors, in all and by source.
-    pub handshakes: usize,
-    pub handshakes_of: BTreeMap<Address, usize>,
+    /// TLS handshakes under way at its doors, by slot.
+    pub handshakes: Admission<u32>,
     /// Slots of the connections the node knows, sorted by id.
     pub conns: Vec<(ConnId, u32)>,
     /// Connections accepted and opened, those still closing included.
@@ -139,6 +140,30 @@ pub(crate) struct Host {
     /// Through all doors.
     pub accepted_before: u32,
     pub paused: Vec<u32>,
+}
+
+impl Host {
+    fn new(id: NodeId, config: &LoopConfig) -> Host {
+        Host {
+            id,
+            sockets: Vec::new(),
+            listeners: Vec::new(),
+            tls_doors: Vec::new(),
+            tls_out: None,
+            handshakes: Admission::new(AdmissionConfig {
+                places: config.handshakes_max,
+                places_per_source: config.handshakes_per_source_max,
+                // The loop cuts them itself, those of clients, too.
+                patience_ns: u64::MAX,
+                yields: Yields::Oldest,
+            }),
+            conns: Vec::new(),
+            accepted: 0,
+            opened: 0,
+            accepted_before: 0,
+            paused: Vec::new(),
+        }
+    }
 }
 
 pub(crate) struct Udp {
@@ -255,7 +280,7 @@ impl Io {
             Err(place) => place,
         };
         let host = self.hosts.len();
-        let mut added = Host { id, ..Host::default() };
+        let mut added = Host::new(id, &self.config);
         for (channel, socket) in sockets {
             socket.set_nonblocking(true)?;
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER_BYTES)?;
@@ -294,7 +319,7 @@ impl Io {
     /// Drops everything a host has.
     pub fn kill(&mut self, host: usize) {
         let Some(dead) = self.hosts.get_mut(host) else { return };
-        *dead = Host { id: dead.id, ..Host::default() };
+        *dead = Host::new(dead.id, &self.config);
         let id = dead.id;
         for udp in self.udp.iter_mut().filter(|udp| udp.as_ref().is_some_and(|u| u.host == host)) {
             *udp = None;

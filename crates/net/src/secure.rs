@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, Read, Write};
 
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use types::Certificate;
 
@@ -42,6 +43,15 @@ pub(crate) fn fingerprint(certificate: &[u8]) -> [u8; 32] {
     bytes
 }
 
+/// The first certificate of a chain that was verified.
+pub(crate) fn certificate_of(chain: Option<&[CertificateDer<'_>]>) -> Option<Certificate> {
+    let own = chain?.first()?;
+    Some(Certificate {
+        fingerprint: fingerprint(own),
+        name: subject::common_name(own).map(<[u8]>::to_vec).unwrap_or_default(),
+    })
+}
+
 impl Secure {
     /// The server's end; `allowance` bytes at most for the handshake.
     pub fn server(tls: &ServerTls, allowance: usize) -> Option<Secure> {
@@ -69,11 +79,7 @@ impl Secure {
 
     /// The other side's certificate, shown and proved, once the handshake is over.
     pub fn certificate(&self) -> Option<Certificate> {
-        let own = self.session.peer_certificates()?.first()?;
-        Some(Certificate {
-            fingerprint: fingerprint(own),
-            name: subject::common_name(own).map(<[u8]>::to_vec).unwrap_or_default(),
-        })
+        certificate_of(self.session.peer_certificates())
     }
 
     /// Takes sealed bytes; clear ones go into `buffer` from its beginning.

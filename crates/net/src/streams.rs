@@ -54,15 +54,11 @@ impl Io {
                     return;
                 }
             };
-            let full = self.hosts.get(host).is_none_or(|h| h.accepted >= self.config.accepted_max);
-            if full {
-                self.counters.refused.add(1);
-                continue;
-            }
             let from = address(from);
             let tls = own.and_then(|own| own.tls_doors.get(door as usize).cloned().flatten());
-            if tls.is_some() && !self.may_shake_hands(host, from) {
-                self.counters.handshakes_refused.add(1);
+            let full = self.hosts.get(host).is_none_or(|h| h.accepted >= self.config.accepted_max);
+            if full && !self.hurry_one(host) {
+                self.counters.refused.add(1);
                 continue;
             }
             let id = self.next_accepted_id(host, door);
@@ -80,6 +76,17 @@ impl Io {
                 Err(_) => self.counters.stream_errors.add(1),
             }
         }
+    }
+
+    /// Drops an accepted connection of a host that is being closed and has been handed its last words:
+    /// whoever does not hang up keeps nobody's place. False: there is none.
+    fn hurry_one(&mut self, host: usize) -> bool {
+        let closing = self.lingering.iter().find(|(_, slot, serial)| {
+            let conn = self.conn(*slot).filter(|conn| conn.serial == *serial);
+            conn.is_some_and(|conn| conn.host == host && conn.accepted && conn.out.is_empty())
+        });
+        let slot = closing.map(|(_, slot, _)| *slot);
+        slot.map(|slot| self.drop_conn(slot)).is_some()
     }
 
     fn next_accepted_id(&mut self, host: usize, door: u32) -> ConnId {
@@ -155,8 +162,8 @@ impl Io {
             let count = if conn.accepted { &mut own.accepted } else { &mut own.opened };
             *count = count.saturating_sub(1);
             own.paused.retain(|&other| other != slot);
-            if let (Phase::Handshaking, Some(from)) = (conn.phase, conn.address) {
-                own.end_handshake(from);
+            if conn.phase == Phase::Handshaking {
+                own.handshakes.leave(slot);
             }
         }
     }

@@ -11,7 +11,10 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use planner::cloud::Cloud;
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, SplitMix64};
+use types::{
+    Admission, AdmissionConfig, Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote,
+    SplitMix64, Yields,
+};
 
 use crate::job::Part;
 use crate::leading::Leading;
@@ -21,8 +24,12 @@ use crate::packet::{Probe, job_key};
 
 /// Time between a leader's order and the first probe, for the members to hear of it.
 pub const LEAD_NS: u64 = 100 * Nanos::MILLI;
-/// Connections accepted at a time.
+/// Connections accepted from those who know the key, at a time.
 const ACCEPTED_MAX: usize = 64;
+/// Connections that have proved nothing yet, in all and from one address.
+const STRANGERS_MAX: usize = 128;
+/// See [`STRANGERS_MAX`].
+const STRANGERS_PER_SOURCE_MAX: usize = 64;
 /// Time for a handshake.
 const HANDSHAKE_NS: u64 = 2 * Nanos::SECOND;
 /// Probes that may wait for their injected delay.
@@ -64,6 +71,8 @@ pub struct AgentCounters {
     pub unauthenticated: u64,
     /// Datagrams that were no probe of the running job.
     pub strangers: u64,
+    /// Probes that had come before: not passed on, not noted.
+    pub repeated: u64,
 }
 
 #[derive(Debug)]
@@ -74,12 +83,21 @@ struct Connection {
     since: Nanos,
 }
 
+impl Connection {
+    /// Opened by this agent, and the other end has proved nothing yet.
+    fn is_invited(&self) -> bool {
+        !self.accepted && !self.link.is_open()
+    }
+}
+
 /// An agent.
 #[derive(Debug)]
 pub struct Agent {
     key: Key,
     nonces: Nonces,
     connections: Vec<Connection>,
+    /// Those of them that were accepted and have proved nothing yet.
+    strangers: Admission<ConnId>,
     next_conn: u32,
     part: Option<Part>,
     /// Where the part came from; none when this agent leads.
@@ -97,6 +115,12 @@ impl Agent {
             key,
             nonces: Nonces::new(entropy),
             connections: Vec::new(),
+            strangers: Admission::new(AdmissionConfig {
+                places: STRANGERS_MAX,
+                places_per_source: STRANGERS_PER_SOURCE_MAX,
+                patience_ns: HANDSHAKE_NS,
+                yields: Yields::Oldest,
+            }),
             next_conn: 0,
             part: None,
             leader: None,
@@ -105,6 +129,12 @@ impl Agent {
             waiting: BinaryHeap::new(),
             counters: AgentCounters::default(),
         }
+    }
+
+    /// Other bounds for connections that have proved nothing.
+    #[must_use]
+    pub fn with_strangers(self, bounds: AdmissionConfig) -> Agent {
+        Agent { strangers: Admission::new(bounds), ..self }
     }
 
     /// Figures so far.
@@ -250,6 +280,7 @@ impl Agent {
 
     /// A connection is gone, closed by either side.
     fn forget(&mut self, now: Nanos, conn: ConnId, out: &mut Outbox) {
+        self.strangers.leave(conn);
         self.connections.retain(|connection| connection.conn != conn);
         if self.leader == Some(conn) {
             self.leader = None;
@@ -283,12 +314,20 @@ impl Agent {
             self.counters.unauthenticated += 1;
             return None;
         }
-        let opened = !was_open && connection.link.is_open() && !connection.accepted;
+        let opened = !was_open && connection.link.is_open();
+        let accepted = connection.accepted;
+        if opened && accepted {
+            self.strangers.leave(conn);
+            let known = self.connections.iter().filter(|c| c.accepted && c.link.is_open());
+            if known.count() > ACCEPTED_MAX {
+                return None;
+            }
+        }
         if !reply.is_empty() {
             let span = out.store(&reply);
             out.stream(conn, span);
         }
-        if opened {
+        if opened && !accepted {
             self.invite(conn, out);
         }
         Some(frames)
@@ -304,13 +343,22 @@ impl Agent {
 
     /// Closes connections whose handshake takes too long.
     fn expire(&mut self, now: Nanos, out: &mut Outbox) {
-        let late = |c: &Connection| !c.link.is_open() && now >= c.since.after(HANDSHAKE_NS);
+        while let Some(conn) = self.strangers.expire(now) {
+            self.turn_away(now, conn, out);
+        }
+        let late = |c: &Connection| c.is_invited() && now >= c.since.after(HANDSHAKE_NS);
         while let Some(late) = self.connections.iter().find(|c| late(c)) {
-            let (conn, accepted) = (late.conn, late.accepted);
-            self.counters.unauthenticated += u64::from(accepted);
+            let conn = late.conn;
             out.close(conn);
             self.forget(now, conn, out);
         }
+    }
+
+    /// A stranger has had its time, or another one needs its place.
+    fn turn_away(&mut self, now: Nanos, conn: ConnId, out: &mut Outbox) {
+        self.counters.unauthenticated += 1;
+        out.close(conn);
+        self.forget(now, conn, out);
     }
 }
 
@@ -337,8 +385,10 @@ impl Node for Agent {
                 }
             }
             None => {
-                if let Some(part) = &mut self.part {
-                    part.arrive(&probe, now.now, out);
+                if let Some(part) = &mut self.part
+                    && !part.arrive(&probe, now.now, out)
+                {
+                    self.counters.repeated += 1;
                 }
             }
         }
@@ -352,7 +402,7 @@ impl Node for Agent {
             // Stamped as a kernel behind the delay would: when it came, not when it was looked at.
             if let (Some(Reverse((due, probe))), Some(part)) = (self.waiting.pop(), &mut self.part)
             {
-                part.arrive(&probe, due, out);
+                self.counters.repeated += u64::from(!part.arrive(&probe, due, out));
             }
         }
         if let Some(part) = &mut self.part {
@@ -366,11 +416,12 @@ impl Node for Agent {
     }
 
     fn next_timeout(&self) -> Nanos {
-        let shaking = self.connections.iter().filter(|c| !c.link.is_open());
+        let shaking = self.connections.iter().filter(|c| c.is_invited());
         let waiting = self.waiting.peek().map(|Reverse((due, _))| *due);
         shaking
             .map(|c| c.since.after(HANDSHAKE_NS))
             .chain(waiting)
+            .chain([self.strangers.next_timeout()])
             .chain(self.part.as_ref().map(Part::next_timeout))
             .chain(self.leading.as_ref().map(Leading::deadline))
             .min()
@@ -378,13 +429,22 @@ impl Node for Agent {
     }
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        self.handle_accept(now, conn, &Remote::default(), out);
+    }
+
+    fn handle_accept(
+        &mut self,
+        now: ClockReading,
+        conn: ConnId,
+        remote: &Remote,
+        out: &mut Outbox,
+    ) {
         // Those that this agent opened are known already.
         if self.connections.iter().any(|connection| connection.conn == conn) {
             return;
         }
-        if self.connections.iter().filter(|c| c.accepted).count() >= ACCEPTED_MAX {
-            out.close(conn);
-            return;
+        if let Some(oldest) = self.strangers.arrive(now.now, conn, remote.address) {
+            self.turn_away(now.now, oldest, out);
         }
         let mut bytes = Vec::new();
         let link = Link::accept(&self.key, self.nonces.draw(), &mut bytes);

@@ -29,6 +29,8 @@ pub struct Part {
     sent: u64,
     /// By member: delays by number; empty of those it does not listen to.
     series: Vec<Vec<i32>>,
+    /// One bit for each probe of a tree that it has passed on.
+    passed: Vec<u64>,
 }
 
 impl Part {
@@ -36,7 +38,10 @@ impl Part {
     pub fn new(order: Order, key: Key) -> Part {
         let probes = if sends(&order) { order.probes() } else { 0 };
         let series = (0..order.members.len()).map(|from| vec![LOST; expected(&order, from)]);
-        Part { series: series.collect(), key, probes, sent: 0, order }
+        let inner = order.kind == JobKind::Mcast && order.place > 0 && !is_leaf(&order);
+        let numbers = if inner { order.probes() } else { 0 };
+        let passed = vec![0; numbers.div_ceil(64) as usize];
+        Part { series: series.collect(), passed, key, probes, sent: 0, order }
     }
 
     /// The order.
@@ -108,26 +113,33 @@ impl Part {
         })
     }
 
-    /// A probe arrived at `at`: forwards it or notes its delay.
-    pub fn arrive(&mut self, probe: &Probe, at: Nanos, out: &mut Outbox) {
+    /// A probe arrived at `at`: forwards it or notes its delay. False: it came before, and nothing was
+    /// done. An inner member of a tree passes each number on once, whoever repeats it; the root
+    /// passes on nothing that it hears.
+    pub fn arrive(&mut self, probe: &Probe, at: Nanos, out: &mut Outbox) -> bool {
+        let number = u64::from(probe.number);
         if self.order.kind == JobKind::Mcast && !self.children().is_empty() {
-            let number = u64::from(probe.number);
+            let word = self.passed.get_mut(probe.number as usize / 64);
+            let Some(word) = word.filter(|word| **word & 1 << (number % 64) == 0) else {
+                return false;
+            };
+            *word |= 1 << (number % 64);
             self.copies(self.children(), number, Nanos(probe.sent_ns), out);
-            return;
+            return true;
         }
         // A tree's leaf hears the root, whoever passed it on.
         let from = match self.order.kind {
             JobKind::Mcast => 0,
             _ => usize::from(probe.sender),
         };
-        let Some(index) = index(&self.order, from, u64::from(probe.number)) else { return };
+        let Some(index) = index(&self.order, from, number) else { return true };
         let delay = i128::from(at.0) - i128::from(probe.sent_ns);
         let delay = delay.clamp(i128::from(i32::MIN + 1), i128::from(i32::MAX)) as i32;
         // The first copy counts.
         let entry = self.series.get_mut(from).and_then(|series| series.get_mut(index));
-        if let Some(entry) = entry.filter(|entry| **entry == LOST) {
-            *entry = delay;
-        }
+        let Some(entry) = entry.filter(|entry| **entry == LOST) else { return false };
+        *entry = delay;
+        true
     }
 
     /// What was heard of each sender, and the series of a tree's leaf.
@@ -315,6 +327,26 @@ mod tests {
             }
             assert_eq!(counted, 87 * members, "{members}");
         }
+    }
+
+    #[test]
+    fn a_recorded_probe_that_is_repeated_is_passed_on_once() {
+        let mut inner = Part::new(order(JobKind::Mcast, 1, 7), key());
+        let mut leaf = Part::new(order(JobKind::Mcast, 3, 7), key());
+        let mut root = Part::new(order(JobKind::Mcast, 0, 7), key());
+        let probe = |number| Probe { job: 1, sender: 2, number, sent_ns: 5 };
+        let mut out = Outbox::default();
+        for number in [0, 63, 64, 96] {
+            let first = out.ops().len();
+            assert!(inner.arrive(&probe(number), Nanos(9), &mut out));
+            assert_eq!(out.ops().len(), first + 2, "one for each child");
+            assert!((0..10).all(|_| !inner.arrive(&probe(number), Nanos(9), &mut out)));
+            assert_eq!(out.ops().len(), first + 2, "and no more, number {number}");
+        }
+        assert!(!root.arrive(&probe(7), Nanos(9), &mut out));
+        assert_eq!(out.ops().len(), 8);
+        assert!(leaf.arrive(&probe(50), Nanos(9), &mut out));
+        assert!(!leaf.arrive(&probe(50), Nanos(99), &mut out), "the first copy counts");
     }
 
     #[test]

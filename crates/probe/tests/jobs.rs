@@ -11,7 +11,9 @@ use planner::score::Strategy;
 use probe::link::Link;
 use probe::message::{Message, Order};
 use probe::{Agent, Controller, Injection, Key};
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer};
+use types::{
+    AdmissionConfig, Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Yields,
+};
 
 const WIRE_NS: u64 = 2_000;
 const CONTROLLER: usize = 1_000;
@@ -351,6 +353,50 @@ fn bytes_from_strangers_and_silence_are_cut_off() {
     world.run_until(|world| world.now >= until);
     assert!(world.outside_closed);
     assert_eq!(world.agent(1).counters().unauthenticated, 1);
+}
+
+/// Whether a campaign finds its trees although strangers who say nothing want every place of every
+/// agent, and come back as soon as they are sent away.
+fn goes_on_among_strangers(bounds: Option<AdmissionConfig>) -> bool {
+    let (mut world, _) = World::new(12, CloudModel::default());
+    if let Some(bounds) = bounds {
+        for vm in 0..12 {
+            let agent = Agent::new(key(), [vm as u8; 32], None).with_strangers(bounds);
+            world.hosts.insert(vm, Host::Agent(Box::new(agent)));
+        }
+    }
+    let mut strangers = 0;
+    let mut crowd = |world: &mut World| {
+        for agent in 0..12 {
+            for _ in 0..200 {
+                strangers += 1;
+                world.join((OUTSIDE, ConnId(strangers)), agent);
+            }
+        }
+        world.settle();
+    };
+    crowd(&mut world);
+    world.control(experiment(12), key());
+    while !world.is_finished() {
+        let until = world.now.after(400 * Nanos::MILLI);
+        world.run_until(|world| world.is_finished() || world.now >= until);
+        crowd(&mut world);
+    }
+    let results = world.results();
+    results.failures.is_empty() && results.runs.iter().all(|run| run.evaluations.len() == 1)
+}
+
+#[test]
+fn strangers_at_every_agent_keep_no_campaign_from_its_trees() {
+    assert!(goes_on_among_strangers(None));
+    // Control: the first who come keep their places.
+    let first = AdmissionConfig {
+        places: 64,
+        places_per_source: 64,
+        patience_ns: u64::MAX,
+        yields: Yields::Newest,
+    };
+    assert!(!goes_on_among_strangers(Some(first)));
 }
 
 fn order() -> Order {

@@ -5,6 +5,7 @@
 //! little-endian layout, checked at compile time; every limit of the system has its name in
 //! [`limits`].
 
+mod admission;
 mod command;
 mod digest;
 mod event;
@@ -21,6 +22,7 @@ mod shelf;
 mod time;
 mod value;
 
+pub use admission::{Admission, AdmissionConfig, Yields};
 pub use command::{
     Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, ORDER_HIDDEN, ORDER_POST_ONLY,
     ORDER_POST_ONLY_SLIDE, OrderType, REFUSED_MASS_CANCEL, SESSION_RESET, SelfTrade, Side, Source,

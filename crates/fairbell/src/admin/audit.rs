@@ -7,9 +7,9 @@
 //! `refused`), so a line without an outcome says that the exchange ended in between. What can't be
 //! written down is not done.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -65,6 +65,8 @@ impl Audit {
     /// The system's.
     pub fn open(path: &Path) -> io::Result<Audit> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        // One that was there may have been open to others.
+        file.set_permissions(Permissions::from_mode(0o600))?;
         Ok(Audit { file, written: 0 })
     }
 

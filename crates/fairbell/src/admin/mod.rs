@@ -6,6 +6,7 @@
 
 pub mod act;
 pub mod audit;
+mod callers;
 pub mod members;
 pub mod protocol;
 pub mod server;

@@ -1,31 +1,29 @@
-//! The exchange's side of the admin socket: one operator at a time, one line each, all written
-//! down.
+//! The exchange's side of the admin socket: one line from each operator, one action at a time, all
+//! written down.
 //!
 //! Who may speak: the user the exchange runs as, and root, as the kernel names the peer; the socket
-//! file has mode 0600 besides. Bounded: a request is 4 KiB, a connection has five seconds for it,
-//! the others wait in the kernel's queue. Nothing a peer sends ends the server.
+//! file has mode 0600 besides. Bounded: a request is 4 KiB, a connection has five seconds for it and for
+//! its answer, 32 of them are served side by side, and the oldest makes room for the newest: a tool that
+//! hangs keeps nobody from a kill. Nothing a peer sends ends the server.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
 use super::audit::{Audit, Who};
-use super::protocol::{LINE_MAX, Reply, Request};
+use super::callers::Callers;
+use super::protocol::{Reply, Request};
 use crate::Failure;
 use crate::alarms::Alarms;
 use crate::cli::Action;
 
-/// How often the stop flag and new connections are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A peer's time to send its line, and to take the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections accepted in a row while others wait to be read.
+const ACCEPTS_PER_TURN: usize = 16;
 /// The audit file, beside the socket.
 const AUDIT_FILE: &str = "admin-audit.jsonl";
 
@@ -53,7 +51,7 @@ impl Server {
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(on)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(on)?;
         if UnixStream::connect(path).is_ok() {
             return Err(on(io::Error::new(ErrorKind::AddrInUse, "another exchange has it")));
         }
@@ -84,12 +82,32 @@ impl Server {
         told: &SyncSender<String>,
         mut perform: impl FnMut(&Who, &Action) -> Reply,
     ) {
+        let mut callers = Callers::default();
         while !stop.load(Ordering::Relaxed) {
             self.write_alarms();
-            match self.listener.accept() {
+            let (waits, ready) = callers.wait(&self.listener);
+            for id in ready {
                 // A peer that leaves in the middle is its own trouble.
-                Ok((stream, _)) => drop(self.serve(stream, stop, told, &mut perform)),
-                Err(_) => std::thread::sleep(LOOK_EVERY),
+                let Some(who) = callers.go_on(id) else { continue };
+                let reply = match who {
+                    (who, Ok(line)) => self.obey(who, &line, told, &mut perform),
+                    (who, Err(why)) => self.refuse(&who, &why, told),
+                };
+                callers.answer(id, &reply);
+            }
+            while let Some((id, who)) = callers.expire() {
+                let reply = self.refuse(&who, "no request in time", told);
+                callers.answer(id, &reply);
+                callers.leave(id);
+            }
+            for _ in 0..if waits { ACCEPTS_PER_TURN } else { 0 } {
+                let Ok((stream, _)) = self.listener.accept() else { break };
+                let Some((id, who)) = callers.take(stream) else { continue };
+                if !self.admitted.contains(&who.uid) {
+                    let why = "only the exchange's own user and root may do this";
+                    let reply = self.refuse(&who, why, told);
+                    callers.answer(id, &reply);
+                }
             }
         }
         self.write_alarms();
@@ -105,31 +123,20 @@ impl Server {
         }
     }
 
-    fn serve(
+    fn obey(
         &mut self,
-        mut stream: UnixStream,
-        stop: &AtomicBool,
+        mut who: Who,
+        line: &[u8],
         told: &SyncSender<String>,
         perform: &mut impl FnMut(&Who, &Action) -> Reply,
-    ) -> io::Result<()> {
-        let peer = socket_peercred(&stream)?;
-        let uid = peer.uid.as_raw();
-        let mut who =
-            Who { uid, pid: peer.pid.as_raw_nonzero().get(), user: user_name(uid), operator: None };
-        stream.set_nonblocking(false)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let reply = if self.admitted.contains(&uid) {
-            match read_line(&mut stream, stop)?.and_then(|line| Request::parse(&line)) {
-                Ok(request) => {
-                    who.operator = request.operator;
-                    self.act(&who, &request.action, told, perform)
-                }
-                Err(why) => self.refuse(&who, &why, told),
+    ) -> Reply {
+        match Request::parse(line) {
+            Ok(request) => {
+                who.operator = request.operator;
+                self.act(&who, &request.action, told, perform)
             }
-        } else {
-            self.refuse(&who, "only the exchange's own user and root may do this", told)
-        };
-        stream.write_all(reply.line().as_bytes())
+            Err(why) => self.refuse(&who, &why, told),
+        }
     }
 
     fn act(
@@ -191,37 +198,8 @@ fn bind_closed(folder: &Path, path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// A line of at most [`LINE_MAX`] bytes, in time. The inner error is for the peer.
-fn read_line(stream: &mut UnixStream, stop: &AtomicBool) -> io::Result<Result<Vec<u8>, String>> {
-    let until = Instant::now() + PATIENCE;
-    let (mut line, mut buffer) = (Vec::new(), [0u8; LINE_MAX]);
-    while !stop.load(Ordering::Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        stream.set_read_timeout(Some(left.min(LOOK_EVERY * 5)))?;
-        let read = match stream.read(&mut buffer) {
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let part = buffer.get(..read).unwrap_or(&[]);
-        let end = part.iter().position(|byte| *byte == b'\n');
-        line.extend_from_slice(part.get(..end.unwrap_or(read)).unwrap_or(&[]));
-        if line.len() >= LINE_MAX {
-            return Ok(Err(format!("a request has at most {LINE_MAX} bytes")));
-        }
-        if end.is_some() || read == 0 {
-            return Ok(Ok(line));
-        }
-    }
-    Ok(Err("no request in time".to_string()))
-}
-
 /// The name of a user, by the system's own list; nothing where that can't be read.
-fn user_name(uid: u32) -> Option<String> {
+pub(super) fn user_name(uid: u32) -> Option<String> {
     let list = std::fs::File::open("/etc/passwd").ok()?;
     let mut text = String::new();
     list.take(1 << 20).read_to_string(&mut text).ok()?;
@@ -233,10 +211,13 @@ fn user_name(uid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::mpsc::{Receiver, sync_channel};
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::admin::ask;
+    use crate::admin::protocol::LINE_MAX;
 
     /// Runs a server whose actions are done as `perform` says, around a test.
     fn with_server(
@@ -355,14 +336,47 @@ mod tests {
             |server| server.alarms = alarms.clone(),
             |path, _| {
                 alarms.clear("journal-full", "goes on");
-                let until = Instant::now() + PATIENCE;
+                let until = Instant::now() + Duration::from_secs(20);
                 while alarms.first_record().is_some() && Instant::now() < until {
-                    std::thread::sleep(LOOK_EVERY);
+                    std::thread::sleep(Duration::from_millis(5));
                 }
                 let lines = lines(path);
                 let of = |n: usize| [&lines[n]["stage"], &lines[n]["action"], &lines[n]["outcome"]];
                 assert_eq!(of(0), ["alarm", "journal-full", "no room left on the disk"]);
                 assert_eq!(of(1), ["over", "journal-full", "goes on"]);
+            },
+        );
+    }
+
+    #[test]
+    fn who_says_nothing_keeps_nobody_waiting() {
+        with_server(
+            "idle",
+            |_| {},
+            |path, _| {
+                let connect = |_| {
+                    let mut stream = UnixStream::connect(path).expect("connected");
+                    stream.write_all(b"{").expect("a byte");
+                    stream.set_nonblocking(true).expect("set");
+                    stream
+                };
+                let is_open = |mut stream: &UnixStream| {
+                    let read = stream.read(&mut [0; 8]);
+                    read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+                };
+                let idle: Vec<UnixStream> = (0..20).map(connect).collect();
+                assert!(ask(path, &request(Action::Status)).expect("an answer").ok);
+                assert!(idle.iter().all(is_open), "it was served while they had time left");
+                let more: Vec<UnixStream> = (0..200).map(connect).collect();
+                let lock = request(Action::Lock { account: "FLOW01".to_string() });
+                assert!(ask(path, &lock).expect("done").ok);
+                assert!(!idle.iter().any(is_open), "the oldest made room");
+                assert!(more.iter().filter(|stream| is_open(stream)).count() <= 32);
+                // Who never takes a long answer is in nobody's way either.
+                let line = serde_json::to_string(&request(Action::Status)).expect("JSON") + "\n";
+                let deaf: Vec<UnixStream> = (0..40).map(connect).collect();
+                deaf.iter().for_each(|mut stream| drop(stream.write_all(line.as_bytes())));
+                assert!(ask(path, &request(Action::Sessions)).expect("served on").ok);
             },
         );
     }

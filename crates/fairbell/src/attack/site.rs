@@ -18,7 +18,7 @@ use roles::{
 use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Symbol};
 
 use crate::Failure;
-use crate::cert::{Authority, Pair};
+use crate::cert::{Authority, End, Pair};
 use crate::config::Config;
 use crate::sockets::{io, v4};
 
@@ -92,7 +92,7 @@ impl Terms {
     /// # Errors
     /// Certificates can't be made.
     pub fn new() -> Result<Terms, Failure> {
-        let (authority, stranger) = (Authority::new()?, Authority::new()?);
+        let (authority, stranger) = (Authority::new("trusted")?, Authority::new("unknown")?);
         let hosts = ["localhost".to_string()];
         let client = |pair: Pair| {
             let (chain, key) = (pair.certificate.as_bytes(), pair.key.as_bytes());
@@ -101,10 +101,10 @@ impl Terms {
                 .map_err(|error| Failure::Run(error.to_string()))
         };
         Ok(Terms {
-            server: authority.sign("fairbell", &hosts, true)?,
-            honest: client(authority.sign("hon1", &[], false)?)?,
-            other: client(authority.sign("attacker", &[], false)?)?,
-            foreign: client(stranger.sign("hon1", &[], false)?)?,
+            server: authority.sign("fairbell", &hosts, End::Server)?,
+            honest: client(authority.sign("hon1", &[], End::Client)?)?,
+            other: client(authority.sign("attacker", &[], End::Client)?)?,
+            foreign: client(stranger.sign("hon1", &[], End::Client)?)?,
             authority: authority.pair.certificate,
             hash: crate::password::hash(b"victim")?,
             guard: GuardConfig {

@@ -8,7 +8,7 @@ use types::{Nanos, Peer};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
-    /// Connections that the server takes at one time.
+    /// Snapshots that the server sends at one time.
     pub connections: u32,
     /// What it sends per millisecond, all connections together, in KiB.
     pub kib_per_ms: u32,

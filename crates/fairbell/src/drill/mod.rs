@@ -5,6 +5,7 @@ mod disks;
 mod fault;
 mod relay;
 mod site;
+pub mod strangers;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::log::on;
 use checks::Findings;
 use fault::{Away, Done, Fault};
 use site::{CLIENTS, Site};
+use strangers::StrangersArgs;
 
 /// Drills.
 #[derive(Subcommand, Clone, Debug)]
@@ -40,6 +42,8 @@ pub enum Drill {
     Replace(DrillArgs),
     /// Kill all replicas at once, and start them from their disks
     Group(DrillArgs),
+    /// People without a key at every listening port, while a group starts, and loses its leaders
+    Strangers(StrangersArgs),
 }
 
 /// Options of a drill.
@@ -118,6 +122,7 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
         Drill::Rot(args) => (Fault::Rot, args),
         Drill::Replace(args) => (Fault::Replace, args),
         Drill::Group(args) => (Fault::Group, args),
+        Drill::Strangers(args) => return strangers::run(args),
     };
     let (most, what) = match fault {
         Fault::Gateway => (GATEWAYS_MAX, "gateways"),

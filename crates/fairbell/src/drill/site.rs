@@ -19,9 +19,9 @@ use crate::Failure;
 use crate::config::Config;
 use crate::log::on;
 use crate::replica::SOCKET;
-use crate::replica::claims;
 use crate::replica::cluster::{Cluster, Place};
 use crate::replica::host::{self, Sockets, Status};
+use crate::replica::{claims, papers};
 use crate::sockets::{io, v4};
 
 /// The clients' node.
@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long replicas may take to answer, and to end when they are asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn udp() -> Result<(UdpSocket, SocketAddrV4), Failure> {
+pub fn udp() -> Result<(UdpSocket, SocketAddrV4), Failure> {
     let socket = UdpSocket::bind(LOCAL).map_err(io)?;
     let at = v4(socket.local_addr().map_err(io)?)?;
     Ok((socket, at))
@@ -51,7 +51,7 @@ fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
 /// Places of replicas that come later: bound all at once, and let go. They are on a loopback address
 /// drawn for them alone, or a port could be another process's, or one of ours, until its replica
 /// comes, or comes back.
-fn places(count: usize) -> Result<Vec<Place>, Failure> {
+pub fn places(count: usize) -> Result<Vec<Place>, Failure> {
     let [a, b, c, ..] = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
     let free = SocketAddrV4::new(Ipv4Addr::new(127, a.clamp(1, 254), b, c.clamp(1, 254)), 0);
     let free = Place { overlay: free, feed: free, link: free, status: free };
@@ -142,14 +142,16 @@ impl Site {
         let (claims, claims_at) = udp()?;
         let mut places = places(replicas + reserve)?.into_iter();
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let cluster = Cluster {
+        let mut cluster = Cluster {
             start: since.map_or(0, |at| (at.as_millis() / 16) as u32),
             nodes,
             replicas: places.by_ref().take(replicas).collect(),
             reserve: places.collect(),
             claims: vec![claims_at],
+            keys: dir.join(papers::FOLDER),
             ..Cluster::fresh(&exchange, clock)?
         };
+        papers::issue(&mut cluster)?;
         cluster.settle(&mut exchange);
         cluster.write(&dir.join("cluster.json"))?;
         std::fs::copy(file, dir.join("drill.toml")).map_err(|error| on(file, error))?;
@@ -374,8 +376,8 @@ impl Site {
 
     /// What all replicas say.
     pub fn statuses(&self) -> Vec<Option<Status>> {
-        let places = self.members.iter().map(|number| self.cluster.place(*number as u8 + 1));
-        places.map(|place| place.and_then(|place| host::ask(place.status))).collect()
+        let members = self.members.iter();
+        members.map(|number| host::ask(&self.cluster, *number as u8 + 1)).collect()
     }
 
     /// Replicas of the group, from 0.

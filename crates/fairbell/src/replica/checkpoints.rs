@@ -11,6 +11,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Result as IoResult, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -130,7 +131,8 @@ fn behind(
     genesis: &[u8],
     journal: &mut Journal<Folder>,
 ) -> Result<IoResult<Begun>, Failure> {
-    let found = std::fs::create_dir_all(folder).and_then(|()| known(folder));
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let found = made.and_then(|()| known(folder));
     let positions = match found {
         Ok(positions) => positions,
         Err(error) => return Ok(Err(error)),
@@ -211,7 +213,7 @@ fn lay_down(
     let mut files = Vec::new();
     let mut shelf = |name: String, block: usize| {
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(anew);
+        let options = options.read(true).write(true).create(true).truncate(anew).mode(0o600);
         let file = options.open(folder.join(name))?;
         files.push(file.try_clone()?);
         IoResult::Ok(Box::new(Checked::new(Paper::of(file), block)) as Box<dyn Shelf>)
@@ -281,7 +283,7 @@ impl Files {
         let mut unfinished = name.clone().into_os_string();
         unfinished.push(UNFINISHED);
         let bytes = checkpoint.bytes();
-        let written = File::create(&unfinished).and_then(|mut file| {
+        let written = crate::files::create(Path::new(&unfinished)).and_then(|mut file| {
             file.write_all(&bytes)?;
             file.sync_all()
         });

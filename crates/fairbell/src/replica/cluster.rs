@@ -1,8 +1,8 @@
 //! Who is where in a deployment whose root is a group of replicas: one file, the same on all
 //! machines.
 
-use std::net::SocketAddrV4;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
 
 use net::{Clock, Directory, Seat};
 use probe::{Key, entropy};
@@ -10,6 +10,7 @@ use roles::{ExchangeConfig, Secret};
 use serde::{Deserialize, Serialize};
 use types::{Nanos, NodeId};
 
+use super::papers;
 use crate::Failure;
 use crate::log::on;
 
@@ -37,7 +38,8 @@ pub struct Cluster {
     pub midnight_ns: u64,
     /// Number of the deployment's start: keys of sealed datagrams come from it.
     pub start: u32,
-    /// The deployment's secret, 64 hexadecimal digits. Whoever knows it may speak for a replica.
+    /// The deployment's secret, 64 hexadecimal digits. Whoever knows it may speak for a node; for a
+    /// replica only with that one's key, too.
     pub secret: String,
     /// Overlay sockets of all nodes but the root.
     pub nodes: Vec<(u16, SocketAddrV4)>,
@@ -48,6 +50,12 @@ pub struct Cluster {
     pub reserve: Vec<Place>,
     /// Where leaders say that they lead, UDP: one for every process with nodes.
     pub claims: Vec<SocketAddrV4>,
+    /// Certificate of the group's authority, PEM; empty until [`papers::issue`] made one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub authority: String,
+    /// Folder of the replicas' certificates and keys, beside the file.
+    #[serde(skip)]
+    pub keys: PathBuf,
 }
 
 impl Cluster {
@@ -67,14 +75,17 @@ impl Cluster {
             replicas: Vec::new(),
             reserve: Vec::new(),
             claims: Vec::new(),
+            authority: String::new(),
+            keys: PathBuf::new(),
         })
     }
 
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Cluster, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
-        let cluster: Cluster = serde_json::from_str(&text).map_err(|error| on(path, error))?;
+        let mut cluster: Cluster = serde_json::from_str(&text).map_err(|error| on(path, error))?;
         cluster.check().map_err(|why| on(path, why))?;
+        cluster.keys = path.with_file_name(papers::FOLDER);
         Ok(cluster)
     }
 
@@ -141,6 +152,11 @@ impl Cluster {
         Ok(key.derive(b"fairbell replicas ", &[purpose, &self.group.to_be_bytes()]))
     }
 
+    /// Addresses of the machines that replicas are on.
+    pub fn machines(&self) -> Vec<Ipv4Addr> {
+        self.places().map(|(_, place)| *place.link.ip()).collect()
+    }
+
     /// Gives an exchange this deployment's names and secret.
     pub fn settle(&self, exchange: &mut ExchangeConfig) {
         exchange.session.copy_from_slice(&self.session.as_bytes()[..10]);
@@ -166,8 +182,6 @@ impl Cluster {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     pub fn cluster(replicas: u16) -> Cluster {
@@ -191,6 +205,8 @@ pub(super) mod tests {
             replicas: (0..replicas).map(place).collect(),
             reserve: Vec::new(),
             claims: vec![at(3_000)],
+            authority: String::new(),
+            keys: PathBuf::new(),
         }
     }
 
@@ -199,7 +215,7 @@ pub(super) mod tests {
         let dir = std::env::temp_dir().join(format!("fairbell-cluster-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a folder");
         let path = dir.join("cluster.json");
-        let good = cluster(3);
+        let good = Cluster { keys: dir.join(papers::FOLDER), ..cluster(3) };
         good.write(&path).expect("written");
         assert_eq!(Cluster::read(&path).expect("read"), good);
         let more = Cluster { reserve: cluster(2).replicas, ..good.clone() };

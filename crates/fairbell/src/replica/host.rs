@@ -1,16 +1,16 @@
 //! One replica: its loop, its disk, its streams to the others, its claims, its door for questions.
 
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use journal::{Folder, Journal, JournalError};
-use net::{Clock, Loop, LoopConfig, LoopHandle, WaitStrategy};
+use net::{Clock, Loop, LoopConfig, LoopHandle, ServerTls, WaitStrategy};
 use probe::Key;
 use replication::{Action, ReplicaId};
 use roles::{ExchangeConfig, Member, Outside, Role};
@@ -18,9 +18,12 @@ use serde::{Deserialize, Serialize};
 use types::{Channel, Input};
 
 use super::checkpoints::{self, Begin, Begun, Cost, Files};
+use super::claims;
 use super::cluster::{Cluster, Place};
+use super::gate::{self, Entrant, Gate, Limits};
+use super::links::{self, Way};
+use super::papers::{self, Papers};
 use super::writer::{self, Job};
-use super::{claims, links};
 use crate::Failure;
 use crate::alarms::Alarms;
 use crate::config::Config;
@@ -34,6 +37,12 @@ const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
 const DIGEST_EVERY: u64 = 16_384;
 /// How long a question may take.
 const ANSWER: Duration = Duration::from_millis(500);
+/// Longest answer, bytes.
+const ANSWER_MAX: u64 = 1 << 20;
+/// What the keys of the doors are derived for.
+const LINKS: &[u8] = b"links";
+/// See [`LINKS`].
+const STATUS: &[u8] = b"status";
 /// How often the loop is looked at.
 const OBSERVE_EVERY: Duration = Duration::from_millis(20);
 
@@ -224,7 +233,10 @@ pub struct Host {
     link: TcpListener,
     door: TcpListener,
     claims: UdpSocket,
-    keys: [Key; 2],
+    claim_key: Key,
+    /// None: it is not to run.
+    papers: Option<Papers>,
+    limits: Limits,
     cluster: Cluster,
     files: Option<Files>,
     cost: Arc<Cost>,
@@ -271,7 +283,10 @@ impl Host {
         exchange.options = crate::up::options(config)?;
         cluster.settle(&mut exchange);
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
-        let keys = [cluster.key(b"claims")?, cluster.key(b"links")?];
+        let claim_key = cluster.key(b"claims")?;
+        // Those of a group that has ended are looked at alone.
+        let runs = begin != Begin::Ended;
+        let papers = runs.then(|| Papers::read(cluster, id)).transpose()?;
 
         let begin = match begin {
             Begin::Checkpoint if config.journal.checkpoint_every == 0 => Begin::Inputs,
@@ -330,7 +345,9 @@ impl Host {
             link,
             door,
             claims,
-            keys,
+            claim_key,
+            papers,
+            limits: Limits::FAIR,
             cluster,
             files,
             cost,
@@ -377,6 +394,11 @@ impl Host {
         self.of.handle()
     }
 
+    /// Gives places at its doors to the first who come, for a drill to show what that does.
+    pub fn first_come(&mut self) {
+        self.limits = Limits::FIRST_COME;
+    }
+
     /// Runs until `stop`, or until the replica can't go on; gives its role back.
     ///
     /// # Errors
@@ -390,13 +412,27 @@ impl Host {
     /// # Errors
     /// As there.
     pub fn run_watched(self, stop: &AtomicBool, watch: impl Fn(&Role)) -> Result<Role, Failure> {
-        let Host {
-            id, of, journal, jobs, posts, leading, trouble, link, door, claims, keys, ..
-        } = self;
+        let Host { id, of, journal, jobs, posts, leading, trouble, link, door, claims, .. } = self;
         let (cluster, files, cost, restored) = (self.cluster, self.files, self.cost, self.restored);
-        let dir = self.dir;
+        let (dir, claim_key) = (self.dir, self.claim_key);
         let root = of.handle();
-        let [claim_key, link_key] = &keys;
+        let Some(papers) = self.papers else {
+            return Err(Failure::Run("a replica that has ended does not run".to_string()));
+        };
+        let gate = |purpose: &[u8]| {
+            let (own, known, limits) = (id, cluster.machines(), self.limits);
+            Ok::<_, Failure>(Gate { key: cluster.key(purpose)?, own, known, limits })
+        };
+        let gates = [gate(LINKS)?, gate(STATUS)?];
+        let [links_gate, status_gate] = &gates;
+        let (link_tls, desk, group) = (papers.door()?, papers.desk()?, cluster.group);
+        let ways = posts.into_iter().filter_map(|(to, messages)| {
+            let (at, key) = (cluster.place(to.0)?.link, cluster.key(LINKS));
+            let way =
+                key.and_then(|key| Ok(Way { to: (at, to.0), own: id, key, tls: papers.to(to.0)? }));
+            Some(way.map(|way| (way, messages)))
+        });
+        let ways = ways.collect::<Result<Vec<_>, _>>()?;
         let failed = |why: String| {
             if let Ok(mut trouble) = trouble.lock() {
                 trouble.get_or_insert(why);
@@ -405,11 +441,9 @@ impl Host {
         };
         let nodes = thread::scope(|scope| {
             let own = &cluster.claims[..];
-            scope.spawn(|| claims::tell(&claims, (claim_key, own), id - 1, &leading, stop));
-            for (to, messages) in posts {
-                if let Some(place) = cluster.place(to.0) {
-                    scope.spawn(move || links::send(place.link, link_key, &messages, stop));
-                }
+            scope.spawn(|| claims::tell(&claims, (&claim_key, own), id - 1, &leading, stop));
+            for (way, messages) in ways {
+                scope.spawn(move || links::send(&way, &messages, stop));
             }
             let inbound = root.clone();
             // A loop with too much to do is waited for, and then the other side waits, too.
@@ -419,11 +453,17 @@ impl Host {
                 });
             };
             scope.spawn(|| {
-                if let Err(error) = links::receive(&link, link_key, stop, inbound) {
+                let tls = (&link_tls, group);
+                if let Err(error) = links::receive((links_gate, &link), tls, stop, inbound) {
                     failed(format!("streams of other replicas: {error}"));
                 }
             });
-            scope.spawn(|| answer(&door, (id, restored, &cost), &root, stop));
+            scope.spawn(|| {
+                let own = (id, restored, &cost);
+                if let Err(error) = answer((status_gate, &door), &desk, own, &root, stop) {
+                    failed(format!("questions how it stands: {error}"));
+                }
+            });
             let disk = root.clone();
             let failed = &failed;
             let (placed, checkpoints) = channel();
@@ -503,21 +543,16 @@ pub fn inputs_on_disk(dir: &Path, group: u64) -> Result<Vec<Input>, Failure> {
     Ok(inputs)
 }
 
-/// Answers every connection with one line that says how the replica stands.
+/// Tells whoever knows the deployment's secret how the replica stands, in one line.
 fn answer(
-    door: &TcpListener,
+    (gate, door): (&Gate, &TcpListener),
+    desk: &ServerTls,
     (id, restored, cost): (u8, u64, &Arc<Cost>),
     root: &LoopHandle<Role>,
     stop: &AtomicBool,
-) {
-    if door.set_nonblocking(true).is_err() {
-        return;
-    }
-    while !stop.load(Ordering::Relaxed) {
-        let Ok((mut stream, _)) = door.accept() else {
-            thread::sleep(Duration::from_millis(5));
-            continue;
-        };
+) -> std::io::Result<()> {
+    let tell = |entrant: &Entrant<'_>| {
+        let mut sealed = desk.accept(Arc::clone(&entrant.stream), entrant.until)?;
         let (sender, found) = sync_channel(1);
         let cost = Arc::clone(cost);
         let asked = root.call(ExchangeConfig::ROOT, move |role, _, _| {
@@ -526,20 +561,28 @@ fn answer(
             }
         });
         let found = asked.ok().and_then(|()| found.recv_timeout(ANSWER).ok());
-        if let Some(text) = found.and_then(|status| serde_json::to_string(&status).ok()) {
-            // Whoever asked and left does not want to know.
-            let _ = stream.set_write_timeout(Some(ANSWER)).and_then(|()| {
-                stream.write_all(text.as_bytes()).and_then(|()| stream.write_all(b"\n"))
-            });
-        }
-    }
+        let Some(mut text) = found.and_then(|status| serde_json::to_string(&status).ok()) else {
+            return Ok(());
+        };
+        text.push('\n');
+        entrant.stream.set_write_timeout(Some(ANSWER))?;
+        sealed.write_all(text.as_bytes()).and_then(|()| sealed.flush())
+    };
+    // Whoever asked and left does not want to know.
+    gate::serve(gate, door, stop, |entrant| drop(tell(&entrant)))
 }
 
 /// Asks a replica how it stands; `None` when it does not answer.
-pub fn ask(at: std::net::SocketAddrV4) -> Option<Status> {
+pub fn ask(cluster: &Cluster, number: u8) -> Option<Status> {
+    let at = cluster.place(number)?.status;
+    let (key, tls) = (cluster.key(STATUS).ok()?, papers::asking(cluster, number).ok()?);
     let stream = std::net::TcpStream::connect_timeout(&at.into(), ANSWER).ok()?;
-    stream.set_read_timeout(Some(ANSWER)).ok()?;
+    let until = Instant::now() + 2 * ANSWER;
+    gate::enter(&stream, (&key, 0, number), until).ok()?;
+    let stream = Arc::new(stream);
+    let sealed = tls.connect(Arc::clone(&stream), until).ok()?;
+    stream.set_read_timeout(Some(2 * ANSWER)).ok()?;
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).ok()?;
+    BufReader::new(sealed).take(ANSWER_MAX).read_line(&mut line).ok()?;
     serde_json::from_str(&line).ok()
 }

@@ -3,9 +3,11 @@
 pub mod checkpoints;
 pub mod claims;
 pub mod cluster;
+pub mod gate;
 pub mod host;
 pub mod line;
 mod links;
+pub mod papers;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -40,9 +42,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[command(after_help = "Examples:\n  \
     fairbell replica --cluster cluster.json --id 1 --dir /var/lib/fairbell/1\n  \
     fairbell replica --cluster cluster.json --status    how all replicas stand\n  \
+    fairbell replica --cluster cluster.json --issue     keys and certificates, in keys/ beside it\n  \
     fairbell admin --socket /var/lib/fairbell/1/admin.sock replicas list\n\n\
     The cluster file names the places of all nodes and replicas and holds the deployment's\n\
-    secret; `fairbell drill failover --keep` leaves one to look at. It runs until Ctrl-C.")]
+    secret; keys/ beside it the replica's own key and certificate. `fairbell drill failover --keep` leaves one to look at. It runs until Ctrl-C.")]
 pub struct ReplicaArgs {
     /// Configuration file [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
@@ -51,19 +54,28 @@ pub struct ReplicaArgs {
     #[arg(long, value_name = "FILE")]
     pub cluster: PathBuf,
     /// Its number, from 1
-    #[arg(long, value_name = "N", required_unless_present = "status")]
+    #[arg(long, value_name = "N", required_unless_present_any = ["status", "issue"])]
     pub id: Option<u8>,
     /// Folder of its journal
-    #[arg(long, value_name = "DIR", required_unless_present = "status")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["status", "issue"])]
     pub dir: Option<PathBuf>,
     /// Ask all replicas how they stand, one JSON line each
     #[arg(long, conflicts_with_all = ["id", "dir"])]
     pub status: bool,
+    /// Make the group's authority and its replicas' certificates and keys, as far as there are none
+    #[arg(long, conflicts_with_all = ["id", "dir", "status"])]
+    pub issue: bool,
+    /// Give places at its doors to the first who come: the control of `fairbell drill strangers`
+    #[arg(long, hide = true)]
+    pub first_come: bool,
 }
 
 /// Runs a replica, or asks all of them.
 pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
     let cluster = Cluster::read(&args.cluster)?;
+    if args.issue {
+        return issue(cluster, &args.cluster);
+    }
     let (Some(id), Some(dir)) = (args.id, &args.dir) else { return ask_all(&cluster) };
     let config = crate::cli::load_plain(args.config.as_deref())?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -71,13 +83,17 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
     }
-    let host = Host::new((&config, &cluster), (id, dir), Clock::start(0), Begin::Checkpoint)?;
+    let mut host = Host::new((&config, &cluster), (id, dir), Clock::start(0), Begin::Checkpoint)?;
     let (inputs, of) = (host.recovered, host.restored);
     let unread = host.unread();
     eprintln!(
         "replica {id}: {inputs} inputs recovered, {of} of them by a checkpoint; {unread} files of its \
          log are read from now on"
     );
+    if args.first_come {
+        eprintln!("replica {id}: strangers can keep others from its doors (--first-come)");
+        host.first_come();
+    }
     let root = host.handle();
     let alarms = host.alarms();
     std::thread::scope(|scope| {
@@ -127,9 +143,20 @@ fn serve_operators(dir: &Path, line: RootLine, alarms: &Alarms, stop: &AtomicBoo
     });
 }
 
+fn issue(mut cluster: Cluster, path: &Path) -> Result<(), Failure> {
+    let made = papers::issue(&mut cluster)?;
+    cluster.write(path)?;
+    let folder = cluster.keys.display();
+    match made.is_empty() {
+        true => println!("{folder}: all are there"),
+        false => println!("{folder}: made for {}", made.join(", ")),
+    }
+    Ok(())
+}
+
 fn ask_all(cluster: &Cluster) -> Result<(), Failure> {
     let asked: Vec<_> =
-        cluster.places().map(|(number, place)| (number, host::ask(place.status))).collect();
+        cluster.places().map(|(number, _)| (number, host::ask(cluster, number))).collect();
     let newest = asked.iter().filter_map(|(_, status)| status.as_ref());
     let newest = newest.max_by_key(|status| status.changes).map(|status| &status.members);
     let founders = cluster.replicas.len();

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -488,10 +489,10 @@ impl Report {
 
     /// Writes [`FILES`] to `folder`, creating it; returns their paths.
     pub fn write(&self, folder: &Path, data: &PlotData) -> io::Result<[PathBuf; 2]> {
-        std::fs::create_dir_all(folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let paths = FILES.map(|name| folder.join(name));
-        std::fs::write(&paths[0], self.to_json() + "\n")?;
-        std::fs::write(&paths[1], self.to_html(data))?;
+        crate::files::write(&paths[0], self.to_json() + "\n")?;
+        crate::files::write(&paths[1], self.to_html(data))?;
         Ok(paths)
     }
 }

@@ -48,7 +48,7 @@ fn one(path: &Path, capture: &feed::Capture, config: &Config) -> Result<(), Fail
     let mut beside = path.as_os_str().to_owned();
     beside.push(".bbo.json");
     let json = serde_json::Value::Array(quotes).to_string();
-    std::fs::write(path, capture.packets())
-        .and_then(|()| std::fs::write(&beside, json))
+    crate::files::write(path, capture.packets())
+        .and_then(|()| crate::files::write(Path::new(&beside), json))
         .map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
 }

@@ -3,7 +3,7 @@
 //! The log's is the one that every run leaves behind, written as it grows. That of the private
 //! streams has no name: it is of no use to a later start, which makes the streams anew from the log.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Result, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,6 +14,7 @@ use types::{NodeId, Outbox, Shelf};
 
 use crate::Failure;
 use crate::config::Memory;
+use crate::files;
 use crate::log::on;
 
 /// Where the private streams' file is made.
@@ -53,19 +54,15 @@ pub fn header(root: &Root) -> LogHeader {
 }
 
 fn log_shelf(path: &Path, root: &Root) -> Result<Paper> {
-    let mut file = fresh(path)?;
+    let mut file = files::create(path)?;
     write_header(&mut file, &header(root))?;
     Ok(Paper { file, from: HEADER_LEN as u64 })
 }
 
 fn nameless(path: &Path) -> Result<Paper> {
-    let file = fresh(path)?;
+    let file = files::create(path)?;
     std::fs::remove_file(path)?;
     Ok(Paper { file, from: 0 })
-}
-
-fn fresh(path: &Path) -> Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)
 }
 
 /// Has the root of a new exchange lay down its log in the file at `log` and its private streams
@@ -82,7 +79,7 @@ pub fn lay_down(
         return Ok(());
     }
     let folder = log.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|error| on(folder, error))?;
+    files::folder(folder)?;
     let streams = folder.join(STREAMS_FILE);
     let papers = nodes.iter().find_map(|role| {
         let root = role.as_root()?;
@@ -120,7 +117,7 @@ pub fn write_log(path: &Path, nodes: &[(NodeId, Role)]) -> Result<()> {
     if root.log().is_laid_down() {
         return Ok(());
     }
-    let mut file = BufWriter::with_capacity(1 << 18, File::create(path)?);
+    let mut file = BufWriter::with_capacity(1 << 18, files::create(path)?);
     write_header(&mut file, &header(root))?;
     root.log().iter().try_for_each(|input| write_input(&mut file, input))?;
     file.flush()

@@ -22,12 +22,11 @@ use super::board::Board;
 use super::plan::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
 use crate::Failure;
 use crate::config::Config;
-use crate::log::on;
 use crate::replica::checkpoints::Begin;
-use crate::replica::claims;
 use crate::replica::cluster::Cluster;
 use crate::replica::host::{Host, Sockets, inputs_on_disk};
 use crate::replica::line::RootLine;
+use crate::replica::{claims, papers};
 use crate::report::{ReplicaReport, ReplicationReport, TermReport};
 use crate::sockets::{io, v4};
 
@@ -106,12 +105,13 @@ impl Group {
         let known = made.clone().map_or_else(|| Cluster::fresh(exchange, clock), Ok)?;
         let mut places =
             sockets.iter().map(Sockets::place).collect::<Result<Vec<_>, _>>()?.into_iter();
-        let cluster = Cluster {
+        let mut cluster = Cluster {
             start,
             nodes: nodes.iter().map(|(node, at)| (node.0, *at)).collect(),
             replicas: places.by_ref().take(count).collect(),
             reserve: places.collect(),
             claims: vec![v4(claims.local_addr().map_err(io)?)?],
+            keys: names(config).with_file_name(papers::FOLDER),
             ..known
         };
         if let Some(made) = made.filter(|made| made.replicas.len() != count) {
@@ -122,8 +122,8 @@ impl Group {
             )));
         }
         cluster.settle(exchange);
-        std::fs::create_dir_all(&config.journal.dir)
-            .map_err(|error| on(Path::new(&config.journal.dir), error))?;
+        crate::files::folder(Path::new(&config.journal.dir))?;
+        papers::issue(&mut cluster)?;
         cluster.write(&names(config))?;
         let mut hosts = Vec::new();
         for (sockets, number) in sockets.into_iter().zip(1..) {

@@ -1,11 +1,11 @@
 //! The guard of both doors: who may knock, how often, with which password.
 //!
 //! A stranger is a connection that is not logged on. Each costs a fixed small amount, their number
-//! is bounded for every source and in all, the oldest makes room for the newest, and none stays
-//! longer than allowed. An attempt to log on is judged by what is cheap first: name, address,
-//! certificate, wrong passwords before it. A hashed password that is not known yet is given to a
-//! worker beside the loop, one at a time, by turns of the sources, at a bounded rate; once right it
-//! is remembered as an HMAC, so that logging on again costs a microsecond.
+//! is bounded for every source and in all, the oldest of the source that has the most makes room,
+//! and none stays longer than allowed ([`Admission`]). An attempt to log on is judged by what is
+//! cheap first: name, address, certificate, wrong passwords before it. A hashed password that is not
+//! known yet is given to a worker beside the loop, one at a time, by turns of the sources, at a
+//! bounded rate; once right it is remembered as an HMAC, so that logging on again costs a microsecond.
 //!
 //! Nobody can be locked out: wrong passwords are held against the pair of identity and source, and
 //! against sources new to the identity (see `guesses`). Whoever lacks an identity's certificate or
@@ -17,7 +17,7 @@ mod sources;
 mod terms;
 
 use overlay::aes_gcm::KeySource;
-use types::{AccountId, Address, ConnId, Nanos, Outbox, Remote};
+use types::{AccountId, Address, Admission, AdmissionConfig, ConnId, Nanos, Outbox, Remote, Yields};
 
 use crate::bucket::Bucket;
 use crate::config::Login;
@@ -53,7 +53,6 @@ struct Identity {
 struct Stranger {
     conn: ConnId,
     remote: Remote,
-    since: Nanos,
     /// An attempt that waits for the worker.
     check: Option<Check>,
 }
@@ -75,6 +74,8 @@ pub(crate) struct Guard {
     guesses: Guesses,
     /// In order of arrival.
     strangers: Vec<Stranger>,
+    /// Which of them stay.
+    places: Admission<ConnId>,
     sources: Sources,
     checks: Bucket,
     turns: u64,
@@ -94,6 +95,12 @@ impl Guard {
             identities: logins.iter().map(identity).collect(),
             guesses: Guesses::new(config, logins.len()),
             strangers: Vec::new(),
+            places: Admission::new(AdmissionConfig {
+                places: config.strangers_max,
+                places_per_source: config.strangers_per_source_max,
+                patience_ns: config.logon_wait_ns,
+                yields: Yields::Oldest,
+            }),
             sources: Sources::new(config),
             checks: Bucket::new(config.checks),
             turns: 0,
@@ -111,27 +118,19 @@ impl Guard {
 
     /// Somebody has connected. `Some`: another connection has to go for it.
     pub(crate) fn admit(&mut self, now: Nanos, conn: ConnId, remote: &Remote) -> Option<ConnId> {
-        let source = remote.address.map(|address| address.source());
-        let same =
-            |stranger: &Stranger| stranger.remote.address.map(|address| address.source()) == source;
-        let of_source = self.strangers.iter().filter(|stranger| same(stranger)).count();
-        let crowded = source.is_some() && of_source >= self.config.strangers_per_source_max;
-        let full = self.strangers.len() >= self.config.strangers_max;
-        let oldest = match (crowded, full) {
-            (true, _) => self.strangers.iter().position(same),
-            (false, true) => (!self.strangers.is_empty()).then_some(0),
-            (false, false) => None,
-        };
-        let goes = oldest.map(|place| self.strangers.remove(place));
-        if let Some(stranger) = &goes {
-            self.refusals.note(now, Refusal::HalfOpen, stranger.remote.address, b"");
+        let goes = self.places.arrive(now, conn, remote.address);
+        self.strangers.push(Stranger { conn, remote: remote.clone(), check: None });
+        if let Some(conn) = goes {
+            let from = self.remote(conn).address;
+            self.refusals.note(now, Refusal::HalfOpen, from, b"");
+            self.forget(conn);
         }
-        self.strangers.push(Stranger { conn, remote: remote.clone(), since: now, check: None });
-        goes.map(|stranger| stranger.conn)
+        goes
     }
 
     /// A connection is logged on, or gone.
     pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.places.leave(conn);
         self.strangers.retain(|stranger| stranger.conn != conn);
     }
 
@@ -321,18 +320,16 @@ impl Guard {
 
     /// A connection that has taken too long to log on; to be called until there is none.
     pub(crate) fn take_late(&mut self, now: Nanos) -> Option<ConnId> {
-        let wait_ns = self.config.logon_wait_ns;
-        let late = self.strangers.first().filter(|first| now >= first.since.after(wait_ns))?;
-        let (conn, from) = (late.conn, late.remote.address);
+        let conn = self.places.expire(now)?;
+        let from = self.remote(conn).address;
         self.refusals.note(now, Refusal::TooSlow, from, b"");
-        self.strangers.remove(0);
+        self.forget(conn);
         Some(conn)
     }
 
     /// When [`Guard::take_late`] or [`Guard::ask_worker`] may have something to do.
     pub(crate) fn next_timeout(&self) -> Nanos {
-        let Some(first) = self.strangers.first() else { return Nanos::NEVER };
-        let late = first.since.after(self.config.logon_wait_ns);
+        let late = self.places.next_timeout();
         let worker = match self.working {
             Some((.., since)) => since.after(WORK_NS),
             None if self.strangers.iter().any(Stranger::waits) => {

@@ -1,0 +1,315 @@
+//! A door of a replica: whoever connects first proves to know the deployment's secret, then begins
+//! TLS.
+//!
+//! The side that accepted sends 32 random bytes; the side that connected answers with its number (1
+//! byte, 0 for an operator) and an HMAC-SHA256 over both, the door's number and what the door is for.
+//! Nothing recorded is of use for another connection, and nobody without the secret gets as far as
+//! TLS, a thread or a buffer: until then a connection costs a descriptor and 33 bytes, has a place
+//! for half a second at most, and gives it up to newer ones when places are short ([`Admission`]). Those from
+//! addresses of the group's own machines have places of their own. Afterwards, the whole handshake has a
+//! deadline, and its places are shared out in the same way.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use probe::{Key, Nonces, entropy};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use types::{Address, Admission, AdmissionConfig, Nanos, Yields};
+
+/// How long a stranger may take to prove to know the secret.
+const PROOF: Duration = Duration::from_millis(500);
+/// How long the whole TLS handshake may take then.
+pub const HANDSHAKE: Duration = Duration::from_secs(2);
+/// Handshakes under way, and of one address.
+const HANDSHAKES: usize = 64;
+/// See [`HANDSHAKES`].
+const HANDSHAKES_PER_SOURCE: usize = 32;
+/// Connections accepted in a row while others wait to be read.
+const ACCEPTS_PER_TURN: usize = 16;
+/// How often it is looked whether all is over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const NONCE: usize = 32;
+const TAG: usize = 32;
+const ANSWER: usize = 1 + TAG;
+
+/// Whose door it is, and what it takes to be let in.
+pub struct Gate {
+    /// Derived from the deployment's secret, for this purpose.
+    pub key: Key,
+    /// Number of the replica.
+    pub own: u8,
+    /// Addresses of the group's machines.
+    pub known: Vec<Ipv4Addr>,
+    /// How places of strangers are shared out.
+    pub limits: Limits,
+}
+
+/// Places of connections that have proved nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// From addresses of the group.
+    known: usize,
+    /// From all others, and from one of them.
+    others: usize,
+    others_per_source: usize,
+    patience_ns: u64,
+    yields: Yields,
+}
+
+impl Limits {
+    /// As they are to be.
+    pub const FAIR: Limits = Limits {
+        known: 256,
+        others: 128,
+        others_per_source: 32,
+        patience_ns: PROOF.as_nanos() as u64,
+        yields: Yields::Oldest,
+    };
+    /// Few places, and the first who come keep them: what drills show the harm of.
+    pub const FIRST_COME: Limits = Limits {
+        known: 32,
+        others: 32,
+        others_per_source: 32,
+        patience_ns: u64::MAX,
+        yields: Yields::Newest,
+    };
+}
+
+fn signed<'a>(nonce: &'a [u8], ends: &'a [u8; 2]) -> [&'a [u8]; 3] {
+    [b"fairbell gate 1 ", nonce, ends]
+}
+
+/// Proves to the door of `to` that one knows the secret. `from`: one's own number, 0 for an operator.
+///
+/// # Errors
+/// The stream's; the door says nothing before `until`.
+pub fn enter(
+    mut stream: &TcpStream,
+    (key, from, to): (&Key, u8, u8),
+    until: Instant,
+) -> std::io::Result<()> {
+    let mut nonce = [0; NONCE];
+    net::read_until(stream, &mut nonce, until)?;
+    let mut answer = [from; ANSWER];
+    let tag: [u8; TAG] = key.tag(&signed(&nonce, &[from, to]));
+    answer[1..].copy_from_slice(&tag);
+    stream.write_all(&answer)
+}
+
+/// A connection that has proved nothing yet.
+struct Visitor {
+    stream: TcpStream,
+    from: Address,
+    nonce: [u8; NONCE],
+    answer: [u8; ANSWER],
+    len: usize,
+}
+
+impl Visitor {
+    /// Reads on: `None` while more has to come, else the number it has proved to speak for, or
+    /// nothing.
+    fn read(&mut self, gate: &Gate) -> Option<Option<u8>> {
+        let room = self.answer.get_mut(self.len..).unwrap_or(&mut []);
+        match self.stream.read(room) {
+            Ok(0) => return Some(None),
+            Ok(len) => self.len += len,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return None,
+            Err(_) => return Some(None),
+        }
+        let (number, tag) = self.answer.split_first().filter(|_| self.len == ANSWER)?;
+        let known = gate.key.verify(&signed(&self.nonce, &[*number, gate.own]), tag);
+        Some(known.then_some(*number))
+    }
+}
+
+/// Those who have proved nothing.
+struct Strangers {
+    visitors: BTreeMap<u64, Visitor>,
+    known: Admission<u64>,
+    others: Admission<u64>,
+}
+
+impl Strangers {
+    fn new(limits: &Limits) -> Strangers {
+        let Limits { patience_ns, yields, .. } = *limits;
+        let line = |places, places_per_source| {
+            Admission::new(AdmissionConfig { places, places_per_source, patience_ns, yields })
+        };
+        Strangers {
+            visitors: BTreeMap::new(),
+            known: line(limits.known, limits.known),
+            others: line(limits.others, limits.others_per_source),
+        }
+    }
+
+    fn take(&mut self, now: Nanos, id: u64, (visitor, is_known): (Visitor, bool)) {
+        let line = if is_known { &mut self.known } else { &mut self.others };
+        let goes = line.arrive(now, id, Some(visitor.from));
+        self.visitors.insert(id, visitor);
+        if let Some(id) = goes {
+            self.visitors.remove(&id);
+        }
+    }
+
+    fn leave(&mut self, id: u64) -> Option<Visitor> {
+        // It is in one of them.
+        let _ = self.known.leave(id) || self.others.leave(id);
+        self.visitors.remove(&id)
+    }
+
+    fn expire(&mut self, now: Nanos) {
+        while let Some(id) = self.known.expire(now).or_else(|| self.others.expire(now)) {
+            self.visitors.remove(&id);
+        }
+    }
+}
+
+/// Handshakes under way.
+struct Handshakes {
+    line: Admission<u64>,
+    streams: BTreeMap<u64, Arc<TcpStream>>,
+}
+
+impl Handshakes {
+    fn cut(&mut self, id: u64) {
+        if let Some(stream) = self.streams.remove(&id) {
+            // Its thread finds out.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Whoever has proved to know the secret, on a thread of its own.
+pub struct Entrant<'a> {
+    /// To go on with; the deadline of the handshake.
+    pub stream: Arc<TcpStream>,
+    /// See `stream`.
+    pub until: Instant,
+    /// The number that it wants to speak for: who it is, only its certificate says.
+    pub number: u8,
+    id: u64,
+    handshakes: &'a Mutex<Handshakes>,
+}
+
+impl Entrant<'_> {
+    /// The handshake is over: nobody takes its place any more.
+    pub fn settle(&self) {
+        let mut handshakes = lock(self.handshakes);
+        handshakes.line.leave(self.id);
+        handshakes.streams.remove(&self.id);
+    }
+}
+
+impl Drop for Entrant<'_> {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets in whoever may come in, until `stop`; each is handed to `entered` on a thread of its own.
+///
+/// # Errors
+/// The system has no randomness, or refuses to wait.
+pub fn serve(
+    gate: &Gate,
+    door: &TcpListener,
+    stop: &AtomicBool,
+    entered: impl Fn(Entrant<'_>) + Sync,
+) -> std::io::Result<()> {
+    door.set_nonblocking(true)?;
+    let seed = entropy().ok_or_else(|| std::io::Error::other("no randomness"))?;
+    let (mut nonces, begun) = (Nonces::new(seed), Instant::now());
+    let handshakes = Mutex::new(Handshakes {
+        line: Admission::new(AdmissionConfig {
+            places: HANDSHAKES,
+            places_per_source: HANDSHAKES_PER_SOURCE,
+            patience_ns: HANDSHAKE.as_nanos() as u64,
+            yields: Yields::Oldest,
+        }),
+        streams: BTreeMap::new(),
+    });
+    let (mut strangers, mut next) = (Strangers::new(&gate.limits), 0);
+    let (handshakes, entered) = (&handshakes, &entered);
+    std::thread::scope(|scope| {
+        while !stop.load(Ordering::Relaxed) {
+            let now = Nanos(begun.elapsed().as_nanos() as u64);
+            strangers.expire(now);
+            let (waits, ready) = wait(door, &strangers.visitors)?;
+            // Those who are in come before those who want in.
+            for id in ready {
+                let Some(visitor) = strangers.visitors.get_mut(&id) else { continue };
+                let Some(proved) = visitor.read(gate) else { continue };
+                let Some((visitor, number)) = strangers.leave(id).zip(proved) else { continue };
+                let (stream, until) = (Arc::new(visitor.stream), Instant::now() + HANDSHAKE);
+                if stream.set_nonblocking(false).is_err() {
+                    continue;
+                }
+                let mut under_way = lock(handshakes);
+                under_way.streams.insert(id, Arc::clone(&stream));
+                let goes = under_way.line.arrive(now, id, Some(visitor.from));
+                goes.into_iter().for_each(|id| under_way.cut(id));
+                let entrant = Entrant { stream, until, number, id, handshakes };
+                drop(under_way);
+                scope.spawn(move || entered(entrant));
+            }
+            if !waits {
+                continue;
+            }
+            for _ in 0..ACCEPTS_PER_TURN {
+                match door.accept() {
+                    Ok((stream, SocketAddr::V4(from))) => {
+                        next += 1;
+                        let known = gate.known.contains(from.ip());
+                        let from = Address::v4(from.ip().to_bits());
+                        if let Some(visitor) = greet(stream, from, nonces.draw()) {
+                            strangers.take(now, next, (visitor, known));
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) => {
+                        // No descriptors, say: those who wait are asked later.
+                        std::thread::sleep(LOOK_EVERY);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn greet(stream: TcpStream, from: Address, nonce: [u8; NONCE]) -> Option<Visitor> {
+    stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).ok()?;
+    // A new stream has room for so little.
+    let sent = (&stream).write(&nonce).ok()? == NONCE;
+    sent.then_some(Visitor { stream, from, nonce, answer: [0; ANSWER], len: 0 })
+}
+
+/// Waits for news: whether somebody wants in, and who of the strangers has said something.
+fn wait(
+    door: &TcpListener,
+    visitors: &BTreeMap<u64, Visitor>,
+) -> std::io::Result<(bool, Vec<u64>)> {
+    let fds = std::iter::once(door.as_fd()).chain(visitors.values().map(|one| one.stream.as_fd()));
+    let mut fds: Vec<PollFd<'_>> =
+        fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    let patience = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+    match poll(&mut fds, Some(&patience)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut news = fds.iter().map(|fd| !fd.revents().is_empty());
+    let waits = news.next().unwrap_or(false);
+    Ok((waits, visitors.keys().zip(news).filter(|(_, news)| *news).map(|(id, _)| *id).collect()))
+}
