@@ -48,4 +48,4 @@ pub use disk::{Kept, Recovered, fetch, kept, perform, recover, recover_after};
 pub use members::{Change, Member, Membership, PLACE_MAX, VOTERS_MAX};
 pub use raft_group::RaftGroup;
 pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead, Stop};
-pub use wire::{DecodeError, OLDEST, PART_MAX, VERSION, unfenced_answer};
+pub use wire::{DecodeError, NOTICE_MAX, OLDEST, PART_MAX, VERSION, unfenced_answer};
