@@ -35,6 +35,7 @@ mod digests;
 mod disk;
 mod log_view;
 mod members;
+mod notice;
 mod raft_group;
 mod replica;
 mod transfer;

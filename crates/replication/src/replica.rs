@@ -9,7 +9,7 @@ use crate::changes::Changing;
 use crate::digests::{Digests, Odd};
 use crate::transfer::{Next, Transfers};
 use crate::versions::Versions;
-use crate::wire::{self, Body, NOTICE_MAX, Part, UNFIT};
+use crate::wire::{self, Body, Part, UNFIT};
 use crate::{
     Config, ConfigError, Consensus, Entry, Fetch, Install, Kept, RaftGroup, Recovered, Refused,
     ReplicaId, Standing, Work, Write,
@@ -447,19 +447,6 @@ impl<C: Consensus> Replica<C> {
         let own = self.config.id;
         self.core.membership().others(own).for_each(|to| self.tell(to, &body, out));
         self.compare(self.config.id, position, digest, out);
-    }
-
-    /// Says something to all others that know of such messages, if it leads: at most [`NOTICE_MAX`]
-    /// bytes, which may get lost. It is not in the log: for what is of use only while it leads.
-    pub fn notify(&mut self, notice: &[u8], out: &mut Vec<Action>) {
-        if self.stopped.is_some() || self.serving.is_none() || notice.len() > NOTICE_MAX {
-            return;
-        }
-        for to in self.core.membership().others(self.config.id) {
-            if self.versions.with(to) >= wire::NOTICES {
-                self.tell(to, &Body::Notice(notice), out);
-            }
-        }
     }
 
     /// Whether the digest is wanted at a position.

@@ -238,9 +238,7 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             let [number] = reader.words()?;
             Body::Removed { number }
         }
-        8 => {
-            Body::Notice(reader.take(reader.0.len()).filter(|bytes| bytes.len() <= NOTICE_MAX)?)
-        }
+        8 => Body::Notice(reader.take(reader.0.len()).filter(|bytes| bytes.len() <= NOTICE_MAX)?),
         _ => return None,
     };
     reader.0.is_empty().then_some(body)

@@ -4,7 +4,8 @@ use overlay::hedging::Hedging;
 use roles::{OverlayOptions, Spread};
 use sim::LinkModel;
 use sim::exchange::{
-    Checker, FaultKind, FaultSpec, Figures, Leaving, Outlet, Sabotage, Scenario, run_seed, run_seeds,
+    Checker, FaultKind, FaultSpec, Figures, Leaving, Outlet, Sabotage, Scenario, run_seed,
+    run_seeds,
 };
 
 #[test]
@@ -74,13 +75,10 @@ fn orders_go_with_their_session_and_with_their_gateway() {
 fn what_leaves_early_by_any_way_out_is_caught() {
     let several = || Scenario { replicas: 3, ..Scenario::default() };
     let few = || Scenario { store: Some(60), ..Scenario::default() };
-    let controls: [(Sabotage, Scenario, &[Outlet]); 4] = [
-        (Sabotage::EarlyRelease, few(), &[Outlet::Feed, Outlet::Snapshot, Outlet::MarketData]),
-        (
-            Sabotage::EarlyExecutions,
-            Scenario::default(),
-            &[Outlet::Execution, Outlet::DropCopy],
-        ),
+    let controls: [(Sabotage, Scenario, &[Outlet]); 5] = [
+        (Sabotage::EarlyRelease, Scenario::default(), &[Outlet::Feed, Outlet::MarketData]),
+        (Sabotage::IgnoreHold, few(), &[Outlet::Snapshot]),
+        (Sabotage::EarlyExecutions, Scenario::default(), &[Outlet::Execution, Outlet::DropCopy]),
         (Sabotage::EagerFollowers, several(), &[Outlet::Retransmission]),
         (Sabotage::HastyRetransmission, several(), &[Outlet::Retransmission]),
     ];
@@ -94,7 +92,8 @@ fn what_leaves_early_by_any_way_out_is_caught() {
         let report = run_seed(seed, &Scenario { sabotage, ..honest });
         for outlet in outlets {
             let found = report.failures.iter().any(|failure| {
-                failure.checker == Checker::NothingEarly && failure.reason.starts_with(outlet.name())
+                failure.checker == Checker::NothingEarly
+                    && failure.reason.starts_with(outlet.name())
             });
             assert!(found, "seed {seed}: {sabotage:?} by {outlet:?} was not caught: {report}");
         }

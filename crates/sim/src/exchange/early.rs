@@ -101,7 +101,13 @@ impl Early {
     }
 
     /// A root sends messages `seq` to `end` less one with this deadline.
-    pub(super) fn published(&mut self, at: Nanos, stream: usize, (seq, end): (u64, u64), due: Nanos) {
+    pub(super) fn published(
+        &mut self,
+        at: Nanos,
+        stream: usize,
+        (seq, end): (u64, u64),
+        due: Nanos,
+    ) {
         let Some(releases) = self.releases.get_mut(stream) else { return };
         if seq == 0 || seq >= end || end > MESSAGES_MAX {
             return;

@@ -1,5 +1,6 @@
 //! Somebody who wants to hear before everybody else: asks all retransmission servers again and again
-//! for what comes next, and listens over FIX to market data and to a firm's copies.
+//! for what comes next and the snapshot server for its books, and listens over FIX to market data and
+//! to a firm's copies.
 //!
 //! It judges nothing; what is sent to it is looked at on its way ([`super::early`]).
 
@@ -7,11 +8,14 @@ use fix::encode::{Pen, Writer};
 use fix::{Version, tag};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
 use wire::moldudp::{Packet, Request, Session};
+use wire::soupbin::{ClientPacket, LoginRequest};
 
 /// Between two rounds of requests, ns.
 const ASK_NS: u64 = 250 * Nanos::MICRO;
 /// From the end of a connection to the next try, ns.
 const RETRY_NS: u64 = 20 * Nanos::MILLI;
+/// Between two requests for a snapshot, ns.
+const SNAPSHOT_NS: u64 = 3 * Nanos::MILLI;
 /// Messages asked for at once: no more than what is worth an early look.
 const COUNT: u16 = 64;
 /// Silence in a FIX session that is made up for, ns.
@@ -45,25 +49,31 @@ pub(super) struct Eavesdropper {
     gateway: Peer,
     target: String,
     sides: Vec<FixSide>,
+    /// Who serves snapshots, the connection to it, and when the next one is asked for.
+    snapshots: Option<Peer>,
+    snapshot: Option<ConnId>,
+    snapshot_at: Nanos,
     conns: u32,
     ask_at: Nanos,
 }
 
 impl Eavesdropper {
     pub(super) fn new(
-        servers: Vec<Peer>,
+        (servers, snapshots): (Vec<Peer>, Option<Peer>),
         sessions: Vec<[u8; 10]>,
         (gateway, target): (Peer, &str),
         logins: Vec<Login>,
     ) -> Eavesdropper {
-        let side =
-            |login| FixSide { login, conn: None, asked: false, next_out: 1, at: Nanos(0) };
+        let side = |login| FixSide { login, conn: None, asked: false, next_out: 1, at: Nanos(0) };
         Eavesdropper {
             servers,
             sessions: sessions.into_iter().map(|session| (session, 1)).collect(),
             gateway,
             target: target.to_string(),
             sides: logins.into_iter().map(side).collect(),
+            snapshots,
+            snapshot: None,
+            snapshot_at: if snapshots.is_some() { Nanos(0) } else { Nanos::NEVER },
             conns: 0,
             ask_at: Nanos(0),
         }
@@ -169,14 +179,31 @@ impl Node for Eavesdropper {
             self.ask_at = now.now.after(ASK_NS);
             self.ask(out);
         }
+        if let Some(server) = self.snapshots.filter(|_| self.snapshot_at <= now.now) {
+            self.conns += 1;
+            (self.snapshot, self.snapshot_at) = (Some(ConnId(self.conns)), Nanos::NEVER);
+            out.connect(ConnId(self.conns), server);
+        }
         self.keep_sides(now.now, out);
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.sides.iter().map(|side| side.at).min().unwrap_or(Nanos::NEVER).min(self.ask_at)
+        let sides = self.sides.iter().map(|side| side.at).min().unwrap_or(Nanos::NEVER);
+        sides.min(self.ask_at).min(self.snapshot_at)
     }
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
+        if self.snapshot == Some(conn) {
+            let session = self.sessions.first().map_or([b' '; 10], |(session, _)| *session);
+            let login =
+                LoginRequest { username: [b' '; 6], password: [b' '; 10], session, sequence: 1 };
+            let mut bytes = Vec::new();
+            if ClientPacket::Login(login).encode(&mut bytes).is_ok() {
+                let span = out.store(&bytes);
+                out.stream(conn, span);
+            }
+            return;
+        }
         let Some(place) = self.side_of(conn) else { return };
         self.sides[place].conn = Some((conn, true));
         self.sides[place].asked = false;
@@ -198,6 +225,9 @@ impl Node for Eavesdropper {
     }
 
     fn handle_close(&mut self, now: ClockReading, conn: ConnId, _out: &mut Outbox) {
+        if self.snapshot == Some(conn) {
+            (self.snapshot, self.snapshot_at) = (None, now.now.after(SNAPSHOT_NS));
+        }
         if let Some(place) = self.side_of(conn) {
             (self.sides[place].conn, self.sides[place].at) = (None, now.now.after(RETRY_NS));
             // Numbers of a session for market data begin anew with every Logon.

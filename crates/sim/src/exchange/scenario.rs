@@ -396,7 +396,7 @@ impl Scenario {
         self.store.map(|_| places.listener(self.receivers - 1))
     }
 
-    /// It asks every root's server, and listens at the last edge.
+    /// It asks every root's server and the snapshot server, and listens at the last edge.
     fn eavesdropper(&self, config: &ExchangeConfig, places: Places) -> Eavesdropper {
         let servers = match self.replicas {
             0 => vec![address(places.root, Channel::FEED)],
@@ -415,6 +415,8 @@ impl Scenario {
         };
         let gateway = address(places.edge(self.receivers - 1), FIX_ENTRY);
         let logins = config.accounts.iter().filter_map(login).collect();
+        let snapshots = self.snapshots_at(places).map(|server| address(server, ENTRY));
+        let servers = (servers, snapshots);
         Eavesdropper::new(servers, sessions.collect(), (gateway, &config.fix_comp_id), logins)
     }
 

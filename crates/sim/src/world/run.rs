@@ -342,7 +342,8 @@ impl<N: Node> World<N> {
         let (target, channel) = self.route(to).unwrap_or((index, Channel(DOOR_FIRST)));
         let door = channel.0.checked_sub(DOOR_FIRST).filter(|door| *door < ConnId::DOORS);
         let refused = self.route(to).is_none() || !self.slots[target].place.listens;
-        let (slot, life) = self.streams.create(index as u32, conn, (target as u32, door.unwrap_or(0)));
+        let (slot, life) =
+            self.streams.create(index as u32, conn, (target as u32, door.unwrap_or(0)));
         let at = self.stream_arrival(index, target);
         if refused {
             self.stats.streams_refused += 1;

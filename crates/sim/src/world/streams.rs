@@ -97,12 +97,7 @@ impl End {
 
 impl Streams {
     /// A stream that `from` asks for at a door of `to`, which gets its name when it accepts.
-    pub(super) fn create(
-        &mut self,
-        from: u32,
-        conn: ConnId,
-        (to, door): (u32, u8),
-    ) -> (u32, u32) {
+    pub(super) fn create(&mut self, from: u32, conn: ConnId, (to, door): (u32, u8)) -> (u32, u32) {
         let ends = [End::new(from, conn), End::new(to, ConnId(0))];
         let slot = match self.free.pop() {
             Some(slot) => {
