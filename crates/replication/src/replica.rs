@@ -65,12 +65,7 @@ pub enum Action {
         leader: Option<ReplicaId>,
     },
     /// One that leads, or has led, says something beside the log ([`Replica::notify`]).
-    Notice {
-        /// Who.
-        from: ReplicaId,
-        /// What.
-        bytes: Vec<u8>,
-    },
+    Notice(Vec<u8>),
     /// Another replica's state is not that of most: that one stops.
     Differs {
         /// Which.
@@ -293,7 +288,7 @@ impl<C: Consensus> Replica<C> {
                 self.go_on_collecting(next, out);
             }
             Body::Notice(bytes) if self.core.membership().get(from).is_some() => {
-                out.push(Action::Notice { from, bytes: bytes.to_vec() });
+                out.push(Action::Notice(bytes.to_vec()));
             }
             Body::Hello(_) | Body::Removed { .. } | Body::Notice(_) => {}
         }

@@ -449,7 +449,7 @@ impl Member {
                     self.follow(now, out);
                     (self.outside)(action);
                 }
-                Action::Notice { ref bytes, .. } => {
+                Action::Notice(ref bytes) => {
                     let learn = |root: &mut Root, _: &mut Outbox| root.learn_releases(now, bytes);
                     let _ = self.state.role.with_root(&mut self.state.nobody, learn);
                 }
