@@ -135,6 +135,19 @@ fn a_replica_whose_disk_is_lost_is_replaced_and_then_the_leader_dies() {
 }
 
 #[test]
+fn nothing_is_heard_before_its_release_of_any_replica_also_after_failovers() {
+    let report = holds("early", &["--times", "2"]);
+    let heard = &report["heard"];
+    assert_eq!(heard["early"], 0, "{report:#}");
+    let of = heard["of"].as_array().expect("a list");
+    let all = of.iter().all(|of| of["messages"].as_u64() > Some(500));
+    assert!(of.len() == 3 && all, "{report:#}");
+    // Control: a follower that takes all for released, as all did once, is caught.
+    let (passed, report, errors) = drill("early", &["--control", "--every", "4s"]);
+    assert!(!passed && report["heard"]["early"].as_u64() > Some(500), "{errors}\n{report:#}");
+}
+
+#[test]
 fn wrong_options_are_refused() {
     let (passed, _, errors) = drill("replace", &["--times", "101"]);
     assert!(!passed && errors.contains("at most"), "{errors}");

@@ -200,6 +200,12 @@ impl Gateway {
         }
     }
 
+    /// Receivers were free to hand a stream of the feed on up to and including `watermark`, whether
+    /// the one here has or not. To be told before a timeout.
+    pub fn set_public(&mut self, stream: u16, watermark: FeedSeq) {
+        self.watermarks.raise_elsewhere(stream, watermark);
+    }
+
     /// A participant connected, of whom nothing is known.
     pub fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.handle_accept(now, conn, &Remote::default(), out);

@@ -1,5 +1,10 @@
 //! Keeps a session's messages back until their tick is public (corner 16), in stream order.
 //!
+//! Public is what the receiver on the same VM has handed on. A receiver may be behind: after the
+//! maximum hold it is enough to know that others were free to hand the tick on, which follows from
+//! any later datagram of the feed whose release time has passed. What is not known to be public
+//! waits on, however long that takes.
+//!
 //! A SoupBinTCP stream is numbered and the same from every gateway, so nothing overtakes: a message
 //! that prints nothing waits only when one before it in the same stream waits.
 
@@ -12,11 +17,16 @@ const PAUSE_AT: usize = 8_192;
 /// A paused stream goes on with this many waiting.
 const RESUME_AT: usize = 2_048;
 
+/// What is overdue and not known to be public is looked at again after this, ns.
+const LOOK_AGAIN_NS: u64 = 5 * Nanos::MILLI;
+
 /// How far the feed is public, stream by stream: each instrument's ticks are in one of them.
 #[derive(Default, Debug)]
 pub struct Watermarks {
     /// By stream; 0 for those not heard of.
     public: Vec<FeedSeq>,
+    /// The same of what others were free to hand on.
+    elsewhere: Vec<FeedSeq>,
     /// By instrument less one; those left out have stream 0.
     stream_of: Vec<u16>,
 }
@@ -25,7 +35,7 @@ impl Watermarks {
     /// Nothing is public yet; `stream_of` says which stream carries an instrument, by its number
     /// less one.
     pub fn new(stream_of: Vec<u16>) -> Watermarks {
-        Watermarks { public: Vec::new(), stream_of }
+        Watermarks { public: Vec::new(), elsewhere: Vec::new(), stream_of }
     }
 
     /// A stream is public up to and including `watermark`; whether that is news.
@@ -39,10 +49,26 @@ impl Watermarks {
         news
     }
 
-    fn of(&self, instrument: InstrumentId) -> FeedSeq {
+    /// Receivers were free to hand a stream on up to and including `watermark`.
+    pub fn raise_elsewhere(&mut self, stream: u16, watermark: FeedSeq) {
+        let stream = usize::from(stream);
+        if stream >= self.elsewhere.len() {
+            self.elsewhere.resize(stream + 1, FeedSeq(0));
+        }
+        self.elsewhere[stream] = self.elsewhere[stream].max(watermark);
+    }
+
+    fn stream(&self, instrument: InstrumentId) -> usize {
         let place = usize::from(instrument.0).checked_sub(1);
-        let stream = place.and_then(|place| self.stream_of.get(place)).copied().unwrap_or(0);
-        self.public.get(usize::from(stream)).copied().unwrap_or(FeedSeq(0))
+        place.and_then(|place| self.stream_of.get(place)).copied().unwrap_or(0).into()
+    }
+
+    fn of(&self, instrument: InstrumentId) -> FeedSeq {
+        self.public.get(self.stream(instrument)).copied().unwrap_or(FeedSeq(0))
+    }
+
+    fn elsewhere(&self, instrument: InstrumentId) -> FeedSeq {
+        self.elsewhere.get(self.stream(instrument)).copied().unwrap_or(FeedSeq(0))
     }
 }
 
@@ -50,6 +76,8 @@ impl Watermarks {
 #[derive(Default, Debug)]
 pub struct HoldQueue {
     waiting: VecDeque<(Nanos, ExecutionReport)>,
+    /// The first one is overdue, and looked at again then.
+    again: Nanos,
 }
 
 /// Why a message left the line.
@@ -57,7 +85,7 @@ pub struct HoldQueue {
 pub enum Release {
     /// Its tick is public, or it has none.
     Public,
-    /// It waited as long as allowed and its tick is still not public.
+    /// It waited as long as it should; its tick is public, but was not handed on here.
     Overdue,
 }
 
@@ -78,6 +106,10 @@ impl HoldQueue {
         let release = if report.public_after <= watermarks.of(report.instrument) {
             Release::Public
         } else if now >= *since + hold_max_ns {
+            if report.public_after > watermarks.elsewhere(report.instrument) {
+                self.again = now + LOOK_AGAIN_NS;
+                return None;
+            }
             Release::Overdue
         } else {
             return None;
@@ -87,9 +119,10 @@ impl HoldQueue {
         Some((release, report))
     }
 
-    /// When the first message becomes overdue.
+    /// When the first message becomes overdue, or is looked at again.
     pub fn next_timeout(&self, hold_max_ns: u64) -> Nanos {
-        self.waiting.front().map_or(Nanos::NEVER, |(since, _)| *since + hold_max_ns)
+        let due = |(since, _): &(Nanos, _)| (*since + hold_max_ns).max(self.again);
+        self.waiting.front().map_or(Nanos::NEVER, due)
     }
 
     /// Whether the stream should be paused upstream, given that it is or is not now. The pause
@@ -179,9 +212,27 @@ mod tests {
         let mut queue = HoldQueue::default();
         queue.push(Nanos(10), report(ExecutionKind::Executed, 7));
         assert_eq!(queue.next_timeout(100), Nanos(110));
-        let marks = Watermarks::default();
+        let mut marks = Watermarks::default();
+        marks.raise_elsewhere(0, FeedSeq(7));
         assert!(queue.pop(Nanos(109), &marks, 100).is_none());
         assert_eq!(queue.pop(Nanos(110), &marks, 100).unwrap().0, Release::Overdue);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_public_waits_beyond_the_maximum() {
+        let mut queue = HoldQueue::default();
+        queue.push(Nanos(10), report(ExecutionKind::Executed, 7));
+        let mut marks = Watermarks::new(vec![1]);
+        marks.raise_elsewhere(1, FeedSeq(6));
+        marks.raise_elsewhere(0, FeedSeq(9));
+        let mut now = Nanos(110);
+        for _ in 0..1_000 {
+            assert!(queue.pop(now, &marks, 100).is_none());
+            assert!(queue.next_timeout(100) > now, "no timer that is due at once");
+            now = queue.next_timeout(100);
+        }
+        marks.raise_elsewhere(1, FeedSeq(7));
+        assert_eq!(queue.pop(now, &marks, 100).unwrap().0, Release::Overdue);
     }
 }

@@ -314,6 +314,16 @@ impl DelayReducer {
         self.aged(now).map_or(0, |value| value.bound_ns)
     }
 
+    /// Goes on with the values of somebody who reduced before, as if a round had just brought them; the
+    /// next round that speaks for nobody in particular lowers them as slowly as its own.
+    pub fn go_on(&mut self, now: Nanos, owd_ns: u64, bound_ns: u64) {
+        let DelayLimits { owd_max_ns, bound_max_ns, .. } = self.limits;
+        let (owd_ns, bound_ns) = (owd_ns.min(owd_max_ns), bound_ns.min(bound_max_ns));
+        self.current = Some(DelayValue { owd_ns, bound_ns, receivers: 0 });
+        // The round under way is to be heard.
+        self.last_round = (now.0 / self.round_ns).saturating_sub(1);
+    }
+
     /// How many receivers the last result speaks for.
     pub fn receivers_heard(&self) -> u32 {
         self.current.map_or(0, |value| value.receivers)

@@ -128,6 +128,13 @@ impl HoldBuffer {
         self.held(0)
     }
 
+    /// One past the last message of those that may be handed on at `now`, but for missing ones before
+    /// them.
+    pub fn end_of_due(&self, now: Nanos) -> Option<u64> {
+        let last = |(_, slot): &(u64, u32)| &self.slots[*slot as usize];
+        self.order.iter().rev().map(last).find(|held| held.release_at <= now).map(|held| held.end)
+    }
+
     /// Takes the first in sequence; it can be read until the next insertion.
     pub fn pop(&mut self) -> Option<&Held> {
         let (_, slot) = self.order.pop_front()?;

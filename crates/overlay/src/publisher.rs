@@ -7,6 +7,11 @@
 //! (deadline + bound) never run backwards, or a shrinking estimate would have receivers break
 //! sequence or miss deadlines.
 //!
+//! A publisher that follows another one ([`Publisher::follow`]) makes the same messages and sends
+//! nothing. Of their release times it knows what it is told ([`Publisher::learn`]). When it takes over
+//! ([`Publisher::take_over`]), what it was not told of gets the latest release time that anybody can
+//! have given it: now, the largest delay and the largest clock bound that are believed.
+//!
 //! While nothing is sent, heartbeats tell receivers the next sequence number, so that the loss of
 //! the last datagram is noticed: first after `heartbeat_min_ns`, then at doubling distances. They
 //! have overlay ids but are not traced, so no latency statistics are fed by them. After the end of
@@ -37,6 +42,9 @@ use crate::{
 };
 
 mod packed;
+mod release;
+
+pub use release::FeedRelease;
 
 /// Settings of a publisher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +145,10 @@ pub struct Publisher {
     heartbeat_at: Nanos,
     heartbeat_ns: u64,
     ended: bool,
+    /// Somebody else publishes.
+    follows: bool,
+    /// Delay and clock bound of the fleet as that one said last, in ns.
+    told_delay: (u64, u64),
     stats: PublisherStats,
 }
 
@@ -170,6 +182,8 @@ impl Publisher {
             heartbeat_at: Nanos(0),
             heartbeat_ns: config.heartbeat_min_ns.max(1),
             ended: false,
+            follows: false,
+            told_delay: (0, 0),
             stats: PublisherStats::default(),
         }
     }
@@ -356,6 +370,11 @@ impl Publisher {
         let seq = self.next_seq - u64::from(self.count);
         let header = Header { session: self.config.session, seq, count: self.count };
         self.packet[..HEADER_LEN].copy_from_slice(&header.bytes());
+        if self.follows {
+            let body = self.body(now);
+            self.store.keep_unstamped(&body, &self.packet);
+            return self.begin_packet();
+        }
         let body = self.stamp(now);
         self.store.keep(&body, &self.packet);
         let packet = std::mem::take(&mut self.packet);
@@ -368,12 +387,17 @@ impl Publisher {
         if parity_due {
             self.send_parity(now, out);
         }
-        self.packet.truncate(HEADER_LEN);
-        self.count = 0;
-        self.stats.datagrams += 1;
+        self.begin_packet();
         self.stats.deadlines += u64::from(body.deadline != Nanos(0));
         self.heartbeat_ns = self.config.heartbeat_min_ns.max(1);
         self.heartbeat_at = now + self.heartbeat_ns;
+    }
+
+    /// The packet that was filled has been dealt with.
+    fn begin_packet(&mut self) {
+        self.packet.truncate(HEADER_LEN);
+        self.count = 0;
+        self.stats.datagrams += 1;
     }
 
     fn send_parity(&mut self, now: Nanos, out: &mut Outbox) {
@@ -386,11 +410,14 @@ impl Publisher {
 
     fn stamp(&mut self, now: Nanos) -> DataBody {
         let mut body = self.body(now);
-        if let Some(owd_ns) = self.reducer.owd_g(now) {
-            let bound_ns = self.reducer.bound_ns(now).min(u64::from(u32::MAX));
-            self.last_release = self.last_release.max(now + owd_ns + bound_ns);
+        let bound_ns = self.reducer.bound_ns(now).min(u64::from(u32::MAX));
+        let owd_ns = self.reducer.owd_g(now);
+        // Without an estimate nothing is held, but for what was stamped before.
+        if owd_ns.is_some() || self.last_release > now {
+            let due = now.after(owd_ns.map_or(0, |owd_ns| owd_ns + bound_ns));
+            self.last_release = self.last_release.max(due);
             body.bound_ns = bound_ns as u32;
-            body.deadline = Nanos(self.last_release - Nanos(bound_ns));
+            body.deadline = Nanos(self.last_release.since(Nanos(bound_ns)));
         }
         body
     }

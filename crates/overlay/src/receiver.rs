@@ -259,6 +259,13 @@ impl Receiver {
         FeedSeq(self.next.saturating_sub(1))
     }
 
+    /// The last message that receivers are free to hand on at `now`, as far as is known here: also
+    /// while this one waits for an earlier one, because release times rise with the feed.
+    pub fn public(&self, now: Nanos) -> FeedSeq {
+        let due = self.hold.end_of_due(now).unwrap_or(0);
+        FeedSeq(self.next.max(due).saturating_sub(1))
+    }
+
     /// How many datagrams wait.
     pub fn held(&self) -> usize {
         self.hold.len()

@@ -4,8 +4,10 @@
 //! id, times and deadline of the original (corner 13), at most [`REPAIR_DATAGRAMS_MAX`] per
 //! request. Anybody else sends a MoldUDP64 request and gets one packet that starts exactly at the
 //! message asked for, with as many whole messages as fit. Such an answer never contains what
-//! receivers still hold: a datagram is served to the public only when its release time has passed on the
-//! publisher's clock, so that asking is no way to be early.
+//! receivers still hold: a datagram is served to the public only when its release time is known and
+//! has passed on the server's clock, so that asking is no way to be early. Who publishes knows it from
+//! its own stamp. Who only follows keeps datagrams unstamped ([`RetransmissionStore::keep_unstamped`])
+//! and serves nothing of them, to anybody, before it is told ([`RetransmissionStore::stamp`]).
 //!
 //! How much anybody is answered is for [`Answers`] to say: an address that has not proved itself gets
 //! three times the bytes of its requests.
@@ -104,6 +106,10 @@ pub struct RetransmissionStore {
     /// Where what is kept is laid down, too.
     trail: Option<FeedTrail>,
     answers: Answers,
+    /// One past the last message whose release time is known; those before it are, too.
+    stamped: u64,
+    /// The last that was told of release times: one past the last message, deadline, bound in ns.
+    told: (u64, Nanos, u32),
     stats: StoreStats,
 }
 
@@ -130,6 +136,8 @@ impl RetransmissionStore {
             write_at: 0,
             trail: None,
             answers: Answers::new(config.answers),
+            stamped: 1,
+            told: (1, Nanos(0), 0),
             stats: StoreStats::default(),
         }
     }
@@ -162,11 +170,50 @@ impl RetransmissionStore {
     /// Keeps a packet as it was sent. Packets come in feed sequence; one that does not follow, has
     /// no messages or is longer than [`MOLD_PACKET_MAX`] is not kept.
     pub fn keep(&mut self, body: &DataBody, packet: &[u8]) {
+        self.keep_unstamped(body, packet);
+        self.stamped = self.end();
+    }
+
+    /// The same for a packet that somebody else publishes: nobody gets it before its release time is
+    /// known.
+    pub fn keep_unstamped(&mut self, body: &DataBody, packet: &[u8]) {
         if self.keep_in_memory(body, packet)
             && let Some(trail) = &mut self.trail
         {
             trail.append(body, packet);
         }
+        let (end, deadline, bound_ns) = self.told;
+        if end > self.stamped {
+            self.stamp(end, deadline, bound_ns);
+        }
+    }
+
+    /// Messages before number `end` are public from `deadline` + `bound_ns` on, or were before: what
+    /// has no release time yet gets this one, also what comes later. 0 as deadline: they are public.
+    pub fn stamp(&mut self, end: u64, deadline: Nanos, bound_ns: u32) {
+        if end >= self.told.0 {
+            self.told = (end, deadline, bound_ns);
+        }
+        let first = self.position(self.stamped);
+        for entry in self.entries.range_mut(first..).take_while(|entry| entry.end <= end) {
+            (entry.body.deadline, entry.body.bound_ns) = (deadline, bound_ns);
+            self.stamped = entry.end;
+        }
+    }
+
+    /// Whether anything is kept whose release time is not known.
+    pub fn has_unstamped(&self) -> bool {
+        self.stamped < self.end()
+    }
+
+    /// One past the last message that has a release time.
+    pub fn stamped(&self) -> FeedSeq {
+        FeedSeq(self.stamped)
+    }
+
+    /// One past the last message kept.
+    fn end(&self) -> u64 {
+        self.entries.back().map_or(1, |last| last.end)
     }
 
     /// Lays down what is kept as it comes. False when something is kept already.
@@ -192,7 +239,8 @@ impl RetransmissionStore {
         self.write_at = from.u64().filter(|at| *at < 1 << 62)?;
         trail.unpack(from, most, |body, packet| self.keep_in_memory(body, packet))?;
         self.trail = Some(trail);
-        self.entries.back().map_or(1, |last| last.end).eq(&end).then_some(())
+        // Bodies were laid down as they came: which of them have their release time is not known.
+        self.end().eq(&end).then_some(())
     }
 
     /// Whether it was kept.
@@ -234,9 +282,10 @@ impl RetransmissionStore {
             return;
         }
         self.stats.repair_requests += 1;
-        let end = request.from.0.saturating_add(u64::from(request.count));
+        let end = request.from.0.saturating_add(u64::from(request.count)).min(self.stamped);
         let header = HopHeader::new(FrameKind::Repair, ROOT, self.tree.epoch);
-        if let Some(oldest) = self.entries.front().filter(|entry| request.from.0 < entry.seq) {
+        let oldest = self.entries.front().filter(|entry| entry.end <= self.stamped);
+        if let Some(oldest) = oldest.filter(|entry| request.from.0 < entry.seq) {
             self.stats.too_old += 1;
             let body = DataBody { flags: DATA_OLDEST, ..oldest.body };
             emit::send(out, sender, header, &body, &self.heartbeat(oldest));
@@ -292,7 +341,7 @@ impl RetransmissionStore {
         if let Some(oldest) = self.entries.front().filter(|oldest| wanted.seq < oldest.seq) {
             self.stats.too_old += 1;
             // That it exists is no secret once it is public; before, nobody can be waiting for it.
-            if !is_public(oldest, now) {
+            if !self.is_public(oldest, now) {
                 return (0, 0);
             }
             if allowance.room < mold::HEADER_LEN {
@@ -303,7 +352,7 @@ impl RetransmissionStore {
             return (mold::HEADER_LEN, mold::HEADER_LEN);
         }
         let first = self.position(wanted.seq);
-        let Some(entry) = self.entries.get(first).filter(|entry| is_public(entry, now)) else {
+        let Some(entry) = self.entries.get(first).filter(|entry| self.is_public(entry, now)) else {
             self.stats.too_early += 1;
             return (0, 0);
         };
@@ -334,7 +383,7 @@ impl RetransmissionStore {
         let mut count = 0u16;
         'packets: for entry in self.entries.range(first..) {
             let Some(packet) = Packet::parse(self.packet(entry)) else { break };
-            if !is_public(entry, now) {
+            if !self.is_public(entry, now) {
                 break;
             }
             let skip = request.seq.saturating_sub(entry.seq).min(u64::from(u16::MAX)) as u16;
@@ -367,11 +416,13 @@ impl RetransmissionStore {
         let place = (entry.at % self.bytes.len() as u64) as usize;
         &self.bytes[place..place + entry.len]
     }
-}
 
-/// Whether receivers have been free to hand the datagram on (on this clock) already.
-fn is_public(entry: &Stored, now: Nanos) -> bool {
-    entry.body.deadline == Nanos(0) || now >= entry.body.deadline + u64::from(entry.body.bound_ns)
+    /// Whether receivers have been free to hand the datagram on (on this clock) already.
+    fn is_public(&self, entry: &Stored, now: Nanos) -> bool {
+        let DataBody { deadline, bound_ns, .. } = entry.body;
+        let due = deadline == Nanos(0) || now >= deadline + u64::from(bound_ns);
+        entry.end <= self.stamped && due
+    }
 }
 
 #[cfg(test)]
@@ -536,6 +587,45 @@ mod tests {
         let stats = store.answers();
         assert_eq!((stats.proven, stats.tokens), (1, 2));
         assert!(stats.unproven_out <= 3 * stats.unproven_in);
+    }
+
+    #[test]
+    fn who_follows_serves_nothing_before_it_is_told_the_release_time() {
+        let mut store = store(StoreConfig::default());
+        (1..=3u64).for_each(|id| store.keep_unstamped(&body(id, 0), &packet(id * 3 - 2, 3)));
+        let mut out = Outbox::default();
+        // Padded, so that its bytes allow for whole answers.
+        let request = |seq| {
+            [&Header { session: SESSION, seq, count: 1_000 }.bytes()[..], &[0; 400]].concat()
+        };
+        let mut ask = |store: &mut RetransmissionStore, now| {
+            out.clear();
+            store.handle_public_request(Nanos(now), Peer::Addr(7), &request(1), &mut out);
+            store.handle_public_request(Nanos(now), Peer::Addr(7), &request(0), &mut out);
+            store.handle_repair_request(NodeId(4), &ask(1, u32::MAX), &mut out);
+            datagrams(&out)
+        };
+        assert_eq!(ask(&mut store, u64::MAX >> 1), [], "not after any time");
+        // Up to the middle of the second datagram, which has to wait for the next word.
+        store.stamp(6, Nanos(1_000), 10);
+        let sent = ask(&mut store, 1_009);
+        assert_eq!(sent.len(), 1, "what receivers get has its deadline");
+        let (_, rest) = HopHeader::read(&sent[0].2).unwrap();
+        let (read, payload) = frame::body::<DataBody>(rest).unwrap();
+        assert_eq!((read.deadline, payload), (Nanos(1_000), &packet(1, 3)[..]));
+        assert_eq!(ask(&mut store, 1_010)[0].2, packet(1, 3));
+        assert!(store.has_unstamped() && store.stamped() == FeedSeq(4));
+        // Told ahead of what it has, and an older word after that.
+        store.stamp(13, Nanos(2_000), 10);
+        store.stamp(7, Nanos(1_500), 10);
+        store.keep_unstamped(&body(4, 0), &packet(10, 3));
+        store.keep_unstamped(&body(5, 0), &packet(13, 3));
+        assert_eq!(ask(&mut store, 2_009)[0].2, packet(1, 3), "the others wait");
+        assert_eq!(ask(&mut store, 2_010)[0].2, packet(1, 12));
+        assert_eq!(store.stamped(), FeedSeq(13));
+        // It publishes from now on.
+        store.keep(&body(6, 3_000), &packet(16, 3));
+        assert!(!store.has_unstamped());
     }
 
     proptest! {

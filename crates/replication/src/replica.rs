@@ -64,6 +64,8 @@ pub enum Action {
         /// Who leads in it, as far as is known.
         leader: Option<ReplicaId>,
     },
+    /// One that leads, or has led, says something beside the log ([`Replica::notify`]).
+    Notice(Vec<u8>),
     /// Another replica's state is not that of most: that one stops.
     Differs {
         /// Which.
@@ -285,7 +287,10 @@ impl<C: Consensus> Replica<C> {
                 let next = self.transfers.take(&part, bytes);
                 self.go_on_collecting(next, out);
             }
-            Body::Hello(_) | Body::Removed { .. } => {}
+            Body::Notice(bytes) if self.core.membership().get(from).is_some() => {
+                out.push(Action::Notice(bytes.to_vec()));
+            }
+            Body::Hello(_) | Body::Removed { .. } | Body::Notice(_) => {}
         }
         Ok(())
     }

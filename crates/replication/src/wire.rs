@@ -6,7 +6,8 @@
 //! part wanted (position, digest, offset u64 each; offset of all ones: its digest does not fit), 5
 //! part (position, digest, offset u64 each, bytes), 6 greeting (oldest and newest version spoken u8
 //! each; later ones may say more), which is of version 3 whatever its sender speaks, 7 to whoever was
-//! removed from the group (number of the membership that it is not in, u64). An offer ends with who
+//! removed from the group (number of the membership that it is not in, u64), 8 something that the leader
+//! says beside the log (bytes), from version 4 on. An offer ends with who
 //! was in the group at the snapshot, as the log has it; nothing for those it was made with.
 //! Body of consensus: type u8 · flags u8 (1: reject) · 6 bytes 0 · term, log term, index, commit, commit term,
 //! reject hint u64 each · context length u32 · entries u32 · context · per entry term u64,
@@ -14,7 +15,7 @@
 //! a row from index + 1.
 //!
 //! Bounds: [`ENTRIES_MAX`] entries, [`BYTES_MAX`] bytes in all, [`CONTEXT_MAX`] of context,
-//! [`PART_MAX`] bytes of a snapshot. A version that is not spoken is refused; one that adds something
+//! [`PART_MAX`] bytes of a snapshot, [`NOTICE_MAX`] of a notice. A version that is not spoken is refused; one that adds something
 //! gets a new number. All versions from [`OLDEST`] on are spoken: see `versions`.
 
 use journal::SnapshotInfo;
@@ -22,14 +23,19 @@ use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 
 use crate::{Membership, ReplicaId};
 
-/// The newest version: 2 has snapshots, 3 has greetings and changes of who is in the group.
-pub const VERSION: u8 = 3;
+/// The newest version: 2 has snapshots, 3 has greetings and changes of who is in the group, 4 has what
+/// a leader says beside the log.
+pub const VERSION: u8 = 4;
 /// The oldest version that is spoken.
 pub const OLDEST: u8 = 2;
 /// The version of greetings.
 const GREETING: u8 = 3;
 /// The version that has changes of who is in the group.
 pub(crate) const CHANGES: u8 = 3;
+/// The version that has notices.
+pub(crate) const NOTICES: u8 = 4;
+/// Most bytes of a notice.
+pub const NOTICE_MAX: usize = 4 << 10;
 /// Most bytes of a snapshot in one message.
 pub const PART_MAX: usize = 64 << 10;
 /// Most entries in a message.
@@ -84,6 +90,8 @@ pub(crate) enum Body<'a> {
         part: Part,
         bytes: &'a [u8],
     },
+    /// What a leader says beside the log.
+    Notice(&'a [u8]),
     /// What its sender speaks.
     Hello(Spoken),
     /// Whoever hears this is in the group no more, from a membership of this number on.
@@ -143,6 +151,7 @@ pub(crate) fn seal(
         Body::Bytes { .. } => 5,
         Body::Hello(_) => 6,
         Body::Removed { .. } => 7,
+        Body::Notice(_) => 8,
     };
     bytes.extend_from_slice(&[version, kind, from.0, to.0, 0, 0, 0, 0]);
     bytes.extend_from_slice(&group.to_le_bytes());
@@ -161,6 +170,7 @@ pub(crate) fn seal(
         }
         Body::Hello(Spoken { oldest, newest }) => bytes.extend_from_slice(&[*oldest, *newest]),
         Body::Removed { number } => put_words(&mut bytes, &[*number]),
+        Body::Notice(some) => bytes.extend_from_slice(some),
     }
     let crc = checksum(&bytes).to_le_bytes();
     if let Some(place) = bytes.get_mut(CRC..CRC + 4) {
@@ -228,6 +238,7 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             let [number] = reader.words()?;
             Body::Removed { number }
         }
+        8 => Body::Notice(reader.take(reader.0.len()).filter(|bytes| bytes.len() <= NOTICE_MAX)?),
         _ => return None,
     };
     reader.0.is_empty().then_some(body)
@@ -474,6 +485,7 @@ mod tests {
             Body::Removed { number: 3 },
             Body::Want { part },
             Body::Bytes { part, bytes: &bytes },
+            Body::Notice(&bytes[..NOTICE_MAX]),
         ];
         for body in bodies {
             let sealed = seal(NINE, TWO, ONE, &body);
@@ -483,8 +495,10 @@ mod tests {
             }
         }
         let bytes = [9; PART_MAX + 1];
-        let long = seal(NINE, TWO, ONE, &Body::Bytes { part, bytes: &bytes });
-        assert_eq!(open(NINE, ONE, &long), Err(DecodeError::Body));
+        for long in [Body::Bytes { part, bytes: &bytes }, Body::Notice(&bytes[..=NOTICE_MAX])] {
+            let long = seal(NINE, TWO, ONE, &long);
+            assert_eq!(open(NINE, ONE, &long), Err(DecodeError::Body));
+        }
     }
 
     #[test]

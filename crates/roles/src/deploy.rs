@@ -138,6 +138,8 @@ fn edge(
     receiver.owd_window = config.delay_window;
     receiver.owd_permille = config.delay_permille;
     receiver.samples = config.options.samples();
+    // No honest deadline is cut: a root that takes over holds for the cap and the largest bound.
+    receiver.hold_limit_ns = receiver.hold_limit_ns.max(2 * config.delay_cap_ns);
     receiver.parity = config.options.parity > 0;
     receiver.ask_parents = config.options.cache.is_some();
     receiver.gap_jitter_ns = if receiver.ask_parents { GAP_JITTER_NS } else { 0 };

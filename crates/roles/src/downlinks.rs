@@ -12,7 +12,7 @@ use overlay::{
     frame::{self, DelayBody, FrameKind, HopHeader, RepairRequestBody},
     membership::Membership,
     mold,
-    publisher::{Publisher, PublisherConfig},
+    publisher::{FeedRelease, Publisher, PublisherConfig},
     topology::Tree,
 };
 use types::{
@@ -207,9 +207,52 @@ impl Downlinks {
         Some(())
     }
 
-    /// See [`Publisher::begin_term`].
-    pub(crate) fn begin_term(&mut self, term: u64) {
+    /// See [`Publisher::begin_term`] and [`Publisher::take_over`].
+    pub(crate) fn begin_term(&mut self, now: ClockReading, term: u64) {
         self.streams.iter_mut().for_each(|stream| stream.publisher.begin_term(term));
+        self.take_over(now);
+    }
+
+    /// See [`Publisher::take_over`].
+    pub(crate) fn take_over(&mut self, now: ClockReading) {
+        self.streams.iter_mut().for_each(|stream| stream.publisher.take_over(now));
+    }
+
+    /// See [`Publisher::follow`].
+    pub(crate) fn follow(&mut self) {
+        self.streams.iter_mut().for_each(|stream| stream.publisher.follow());
+    }
+
+    /// Datagrams so far, in all streams.
+    pub(crate) fn datagrams(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.publisher.stats().datagrams).sum()
+    }
+
+    /// Appends what followers have to know of release times: for each stream the numbers of a
+    /// [`FeedRelease`], in its order, little-endian.
+    pub(crate) fn write_releases(&self, now: Nanos, to: &mut Packer<'_>) {
+        for stream in &self.streams {
+            let FeedRelease { end, release, owd_ns, bound_ns } = stream.publisher.release(now);
+            [end.0, release.0, owd_ns, bound_ns].into_iter().for_each(|number| to.u64(number));
+        }
+    }
+
+    /// Takes what the one that publishes has said; `None`, with nothing learned, for anything that
+    /// downlinks of as many streams do not write.
+    pub(crate) fn learn_releases(&mut self, now: ClockReading, bytes: &[u8]) -> Option<()> {
+        let mut from = Unpacker::new(bytes);
+        let bounded = |number: u64| Some(number).filter(|number| *number < 1 << 62);
+        let mut told = Vec::with_capacity(self.streams.len());
+        for _ in &self.streams {
+            let (end, release) = (bounded(from.u64()?)?, bounded(from.u64()?)?);
+            let (owd_ns, bound_ns) = (bounded(from.u64()?)?, bounded(from.u64()?)?);
+            let (end, release) = (FeedSeq(end), Nanos(release));
+            told.push(FeedRelease { end, release, owd_ns, bound_ns });
+        }
+        from.end()?;
+        let pairs = self.streams.iter_mut().zip(&told);
+        pairs.for_each(|(stream, told)| stream.publisher.learn(now, told));
+        Some(())
     }
 
     pub(crate) fn flush(&mut self, now: ClockReading, out: &mut Outbox) {

@@ -208,6 +208,9 @@ impl Node for Edge {
             }
         }
         if self.gateway.next_timeout() <= now.now {
+            for (receiver, stream) in self.receivers.iter().zip(0u16..) {
+                self.gateway.set_public(stream, receiver.public(now.now));
+            }
             self.gateway.handle_timeout(now, out);
         }
     }

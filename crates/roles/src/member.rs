@@ -2,7 +2,8 @@
 //! logged goes to the group.
 //!
 //! As a node it is the root's place in the overlay. It listens there and speaks only while it leads
-//! (but answers requests of anybody for messages of the feed, which are all committed). What the
+//! (but answers requests of anybody for messages of the feed that the leader has told to be
+//! released: a leader tells its followers so every [`RELEASES_NS`] at most). What the
 //! replica wants done outside (messages to others, writes, reads) goes to whoever made it, who
 //! tells it what came of that by [`Member::handle_message`], [`Member::handle_written`],
 //! [`Member::handle_fetched`], [`Member::handle_kept`] and [`Member::handle_snapshot_read`].
@@ -34,6 +35,11 @@ const LOT: usize = 1_024;
 /// Writes of a leader that may wait for its disk: what comes meanwhile goes to the group at once,
 /// and travels, is written and acknowledged as one.
 const WRITES_AHEAD: usize = 1;
+
+/// A leader tells its followers of release times so long after the last time, if there are new ones.
+pub const RELEASES_NS: u64 = 2 * Nanos::MILLI;
+/// And so long if there are none: somebody may have come back.
+const RELEASES_AGAIN_NS: u64 = 100 * Nanos::MILLI;
 
 /// Where the replica's wishes go: every [`Action`] but [`Action::Apply`] and [`Action::Restore`].
 pub type Outside = Box<dyn FnMut(Action) + Send>;
@@ -135,6 +141,16 @@ impl State {
     }
 }
 
+/// What a leader has told of release times.
+#[derive(Default)]
+struct Releases {
+    /// The root's datagrams then.
+    told: u64,
+    /// When it is time to tell more, new or not.
+    due: [Nanos; 2],
+    bytes: Vec<u8>,
+}
+
 /// A root and its replica; see the module.
 pub struct Member {
     state: State,
@@ -154,6 +170,7 @@ pub struct Member {
     /// Why it takes part in nothing any more.
     stopped: Option<String>,
     keeping: Option<checkpoint::Keeping>,
+    releases: Releases,
     /// The position at which the root was written down last.
     kept_at: u64,
 }
@@ -225,6 +242,7 @@ impl Member {
             leading: None,
             stopped: None,
             keeping: None,
+            releases: Releases::default(),
             kept_at: position,
         })
     }
@@ -369,6 +387,25 @@ impl Member {
         }
     }
 
+    /// When a leader has to tell its followers of release times.
+    fn releases_due(&self) -> Nanos {
+        let sent = self.state.role.as_root().map_or(0, Root::datagrams);
+        self.releases.due[usize::from(sent == self.releases.told)]
+    }
+
+    /// Tells them, if it is time.
+    fn tell_releases(&mut self, now: Nanos) {
+        if now < self.releases_due() {
+            return;
+        }
+        let Some(root) = self.state.role.as_root() else { return };
+        let Releases { told, due, bytes } = &mut self.releases;
+        bytes.clear();
+        root.write_releases(now, bytes);
+        (*told, *due) = (root.datagrams(), [now + RELEASES_NS, now + RELEASES_AGAIN_NS]);
+        self.replica.notify(bytes, &mut self.scratch);
+    }
+
     /// Takes what the root wants logged.
     fn collect(&mut self, out: &mut Outbox) {
         if !out.journaled().is_empty() {
@@ -411,6 +448,10 @@ impl Member {
                 Action::Follow { .. } => {
                     self.follow(now, out);
                     (self.outside)(action);
+                }
+                Action::Notice(ref bytes) => {
+                    let learn = |root: &mut Root, _: &mut Outbox| root.learn_releases(now, bytes);
+                    let _ = self.state.role.with_root(&mut self.state.nobody, learn);
                 }
                 Action::Stop(ref why) => {
                     let why = why.to_string();
@@ -529,6 +570,7 @@ impl Node for Member {
         self.replica.handle_timeout(now.now, &mut self.scratch);
         if self.speaks() {
             self.state.role.handle_timeout(now, out);
+            self.tell_releases(now.now);
         }
         self.go_on(now, out);
     }
@@ -538,7 +580,10 @@ impl Node for Member {
             return Nanos::NEVER;
         }
         // Records wait for room in the group, but for those that were put there from outside.
-        let root = if self.speaks() { self.state.role.next_timeout() } else { Nanos::NEVER };
+        let root = match self.speaks() {
+            true => self.state.role.next_timeout().min(self.releases_due()),
+            false => Nanos::NEVER,
+        };
         self.replica.next_timeout().min(root)
     }
 

@@ -14,6 +14,8 @@ mod attack;
 mod checks;
 mod child_set;
 mod day;
+mod early;
+mod eavesdropper;
 mod faults;
 mod fuzz;
 mod leave;
@@ -33,6 +35,7 @@ use roles::Role;
 use types::{Command, CommandKind, Input, InstrumentId, Nanos, Trace};
 
 pub use attack::{Attack, AttackKind, Harm, HarmCheck, harm};
+pub use early::Outlet;
 pub use faults::{FaultKind, FaultSpec};
 pub use leave::Leaving;
 pub use report::{Checker, FAULTS, Failure, Figures, OPTIONS, SeedReport};
@@ -82,6 +85,8 @@ pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     if scenario.replicas > 0 {
         watch.several_roots();
     }
+    let listening = (scenario.snapshots_at(places), scenario.eavesdropper_at(places));
+    watch.look_for_early(scenario.clock_bound_ns, listening.0, listening.1);
     let saboteur = Saboteur::new(scenario.sabotage, places.edge(places.receivers - 1));
     let forger = scenario.attack.map(|attack| attack.forger(places));
     let (figures, failures) = (Figures::default(), Failures::default());
@@ -410,6 +415,11 @@ fn collect(cast: &Cast<'_>, world: &World<Actor>, watch: &Watch, figures: &mut F
     figures.halts = cast.root.day().halts().len() as u64;
     figures.feed_messages = (0..watch.streams()).map(|stream| watch.published(stream).1 - 1).sum();
     figures.executions_watched = watch.executions;
+    figures.feed_watched = watch.looked(Outlet::Feed);
+    figures.retransmissions_watched = watch.looked(Outlet::Retransmission);
+    figures.snapshots_watched = watch.looked(Outlet::Snapshot);
+    figures.copies_watched = watch.looked(Outlet::DropCopy);
+    figures.market_data_watched = watch.looked(Outlet::MarketData);
     figures.events = world.stats().events;
     figures.virtual_us = world.now().since(START) / Nanos::MICRO;
     figures.datagrams = links.sent;

@@ -3,7 +3,10 @@
 use overlay::hedging::Hedging;
 use roles::{OverlayOptions, Spread};
 use sim::LinkModel;
-use sim::exchange::{Checker, Figures, Leaving, Sabotage, Scenario, run_seed, run_seeds};
+use sim::exchange::{
+    Checker, FaultKind, FaultSpec, Figures, Leaving, Outlet, Sabotage, Scenario, run_seed,
+    run_seeds,
+};
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
@@ -30,7 +33,10 @@ fn every_injected_bug_is_caught_by_its_checker() {
             Sabotage::EarlyRelease => Checker::ReleaseDeadline,
             Sabotage::LostResend => Checker::AnsweredOnce,
             Sabotage::ForgetLeavers | Sabotage::ForgetLost => Checker::CancelOnDisconnect,
+            Sabotage::EagerFollowers | Sabotage::HastyRetransmission => Checker::NothingEarly,
         };
+        // What roots say that serve in turn.
+        let several = expected == Checker::NothingEarly;
         for options in [OverlayOptions::default(), by_symbol()] {
             let leaver = match sabotage {
                 Sabotage::ForgetLeavers => Some(Leaving::HangsUp),
@@ -40,7 +46,9 @@ fn every_injected_bug_is_caught_by_its_checker() {
             // The root cancels what a gateway forgets, as it does for a dead one, but later: only where
             // nothing else goes wrong is there a bound that tells the two apart.
             let faults = (sabotage == Sabotage::ForgetLeavers).then(Vec::new);
+            let (replicas, eavesdropper) = (if several { 3 } else { 0 }, several);
             let scenario = Scenario { sabotage, options, leaver, faults, ..Scenario::default() };
+            let scenario = Scenario { replicas, eavesdropper, ..scenario };
             let report = run_seed(1, &scenario);
             let caught = report.failures.iter().any(|failure| failure.checker == expected);
             assert!(caught, "{sabotage:?} was not caught by {expected}: {report}");
@@ -60,6 +68,38 @@ fn orders_go_with_their_session_and_with_their_gateway() {
         assert_eq!((sessions_left, gateways_left), (12, died));
         assert!(orders_left >= 12 * 6, "{orders_left}");
     }
+}
+
+/// The ways out whose rule each of these turns off.
+#[test]
+fn what_leaves_early_by_any_way_out_is_caught() {
+    let several = || Scenario { replicas: 3, ..Scenario::default() };
+    let few = || Scenario { store: Some(60), ..Scenario::default() };
+    let controls: [(Sabotage, Scenario, &[Outlet]); 5] = [
+        (Sabotage::EarlyRelease, Scenario::default(), &[Outlet::Feed, Outlet::MarketData]),
+        (Sabotage::IgnoreHold, few(), &[Outlet::Snapshot]),
+        (Sabotage::EarlyExecutions, Scenario::default(), &[Outlet::Execution, Outlet::DropCopy]),
+        (Sabotage::EagerFollowers, several(), &[Outlet::Retransmission]),
+        (Sabotage::HastyRetransmission, several(), &[Outlet::Retransmission]),
+    ];
+    let mut caught: Vec<Outlet> = Vec::new();
+    for (sabotage, scenario, outlets) in controls {
+        let seed = 1;
+        let faults = Some(vec![FaultSpec::any(FaultKind::RestartListener); 3]);
+        let honest = Scenario { eavesdropper: true, faults, ..scenario };
+        let report = run_seed(seed, &honest);
+        assert!(report.failures.is_empty(), "seed {seed} without {sabotage:?}: {report}");
+        let report = run_seed(seed, &Scenario { sabotage, ..honest });
+        for outlet in outlets {
+            let found = report.failures.iter().any(|failure| {
+                failure.checker == Checker::NothingEarly
+                    && failure.reason.starts_with(outlet.name())
+            });
+            assert!(found, "seed {seed}: {sabotage:?} by {outlet:?} was not caught: {report}");
+        }
+        caught.extend(outlets);
+    }
+    assert!(Outlet::ALL.iter().all(|outlet| caught.contains(outlet)), "{caught:?}");
 }
 
 /// Two trees for three instruments.

@@ -48,6 +48,8 @@ pub enum Fault {
     Replace,
     /// Not the leader alone: all replicas are killed, and started from their disks.
     Group,
+    /// Its process is killed while somebody asks all replicas for what comes next.
+    Early,
 }
 
 /// A fault that has been.
@@ -82,6 +84,7 @@ impl Fault {
             Fault::Rot => "rot",
             Fault::Replace => "replace",
             Fault::Group => "group",
+            Fault::Early => "early",
         }
     }
 
@@ -120,7 +123,7 @@ impl Fault {
         let inputs = site.statuses().iter().flatten().map(|status| status.inputs).max();
         let at = site.clock.now();
         let hit = match self {
-            Fault::Kill | Fault::Rot | Fault::Replace => site.kill(leader),
+            Fault::Kill | Fault::Rot | Fault::Replace | Fault::Early => site.kill(leader),
             Fault::Pause => site.signal(leader, Signal::STOP),
             Fault::Partition => site.cut(leader, true),
             Fault::Gateway => site.kill_gateway(),
@@ -166,7 +169,7 @@ impl Fault {
             return Err(Failure::Run("the others did not give up old logs".to_string()));
         }
         match self {
-            Fault::Kill | Fault::Replace => site.revive(leader)?,
+            Fault::Kill | Fault::Replace | Fault::Early => site.revive(leader)?,
             Fault::Rot => done.found = Some(rot(site, leader, seed)?),
             Fault::Partition => drop(site.cut(leader, false)),
             Fault::Fill => disks.clear(leader)?,

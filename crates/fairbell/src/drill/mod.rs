@@ -2,6 +2,7 @@
 
 mod checks;
 mod disks;
+mod early;
 mod fault;
 mod relay;
 mod site;
@@ -19,6 +20,7 @@ use crate::Failure;
 use crate::cli::duration;
 use crate::log::on;
 use checks::Findings;
+use early::{Eager, Ear, Heard};
 use fault::{Away, Done, Fault};
 use site::{CLIENTS, Site};
 use strangers::StrangersArgs;
@@ -44,6 +46,23 @@ pub enum Drill {
     Group(DrillArgs),
     /// People without a key at every listening port, while a group starts, and loses its leaders
     Strangers(StrangersArgs),
+    /// Ask all replicas' retransmission servers for what comes next, and kill the leader meanwhile
+    Early(EarlyArgs),
+}
+
+/// Options of the drill of early bytes.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell drill early --times 5             nothing may be heard before its release\n  \
+    fairbell drill early --control             a follower that gives out all it has: it must be heard\n\n\
+    The last receiver's clock is ahead, so that every datagram is held for hold.cap_ms. Nobody dies\n\
+    with --control. The exit code is 1 when anything was heard early.")]
+pub struct EarlyArgs {
+    #[command(flatten)]
+    drill: DrillArgs,
+    /// One of the followers is told that all of the feed is released
+    #[arg(long)]
+    control: bool,
 }
 
 /// Options of a drill.
@@ -113,7 +132,12 @@ const DRAIN: Duration = Duration::from_secs(30);
 
 /// Runs a drill and tells of it.
 pub fn run(drill: &Drill) -> Result<(), Failure> {
+    let mut control = false;
     let (fault, args) = match drill {
+        Drill::Early(early) => {
+            control = early.control;
+            (Fault::Early, &early.drill)
+        }
         Drill::Failover(args) => (Fault::Kill, args),
         Drill::Pause(args) => (Fault::Pause, args),
         Drill::Partition(args) => (Fault::Partition, args),
@@ -138,7 +162,7 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
     let own = std::env::temp_dir().join(format!("fairbell-drill-{}", std::process::id()));
     let dir = args.dir.clone().unwrap_or(own);
     std::fs::create_dir_all(&dir).map_err(|error| on(&dir, error))?;
-    let outcome = play(fault, args, &dir);
+    let outcome = play((fault, control), args, &dir);
     if !args.keep {
         // Only what the drill has made.
         let made = 0..usize::from(args.replicas) + fault.reserve(args);
@@ -155,7 +179,9 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
     }
     match report.holds {
         true => Ok(()),
-        false => Err(Failure::Run("something was lost, told twice, or differs".to_string())),
+        false => {
+            Err(Failure::Run("something was lost, told early or twice, or differs".to_string()))
+        }
     }
 }
 
@@ -196,6 +222,9 @@ struct Report {
     rate_per_s: u64,
     clients: u32,
     faults: u32,
+    /// What was heard of whom before its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heard: Option<Heard>,
     /// What replicas said of their damaged disks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     found: Vec<String>,
@@ -232,7 +261,7 @@ struct Report {
     holds: bool,
 }
 
-fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
+fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     let file = dir.join("exchange.toml");
     let disks = fault.disks(dir, args.replicas)?;
     std::fs::write(&file, text(fault, args)).map_err(|error| on(&file, error))?;
@@ -241,12 +270,16 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
     let load = |gateways| load(args, instrument, gateways);
     let replicas = (usize::from(args.replicas), fault.reserve(args));
-    let mut site = Site::start((&config, &file), replicas, dir, load)?;
+    let early = fault == Fault::Early;
+    let mut site = Site::start((&config, &file), replicas, (dir, early), load)?;
     let first = site.leader_after(0, PATIENCE);
     first.ok_or_else(|| Failure::Run("no replica came to lead".to_string()))?;
+    let eager = control.then(|| Eager::start(&mut site, dir)).transpose()?;
+    let ear = early.then(|| Ear::start(&site, config.hold.cap_ms)).transpose()?;
     std::thread::sleep(args.every);
     let mut done = Vec::new();
-    for number in 0..args.times {
+    let times = if control { 0 } else { args.times };
+    for number in 0..times {
         if !args.json {
             eprint!("\r{} of {} faults", number + 1, args.times);
         }
@@ -264,8 +297,10 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
     while !site.is_over() && from.elapsed() < DRAIN + PATIENCE {
         std::thread::sleep(Duration::from_millis(20));
     }
+    let heard = ear.map(Ear::end).transpose()?;
     let last_term = site.seat.held().0;
     let remains = site.end()?;
+    eager.map(Eager::end).transpose()?;
     let findings = checks::look(&remains, &config)?;
     let checkpoints = remains.statuses.iter().flatten().map(|status| Checkpoints {
         restored: status.restored,
@@ -284,14 +319,16 @@ fn play(fault: Fault, args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
         done.iter().filter_map(|done| done.replaced.clone()).unzip();
     let served = done.iter().zip(timings.marks()).map(served).collect();
     let time_to_serve_ns = Times::of(served);
-    let holds = findings.hold() && time_to_serve_ns.max < u64::MAX;
+    let in_time = heard.as_ref().is_none_or(Heard::holds);
+    let holds = findings.hold() && time_to_serve_ns.max < u64::MAX && in_time;
     Ok(Report {
         drill: fault.name(),
         seed: args.seed,
         replicas: args.replicas,
         rate_per_s: args.rate,
         clients: args.clients,
-        faults: args.times,
+        faults: times,
+        heard,
         inputs: done.iter().map(|done| done.inputs).collect(),
         time_to_replace_ns: (!took.is_empty()).then(|| Times::of(took)),
         replaced,
@@ -422,6 +459,9 @@ fn print(report: &Report) {
     if let Some(took) = &report.time_to_replace_ns {
         let who = report.replaced.join(", ");
         println!("  replaced: {who}: p50 {:.0} ms, max {:.0} ms", ms(took.p50), ms(took.max));
+    }
+    if let Some(heard) = &report.heard {
+        heard.print();
     }
     report.found.iter().for_each(|found| println!("  found and mended: {found}"));
     findings.problems.iter().for_each(|problem| println!("  {problem}"));

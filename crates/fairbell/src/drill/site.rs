@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, Seat, WaitStrategy, peer_addr};
+use net::{
+    Clock, Directory, Loop, LoopConfig, LoopHandle, Seat, Timekeeper, WaitStrategy, peer_addr,
+};
 use participant::load::{Load, LoadConfig, LoadPhase};
 use probe::entropy;
 use roles::{ExchangeConfig, Role, deploy};
-use types::{Channel, NodeId, Peer};
+use types::{Channel, ClockReading, Nanos, NodeId, Peer};
 
 use super::relay::Relay;
 use crate::Failure;
@@ -59,6 +61,20 @@ pub fn places(count: usize) -> Result<Vec<Place>, Failure> {
     held.iter().map(Sockets::place).collect()
 }
 
+/// A clock that is ahead: whoever has it finds every way long.
+#[derive(Debug)]
+struct Ahead;
+
+/// How far, ns: less than the rounds of the all-reduce that are believed, more than any
+/// `hold.cap_ms` here.
+const AHEAD_NS: u64 = 40 * Nanos::MILLI;
+
+impl Timekeeper for Ahead {
+    fn reading(&self, process: Nanos) -> ClockReading {
+        ClockReading { now: process + AHEAD_NS, bound_ns: 0 }
+    }
+}
+
 /// A replica's process.
 pub struct Process {
     child: Option<Child>,
@@ -88,7 +104,7 @@ pub struct Site {
     dead: Vec<u16>,
     stop: Arc<AtomicBool>,
     load_over: Arc<AtomicBool>,
-    nodes: [Nodes<Role>; 2],
+    nodes: Vec<Nodes<Role>>,
     load: Nodes<Load>,
     claims: JoinHandle<()>,
 }
@@ -124,11 +140,12 @@ impl Remains {
 
 impl Site {
     /// Binds and starts everything in `dir`, but for replicas in reserve; `load` makes the clients,
-    /// given the gateways.
+    /// given the gateways. With `capped` the last receiver's clock is ahead, so that every datagram is
+    /// held for `hold.cap_ms`.
     pub fn start(
         (config, file): (&Config, &Path),
         (replicas, reserve): (usize, usize),
-        dir: &Path,
+        (dir, capped): (&Path, bool),
         load: impl FnOnce(Vec<Peer>) -> LoadConfig,
     ) -> Result<Site, Failure> {
         let clock = Clock::start(0);
@@ -160,9 +177,9 @@ impl Site {
         let directory = Arc::new(directory.map_err(|error| Failure::Run(error.to_string()))?);
         let stop = Arc::new(AtomicBool::new(false));
         let (relays, relaying) = relays(&cluster, dir, &stop)?;
-        let built = Built::new(&exchange, &cluster, (clock, &directory), overlay)?;
+        let built = Built::new(&exchange, (&cluster, capped), (clock, &directory), overlay)?;
         let edges = built.loops[0].handle();
-        let nodes = built.loops.map(|of| run(of, &stop, |_| {}));
+        let nodes = built.loops.into_iter().map(|of| run(of, &stop, |_| {})).collect();
         let load = Load::new(load(built.gateways)).map_err(|e| Failure::Usage(e.to_string()))?;
         let mut of = Loop::new(clock, Arc::default(), habits(1 << 30)).map_err(io)?;
         of.add_node(CLIENTS, load, Vec::new(), None).map_err(io)?;
@@ -253,6 +270,16 @@ impl Site {
             return Err(failed("ended as if nothing were wrong with its disk"));
         }
         self.said(number)
+    }
+
+    /// The session of the feed, the midnight that its times begin at, and the clock here.
+    pub fn feed(&self) -> ([u8; 10], Nanos, Clock) {
+        (self.exchange.session_of(0), self.exchange.midnight, self.clock)
+    }
+
+    /// The cluster file of one replica, and the configuration of all.
+    pub fn files(&self, number: usize) -> [PathBuf; 2] {
+        [seen_by(&self.dir, number), self.dir.join("drill.toml")]
     }
 
     /// What a replica's processes print.
@@ -558,24 +585,26 @@ fn run<N: types::Node + Send + 'static>(
 
 /// Loops with all nodes but the root and the clients.
 struct Built {
-    loops: [Loop<Role>; 2],
+    loops: [Loop<Role>; 3],
     gateways: Vec<Peer>,
 }
 
 impl Built {
     fn new(
         exchange: &ExchangeConfig,
-        cluster: &Cluster,
+        (cluster, capped): (&Cluster, bool),
         (clock, directory): (Clock, &Arc<Directory>),
         overlay: Vec<(UdpSocket, SocketAddrV4)>,
     ) -> Result<Built, Failure> {
         let habits = habits(LoopConfig::default().unread_max);
-        let one = || Loop::new(clock, Arc::clone(directory), habits).map_err(io);
-        let mut loops = [one()?, one()?];
+        let one = || Loop::new(clock, Arc::clone(directory), habits.clone()).map_err(io);
+        let late = if capped { clock.kept_by(&Ahead) } else { clock };
+        let third = Loop::new(late, Arc::clone(directory), habits).map_err(io)?;
+        let mut loops = [one()?, one()?, third];
         let listening: Vec<_> = (0..exchange.receivers).map(|_| udp()).collect::<Result<_, _>>()?;
         let nodes = deploy(exchange, cluster.start, |index| peer_addr(listening[index].1))
             .map_err(|error| Failure::Usage(error.to_string()))?;
-        let (mut gateways, mut sources) = (Vec::new(), Vec::new());
+        let (mut gateways, mut sources, ids) = (Vec::new(), Vec::new(), nodes.len());
         for ((role, (socket, _)), index) in nodes.into_iter().skip(1).zip(overlay).zip(1u16..) {
             let mut sockets = vec![(Channel::OVERLAY, socket)];
             let mut doors = Vec::new();
@@ -587,7 +616,9 @@ impl Built {
                 gateways.push(peer_addr(at));
                 doors = vec![ouch, tcp()?.0];
             }
-            loops[0].add_node(NodeId(index), role, sockets, doors).map_err(io)?;
+            let last = capped && usize::from(index) + 1 == ids;
+            let of = &mut loops[if last { 2 } else { 0 }];
+            of.add_node(NodeId(index), role, sockets, doors).map_err(io)?;
         }
         let servers: Vec<Peer> = cluster.retransmission().map(peer_addr).collect();
         for ((socket, _), index) in listening.into_iter().zip(0u16..) {

@@ -176,7 +176,7 @@ fn wires(own: u8, cluster: &Cluster) -> (Outside, Ends) {
             }
         }
         // The member's own.
-        Action::Apply(_) | Action::Restore(_) => {}
+        Action::Apply(_) | Action::Restore(_) | Action::Notice { .. } => {}
     };
     (Box::new(outside), ends)
 }

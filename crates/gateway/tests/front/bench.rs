@@ -429,6 +429,11 @@ impl Bench {
         self.settle();
     }
 
+    /// Others were free to hand the feed on so far.
+    pub fn public(&mut self, watermark: u64) {
+        self.gateway.set_public(0, FeedSeq(watermark));
+    }
+
     /// A frame comes in.
     pub fn frame(&mut self, bytes: &[u8]) {
         if let Ok((header, rest)) = HopHeader::read(bytes) {

@@ -1,4 +1,5 @@
-//! Reports that print wait for their public tick, in stream order, for at most the maximum hold.
+//! Reports that print wait for their public tick, in stream order; for at most the maximum hold once the
+//! tick is known to be public elsewhere.
 
 use types::{
     AccountId, CancelReason, ExecutionKind, ExecutionReport, FeedSeq, Liquidity, RejectReason,
@@ -95,6 +96,7 @@ fn every_kind_of_report_waits_when_it_prints_and_only_then() {
 fn a_hold_ends_at_its_maximum_and_is_counted() {
     let mut bench = Bench::new();
     bench.login(1, 1);
+    bench.public(6);
     bench.root.tell(report(1, 1, 5));
     bench.settle();
     bench.run(10 * MS);
@@ -111,6 +113,22 @@ fn a_hold_ends_at_its_maximum_and_is_counted() {
     bench.run(10 * MS);
     assert_eq!(bench.client(1).user_refs(), [1, 2, 3, 4]);
     assert_eq!(bench.gateway.counters().overdue, 2, "what waited behind was public by then");
+}
+
+#[test]
+fn a_tick_that_is_not_known_to_be_public_is_waited_for_beyond_the_maximum() {
+    let mut bench = Bench::new();
+    bench.login(1, 1);
+    bench.client_mut(1).alive = true;
+    bench.public(4);
+    bench.root.tell(report(1, 1, 5));
+    bench.settle();
+    bench.run(20 * HOLD_NS);
+    assert!(bench.client(1).sequenced.is_empty());
+    bench.public(5);
+    bench.run(10 * MS);
+    assert_eq!(bench.client(1).user_refs(), [1]);
+    assert_eq!(bench.gateway.counters().overdue, 1);
 }
 
 #[test]
@@ -161,6 +179,7 @@ fn a_paused_stream_goes_on_when_its_holds_run_out() {
     let mut bench = Bench::new();
     bench.login(1, 1);
     bench.client_mut(1).alive = true;
+    bench.public(5);
     let all = 20_000u64;
     (1..=all as u32).for_each(|n| bench.root.tell(report(1, n, 5)));
     bench.settle();

@@ -121,7 +121,7 @@ impl Root {
 
     /// Takes up where a log ends: everything in it is applied again, nothing of it is sent; feed
     /// and private streams go on with the numbers after it, and have what was before for whoever
-    /// asks. Before the first timeout, and before [`Root::keep_durably`].
+    /// asks, the feed once it is public whenever an earlier life sent it. Before the first timeout, and before [`Root::keep_durably`].
     ///
     /// # Errors
     /// [`ResumeError`]; the root must not be used then.
@@ -134,6 +134,7 @@ impl Root {
             return Err(ResumeError::Started);
         }
         let mut nobody = Outbox::default();
+        self.downlinks.follow();
         for input in inputs {
             let Input { t_in, source, flags, command, .. } = input;
             let draft = Draft { t_in, source, flags, command };
@@ -145,6 +146,7 @@ impl Root {
             self.downlinks.flush(now, &mut nobody);
             nobody.clear();
         }
+        self.downlinks.take_over(now);
         self.resume_ingress();
         if self.engine.is_open() {
             // The day has begun before.

@@ -5,9 +5,12 @@
 //! When it leads it takes orders and gives its inputs to [`types::Outbox::journal`] as a root does
 //! that keeps its log durably; durable means committed by the group. When it leads no more, what
 //! was not committed is taken back: nobody has heard of it. The tree keeps its shape.
+//!
+//! Of the feed it gives out, also as a follower, what the leader has told to be released
+//! ([`Root::learn_releases`]); see `overlay::publisher`.
 
 use overlay::{ingress::Ingress, order_ack::AckScheduler};
-use types::{ClockReading, Digest, Input, Outbox, Seq, Source};
+use types::{ClockReading, Digest, Input, Nanos, Outbox, Packer, Seq, Source};
 
 use engine::log::Draft;
 
@@ -42,7 +45,24 @@ impl Root {
     /// Makes it one of a group, of which it follows. Before its first input.
     pub fn join_group(&mut self) {
         self.group = Some(Standing::Follows);
+        self.downlinks.follow();
         self.keep_durably();
+    }
+
+    /// Appends what a leader tells its followers of release times. It changes with
+    /// [`Root::datagrams`].
+    pub fn write_releases(&self, now: Nanos, bytes: &mut Vec<u8>) {
+        self.downlinks.write_releases(now, &mut Packer::new(bytes));
+    }
+
+    /// Datagrams of the feed so far.
+    pub fn datagrams(&self) -> u64 {
+        self.downlinks.datagrams()
+    }
+
+    /// Takes what a leader has told of release times; false for anything that none tells.
+    pub fn learn_releases(&mut self, now: ClockReading, bytes: &[u8]) -> bool {
+        self.downlinks.learn_releases(now, bytes).is_some()
     }
 
     /// Whether it is one of a group, and another one leads.
@@ -102,6 +122,7 @@ impl Root {
         self.private.forget_attachments();
         self.more = false;
         self.group = Some(Standing::Follows);
+        self.downlinks.follow();
         Ok(())
     }
 
@@ -117,7 +138,7 @@ impl Root {
         // All are owed one, whatever was applied before.
         self.acks = AckScheduler::new(self.node, self.epoch, self.gateway_nodes.len());
         self.acks.begin_term(term);
-        self.downlinks.begin_term(term);
+        self.downlinks.begin_term(now, term);
         for gateway in &self.gateway_nodes {
             self.private.ask_anew(*gateway, out);
         }

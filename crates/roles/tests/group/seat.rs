@@ -244,7 +244,7 @@ impl Seat {
                 Action::Lead { term } => self.terms.push(term),
                 Action::Differs { .. } => self.differs += 1,
                 Action::Follow { .. } | Action::Stop(_) => {}
-                Action::Apply(_) => panic!("the member's own"),
+                Action::Apply(_) | Action::Notice { .. } => panic!("the member's own"),
             }
         }
         for (position, inputs, root) in written_down {

@@ -1,5 +1,5 @@
-//! A node of the world: one of the very nodes of an exchange, or the seat of a root that is one of
-//! several, with the machines behind it.
+//! A node of the world: one of the very nodes of an exchange, the seat of a root that is one of
+//! several, with the machines behind it, or somebody who listens.
 
 use feed::Subscriber;
 use overlay::{guard::GuardStats, proxy::Proxy};
@@ -7,12 +7,14 @@ use participant::Driver;
 use roles::{Edge, Role, Root};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 
+use super::eavesdropper::Eavesdropper;
 use super::seat::Seat;
 
 /// See the module.
 pub(super) enum Actor {
     Role(Role),
     Seat(Box<Seat>),
+    Eavesdropper(Box<Eavesdropper>),
 }
 
 /// Calls a method of whichever node it is.
@@ -21,6 +23,7 @@ macro_rules! each {
         match $actor {
             Actor::Role($node) => $call,
             Actor::Seat($node) => $call,
+            Actor::Eavesdropper($node) => $call,
         }
     };
 }
@@ -31,19 +34,20 @@ impl Actor {
         match self {
             Actor::Role(role) => Some(role),
             Actor::Seat(seat) => seat.leader(),
+            Actor::Eavesdropper(_) => None,
         }
     }
 
     pub(super) fn seat(&self) -> Option<&Seat> {
         match self {
-            Actor::Role(_) => None,
+            Actor::Role(_) | Actor::Eavesdropper(_) => None,
             Actor::Seat(seat) => Some(seat),
         }
     }
 
     pub(super) fn seat_mut(&mut self) -> Option<&mut Seat> {
         match self {
-            Actor::Role(_) => None,
+            Actor::Role(_) | Actor::Eavesdropper(_) => None,
             Actor::Seat(seat) => Some(seat),
         }
     }
@@ -81,6 +85,7 @@ impl Actor {
         match self {
             Actor::Role(role) => role.with_root(out, call),
             Actor::Seat(seat) => seat.leader_mut()?.with_root(out, call),
+            Actor::Eavesdropper(_) => None,
         }
     }
 }

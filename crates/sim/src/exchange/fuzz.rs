@@ -74,6 +74,14 @@ impl Scenario {
         .far_behind(seed)
         .replaced(seed)
         .replicated(seed)
+        .overheard(seed)
+    }
+
+    /// In some of the seeds somebody eavesdrops, in all of those with several roots.
+    fn overheard(mut self, seed: u64) -> Scenario {
+        let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0xEA25));
+        self.eavesdropper |= dice.chance(300);
+        self
     }
 
     /// In some of the seeds proxies stand by and take the places of others.
@@ -107,6 +115,7 @@ impl Scenario {
     pub fn with_replicas(mut self, seed: u64) -> Scenario {
         let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x7E9D));
         self.replicas = 3;
+        self.eavesdropper = true;
         self.store = None;
         if !self.command.contains("--replicas") && self.command.ends_with("fuzz") {
             self.command.push_str(" --replicas 3");

@@ -47,6 +47,9 @@ checkers! {
     BothSides = "both-sides",
     /// No execution reaches a client before the tick of the trade left the gateway's receiver.
     TickFirst = "tick-first",
+    /// Nothing that depends on an input leaves by any way out before its release time less the clock
+    /// bound: see `exchange::early`.
+    NothingEarly = "nothing-early",
     /// Every listener's books are the engine's, at checkpoints and at the end.
     BooksEqual = "books-equal",
     /// Every listener heard the very bytes that were published.
@@ -148,6 +151,16 @@ figures! {
     checkpoints,
     /// Executions whose tick was seen to be public when they were sent.
     executions_watched,
+    /// Packets of the feed whose time was looked at as receivers handed them on.
+    feed_watched,
+    /// Answers of retransmission servers whose time was looked at.
+    retransmissions_watched,
+    /// Snapshots whose time was looked at.
+    snapshots_watched,
+    /// Executions in drop copies whose time was looked at.
+    copies_watched,
+    /// Trades in market data over FIX whose time was looked at.
+    market_data_watched,
     /// Events of the world.
     events,
     /// Virtual time, in microseconds.

@@ -50,11 +50,15 @@ pub enum Sabotage {
     ForgetLeavers,
     /// A bug of the code: the root forgets whose orders go with a gateway.
     ForgetLost,
+    /// Roots that follow are told that all of the feed is released.
+    EagerFollowers,
+    /// Retransmission servers of several roots go by clocks that are a millisecond ahead.
+    HastyRetransmission,
 }
 
 impl Sabotage {
     /// All that do something.
-    pub const ALL: [Sabotage; 12] = [
+    pub const ALL: [Sabotage; 14] = [
         Sabotage::LoseResends,
         Sabotage::FlipReleasedByte,
         Sabotage::IgnoreHold,
@@ -67,6 +71,8 @@ impl Sabotage {
         Sabotage::LostResend,
         Sabotage::ForgetLeavers,
         Sabotage::ForgetLost,
+        Sabotage::EagerFollowers,
+        Sabotage::HastyRetransmission,
     ];
 
     /// Puts the bugs of the code into nodes that were just built.
@@ -120,7 +126,9 @@ impl Saboteur {
             | Sabotage::EarlyRelease
             | Sabotage::LostResend
             | Sabotage::ForgetLeavers
-            | Sabotage::ForgetLost => None,
+            | Sabotage::ForgetLost
+            | Sabotage::EagerFollowers
+            | Sabotage::HastyRetransmission => None,
             Sabotage::LoseResends => {
                 let resent = HopHeader::read(sent.bytes)
                     .is_ok_and(|(header, _)| header.kind == FrameKind::Order && header.attempt > 0);

@@ -2,7 +2,7 @@
 //! made up from one seed.
 //!
 //! Node indexes: the exchange's nodes under their overlay numbers, then a listener per edge, then
-//! the one node that plays all participants.
+//! the one node that plays all participants, then who attacks or leaves, then who eavesdrops.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ use participant::{
     Source,
 };
 use roles::{
-    Account, ExchangeConfig, GuardConfig, LoginTerms, OverlayOptions, Role, Secret, Throttle,
-    deploy, listener, subscriber,
+    Account, ExchangeConfig, FixLogin, FixRole, FixVersion, GuardConfig, LoginTerms,
+    OverlayOptions, Role, Secret, Throttle, deploy, listener, subscriber,
 };
 use types::{
     AccountId, Channel, Instrument, InstrumentId, Nanos, NodeId, Peer, Price, Qty, SplitMix64,
@@ -28,6 +28,7 @@ use types::{
 use super::{
     actor::Actor,
     attack::Attack,
+    eavesdropper::{self, Eavesdropper},
     faults::{FaultSpec, START_DELAY_NS, Striker},
     leave::{self, Leaving, Left},
     sabotage::Sabotage,
@@ -47,6 +48,8 @@ pub(super) const START_S: u32 = (START.0 / Nanos::SECOND) as u32;
 
 /// The channel a gateway's address has; its streams are told apart by nothing else.
 const ENTRY: Channel = Channel(2);
+/// Its door for FIX.
+const FIX_ENTRY: Channel = Channel(3);
 /// A listener notes its books' digests so often.
 pub(super) const CHECKPOINT_EVERY: u64 = 64;
 
@@ -114,6 +117,9 @@ pub struct Scenario {
     pub attack: Option<Attack>,
     /// Somebody besides the participants who leaves for good, and how. Not together with an attack.
     pub leaver: Option<Leaving>,
+    /// Somebody asks all retransmission servers for what comes next, and listens to market data and
+    /// drop copies over FIX.
+    pub eavesdropper: bool,
     /// An injected bug, for tests of the checkers.
     pub sabotage: Sabotage,
     /// The command that repeats a seed, without the seed.
@@ -158,6 +164,7 @@ impl Default for Scenario {
             options: OverlayOptions::default(),
             attack: None,
             leaver: None,
+            eavesdropper: false,
             sabotage: Sabotage::Nothing,
             command: "fairbell sim".to_string(),
         }
@@ -194,6 +201,11 @@ impl Places {
     pub(super) fn attacker(&self) -> usize {
         self.driver() + 1
     }
+
+    /// Who eavesdrops, behind `strangers` like those.
+    pub(super) fn eavesdropper(&self, strangers: usize) -> usize {
+        self.driver() + 1 + strangers
+    }
 }
 
 /// What will go wrong, for the report.
@@ -228,8 +240,9 @@ pub fn instruments() -> Vec<Instrument> {
 impl Scenario {
     /// What the nodes agree on.
     pub fn config(&self, seed: u64) -> ExchangeConfig {
+        let firm = if self.eavesdropper { "F" } else { "" };
         let account = |index: u8| Account {
-            firm: String::new(),
+            firm: firm.to_string(),
             id: AccountId(u16::from(index) + 1),
             username: format!("P{index}"),
             password: format!("secret{index}"),
@@ -238,6 +251,17 @@ impl Scenario {
             throttle: Throttle::UNLIMITED,
             fix: None,
         };
+        let first = self.participants + u8::from(self.has_stranger());
+        let mut accounts: Vec<Account> = (0..first).map(account).collect();
+        if self.eavesdropper {
+            let listens = |(index, role)| {
+                let comp_id = format!("EAR{index}");
+                let fix = Some(FixLogin { comp_id, version: FixVersion::Fix44, role });
+                Account { fix, cancel_on_disconnect: false, ..account(index) }
+            };
+            let roles = [FixRole::DropCopy, FixRole::MarketData];
+            accounts.extend((first..).zip(roles).map(listens));
+        }
         ExchangeConfig {
             depth: self.depth,
             fanout: self.fanout,
@@ -265,7 +289,7 @@ impl Scenario {
             limits: engine::Limits::NONE,
             self_trade: Vec::new(),
             timetable: super::day::timetable(seed, self),
-            accounts: (0..self.participants + u8::from(self.has_stranger())).map(account).collect(),
+            accounts,
             fix_comp_id: "FAIRBELL".to_string(),
             session: *b"FAIRBELL01",
             midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
@@ -328,7 +352,8 @@ impl Scenario {
             let (clock, egress_ns) = (self.clock(&mut rng), self.egress_ns);
             let actor = match group {
                 ROOT if self.replicas > 0 => {
-                    let seat = Seat::new(&config, self.replicas, self.clock_bound_ns);
+                    let bound_ns = self.clock_bound_ns;
+                    let seat = Seat::new(&config, self.replicas, bound_ns, self.sabotage);
                     Actor::Seat(Box::new(seat))
                 }
                 _ => Actor::Role(node),
@@ -353,8 +378,47 @@ impl Scenario {
             let node = Role::Driver(Box::new(leaver));
             world.add(Actor::Role(node), Place { group: PARTICIPANT, ..Place::default() });
         }
+        if let Some(index) = self.eavesdropper_at(places) {
+            let node = Actor::Eavesdropper(Box::new(self.eavesdropper(&config, places)));
+            let added = world.add(node, Place { group: LISTENER, ..Place::default() });
+            debug_assert_eq!(added, index);
+        }
         self.name_links(&mut world);
         (world, places)
+    }
+
+    /// Who eavesdrops, if anybody does.
+    pub(super) fn eavesdropper_at(&self, places: Places) -> Option<usize> {
+        self.eavesdropper.then(|| places.eavesdropper(usize::from(self.has_stranger())))
+    }
+
+    /// Who serves snapshots, if anybody does.
+    pub(super) fn snapshots_at(&self, places: Places) -> Option<usize> {
+        self.store.map(|_| places.listener(self.receivers - 1))
+    }
+
+    /// It asks every root's server and the snapshot server, and listens at the last edge.
+    fn eavesdropper(&self, config: &ExchangeConfig, places: Places) -> Eavesdropper {
+        let servers = match self.replicas {
+            0 => vec![address(places.root, Channel::FEED)],
+            some => (0..some).map(|n| address(places.root, Seat::door(n))).collect(),
+        };
+        let sessions = (0..config.options.streams()).map(|stream| config.session_of(stream));
+        let login = |account: &Account| {
+            let fix = account.fix.as_ref()?;
+            let all = || config.instruments.iter().map(|one| one.symbol.as_str().to_string());
+            let symbols = match fix.role {
+                FixRole::MarketData => all().collect(),
+                _ => Vec::new(),
+            };
+            let (username, password) = (account.username.clone(), account.password.clone());
+            Some(eavesdropper::Login { comp_id: fix.comp_id.clone(), username, password, symbols })
+        };
+        let gateway = address(places.edge(self.receivers - 1), FIX_ENTRY);
+        let logins = config.accounts.iter().filter_map(login).collect();
+        let snapshots = self.snapshots_at(places).map(|server| address(server, ENTRY));
+        let servers = (servers, snapshots);
+        Eavesdropper::new(servers, sessions.collect(), (gateway, &config.fix_comp_id), logins)
     }
 
     /// Receivers, and their listeners, that faults may strike.

@@ -16,11 +16,15 @@ use replication::{Action, ReplicaId};
 use roles::{ExchangeConfig, Member, Role};
 use types::{Channel, ClockReading, Nanos, Node, Outbox, Peer, SplitMix64};
 
-use super::{faults::FaultKind, report::Figures};
+use super::{faults::FaultKind, report::Figures, sabotage::Sabotage};
 use machine::{Done, Machine};
 
 /// A disk that is full may have room again after this, ns.
 const ROOM_NS: u64 = 10 * Nanos::MILLI;
+/// The retransmission server of each machine is at the channel with its index added to this.
+const DOORS: u8 = 16;
+/// How far ahead the clocks are by which a [`Sabotage::HastyRetransmission`] answers, ns.
+const HASTE_NS: u64 = Nanos::MILLI;
 /// More operations than a disk ever does.
 const NO_CRASH: u64 = 1 << 40;
 
@@ -70,12 +74,18 @@ pub(super) struct Seat {
     led: (u64, usize),
     healed: bool,
     stopped: Vec<String>,
+    sabotage: Sabotage,
     counts: SeatCounts,
 }
 
 impl Seat {
     /// The machines of a group, to be started by the first timeout.
-    pub(super) fn new(config: &ExchangeConfig, replicas: u8, bound_ns: u64) -> Seat {
+    pub(super) fn new(
+        config: &ExchangeConfig,
+        replicas: u8,
+        bound_ns: u64,
+        sabotage: Sabotage,
+    ) -> Seat {
         let mut rng = SplitMix64::new(SplitMix64::mix(config.seed) ^ 0x5EA7_0000);
         let most = bound_ns / 10;
         let machines = (1..=replicas).map(|id| {
@@ -95,10 +105,16 @@ impl Seat {
             led: (0, 0),
             healed: false,
             stopped: Vec::new(),
+            sabotage,
             counts: SeatCounts::default(),
         };
         (0..usize::from(replicas)).for_each(|n| seat.push(Nanos(0), n, Event::Start));
         seat
+    }
+
+    /// The channel of the seat's address at which the retransmission server of machine `n` is.
+    pub(super) fn door(n: u8) -> Channel {
+        Channel(DOORS + n)
     }
 
     /// Who leads now in the highest term.
@@ -226,9 +242,7 @@ impl Seat {
                 });
             }
             Event::Datagram(channel, from, bytes) => {
-                self.call((n, now), out, |role, now, out| {
-                    role.handle_datagram(now, channel, from, &bytes, out);
-                });
+                self.datagram((n, now), (channel, from, &bytes), out);
             }
             Event::Room if current => self.begin_job(n, now.now),
             Event::Disk if current => self.disk_done(n, now, out),
@@ -243,6 +257,27 @@ impl Seat {
         if again {
             self.push(now.now.after(20 * Nanos::MILLI), n, Event::Start);
         }
+        if let (Sabotage::EagerFollowers, Some(up)) = (self.sabotage, &mut self.machines[n].up) {
+            let told = [1u64 << 60, 1, 0, 0].map(u64::to_le_bytes).concat();
+            let told = told.repeat(usize::from(self.config.options.streams()));
+            let mut nobody = Outbox::default();
+            up.role.with_root(&mut nobody, |root, _| root.learn_releases(now, &told));
+        }
+    }
+
+    /// A machine gets a datagram.
+    fn datagram(
+        &mut self,
+        (n, mut now): (usize, ClockReading),
+        (channel, from, bytes): (Channel, Peer, &[u8]),
+        out: &mut Outbox,
+    ) {
+        if channel == Channel::FEED && self.sabotage == Sabotage::HastyRetransmission {
+            now.now = now.now.after(HASTE_NS);
+        }
+        self.call((n, now), out, |role, now, out| {
+            role.handle_datagram(now, channel, from, bytes, out);
+        });
     }
 
     fn disk_done(&mut self, n: usize, now: ClockReading, out: &mut Outbox) {
@@ -367,16 +402,16 @@ impl Node for Seat {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        let n = self.led.1;
+        let door = channel.0.checked_sub(DOORS).map(usize::from);
+        let door = door.filter(|n| *n < self.machines.len());
+        let (n, channel) = door.map_or((self.led.1, channel), |n| (n, Channel::FEED));
         let Machine { paused_until, cut_until, .. } = self.machines[n];
         if cut_until > now.now {
             self.counts.messages[2] += 1;
         } else if paused_until > now.now {
             self.push(paused_until, n, Event::Datagram(channel, from, bytes.to_vec()));
         } else {
-            self.call((n, now), out, |role, now, out| {
-                role.handle_datagram(now, channel, from, bytes, out);
-            });
+            self.datagram((n, now), (channel, from, bytes), out);
         }
     }
 

@@ -20,6 +20,7 @@ use overlay::{
 use roles::ExchangeConfig;
 use types::{Channel, ConnId, Nanos};
 use wire::{
+    glimpse::EndOfSnapshot,
     itch::{self, Message},
     moldudp::Packet,
     ouch::{self, Outbound},
@@ -28,6 +29,7 @@ use wire::{
 
 use super::{
     child_set::ChildSets,
+    early::{Early, On, Outlet},
     report::{Checker, Failures},
     timings::Delivery,
 };
@@ -102,6 +104,13 @@ pub struct Watch {
     /// Roots serve in turn: one may publish what comes after messages that the one before it had
     /// not sent, and that whoever misses them has to ask for.
     several_roots: bool,
+    /// Who serves snapshots, and of which stream in which connection.
+    snapshots: Option<usize>,
+    snapshot_of: BTreeMap<ConnId, Option<usize>>,
+    /// Who listens over FIX, and what the last bytes to it in each connection were.
+    eavesdropper: Option<usize>,
+    fix: BTreeMap<(usize, ConnId), Vec<u8>>,
+    early: Early,
     /// Executions that were sent to clients after their tick.
     pub executions: u64,
     /// Order frames that edges sent again.
@@ -151,6 +160,11 @@ impl Watch {
             sessions: BTreeMap::new(),
             guards: Vec::new(),
             several_roots: false,
+            snapshots: None,
+            snapshot_of: BTreeMap::new(),
+            eavesdropper: None,
+            fix: BTreeMap::new(),
+            early: Early::new(trees.len(), 0),
             executions: 0,
             resends: 0,
             repairs: 0,
@@ -167,6 +181,22 @@ impl Watch {
     /// Several roots serve in turn.
     pub fn several_roots(&mut self) {
         self.several_roots = true;
+    }
+
+    /// Clocks are right within `bound_ns`; who serves snapshots, and who listens where it can.
+    pub fn look_for_early(
+        &mut self,
+        bound_ns: u64,
+        snapshots: Option<usize>,
+        eavesdropper: Option<usize>,
+    ) {
+        self.early = Early::new(self.streams.len(), bound_ns);
+        (self.snapshots, self.eavesdropper) = (snapshots, eavesdropper);
+    }
+
+    /// How often something was looked at that left by a way out.
+    pub fn looked(&self, outlet: Outlet) -> u64 {
+        self.early.looked(outlet)
     }
 
     /// Streams of the feed.
@@ -202,6 +232,7 @@ impl Watch {
             edge.next.fill(1);
             edge.lost_before.fill(0);
             self.sessions.retain(|(from, _), _| *from != node);
+            self.fix.retain(|(from, _), _| *from != node);
         }
     }
 
@@ -224,6 +255,8 @@ impl Watch {
             });
         }
         self.streams.iter().for_each(|stream| stream.child_sets.judge(&mut self.failures));
+        let (prints, crosses) = (&self.prints, &self.crosses);
+        self.early.judge(&mut self.failures, |number| tick_of(prints, crosses, number));
     }
 
     /// Trades that were printed one by one: all but those of an auction between two orders of
@@ -239,8 +272,26 @@ impl Watch {
 
     /// Where the feed tells of a trade: by itself, or with the uncrossing it was part of.
     fn tick_of(&self, number: u64) -> Option<At> {
-        let own = self.prints.get(&number);
-        own.or_else(|| self.crosses.range(number..).next().map(|(_, at)| at)).copied()
+        tick_of(&self.prints, &self.crosses, number)
+    }
+
+    /// Something leaves by a way out.
+    fn leaves(&mut self, at: Nanos, outlet: Outlet, node: usize, on: On) {
+        let (prints, crosses) = (&self.prints, &self.crosses);
+        self.early.leaves(at, outlet, node, on, |number| tick_of(prints, crosses, number));
+    }
+
+    /// The stream of a session of the feed.
+    fn stream_of(&self, session: &[u8; 10]) -> Option<usize> {
+        self.streams.iter().position(|stream| stream.session == *session)
+    }
+
+    /// A retransmission server answers: messages, or which is the first that it still has.
+    fn retransmitted(&mut self, sent: &Sent<'_>) {
+        let Ok(packet) = Packet::parse(sent.bytes) else { return };
+        let Some(of) = self.stream_of(&packet.session().0) else { return };
+        let last = packet.next_seq().saturating_sub(1).max(packet.seq());
+        self.leaves(sent.at, Outlet::Retransmission, sent.from, On::Message(of, last));
     }
 
     /// A datagram is sent.
@@ -259,6 +310,8 @@ impl Watch {
             self.guards = guards;
         } else if sent.channel == Channel::FEED && self.edges.contains_key(&sent.from) {
             self.released(sent);
+        } else if sent.channel == Channel::FEED && sent.from == self.root {
+            self.retransmitted(sent);
         }
     }
 
@@ -286,6 +339,9 @@ impl Watch {
             };
             stream.child_sets.copy((sent.from, sent.to), body.id, header.epoch, body.hedge);
         }
+        if from_root && matches!(header.kind, FrameKind::Data | FrameKind::Repair) {
+            self.stamped(sent.at, rest);
+        }
         match header.kind {
             FrameKind::Data if from_root => self.publish(sent.at, rest),
             FrameKind::Repair if from_root => {
@@ -299,6 +355,15 @@ impl Watch {
                 self.resends += 1;
             }
             _ => {}
+        }
+    }
+
+    /// The root says when messages are public.
+    fn stamped(&mut self, at: Nanos, rest: &[u8]) {
+        let Ok((body, packet)) = frame::body::<DataBody>(rest) else { return };
+        if let (true, Ok(packet)) = (body.flags & DATA_PARITY == 0, Packet::parse(packet)) {
+            let (stream, messages) = (usize::from(body.stream), (packet.seq(), packet.next_seq()));
+            self.early.published(at, stream, messages, body.deadline);
         }
     }
 
@@ -457,6 +522,11 @@ impl Watch {
             return;
         }
         edge.next[of] = packet.next_seq().max(next);
+        if edge.honest {
+            let last = packet.next_seq().saturating_sub(1);
+            self.leaves(at, Outlet::Feed, from, On::Message(of, last));
+        }
+        let Some(edge) = self.edges.get_mut(&sent.from) else { return };
         let stream = &mut self.streams[of];
         let place = stream.published.partition_point(|published| published.end <= seq);
         let (Some(published), Some(delivery)) =
@@ -485,8 +555,14 @@ impl Watch {
     /// A node writes to a stream.
     pub fn stream(&mut self, written: &Written<'_>) {
         let from = written.from;
+        if self.snapshots == Some(from) {
+            return self.snapshot(written);
+        }
         if !self.edges.contains_key(&from) {
             return;
+        }
+        if self.eavesdropper == Some(written.to) {
+            return self.fix(written);
         }
         let key = (from, written.conn);
         let fresh = || Framer::new(SERVER_PACKET_MAX);
@@ -498,6 +574,7 @@ impl Watch {
                 continue;
             };
             let number = executed.match_number.get();
+            self.leaves(written.at, Outlet::Execution, from, On::Trade(number));
             let print = self.tick_of(number);
             let edge = self.edges.get(&from);
             let next = edge.map_or(&[][..], |edge| &edge.next);
@@ -515,4 +592,61 @@ impl Watch {
         }
         self.sessions.insert(key, framer);
     }
+
+    /// A snapshot server writes: at its end a snapshot says which message of the feed goes on.
+    fn snapshot(&mut self, written: &Written<'_>) {
+        let key = (written.from, written.conn);
+        let fresh = || Framer::new(SERVER_PACKET_MAX);
+        let mut framer = self.sessions.remove(&key).unwrap_or_else(fresh);
+        let mut input = written.bytes;
+        while let Ok(Some(frame)) = framer.next(&mut input) {
+            match ServerPacket::parse(frame) {
+                Ok(ServerPacket::LoginAccepted { session, .. }) => {
+                    let of = self.stream_of(&session);
+                    self.snapshot_of.insert(written.conn, of);
+                }
+                Ok(ServerPacket::Sequenced(message)) => {
+                    let of = self.snapshot_of.get(&written.conn).copied().flatten();
+                    let end = EndOfSnapshot::parse(message).ok().map(|end| end.seq - 1);
+                    if let Some((of, last @ 1..)) = of.zip(end) {
+                        let on = On::Message(of, last);
+                        self.leaves(written.at, Outlet::Snapshot, written.from, on);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.sessions.insert(key, framer);
+    }
+
+    /// An edge writes to a FIX session that only listens: copies of executions name their trade in
+    /// TrdMatchID(880), market data in MDEntryID(278).
+    fn fix(&mut self, written: &Written<'_>) {
+        let key = (written.from, written.conn);
+        let mut bytes = self.fix.remove(&key).unwrap_or_default();
+        bytes.extend_from_slice(written.bytes);
+        let whole = bytes.iter().rposition(|byte| *byte == SOH).map_or(0, |at| at + 1);
+        for field in bytes[..whole].split(|byte| *byte == SOH) {
+            let (outlet, value) = match field.split_at_checked(4) {
+                Some((b"880=", value)) => (Outlet::DropCopy, value),
+                Some((b"278=", value)) => (Outlet::MarketData, value),
+                _ => continue,
+            };
+            let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            if let Some(number) = number {
+                self.leaves(written.at, outlet, written.from, On::Trade(number));
+            }
+        }
+        bytes.drain(..whole);
+        self.fix.insert(key, bytes);
+    }
+}
+
+/// Ends a field of FIX.
+const SOH: u8 = 1;
+
+/// Where the feed tells of a trade: by itself, or with the uncrossing it was part of.
+fn tick_of(prints: &BTreeMap<u64, At>, crosses: &BTreeMap<u64, At>, number: u64) -> Option<At> {
+    let own = prints.get(&number);
+    own.or_else(|| crosses.range(number..).next().map(|(_, at)| at)).copied()
 }

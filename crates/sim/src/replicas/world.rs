@@ -329,7 +329,7 @@ impl World {
                         up.pending.clear();
                     }
                 }
-                Action::Differs { .. } => {}
+                Action::Differs { .. } | Action::Notice { .. } => {}
                 Action::Stop(why) => self.has_stopped(id, why),
             }
         }

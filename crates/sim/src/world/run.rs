@@ -9,6 +9,9 @@ const SPINS_MAX: u32 = 10_000;
 
 /// First name of an accepted stream, as the socket driver gives them.
 const ACCEPTED_FIRST: u32 = 1 << 31;
+/// Streams to this channel of an address come through a node's first door, to the next ones through
+/// its further ones; to all others through the first.
+const DOOR_FIRST: u8 = 2;
 
 impl<N: Node> World<N> {
     /// Runs until true time `until`, which is then the time.
@@ -336,9 +339,11 @@ impl<N: Node> World<N> {
 
     fn connect(&mut self, index: usize, conn: ConnId, to: Peer) {
         // A connect to nobody is answered like one to somebody who does not listen.
-        let target = self.route(to).map_or(index, |(target, _)| target);
+        let (target, channel) = self.route(to).unwrap_or((index, Channel(DOOR_FIRST)));
+        let door = channel.0.checked_sub(DOOR_FIRST).filter(|door| *door < ConnId::DOORS);
         let refused = self.route(to).is_none() || !self.slots[target].place.listens;
-        let (slot, life) = self.streams.create(index as u32, conn, target as u32);
+        let (slot, life) =
+            self.streams.create(index as u32, conn, (target as u32, door.unwrap_or(0)));
         let at = self.stream_arrival(index, target);
         if refused {
             self.stats.streams_refused += 1;
@@ -366,7 +371,8 @@ impl<N: Node> World<N> {
             return;
         }
         self.stats.streams_opened += 1;
-        let conn = ConnId(ACCEPTED_FIRST + self.slots[to].accepted);
+        let door = u32::from(self.streams.door(slot)) << ConnId::DOOR_SHIFT;
+        let conn = ConnId(ACCEPTED_FIRST | door | self.slots[to].accepted);
         self.slots[to].accepted += 1;
         self.streams.accept(slot, conn);
         if let Some(end) = self.streams.end(slot, life, 0) {

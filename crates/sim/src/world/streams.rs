@@ -28,6 +28,8 @@ struct Stream {
     life: u32,
     /// Cut: writes go nowhere.
     broken: bool,
+    /// The door of the one that accepts.
+    door: u8,
     ends: [End; 2],
 }
 
@@ -94,17 +96,17 @@ impl End {
 }
 
 impl Streams {
-    /// A stream that `from` asks for; `to` gets its name when it accepts.
-    pub(super) fn create(&mut self, from: u32, conn: ConnId, to: u32) -> (u32, u32) {
+    /// A stream that `from` asks for at a door of `to`, which gets its name when it accepts.
+    pub(super) fn create(&mut self, from: u32, conn: ConnId, (to, door): (u32, u8)) -> (u32, u32) {
         let ends = [End::new(from, conn), End::new(to, ConnId(0))];
         let slot = match self.free.pop() {
             Some(slot) => {
                 let stream = &mut self.slots[slot as usize];
-                *stream = Stream { life: stream.life + 1, broken: false, ends };
+                *stream = Stream { life: stream.life + 1, broken: false, door, ends };
                 slot
             }
             None => {
-                self.slots.push(Stream { life: 0, broken: false, ends });
+                self.slots.push(Stream { life: 0, broken: false, door, ends });
                 (self.slots.len() - 1) as u32
             }
         };
@@ -134,6 +136,10 @@ impl Streams {
         let stream = self.slots.get_mut(slot as usize)?;
         let end = &mut stream.ends[usize::from(side)];
         (stream.life == life && !end.gone).then_some(end)
+    }
+
+    pub(super) fn door(&self, slot: u32) -> u8 {
+        self.slots[slot as usize].door
     }
 
     pub(super) fn broken(&self, slot: u32) -> bool {

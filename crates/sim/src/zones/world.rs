@@ -209,6 +209,7 @@ impl World {
             Action::Follow { .. } | Action::Stop(_) => self.machines[id].serves = false,
             // Nobody's log is ever cut, so nobody needs a snapshot.
             Action::Differs { .. }
+            | Action::Notice { .. }
             | Action::ReadSnapshot(_)
             | Action::TakeSnapshot
             | Action::Restore(_) => {}
