@@ -5,9 +5,8 @@ use fast::opra::stream::{Shape, make};
 use fast::opra::{Best, Event, Price, Series, V2, to_event};
 use fast::slots::{Message, SlotDecoder, SlotSink};
 use feed::plant::{
-    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, deal, parse_challenge,
-    symbol,
-    symbol_text,
+    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, deal,
+    parse_challenge, symbol, symbol_text,
 };
 use feed::{ArbiterConfig, TopOfBook};
 use proptest::prelude::*;

@@ -595,9 +595,8 @@ mod tests {
         (1..=3u64).for_each(|id| store.keep_unstamped(&body(id, 0), &packet(id * 3 - 2, 3)));
         let mut out = Outbox::default();
         // Padded, so that its bytes allow for whole answers.
-        let request = |seq| {
-            [&Header { session: SESSION, seq, count: 1_000 }.bytes()[..], &[0; 400]].concat()
-        };
+        let request =
+            |seq| [&Header { session: SESSION, seq, count: 1_000 }.bytes()[..], &[0; 400]].concat();
         let mut ask = |store: &mut RetransmissionStore, now| {
             out.clear();
             store.handle_public_request(Nanos(now), Peer::Addr(7), &request(1), &mut out);

@@ -32,8 +32,7 @@ pub const CASES: [AttackCase; 9] = [
         weaken: Terms::without_limits,
         run: wrong_password,
         judge: |e| {
-            let held_off = [Refusal::TooManyTries, Refusal::SourceLocked, Refusal::IdentityLocked];
-            let held_off = held_off.into_iter().map(|why| e.outcome.refused(why)).sum();
+            let held_off = e.outcome.refused(Refusal::Throttled);
             judge([
                 at_least("logons held off", held_off, 1),
                 at_least("wrong addresses", e.outcome.refused(Refusal::WrongAddress), 1),

@@ -205,11 +205,10 @@ impl Plant {
             let mut outlet = locked(&self.outlet);
             let Outlet { ring, desk, socket, unsent, tokens } = &mut *outlet;
             while let Ok((len, from)) = socket.recv_from(&mut bytes) {
-                let told = desk.datagram(
-                    now(),
-                    (from, bytes.get(..len).unwrap_or(&[])),
-                    |period| token(tokens, from, period),
-                );
+                let told =
+                    desk.datagram(now(), (from, bytes.get(..len).unwrap_or(&[])), |period| {
+                        token(tokens, from, period)
+                    });
                 if let Some(told) = told {
                     *unsent += u64::from(socket.send_to(&told, from).is_err());
                 }
@@ -422,6 +421,7 @@ mod tests {
             lines: 6,
             a: "127.0.0.1:26400".parse().unwrap(),
             b: "127.0.0.1:26500".parse().unwrap(),
+            from: Vec::new(),
             format: PlantFormat::OpraFastV2,
             loops: 2,
             desk: "127.0.0.1:0".parse().unwrap(),

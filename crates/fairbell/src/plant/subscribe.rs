@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use feed::plant::{DeskToken, Follower, Kind, Request, UPDATE_WORDS, Update, parse_challenge, symbol, symbol_text};
+use feed::plant::{
+    DeskToken, Follower, Kind, Request, UPDATE_WORDS, Update, parse_challenge, symbol, symbol_text,
+};
 use net::ring::{Read, RingReader};
 
 use super::{failed, now, wait};

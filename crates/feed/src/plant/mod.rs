@@ -13,7 +13,8 @@ mod line;
 mod update;
 
 pub use desk::{
-    CHALLENGE_LEN, Desk, DeskCounters, DeskToken, Follower, PACKET_UPDATES, Request, parse_challenge,
+    CHALLENGE_LEN, Desk, DeskCounters, DeskToken, Follower, PACKET_UPDATES, Request,
+    parse_challenge,
 };
 pub use line::{Format, Line, LineConfig, LineHealth};
 pub use update::{Kind, UPDATE_BYTES, UPDATE_WORDS, Update, symbol, symbol_text};

@@ -17,7 +17,9 @@ mod sources;
 mod terms;
 
 use overlay::aes_gcm::KeySource;
-use types::{AccountId, Address, Admission, AdmissionConfig, ConnId, Nanos, Outbox, Remote, Yields};
+use types::{
+    AccountId, Address, Admission, AdmissionConfig, ConnId, Nanos, Outbox, Remote, Yields,
+};
 
 use crate::bucket::Bucket;
 use crate::config::Login;
@@ -68,7 +70,6 @@ struct Check {
 
 /// See the module.
 pub(crate) struct Guard {
-    config: GuardConfig,
     key: KeySource,
     identities: Vec<Identity>,
     guesses: Guesses,
@@ -107,7 +108,6 @@ impl Guard {
             working: None,
             look_at: Nanos(0),
             refusals: Refusals::default(),
-            config,
         }
     }
 
