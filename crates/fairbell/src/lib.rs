@@ -23,6 +23,7 @@ pub mod config;
 pub mod drill;
 pub mod explain;
 pub mod journal;
+pub mod limits;
 pub mod load;
 pub mod log;
 pub mod password;
@@ -80,6 +81,7 @@ impl From<config::ConfigError> for Failure {
 
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {
+    limits::prepare();
     match run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
