@@ -3,25 +3,26 @@
 //! Only `mend` changes a journal. The others may look while an exchange writes it: what it is writing
 //! just now shows as a tail. [`kept`] is the other side: how an exchange keeps its log there.
 
+pub mod health;
 pub mod kept;
 mod mend;
+pub mod read;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use engine::log_file::{LogHeader, write_header, write_input};
 use engine::{Applied, Engine, Output};
-use journal::{Folder, FolderConfig, Record, Verified};
-use types::Input;
+use journal::{DiskErrorKind, JournalError, Verified};
 
 use crate::Failure;
 use crate::cli;
 use crate::log::{Outputs, lab, on};
 use crate::up;
-use kept::{Genesis, input_of};
+use kept::Genesis;
+use read::{inputs, look};
 
 /// Options of `fairbell journal`.
 #[derive(Args, Clone, Debug)]
@@ -104,20 +105,57 @@ pub fn run(args: &JournalArgs) -> Result<(), Failure> {
     }
 }
 
-/// Opens a folder for looking; through the page cache, as any reader.
-fn look(dir: &Path) -> Result<Folder, Failure> {
-    let config = FolderConfig { direct: false, ..FolderConfig::default() };
-    Folder::open_unlocked(dir, config).map_err(|error| on(dir, error))
+fn check(dir: &Path) -> Result<Verified, Failure> {
+    let mut folder = look(dir)?;
+    let known = journal::label(&mut folder);
+    journal::verify(&mut folder).map_err(|error| {
+        let empty = matches!(&error, JournalError::Register(_)) && is_empty(dir);
+        let label = known.ok().flatten();
+        on(dir, if empty { "holds no journal".to_string() } else { advice(label, &error) })
+    })
 }
 
-fn check(dir: &Path) -> Result<Verified, Failure> {
-    journal::verify(&mut look(dir)?).map_err(|error| on(dir, error))
+/// Whether nothing in a folder is a journal's.
+fn is_empty(dir: &Path) -> bool {
+    let of = |name: &str| ["log-", "snap-", "inst-"].iter().any(|begins| name.starts_with(begins));
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    !names.map(|entry| entry.file_name()).any(|name| name.to_str().is_some_and(of))
+}
+
+/// What a journal with this label complains of, and what to do.
+pub fn advice(label: Option<[u8; 32]>, error: &JournalError) -> String {
+    let vote = matches!(error, JournalError::Register("vote"));
+    let replica = label == Some(crate::replica::host::LABEL);
+    let lone = label == Some(kept::LABEL);
+    let hint = match error {
+        JournalError::Register(_) if vote && lone => {
+            "this exchange stands alone and has promised nothing: `fairbell journal mend` makes the \
+             file again"
+        }
+        JournalError::Register(_) if vote && replica => {
+            "put another replica in its place, with a number that was never used: `fairbell admin \
+             replicas replace`"
+        }
+        JournalError::Corrupt { .. } | JournalError::Register(_) if replica => {
+            "as one of a group it can have it again from the others: `fairbell journal mend`"
+        }
+        JournalError::Disk(error) => match error.kind {
+            DiskErrorKind::System(1 | 13) => {
+                "folder and files have to belong to the user that starts it"
+            }
+            DiskErrorKind::System(30) => "its file system is mounted read-only",
+            _ => return error.to_string(),
+        },
+        _ => return error.to_string(),
+    };
+    format!("{error}; {hint}")
 }
 
 fn document(found: &Verified) -> serde_json::Value {
     let tail = found.tail.map(|tail| {
         serde_json::json!({
             "segment": tail.segment,
+            "file": file_of(tail.segment),
             "offset": tail.offset,
             "bytes": tail.bytes,
             "damage": tail.damage.to_string(),
@@ -126,6 +164,7 @@ fn document(found: &Verified) -> serde_json::Value {
     let segments = found.segments.iter().map(|segment| {
         serde_json::json!({
             "number": segment.number,
+            "file": file_of(segment.number),
             "bytes": segment.bytes,
             "used": segment.used,
             "frames": segment.frames,
@@ -168,15 +207,24 @@ fn inspect(args: &FolderArgs) -> Result<(), Failure> {
     for info in &found.snapshots {
         println!("snapshot    at {}, {} bytes", info.position, info.bytes);
     }
-    println!("segment     from position   frames     used of bytes");
+    println!("segment               from position   frames     used of bytes");
     for segment in &found.segments {
         println!(
-            "{:>7}  {:>17}  {:>7}  {:>7} of {}",
-            segment.number, segment.first_position, segment.frames, segment.used, segment.bytes
+            "{:<20}  {:>13}  {:>7}  {:>7} of {}",
+            file_of(segment.number),
+            segment.first_position,
+            segment.frames,
+            segment.used,
+            segment.bytes
         );
     }
     remarks(&found).iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+/// Name of a segment's file.
+pub fn file_of(segment: u64) -> String {
+    format!("log-{segment:016x}")
 }
 
 /// What is not as it should be, and does no harm.
@@ -184,8 +232,11 @@ fn remarks(found: &Verified) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(tail) = found.tail {
         lines.push(format!(
-            "a write cut short at segment {}, offset {}, {} bytes ({}): opening removes it",
-            tail.segment, tail.offset, tail.bytes, tail.damage
+            "a write cut short at {}, offset {}, {} bytes ({}): opening removes it",
+            file_of(tail.segment),
+            tail.offset,
+            tail.bytes,
+            tail.damage
         ));
     }
     if found.damaged_copies > 0 {
@@ -200,8 +251,23 @@ fn remarks(found: &Verified) -> Vec<String> {
     lines
 }
 
+/// What is found by the same code as at a start; then what a start would ask of the records, and of the
+/// files' modes.
 fn verify(args: &FolderArgs) -> Result<(), Failure> {
     let found = check(&args.dir)?;
+    // Other labels are those of benchmarks.
+    if found.last > 0 && [kept::LABEL, crate::replica::host::LABEL].contains(&found.label) {
+        inputs(&args.dir, |_| Ok(()), |_| Ok(())).or_else(|error| match error {
+            // A group that has not begun.
+            _ if found.committed == 0 => Ok(0),
+            error => Err(error),
+        })?;
+    }
+    let writable = look(&args.dir)?.check_writable().map_err(JournalError::Disk);
+    writable.map_err(|error| {
+        let text = advice(Some(found.label), &error);
+        on(&args.dir, format!("its records are whole, and a start here is refused: {text}"))
+    })?;
     if args.json {
         println!("{:#}", document(&found));
         return Ok(());
@@ -218,35 +284,9 @@ fn verify(args: &FolderArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows `each` the inputs of a journal, after what its first record says.
-fn inputs(
-    dir: &Path,
-    begin: impl FnOnce(&Genesis) -> Result<(), Failure>,
-    mut each: impl FnMut(&Input) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut begin = Some(begin);
-    let mut failed = Ok(());
-    let mut step = |record: Record<'_>| match begin.take() {
-        Some(begin) => {
-            let genesis = Genesis::read(record.bytes).filter(|_| record.position == 1);
-            genesis.ok_or_else(|| on(dir, "holds no log of an exchange")).and_then(|g| begin(&g))
-        }
-        None => input_of(record.bytes)
-            .ok_or_else(|| on(dir, format!("position {} holds no input", record.position)))
-            .and_then(|input| each(&input)),
-    };
-    let shown = journal::export(&mut look(dir)?, |record| {
-        failed = step(record);
-        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    failed?;
-    shown.map_err(|error| on(dir, error))
-}
-
 fn export(args: &ExportArgs) -> Result<(), Failure> {
     let wrong = |error: std::io::Error| on(&args.out, error);
     let file = std::cell::RefCell::new(None);
-    let mut count = 0u64;
     let begin = |genesis: &Genesis| {
         let mut out = BufWriter::with_capacity(1 << 18, File::create(&args.out).map_err(wrong)?);
         let (rules_version, config_digest) = (genesis.rules_version, genesis.config_digest);
@@ -254,12 +294,9 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
         *file.borrow_mut() = Some(out);
         Ok(())
     };
-    inputs(&args.dir, begin, |input| {
-        count += 1;
-        match file.borrow_mut().as_mut() {
-            Some(out) => write_input(out, input).map_err(wrong),
-            None => Ok(()),
-        }
+    let count = inputs(&args.dir, begin, |input| match file.borrow_mut().as_mut() {
+        Some(out) => write_input(out, input).map_err(wrong),
+        None => Ok(()),
     })?;
     if let Some(mut out) = file.into_inner() {
         out.flush().map_err(wrong)?;
@@ -294,7 +331,7 @@ fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         Ok(())
     })?;
     let Some((engine, outputs, _)) = state.into_inner() else {
-        return Err(on(&args.dir, "holds no log of an exchange"));
+        return Err(on(&args.dir, read::NO_LOG));
     };
     let (state, (executions, feed)) = (engine.state_digest(), outputs.digests());
     if args.json {

@@ -24,6 +24,7 @@ pub mod drill;
 pub mod explain;
 pub mod files;
 pub mod journal;
+pub mod limits;
 pub mod load;
 pub mod log;
 pub mod password;
@@ -83,6 +84,7 @@ impl From<config::ConfigError> for Failure {
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {
     files::keep_private();
+    limits::prepare();
     match run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -8,7 +8,7 @@ pub mod lab;
 mod script;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, IsTerminal, Write};
+use std::io::{BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 
 use crate::Failure;
 use crate::cli::{self, LogReplayArgs, WriteArgs};
+use crate::journal::read::AsLog;
 use crate::up;
 use entry::Entry;
 use script::Script;
@@ -43,18 +44,24 @@ pub fn on(path: &Path, error: impl std::fmt::Display) -> Failure {
 /// A log opened for reading, and what its exchange was made of.
 pub struct Opened {
     /// Its records.
-    pub reader: LogReader<BufReader<File>>,
+    pub reader: LogReader<Box<dyn Read>>,
     /// The engine's configuration it was written under.
     pub config: Config,
     /// Records it has, by the size of its file.
     pub records: u64,
 }
 
-/// Opens a log under the configuration it was written with.
+/// Opens a log, or the one in a journal's folder, under the configuration it was written with.
 pub fn open(path: &Path, config: Option<&Path>) -> Result<Opened, Failure> {
     let file = File::open(path).map_err(|error| on(path, error))?;
-    let bytes = file.metadata().map_err(|error| on(path, error))?.len();
-    let reader = LogReader::new(BufReader::with_capacity(1 << 18, file));
+    let known = file.metadata().map_err(|error| on(path, error))?;
+    // How long a journal's log is shows at its end.
+    let bytes = if known.is_dir() { 0 } else { known.len() };
+    let from: Box<dyn Read> = match known.is_dir() {
+        true => Box::new(AsLog::open(path)),
+        false => Box::new(BufReader::with_capacity(1 << 18, file)),
+    };
+    let reader = LogReader::new(from);
     let reader = reader.map_err(|error| on(path, error))?;
     let mut configs = vec![lab::config()];
     let loaded = cli::config(config)?;

@@ -17,6 +17,7 @@ mod group;
 mod outcome;
 mod plan;
 mod revise;
+mod standstill;
 mod store;
 mod tamper;
 
@@ -37,6 +38,7 @@ use crate::Failure;
 use crate::alarms::Alarms;
 use crate::cli::UpArgs;
 use crate::config::Config;
+use crate::journal::health::{Health, Standing};
 use crate::journal::kept;
 use crate::replica::line::RootLine;
 use crate::report::{ReplicationReport, Report};
@@ -48,6 +50,7 @@ use group::{Group, Leaders};
 use outcome::{Remains, quantiles};
 use plan::{DRIVER, LISTENERS, Plan, Wishes};
 use revise::Turns;
+use standstill::written;
 
 /// How often figures are copied out of the loops.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
@@ -55,6 +58,8 @@ const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 /// How long listeners may take to hear the last message, and stray copies to come.
 const SETTLE: Duration = Duration::from_secs(20);
+/// The same while the journal stands still.
+const STILL: Duration = Duration::from_secs(1);
 /// Time for the end of the session to reach everybody.
 const GOODBYE: Duration = Duration::from_millis(150);
 /// The root's node.
@@ -132,7 +137,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         config: &config,
         sample: sample.as_ref(),
     };
-    let follower = store::start(&config);
+    let follower = store::start(&config, &run.alarms);
     let mut ended = run.play(plan, (door, lines), &mut view)?;
     drop(view);
     files::finish_log(&log, &mut ended.nodes)?;
@@ -254,6 +259,13 @@ struct Watch<'a> {
     traces: Vec<TraceReceiver>,
     root: RootLine,
     leaders: Option<Leaders>,
+    /// How the journal's writer stands, where there is one.
+    health: Option<Arc<Health>>,
+    /// Gateways refuse requests, because the journal stands still.
+    suspended: bool,
+    /// Connections that found no descriptor, so far.
+    starved: u64,
+    gateways: Vec<NodeId>,
     handles: [LoopHandle<Role>; 3],
     latencies: (SyncSender<Vec<Latency>>, Receiver<Vec<Latency>>),
     ledger: DeliveryLedger,
@@ -312,6 +324,8 @@ impl Run<'_> {
         let fair_window_ns = Nanos::MICRO + 2 * self.bound_ns;
         let steered = (root.clone(), plan.loops[1].handle());
         let gateways = plan.receivers.clone();
+        let health = plan.writing.is_some();
+        let health = health.then(|| Arc::new(Health::new(&self.alarms, "journal")));
         let mut watch = Watch {
             run: self,
             lines,
@@ -319,6 +333,10 @@ impl Run<'_> {
             director: Director::new(self.config, root.clone(), self.play_ns()),
             root,
             leaders: plan.group.as_ref().map(Group::leaders),
+            health: health.clone(),
+            suspended: false,
+            starved: 0,
+            gateways: gateways.clone(),
             handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
             latencies: sync_channel(16),
             ledger: DeliveryLedger::new(&LedgerConfig {
@@ -350,10 +368,10 @@ impl Run<'_> {
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
             let (root, mailbox) =
                 (watch.handles[0].clone(), plan.writing.as_ref().map(|w| Arc::clone(&w.mailbox)));
-            let writer = plan.writing.map(|writing| {
-                scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root))
+            let writer = plan.writing.zip(health).map(|(writing, health)| {
+                scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root, &health))
             });
-            let replicas = plan.group.map(|group| group.start(scope, &board));
+            let replicas = plan.group.map(|group| group.start(scope, &board, &self.alarms));
             watch.until_over(&interrupted, &stop, view);
             watch.end_session();
             let drops = net::kernel_drops(&udp_ports).unwrap_or(0);
@@ -416,17 +434,6 @@ impl Run<'_> {
     }
 }
 
-/// What went wrong with the journal.
-fn written(
-    writer: ScopedJoinHandle<'_, Result<journal::Stats, journal::JournalError>>,
-) -> Option<String> {
-    match writer.join() {
-        Ok(Ok(_)) => None,
-        Ok(Err(error)) => Some(format!("the journal: {error}")),
-        Err(_) => Some("the journal's thread panicked".to_string()),
-    }
-}
-
 /// Runs one loop; its nodes, or nothing and a complaint.
 fn host(
     of: Loop<Role>,
@@ -467,8 +474,16 @@ impl Watch<'_> {
             thread::sleep(COLLECT_EVERY);
             self.collect();
             self.note_operators(view);
+            let standing = self.follow_journal();
+            if standing == Standing::Failed {
+                // Nothing can be acknowledged any more: another start goes on with what is durable.
+                return self.note_operators(view);
+            }
             if Instant::now() >= next_view {
                 next_view += Duration::from_secs(1);
+                self.hear_ahead();
+                self.note_starved();
+                self.note_full_log();
                 self.second(view);
             }
             let figures = self.board.figures();
@@ -492,8 +507,10 @@ impl Watch<'_> {
             let settled = figures.is_settled()
                 && since.elapsed() > 3 * OBSERVE_EVERY
                 && !self.ends_the_day(&figures);
-            if settled || since.elapsed() > SETTLE {
-                return;
+            // Whoever wants it to end while there is no room does not wait for that.
+            let patience = if standing == Standing::Works { SETTLE } else { STILL };
+            if settled || since.elapsed() > patience {
+                return self.note_operators(view);
             }
         }
     }

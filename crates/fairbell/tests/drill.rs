@@ -88,8 +88,9 @@ fn a_flipped_bit_is_found_and_the_replica_gets_its_log_from_the_others() {
     let report = holds("rot", &["--times", "2"]);
     let found = report["found"].as_array().expect("a list");
     assert_eq!(found.len(), 2, "{report:#}");
-    let named =
-        |said: &Value| said.as_str().is_some_and(|said| said.contains("segment 1, offset "));
+    let named = |said: &Value| {
+        said.as_str().is_some_and(|said| said.contains("log-0000000000000001, offset "))
+    };
     assert!(found.iter().all(named), "{report:#}");
 }
 

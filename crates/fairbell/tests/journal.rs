@@ -99,12 +99,82 @@ fn the_journal_holds_the_log_and_the_next_start_goes_on_with_it() {
     {
         assert_eq!(refused.status.code(), Some(1));
         let stderr = String::from_utf8_lossy(&refused.stderr);
-        assert!(stderr.contains("segment 1, offset 8192"), "{stderr}");
+        assert!(stderr.contains("log-0000000000000001, offset 8192"), "{stderr}");
     }
     // Nobody else has it, so it can't be mended.
     let refused = scratch.journal("mend", &[]);
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && stderr.contains("nobody else"), "{stderr}");
+}
+
+/// Whatever is taken out of the folder `verify` finds, in the start's words, and says what to do.
+#[test]
+fn what_a_start_would_refuse_is_found_by_who_only_looks() {
+    let scratch = Scratch::new("journal-missing");
+    let config = scratch.at("local.toml");
+    let text = std::fs::read_to_string(&config).expect("a file");
+    std::fs::write(&config, text + "segment_mib = 2\n").expect("a file");
+    document(&scratch.up(&["--duration", "5s"]).output().expect("the binary runs"));
+    let names = std::fs::read_dir(scratch.at("journal")).expect("a folder").flatten();
+    let mut segments: Vec<String> =
+        names.filter_map(|e| e.file_name().into_string().ok()).collect();
+    segments.retain(|name| name.starts_with("log-"));
+    segments.sort_unstable();
+    assert!(segments.len() > 2, "{segments:?}");
+    let complaint = |output: &Output, what: &str| {
+        assert_eq!(output.status.code(), Some(1), "{what}");
+        String::from_utf8_lossy(&output.stderr).trim().to_string()
+    };
+    let (first, last) = (segments[0].clone(), segments[segments.len() - 1].clone());
+    for name in [first.as_str(), segments[1].as_str(), last.as_str(), "vote", "mark"] {
+        let (there, away) = (scratch.at("journal").join(name), scratch.at("away"));
+        std::fs::rename(&there, &away).expect("moved");
+        let looked = complaint(&scratch.journal("verify", &[]), name);
+        let start = scratch.up(&["--once"]).output().expect("the binary runs");
+        assert_eq!(looked, complaint(&start, name), "{name}");
+        let named = if name == first { segments[1].as_str() } else { name };
+        assert!(looked.contains(named) && !looked.contains("open it again"), "{looked}");
+        std::fs::rename(&away, &there).expect("moved");
+    }
+    assert!(scratch.journal("verify", &[]).status.success());
+    // The vote of an exchange that stands alone holds nothing, and is made again.
+    std::fs::remove_file(scratch.at("journal/vote")).expect("removed");
+    let looked = complaint(&scratch.journal("verify", &[]), "vote");
+    assert!(looked.contains("`fairbell journal mend` makes the file again"), "{looked}");
+    assert!(scratch.journal("mend", &[]).status.success());
+    assert!(scratch.journal("verify", &[]).status.success());
+    readable_only(&scratch, &last);
+}
+
+/// A user who may not write the folder looks, and hears that a start would be refused.
+fn readable_only(scratch: &Scratch, name: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let dir = scratch.at("journal");
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    mode(&scratch.0, 0o755);
+    mode(&dir, 0o755);
+    for entry in std::fs::read_dir(&dir).expect("a folder").flatten() {
+        mode(&entry.path(), 0o644);
+    }
+    // Root may write anything, so somebody else looks; a copy of the binary that anybody can reach.
+    let binary = scratch.at("fairbell");
+    std::fs::copy(env!("CARGO_BIN_EXE_fairbell"), &binary).expect("copied");
+    let mut command = Command::new(&binary);
+    command.arg("journal").arg("verify").arg(&dir).current_dir(&scratch.0);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    } else {
+        mode(&dir.join(name), 0o444);
+    }
+    let output = command.output().expect("the binary runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for word in ["records are whole", "a start here is refused", "Permission denied", "belong to"] {
+        assert!(stderr.contains(word), "{word}: {stderr}");
+    }
 }
 
 #[test]

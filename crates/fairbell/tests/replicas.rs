@@ -100,6 +100,7 @@ fn three_replicas_answer_all_once_and_the_next_start_goes_on_with_their_log() {
     let replay = document(&replay);
     let inputs = number(&replay, "applied");
     one_log(&run, inputs);
+    assert!(read_by_all(&scratch, 2) > inputs / 2);
     let kinds = run["auctions"].as_array().expect("a list").iter().map(|auction| &auction["kind"]);
     assert!(kinds.filter(|kind| **kind == "closing").count() >= 2, "{}", run["auctions"]);
     // Another size of group is refused, the same one goes on.
@@ -129,6 +130,39 @@ fn open_to_others(path: &std::path::Path) -> Vec<String> {
         }
     }
     found
+}
+
+/// Every reader takes a replica's journal, and finds in it what the run's own log holds, as far as the
+/// replica knew it to be committed; how many inputs those are.
+fn read_by_all(scratch: &Scratch, replica: u8) -> u64 {
+    let folder = scratch.at(&format!("journal/replica-{replica}"));
+    let (config, out) = (scratch.at("group.toml"), scratch.at("exported.log"));
+    let export = scratch.fairbell(&["journal", "export", &folder, "--out", &out]);
+    assert!(export.status.success(), "{}", String::from_utf8_lossy(&export.stderr));
+    let exported = std::fs::read(&out).expect("a log");
+    let log = std::fs::read(scratch.at("out/exchange.log")).expect("a log");
+    assert!(log.starts_with(&exported), "replica {replica}: another log");
+    let under = ["--json", "--config", &config];
+    let read = |args: &[&str]| document(&scratch.fairbell(&[args, &under].concat()));
+    let replayed = read(&["journal", "replay", &folder]);
+    let applied = number(&replayed, "applied");
+    for from in [&folder, &out] {
+        let again = read(&["log", "replay", from]);
+        assert_eq!(again["state_digest"], replayed["state_digest"], "{from}");
+        assert_eq!(number(&again, "applied"), applied);
+    }
+    let statements = read(&["statement", "--log", &folder]);
+    assert_eq!(statements, read(&["statement", "--log", &out]));
+    let story = read(&["explain", "1:1", "--log", &folder]);
+    assert_eq!(story, read(&["explain", "1:1", "--log", &out]));
+    let store = scratch.at("store.db");
+    let rebuilt = read(&["store", "rebuild", "--journal", &folder, "--file", &store]);
+    assert_eq!(number(&rebuilt, "inputs"), applied);
+    let reconciled = scratch.fairbell(
+        &[&["store", "reconcile", "--journal", &folder, "--file", &store], &under[..]].concat(),
+    );
+    assert!(reconciled.status.success(), "{}", String::from_utf8_lossy(&reconciled.stderr));
+    applied
 }
 
 /// Who is in the group, as an operator was told: how far their logs are changes all the time.
@@ -228,6 +262,10 @@ fn replicas_that_take_snapshots_hold_the_whole_log_too() {
             .collect();
         assert!(names.iter().any(|name| name.starts_with("snap-")), "{names:?}");
     }
+    // Readers find all of it.
+    let folder = scratch.at("journal/replica-1");
+    document(&scratch.fairbell(&["journal", "verify", "--json", &folder]));
+    assert!(read_by_all(&scratch, 1) > after / 2);
 }
 
 /// Negative control: one bit on one replica's disk, and the run must not pass.
@@ -242,7 +280,10 @@ fn a_replica_whose_disk_does_not_hold_the_log_fails_the_run() {
         (&"fail".into(), &false.into())
     );
     let failures = report["failures"].to_string();
-    assert!(failures.contains("replica 2: ") && failures.contains("segment 1"), "{failures}");
+    assert!(
+        failures.contains("replica 2: ") && failures.contains("log-0000000000000001"),
+        "{failures}"
+    );
     // All else is as it should be.
     assert!(!failures.contains("replica 1: ") && !failures.contains("replica 3: "), "{failures}");
     assert_eq!(report["books_equal"], Value::Bool(true));

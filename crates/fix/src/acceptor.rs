@@ -88,8 +88,20 @@ pub struct Acceptor<S> {
     connections: BTreeMap<ConnId, Connection>,
     limits: Limits,
     index: FieldIndex,
+    ahead: Option<Ahead>,
     /// What has happened.
     pub counters: Counters,
+}
+
+/// A counterparty named a message of ours that was never sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ahead {
+    /// Its session's place.
+    pub session: usize,
+    /// The number it named.
+    pub asked: u32,
+    /// The number of the next message to be sent.
+    pub next: u32,
 }
 
 impl<S: Store> Acceptor<S> {
@@ -103,8 +115,14 @@ impl<S: Store> Acceptor<S> {
             connections: BTreeMap::new(),
             limits,
             index: FieldIndex::default(),
+            ahead: None,
             counters: Counters::default(),
         }
+    }
+
+    /// The last counterparty that named a message never sent, since the last time.
+    pub fn take_ahead(&mut self) -> Option<Ahead> {
+        self.ahead.take()
     }
 
     /// A session by its place.
@@ -192,6 +210,7 @@ impl<S: Store> Acceptor<S> {
             sessions: &mut self.sessions,
             counters: &mut self.counters,
             index: &mut index,
+            ahead: &mut self.ahead,
             app,
             out,
         };
@@ -252,6 +271,7 @@ impl<S: Store> Acceptor<S> {
             sessions: &mut self.sessions,
             counters: &mut self.counters,
             index: &mut index,
+            ahead: &mut self.ahead,
             app,
             out,
         };
@@ -329,6 +349,7 @@ struct Door<'a, S, A> {
     sessions: &'a mut [Session<S>],
     counters: &'a mut Counters,
     index: &'a mut FieldIndex,
+    ahead: &'a mut Option<Ahead>,
     app: &'a mut A,
     out: &'a mut Vec<u8>,
 }
@@ -399,7 +420,11 @@ impl<S: Store, A: Application> Door<'_, S, A> {
         self.counters.messages += 1;
         if let Some(index) = *session {
             let live = self.sessions.get_mut(index)?;
-            let ending = live.handle_message(self.now, &message, self.app, self.out)?;
+            let ending = live.handle_message(self.now, &message, self.app, self.out);
+            if let Some((asked, next)) = live.take_ahead() {
+                *self.ahead = Some(Ahead { session: index, asked, next });
+            }
+            let ending = ending?;
             return hold_ending(self.now, live, index, held, ending);
         }
         let found = match lookup(self.sessions, &message) {
@@ -407,7 +432,11 @@ impl<S: Store, A: Application> Door<'_, S, A> {
             Err(ending) => return Some(ending),
         };
         let wanted = self.sessions.get_mut(found)?;
-        match wanted.handle_logon(self.now, &message, self.app, self.out) {
+        let entered = wanted.handle_logon(self.now, &message, self.app, self.out);
+        if let Some((asked, next)) = wanted.take_ahead() {
+            *self.ahead = Some(Ahead { session: found, asked, next });
+        }
+        match entered {
             Ok(Entry::Done) => {
                 *session = Some(found);
                 self.counters.logons += 1;

@@ -8,7 +8,7 @@ use fix::session::{
     Application, Ending, MemoryStore, MsgType, Port, Proof, SessionConfig, Store, Stored,
 };
 use fix::value::StampWriter;
-use fix::{Acceptor, Limits, Message, Version};
+use fix::{Acceptor, Ahead, Limits, Message, Version};
 use types::{ConnId, Nanos};
 
 const START: Nanos = Nanos(1_800_000_000 * Nanos::SECOND);
@@ -175,6 +175,21 @@ fn next_expected_msg_seq_num_saves_the_resend_request() {
     let text = "58=NextExpectedMsgSeqNum too high, expecting at most 6 but received 99";
     assert_eq!(bench.logon("789=99|"), [format!("35=5|34=6|{text}")]);
     assert_eq!(bench.ending, Some(Ending::BadLogon));
+    let ahead = Ahead { session: 0, asked: 99, next: 6 };
+    assert_eq!(bench.door.take_ahead(), Some(ahead), "for whoever keeps the log");
+    assert_eq!(bench.door.take_ahead(), None);
+}
+
+#[test]
+fn a_resend_of_what_was_never_sent_ends_the_session_and_is_told() {
+    let mut bench = bench(|_| {});
+    bench.logon("");
+    // Of the next message a client may think that it was lost on the way.
+    assert!(bench.send("2", "7=2|16=0|").is_empty());
+    assert_eq!(bench.door.take_ahead(), None);
+    let text = "58=BeginSeqNo 40 is beyond 1, the last message sent";
+    assert_eq!(bench.send("2", "7=40|16=0|"), [format!("35=5|34=2|{text}")]);
+    assert_eq!(bench.door.take_ahead(), Some(Ahead { session: 0, asked: 40, next: 2 }));
 }
 
 #[test]
@@ -373,7 +388,7 @@ fn resend_requests_that_make_no_sense_are_rejected() {
         assert!(answer[0].contains("371=7|372=2|373=5"), "{answer:?}");
     }
     // Nothing is missing: nothing is sent.
-    assert!(bench.send("2", "7=99|16=0|").is_empty());
+    assert!(bench.send("2", "7=4|16=0|").is_empty());
     let mut storm = 0;
     for _ in 0..1_000 {
         storm += bench.send("2", "7=1|16=0|").len();

@@ -34,6 +34,10 @@ pub struct GatewayCounters {
     pub orders_over_rate: u64,
     /// Of them, cancels above their account's rate.
     pub cancels_over_rate: u64,
+    /// Of them, those that came while nothing could be logged.
+    pub suspended: u64,
+    /// Logons and resume requests that named messages never sent.
+    pub ahead: u64,
     /// Sessions ended because the client broke a protocol.
     pub violations: u64,
     /// Sessions ended because the client left too much unread.
@@ -67,6 +71,22 @@ pub(crate) struct Desk {
     pub(crate) throttles: Throttles,
     /// Slots asked for so far, all sessions together.
     pub(crate) tickets: u32,
+    /// Nothing can be logged just now: requests are refused.
+    pub(crate) suspended: bool,
+    /// Who named messages never sent, not taken yet; the newest of each account.
+    pub(crate) ahead: Vec<Ahead>,
+}
+
+/// A participant named a message of its stream that was never sent, as far as the log knows: the log
+/// is older than what was told from it, or the participant is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ahead {
+    /// Whose stream.
+    pub account: AccountId,
+    /// The number it named.
+    pub asked: u64,
+    /// The number that the next message has.
+    pub next: u64,
 }
 
 impl Desk {
@@ -92,6 +112,13 @@ impl Desk {
             }
         }
         admitted
+    }
+
+    /// Notes who named a message never sent.
+    pub(crate) fn note_ahead(&mut self, ahead: Ahead) {
+        self.counters.ahead += 1;
+        self.ahead.retain(|known| known.account != ahead.account);
+        self.ahead.push(ahead);
     }
 
     /// Passes a request up, or keeps it until there is room. False when there is none to keep it

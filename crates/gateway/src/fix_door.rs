@@ -17,7 +17,7 @@ use types::{
 };
 
 use crate::config::{FixRole, GatewayConfig};
-use crate::desk::Desk;
+use crate::desk::{Ahead, Desk};
 use crate::fix_seat::{Progress, Seat};
 use crate::guard::Verdict;
 use crate::hold::{Release, Watermarks};
@@ -515,6 +515,12 @@ impl FixDoor {
         desk: &mut Desk,
         out: &mut Outbox,
     ) -> Outcome {
+        if let Some(fix::Ahead { session, asked, next }) = self.acceptor.take_ahead()
+            && let Some(seat) = self.seats.get(session)
+        {
+            let (asked, next) = (u64::from(asked), u64::from(next));
+            desk.note_ahead(Ahead { account: seat.account, asked, next });
+        }
         send(conn, &self.written, out);
         if let Some(place) = self.acceptor.place_of(conn) {
             self.ask_slots(now, place, desk, out);
@@ -647,7 +653,14 @@ impl Application for Counter<'_> {
             Wanted::Command(mut command) => {
                 command.account = seat.account;
                 command.session_seq = port.received();
-                if !self.desk.admits(self.now.now, seat.account, command.kind) {
+                if self.desk.suspended {
+                    // Its slot waits for the log, so these are bounded as those above the rate are.
+                    self.desk.counters.requests_refused += 1;
+                    self.desk.counters.suspended += 1;
+                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
+                    seat.note_refusal(paid);
+                    seat.desk.suspended(now, message, &command, port);
+                } else if !self.desk.admits(self.now.now, seat.account, command.kind) {
                     let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
                     seat.note_refusal(paid);
                     seat.desk.above_rate(now, message, &command, port);

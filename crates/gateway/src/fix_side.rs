@@ -5,6 +5,7 @@ use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
 use types::{AccountId, ClockReading, ConnId, Outbox};
 
 use crate::config::FixRole;
+use crate::desk::Ahead;
 use crate::fix_door::Outcome;
 use crate::gateway::Gateway;
 use crate::guard::Refusal;
@@ -94,9 +95,14 @@ impl Gateway {
         out: &mut Outbox,
     ) {
         let (mut attached, mut lost) = (None, None);
+        let desk = &mut self.desk;
         self.private.handle_reply(now, reply, |event| match event {
             PrivateEvent::Attached { account, next, .. } => attached = Some((account, next)),
             PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
+                lost = Some(account);
+            }
+            PrivateEvent::Behind { account, asked, next } => {
+                desk.note_ahead(Ahead { account, asked, next });
                 lost = Some(account);
             }
             PrivateEvent::Record { .. } => {}

@@ -16,7 +16,7 @@ use zerocopy::TryFromBytes;
 
 use crate::{
     config::GatewayConfig,
-    desk::{Desk, GatewayCounters},
+    desk::{Ahead, Desk, GatewayCounters},
     fix_door::{FixCounters, FixDoor},
     guard::{Guard, Refusal, Refusals},
     hold::Watermarks,
@@ -82,6 +82,8 @@ impl Gateway {
                 counters: GatewayCounters::default(),
                 spill: Default::default(),
                 tickets: 0,
+                suspended: false,
+                ahead: Vec::new(),
                 throttles: Throttles::new(
                     config.logins.iter().map(|login| (login.account, login.throttle)),
                     config.accounts_max().min(ACCOUNTS_MAX),
@@ -271,6 +273,7 @@ impl Gateway {
                 Some(slot @ None) => {
                     *slot = Some(conn);
                     session.state = State::Attaching(account);
+                    session.asked_from = from;
                     self.desk.guard.forget(conn);
                     self.leaving
                         .interrupt(account, now.now.after(self.desk.config.cancel_grace_ns));
@@ -342,8 +345,11 @@ impl Gateway {
 
     /// Whether bytes of this participant are taken now: a FIX session's wait while a resend goes
     /// out to it, too.
+    ///
+    /// While nothing can be logged OUCH sessions are read on: their refusals need no room.
     pub fn wants_stream_of(&self, conn: ConnId) -> bool {
-        self.wants_stream() && self.fix.wants_input(conn)
+        let refused = self.desk.suspended && !self.fix.has(conn);
+        refused || (self.wants_stream() && self.fix.wants_input(conn))
     }
 
     /// Heartbeats, re-sends, holds that end.
@@ -412,10 +418,20 @@ impl Gateway {
         self.private.handle_reply(now, reply, |event| {
             let Some(session) = sessions.get_mut(&conn) else { return };
             match event {
+                // What was told is not in the log: to go on would pass over that in silence.
+                PrivateEvent::Attached { account, next, .. } if session.asked_from > next => {
+                    let asked = session.asked_from;
+                    desk.note_ahead(Ahead { account, asked, next });
+                    ending = Some(Ending::Ahead { asked, next });
+                }
                 PrivateEvent::Attached { account, from, .. } => {
                     leaving.forget(account);
                     session.accept(now.now, account, from, desk, conn, out);
                     *due = session.next_timeout(desk).min(*due);
+                }
+                PrivateEvent::Behind { account, asked, next } => {
+                    desk.note_ahead(Ahead { account, asked, next });
+                    ending = Some(Ending::Ahead { asked, next });
                 }
                 PrivateEvent::Detached { .. } if matches!(session.state, State::Live(_)) => {
                     ending = Some(Ending::TakenOver);
@@ -446,7 +462,7 @@ impl Gateway {
         self.private.handle_reply(now, reply, |event| match event {
             PrivateEvent::Attached { .. } => ours = Some(true),
             PrivateEvent::Refused { .. } | PrivateEvent::Detached { .. } => ours = Some(false),
-            PrivateEvent::Record { .. } => {}
+            PrivateEvent::Record { .. } | PrivateEvent::Behind { .. } => {}
         });
         let account = reply.account;
         let Some(ours) = ours.filter(|_| self.leaving.is_asking(account)) else { return };
@@ -540,7 +556,9 @@ impl Gateway {
         }
         self.desk.guard.forget(conn);
         match ending {
-            Ending::NotAuthorized | Ending::Unavailable => self.desk.counters.logins_refused += 1,
+            Ending::NotAuthorized | Ending::Unavailable | Ending::Ahead { .. } => {
+                self.desk.counters.logins_refused += 1;
+            }
             Ending::Violation => self.desk.counters.violations += 1,
             Ending::TakenOver => self.desk.counters.taken_over += 1,
             Ending::Slow => self.desk.counters.slow_consumers += 1,

@@ -30,7 +30,7 @@ mod throttle;
 
 pub use bucket::Rate;
 pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login};
-pub use desk::GatewayCounters;
+pub use desk::{Ahead, GatewayCounters};
 pub use fix::Version as FixVersion;
 pub use fix::app::market::{Level, Print};
 pub use fix_door::FixCounters;

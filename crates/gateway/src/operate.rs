@@ -5,6 +5,7 @@
 
 use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 
+use crate::desk::Ahead;
 use crate::gateway::Gateway;
 use crate::session::{Ending, State};
 
@@ -79,6 +80,30 @@ impl Gateway {
         let known = self.desk.config.logins.iter().any(|login| login.account == account);
         let entry = self.locked.get_mut(usize::from(account.0)).filter(|_| known);
         entry.map(|entry| *entry = locked).is_some()
+    }
+
+    /// From now on nothing can be logged, or it can again: meanwhile requests are refused, orders and
+    /// cancels alike. Those passed on before wait and are answered when the log goes on. OUCH sessions
+    /// are told of the change by a debug packet; a FIX session's messages get their numbers from the
+    /// log, so its refusals are told afterwards.
+    pub fn suspend(&mut self, now: ClockReading, suspended: bool, out: &mut Outbox) {
+        if std::mem::replace(&mut self.desk.suspended, suspended) == suspended {
+            return;
+        }
+        for (conn, session) in &mut self.sessions {
+            session.tell_suspended(suspended, *conn, out);
+        }
+        self.finish(now, out);
+    }
+
+    /// Whether requests are refused because nothing can be logged.
+    pub fn is_suspended(&self) -> bool {
+        self.desk.suspended
+    }
+
+    /// Who named messages of their streams that were never sent, since the last time.
+    pub fn take_ahead(&mut self) -> Vec<Ahead> {
+        std::mem::take(&mut self.desk.ahead)
     }
 
     /// Whether an account may not log on here.

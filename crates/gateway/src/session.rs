@@ -35,6 +35,13 @@ pub(crate) enum Ending {
     /// Another session was wanted, or the account is live on another connection or at another
     /// gateway.
     Unavailable,
+    /// It wants messages that were never sent.
+    Ahead {
+        /// The first that it wants.
+        asked: u64,
+        /// The next that there will be.
+        next: u64,
+    },
     /// The client broke a protocol.
     Violation,
     /// Another gateway took the stream over.
@@ -56,6 +63,8 @@ pub(crate) struct Session {
     paused: bool,
     /// Right credentials were given: whose, and the first message wanted.
     pub(crate) wants_in: Option<(AccountId, u64)>,
+    /// The first message it wanted at its login.
+    pub(crate) asked_from: u64,
     /// Credentials that the guard has yet to find right or wrong.
     asked: Option<Asked>,
     scratch: Vec<u8>,
@@ -80,6 +89,7 @@ impl Session {
             tally: Tally::default(),
             paused: false,
             wants_in: None,
+            asked_from: 0,
             asked: None,
             scratch: Vec::new(),
         }
@@ -234,6 +244,22 @@ impl Session {
         self.soup.next_timeout().min(self.hold.next_timeout(desk.config.hold_max_ns))
     }
 
+    /// Tells a client that is logged in that requests are refused from now on, or no longer.
+    pub(crate) fn tell_suspended(&mut self, suspended: bool, conn: ConnId, out: &mut Outbox) {
+        if !matches!(self.state, State::Live(_)) {
+            return;
+        }
+        let text: &[u8] = match suspended {
+            true => b"the exchange's log stands still: requests are refused until it goes on",
+            false => b"the exchange's log goes on: requests are taken again",
+        };
+        self.scratch.clear();
+        if ServerPacket::Debug(text).encode(&mut self.scratch).is_ok() {
+            let bytes = out.store(&self.scratch);
+            out.stream(conn, bytes);
+        }
+    }
+
     /// Tells the client why, where the protocol has words for it.
     pub(crate) fn say_goodbye(&mut self, ending: Ending, conn: ConnId, out: &mut Outbox) {
         self.scratch.clear();
@@ -244,6 +270,18 @@ impl Session {
                 .encode(&mut self.scratch),
             Ending::NotAuthorized => {
                 ServerPacket::LoginRejected(RejectCode::NotAuthorized).encode(&mut self.scratch)
+            }
+            Ending::Ahead { asked, next } => {
+                let text = format!(
+                    "message {asked} was never sent: the next one is {next}. The exchange goes on \
+                     from an older log, or the number is wrong; log in with {next} or less to go on"
+                );
+                let told = ServerPacket::Debug(text.as_bytes()).encode(&mut self.scratch);
+                let refused = ServerPacket::LoginRejected(RejectCode::SessionNotAvailable);
+                match self.state {
+                    State::Live(_) => told,
+                    _ => told.and_then(|()| refused.encode(&mut self.scratch)),
+                }
             }
             Ending::Violation => {
                 let text = b"message not understood; session ended";
@@ -284,7 +322,11 @@ fn request(
     match ouch::to_command(&inbound, desk.encoder.symbols(), now.now) {
         Ok(mut command) => {
             command.account = account;
-            let reason = if !desk.admits(now.now, account, command.kind) {
+            let reason = if desk.suspended {
+                (desk.counters.requests_refused, desk.counters.suspended) =
+                    (desk.counters.requests_refused + 1, desk.counters.suspended + 1);
+                RejectReason::CapacityReached
+            } else if !desk.admits(now.now, account, command.kind) {
                 RejectReason::MessageRate
             } else if !desk.submit(now, command, out) {
                 desk.counters.requests_refused += 1;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::layout::segment_name;
+use crate::register::VOTE;
 use crate::storage::{DiskError, DiskErrorKind};
 
 /// What is wrong with a place in a segment.
@@ -19,6 +21,10 @@ pub enum Damage {
     Header,
     /// The segment's file is not there.
     Missing,
+    /// Files before the segment's are not there, and no snapshot stands for them.
+    Before,
+    /// Nothing follows where something was.
+    Ended,
     /// Bytes that nothing was ever written to are not zero.
     Unused,
 }
@@ -31,7 +37,11 @@ impl fmt::Display for Damage {
             Damage::Order => "the frame does not follow the one before",
             Damage::Records => "the frame's records make no sense",
             Damage::Header => "the segment's header is damaged",
-            Damage::Missing => "the segment is missing",
+            Damage::Missing => "the file is missing",
+            Damage::Before => {
+                "the files before it are missing, and no snapshot that is whole stands for them"
+            }
+            Damage::Ended => "nothing follows there: it was lost, or the file after it is missing",
             Damage::Unused => "bytes that were never written are not zero",
         })
     }
@@ -83,17 +93,22 @@ pub enum JournalError {
 impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JournalError::Disk(error) => {
-                write!(f, "{error}; nothing after the last acknowledgement counts, open it again")
-            }
+            JournalError::Disk(error) => write!(f, "{error}"),
             JournalError::Full(error) => {
                 write!(f, "{error}; make room (older segments, snapshots) and try again")
             }
             JournalError::Corrupt { segment, offset, damage, position, committed } => write!(
                 f,
-                "segment {segment}, offset {offset}: {damage}, at position {position} of {committed} \
-                 committed ones; this is no torn write: nothing was changed, put this folder aside \
-                 and go on from a follower's copy of the journal or from a backup"
+                "{}, offset {offset}: {damage}, at position {position} of {committed} committed \
+                 ones; this is no torn write: nothing was changed, put this folder aside and go on \
+                 from a follower's copy of the journal or from a backup",
+                segment_name(*segment)
+            ),
+            JournalError::Register(name) if *name == VOTE => write!(
+                f,
+                "no copy of the file {name:?} can be read: what its server has promised is not \
+                 known; nothing was changed, and one of a group must never take part again under \
+                 its number"
             ),
             JournalError::Register(name) => write!(
                 f,
@@ -134,7 +149,9 @@ impl JournalError {
     /// Whether it is a lack of room, after which the journal goes on.
     pub(crate) fn full(error: DiskError) -> JournalError {
         match error.kind {
-            DiskErrorKind::Full => JournalError::Full(error),
+            DiskErrorKind::Full | DiskErrorKind::Quota | DiskErrorKind::Limit => {
+                JournalError::Full(error)
+            }
             _ => JournalError::Disk(error),
         }
     }

@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::fs::{self, Access, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::buffer::AlignedBuf;
+use crate::register::{DOUBT, MARK, VOTE};
 use crate::ring::{Ring, UnderWay};
 use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Storage};
 
@@ -65,6 +66,8 @@ pub struct Folder {
     files: BTreeMap<u32, Open>,
     next: u32,
     ring: Option<Ring>,
+    /// Files are opened for reading only.
+    looks: bool,
 }
 
 impl Folder {
@@ -90,6 +93,7 @@ impl Folder {
             failed("locking", &name, errno)
         })?;
         folder._lock = Some(file);
+        folder.looks = false;
         if config.syncing == Syncing::Uring {
             let ring = Ring::new().map_err(|errno| failed("setting up io_uring for", &name, errno));
             folder.ring = Some(ring?);
@@ -97,7 +101,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens an existing folder to look at it; somebody else may be writing it.
+    /// Opens an existing folder to look at it, for reading only; somebody else may be writing it.
     ///
     /// # Errors
     /// When it can't be opened.
@@ -109,7 +113,38 @@ impl Folder {
         let direct = config.direct;
         let files = BTreeMap::new();
         let path = path.to_path_buf();
-        Ok(Folder { path, dir, _lock: None, config, direct, files, next: 0, ring: None })
+        Ok(Folder {
+            path,
+            dir,
+            _lock: None,
+            config,
+            direct,
+            files,
+            next: 0,
+            ring: None,
+            looks: true,
+        })
+    }
+
+    /// Whether a journal could be written here: every file that a start opens, and new ones.
+    ///
+    /// # Errors
+    /// The first thing that can't, with the system's reason.
+    pub fn check_writable(&mut self) -> Result<(), DiskError> {
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        let allowed = fs::accessat(&self.dir, ".", access, AtFlags::EACCESS);
+        let path = self.path.display().to_string();
+        allowed.map_err(|errno| failed("writing", &path, Some(errno)))?;
+        let written = |name: &String| {
+            let registers = [MARK, VOTE, DOUBT, "lock"];
+            registers.contains(&name.as_str()) || name.starts_with("log-")
+        };
+        for name in self.names()?.iter().filter(|name| written(name)) {
+            let flags = OFlags::RDWR | OFlags::CLOEXEC;
+            let opened = fs::openat(&self.dir, name.as_str(), flags, Mode::empty());
+            drop(opened.map_err(|errno| failed("opening for writing", name, Some(errno)))?);
+        }
+        Ok(())
     }
 
     /// Where it is.
@@ -123,7 +158,8 @@ impl Folder {
     }
 
     fn open_file(&mut self, name: &str, create: bool) -> Result<FileId, DiskError> {
-        let mut flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let access = if self.looks { OFlags::RDONLY } else { OFlags::RDWR };
+        let mut flags = access | OFlags::CLOEXEC;
         if create {
             flags |= OFlags::CREATE | OFlags::TRUNC;
         }
@@ -169,7 +205,9 @@ impl Folder {
 
 fn failed(doing: &'static str, name: &str, errno: Option<Errno>) -> DiskError {
     let kind = match errno {
-        Some(Errno::NOSPC | Errno::DQUOT) => DiskErrorKind::Full,
+        Some(Errno::NOSPC) => DiskErrorKind::Full,
+        Some(Errno::DQUOT) => DiskErrorKind::Quota,
+        Some(Errno::FBIG) => DiskErrorKind::Limit,
         Some(Errno::NOENT) => DiskErrorKind::Missing,
         Some(errno) => DiskErrorKind::System(errno.raw_os_error()),
         None => DiskErrorKind::System(0),

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use crate::batch::{Record, records};
 use crate::config::Config;
 use crate::error::JournalError;
+use crate::examine::{Examined, examine};
 use crate::layout::{FORMAT, LABEL_LEN};
-use crate::recover::{Tail, Truncation, survey};
-use crate::register::{MARK, Register, Vote};
+use crate::recover::{Tail, Truncation, open_segment, segment_numbers, survey};
+use crate::register::{MARK, Register, VOTE, Vote};
 use crate::snapshot::{self, SnapshotInfo};
 use crate::storage::Storage;
 
@@ -74,14 +75,34 @@ pub fn identify(storage: &mut impl Storage) -> Result<Option<u64>, JournalError>
     Ok(Some(Register::open(storage, MARK, None)?.register.journal()))
 }
 
-/// Reads and checks a whole journal.
+/// What the records of the journal in a folder are; `None` without a segment whose header can be read.
+///
+/// # Errors
+/// The disk's.
+pub fn label(storage: &mut impl Storage) -> Result<Option<[u8; LABEL_LEN]>, JournalError> {
+    let Some(id) = identify(storage)? else { return Ok(None) };
+    for number in segment_numbers(&storage.names()?).into_iter().rev() {
+        if let Ok(segment) = open_segment(storage, id, number)? {
+            return Ok(Some(segment.header.label));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads and checks a whole journal, by what a start does before it changes anything: what it would
+/// refuse is refused here.
 ///
 /// # Errors
 /// As [`crate::Journal::open`]; nothing is changed in any case.
 pub fn verify(storage: &mut impl Storage) -> Result<Verified, JournalError> {
+    Ok(check(storage)?.0)
+}
+
+/// As [`verify`]; also the truncations whose records are still there.
+fn check(storage: &mut impl Storage) -> Result<(Verified, Vec<Truncation>), JournalError> {
     let mut segments: Vec<SegmentReport> = Vec::new();
     let mut count = 0;
-    let found = survey(storage, None, |extent, offset, header, _| {
+    let examined = examine(storage, None, |extent, offset, header, _| {
         let number = extent.segment;
         if segments.last().is_none_or(|last| last.number != number) {
             let first_position = header.first;
@@ -93,9 +114,8 @@ pub fn verify(storage: &mut impl Storage) -> Result<Verified, JournalError> {
             last.used = offset + header.padded(extent.block) as u64;
         }
     })?;
+    let Examined { found, snapshots: listed, .. } = examined;
     let first = found.segments.first();
-    let label = first.map_or([0; LABEL_LEN], |segment| segment.header.label);
-    let block = first.map_or(0, |segment| segment.extent.block as u32);
     let report = |segment: &crate::recover::Segment| {
         let number = segment.header.number;
         let counted = segments.iter().find(|counted| counted.number == number);
@@ -107,14 +127,12 @@ pub fn verify(storage: &mut impl Storage) -> Result<Verified, JournalError> {
             used: counted.map_or(0, |counted| counted.used),
         }
     };
-    let id = found.mark.journal();
     let [term, voted_for, _] = found.vote.words;
-    let listed = snapshot::list(storage, &Config::new(id, label))?;
-    Ok(Verified {
-        id,
-        label,
+    let verified = Verified {
+        id: found.mark.journal(),
+        label: first.map_or([0; LABEL_LEN], |segment| segment.header.label),
         format: found.segments.last().map_or(FORMAT, |segment| segment.header.format),
-        block,
+        block: first.map_or(0, |segment| segment.extent.block as u32),
         first: first.map_or(1, |segment| segment.header.first_position),
         last: found.end.next - 1,
         committed: found.committed,
@@ -127,7 +145,8 @@ pub fn verify(storage: &mut impl Storage) -> Result<Verified, JournalError> {
         damaged_copies: found.damaged_copies,
         snapshots: listed.whole,
         damaged_snapshots: listed.damaged,
-    })
+    };
+    Ok((verified, found.truncations))
 }
 
 /// Shows `visit` every record that counts, from the first to the last or until it breaks; for
@@ -137,10 +156,25 @@ pub fn verify(storage: &mut impl Storage) -> Result<Verified, JournalError> {
 /// As [`verify`].
 pub fn export(
     storage: &mut impl Storage,
+    visit: impl FnMut(Record<'_>) -> ControlFlow<()>,
+) -> Result<(), JournalError> {
+    read_all(storage, |_, _| ControlFlow::Continue(()), visit)
+}
+
+/// As [`export`]; `begin` is told first what was found, and may break.
+///
+/// # Errors
+/// As [`verify`].
+pub fn read_all<S: Storage>(
+    storage: &mut S,
+    begin: impl FnOnce(&mut S, &Verified) -> ControlFlow<()>,
     mut visit: impl FnMut(Record<'_>) -> ControlFlow<()>,
 ) -> Result<(), JournalError> {
-    let cuts = survey(storage, None, |_, _, _, _| {})?.truncations;
-    let mut going = ControlFlow::Continue(());
+    let (found, cuts) = check(storage)?;
+    let mut going = begin(storage, &found);
+    if going.is_break() {
+        return Ok(());
+    }
     survey(storage, None, |_, _, header, payload| {
         let gone = |position: u64| {
             cuts.iter().any(|cut: &Truncation| header.frame < cut.frame && position > cut.kept)
@@ -151,5 +185,32 @@ pub fn export(
             }
         }
     })?;
+    Ok(())
+}
+
+/// The newest snapshot that is whole at a position or before, with its bytes; of the journal with this
+/// name and label.
+///
+/// # Errors
+/// The disk's.
+pub fn newest_snapshot(
+    storage: &mut impl Storage,
+    (id, label): (u64, [u8; LABEL_LEN]),
+    to: u64,
+) -> Result<Option<(SnapshotInfo, Vec<u8>)>, JournalError> {
+    snapshot::newest(storage, &Config::new(id, label), to)
+}
+
+/// Makes the lost file of term and vote again for a server that never voted, as the only one of its log.
+/// Whoever calls it has to know that; nothing else is changed.
+///
+/// # Errors
+/// [`JournalError::Position`] when the file is there; the disk's.
+pub fn restore_vote(storage: &mut impl Storage) -> Result<(), JournalError> {
+    if storage.names()?.iter().any(|name| name == VOTE) {
+        return Err(JournalError::Position(0));
+    }
+    let id = Register::open(storage, MARK, None)?.register.journal();
+    Register::create(storage, VOTE, id, [0; 3]).map_err(JournalError::full)?;
     Ok(())
 }

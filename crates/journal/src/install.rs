@@ -9,7 +9,7 @@ use crate::error::JournalError;
 use crate::journal::Journal;
 use crate::layout::{FORMAT_GROUP, SegmentHeader, number_of, segment_name};
 use crate::recover::{Segment, Survey, Truncation, forget_before};
-use crate::snapshot::{self, Place, name_of};
+use crate::snapshot::{self, Place, name_of, waiting};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::Waypoints;
 
@@ -26,11 +26,6 @@ pub struct Installed<'a> {
     pub group: &'a [u8],
     /// The snapshot.
     pub bytes: &'a [u8],
-}
-
-/// Name of a snapshot that does not count yet.
-fn waiting(position: u64) -> String {
-    format!("inst-{position:016x}")
 }
 
 /// Finishes an installation that a crash interrupted, or takes it back.

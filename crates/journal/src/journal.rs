@@ -5,16 +5,15 @@ use crate::buffer::AlignedBuf;
 use crate::commit::InFlight;
 use crate::config::Config;
 use crate::error::{Damage, JournalError};
+use crate::examine::{Examined, examine, remains};
 use crate::known::Unread;
 use crate::layout::{FORMAT, FrameHeader, FrameKind, Place, SegmentHeader, segment_name};
-use crate::recover::{
-    End, Recovery, Segment, Truncation, note_truncation, segment_numbers, survey,
-};
-use crate::register::{DOUBT, MARK, Register, VOTE, Vote};
+use crate::recover::{End, Recovery, Segment, Truncation, note_truncation};
+use crate::register::{MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::{Waypoint, Waypoints};
-use crate::{SnapshotInfo, group, install, snapshot, whole};
+use crate::{SnapshotInfo, group, install, whole};
 
 /// What a journal did since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -80,23 +79,10 @@ impl<S: Storage> Journal<S> {
         }
         let names = storage.names()?;
         let created = prepare(&mut storage, config, &names)?;
-        let doubt = match names.iter().any(|name| name == DOUBT) {
-            true => Register::open(&mut storage, DOUBT, Some(config.id))?.register.words[0],
-            false => 0,
-        };
-        let found = survey(&mut storage, Some(config), |_, _, _, _| {})?;
+        let examined = examine(&mut storage, Some(config), |_, _, _, _| {})?;
+        let Examined { doubt, found, snapshots, snapshot } = examined;
         install::settle(&mut storage, &found)?;
-        let snapshots = snapshot::list(&mut storage, config)?;
         let first = found.segments.first().map_or(1, |segment| segment.header.first_position);
-        let snapshot = snapshots.whole.last().map(|info| info.position);
-        let reached = first == 1 || snapshot.is_some_and(|position| position + 1 >= first);
-        if !reached {
-            let segment = found.segments.first().map_or(1, |segment| segment.header.number);
-            let (offset, committed) = (0, found.committed);
-            let damage = Damage::Missing;
-            let position = 1;
-            return Err(JournalError::Corrupt { segment, offset, damage, position, committed });
-        }
         let End { offset, frame, next, chain } = found.end;
         // Nobody takes a snapshot of what is not committed: it knows when the watermark's newer copy
         // can't be read.
@@ -190,7 +176,9 @@ impl<S: Storage> Journal<S> {
             return Err(JournalError::Closed);
         }
         if self.committed > self.marked {
-            let words = [self.committed, self.frame, 0];
+            // With the number of the last segment: without it nobody would miss that file.
+            let segment = self.segments.last().map_or(0, |segment| segment.header.number);
+            let words = [self.committed, self.frame, segment];
             let written = self.mark.write(&mut self.storage, words).map_err(JournalError::Disk);
             self.close_on(written)?;
             self.marked = self.committed;
@@ -572,7 +560,7 @@ fn prepare(
     if has(MARK) {
         return Ok(false);
     }
-    if !segment_numbers(names).is_empty() {
+    if remains(names) {
         return Err(JournalError::Register(MARK));
     }
     if !has(VOTE) {

@@ -33,6 +33,7 @@ mod buffer;
 mod commit;
 mod config;
 mod error;
+mod examine;
 mod folder;
 mod follow;
 mod group;
@@ -58,7 +59,10 @@ pub use config::{Config, Marks};
 pub use error::{Damage, JournalError};
 pub use folder::{Folder, FolderConfig, Syncing};
 pub use follow::{Follower, HELD_MAX};
-pub use inspect::{SegmentReport, Verified, export, identify, verify};
+pub use inspect::{
+    SegmentReport, Verified, export, identify, label, newest_snapshot, read_all, restore_vote,
+    verify,
+};
 pub use install::Installed;
 pub use journal::{Journal, Stats};
 pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, FORMAT_GROUP, GROUP_MAX, LABEL_LEN};

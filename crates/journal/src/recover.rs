@@ -152,6 +152,9 @@ pub(crate) fn survey(
     if numbers.is_empty() && committed > 0 {
         return Err(survey.refuse(1, 0, Damage::Missing));
     }
+    // The watermark's file names the last segment that there was; 0: of an earlier version.
+    let last = numbers.last().copied().unwrap_or(0);
+    let [_, _, made] = survey.mark.words;
     let mut opened = open_counted(storage, journal, &numbers)?;
     survey.left_over = numbers.get(..numbers.len() - opened.len()).unwrap_or(&[]).to_vec();
     let later = config.is_some_and(|config| config.read_later);
@@ -178,7 +181,16 @@ pub(crate) fn survey(
         if let Some(known) = known.take() {
             survey.take_over(known);
         }
-        survey.add(storage, &mut scanner, segment, opened.is_empty(), &mut visit)?;
+        let ends = opened.is_empty();
+        if ends && last < made {
+            // All that is there is read first, so that the place is told where it ends.
+            survey.add(storage, &mut scanner, segment, false, &mut visit)?;
+            break;
+        }
+        survey.add(storage, &mut scanner, segment, ends, &mut visit)?;
+    }
+    if last < made {
+        return Err(survey.refuse(last + 1, 0, Damage::Missing));
     }
     Ok(survey)
 }
@@ -335,6 +347,8 @@ impl Survey {
         let (segment, offset) = (extent.segment, self.end.offset);
         let rest = scanner.rest(storage, extent, offset, self.end.frame)?;
         if self.committed >= self.end.next || rest.frame_at.is_some() {
+            let nothing = rest.frame_at.is_none() && rest.used_to.is_none();
+            let damage = if nothing { Damage::Ended } else { damage };
             return Err(self.refuse(segment, offset, damage));
         }
         let bytes = rest.used_to.map(|to| to - offset);

@@ -85,14 +85,51 @@ pub(crate) fn name_of(position: u64) -> String {
     format!("snap-{position:016x}")
 }
 
-/// All snapshots, in order; each is read through.
-pub(crate) fn list(storage: &mut impl Storage, config: &Config) -> Result<Listed, JournalError> {
+/// Name of a snapshot from elsewhere that does not count yet.
+pub(crate) fn waiting(position: u64) -> String {
+    format!("inst-{position:016x}")
+}
+
+/// The bytes of the newest snapshot that is whole, of those at a position or before.
+pub(crate) fn newest(
+    storage: &mut impl Storage,
+    config: &Config,
+    to: u64,
+) -> Result<Option<(SnapshotInfo, Vec<u8>)>, JournalError> {
     let names = storage.names()?;
     let mut positions: Vec<u64> = names.iter().filter_map(|n| number_of(n, "snap-")).collect();
     positions.sort_unstable();
+    for position in positions.into_iter().rev().filter(|position| *position <= to) {
+        let mut bytes = Vec::new();
+        match load(storage, config, position, |piece| bytes.extend_from_slice(piece)) {
+            Ok(found) => return Ok(Some((found.info, bytes))),
+            Err(JournalError::Snapshot(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// All snapshots that count, in order; each is read through. `stands`: where the log begins behind one
+/// from elsewhere, which may not have its own name yet; earlier ones count no more.
+pub(crate) fn list(
+    storage: &mut impl Storage,
+    config: &Config,
+    stands: Option<u64>,
+) -> Result<Listed, JournalError> {
+    let names = storage.names()?;
+    let mut positions: Vec<u64> = names.iter().filter_map(|n| number_of(n, "snap-")).collect();
+    let waiting = stands.map(|position| (position, waiting(position)));
+    let waiting = waiting.filter(|(_, name)| names.contains(name));
+    positions.extend(waiting.iter().map(|(position, _)| *position));
+    positions.retain(|position| stands.is_none_or(|stands| *position >= stands));
+    positions.sort_unstable();
+    positions.dedup();
     let mut listed = Listed { whole: Vec::new(), groups: Vec::new(), damaged: 0 };
     for position in positions {
-        match load(storage, config, position, |_| {}) {
+        let named = waiting.as_ref().filter(|(at, _)| *at == position);
+        let name = named.map_or_else(|| name_of(position), |(_, name)| name.clone());
+        match load_named(storage, config, (position, &name), |_| {}) {
             Ok(found) => {
                 listed.whole.push(found.info);
                 listed.groups.push(found.group);
@@ -111,7 +148,17 @@ fn load(
     position: u64,
     take: impl FnMut(&[u8]),
 ) -> Result<Header, JournalError> {
-    let (file, len) = storage.open(&name_of(position))?;
+    load_named(storage, config, (position, &name_of(position)), take)
+}
+
+/// The same, under whatever name it has.
+fn load_named(
+    storage: &mut impl Storage,
+    config: &Config,
+    (position, name): (u64, &str),
+    take: impl FnMut(&[u8]),
+) -> Result<Header, JournalError> {
+    let (file, len) = storage.open(name)?;
     let loaded = load_file(storage, config, position, file, len, take);
     storage.close(file);
     loaded

@@ -13,6 +13,10 @@ pub struct FileId(pub u32);
 pub enum DiskErrorKind {
     /// No room left.
     Full,
+    /// The user's or the folder's quota is used up.
+    Quota,
+    /// The file would be longer than the process may make one.
+    Limit,
     /// There is no such file, or no such part of it.
     Missing,
     /// The operating system's error number.
@@ -39,6 +43,10 @@ impl fmt::Display for DiskError {
         write!(f, "{} {}: ", self.doing, self.name)?;
         match self.kind {
             DiskErrorKind::Full => f.write_str("no room left on the disk"),
+            DiskErrorKind::Quota => f.write_str("no room left: the quota is used up"),
+            DiskErrorKind::Limit => f.write_str(
+                "no room left: the file would be longer than this process may make one (ulimit -f)",
+            ),
             DiskErrorKind::Missing => f.write_str("it is not there"),
             DiskErrorKind::System(number) => {
                 write!(f, "{}", std::io::Error::from_raw_os_error(number))

@@ -84,7 +84,7 @@ fn a_thousand_flips_in_the_committed_part_are_found_every_time() {
         // The frame that begins there holds the bit.
         assert!(*offset <= bit / 8 && bit / 8 < offset + 4_096 + 512, "flip {n}: {error}");
         let text = error.to_string();
-        assert!(text.contains(&format!("segment {segment}, offset {offset}")), "{text}");
+        assert!(text.contains(&format!("{name}, offset {offset}")), "{text}");
         assert!(text.contains("follower"), "{text}");
         for ((name, _), bytes) in segments.iter().zip(before) {
             assert_eq!(disk.bytes(name), Some(&bytes[..]), "a refusal changes nothing");

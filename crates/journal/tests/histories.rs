@@ -72,7 +72,7 @@ fn crashes_in_a_row_also_during_recovery() {
 fn errors_short_writes_full_and_slow_disks_lose_nothing_acknowledged() {
     let faults = DiskFaults { short: 30, failing: 10, slow: 50, room: 34_000, ..<_>::default() };
     let mut seen = [0; 4];
-    for seed in 0..300 {
+    for seed in 0..340 {
         let script = Script::random(seed ^ 0xbad, 60);
         let life = |n: u64| Life { faults, crash_at: Some((seed * 11 + n * 17) % 150) };
         let outcome = play(&script, &[life(0), life(1), life(2), Life::default()]);

@@ -78,6 +78,8 @@ counters! {
     accepted,
     /// Connections refused because the listener's limit was reached.
     refused,
+    /// Times that a connection could not be accepted because no descriptor was free.
+    accepts_starved,
     /// Connections opened.
     connected,
     /// Connections that could not be opened, or failed.

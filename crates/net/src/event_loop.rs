@@ -192,6 +192,9 @@ impl<N: Node> Loop<N> {
                 at = at.min(deadline);
             }
         }
+        if let Some(&(until, _)) = self.io.resting.front() {
+            at = at.min(until);
+        }
         if self.traces.as_ref().is_some_and(TraceSender::is_pending) {
             at = at.min(self.traces_since.after(TRACE_WAIT_NS));
         }

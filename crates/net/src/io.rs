@@ -222,6 +222,8 @@ pub(crate) struct Io {
     pub notices: VecDeque<Notice>,
     /// Connections being closed: until when, slot, serial. In order of time.
     pub lingering: VecDeque<(Nanos, u32, u64)>,
+    /// Listeners that are left alone until then, because no descriptor was free. In order of time.
+    pub resting: VecDeque<(Nanos, u32)>,
     /// Handshakes under way, in the same manner.
     pub handshaking: VecDeque<(Nanos, u32, u64)>,
     /// Those that have news: served after everybody else, since they cost so much.
@@ -254,6 +256,7 @@ impl Io {
             ready: VecDeque::new(),
             notices: VecDeque::new(),
             lingering: VecDeque::new(),
+            resting: VecDeque::new(),
             handshaking: VecDeque::new(),
             handshakes_ready: VecDeque::new(),
             sealed: vec![0; SEALED_READ].into_boxed_slice(),

@@ -73,10 +73,15 @@ impl Poller {
         self.add(source, token, epoll::EventFlags::IN | epoll::EventFlags::ET)
     }
 
-    /// Reports as long as there is something to accept (level-triggered: an accept that failed
-    /// for lack of descriptors is tried again).
+    /// Reports as long as there is something to accept (level-triggered: an accept that failed is tried
+    /// again).
     pub fn add_listener(&self, source: impl AsFd, token: u64) -> std::io::Result<()> {
         self.add(source, token, epoll::EventFlags::IN)
+    }
+
+    /// Reports a listener no more.
+    pub fn remove_listener(&self, source: impl AsFd) -> std::io::Result<()> {
+        Ok(epoll::delete(&self.epoll, source)?)
     }
 
     /// As `add_input`, and reports when the other side closed and when writing is possible again.

@@ -14,6 +14,8 @@ use crate::io::{Io, Notice, Token};
 const ACCEPTED_BASE: u32 = 1 << 31;
 /// Connections of one listener accepted in a row while others wait.
 const ACCEPTS_PER_TURN: usize = 16;
+/// So long a listener is left alone when no descriptor is free.
+const LISTENER_REST_NS: u64 = 100 * Nanos::MILLI;
 
 impl Conn {
     /// Whether "writable" is news.
@@ -38,9 +40,8 @@ impl Io {
     }
 
     /// Takes what waits at a listener, by its token.
-    pub fn accept(&mut self, listener: u32, now: Nanos) {
-        let doors = u32::from(ConnId::DOORS);
-        let (host, door) = ((listener / doors) as usize, listener % doors);
+    pub fn accept(&mut self, number: u32, now: Nanos) {
+        let (host, door) = place_of(number);
         for _ in 0..ACCEPTS_PER_TURN {
             let own = self.hosts.get(host);
             let Some(listener) = own.and_then(|own| own.listeners.get(door as usize)) else {
@@ -49,6 +50,10 @@ impl Io {
             let (stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_starved(&error) => {
+                    self.counters.accepts_starved.add(1);
+                    return self.rest_listener(number, now);
+                }
                 Err(_) => {
                     self.counters.stream_errors.add(1);
                     return;
@@ -87,6 +92,31 @@ impl Io {
         });
         let slot = closing.map(|(_, slot, _)| *slot);
         slot.map(|slot| self.drop_conn(slot)).is_some()
+    }
+
+    /// Leaves a listener alone for a while: as long as no descriptor is free it would be reported, and
+    /// fail, again and again.
+    fn rest_listener(&mut self, number: u32, now: Nanos) {
+        let (host, door) = place_of(number);
+        let listener = self.hosts.get(host).and_then(|own| own.listeners.get(door as usize));
+        if listener.is_some_and(|listener| self.poller.remove_listener(listener).is_ok()) {
+            self.resting.push_back((now.after(LISTENER_REST_NS), number));
+        }
+    }
+
+    /// Tries listeners again that have rested.
+    fn wake_listeners(&mut self, now: Nanos) {
+        while let Some((_, number)) = self.resting.pop_front_if(|(until, _)| *until <= now) {
+            let (host, door) = place_of(number);
+            let own = self.hosts.get(host);
+            let Some(listener) = own.and_then(|own| own.listeners.get(door as usize)) else {
+                continue;
+            };
+            if self.poller.add_listener(listener, Token::Listener(number).pack()).is_err() {
+                self.resting.push_back((now.after(LISTENER_REST_NS), number));
+                return;
+            }
+        }
     }
 
     fn next_accepted_id(&mut self, host: usize, door: u32) -> ConnId {
@@ -428,6 +458,7 @@ impl Io {
 
     /// Cuts connections that have lingered long enough, or shaken hands too long.
     pub fn reap(&mut self, now: Nanos) {
+        self.wake_listeners(now);
         self.reap_handshakes(now);
         while let Some(&(deadline, slot, serial)) = self.lingering.front() {
             let current = self.conn(slot).is_some_and(|conn| conn.serial == serial);
@@ -440,6 +471,18 @@ impl Io {
             }
         }
     }
+}
+
+/// Whose listener a number is, and which of its doors.
+fn place_of(number: u32) -> (usize, u32) {
+    let doors = u32::from(ConnId::DOORS);
+    ((number / doors) as usize, number % doors)
+}
+
+/// Whether something could not be had because the process, or the system, has too many of them.
+fn is_starved(error: &std::io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
 }
 
 /// An address as nodes know it.

@@ -104,6 +104,16 @@ pub enum PrivateEvent<'a> {
         /// Whose.
         account: AccountId,
     },
+    /// The root that serves now lacks records that were delivered here: nothing more is until the
+    /// stream is detached and attached anew.
+    Behind {
+        /// Whose.
+        account: AccountId,
+        /// Position of the record that comes next here.
+        asked: u64,
+        /// Position the next new record has there.
+        next: u64,
+    },
     /// The next record of a stream.
     Record {
         /// Whose.
@@ -323,6 +333,10 @@ impl PrivateReceiver {
                 self.next_due = self.next_due.min(stream.due);
                 self.owe_ack(at);
                 on_event(PrivateEvent::Attached { account, from: reply.from, next: reply.next });
+            }
+            (State::Rejoining, ATTACHED) if reply.next < stream.next => {
+                let asked = stream.next;
+                on_event(PrivateEvent::Behind { account, asked, next: reply.next });
             }
             (State::Rejoining, ATTACHED) if (1..=stream.next).contains(&reply.from) => {
                 stream.state = State::Attached;

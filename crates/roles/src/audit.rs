@@ -92,7 +92,7 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]
     };
     let streams = places(root, &listeners, None);
     let positions: Vec<FeedSeq> = streams.values().map(|place| place.position).collect();
-    let replay = match replay_digests(engine.config().clone(), root.log().records(), &positions) {
+    let replay = match replay_digests(engine.config().clone(), root.applied(), &positions) {
         Ok(replay) => replay,
         Err(error) => {
             audit.problems.push(format!("the log does not replay: {error}"));
@@ -184,7 +184,7 @@ fn places(root: &Root, listeners: &[&[Listener]], from: Option<(usize, FeedSeq)>
     let mut dealer = root.dealer().anew();
     let mut digests = vec![StreamDigest::default(); dealer.next().len()];
     let mut message = Vec::new();
-    replay(root.engine().config().clone(), root.log().records(), |_, input, _, output| {
+    replay(root.engine().config().clone(), root.applied(), |_, input, _, output| {
         for (position, event) in &output.market {
             message.clear();
             // What has no format was not published either; the root counts it.

@@ -90,6 +90,11 @@ fn newest_before<S: Storage>(
     Ok((Vec::new(), 1))
 }
 
+/// The group's first record in a snapshot that [`compact`] made; nothing when it is none.
+pub fn compacted_genesis(bytes: &[u8]) -> Option<&[u8]> {
+    Some(Compact::read(bytes)?.genesis)
+}
+
 /// The inputs in a snapshot that [`compact`] made; nothing when it is none.
 pub fn compacted_inputs(bytes: &[u8]) -> Option<Vec<Input>> {
     Compact::read(bytes)?.after(0).collect()

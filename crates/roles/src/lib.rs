@@ -28,7 +28,7 @@ mod timetable;
 
 pub use audit::{Audit, JoinedLate, Unequal, audit};
 pub use checkpoint::Checkpoint;
-pub use compact::{compact, compacted_inputs};
+pub use compact::{compact, compacted_genesis, compacted_inputs};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, deploy_life, group_root, listener, subscriber};

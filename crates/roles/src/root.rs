@@ -436,6 +436,10 @@ impl Root {
     /// Applies what is in the log and not applied yet, as far as the gate lets it, and passes the
     /// events on; says what became of the last.
     fn apply_logged(&mut self, now: ClockReading, out: &mut Outbox) -> Option<Applied> {
+        if self.ended && self.group.is_none() {
+            // The feed is over: what becomes durable now is for the next start.
+            return None;
+        }
         let Root { engine, log, output, private, counters, day, itch, downlinks, .. } = self;
         let copies = &self.copies;
         let Root { gate, grants, acks, .. } = self;

@@ -29,6 +29,20 @@ use crate::replica::line::RootLine;
 /// Longest wait for nodes: a loop that does not answer for so long has other troubles.
 const WAIT: Duration = Duration::from_secs(3);
 
+/// How often it is looked whether what was given is durable.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// What became of commands that were given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Given {
+    /// They are in the log and applied.
+    Done,
+    /// They are in the log, and applied once that is durable.
+    Waits,
+    /// One was not logged, or the engine refused it.
+    Refused(Option<Applied>),
+}
+
 /// A running exchange, to its operators.
 pub struct Exchange {
     config: Config,
@@ -86,20 +100,29 @@ impl Exchange {
         let account = commands.first().map_or(AccountId(0), |command| command.account);
         let commands: Vec<Command> =
             commands.into_iter().map(|command| Command { cl_ord_id: tag, ..command }).collect();
-        let (applied, open, seq) = self.on_root(move |root, now, out| {
+        let (outcome, open, seq) = self.on_root(move |root, now, out| {
             let open = open_orders(root, account);
-            let mut applied = None;
+            let mut outcome = Given::Refused(None);
             for command in commands {
-                applied = root.operator(now, command, out);
-                if applied != Some(Applied::Done) {
+                let logged = root.log().len();
+                outcome = match root.operator(now, command, out) {
+                    Some(Applied::Done) => Given::Done,
+                    // It is in the log, and applied once that is durable.
+                    None if root.log().len() > logged => Given::Waits,
+                    other => Given::Refused(other),
+                };
+                if let Given::Refused(_) = outcome {
                     break;
                 }
             }
-            (applied, (open, open_orders(root, account)), root.log().len() as u64)
+            (outcome, (open, open_orders(root, account)), root.log().len() as u64)
         })?;
-        match applied {
-            Some(Applied::Done) => {
-                let (before, after) = open;
+        match outcome {
+            Given::Done | Given::Waits => {
+                let (before, mut after) = open;
+                if outcome == Given::Waits {
+                    after = self.wait_for(seq, account)?;
+                }
                 let text = match before == after {
                     true => format!("done, input {seq} of the log"),
                     false => {
@@ -111,9 +134,30 @@ impl Exchange {
                 });
                 Ok(Reply::done(text, data))
             }
-            Some(other) => Err(format!("the engine refused it: {other:?}, input {seq} of the log")),
-            None => Err("not logged: the log is full, or the exchange is closing".to_string()),
+            Given::Refused(Some(other)) => {
+                Err(format!("the engine refused it: {other:?}, input {seq} of the log"))
+            }
+            Given::Refused(None) => {
+                Err("not logged: the log is full, or the exchange is closing".to_string())
+            }
         }
+    }
+
+    /// Waits until an input is durable and applied; open orders of an account then.
+    fn wait_for(&self, seq: u64, account: AccountId) -> Result<u64, String> {
+        let until = Instant::now() + WAIT;
+        while Instant::now() < until {
+            let found = self.on_root(move |root, _, _| {
+                (root.engine().applied() >= seq).then(|| open_orders(root, account))
+            })?;
+            if let Some(open) = found {
+                return Ok(open);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(format!(
+            "given as input {seq} of the log, which is not durable yet: it happens when the log goes on"
+        ))
     }
 
     fn disconnect(&self, account: &str) -> Result<Reply, String> {

@@ -242,18 +242,19 @@ fn rot(site: &mut Site, number: usize, seed: u64) -> Result<String, Failure> {
     site.mend(number)?;
     site.revive(number)?;
     let end = said.find("; this is no").unwrap_or(said.len());
-    let from = said.find("segment").unwrap_or(0);
+    let from = said.find("log-").unwrap_or(0);
     Ok(format!("replica {}: {}", number + 1, said.get(from..end).unwrap_or(&said)))
 }
 
 /// The segment and offset that a message names.
 fn place(text: &str) -> Option<(u64, u64)> {
-    let number = |after: &str| {
+    let number = |after: &str, radix| {
         let rest = text.split(after).nth(1)?;
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().ok()
+        let digits: String = rest.chars().take_while(|c| c.is_digit(radix)).collect();
+        u64::from_str_radix(&digits, radix).ok()
     };
-    Some((number("segment ")?, number("offset ")?))
+    // Files have hexadecimal names.
+    Some((number("log-", 16)?, number("offset ", 10)?))
 }
 
 #[cfg(test)]
@@ -262,8 +263,8 @@ mod tests {
 
     #[test]
     fn a_message_says_where() {
-        let text = "x: segment 3, offset 8192: the frame's checksum does not fit";
-        assert_eq!(place(text), Some((3, 8_192)));
-        assert_eq!(place("segment x"), None);
+        let text = "x: log-000000000000001b, offset 8192: the frame's checksum does not fit";
+        assert_eq!(place(text), Some((27, 8_192)));
+        assert_eq!(place("log-x"), None);
     }
 }

@@ -15,11 +15,12 @@ use roles::{ExchangeConfig, Role};
 use types::{Input, Nanos, Node};
 use zerocopy::TryFromBytes;
 
+use super::health::Health;
 use crate::Failure;
 use crate::log::on;
 
 /// What the records of such a journal are.
-const LABEL: [u8; 32] = *b"fairbell: genesis, then inputs  ";
+pub const LABEL: [u8; 32] = *b"fairbell: genesis, then inputs  ";
 const MAGIC: &[u8; 8] = b"FBELLGEN";
 /// How long the writer waits for something to write before it writes the watermark.
 const IDLE: Duration = Duration::from_millis(5);
@@ -100,11 +101,15 @@ pub struct Kept {
 
 /// Opens the journal in a folder, or makes one. `start` becomes the name of a new one.
 pub fn open(dir: &Path, settings: &crate::config::Journal, start: Nanos) -> Result<Kept, Failure> {
-    let wrong = |error: JournalError| on(dir, error);
+    let wrong = |error: JournalError| on(dir, super::advice(Some(LABEL), &error));
     let mut folder = settings.folder(dir)?;
     let id = journal::identify(&mut folder).map_err(wrong)?.unwrap_or(start.0);
     let config = settings.settings(id, LABEL);
     let (mut journal, recovery) = Journal::open(folder, &config).map_err(wrong)?;
+    if recovery.first > 1 {
+        let first = recovery.first;
+        return Err(on(dir, format!("the inputs before position {first} are not there")));
+    }
     let (mut genesis, mut inputs, mut strange) = (None, Vec::new(), None);
     journal
         .read(1, recovery.last, |record| match record.position {
@@ -152,13 +157,30 @@ impl Kept {
 
 /// Writes what comes through the mailbox until it is closed; tells the root how far it is durable.
 /// What comes while the kernel writes a batch (`journal.syncing = "io_uring"`) makes the next one.
+/// `health` hears how it goes.
 ///
 /// # Errors
 /// The journal's, after which nothing more is durable: the exchange then acknowledges nothing.
 pub fn write(
+    journal: Journal<Folder>,
+    mailbox: &Mailbox,
+    root: &LoopHandle<Role>,
+    health: &Health,
+) -> Result<journal::Stats, JournalError> {
+    let written = write_all(journal, mailbox, root, health);
+    match &written {
+        // At the end what waits for room is in no log, and nobody was told of it.
+        Ok(_) | Err(JournalError::Full(_)) => {}
+        Err(error) => health.failed(error),
+    }
+    written
+}
+
+fn write_all(
     mut journal: Journal<Folder>,
     mailbox: &Mailbox,
     root: &LoopHandle<Role>,
+    health: &Health,
 ) -> Result<journal::Stats, JournalError> {
     let mut bytes = Vec::new();
     let mut told = journal.durable();
@@ -172,11 +194,11 @@ pub fn write(
             break;
         }
         if !bytes.is_empty() {
-            append(&mut journal, &bytes, mailbox)?;
+            append(&mut journal, &bytes, mailbox, health)?;
         } else if journal.is_writing() {
-            journal.settle()?;
+            health.during(|| journal.settle())?;
         } else if told == journal.durable() {
-            journal.write_mark()?;
+            health.during(|| journal.write_mark())?;
         }
         let durable = journal.durable();
         // A loop that has too much to do hears of it with the next batch, or a little later.
@@ -205,11 +227,12 @@ fn append(
     journal: &mut Journal<Folder>,
     bytes: &[u8],
     mailbox: &Mailbox,
+    health: &Health,
 ) -> Result<(), JournalError> {
     for record in bytes.chunks(size_of::<Input>()) {
         match journal.append(TERM, record) {
             Err(JournalError::BatchFull) => {
-                begin_flush(journal, mailbox)?;
+                begin_flush(journal, mailbox, health)?;
                 journal.append(TERM, record)?;
             }
             appended => {
@@ -217,15 +240,26 @@ fn append(
             }
         }
     }
-    begin_flush(journal, mailbox)
+    begin_flush(journal, mailbox, health)
 }
 
 /// Begins to flush; where there is no room for another segment, waits until there is or all is over.
-fn begin_flush(journal: &mut Journal<Folder>, mailbox: &Mailbox) -> Result<(), JournalError> {
+fn begin_flush(
+    journal: &mut Journal<Folder>,
+    mailbox: &Mailbox,
+    health: &Health,
+) -> Result<(), JournalError> {
     loop {
-        match journal.begin_flush() {
-            Err(JournalError::Full(_)) if !mailbox.is_closed() => std::thread::sleep(RETRY),
-            flushed => return flushed.map(|_| ()),
+        match health.during(|| journal.begin_flush()) {
+            Err(error @ JournalError::Full(_)) if !mailbox.is_closed() => {
+                health.no_room(&error);
+                std::thread::sleep(RETRY);
+            }
+            flushed => {
+                flushed?;
+                health.has_room();
+                return Ok(());
+            }
         }
     }
 }

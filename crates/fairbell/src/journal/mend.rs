@@ -28,7 +28,17 @@ pub fn run(args: &MendArgs) -> Result<(), Failure> {
         return Err(on(dir, "no such folder"));
     }
     let mut folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
+    let label = journal::label(&mut folder).ok().flatten();
     let damage = match journal::verify(&mut folder) {
+        Err(JournalError::Register("vote")) if label == Some(super::kept::LABEL) => {
+            journal::restore_vote(&mut folder).map_err(|error| on(dir, error))?;
+            // Whatever else is wrong is told now.
+            journal::verify(&mut folder).map_err(|error| on(dir, error))?;
+            println!(
+                "made again  the file vote: an exchange that stands alone has promised nothing"
+            );
+            return Ok(());
+        }
         Err(JournalError::Disk(error)) => return Err(on(dir, error)),
         Err(damage) => Some(damage.to_string()),
         Ok(_) if args.force => None,

@@ -27,12 +27,13 @@ use super::writer::{self, Job};
 use crate::Failure;
 use crate::alarms::Alarms;
 use crate::config::Config;
+use crate::journal::health::Health;
 use crate::journal::kept::{Genesis, input_of};
 use crate::log::on;
 use crate::sockets::{io, v4};
 
 /// What the records of a replica's journal are.
-const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
+pub const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
 /// Positions between two comparisons of digests: one costs a walk over all open orders.
 const DIGEST_EVERY: u64 = 16_384;
 /// How long a question may take.
@@ -414,8 +415,9 @@ impl Host {
     pub fn run_watched(self, stop: &AtomicBool, watch: impl Fn(&Role)) -> Result<Role, Failure> {
         let Host { id, of, journal, jobs, posts, leading, trouble, link, door, claims, .. } = self;
         let (cluster, files, cost, restored) = (self.cluster, self.files, self.cost, self.restored);
-        let (dir, claim_key) = (self.dir, self.claim_key);
+        let (dir, alarms, claim_key) = (self.dir, self.alarms, self.claim_key);
         let root = of.handle();
+        let health = Health::new(&alarms, &format!("replica-{id}-journal"));
         let Some(papers) = self.papers else {
             return Err(Failure::Run("a replica that has ended does not run".to_string()));
         };
@@ -465,6 +467,7 @@ impl Host {
                 }
             });
             let disk = root.clone();
+            let health = &health;
             let failed = &failed;
             let (placed, checkpoints) = channel();
             if let Some(files) = &files {
@@ -472,11 +475,15 @@ impl Host {
                 scope.spawn(move || checkpoints::serve(files, &checkpoints, cost));
             }
             scope.spawn(move || {
-                if let Err(error) = writer::serve(journal, &jobs, &disk, &placed, stop) {
+                let watched = (stop, health);
+                if let Err(error) = writer::serve(journal, &jobs, &disk, &placed, watched) {
+                    health.failed(&error);
                     failed(format!("the journal: {}", advice(&error)));
                 }
             });
             let look = |of: &Loop<Role>| {
+                // A slow disk is told of; the group does without it meanwhile.
+                health.look();
                 of.nodes().for_each(|(_, role)| watch(role));
                 let member = of.nodes().find_map(|(_, role)| role.as_member());
                 if let Some(why) = member.and_then(Member::stopped) {
@@ -508,16 +515,9 @@ fn open_journal(
     Ok(opened.0)
 }
 
-/// What a journal complains of, and what to do.
+/// What a replica's journal complains of, and what to do.
 fn advice(error: &JournalError) -> String {
-    match error {
-        JournalError::Corrupt { .. } | JournalError::Register(_) => {
-            let hint =
-                "as one of a group it can have it again from the others: `fairbell journal mend`";
-            format!("{error}; {hint}")
-        }
-        _ => error.to_string(),
-    }
+    crate::journal::advice(Some(LABEL), error)
 }
 
 /// Inputs on the disk of a replica whose group has ended, in order: those of its newest snapshot,

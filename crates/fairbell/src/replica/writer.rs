@@ -11,6 +11,7 @@ use roles::{ExchangeConfig, Member, Role};
 use types::{ClockReading, Outbox};
 
 use super::checkpoints::{self, Taken};
+use crate::journal::health::Health;
 
 /// How long the disk is idle before the watermark is written.
 const IDLE: Duration = Duration::from_millis(5);
@@ -49,7 +50,7 @@ pub fn serve(
     jobs: &Receiver<Job>,
     root: &LoopHandle<Role>,
     placed: &Sender<(Taken, Option<u64>)>,
-    stop: &AtomicBool,
+    (stop, health): (&AtomicBool, &Health),
 ) -> Result<(), JournalError> {
     let mut next = None;
     let mut read = Some(Instant::now());
@@ -77,7 +78,7 @@ pub fn serve(
         match job {
             Job::Write { number, write } => {
                 let (number, write) = join(number, write, jobs, &mut next);
-                if !perform(&mut journal, &write, root)? {
+                if !perform(&mut journal, &write, root, health)? {
                     return Ok(());
                 }
                 tell(root, move |member, now, out| member.handle_written(now, number, out));
@@ -152,16 +153,22 @@ fn perform(
     journal: &mut Journal<Folder>,
     write: &Write,
     root: &LoopHandle<Role>,
+    health: &Health,
 ) -> Result<bool, JournalError> {
     loop {
-        match replication::perform(journal, write) {
-            Err(JournalError::Full(_)) => {
+        match health.during(|| replication::perform(journal, write)) {
+            Err(error @ JournalError::Full(_)) => {
+                health.no_room(&error);
                 if root.call(ExchangeConfig::ROOT, |_, _, _| {}) == Err(ControlError::Ended) {
                     return Ok(false);
                 }
                 std::thread::sleep(RETRY);
             }
-            done => return done.map(|()| true),
+            done => {
+                done?;
+                health.has_room();
+                return Ok(true);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use types::Input;
 
 use super::{Places, at};
 use crate::journal::kept::{Genesis, input_of};
+use crate::journal::read::NO_LOG;
 use crate::log::{lab, on};
 use crate::{Failure, up};
 
@@ -30,6 +31,8 @@ pub struct Feed {
     dir: std::path::PathBuf,
     file: std::path::PathBuf,
     follower: Follower<Folder>,
+    /// Inputs that a replica's snapshot stands for, and that were not taken yet.
+    snapshot: std::vec::IntoIter<Input>,
     /// The store.
     pub keeper: Keeper,
     /// What exchange it is of.
@@ -42,8 +45,11 @@ pub struct Feed {
     pub behind_max: u64,
 }
 
+/// A journal opened for following; where its log begins behind a snapshot, that one's bytes.
+type Begun = (Follower<Folder>, Option<Vec<u8>>);
+
 /// Opens a journal for following; `None` when there is none yet.
-fn open_journal(dir: &Path) -> Result<Option<Follower<Folder>>, Failure> {
+fn open_journal(dir: &Path) -> Result<Option<Begun>, Failure> {
     let config = FolderConfig { direct: false, ..FolderConfig::default() };
     let missing = |kind: DiskErrorKind| kind == DiskErrorKind::Missing;
     let folder = match Folder::open_unlocked(dir, config) {
@@ -52,7 +58,39 @@ fn open_journal(dir: &Path) -> Result<Option<Follower<Folder>>, Failure> {
     };
     match Follower::open(folder, 0) {
         Err(JournalError::Disk(error)) if missing(error.kind) => Ok(None),
-        follower => follower.map(Some).map_err(|error| on(dir, error)),
+        // A replica's log that begins behind a snapshot.
+        Err(JournalError::Position(_)) => behind_snapshot(dir).map(Some),
+        follower => follower.map(|follower| Some((follower, None))).map_err(|e| on(dir, e)),
+    }
+}
+
+fn behind_snapshot(dir: &Path) -> Result<Begun, Failure> {
+    let wrong = |error: JournalError| on(dir, error);
+    let mut folder = crate::journal::read::look(dir)?;
+    let id = journal::identify(&mut folder).map_err(wrong)?.unwrap_or(0);
+    let label = journal::label(&mut folder).map_err(wrong)?.unwrap_or_default();
+    let newest = journal::newest_snapshot(&mut folder, (id, label), u64::MAX).map_err(wrong)?;
+    let none = || on(dir, "its log begins behind a snapshot, and no whole one is there");
+    let (info, bytes) = newest.ok_or_else(none)?;
+    let follower = Follower::open(folder, info.position).map_err(wrong)?;
+    Ok((follower, Some(bytes)))
+}
+
+/// The first record that says what exchange it is; nothing when there is none yet. Leaders of a group
+/// begin with an empty one.
+fn first_genesis(dir: &Path, follower: &mut Follower<Folder>) -> Result<Option<Genesis>, Failure> {
+    loop {
+        let mut first = None;
+        let polled = follower.poll(1, |record| first = Some(record.bytes.to_vec()));
+        polled.map_err(|error| on(dir, error))?;
+        match first {
+            None => return Ok(None),
+            Some(bytes) if bytes.is_empty() => {}
+            Some(bytes) => {
+                let genesis = Genesis::read(&bytes);
+                return genesis.map(Some).ok_or_else(|| on(dir, NO_LOG));
+            }
+        }
     }
 }
 
@@ -82,6 +120,21 @@ fn accounts(places: &Places) -> Vec<Account> {
     entries.map(account).collect()
 }
 
+/// Gives the store an input, unless that comes after `until`; then something was left.
+fn give(
+    (keeper, file): (&mut Keeper, &Path),
+    input: &Input,
+    (until, left): (u64, &mut bool),
+    visit: &mut impl FnMut(&Keeper, &Input),
+) -> Result<(), Failure> {
+    if input.seq.0 > until {
+        *left = true;
+    } else if keeper.take(input).map_err(|error| at(file, error))? {
+        visit(keeper, input);
+    }
+    Ok(())
+}
+
 impl Feed {
     /// Opens both; `None` when there is no log of an exchange yet.
     ///
@@ -89,12 +142,18 @@ impl Feed {
     /// What is wrong with either.
     pub fn open(places: &Places, writing: Writing) -> Result<Option<Feed>, Failure> {
         let dir = &places.journal;
-        let Some(mut follower) = open_journal(dir)? else { return Ok(None) };
-        let mut first = None;
-        let polled = follower.poll(1, |record| first = Some(Genesis::read(record.bytes)));
-        polled.map_err(|error| on(dir, error))?;
-        let Some(genesis) = first else { return Ok(None) };
-        let genesis = genesis.ok_or_else(|| on(dir, "holds no log of an exchange"))?;
+        let Some((mut follower, snapshot)) = open_journal(dir)? else { return Ok(None) };
+        let (genesis, inputs) = match &snapshot {
+            None => (first_genesis(dir, &mut follower)?, Vec::new()),
+            Some(bytes) => {
+                let genesis = roles::compacted_genesis(bytes).and_then(Genesis::read);
+                let inputs = roles::compacted_inputs(bytes);
+                let read = genesis.zip(inputs).ok_or_else(|| on(dir, NO_LOG))?;
+                (Some(read.0), read.1)
+            }
+        };
+        let Some(genesis) = genesis else { return Ok(None) };
+        let snapshot = inputs.into_iter();
         let config = engine_config(places, &genesis)?;
         let origin = Origin {
             rules_version: genesis.rules_version,
@@ -115,7 +174,7 @@ impl Feed {
         }
         let keeper = Keeper::new(store, config).map_err(wrong)?;
         let (dir, until, left, behind_max) = (dir.clone(), u64::MAX, false, 0);
-        Ok(Some(Feed { dir, file, follower, keeper, genesis, until, left, behind_max }))
+        Ok(Some(Feed { dir, file, follower, snapshot, keeper, genesis, until, left, behind_max }))
     }
 
     /// Leaves what comes after an input.
@@ -149,6 +208,15 @@ impl Feed {
         let (keeper, until) = (&mut self.keeper, self.until);
         let (dir, file) = (&self.dir, &self.file);
         let (mut failed, mut left): (Result<(), Failure>, bool) = (Ok(()), self.left);
+        let mut count = 0;
+        for input in self.snapshot.by_ref().take(AT_ONCE) {
+            give((keeper, file), &input, (until, &mut left), &mut visit)?;
+            count += 1;
+        }
+        if count > 0 {
+            self.left = left;
+            return Ok(count);
+        }
         let mut take = |record: Record<'_>| {
             // Whoever leads a group of replicas puts records of its own between the inputs.
             if record.bytes.len() != size_of::<Input>() {
@@ -156,12 +224,7 @@ impl Feed {
             }
             let strange = || on(dir, format!("position {} holds no input", record.position));
             let input = input_of(record.bytes).ok_or_else(strange)?;
-            if input.seq.0 > until {
-                left = true;
-            } else if keeper.take(&input).map_err(|error| at(file, error))? {
-                visit(keeper, &input);
-            }
-            Ok(())
+            give((keeper, file), &input, (until, &mut left), &mut visit)
         };
         let polled = self.follower.poll(AT_ONCE, |record| {
             if failed.is_ok() {

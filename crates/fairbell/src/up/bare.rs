@@ -8,10 +8,13 @@ use std::time::Duration;
 use types::Peer;
 
 use super::board::Board;
+use super::flow;
 use super::plan::{self, Plan, Wishes};
-use super::{flow, written};
+use super::standstill::written;
 use crate::Failure;
+use crate::alarms::Alarms;
 use crate::config::Config;
+use crate::journal::health::Health;
 use crate::journal::kept;
 use crate::sockets::io;
 
@@ -43,9 +46,10 @@ pub fn serve<T>(
         let threads: Vec<ScopedJoinHandle<'_, _>> = loops.into_iter().map(run).collect();
         let mailbox = writing.as_ref().map(|writing| std::sync::Arc::clone(&writing.mailbox));
         let writer = writing.map(|writing| {
-            scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root))
+            let health = Health::new(&Alarms::default(), "journal");
+            scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root, &health))
         });
-        let replicas = group.map(|group| group.start(scope, &board));
+        let replicas = group.map(|group| group.start(scope, &board, &Alarms::default()));
         let gateways = addresses.gateways.iter().map(|at| net::peer_addr(*at)).collect();
         let outcome = body(gateways);
         stop.store(true, Ordering::Relaxed);

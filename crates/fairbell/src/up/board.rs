@@ -54,6 +54,10 @@ pub struct Figures {
     pub tops: Vec<Top>,
     /// Inputs the log still takes.
     pub log_room: usize,
+    /// Inputs that the log did not take so far.
+    pub log_full: u64,
+    /// Inputs that wait at the root until they are durable.
+    pub waiting: u64,
     /// A trading day has begun and not ended.
     pub day_open: bool,
     /// The root's replicas, where it is a group, by place.
@@ -158,6 +162,8 @@ impl Figures {
                 self.feed_next.clear();
                 self.feed_next.extend(root.dealer().next().iter().map(|next| next.0));
                 self.log_room = root.log().room();
+                self.waiting = root.waiting();
+                self.log_full = root.counters().log_full;
                 self.day_open = root.engine().is_open();
                 for (index, top) in self.tops.iter_mut().enumerate() {
                     let id = InstrumentId(index as u16 + 1);
@@ -248,7 +254,9 @@ impl Figures {
     pub fn is_settled(&self) -> bool {
         let idle = self.driver.is_some_and(|status| status.phase == participant::Phase::Idle);
         let mut heard = self.heard.iter().zip(&self.gone);
-        idle && self.is_level() && heard.all(|(heard, gone)| *gone || *heard == self.feed_next)
+        idle && self.waiting == 0
+            && self.is_level()
+            && heard.all(|(heard, gone)| *gone || *heard == self.feed_next)
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use engine::log_file::{HEADER_LEN, LogHeader, write_header, write_input};
 use roles::{Role, Root};
-use types::{NodeId, Outbox, Shelf};
+use types::{Input, NodeId, Outbox, Shelf};
 
 use crate::Failure;
 use crate::config::Memory;
@@ -100,15 +100,22 @@ pub fn lay_down(
     laid.filter(|laid| *laid).map(|_| ()).ok_or_else(no_root)
 }
 
-/// Writes the rest of a log that is laid down as it grows.
+/// Writes the rest of a log that is laid down as it grows; what was never applied, because it was never
+/// durable, is in no log.
 ///
 /// # Errors
 /// When its file does not take it.
 pub fn finish_log(path: &Path, nodes: &mut [(NodeId, Role)]) -> std::result::Result<(), Failure> {
-    let finished = nodes
-        .iter_mut()
-        .find_map(|(_, role)| role.with_root(&mut Outbox::default(), |root, _| root.finish_log()));
-    finished.unwrap_or(Ok(())).map_err(|error| on(path, error))
+    let finished = nodes.iter_mut().find_map(|(_, role)| {
+        role.with_root(&mut Outbox::default(), |root, _| {
+            let beyond = root.log().is_laid_down() && root.waiting() > 0;
+            let bytes = HEADER_LEN as u64 + root.engine().applied() * size_of::<Input>() as u64;
+            root.finish_log().map(|()| beyond.then_some(bytes))
+        })
+    });
+    let beyond = finished.unwrap_or(Ok(None)).map_err(|error| on(path, error))?;
+    let cut = |bytes: u64| std::fs::OpenOptions::new().write(true).open(path)?.set_len(bytes);
+    beyond.map_or(Ok(()), cut).map_err(|error| on(path, error))
 }
 
 /// Writes the root's input log; nothing when the root did not survive, or it is there already.
@@ -119,7 +126,7 @@ pub fn write_log(path: &Path, nodes: &[(NodeId, Role)]) -> Result<()> {
     }
     let mut file = BufWriter::with_capacity(1 << 18, files::create(path)?);
     write_header(&mut file, &header(root))?;
-    root.log().iter().try_for_each(|input| write_input(&mut file, input))?;
+    root.applied().try_for_each(|input| write_input(&mut file, &input))?;
     file.flush()
 }
 

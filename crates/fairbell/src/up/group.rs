@@ -21,6 +21,7 @@ use types::{Input, NodeId};
 use super::board::Board;
 use super::plan::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
 use crate::Failure;
+use crate::alarms::Alarms;
 use crate::config::Config;
 use crate::replica::checkpoints::Begin;
 use crate::replica::cluster::Cluster;
@@ -179,13 +180,15 @@ impl Group {
         self,
         scope: &'scope Scope<'scope, 'env>,
         board: &'env Board,
+        alarms: &Alarms,
     ) -> Running<'scope> {
         let over = Arc::new(AtomicBool::new(false));
         let ((socket, key), seat) = (self.claims, self.seat);
         let all = Arc::clone(&over);
         scope.spawn(move || claims::hear(&socket, &key, &seat, &all));
         let (mut stops, mut threads) = (vec![over], Vec::new());
-        for (place, host) in self.hosts.into_iter().enumerate() {
+        for (place, mut host) in self.hosts.into_iter().enumerate() {
+            host.use_alarms(alarms);
             // One that can't go on stops itself; the others serve on.
             let stop = Arc::new(AtomicBool::new(false));
             stops.push(Arc::clone(&stop));

@@ -166,6 +166,13 @@ impl Remains<'_> {
             self.complaints
                 .push(format!("the input log was full; raise engine.log_capacity{room}"));
         }
+        if root.waiting() > 0 {
+            self.complaints.push(format!(
+                "{} inputs were not durable at the end: they are in no log of this run, and nobody \
+                 was told of them",
+                root.waiting()
+            ));
+        }
         if counters.unencodable > 0 {
             self.complaints.push(format!("{} events had no wire format", counters.unencodable));
         }

@@ -126,6 +126,11 @@ pub struct Plan {
     pub group: Option<Group>,
 }
 
+/// User names by account, from the first.
+pub fn names(config: &Config) -> Vec<String> {
+    config.accounts.0.iter().map(|account| account.username.clone()).collect()
+}
+
 /// The exchange's own configuration.
 pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
     let day_ns = 86_400 * Nanos::SECOND;
@@ -302,7 +307,7 @@ pub fn plan(
             Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?
         }
     };
-    let mut loops = loops(config, clocks, Arc::new(directory))?;
+    let mut loops = loops(config, clocks, Arc::new(directory), own_descriptors(&tree, config))?;
     let (jobs_out, jobs) = job_channel(JOBS);
     loops[1].set_worker(jobs_out);
 
@@ -422,8 +427,10 @@ fn resume(
     }
     if let Some(tail) = recovery.tail {
         notices.push(format!(
-            "{dir}: a write cut short in segment {} at offset {} was removed ({} bytes)",
-            tail.segment, tail.offset, tail.bytes
+            "{dir}: a write cut short in {} at offset {} was removed ({} bytes)",
+            crate::journal::file_of(tail.segment),
+            tail.offset,
+            tail.bytes
         ));
     }
     Ok((nodes, Some(Writing { journal, mailbox, notices })))
@@ -449,6 +456,7 @@ fn loops(
     config: &Config,
     clocks: [Clock; LOOPS],
     directory: Arc<Directory>,
+    own: u64,
 ) -> Result<[Loop<Role>; LOOPS], Failure> {
     // Looking again and again takes from the other loops what it gives to one, unless each has a
     // core to itself.
@@ -465,9 +473,24 @@ fn loops(
         handshake_ns: doors.handshake_ms * Nanos::MILLI,
         ..LoopConfig::default()
     };
-    let one = |clock| Loop::new(clock, Arc::clone(&directory), habits).map_err(io);
+    let gateways = u64::from(config.overlay.receivers);
+    let each = crate::limits::connections(own, gateways, habits.accepted_max as u64)?;
+    let doors = LoopConfig { accepted_max: each as usize, ..habits };
+    let one = |clock, habits| Loop::new(clock, Arc::clone(&directory), habits).map_err(io);
     let [root, edges, outside] = clocks;
-    Ok([one(root)?, one(edges)?, one(outside)?])
+    Ok([one(root, habits)?, one(edges, doors)?, one(outside, habits)?])
+}
+
+/// Descriptors that an exchange needs beside its gateways' connections: a socket of each node, two doors
+/// of each gateway, its listener, both ends of built-in participants, snapshots being served, and the
+/// sockets and segments of its journals.
+fn own_descriptors(tree: &Tree, config: &Config) -> u64 {
+    let nodes = tree.topology.id_end() as u64;
+    let edges = u64::from(config.overlay.receivers) * 4;
+    let clients = u64::from(config.flow.participants) + u64::from(config.snapshot.connections) * 2;
+    let replicas = u64::from(config.journal.replicas + config.journal.reserve);
+    let replicas = if config.journal.is_replicated() { replicas * (replicas + 16) } else { 16 };
+    nodes + edges + clients + replicas
 }
 
 fn many<T>(count: usize, make: impl Fn(u16) -> Result<T, Failure>) -> Result<Vec<T>, Failure> {

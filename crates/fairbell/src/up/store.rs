@@ -1,7 +1,7 @@
 //! The post-trade store beside a running exchange: a thread that follows the journal on disk.
 //!
-//! Nothing of the exchange waits for it, and what goes wrong with it is told at the end: the store
-//! can always be made again from the journal.
+//! Nothing of the exchange waits for it, and what goes wrong with it is an alarm: the store can always
+//! be made again from the journal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use ::store::{Query, Table};
 
 use crate::Failure;
+use crate::alarms::Alarms;
 use crate::config::Config;
 use crate::report::{Report, StoreReport};
 use crate::store::follow::{Feed, Writing};
@@ -27,7 +28,7 @@ pub struct Follower {
 }
 
 /// Starts it, where the configuration says so.
-pub fn start(config: &Config) -> Option<Follower> {
+pub fn start(config: &Config, alarms: &Alarms) -> Option<Follower> {
     if !config.store.follow || !config.journal.is_local() {
         return None;
     }
@@ -35,7 +36,15 @@ pub fn start(config: &Config) -> Option<Follower> {
     let places = Places { config: config.clone(), journal, file };
     let over = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&over);
-    let thread = std::thread::spawn(move || follow(&places, &stop));
+    let alarms = alarms.clone();
+    let thread = std::thread::spawn(move || {
+        let followed = follow(&places, &stop);
+        if let Err(error) = &followed {
+            let hint = "`fairbell store rebuild` makes it again from the journal";
+            alarms.raise("store-failed", format!("the store is fed no more: {error}; {hint}"));
+        }
+        followed
+    });
     Some(Follower { thread, over })
 }
 

@@ -178,6 +178,19 @@ impl Desk {
         self.refuse(now, message, &Refusal::RATE, port);
     }
 
+    /// Nothing can be logged just now: the command of `message` is taken back and refused. As every
+    /// message it gets its number from the log, so it is told once that goes on.
+    pub fn suspended<S: Store>(
+        &mut self,
+        now: Nanos,
+        message: &Message<'_>,
+        command: &Command,
+        port: &mut Port<'_, S>,
+    ) {
+        self.ledger.withdraw(command);
+        self.refuse(now, message, &Refusal::SUSPENDED, port);
+    }
+
     /// What `message` asks for is not to be had.
     pub fn unavailable<S: Store>(
         &mut self,

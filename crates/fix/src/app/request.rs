@@ -156,6 +156,8 @@ impl Refusal {
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
     /// More requests than the session may send.
     pub const RATE: Refusal = Refusal::new(0, 3, "Above the request rate of this session");
+    /// Nothing can be logged just now.
+    pub const SUSPENDED: Refusal = Refusal::new(4, 99, "The exchange's log stands still");
 }
 
 /// The fields of a request: where each is among the message's, by its place here.

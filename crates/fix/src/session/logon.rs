@@ -50,6 +50,7 @@ impl<S: Store> Session<S> {
             let text = format!(
                 "NextExpectedMsgSeqNum too high, expecting at most {own} but received {wanted}"
             );
+            self.note_ahead(wanted, own);
             self.send_logout(now, &text, out);
             return Err(Ending::BadLogon);
         }
@@ -75,6 +76,19 @@ impl<S: Store> Session<S> {
             self.outbound.resend_after_logon(now, wanted, out);
         }
         Ok(Entry::Done)
+    }
+
+    /// The counterparty knows of a message that was never sent, as far as is known here: its number,
+    /// and the next to be sent. What it was told of before is not in our log, or it is wrong.
+    pub(crate) fn take_ahead(&mut self) -> Option<(u32, u32)> {
+        self.ahead.take()
+    }
+
+    pub(super) fn note_ahead(&mut self, asked: u32, next: u32) {
+        // Where numbers begin anew with every Logon, earlier ones prove nothing.
+        if !self.config.reset_on_logon {
+            self.ahead = Some((asked, next));
+        }
     }
 
     /// MsgSeqNum and HeartBtInt of a Logon, if both are acceptable.

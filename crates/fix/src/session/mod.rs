@@ -148,6 +148,8 @@ pub struct Session<S> {
     received_before: u32,
     /// The largest number of received messages that somebody else knows of.
     received_elsewhere: u32,
+    /// The counterparty named a message that was never sent: its number, and the next to be sent.
+    ahead: Option<(u32, u32)>,
     heart_bt_ns: u64,
     last_received: Nanos,
     test_sent: bool,
@@ -178,6 +180,7 @@ impl<S: Store> Session<S> {
             next_in: 1,
             received_before: 0,
             received_elsewhere: 0,
+            ahead: None,
             heart_bt_ns: 0,
             last_received: Nanos(0),
             test_sent: false,
@@ -572,6 +575,12 @@ impl<S: Store> Session<S> {
             value.and_then(|value| u32::try_from(value).ok())
         };
         match (number(tag::BEGIN_SEQ_NO), number(tag::END_SEQ_NO)) {
+            (Some(from), Some(to)) if from > self.outbound.next() && (to == 0 || to >= from) => {
+                let last = self.outbound.next().saturating_sub(1);
+                self.note_ahead(from, last.saturating_add(1));
+                let text = format!("BeginSeqNo {from} is beyond {last}, the last message sent");
+                self.logout(now, &text, out);
+            }
             (Some(from), Some(to)) if from > 0 && (to == 0 || to >= from) => {
                 self.outbound.resend(from, to);
                 self.outbound.pump(now, out);

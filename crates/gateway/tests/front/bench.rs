@@ -20,7 +20,7 @@ use types::{
     RejectReason, Remote, Seen, SeqWindow, Side, Symbol, TimeInForce, UserRefNum, limits,
 };
 use wire::{
-    ouch::{self, NewOrder},
+    ouch::{self, CancelOrder, NewOrder},
     soupbin::{ClientEvent, ClientPacket, ClientSession, Framer},
 };
 use zerocopy::{Immutable, IntoBytes, TryFromBytes};
@@ -98,6 +98,13 @@ pub fn enter(user_ref: u32, symbol: Symbol) -> Vec<u8> {
     let mut message = Vec::new();
     ouch::encode_enter_order(&order, &mut message).expect("encodes");
     message
+}
+
+/// A cancel in OUCH.
+pub fn cancel(user_ref: u32) -> Vec<u8> {
+    let message =
+        CancelOrder { kind: CancelOrder::KIND, user_ref: user_ref.into(), quantity: 0.into() };
+    message.as_bytes().to_vec()
 }
 
 /// OUCH messages as the bytes a client writes.
@@ -422,6 +429,15 @@ impl Bench {
         let done = self.gateway.disconnect(self.now, AccountId(account), &mut self.out);
         self.settle();
         done
+    }
+
+    pub fn suspend(&mut self, suspended: bool) {
+        self.gateway.suspend(self.now, suspended, &mut self.out);
+        self.settle();
+    }
+
+    pub fn cancel(&mut self, conn: u32, user_ref: u32) {
+        self.write(conn, &packets(&[cancel(user_ref)]));
     }
 
     pub fn watermark(&mut self, watermark: u64) {

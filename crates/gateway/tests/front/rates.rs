@@ -2,10 +2,9 @@
 
 use gateway::{Rate, Throttle};
 use types::{AccountId, CommandKind, UserRefNum};
-use wire::ouch::{self, CancelOrder, Outbound};
-use zerocopy::IntoBytes;
+use wire::ouch::{self, Outbound};
 
-use crate::bench::{Bench, SECOND, config, enter, packets, symbol};
+use crate::bench::{Bench, SECOND, cancel, config, enter, packets, symbol};
 
 /// Account 1 may send 100 orders a second, 50 at once.
 fn bench() -> Bench {
@@ -16,12 +15,6 @@ fn bench() -> Bench {
     bench.run(SECOND);
     bench.login(1, 1);
     bench
-}
-
-fn cancel(user_ref: u32) -> Vec<u8> {
-    let message =
-        CancelOrder { kind: CancelOrder::KIND, user_ref: user_ref.into(), quantity: 0.into() };
-    message.as_bytes().to_vec()
 }
 
 /// What the gateway itself answered on a connection: number and reason; 0 for a cancel.

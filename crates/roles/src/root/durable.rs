@@ -114,6 +114,12 @@ impl Root {
         self.gate = Some(Gate::new(self.log.len() as u64, self.gateway_nodes.len()));
     }
 
+    /// The inputs of the log that it has applied. What waits for its write at the end of a run is in no
+    /// log: nobody has heard of it.
+    pub fn applied(&self) -> impl Iterator<Item = Input> {
+        self.log.records().take(usize::try_from(self.engine.applied()).unwrap_or(usize::MAX))
+    }
+
     /// Inputs that wait at the gate for their write.
     pub fn waiting(&self) -> u64 {
         self.log.len() as u64 - self.engine.applied()

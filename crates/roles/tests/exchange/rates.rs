@@ -59,6 +59,52 @@ fn what_is_above_the_rate_gets_one_answer_and_cancels_get_through() {
 }
 
 #[test]
+fn while_the_log_stands_still_a_request_gets_one_refusal_and_may_come_again() {
+    let mut world = world(1, 5);
+    world.logon(0, 1);
+    let now = world.now.now;
+    world.clients[0].order(now, "before", '1', 5, 100);
+    world.run(50 * MS);
+    let suspend = |world: &mut World, suspended| {
+        let edge = world.edges[0].as_mut().expect("alive");
+        edge.gateway_mut().suspend(world.now, suspended, &mut types::Outbox::default());
+    };
+    suspend(&mut world, true);
+    let now = world.now.now;
+    world.clients[0].order(now, "during", '1', 5, 100);
+    world.clients[0].cancel(now, "cancel", "before", '1');
+    world.run(50 * MS);
+    let refused: Vec<&str> = world.clients[0].refused.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(refused, ["during", "cancel"]);
+    assert!(world.clients[0].refused.iter().all(|(_, why)| why.contains("stands still")));
+    assert_eq!(edge(&world, 1).gateway().counters().suspended, 2);
+    assert_eq!(logged(&world, CommandKind::NewOrder), 1);
+    assert_eq!(logged(&world, CommandKind::Cancel), 0);
+    suspend(&mut world, false);
+    let now = world.now.now;
+    world.clients[0].order(now, "during", '1', 5, 100);
+    world.run(50 * MS);
+    assert_eq!(world.clients[0].orders["during"].accepted, 1);
+    world.check(0, 5);
+}
+
+/// A session that knows of messages never sent: the log is older than what was told from it.
+#[test]
+fn a_logon_that_expects_more_than_was_ever_sent_is_told() {
+    let mut world = world(1, 6);
+    world.connect(0, 1);
+    let now = world.now.now;
+    world.clients[0].logon(now, "789=500|");
+    world.run(100 * MS);
+    assert!(!world.clients[0].logged_on);
+    assert!(world.clients[0].logouts[0].contains("500"), "{:?}", world.clients[0].logouts);
+    let edge = world.edges[0].as_mut().expect("alive");
+    let ahead = edge.gateway_mut().take_ahead();
+    assert_eq!(ahead.len(), 1);
+    assert_eq!((ahead[0].account.0, ahead[0].asked), (1, 500));
+}
+
+#[test]
 fn what_was_refused_stays_refused_at_another_gateway() {
     for seed in 0..20 {
         let mut world = world(2, seed);

@@ -1,0 +1,69 @@
+//! What the system lets the process have: descriptors and the length of files.
+//!
+//! At the start of every command the limit of open files is raised as far as it may be, and a file that
+//! grows beyond `ulimit -f` becomes an error of the write instead of a silent death.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+
+use crate::Failure;
+
+/// Descriptors kept for files that are opened while it runs: segments, snapshots, reports, sockets of
+/// operators.
+const KEPT: u64 = 64;
+/// Connections that every gateway must be able to hold.
+const LEAST_CONNECTIONS: u64 = 16;
+
+/// Prepares the process; what can't be had is told where it is needed.
+pub fn prepare() {
+    // Nobody reads the flag: without a handler the signal would end the process, with one the write fails.
+    let nobody = Arc::new(AtomicBool::new(false));
+    let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), nobody);
+    let known = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: known.maximum, maximum: known.maximum });
+}
+
+/// Descriptors that the process may have open.
+fn descriptors() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Connections that each of so many gateways may hold, at most `wanted`, when the rest of the process
+/// needs `own` descriptors.
+///
+/// # Errors
+/// When the limit is too low for this configuration.
+pub fn connections(own: u64, gateways: u64, wanted: u64) -> Result<u64, Failure> {
+    shares(descriptors(), own, gateways, wanted).map_err(Failure::Run)
+}
+
+fn shares(limit: u64, own: u64, gateways: u64, wanted: u64) -> Result<u64, String> {
+    let kept = own.saturating_add(KEPT);
+    let each = limit.saturating_sub(kept) / gateways.max(1);
+    if each >= LEAST_CONNECTIONS.min(wanted) {
+        return Ok(each.min(wanted));
+    }
+    let least = kept + LEAST_CONNECTIONS.min(wanted) * gateways;
+    Err(format!(
+        "the limit of open files is {limit}, and this configuration needs {least} at least: raise the \
+         hard limit (ulimit -Hn, LimitNOFILE)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateways_share_what_the_rest_leaves_and_too_little_is_refused() {
+        assert_eq!(shares(1 << 20, 200, 9, 1_024), Ok(1_024));
+        assert_eq!(shares(4_096, 200, 9, 1_024), Ok((4_096 - 264) / 9));
+        assert_eq!(shares(264 + 9 * 16, 200, 9, 1_024), Ok(16));
+        let refused = shares(264 + 9 * 16 - 1, 200, 9, 1_024).expect_err("too few");
+        assert!(refused.contains("408") && refused.lines().count() == 1, "{refused}");
+        assert!(shares(64, 200, 1, 1_024).is_err());
+        assert_eq!(shares(u64::MAX, 200, 0, 1_024), Ok(1_024));
+    }
+}

@@ -1,0 +1,70 @@
+//! What a start finds and refuses, before it changes anything: the same for who only looks.
+
+use crate::config::Config;
+use crate::error::{Damage, JournalError};
+use crate::layout::{FrameHeader, LABEL_LEN};
+use crate::recover::{Survey, segment_numbers, survey};
+use crate::register::{DOUBT, MARK, Register, VOTE};
+use crate::scan::Extent;
+use crate::snapshot::{self, Listed};
+use crate::storage::Storage;
+
+/// A journal that a start would take.
+pub(crate) struct Examined {
+    /// See [`crate::Journal::doubt`].
+    pub(crate) doubt: u64,
+    /// Everything in its log.
+    pub(crate) found: Survey,
+    /// Its snapshots; one from elsewhere that stands counts whatever its name is yet.
+    pub(crate) snapshots: Listed,
+    /// Position of the newest one that is whole.
+    pub(crate) snapshot: Option<u64>,
+}
+
+/// Reads everything that a start reads, and refuses what it refuses; without a `config` as the files
+/// say they are. `visit` sees each good frame.
+pub(crate) fn examine(
+    storage: &mut impl Storage,
+    config: Option<&Config>,
+    visit: impl FnMut(&Extent, u64, &FrameHeader, &[u8]),
+) -> Result<Examined, JournalError> {
+    let names = storage.names()?;
+    let has = |name: &str| names.iter().any(|known| known == name);
+    for register in [MARK, VOTE] {
+        if !has(register) {
+            return Err(JournalError::Register(register));
+        }
+    }
+    let doubt = match has(DOUBT) {
+        true => {
+            let id = match config {
+                Some(config) => config.id,
+                None => Register::open(storage, MARK, None)?.register.journal(),
+            };
+            Register::open(storage, DOUBT, Some(id))?.register.words[0]
+        }
+        false => 0,
+    };
+    let found = survey(storage, config, visit)?;
+    let header = found.segments.first().map(|segment| segment.header);
+    let stands = header.filter(|header| header.installed).map(|header| header.first_position - 1);
+    let label = header.map_or([0; LABEL_LEN], |header| header.label);
+    let named = Config::new(found.mark.journal(), label);
+    let snapshots = snapshot::list(storage, config.unwrap_or(&named), stands)?;
+    let first = header.map_or(1, |header| header.first_position);
+    let snapshot = snapshots.whole.last().map(|info| info.position);
+    let reached = first == 1 || snapshot.is_some_and(|position| position + 1 >= first);
+    if !reached {
+        let segment = header.map_or(1, |header| header.number);
+        let (offset, committed) = (0, found.committed);
+        let (damage, position) = (Damage::Before, 1);
+        return Err(JournalError::Corrupt { segment, offset, damage, position, committed });
+    }
+    Ok(Examined { doubt, found, snapshots, snapshot })
+}
+
+/// Whether anything is left of a journal whose watermark's file is gone.
+pub(crate) fn remains(names: &[String]) -> bool {
+    let snapshot = |name: &String| name.starts_with("snap-") || name.starts_with("inst-");
+    !segment_numbers(names).is_empty() || names.iter().any(snapshot)
+}
