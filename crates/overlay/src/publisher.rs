@@ -149,6 +149,8 @@ pub struct Publisher {
     follows: bool,
     /// Delay and clock bound of the fleet as that one said last, in ns.
     told_delay: (u64, u64),
+    /// The clock bound that is stamped while there is no estimate.
+    bound_ns: u64,
     stats: PublisherStats,
 }
 
@@ -184,6 +186,7 @@ impl Publisher {
             ended: false,
             follows: false,
             told_delay: (0, 0),
+            bound_ns: 0,
             stats: PublisherStats::default(),
         }
     }
@@ -410,8 +413,9 @@ impl Publisher {
 
     fn stamp(&mut self, now: Nanos) -> DataBody {
         let mut body = self.body(now);
-        let bound_ns = self.reducer.bound_ns(now).min(u64::from(u32::MAX));
         let owd_ns = self.reducer.owd_g(now);
+        let bound_ns = owd_ns.map_or(self.bound_ns, |_| self.reducer.bound_ns(now));
+        let bound_ns = bound_ns.min(u64::from(u32::MAX));
         // Without an estimate nothing is held, but for what was stamped before.
         if owd_ns.is_some() || self.last_release > now {
             let due = now.after(owd_ns.map_or(0, |owd_ns| owd_ns + bound_ns));

@@ -108,6 +108,9 @@ pub struct RetransmissionStore {
     answers: Answers,
     /// One past the last message whose release time is known; those before it are, too.
     stamped: u64,
+    /// The public gets nothing from this message on, stamped or not: whoever stamped it may not publish
+    /// any more.
+    confirmed: u64,
     /// The last that was told of release times: one past the last message, deadline, bound in ns.
     told: (u64, Nanos, u32),
     stats: StoreStats,
@@ -137,6 +140,7 @@ impl RetransmissionStore {
             trail: None,
             answers: Answers::new(config.answers),
             stamped: 1,
+            confirmed: u64::MAX,
             told: (1, Nanos(0), 0),
             stats: StoreStats::default(),
         }
@@ -209,6 +213,27 @@ impl RetransmissionStore {
     /// One past the last message that has a release time.
     pub fn stamped(&self) -> FeedSeq {
         FeedSeq(self.stamped)
+    }
+
+    /// One past the last message that the public gets once it is released.
+    pub fn confirmed(&self) -> FeedSeq {
+        FeedSeq(self.stamped.min(self.confirmed))
+    }
+
+    /// From now on what is kept waits for [`RetransmissionStore::confirm`] besides.
+    pub fn await_confirmation(&mut self) {
+        self.confirmed = self.stamped;
+    }
+
+    /// Messages before number `end` were stamped by somebody who published then.
+    pub fn confirm(&mut self, end: FeedSeq) {
+        self.confirmed = self.confirmed.max(end.0);
+    }
+
+    /// Somebody else publishes: what was not confirmed has no release time any more.
+    pub fn follow(&mut self) {
+        (self.stamped, self.confirmed) = (self.stamped.min(self.confirmed), u64::MAX);
+        self.told = (1, Nanos(0), 0);
     }
 
     /// One past the last message kept.
@@ -421,7 +446,7 @@ impl RetransmissionStore {
     fn is_public(&self, entry: &Stored, now: Nanos) -> bool {
         let DataBody { deadline, bound_ns, .. } = entry.body;
         let due = deadline == Nanos(0) || now >= deadline + u64::from(bound_ns);
-        entry.end <= self.stamped && due
+        entry.end <= self.confirmed().0 && due
     }
 }
 
@@ -622,9 +647,17 @@ mod tests {
         assert_eq!(ask(&mut store, 2_009)[0].2, packet(1, 3), "the others wait");
         assert_eq!(ask(&mut store, 2_010)[0].2, packet(1, 12));
         assert_eq!(store.stamped(), FeedSeq(13));
-        // It publishes from now on.
+        // It publishes from now on, and waits until others have heard of it.
+        store.await_confirmation();
         store.keep(&body(6, 3_000), &packet(16, 3));
         assert!(!store.has_unstamped());
+        assert_eq!(ask(&mut store, 9_000)[0].2, packet(1, 12));
+        store.confirm(FeedSeq(19));
+        assert_eq!(ask(&mut store, 9_000)[0].2, packet(1, 18));
+        // What nobody has heard of is stamped by whoever publishes then.
+        store.keep(&body(7, 3_000), &packet(19, 3));
+        store.follow();
+        assert!(store.has_unstamped() && store.stamped() == FeedSeq(19));
     }
 
     proptest! {

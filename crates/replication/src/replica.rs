@@ -7,6 +7,7 @@ use types::Nanos;
 
 use crate::changes::Changing;
 use crate::digests::{Digests, Odd};
+use crate::notice::Notices;
 use crate::transfer::{Next, Transfers};
 use crate::versions::Versions;
 use crate::wire::{self, Body, Part, UNFIT};
@@ -66,6 +67,8 @@ pub enum Action {
     },
     /// One that leads, or has led, says something beside the log ([`Replica::notify`]).
     Notice(Vec<u8>),
+    /// Most have heard the notices up to this number while it led.
+    Confirmed(u64),
     /// Another replica's state is not that of most: that one stops.
     Differs {
         /// Which.
@@ -187,6 +190,7 @@ pub struct Replica<C = RaftGroup> {
     transfers: Transfers,
     pub(crate) versions: Versions,
     pub(crate) changing: Changing,
+    pub(crate) notices: Notices,
     pub(crate) stopped: Option<Stop>,
     counts: Counts,
 }
@@ -231,6 +235,7 @@ impl<C: Consensus> Replica<C> {
             digests: Digests::default(),
             transfers: Transfers::default(),
             changing: Changing::default(),
+            notices: Notices::default(),
             stopped: None,
             counts: Counts::default(),
         }
@@ -287,10 +292,8 @@ impl<C: Consensus> Replica<C> {
                 let next = self.transfers.take(&part, bytes);
                 self.go_on_collecting(next, out);
             }
-            Body::Notice(bytes) if self.core.membership().get(from).is_some() => {
-                out.push(Action::Notice(bytes.to_vec()));
-            }
-            Body::Hello(_) | Body::Removed { .. } | Body::Notice(_) => {}
+            Body::Notice { .. } | Body::Noticed { .. } => self.take_beside(from, body, out),
+            Body::Hello(_) | Body::Removed { .. } => {}
         }
         Ok(())
     }

@@ -7,7 +7,8 @@
 //! part (position, digest, offset u64 each, bytes), 6 greeting (oldest and newest version spoken u8
 //! each; later ones may say more), which is of version 3 whatever its sender speaks, 7 to whoever was
 //! removed from the group (number of the membership that it is not in, u64), 8 something that the leader
-//! says beside the log (bytes), from version 4 on. An offer ends with who
+//! says beside the log (term, number u64 each, bytes) and 9 that it was heard (term, number u64 each), from
+//! version 4 on. An offer ends with who
 //! was in the group at the snapshot, as the log has it; nothing for those it was made with.
 //! Body of consensus: type u8 · flags u8 (1: reject) · 6 bytes 0 · term, log term, index, commit, commit term,
 //! reject hint u64 each · context length u32 · entries u32 · context · per entry term u64,
@@ -90,8 +91,17 @@ pub(crate) enum Body<'a> {
         part: Part,
         bytes: &'a [u8],
     },
-    /// What a leader says beside the log.
-    Notice(&'a [u8]),
+    /// What the leader of a term says beside the log.
+    Notice {
+        term: u64,
+        number: u64,
+        bytes: &'a [u8],
+    },
+    /// That it was heard by somebody who knows of no later term.
+    Noticed {
+        term: u64,
+        number: u64,
+    },
     /// What its sender speaks.
     Hello(Spoken),
     /// Whoever hears this is in the group no more, from a membership of this number on.
@@ -151,7 +161,8 @@ pub(crate) fn seal(
         Body::Bytes { .. } => 5,
         Body::Hello(_) => 6,
         Body::Removed { .. } => 7,
-        Body::Notice(_) => 8,
+        Body::Notice { .. } => 8,
+        Body::Noticed { .. } => 9,
     };
     bytes.extend_from_slice(&[version, kind, from.0, to.0, 0, 0, 0, 0]);
     bytes.extend_from_slice(&group.to_le_bytes());
@@ -170,7 +181,11 @@ pub(crate) fn seal(
         }
         Body::Hello(Spoken { oldest, newest }) => bytes.extend_from_slice(&[*oldest, *newest]),
         Body::Removed { number } => put_words(&mut bytes, &[*number]),
-        Body::Notice(some) => bytes.extend_from_slice(some),
+        Body::Notice { term, number, bytes: some } => {
+            put_words(&mut bytes, &[*term, *number]);
+            bytes.extend_from_slice(some);
+        }
+        Body::Noticed { term, number } => put_words(&mut bytes, &[*term, *number]),
     }
     let crc = checksum(&bytes).to_le_bytes();
     if let Some(place) = bytes.get_mut(CRC..CRC + 4) {
@@ -238,7 +253,15 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             let [number] = reader.words()?;
             Body::Removed { number }
         }
-        8 => Body::Notice(reader.take(reader.0.len()).filter(|bytes| bytes.len() <= NOTICE_MAX)?),
+        8 => {
+            let [term, number] = reader.words()?;
+            let bytes = reader.take(reader.0.len()).filter(|bytes| bytes.len() <= NOTICE_MAX)?;
+            Body::Notice { term, number, bytes }
+        }
+        9 => {
+            let [term, number] = reader.words()?;
+            Body::Noticed { term, number }
+        }
         _ => return None,
     };
     reader.0.is_empty().then_some(body)
@@ -485,7 +508,8 @@ mod tests {
             Body::Removed { number: 3 },
             Body::Want { part },
             Body::Bytes { part, bytes: &bytes },
-            Body::Notice(&bytes[..NOTICE_MAX]),
+            Body::Notice { term: 6, number: 4, bytes: &bytes[..NOTICE_MAX] },
+            Body::Noticed { term: 6, number: 4 },
         ];
         for body in bodies {
             let sealed = seal(NINE, TWO, ONE, &body);
@@ -495,7 +519,10 @@ mod tests {
             }
         }
         let bytes = [9; PART_MAX + 1];
-        for long in [Body::Bytes { part, bytes: &bytes }, Body::Notice(&bytes[..=NOTICE_MAX])] {
+        for long in [
+            Body::Bytes { part, bytes: &bytes },
+            Body::Notice { term: 6, number: 4, bytes: &bytes[..=NOTICE_MAX] },
+        ] {
             let long = seal(NINE, TWO, ONE, &long);
             assert_eq!(open(NINE, ONE, &long), Err(DecodeError::Body));
         }

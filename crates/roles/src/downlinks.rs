@@ -210,12 +210,23 @@ impl Downlinks {
     /// See [`Publisher::begin_term`] and [`Publisher::take_over`].
     pub(crate) fn begin_term(&mut self, now: ClockReading, term: u64) {
         self.streams.iter_mut().for_each(|stream| stream.publisher.begin_term(term));
-        self.take_over(now);
+        self.take_over(now, true);
     }
 
     /// See [`Publisher::take_over`].
-    pub(crate) fn take_over(&mut self, now: ClockReading) {
-        self.streams.iter_mut().for_each(|stream| stream.publisher.take_over(now));
+    pub(crate) fn take_over(&mut self, now: ClockReading, several: bool) {
+        self.streams.iter_mut().for_each(|stream| stream.publisher.take_over(now, several));
+    }
+
+    /// By stream: see [`Publisher::sent`].
+    pub(crate) fn sent(&self) -> Vec<FeedSeq> {
+        self.streams.iter().map(|stream| stream.publisher.sent()).collect()
+    }
+
+    /// See [`Publisher::confirm`].
+    pub(crate) fn confirm(&mut self, ends: &[FeedSeq]) -> bool {
+        let pairs = self.streams.iter_mut().zip(ends);
+        pairs.fold(false, |news, (stream, end)| stream.publisher.confirm(*end) | news)
     }
 
     /// See [`Publisher::follow`].

@@ -20,7 +20,7 @@ use overlay::{aes_gcm::AesGcm, guard::Guard};
 use replication::{
     Action, Change, Entry, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
 };
-use types::{Channel, ClockReading, Input, Nanos, Node, Outbox, Peer};
+use types::{Channel, ClockReading, FeedSeq, Input, Nanos, Node, Outbox, Peer};
 use zerocopy::TryFromBytes;
 
 use crate::compact::Compact;
@@ -40,6 +40,9 @@ const WRITES_AHEAD: usize = 1;
 pub const RELEASES_NS: u64 = 2 * Nanos::MILLI;
 /// And so long if there are none: somebody may have come back.
 const RELEASES_AGAIN_NS: u64 = 100 * Nanos::MILLI;
+
+/// Notices that may wait to be heard.
+const UNHEARD_MAX: usize = 64;
 
 /// Where the replica's wishes go: every [`Action`] but [`Action::Apply`] and [`Action::Restore`].
 pub type Outside = Box<dyn FnMut(Action) + Send>;
@@ -144,8 +147,10 @@ impl State {
 /// What a leader has told of release times.
 #[derive(Default)]
 struct Releases {
-    /// The root's datagrams then.
-    told: u64,
+    /// The root's datagrams then; nothing while there is something else that is new.
+    told: Option<u64>,
+    /// What it had sent when it told, by the number of the notice, until most have heard it.
+    sent: VecDeque<(u64, Vec<FeedSeq>)>,
     /// When it is time to tell more, new or not.
     due: [Nanos; 2],
     bytes: Vec<u8>,
@@ -389,7 +394,7 @@ impl Member {
 
     /// When a leader has to tell its followers of release times.
     fn releases_due(&self) -> Nanos {
-        let sent = self.state.role.as_root().map_or(0, Root::datagrams);
+        let sent = self.state.role.as_root().map(Root::datagrams);
         self.releases.due[usize::from(sent == self.releases.told)]
     }
 
@@ -399,11 +404,29 @@ impl Member {
             return;
         }
         let Some(root) = self.state.role.as_root() else { return };
-        let Releases { told, due, bytes } = &mut self.releases;
+        let Releases { told, sent, due, bytes } = &mut self.releases;
         bytes.clear();
         root.write_releases(now, bytes);
-        (*told, *due) = (root.datagrams(), [now + RELEASES_NS, now + RELEASES_AGAIN_NS]);
-        self.replica.notify(bytes, &mut self.scratch);
+        *told = Some(root.datagrams());
+        *due = [now + RELEASES_NS, now + RELEASES_AGAIN_NS];
+        let number = self.replica.notify(bytes, &mut self.scratch);
+        if sent.len() >= UNHEARD_MAX {
+            sent.pop_front();
+        }
+        sent.push_back((number, root.sent()));
+    }
+
+    /// Most have heard what was told up to this notice: the root led when it had sent that.
+    fn confirm_releases(&mut self, number: u64) {
+        let mut heard = None;
+        while self.releases.sent.front().is_some_and(|(of, _)| *of <= number) {
+            heard = self.releases.sent.pop_front();
+        }
+        let Some((_, ends)) = heard else { return };
+        let confirm = |root: &mut Root, _: &mut Outbox| root.confirm_sent(&ends);
+        if self.state.role.with_root(&mut self.state.nobody, confirm) == Some(true) {
+            self.releases.told = None;
+        }
     }
 
     /// Takes what the root wants logged.
@@ -453,6 +476,7 @@ impl Member {
                     let learn = |root: &mut Root, _: &mut Outbox| root.learn_releases(now, bytes);
                     let _ = self.state.role.with_root(&mut self.state.nobody, learn);
                 }
+                Action::Confirmed(number) => self.confirm_releases(number),
                 Action::Stop(ref why) => {
                     let why = why.to_string();
                     self.stop(why, out);
@@ -515,6 +539,7 @@ impl Member {
             }
         }
         self.leading = Some(term);
+        self.releases = Releases::default();
         if !self.state.begun {
             self.waiting.push_back(self.state.genesis.clone());
         }

@@ -49,6 +49,7 @@ fn every_injected_bug_is_caught_by_its_checker() {
             let (replicas, eavesdropper) = (if several { 3 } else { 0 }, several);
             let scenario = Scenario { sabotage, options, leaver, faults, ..Scenario::default() };
             let scenario = Scenario { replicas, eavesdropper, ..scenario };
+            let scenario = if several { long_holds(scenario) } else { scenario };
             let report = run_seed(1, &scenario);
             let caught = report.failures.iter().any(|failure| failure.checker == expected);
             assert!(caught, "{sabotage:?} was not caught by {expected}: {report}");
@@ -70,11 +71,17 @@ fn orders_go_with_their_session_and_with_their_gateway() {
     }
 }
 
+/// A slow proxy makes long holds: longer than the way to who serves snapshots, and than it takes until
+/// a leader knows that it still leads.
+fn long_holds(scenario: Scenario) -> Scenario {
+    Scenario { slow_proxy: Some(0), straggler_permille: 200_000, ..scenario }
+}
+
 /// The ways out whose rule each of these turns off.
 #[test]
 fn what_leaves_early_by_any_way_out_is_caught() {
-    let several = || Scenario { replicas: 3, ..Scenario::default() };
-    let few = || Scenario { store: Some(60), ..Scenario::default() };
+    let several = || long_holds(Scenario { replicas: 3, ..Scenario::default() });
+    let few = || long_holds(Scenario { store: Some(60), ..Scenario::default() });
     let controls: [(Sabotage, Scenario, &[Outlet]); 5] = [
         (Sabotage::EarlyRelease, Scenario::default(), &[Outlet::Feed, Outlet::MarketData]),
         (Sabotage::IgnoreHold, few(), &[Outlet::Snapshot]),

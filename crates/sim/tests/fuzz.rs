@@ -7,9 +7,29 @@ use sim::exchange::{Checker, FAULTS, OPTIONS, Sabotage, Scenario, fuzz_seeds, ru
 
 #[test]
 fn a_slice_of_random_scenarios_passes_and_all_kinds_of_faults_happen() {
-    let summary = fuzz_seeds(0..150, 2, &|_, _| {});
+    let seeds = match std::env::var("FAIRBELL_FUZZ_SEEDS").ok() {
+        Some(text) => {
+            let (first, end) = text.split_once("..").expect("A..B");
+            first.parse().expect("A..B")..end.parse().expect("A..B")
+        }
+        None => 0..150,
+    };
+    let count = seeds.end - seeds.start;
+    let summary = fuzz_seeds(seeds, 2, &|_, _| {});
     let reports: Vec<String> = summary.reports.iter().map(ToString::to_string).collect();
-    assert_eq!((summary.seeds, summary.failed), (150, 0), "{}", reports.join("\n"));
+    assert_eq!((summary.seeds, summary.failed), (count, 0), "{}", reports.join("\n"));
+    let of = |name: &str| summary.total.iter().find(|(known, _)| *known == name).map(|(_, n)| n);
+    let watched = [
+        "feed_watched",
+        "retransmissions_watched",
+        "snapshots_watched",
+        "executions_watched",
+        "copies_watched",
+        "market_data_watched",
+    ];
+    let watched = watched.map(|name| (name, of(name).unwrap_or(0)));
+    println!("{count} seeds: {watched:?}");
+    assert!(watched.iter().all(|(_, looks)| *looks > 0), "{watched:?}");
     let faults: Vec<_> = summary.total.faults().collect();
     assert_eq!(faults.len(), FAULTS.len());
     assert!(faults.iter().all(|(_, count)| *count > 0), "{faults:?}");

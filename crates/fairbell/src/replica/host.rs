@@ -177,7 +177,7 @@ fn wires(own: u8, cluster: &Cluster) -> (Outside, Ends) {
             }
         }
         // The member's own.
-        Action::Apply(_) | Action::Restore(_) | Action::Notice { .. } => {}
+        Action::Apply(_) | Action::Restore(_) | Action::Notice(_) | Action::Confirmed(_) => {}
     };
     (Box::new(outside), ends)
 }

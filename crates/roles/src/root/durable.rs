@@ -152,7 +152,7 @@ impl Root {
             self.downlinks.flush(now, &mut nobody);
             nobody.clear();
         }
-        self.downlinks.take_over(now);
+        self.downlinks.take_over(now, false);
         self.resume_ingress();
         if self.engine.is_open() {
             // The day has begun before.

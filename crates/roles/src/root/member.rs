@@ -10,7 +10,7 @@
 //! ([`Root::learn_releases`]); see `overlay::publisher`.
 
 use overlay::{ingress::Ingress, order_ack::AckScheduler};
-use types::{ClockReading, Digest, Input, Nanos, Outbox, Packer, Seq, Source};
+use types::{ClockReading, Digest, FeedSeq, Input, Nanos, Outbox, Packer, Seq, Source};
 
 use engine::log::Draft;
 
@@ -58,6 +58,17 @@ impl Root {
     /// Datagrams of the feed so far.
     pub fn datagrams(&self) -> u64 {
         self.downlinks.datagrams()
+    }
+
+    /// By stream of the feed: one past the last message sent.
+    pub fn sent(&self) -> Vec<FeedSeq> {
+        self.downlinks.sent()
+    }
+
+    /// It led when it had sent so far: the public may have it once it is released. Whether that is
+    /// news.
+    pub fn confirm_sent(&mut self, ends: &[FeedSeq]) -> bool {
+        self.downlinks.confirm(ends)
     }
 
     /// Takes what a leader has told of release times; false for anything that none tells.

@@ -172,6 +172,15 @@ pub fn compare(
     let mut rng = SplitMix64::new(seed);
     let last = rest.last().or(more.first()).expect("inputs");
     let now = ClockReading { now: at(last).now.after(Nanos::SECOND), bound_ns: 250 };
+    if ask_feed(&mut roots, (config, now), &mut rng).is_ok() {
+        return Err("it serves what nobody has told it to be released".to_string());
+    }
+    for root in &mut roots {
+        let ends: Vec<u64> = root.dealer().next().iter().map(|next| next.0).collect();
+        let told = ends.iter().flat_map(|end| [*end, now.now.0 - 1_000, 0, 250]);
+        let told: Vec<u8> = told.flat_map(u64::to_le_bytes).collect();
+        assert!(root.learn_releases(now, &told) && !root.learn_releases(now, &told[1..]));
+    }
     ask_feed(&mut roots, (config, now), &mut rng)?;
     both(&mut roots, "it leads", |root, out| root.lead(now, 7, out))?;
     both(&mut roots, "its first time", |root, out| root.handle_timeout(now, out))?;

@@ -244,7 +244,9 @@ impl Seat {
                 Action::Lead { term } => self.terms.push(term),
                 Action::Differs { .. } => self.differs += 1,
                 Action::Follow { .. } | Action::Stop(_) => {}
-                Action::Apply(_) | Action::Notice { .. } => panic!("the member's own"),
+                Action::Apply(_) | Action::Notice(_) | Action::Confirmed(_) => {
+                    panic!("the member's own")
+                }
             }
         }
         for (position, inputs, root) in written_down {

@@ -52,7 +52,7 @@ pub enum Sabotage {
     ForgetLost,
     /// Roots that follow are told that all of the feed is released.
     EagerFollowers,
-    /// Retransmission servers of several roots go by clocks that are a millisecond ahead.
+    /// Retransmission servers of several roots go by clocks that are 10 ms ahead.
     HastyRetransmission,
 }
 

@@ -24,7 +24,7 @@ const ROOM_NS: u64 = 10 * Nanos::MILLI;
 /// The retransmission server of each machine is at the channel with its index added to this.
 const DOORS: u8 = 16;
 /// How far ahead the clocks are by which a [`Sabotage::HastyRetransmission`] answers, ns.
-const HASTE_NS: u64 = Nanos::MILLI;
+const HASTE_NS: u64 = 10 * Nanos::MILLI;
 /// More operations than a disk ever does.
 const NO_CRASH: u64 = 1 << 40;
 

@@ -620,7 +620,7 @@ impl Watch {
     }
 
     /// An edge writes to a FIX session that only listens: copies of executions name their trade in
-    /// TrdMatchID(880), market data in MDEntryID(278).
+    /// ExecID(17), market data in MDEntryID(278).
     fn fix(&mut self, written: &Written<'_>) {
         let key = (written.from, written.conn);
         let mut bytes = self.fix.remove(&key).unwrap_or_default();
@@ -628,11 +628,13 @@ impl Watch {
         let whole = bytes.iter().rposition(|byte| *byte == SOH).map_or(0, |at| at + 1);
         for field in bytes[..whole].split(|byte| *byte == SOH) {
             let (outlet, value) = match field.split_at_checked(4) {
-                Some((b"880=", value)) => (Outlet::DropCopy, value),
+                Some((b"17=T", value)) => (Outlet::DropCopy, value),
                 Some((b"278=", value)) => (Outlet::MarketData, value),
                 _ => continue,
             };
-            let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let number = std::str::from_utf8(&value[..digits]).ok();
+            let number = number.and_then(|text| text.parse().ok());
             if let Some(number) = number {
                 self.leaves(written.at, outlet, written.from, On::Trade(number));
             }

@@ -329,7 +329,7 @@ impl World {
                         up.pending.clear();
                     }
                 }
-                Action::Differs { .. } | Action::Notice { .. } => {}
+                Action::Differs { .. } | Action::Notice(_) | Action::Confirmed(_) => {}
                 Action::Stop(why) => self.has_stopped(id, why),
             }
         }

@@ -209,7 +209,8 @@ impl World {
             Action::Follow { .. } | Action::Stop(_) => self.machines[id].serves = false,
             // Nobody's log is ever cut, so nobody needs a snapshot.
             Action::Differs { .. }
-            | Action::Notice { .. }
+            | Action::Notice(_)
+            | Action::Confirmed(_)
             | Action::ReadSnapshot(_)
             | Action::TakeSnapshot
             | Action::Restore(_) => {}
