@@ -418,6 +418,7 @@ mod tests {
     #[test]
     fn lines_are_dealt_anew_when_one_loop_has_too_much() {
         let args = ServeArgs {
+            from: Vec::new(),
             lines: 6,
             a: "127.0.0.1:26400".parse().unwrap(),
             b: "127.0.0.1:26500".parse().unwrap(),
