@@ -422,7 +422,6 @@ mod tests {
             lines: 6,
             a: "127.0.0.1:26400".parse().unwrap(),
             b: "127.0.0.1:26500".parse().unwrap(),
-            from: Vec::new(),
             format: PlantFormat::OpraFastV2,
             loops: 2,
             desk: "127.0.0.1:0".parse().unwrap(),
