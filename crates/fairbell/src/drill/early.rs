@@ -19,7 +19,7 @@ use roles::{ExchangeConfig, Role};
 use serde::Serialize;
 use types::{Nanos, Outbox};
 use wire::itch;
-use wire::moldudp::{Packet, Request, Session};
+use wire::moldudp::{Packet, Request, Session, TOKEN_LEN, Token, parse_token};
 
 use super::site::Site;
 use crate::Failure;
@@ -102,6 +102,8 @@ struct Asked {
     socket: UdpSocket,
     at: SocketAddrV4,
     next: u64,
+    /// What the server gave it to show.
+    token: Token,
     heard: FromReplica,
 }
 
@@ -114,7 +116,7 @@ impl Ear {
             let socket = UdpSocket::bind(("127.0.0.1", 0)).map_err(io)?;
             socket.set_nonblocking(true).map_err(io)?;
             let heard = FromReplica { replica, least_ns: u64::MAX, ..FromReplica::default() };
-            Ok(Asked { socket, at, next: 1, heard })
+            Ok(Asked { socket, at, next: 1, token: [0; TOKEN_LEN], heard })
         });
         let mut asked = asked.collect::<Result<Vec<_>, Failure>>()?;
         let stop = Arc::clone(&over);
@@ -130,7 +132,8 @@ impl Ear {
                 }
                 std::thread::sleep(ASK_EVERY);
                 for of in &mut asked {
-                    of.listen(&mut buffer, (midnight, clock, hold_ns), from.elapsed() > WARM);
+                    let counts = from.elapsed() > WARM;
+                    of.listen(&mut buffer, session, (midnight, clock, hold_ns), counts);
                 }
             }
             heard.early = asked.iter().map(|of| of.heard.early).sum();
@@ -149,9 +152,10 @@ impl Ear {
 
 impl Asked {
     fn ask(&self, session: [u8; 10]) -> Result<(), Failure> {
-        let mut bytes = Vec::with_capacity(20);
+        let mut bytes = Vec::with_capacity(36);
         let request = Request { session: Session(session), seq: self.next, count: COUNT };
         request.encode(&mut bytes);
+        bytes.extend_from_slice(&self.token);
         // A replica that is dead refuses.
         let _ = self.socket.send_to(&bytes, self.at);
         Ok(())
@@ -160,11 +164,17 @@ impl Asked {
     fn listen(
         &mut self,
         buffer: &mut [u8],
+        session: [u8; 10],
         (midnight, clock, hold_ns): (Nanos, Clock, u64),
         counts: bool,
     ) {
         while let Ok(len) = self.socket.recv(buffer) {
             let now = clock.now();
+            let token = buffer.get(..len).and_then(|bytes| parse_token(Session(session), bytes));
+            if let Some(token) = token {
+                self.token = token;
+                continue;
+            }
             let Some(Ok(packet)) = buffer.get(..len).map(Packet::parse) else { continue };
             let fresh = self.next.saturating_sub(packet.seq()) as usize;
             // Where a server no longer reaches back, it names the first that it has.

@@ -7,11 +7,11 @@
 use fix::encode::{Pen, Writer};
 use fix::{Version, tag};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
-use wire::moldudp::{Packet, Request, Session};
+use wire::moldudp::{Packet, Request, Session, TOKEN_LEN};
 use wire::soupbin::{ClientPacket, LoginRequest};
 
 /// Between two rounds of requests, ns.
-const ASK_NS: u64 = 250 * Nanos::MICRO;
+const ASK_NS: u64 = 500 * Nanos::MICRO;
 /// From the end of a connection to the next try, ns.
 const RETRY_NS: u64 = 20 * Nanos::MILLI;
 /// Between two requests for a snapshot, ns.
@@ -82,7 +82,11 @@ impl Eavesdropper {
     fn ask(&mut self, out: &mut Outbox) {
         for (session, next) in &self.sessions {
             let request = Request { session: Session(*session), seq: *next, count: COUNT };
-            let span = out.write(|buffer| request.encode(buffer));
+            // Room for a token that it does not have: as much as a stranger gets at once.
+            let span = out.write(|buffer| {
+                request.encode(buffer);
+                buffer.extend_from_slice(&[0; TOKEN_LEN]);
+            });
             for server in &self.servers {
                 out.datagram(Channel::FEED, *server, span);
             }

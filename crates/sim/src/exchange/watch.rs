@@ -22,7 +22,7 @@ use types::{Channel, ConnId, Nanos};
 use wire::{
     glimpse::EndOfSnapshot,
     itch::{self, Message},
-    moldudp::Packet,
+    moldudp::{self, Packet},
     ouch::{self, Outbound},
     soupbin::{Framer, SERVER_PACKET_MAX, ServerPacket},
 };
@@ -290,6 +290,9 @@ impl Watch {
     fn retransmitted(&mut self, sent: &Sent<'_>) {
         let Ok(packet) = Packet::parse(sent.bytes) else { return };
         let Some(of) = self.stream_of(&packet.session().0) else { return };
+        if moldudp::parse_token(packet.session(), sent.bytes).is_some() {
+            return;
+        }
         let last = packet.next_seq().saturating_sub(1).max(packet.seq());
         self.leaves(sent.at, Outlet::Retransmission, sent.from, On::Message(of, last));
     }
