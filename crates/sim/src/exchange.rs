@@ -81,7 +81,7 @@ pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let edges = places.edge(0)..places.listener(0);
     let dishonest = scenario.attack.and_then(|attack| attack.dishonest_edge(places));
     let mut watch = Watch::new(places.root, edges, dishonest, &config, &trees);
-    watch.open_with(scenario.guards(seed));
+    watch.open_with([scenario.guards(seed), scenario.guards(seed)]);
     if scenario.replicas > 0 {
         watch.several_roots();
     }
@@ -354,6 +354,11 @@ impl Run<'_> {
         let tape = self.tape();
         if self.scenario.attack.is_none() {
             checks::clocks(&self.world, &mut self.failures);
+        }
+        if let Some(seat) = self.world.node_mut(places.root).and_then(Actor::seat_mut) {
+            for (at, stream, messages, deadline) in seat.take_unheard() {
+                self.tap.watch.unheard(at, stream, messages, deadline);
+            }
         }
         self.tap.watch.judge();
         if let Some(seat) = self.world.node_mut(places.root).and_then(Actor::seat_mut) {

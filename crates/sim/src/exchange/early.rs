@@ -117,8 +117,8 @@ impl Early {
         }
         let due = if due == Nanos(0) { at } else { due };
         for release in releases.iter_mut().take(end as usize - 1).skip(seq as usize - 1) {
-            if release.said == Nanos::NEVER {
-                *release = Release { due, said: at };
+            if at < release.said {
+                *release = Release { due: due.min(release.due), said: at };
             } else if due >= release.said {
                 // Nobody can have meant a time before it was first said.
                 release.due = release.due.min(due);

@@ -75,8 +75,13 @@ pub(super) struct Seat {
     healed: bool,
     stopped: Vec<String>,
     sabotage: Sabotage,
+    unheard: Vec<Unheard>,
     counts: SeatCounts,
 }
+
+/// What a leader published while nothing of it got out: when, in which stream, which messages, and
+/// their deadline.
+type Unheard = (Nanos, usize, (u64, u64), Nanos);
 
 impl Seat {
     /// The machines of a group, to be started by the first timeout.
@@ -106,10 +111,16 @@ impl Seat {
             healed: false,
             stopped: Vec::new(),
             sabotage,
+            unheard: Vec::new(),
             counts: SeatCounts::default(),
         };
         (0..usize::from(replicas)).for_each(|n| seat.push(Nanos(0), n, Event::Start));
         seat
+    }
+
+    /// What leaders published unheard.
+    pub(super) fn take_unheard(&mut self) -> Vec<Unheard> {
+        std::mem::take(&mut self.unheard)
     }
 
     /// The channel of the seat's address at which the retransmission server of machine `n` is.
@@ -150,7 +161,19 @@ impl Seat {
         let Some(up) = machine.up.as_mut() else { return };
         let mut unheard = Outbox::default();
         let cut = machine.cut_until > now.now;
+        let sent = |role: &Role| role.as_root().map(roles::Root::sent);
+        let before = if cut { sent(&up.role) } else { None };
         call(&mut up.role, reading, if cut { &mut unheard } else { out });
+        let leads = up.role.as_member().and_then(Member::leading) >= Some(self.led.0);
+        if let (Some(before), Some(root)) = (before.filter(|_| leads), up.role.as_root()) {
+            let told = before.iter().zip(root.publishers()).enumerate();
+            self.unheard.extend(told.filter_map(|(stream, (from, publisher))| {
+                let (end, at) = (publisher.sent().0, now.now);
+                let of = publisher.release(reading.now);
+                let deadline = Nanos(of.release.0 - of.bound_ns.min(of.release.0));
+                (end > from.0).then_some((at, stream, (from.0, end), deadline))
+            }));
+        }
         if let Some(term) = machine.leading().filter(|term| *term > self.led.0) {
             self.led = (term, n);
             self.counts.terms += 1;

@@ -101,6 +101,9 @@ pub struct Watch {
     sessions: BTreeMap<(usize, ConnId), Framer>,
     /// What opens datagrams to each node; none where they are in clear.
     guards: Vec<Guard<AesGcm>>,
+    /// The same for those of an earlier root that are sent after a later one has spoken: whoever has
+    /// not heard that one takes them.
+    late_guards: Vec<Guard<AesGcm>>,
     /// Roots serve in turn: one may publish what comes after messages that the one before it had
     /// not sent, and that whoever misses them has to ask for.
     several_roots: bool,
@@ -159,6 +162,7 @@ impl Watch {
             crosses: BTreeMap::new(),
             sessions: BTreeMap::new(),
             guards: Vec::new(),
+            late_guards: Vec::new(),
             several_roots: false,
             snapshots: None,
             snapshot_of: BTreeMap::new(),
@@ -174,8 +178,8 @@ impl Watch {
     }
 
     /// Datagrams between nodes are sealed; these open what is sent to each of them.
-    pub fn open_with(&mut self, guards: Vec<Guard<AesGcm>>) {
-        self.guards = guards;
+    pub fn open_with(&mut self, [guards, late]: [Vec<Guard<AesGcm>>; 2]) {
+        (self.guards, self.late_guards) = (guards, late);
     }
 
     /// Several roots serve in turn.
@@ -305,7 +309,13 @@ impl Watch {
                 None => self.frame(sent),
                 Some(Ok(bytes)) => self.frame(&Sent { bytes, ..*sent }),
                 // An earlier root speaks after a later one: nobody who has heard that one listens.
-                Some(Err(SealError::Replay)) if self.several_roots && sent.from == self.root => {}
+                Some(Err(SealError::Replay)) if self.several_roots && sent.from == self.root => {
+                    let mut late = std::mem::take(&mut self.late_guards);
+                    if let Some(Ok(bytes)) = late.get_mut(sent.to).map(|of| of.open(sent.bytes)) {
+                        self.frame(&Sent { bytes, ..*sent });
+                    }
+                    self.late_guards = late;
+                }
                 Some(Err(why)) => self.failures.add(Checker::Sound, || {
                     format!("node {} sent node {} what opens nowhere: {why:?}", sent.from, sent.to)
                 }),
@@ -359,6 +369,11 @@ impl Watch {
             }
             _ => {}
         }
+    }
+
+    /// A root that led sent messages with this deadline, and no datagram of it got out.
+    pub fn unheard(&mut self, at: Nanos, stream: usize, messages: (u64, u64), deadline: Nanos) {
+        self.early.published(at, stream, messages, deadline);
     }
 
     /// The root says when messages are public.
