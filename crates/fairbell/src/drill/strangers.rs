@@ -28,12 +28,12 @@ use crate::Failure;
 use crate::log::on;
 use crate::replica::cluster::Cluster;
 use crate::replica::{claims, host, papers};
-use crate::sockets::{io, v4};
+use crate::sockets::{connect_from, io, v4};
 
 /// How long a group may take to have a leader.
 const LEADER: Duration = Duration::from_secs(5);
 /// After that it is not waited for any more.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a client waits for its snapshot.
 const SNAPSHOT: Duration = Duration::from_secs(5);
 /// Orders in the books whose snapshots are served.
@@ -42,6 +42,10 @@ const ORDERS: u64 = 2_000;
 const CONNECT: Duration = Duration::from_millis(20);
 /// Between two bytes of one who drips.
 const DRIP: Duration = Duration::from_millis(150);
+/// Where half of them come from.
+const STRANGE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// The ports that they come from.
+const PORTS: std::ops::Range<u16> = 1_100..32_700;
 /// Between two steps of a crowd.
 const STEP: Duration = Duration::from_millis(5);
 /// What a crowd of this size and the group want of descriptors.
@@ -53,7 +57,7 @@ const DESCRIPTORS: u64 = 8_192;
     fairbell drill strangers                   20 cold starts, 20 kills, 20 snapshots\n  \
     fairbell drill strangers --times 3 --json\n  \
     fairbell drill strangers --times 1 --first-come   the control: doors as they must not be\n\n\
-    Replicas are processes; strangers are this one, all from the same address as everybody. Who is\n\
+    Replicas are processes; strangers are this one, half of them from the replicas' address. Who is\n\
     sent away comes back at once. The exit code is 1 when a leader took longer than 5 s or a client\n\
     got no snapshot.")]
 pub struct StrangersArgs {
@@ -196,7 +200,9 @@ fn play(args: &StrangersArgs, dir: &Path) -> Result<Report, Failure> {
             if !args.json {
                 eprint!("\r{} of {} kills          ", number + 1, args.times);
             }
-            kills.push(group.kill_leader()?);
+            // Where nobody leads there is no leader to kill.
+            let nobody = starts.iter().chain(&kills).any(|ns| *ns == u64::MAX);
+            kills.push(if nobody { u64::MAX } else { group.kill_leader()? });
         }
         if !args.json {
             eprintln!();
@@ -298,7 +304,10 @@ impl Group {
         if self.first_come {
             command.arg("--first-come");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let path = self.dir.join(format!("replica-{}.log", number + 1));
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+        let log = log.map_err(|error| on(&path, error))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn();
         *place = Some(child.map_err(|error| Failure::Run(format!("a replica: {error}")))?);
         Ok(())
@@ -331,7 +340,10 @@ impl Group {
         let (term, since) = (self.seat.held().0, Instant::now());
         (0..self.replicas.len()).try_for_each(|number| self.revive(number))?;
         let took = self.led(term, since);
-        self.ask_all();
+        self.all_run()?;
+        if took < u64::MAX {
+            self.ask_all();
+        }
         Ok(took)
     }
 
@@ -340,6 +352,7 @@ impl Group {
         let (term, leader) = self.seat.held();
         self.kill(leader);
         let took = self.led(term, Instant::now());
+        self.all_run()?;
         self.revive(leader)?;
         let since = Instant::now();
         while since.elapsed() < PATIENCE {
@@ -353,10 +366,33 @@ impl Group {
         Ok(took)
     }
 
+    /// That no process has ended by itself.
+    ///
+    /// # Errors
+    /// One has: which, and its last line.
+    fn all_run(&mut self) -> Result<(), Failure> {
+        for (number, child) in (1..).zip(&mut self.replicas) {
+            let ended = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            if ended.is_some() {
+                let log = std::fs::read_to_string(self.dir.join(format!("replica-{number}.log")));
+                let said = log.unwrap_or_default().lines().last().unwrap_or_default().to_string();
+                return Err(Failure::Run(format!("replica {number} ended, and said: {said}")));
+            }
+        }
+        Ok(())
+    }
+
     fn ask_all(&mut self) {
         for number in 1..=self.replicas.len() as u8 {
             self.asked += 1;
-            self.answered += u32::from(host::ask(&self.cluster, number).is_some());
+            let since = Instant::now();
+            // One that led nobody may still be starting.
+            let mut status = host::ask(&self.cluster, number);
+            while status.is_none() && since.elapsed() < LEADER {
+                std::thread::sleep(Duration::from_millis(20));
+                status = host::ask(&self.cluster, number);
+            }
+            self.answered += u32::from(status.is_some());
         }
     }
 }
@@ -450,6 +486,7 @@ fn fetch(at: SocketAddrV4) -> std::io::Result<bool> {
 /// One of them: idle, or saying a byte now and then.
 struct Stranger {
     at: SocketAddrV4,
+    from: SocketAddrV4,
     drips: bool,
     stream: Option<TcpStream>,
     said: Instant,
@@ -458,7 +495,10 @@ struct Stranger {
 impl Stranger {
     fn turn(&mut self) -> bool {
         let Some(stream) = &mut self.stream else {
-            let opened = TcpStream::connect_timeout(&self.at.into(), CONNECT);
+            // Never a port that the system gives out, as to a replica that is away.
+            let next = self.from.port() + 1;
+            self.from.set_port(if next < PORTS.end { next } else { PORTS.start });
+            let opened = connect_from(self.from, self.at, CONNECT);
             self.stream = opened.and_then(|one| one.set_nonblocking(true).map(|()| one)).ok();
             return self.stream.is_some();
         };
@@ -478,7 +518,8 @@ impl Stranger {
     }
 }
 
-/// Strangers, so many at each address; every other one drips. Who is sent away comes back at once.
+/// Strangers, so many at each address; every other one drips, half of them come from the very address they
+/// want in at, as those do who belong there. Who is sent away comes back at once.
 pub struct Crowd {
     strangers: Vec<Stranger>,
     /// Connections that were opened so far.
@@ -491,6 +532,10 @@ impl Crowd {
         let strangers = (0..each).flat_map(|number| {
             let one = move |at: &SocketAddrV4| Stranger {
                 at: *at,
+                from: SocketAddrV4::new(
+                    if number / 2 % 2 == 0 { *at.ip() } else { STRANGE },
+                    PORTS.start + (number * 61) as u16,
+                ),
                 drips: number % 2 == 1,
                 stream: None,
                 said: Instant::now(),

@@ -5,7 +5,7 @@
 //! byte, 0 for an operator) and an HMAC-SHA256 over both, the door's number and what the door is for.
 //! Nothing recorded is of use for another connection, and nobody without the secret gets as far as
 //! TLS, a thread or a buffer: until then a connection costs a descriptor and 33 bytes, has a place
-//! for half a second at most, and gives it up to newer ones when places are short ([`Admission`]). Those from
+//! for two seconds at most, and gives it up to newer ones when places are short ([`Admission`]). Those from
 //! addresses of the group's own machines have places of their own. Afterwards, the whole handshake has a
 //! deadline, and its places are shared out in the same way.
 
@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use types::{Address, Admission, AdmissionConfig, Nanos, Yields};
 
 /// How long a stranger may take to prove to know the secret.
-const PROOF: Duration = Duration::from_millis(500);
+const PROOF: Duration = Duration::from_secs(2);
 /// How long the whole TLS handshake may take then.
 pub const HANDSHAKE: Duration = Duration::from_secs(2);
 /// Handshakes under way, and of one address.
@@ -31,6 +31,9 @@ const HANDSHAKES: usize = 64;
 const HANDSHAKES_PER_SOURCE: usize = 32;
 /// Connections accepted in a row while others wait to be read.
 const ACCEPTS_PER_TURN: usize = 16;
+/// Where some had to give up their places for them: until the next are accepted. So everybody who is in
+/// has some 20 ms, however fast others come.
+const BREATH: Duration = Duration::from_millis(4);
 /// How often it is looked whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const NONCE: usize = 32;
@@ -64,9 +67,9 @@ pub struct Limits {
 impl Limits {
     /// As they are to be.
     pub const FAIR: Limits = Limits {
-        known: 256,
-        others: 128,
-        others_per_source: 32,
+        known: 128,
+        others: 192,
+        others_per_source: 96,
         patience_ns: PROOF.as_nanos() as u64,
         yields: Yields::Oldest,
     };
@@ -148,13 +151,12 @@ impl Strangers {
         }
     }
 
-    fn take(&mut self, now: Nanos, id: u64, (visitor, is_known): (Visitor, bool)) {
+    /// Whether somebody had to go for it.
+    fn take(&mut self, now: Nanos, id: u64, (visitor, is_known): (Visitor, bool)) -> bool {
         let line = if is_known { &mut self.known } else { &mut self.others };
         let goes = line.arrive(now, id, Some(visitor.from));
         self.visitors.insert(id, visitor);
-        if let Some(id) = goes {
-            self.visitors.remove(&id);
-        }
+        goes.map(|id| self.visitors.remove(&id)).is_some()
     }
 
     fn leave(&mut self, id: u64) -> Option<Visitor> {
@@ -239,12 +241,13 @@ pub fn serve(
         streams: BTreeMap::new(),
     });
     let (mut strangers, mut next) = (Strangers::new(&gate.limits), 0);
-    let (handshakes, entered) = (&handshakes, &entered);
+    let (handshakes, entered, mut accept_at) = (&handshakes, &entered, begun);
     std::thread::scope(|scope| {
         while !stop.load(Ordering::Relaxed) {
             let now = Nanos(begun.elapsed().as_nanos() as u64);
             strangers.expire(now);
-            let (waits, ready) = wait(door, &strangers.visitors)?;
+            let pause = accept_at.saturating_duration_since(Instant::now());
+            let (waits, ready) = wait((door, pause), &strangers.visitors)?;
             // Those who are in come before those who want in.
             for id in ready {
                 let Some(visitor) = strangers.visitors.get_mut(&id) else { continue };
@@ -271,8 +274,10 @@ pub fn serve(
                         next += 1;
                         let known = gate.known.contains(from.ip());
                         let from = Address::v4(from.ip().to_bits());
-                        if let Some(visitor) = greet(stream, from, nonces.draw()) {
-                            strangers.take(now, next, (visitor, known));
+                        if let Some(visitor) = greet(stream, from, nonces.draw())
+                            && strangers.take(now, next, (visitor, known))
+                        {
+                            accept_at = Instant::now() + BREATH;
                         }
                     }
                     Ok(_) => {}
@@ -296,15 +301,20 @@ fn greet(stream: TcpStream, from: Address, nonce: [u8; NONCE]) -> Option<Visitor
     sent.then_some(Visitor { stream, from, nonce, answer: [0; ANSWER], len: 0 })
 }
 
-/// Waits for news: whether somebody wants in, and who of the strangers has said something.
+/// Waits for news: whether somebody wants in, unless that is of no interest for a time yet, and who of
+/// the strangers has said something.
 fn wait(
-    door: &TcpListener,
+    (door, pause): (&TcpListener, Duration),
     visitors: &BTreeMap<u64, Visitor>,
 ) -> std::io::Result<(bool, Vec<u64>)> {
-    let fds = std::iter::once(door.as_fd()).chain(visitors.values().map(|one| one.stream.as_fd()));
-    let mut fds: Vec<PollFd<'_>> =
-        fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-    let patience = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+    let (wanted, patience) = match pause.is_zero() {
+        true => (PollFlags::IN, LOOK_EVERY),
+        false => (PollFlags::empty(), pause),
+    };
+    let mut fds = vec![PollFd::from_borrowed_fd(door.as_fd(), wanted)];
+    let streams = visitors.values().map(|one| one.stream.as_fd());
+    fds.extend(streams.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
     match poll(&mut fds, Some(&patience)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),

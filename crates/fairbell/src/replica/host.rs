@@ -1,7 +1,7 @@
 //! One replica: its loop, its disk, its streams to the others, its claims, its door for questions.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -38,6 +38,8 @@ pub const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
 const DIGEST_EVERY: u64 = 16_384;
 /// How long a question may take.
 const ANSWER: Duration = Duration::from_millis(500);
+/// Between two attempts to ask.
+const AGAIN: Duration = Duration::from_millis(10);
 /// Longest answer, bytes.
 const ANSWER_MAX: u64 = 1 << 20;
 /// What the keys of the doors are derived for.
@@ -428,10 +430,12 @@ impl Host {
         let gates = [gate(LINKS)?, gate(STATUS)?];
         let [links_gate, status_gate] = &gates;
         let (link_tls, desk, group) = (papers.door()?, papers.desk()?, cluster.group);
+        let own = cluster.place(id).map_or(Ipv4Addr::UNSPECIFIED, |own| *own.link.ip());
         let ways = posts.into_iter().filter_map(|(to, messages)| {
             let (at, key) = (cluster.place(to.0)?.link, cluster.key(LINKS));
-            let way =
-                key.and_then(|key| Ok(Way { to: (at, to.0), own: id, key, tls: papers.to(to.0)? }));
+            let way = key.and_then(|key| {
+                Ok(Way { to: (at, to.0), own: id, from: own, key, tls: papers.to(to.0)? })
+            });
             Some(way.map(|way| (way, messages)))
         });
         let ways = ways.collect::<Result<Vec<_>, _>>()?;
@@ -572,12 +576,27 @@ fn answer(
     gate::serve(gate, door, stop, |entrant| drop(tell(&entrant)))
 }
 
-/// Asks a replica how it stands; `None` when it does not answer.
+/// Asks a replica how it stands; `None` when it does not answer. Where others crowd its door it is
+/// asked again.
 pub fn ask(cluster: &Cluster, number: u8) -> Option<Status> {
-    let at = cluster.place(number)?.status;
+    let since = Instant::now();
+    loop {
+        let at = cluster.place(number)?.status;
+        let stream = std::net::TcpStream::connect_timeout(&at.into(), ANSWER).ok()?;
+        let told = ask_on(stream, (cluster, number), since + 2 * ANSWER);
+        if told.is_some() || since.elapsed() >= 2 * ANSWER {
+            return told;
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+fn ask_on(
+    stream: std::net::TcpStream,
+    (cluster, number): (&Cluster, u8),
+    until: Instant,
+) -> Option<Status> {
     let (key, tls) = (cluster.key(STATUS).ok()?, papers::asking(cluster, number).ok()?);
-    let stream = std::net::TcpStream::connect_timeout(&at.into(), ANSWER).ok()?;
-    let until = Instant::now() + 2 * ANSWER;
     gate::enter(&stream, (&key, 0, number), until).ok()?;
     let stream = Arc::new(stream);
     let sealed = tls.connect(Arc::clone(&stream), until).ok()?;

@@ -16,6 +16,7 @@ use probe::Key;
 
 use super::gate::{self, Entrant, Gate};
 use super::papers;
+use crate::sockets::connect_from;
 
 /// Messages that may wait for a replica.
 pub const WAITING_MAX: usize = 1_024;
@@ -34,8 +35,11 @@ const STUCK: Duration = Duration::from_millis(500);
 pub struct Way {
     /// Where the other one listens, and its number.
     pub to: (SocketAddrV4, u8),
-    /// One's own number.
+    /// One's own number, and the address to come from, by which the other one knows a machine of the
+    /// group.
     pub own: u8,
+    /// See `own`.
+    pub from: Ipv4Addr,
     /// Derived from the deployment's secret.
     pub key: Key,
     /// One's own certificate, and the other's name.
@@ -59,7 +63,7 @@ pub fn send(way: &Way, messages: &Receiver<Vec<u8>>, stop: &AtomicBool) {
 }
 
 fn open(way: &Way) -> std::io::Result<Sealed> {
-    let stream = TcpStream::connect_timeout(&way.to.0.into(), CONNECT)?;
+    let stream = connect_from(SocketAddrV4::new(way.from, 0), way.to.0, CONNECT)?;
     stream.set_nodelay(true)?;
     let until = Instant::now() + gate::HANDSHAKE;
     gate::enter(&stream, (&way.key, way.own, way.to.1), until)?;
@@ -245,7 +249,8 @@ mod tests {
 
         fn way(&self, at: SocketAddrV4, (own, to): (u8, u8), papers: &Papers) -> Way {
             let key = self.0.key(b"links").expect("a key");
-            Way { to: (at, to), own, key, tls: papers.to(to).expect("TLS") }
+            let (from, tls) = (Ipv4Addr::UNSPECIFIED, papers.to(to).expect("TLS"));
+            Way { to: (at, to), own, from, key, tls }
         }
     }
 
