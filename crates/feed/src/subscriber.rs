@@ -5,7 +5,7 @@
 //! counts it. With one session this is that client and nothing more.
 
 use types::{Channel, ClockReading, ConnId, InstrumentId, Nanos, Node, Outbox, Peer};
-use wire::moldudp::{Packet, Session};
+use wire::moldudp::{Packet, Session, parse_token};
 
 use crate::{
     catch_up::{CatchUpCounters, NAME_RANGES},
@@ -93,7 +93,8 @@ impl Node for Subscriber {
         out: &mut Outbox,
     ) {
         let session = Packet::parse(bytes).map(|packet| packet.session()).ok();
-        let known = self.sessions.iter().position(|of| Some(*of) == session);
+        let of = |of: &Session| Some(*of) == session || parse_token(*of, bytes).is_some();
+        let known = self.sessions.iter().position(of);
         if let Some(client) = self.clients.get_mut(known.unwrap_or(0)) {
             client.handle_datagram(now, channel, from, bytes, out);
         }
@@ -131,7 +132,7 @@ impl Node for Subscriber {
 mod tests {
     use super::*;
     use types::Op;
-    use wire::moldudp::Request;
+    use wire::moldudp::{Request, TOKEN_LEN};
 
     const NOW: ClockReading = ClockReading { now: Nanos(1), bound_ns: 0 };
 
@@ -173,6 +174,10 @@ mod tests {
         };
         let request = Request::parse(&out.bytes(*bytes)[..20]).unwrap();
         assert_eq!((request.session, request.seq, request.count), (two, 1, 1));
+        // The token that the server gives is for that session.
+        let token = [packet(b"FAIRBELL02", 1, 0), vec![7; TOKEN_LEN]].concat();
+        ear.handle_datagram(NOW, Channel::FEED, Peer::Addr(9), &token, &mut Outbox::default());
+        assert_eq!((ear.counters().tokens, ear.counters().malformed), (1, 0));
         assert!(ear.image(InstrumentId(2)).is_some() && ear.image(InstrumentId(4)).is_none());
     }
 }
