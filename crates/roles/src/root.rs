@@ -9,6 +9,8 @@
 //! log. Nothing here decides what an order means (the engine does) or
 //! how data travels (the overlay does).
 
+use std::collections::VecDeque;
+
 use engine::{
     Applied, Engine, Output,
     log::{Draft, InputLog, LogFull},
@@ -81,8 +83,8 @@ pub struct Root {
     /// The boot nonce that each gateway's present incarnation was granted for.
     granted: Vec<Option<(u32, Incarnation)>>,
     ingress: Ingress,
-    /// The sequencer's, in ns.
-    window_ns: u64,
+    /// The ingress's, for a new one.
+    sequencer: SequencerConfig,
     log: InputLog,
     /// Where inputs wait until they are durable; `None`: they are applied at once.
     gate: Option<Gate>,
@@ -113,6 +115,8 @@ pub struct Root {
     group: Option<Standing>,
     /// More datagrams follow at once: what is due goes through when they are in.
     more: bool,
+    /// The exchange's own commands applied last, and what became of them; at most [`OUTCOMES`].
+    outcomes: VecDeque<(Seq, Applied)>,
     counters: RootCounters,
 }
 
@@ -124,7 +128,8 @@ impl Root {
         let gateway_nodes: Vec<NodeId> = tree.topology.receiver_ids().collect();
         let gateways = gateway_nodes.len();
         let node = ExchangeConfig::ROOT;
-        let ingress = Ingress::new(&ingress_config(gateways, config.sequencer_window_ns));
+        let sequencer = sequencer(config);
+        let ingress = Ingress::new(&ingress_config(gateways, &sequencer));
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
         if config.log_capacity == 0 {
@@ -150,7 +155,7 @@ impl Root {
             granted: vec![None; gateways + 1],
             gateway_nodes,
             ingress,
-            window_ns: config.sequencer_window_ns,
+            sequencer,
             log: InputLog::new(config.log_capacity),
             gate: None,
             grants: Vec::new(),
@@ -170,6 +175,7 @@ impl Root {
             ended: false,
             group: None,
             more: false,
+            outcomes: VecDeque::with_capacity(OUTCOMES),
             counters: RootCounters::default(),
         })
     }
@@ -438,13 +444,19 @@ impl Root {
     fn apply_logged(&mut self, now: ClockReading, out: &mut Outbox) -> Option<Applied> {
         let Root { engine, log, output, private, counters, day, itch, downlinks, .. } = self;
         let copies = &self.copies;
-        let Root { gate, grants, acks, .. } = self;
+        let Root { gate, grants, acks, outcomes, .. } = self;
         let mut last = None;
         let gate = gate.as_ref();
         let inputs = log.after(Seq(engine.applied()));
         let inputs = inputs.take_while(|input| gate.is_none_or(|gate| gate.lets(input)));
         engine.apply_all(inputs, output, |_, input, applied, output| {
             last = Some(applied);
+            if input.source == Source::default() {
+                if outcomes.len() == OUTCOMES {
+                    outcomes.pop_front();
+                }
+                outcomes.push_back((input.seq, applied));
+            }
             if let Applied::Granted(incarnation) = applied {
                 grants.push((input.source.gateway, input.command.user_ref.0, incarnation));
             }
@@ -496,9 +508,11 @@ impl Root {
         if self.more {
             return;
         }
-        while self.gate_has_room()
-            && let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended)
-        {
+        for _ in 0..PUMP_MAX {
+            if !self.gate_has_room() {
+                break;
+            }
+            let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended) else { break };
             self.take(now, &order);
         }
         self.give_journal(out);
@@ -523,7 +537,9 @@ impl Root {
 
     /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
     /// when the log is full, the session has ended, or for a command that only a participant or a
-    /// gateway may give; also where the log is kept durably: what becomes of it is known later.
+    /// gateway may give; also where the log is kept durably: what becomes of it is known later
+    /// ([`Root::outcome`]). It waits for none of the orders that wait, and has room where they have
+    /// none.
     pub fn operator(
         &mut self,
         now: ClockReading,
@@ -533,6 +549,13 @@ impl Root {
         let applied = self.command(now, command, out);
         self.pump(now, out);
         applied
+    }
+
+    /// What became of one of the exchange's own commands, by its place in the log: once it is
+    /// applied, and as long as it is among the last 64 of them.
+    pub fn outcome(&self, seq: Seq) -> Option<Applied> {
+        let found = self.outcomes.iter().rev().find(|(at, _)| *at == seq);
+        found.map(|(_, applied)| *applied)
     }
 
     /// Replaces what is still due of the trading day; what repeats goes on. In a group every root has
@@ -591,11 +614,23 @@ impl Root {
     }
 }
 
-fn ingress_config(gateways: usize, window_ns: u64) -> IngressConfig {
-    let sequencer = SequencerConfig { window_ns, ..SequencerConfig::default() };
-    IngressConfig { shard: ShardId(0), gateways, sequencer }
+fn sequencer(config: &ExchangeConfig) -> SequencerConfig {
+    let mut sequencer =
+        SequencerConfig { window_ns: config.sequencer_window_ns, ..SequencerConfig::default() };
+    if config.outstanding == 0 {
+        sequencer.quantum = 0;
+    }
+    sequencer
 }
 
+fn ingress_config(gateways: usize, sequencer: &SequencerConfig) -> IngressConfig {
+    IngressConfig { shard: ShardId(0), gateways, sequencer: sequencer.clone() }
+}
+
+/// Outcomes of the exchange's own commands that are remembered.
+const OUTCOMES: usize = 64;
+/// Orders that go through before what follows from them goes out; the rest is due at once.
+const PUMP_MAX: usize = 512;
 /// Orders are of no stream; what is said of them names this one.
 const STREAM: u16 = 0;
 /// Orders that the root's paced children may have on their way together.

@@ -11,23 +11,27 @@ use std::time::{Duration, Instant};
 use engine::Applied;
 use gateway::Gateway;
 use net::LoopHandle;
-use roles::{FIX_DOOR, Role, Root, SessionInfo, set_phase};
+use roles::{Capacity, FIX_DOOR, Role, Root, SessionInfo, gateway_capacities, set_phase};
 use serde_json::{Value, json};
 use types::{
     AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,
-    Phase, Price, Qty,
+    Phase, Price, Qty, Seq,
 };
 
 use super::audit::Who;
 use super::members;
 use super::protocol::Reply;
 use crate::alarms::{self, Alarms};
+use crate::capacities;
 use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::config::{Config, price_text};
 use crate::replica::line::RootLine;
 
 /// Longest wait for nodes: a loop that does not answer for so long has other troubles.
 const WAIT: Duration = Duration::from_secs(3);
+
+/// How often it is asked whether a command is durable.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A running exchange, to its operators.
 pub struct Exchange {
@@ -45,6 +49,7 @@ struct GatewayView {
     sessions: Vec<SessionInfo>,
     waiting: (usize, usize),
     locked: Vec<AccountId>,
+    capacities: [Capacity; 2],
     now: Nanos,
 }
 
@@ -86,17 +91,16 @@ impl Exchange {
         let account = commands.first().map_or(AccountId(0), |command| command.account);
         let commands: Vec<Command> =
             commands.into_iter().map(|command| Command { cl_ord_id: tag, ..command }).collect();
-        let (applied, open, seq) = self.on_root(move |root, now, out| {
-            let open = open_orders(root, account);
-            let mut applied = None;
-            for command in commands {
-                applied = root.operator(now, command, out);
-                if applied != Some(Applied::Done) {
-                    break;
-                }
+        let before = self.on_root(move |root, _, _| open_orders(root, account))?;
+        let (mut applied, mut seq) = (None, Seq(0));
+        for command in commands {
+            (applied, seq) = self.give_one(command)?;
+            if applied != Some(Applied::Done) {
+                break;
             }
-            (applied, (open, open_orders(root, account)), root.log().len() as u64)
-        })?;
+        }
+        let after = self.on_root(move |root, _, _| open_orders(root, account))?;
+        let (open, seq) = ((before, after), seq.0);
         match applied {
             Some(Applied::Done) => {
                 let (before, after) = open;
@@ -114,6 +118,29 @@ impl Exchange {
             Some(other) => Err(format!("the engine refused it: {other:?}, input {seq} of the log")),
             None => Err("not logged: the log is full, or the exchange is closing".to_string()),
         }
+    }
+
+    /// Puts a command into the log, and waits until it is applied where the log is kept durably.
+    fn give_one(&self, command: Command) -> Result<(Option<Applied>, Seq), String> {
+        let (applied, logged) = self.on_root(move |root, now, out| {
+            let before = root.log().len();
+            let applied = root.operator(now, command, out);
+            let logged = root.log().len() > before;
+            (applied, logged.then_some(Seq(before as u64 + 1)))
+        })?;
+        let Some(seq) = logged else { return Ok((None, Seq(0))) };
+        if applied.is_some() {
+            return Ok((applied, seq));
+        }
+        let until = Instant::now() + WAIT;
+        while Instant::now() < until {
+            let outcome = self.on_root(move |root, _, _| root.outcome(seq))?;
+            if outcome.is_some() {
+                return Ok((outcome, seq));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(format!("not durable in time: input {} of the log; look at its state again", seq.0))
     }
 
     fn disconnect(&self, account: &str) -> Result<Reply, String> {
@@ -157,6 +184,7 @@ impl Exchange {
             sessions: gateway.logged_on(),
             waiting: gateway.requests_waiting(),
             locked: (1..=accounts).map(AccountId).filter(|id| gateway.is_locked(*id)).collect(),
+            capacities: gateway_capacities(gateway),
             now: now.now,
         })
     }
@@ -190,7 +218,7 @@ impl Exchange {
     fn status(&self) -> Result<Reply, String> {
         let accounts = self.config.accounts.0.len() as u16;
         let phases = self.config.instruments.0.len() as u16;
-        let (mut data, killed) = self.on_root(move |root, _, _| {
+        let (mut data, killed, mut full) = self.on_root(move |root, _, _| {
             let engine = root.engine();
             let phase = |id| engine.phase(InstrumentId(id)).map_or("", phase_name);
             let killed = |id: &u16| engine.standing(AccountId(*id)).is_some_and(|s| s.killed);
@@ -202,9 +230,12 @@ impl Exchange {
                 "all_killed": engine.is_killed(),
                 "phases": (1..=phases).map(phase).collect::<Vec<_>>(),
             });
-            (data, (1..=accounts).filter(killed).collect::<Vec<_>>())
+            (data, (1..=accounts).filter(killed).collect::<Vec<_>>(), root.capacities())
         })?;
         let views = self.views()?;
+        full.extend(views.iter().flat_map(|(_, view)| view.capacities));
+        full.extend(capacities::journal_disk(&self.config));
+        let (full, capacities) = capacities::told(&capacities::fullest(full));
         let mut locked: Vec<AccountId> =
             views.iter().flat_map(|(_, view)| view.locked.iter().copied()).collect();
         locked.sort_unstable();
@@ -246,10 +277,12 @@ impl Exchange {
         if data["all_killed"] == json!(true) {
             text.push("kill switch of the whole exchange is on".to_string());
         }
+        text.extend(full);
         text.extend((!killed.is_empty()).then(|| format!("killed: {}", killed.join(" "))));
         text.extend((!locked.is_empty()).then(|| format!("locked: {}", locked.join(" "))));
         for (key, value) in [
             ("alarms", alarms),
+            ("capacities", capacities),
             ("instruments", json!(instruments)),
             ("gateways", json!(gateways)),
             ("killed", json!(killed)),

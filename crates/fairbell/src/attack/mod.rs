@@ -7,6 +7,7 @@
 //! inputs is that of a run without attack.
 
 mod deeds;
+pub mod flood;
 mod line;
 mod site;
 
@@ -32,7 +33,8 @@ use site::{Doors, HONEST, Outcome, Site, Terms};
 #[command(after_help = "Examples:\n  \
     fairbell attack list                 what there is\n  \
     fairbell attack all                  every attack, one after the other\n  \
-    fairbell attack half-open --json     one, as a JSON document\n\n\
+    fairbell attack half-open --json     one, as a JSON document\n  \
+    fairbell attack flood                orders as fast as 8 connections take them, 60 s; not in all\n\n\
     The exchange is made for the purpose, in this process; nothing else is attacked.")]
 pub struct AttackArgs {
     /// Name of an attack, or `list`, `all`
@@ -45,6 +47,9 @@ pub struct AttackArgs {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    /// Options of the flood
+    #[command(flatten)]
+    pub flood: flood::FloodArgs,
 }
 
 /// Between two honest orders.
@@ -187,7 +192,11 @@ impl Honest {
 pub fn run(args: &AttackArgs) -> Result<(), Failure> {
     if args.name == "list" {
         DEEDS.iter().for_each(|deed| println!("{:18} {}", deed.name, deed.about));
+        println!("{:18} {}", flood::NAME, flood::ABOUT);
         return Ok(());
+    }
+    if args.name == flood::NAME {
+        return flood::run(&args.flood, args.json);
     }
     if args.name != "all" && !DEEDS.iter().any(|deed| deed.name == args.name) {
         let names: Vec<&str> = DEEDS.iter().map(|deed| deed.name).collect();
