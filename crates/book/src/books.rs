@@ -319,6 +319,17 @@ impl Books {
         self.market(book).map_or(0, |market| market.len as usize)
     }
 
+    /// What of its bounds a book uses, the fuller side's levels; nothing for unknown books.
+    pub fn used(&self, book: u16) -> Capacity {
+        let none = Capacity { orders: 0, levels: 0, stops: 0, pegs: 0 };
+        self.market(book).map_or(none, |market| Capacity {
+            orders: market.len,
+            levels: market.ladders.iter().map(|ladder| ladder.levels).max().unwrap_or(0),
+            stops: market.stops.iter().map(|stops| stops.len() as u32).sum(),
+            pegs: market.pegs.len() as u32,
+        })
+    }
+
     /// The reference given last; the next one is one higher.
     pub fn last_order_ref(&self) -> OrderRef {
         OrderRef(self.shared.last_ref)

@@ -13,6 +13,7 @@ pub mod arbitrate;
 pub mod attack;
 pub mod backtest;
 pub mod bench;
+pub mod capacities;
 pub mod captures;
 pub mod cert;
 pub mod certify;

@@ -36,6 +36,7 @@ use types::{Nanos, NodeId};
 
 use crate::Failure;
 use crate::alarms::Alarms;
+use crate::capacities;
 use crate::cli::UpArgs;
 use crate::config::Config;
 use crate::journal::health::{Health, Standing};
@@ -115,6 +116,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         corrupt: args.corrupt_packet,
         late_ns: args.late_listener.map(flow::nanos),
         slow: args.slow_proxy.map(NodeId),
+        players: if resumed { 0 } else { config.flow.participants as usize },
     };
     let plan = plan::plan(&config, clocks.of, wishes, kept, driver)?;
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
@@ -644,8 +646,17 @@ impl Watch<'_> {
         if figures.log_room < LOG_ROOM_LOW && self.before.log_room >= LOG_ROOM_LOW {
             view.note("the input log is nearly full: orders will be held back soon");
         }
+        self.watch_capacities(&figures);
         self.rtt_second.clear();
         self.before = figures;
+    }
+
+    /// Alarms of what fills up.
+    fn watch_capacities(&self, figures: &Figures) {
+        let (config, gateways) = (self.run.config, figures.gateways.values().flatten());
+        let disk = capacities::journal_disk(config);
+        let all = figures.capacities.iter().chain(gateways).copied().chain(disk);
+        capacities::watch(&capacities::fullest(all), &self.run.alarms);
     }
 
     fn snapshot(&self, figures: &Figures) -> Snapshot {

@@ -52,6 +52,9 @@ pub enum FixRole {
 /// A [`GatewayConfig::cancel_grace_ns`] for most: one second.
 pub const CANCEL_GRACE_NS: u64 = Nanos::SECOND;
 
+/// A [`GatewayConfig::outstanding`] for most.
+pub const OUTSTANDING: u32 = 1_024;
+
 /// A gateway's place, its participants, and its patience; times in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
@@ -86,6 +89,9 @@ pub struct GatewayConfig {
     /// From the end of a session to the cancelling of its orders, see
     /// [`Login::cancel_on_disconnect`].
     pub cancel_grace_ns: u64,
+    /// Requests of a session on their way to the log, from which on nothing more is read from it;
+    /// 0: any number, and sessions share the way up as they come.
+    pub outstanding: usize,
     /// Connections at one time; more are closed at once.
     pub connections_max: usize,
     /// Limits of those who are not logged on.

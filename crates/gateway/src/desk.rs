@@ -13,9 +13,11 @@ use crate::config::GatewayConfig;
 use crate::guard::Guard;
 use crate::throttle::Throttles;
 
-/// Orders that found no room upward and wait here, all sessions together. Reading stops while any
+/// Requests that found no room upward and wait here, all sessions together. Reading stops while any
 /// do; one read of every connection still fits.
 const SPILL_MAX: usize = 65_536;
+/// Of these places, those kept for cancels.
+const SPILL_FOR_CANCELS: usize = 4_096;
 
 /// What a gateway did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,11 +106,9 @@ impl Desk {
         let admitted = self.throttles.take(now, account, kind);
         if !admitted {
             self.counters.requests_refused += 1;
-            match kind {
-                CommandKind::Cancel | CommandKind::MassCancel => {
-                    self.counters.cancels_over_rate += 1;
-                }
-                _ => self.counters.orders_over_rate += 1,
+            match is_cancel(kind) {
+                true => self.counters.cancels_over_rate += 1,
+                false => self.counters.orders_over_rate += 1,
             }
         }
         admitted
@@ -121,12 +121,19 @@ impl Desk {
         self.ahead.push(ahead);
     }
 
+    /// Whether a session's bytes are taken: there is room upward for one that has so much on its
+    /// way, and it has not been refused more than it may be.
+    pub(crate) fn wants(&self, account: AccountId) -> bool {
+        self.spill.is_empty() && self.uplink.has_room_for(account) && !self.throttles.rests(account)
+    }
+
     /// Passes a request up, or keeps it until there is room. False when there is none to keep it
     /// either, which takes a read larger than any driver's.
     #[must_use]
     pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
         if !self.spill.is_empty() || !self.try_submit(now, now.now, &command, out) {
-            if self.spill.len() >= SPILL_MAX {
+            let kept = if is_cancel(command.kind) { 0 } else { SPILL_FOR_CANCELS };
+            if self.spill.len() >= SPILL_MAX - kept {
                 return false;
             }
             self.counters.spilled += 1;
@@ -138,7 +145,7 @@ impl Desk {
 
     /// Whether requests of an account are not known to be in the log yet.
     pub(crate) fn is_pending(&self, account: AccountId) -> bool {
-        self.uplink.is_pending(account)
+        self.uplink.pending_of(account) > 0
             || self.spill.iter().any(|(_, command)| command.account == account)
     }
 
@@ -165,4 +172,9 @@ impl Desk {
             self.spill.pop_front();
         }
     }
+}
+
+/// Whether a request only takes orders away: it has room of its own wherever there are bounds.
+pub(crate) fn is_cancel(kind: CommandKind) -> bool {
+    matches!(kind, CommandKind::Cancel | CommandKind::MassCancel)
 }

@@ -153,6 +153,12 @@ impl FixDoor {
         self.acceptor.wants_input(conn)
     }
 
+    /// Whose session is logged on, or logging on, by this connection.
+    pub(crate) fn account_of(&self, conn: ConnId) -> Option<AccountId> {
+        let seat = self.seats.get(self.acceptor.place_of(conn)?)?;
+        (seat.conn == Some(conn)).then_some(seat.account)
+    }
+
     /// Whether the account's session is logged on here, its Logon answered or about to be.
     pub(crate) fn is_live(&self, account: AccountId) -> bool {
         self.seat(account).is_some_and(|place| {

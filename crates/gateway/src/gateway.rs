@@ -60,6 +60,7 @@ impl Gateway {
             UplinkConfig::new(config.gateway, config.node, config.root, config.boot_nonce);
         uplink.epoch = config.epoch;
         uplink.ways = config.ways;
+        uplink.outstanding = config.outstanding;
         let record_len = size_of::<ExecutionReport>();
         let mut private = PrivateReceiverConfig::new(config.node, config.root, record_len);
         private.epoch = config.epoch;
@@ -140,6 +141,11 @@ impl Gateway {
     /// The private streams, for their totals.
     pub fn private(&self) -> &PrivateReceiver {
         &self.private
+    }
+
+    /// Connections that may be open.
+    pub fn connections_max(&self) -> usize {
+        self.desk.config.connections_max
     }
 
     /// Connections now open.
@@ -343,13 +349,22 @@ impl Gateway {
         self.desk.spill.is_empty() && self.desk.uplink.has_room()
     }
 
-    /// Whether bytes of this participant are taken now: a FIX session's wait while a resend goes
-    /// out to it, too.
+    /// Whether bytes of this participant are taken now. Those of one that has much on its way, or
+    /// was refused too much, wait in its own socket while the others are served; a FIX session's
+    /// wait while a resend goes out to it, too.
     ///
     /// While nothing can be logged OUCH sessions are read on: their refusals need no room.
     pub fn wants_stream_of(&self, conn: ConnId) -> bool {
-        let refused = self.desk.suspended && !self.fix.has(conn);
-        refused || (self.wants_stream() && self.fix.wants_input(conn))
+        if let Some(session) = self.sessions.get(&conn) {
+            return match session.state {
+                _ if self.desk.suspended => true,
+                State::Live(account) => self.desk.wants(account),
+                State::Stranger | State::Attaching(_) => self.wants_stream(),
+            };
+        }
+        let account = self.fix.account_of(conn);
+        account.map_or_else(|| self.wants_stream(), |account| self.desk.wants(account))
+            && self.fix.wants_input(conn)
     }
 
     /// Heartbeats, re-sends, holds that end.
@@ -359,6 +374,7 @@ impl Gateway {
             self.desk.uplink.start(now, out);
         }
         self.desk.uplink.handle_timeout(now, out);
+        self.desk.throttles.wake(now.now);
         self.private.handle_timeout(now, out);
         if now.now >= self.sessions_due {
             self.serve_sessions(now, out);
@@ -380,6 +396,7 @@ impl Gateway {
         }
         let timers = [
             self.desk.uplink.next_timeout(),
+            self.desk.throttles.next_timeout(),
             self.private.next_timeout(),
             self.sessions_due,
             self.fix.next_timeout(),

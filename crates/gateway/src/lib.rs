@@ -29,7 +29,7 @@ mod session;
 mod throttle;
 
 pub use bucket::Rate;
-pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login};
+pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTSTANDING};
 pub use desk::{Ahead, GatewayCounters};
 pub use fix::Version as FixVersion;
 pub use fix::app::market::{Level, Print};

@@ -336,11 +336,11 @@ fn request(
             };
             let Command { user_ref, cl_ord_id, .. } = command;
             let refused = RefusedRequest { user_ref, cl_ord_id, reason };
-            refuse(now.now, &inbound, &refused, desk, refusals);
+            refuse(now.now, (&inbound, account), &refused, desk, refusals);
         }
         Err(refused) => {
             desk.counters.requests_refused += 1;
-            refuse(now.now, &inbound, &refused, desk, refusals);
+            refuse(now.now, (&inbound, account), &refused, desk, refusals);
         }
     }
     true
@@ -349,11 +349,12 @@ fn request(
 /// A refusal by the gateway is outside the numbered stream: it is in no log.
 fn refuse(
     now: Nanos,
-    inbound: &Inbound<'_>,
+    (inbound, account): (&Inbound<'_>, AccountId),
     refused: &RefusedRequest,
     desk: &mut Desk,
     refusals: &mut Vec<u8>,
 ) {
+    desk.throttles.note_refusal(now, account);
     let RefusedRequest { user_ref, cl_ord_id, reason } = *refused;
     let mut answer = Vec::new();
     let encoded = match inbound {

@@ -4,10 +4,19 @@
 //! (corner 20); the engine's message limit is a rule of the log besides. Cancels have a bucket of
 //! their own, so that however many orders come, cancels still get through. Buckets are kept by
 //! account: logging in again at this gateway buys nothing.
+//!
+//! Refusing costs the gateway, too, so refusals have a third bucket. A session that has emptied it
+//! rests: nothing is read from it for a moment, and what it writes waits in its own socket.
+
+use std::collections::VecDeque;
 
 use types::{AccountId, CommandKind, Nanos};
 
 use crate::bucket::{Bucket, Rate};
+use crate::desk::is_cancel;
+
+/// How long a session rests that was refused too much.
+const REST_NS: u64 = 10 * Nanos::MILLI;
 
 /// What one account may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,6 +45,8 @@ struct Buckets {
     orders: Bucket,
     cancels: Bucket,
     refusals: Bucket,
+    /// Nothing is read from its session.
+    rests: bool,
 }
 
 /// All accounts' buckets.
@@ -43,6 +54,8 @@ struct Buckets {
 pub(crate) struct Throttles {
     /// By account number.
     accounts: Vec<Buckets>,
+    /// Those that rest, and until when; in order of time.
+    resting: VecDeque<(Nanos, AccountId)>,
 }
 
 impl Throttles {
@@ -55,20 +68,52 @@ impl Throttles {
                     orders: Bucket::new(throttle.orders),
                     cancels: Bucket::new(throttle.cancels),
                     refusals: Bucket::new(throttle.cancels),
+                    rests: false,
                 };
             }
         }
-        Throttles { accounts }
+        Throttles { resting: VecDeque::with_capacity(accounts.len()), accounts }
     }
 
     /// Whether one more request may go on; takes it from its bucket.
     #[inline]
     pub(crate) fn take(&mut self, now: Nanos, account: AccountId, kind: CommandKind) -> bool {
         let Some(buckets) = self.accounts.get_mut(usize::from(account.0)) else { return true };
-        match kind {
-            CommandKind::Cancel | CommandKind::MassCancel => buckets.cancels.take(now),
-            _ => buckets.orders.take(now),
+        match is_cancel(kind) {
+            true => buckets.cancels.take(now),
+            false => buckets.orders.take(now),
         }
+    }
+
+    /// One more request of a session was refused, outside the log; one too many and it rests.
+    pub(crate) fn note_refusal(&mut self, now: Nanos, account: AccountId) {
+        let Some(buckets) = self.accounts.get_mut(usize::from(account.0)) else { return };
+        if !buckets.refusals.take(now) && !buckets.rests {
+            buckets.rests = true;
+            self.resting.push_back((now.after(REST_NS), account));
+        }
+    }
+
+    /// Whether nothing is to be read from an account's session.
+    pub(crate) fn rests(&self, account: AccountId) -> bool {
+        self.accounts.get(usize::from(account.0)).is_some_and(|buckets| buckets.rests)
+    }
+
+    /// Ends the rests that are over.
+    pub(crate) fn wake(&mut self, now: Nanos) {
+        while let Some((until, account)) = self.resting.front().copied()
+            && until <= now
+        {
+            self.resting.pop_front();
+            if let Some(buckets) = self.accounts.get_mut(usize::from(account.0)) {
+                buckets.rests = false;
+            }
+        }
+    }
+
+    /// When the next rest is over.
+    pub(crate) fn next_timeout(&self) -> Nanos {
+        self.resting.front().map_or(Nanos::NEVER, |(until, _)| *until)
     }
 
     /// Whether one more refusal may take a place in the log, as those of numbered sessions do; as
@@ -119,6 +164,25 @@ mod tests {
         assert!(of.take(NOW, AccountId(9), CommandKind::NewOrder), "nobody's account");
         let mut fast = throttles(Rate { per_s: u64::MAX, burst: u64::MAX });
         assert_eq!(taken(&mut fast, NOW, CommandKind::Cancel), 10_000);
+    }
+
+    #[test]
+    fn who_is_refused_too_much_rests_for_a_moment() {
+        let mut of = throttles(Rate { per_s: 10, burst: 5 });
+        (0..10).for_each(|_| of.note_refusal(NOW, ONE));
+        assert!(!of.rests(ONE) && of.next_timeout() == Nanos::NEVER);
+        (0..10).for_each(|_| of.note_refusal(NOW, ONE));
+        assert!(of.rests(ONE) && !of.rests(AccountId(2)));
+        let over = NOW.after(REST_NS);
+        assert_eq!(of.next_timeout(), over);
+        of.wake(Nanos(over.0 - 1));
+        assert!(of.rests(ONE));
+        of.wake(over);
+        assert!(!of.rests(ONE) && of.next_timeout() == Nanos::NEVER);
+        // Without a rate nobody ever rests.
+        let mut of = throttles(Rate::UNLIMITED);
+        (0..1_000).for_each(|_| of.note_refusal(NOW, ONE));
+        assert!(!of.rests(ONE));
     }
 
     #[test]

@@ -63,10 +63,14 @@ pub(crate) enum Incoming {
 }
 
 impl Conn {
-    /// One read of clear bytes; keeps `readable` true if there may be more. `sealed` is room for
-    /// what they are before TLS has opened it.
-    pub fn read(&mut self, buffer: &mut [u8], sealed: &mut [u8]) -> Incoming {
-        let Some(mut secure) = self.secure.take() else { return self.read_raw(buffer) };
+    /// One read of clear bytes, at most so many (and what completes a record that has begun);
+    /// keeps `readable` true if there may be more. `sealed` is room for what they are before TLS has
+    /// opened it.
+    pub fn read(&mut self, buffer: &mut [u8], sealed: &mut [u8], most: usize) -> Incoming {
+        let Some(mut secure) = self.secure.take() else {
+            return self.read_raw(first(buffer, most));
+        };
+        let sealed = first(sealed, most);
         let incoming = self.read_secure(&mut secure, buffer, sealed);
         self.secure = Some(secure);
         incoming
@@ -136,6 +140,12 @@ impl Conn {
     pub fn flush(&mut self) -> std::io::Result<()> {
         self.out.flush(&mut self.stream)
     }
+}
+
+/// The first bytes of a buffer, at least one and at most so many.
+fn first(buffer: &mut [u8], most: usize) -> &mut [u8] {
+    let len = buffer.len().min(most.max(1));
+    buffer.get_mut(..len).unwrap_or_default()
 }
 
 /// Bytes waiting for the kernel, at most `max` of them.

@@ -25,6 +25,8 @@ const BUFFER_BYTES: usize = 65_536;
 const STOP_CHECK_NS: u64 = 10 * Nanos::MILLI;
 /// How long the parts of a bundle may wait for the end of a turn, and one token's datagrams more.
 const BUNDLE_WAIT_NS: u64 = 50 * Nanos::MICRO;
+/// Datagrams that stay in the loop, served in a row while those who steer it wait.
+const LOCAL_ROUND: usize = 256;
 /// How long traces may wait for their batch to fill.
 const TRACE_WAIT_NS: u64 = 2 * Nanos::MILLI;
 
@@ -388,7 +390,10 @@ impl<N: Node> Loop<N> {
         }
         std::mem::swap(&mut self.io.local, &mut self.spare);
         let mut batch = std::mem::take(&mut self.spare);
-        for item in &batch.items {
+        for (place, item) in batch.items.iter().enumerate() {
+            if place % LOCAL_ROUND == LOCAL_ROUND - 1 {
+                self.obey();
+            }
             self.announce(item.to);
             let (from, bytes) = (Peer::Node(item.from), batch.bytes(item));
             let at = self.call(item.to, |node, now, out| {

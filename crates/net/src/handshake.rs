@@ -131,7 +131,7 @@ fn step(conn: &mut Conn, buffer: &mut [u8], sealed: &mut [u8]) -> Option<bool> {
     }
     // Clear bytes that come with the end of the handshake must wait for the node to know of the
     // connection: they stay where TLS keeps them.
-    let incoming = conn.read(buffer.get_mut(..0).unwrap_or(&mut []), sealed);
+    let incoming = conn.read(buffer.get_mut(..0).unwrap_or(&mut []), sealed, usize::MAX);
     match incoming {
         Incoming::Bytes(_) | Incoming::Nothing => {
             let open = conn.secure.as_ref().is_some_and(|secure| !secure.is_handshaking());

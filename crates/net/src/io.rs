@@ -45,6 +45,9 @@ pub struct LoopConfig {
     pub unread_max: usize,
     /// Datagrams of one socket served in a row while others wait.
     pub datagrams_per_turn: usize,
+    /// Clear bytes of one connection handed to its node in a row while others wait, at most 64 KiB:
+    /// what one of them may hold up the others by.
+    pub read_max: usize,
     /// Longest life of a connection after its node closed it, in nanoseconds.
     pub linger_ns: u64,
     /// TLS handshakes that may be under way at a node's doors, from everywhere and from one source
@@ -69,6 +72,7 @@ impl Default for LoopConfig {
             opened_max: 1_024,
             unread_max: 1 << 20,
             datagrams_per_turn: 64,
+            read_max: 65_536,
             linger_ns: Nanos::SECOND,
             handshakes_max: 512,
             handshakes_per_source_max: 384,
@@ -347,7 +351,9 @@ impl Io {
         for &Ready { token, readable, writable, hangup } in poller.news() {
             let token = Token::unpack(token);
             match token {
-                Token::Control | Token::Listener(_) => ready.push_back(token),
+                // Whoever steers the loop does not wait for those it serves.
+                Token::Control => ready.push_front(token),
+                Token::Listener(_) => ready.push_back(token),
                 Token::Udp(index) => {
                     if let Some(Some(udp)) = udp.get_mut(index as usize)
                         && !udp.queued

@@ -407,11 +407,11 @@ impl Io {
 
     /// One read for a node.
     pub fn read(&mut self, slot: u32, buffer: &mut [u8]) -> Incoming {
-        let Io { conns, sealed, .. } = self;
+        let Io { conns, sealed, config, .. } = self;
         let Some(conn) = conns.get_mut(slot as usize).and_then(Option::as_mut) else {
             return Incoming::Nothing;
         };
-        let incoming = conn.read(buffer, sealed);
+        let incoming = conn.read(buffer, sealed, config.read_max);
         let more = conn.readable;
         match incoming {
             Incoming::Bytes(n) => self.counters.stream_bytes_in.add(n as u64),

@@ -669,3 +669,44 @@ fn a_loop_may_spin_without_sleeping() {
     one.finish();
     assert_eq!(handle.counters().parks, 0);
 }
+
+/// Two connections have so many bytes each waiting before any is read; how far one of them got ahead
+/// of the other, and the longest read.
+fn ahead(read_max: usize) -> (usize, usize) {
+    const EACH: usize = 40_000;
+    let reads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&reads);
+    let node = Scripted::new(Nanos(0), move |knobs, input, _, _| match input {
+        Input::Timeout => (knobs.timeout, knobs.wants) = (Nanos::NEVER, false),
+        Input::Bytes(conn, bytes) => seen.lock().expect("unpoisoned").push((conn, bytes.len())),
+        _ => {}
+    });
+    let (one, addr) = server(LoopConfig { read_max, ..LoopConfig::default() }, node);
+    let mut clients = [client(addr), client(addr)];
+    clients
+        .iter_mut()
+        .for_each(|client| client.write_all(&[7; EACH]).expect("the kernel has room"));
+    // Both were looked at and left alone.
+    std::thread::sleep(Duration::from_millis(50));
+    let asked = one.handle.call(NodeId(0), |node, _, _| node.knobs.wants = true);
+    asked.expect("the loop runs");
+    let total = || reads.lock().expect("unpoisoned").iter().map(|(_, len)| len).sum::<usize>();
+    until("all is read", || total() == 2 * EACH);
+    let (mut got, mut most, mut longest) = ([0usize; 2], 0, 0);
+    let reads = reads.lock().expect("unpoisoned");
+    let first = reads[0].0;
+    for (conn, len) in reads.iter() {
+        got[usize::from(*conn != first)] += len;
+        longest = longest.max(*len);
+        most = most.max(got[0].abs_diff(got[1]));
+    }
+    (most, longest)
+}
+
+#[test]
+fn connections_are_read_in_turn_a_portion_each() {
+    let (ahead_by, longest) = ahead(4_096);
+    assert!(longest <= 4_096 && ahead_by <= 3 * 4_096, "{ahead_by} bytes ahead");
+    // Control: without portions the first one is read to its end before the other's turn.
+    assert_eq!(ahead(65_536), (40_000, 40_000));
+}

@@ -6,6 +6,12 @@
 //! left, whatever their `t_in` say. Parked and waiting orders share one slab of `capacity` slots;
 //! at most half of it is for parked ones, so that the order they all wait for still finds room.
 //!
+//! While more is due than the log takes, sessions take turns: one of which `quantum` orders have
+//! left since the last time when nothing was due lets everything go first that is due now (deficit
+//! round robin; each order costs one). Its own orders keep their order, what was set back so is
+//! flagged [`INPUT_DEFERRED`]. Where all that is due leaves at once, that changes no session's
+//! place that has no more than a quantum in it.
+//!
 //! A `t_in` further than `t_in_cap` from the clock is ordered by the nearest time within the cap
 //! and flagged [`INPUT_T_IN_CAPPED`]. An order that leaves after one with a later time is flagged
 //! [`INPUT_LATE`]; it leaves at once, for its time has passed.
@@ -38,6 +44,8 @@ pub struct SequencerConfig {
     pub adaptive: Option<AdaptiveWindow>,
     /// What decides about the order of release.
     pub policy: OrderPolicy,
+    /// Orders of a session that leave before it is another one's turn; 0: no turns are taken.
+    pub quantum: u32,
 }
 
 impl Default for SequencerConfig {
@@ -49,6 +57,7 @@ impl Default for SequencerConfig {
             capacity: SEQUENCER_MAX,
             adaptive: None,
             policy: OrderPolicy::Fair,
+            quantum: QUANTUM,
         }
     }
 }
@@ -114,6 +123,8 @@ pub struct SequencerCounters {
     pub forgotten: u64,
 }
 
+/// A [`SequencerConfig::quantum`] for most.
+const QUANTUM: u32 = 64;
 /// No slot.
 const NIL: u32 = u32::MAX;
 
@@ -126,6 +137,9 @@ struct Slot {
     flags: u64,
     attempt: u8,
     deferred: bool,
+    /// Orders of its session that left before it in a row, and in which backlog.
+    run: u32,
+    backlog: u32,
     /// Next free slot, or next parked one of the same bucket.
     next: u32,
     parked: bool,
@@ -145,15 +159,28 @@ const VACANT: Slot = Slot {
     flags: 0,
     attempt: 0,
     deferred: false,
+    run: 0,
+    backlog: 0,
     next: NIL,
     parked: false,
     payload: Payload::EMPTY,
 };
 
+/// How far a session's turn has come with an order that leaves.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Orders of it that left in a row.
+    run: u32,
+    /// It was set back in this backlog.
+    behind: bool,
+}
+
 /// Order of release. The first field is `order_time`, or with the window off the arrival number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     time: u64,
+    /// 0; of those set back, when that was, counted.
+    turn: u64,
     gateway: u16,
     seq: u64,
     slot: u32,
@@ -173,6 +200,9 @@ pub struct Sequencer {
     arrivals: u64,
     spread: WindowEstimator,
     policy: OrderPolicy,
+    quantum: u32,
+    /// Counts the times when nothing was due; counts round.
+    backlog: u32,
     newest_released: Nanos,
     /// Latest time of an order that came and was not deferred, and one more.
     newest_arrived: Nanos,
@@ -191,6 +221,8 @@ impl Sequencer {
             window_ns: if config.policy == OrderPolicy::Arrival { 0 } else { config.window_ns },
             spread: WindowEstimator::new(config.adaptive),
             policy: config.policy,
+            quantum: config.quantum,
+            backlog: 0,
             t_in_cap_ns: config.t_in_cap_ns,
             parked_max: capacity / 2,
             slots: slots.collect(),
@@ -241,6 +273,8 @@ impl Sequencer {
             flags: if capped { INPUT_T_IN_CAPPED } else { 0 },
             attempt: offer.marks.attempt,
             deferred: offer.marks.deferred,
+            run: 0,
+            backlog: 0,
             next: NIL,
             parked: parks,
             payload,
@@ -248,7 +282,7 @@ impl Sequencer {
         if parks {
             self.park(index);
         } else {
-            self.enqueue(index);
+            self.enqueue(index, None);
         }
         Ok(parks)
     }
@@ -256,6 +290,7 @@ impl Sequencer {
     /// The next order whose time has come. What leaves here must go into the log.
     pub fn pop_due(&mut self, now: ClockReading) -> Option<Sequenced> {
         if self.next_timeout() > now.now {
+            self.backlog = self.backlog.wrapping_add(1);
             return None;
         }
         let Reverse(key) = self.due.pop()?;
@@ -269,6 +304,9 @@ impl Sequencer {
             payload: slot.payload,
         };
         let (order_time, deferred) = (slot.order_time, slot.deferred);
+        let went_on = slot.backlog == self.backlog;
+        let turn =
+            Turn { run: if went_on { slot.run + 1 } else { 1 }, behind: went_on && deferred };
         if order_time < self.newest_released {
             // What a queue deferred on purpose is not late by the network's doing (corner 6).
             sequenced.flags |= if deferred { INPUT_DEFERRED } else { INPUT_LATE };
@@ -279,7 +317,7 @@ impl Sequencer {
         self.counters.capped += u64::from(sequenced.flags & INPUT_T_IN_CAPPED != 0);
         self.counters.released += 1;
         self.release_slot(key.slot);
-        self.unpark(&sequenced.source);
+        self.unpark(now.now, &sequenced.source, turn);
         Some(sequenced)
     }
 
@@ -344,7 +382,8 @@ impl Sequencer {
         self.window_ns
     }
 
-    fn enqueue(&mut self, index: u32) {
+    /// Puts an order among those that leave at their time, or behind all of a later one.
+    fn enqueue(&mut self, index: u32, set_back: Option<Nanos>) {
         let slot = &mut self.slots[index as usize];
         slot.parked = false;
         let by_arrival =
@@ -355,10 +394,11 @@ impl Sequencer {
             false if self.policy == OrderPolicy::Throughput && slot.deferred => {
                 self.newest_arrived.0.max(slot.order_time.0)
             }
-            false => slot.order_time.0,
+            false => set_back.unwrap_or(slot.order_time).0,
         };
         let Source { gateway, seq, .. } = slot.source;
-        self.due.push(Reverse(Key { time, gateway: gateway.0, seq, slot: index }));
+        let turn = if set_back.is_some() { self.arrivals + 1 } else { 0 };
+        self.due.push(Reverse(Key { time, turn, gateway: gateway.0, seq, slot: index }));
         self.arrivals += 1;
     }
 
@@ -375,15 +415,25 @@ impl Sequencer {
         self.counters.parked += 1;
     }
 
-    /// What waited for `left` may leave from now on, at its own time.
-    fn unpark(&mut self, left: &Source) {
+    /// What waited for `left` may leave from now on, at its own time; or, when its session has had
+    /// its turn, after what is due.
+    fn unpark(&mut self, now: Nanos, left: &Source, turn: Turn) {
         if self.parked == 0 {
             return;
         }
         let bucket = self.bucket(left.gateway, left.seq);
         let waited =
             |slot: &Slot| slot.source.gateway == left.gateway && slot.waits_for == left.seq;
-        self.take_parked(bucket, waited, Sequencer::enqueue);
+        let due = Nanos(now.0.saturating_sub(self.window_ns));
+        self.take_parked(bucket, waited, |sequencer, index| {
+            let turn_over = sequencer.quantum > 0 && turn.run >= sequencer.quantum;
+            let slot = &mut sequencer.slots[index as usize];
+            slot.backlog = sequencer.backlog;
+            slot.run = if turn_over { 0 } else { turn.run };
+            let set_back = turn_over && slot.order_time < due;
+            slot.deferred |= set_back || turn.behind;
+            sequencer.enqueue(index, set_back.then_some(due));
+        });
     }
 
     /// Unlinks the parked orders of a bucket that `wanted` picks and hands each to `act`.

@@ -13,8 +13,8 @@
 //! holds nothing but the log. A timeout that comes late because this node stood
 //! still is put off, since the acknowledgements are still in its socket.
 //!
-//! Bounded: at most `window` orders are in flight; upstream asks [`Uplink::has_room`] before it
-//! reads more. Only the orders an acknowledgement can speak of (256 after the contiguous part) are
+//! Bounded: at most `window` orders are in flight; upstream asks [`Uplink::has_room_for`] a session
+//! before it reads more of that. Only the orders an acknowledgement can speak of (256 after the contiguous part) are
 //! ever re-sent, at most `resend_batch` per timeout. Nothing allocates after the first order of the
 //! highest account number.
 //!
@@ -53,6 +53,9 @@ pub struct UplinkConfig {
     pub epoch: u32,
     /// Most orders in flight, 1 to [`UPLINK_WINDOW`].
     pub window: usize,
+    /// Most of them of one session; 0: sessions share the window as they come. See
+    /// [`Uplink::has_room_for`].
+    pub outstanding: usize,
     /// [`Uplink::has_room`] is false with fewer free slots than this: what one read from a client
     /// can carry must still fit.
     pub reserve: usize,
@@ -85,6 +88,7 @@ impl UplinkConfig {
             boot_nonce,
             epoch: 1,
             window: UPLINK_WINDOW,
+            outstanding: UPLINK_WINDOW,
             reserve: UPLINK_WINDOW / 4,
             rto_initial_ns: 30 * Nanos::MILLI,
             rto_floor_ns: 10 * Nanos::MILLI,
@@ -138,6 +142,7 @@ const COPIES: usize = 4;
 
 #[derive(Clone)]
 struct InFlight {
+    session: AccountId,
     depends_on: u64,
     t_in: Nanos,
     /// When copies were sent, attempt `n` at `n % COPIES`.
@@ -171,6 +176,15 @@ impl InFlight {
     }
 }
 
+/// What a session has on its way.
+#[derive(Clone, Copy, Default)]
+struct SessionOrders {
+    /// Number of its last order; 0: none yet.
+    last: u64,
+    /// Orders not known to be in the log.
+    pending: u32,
+}
+
 /// The gateway side of order transport; see the module.
 #[derive(Clone)]
 pub struct Uplink {
@@ -189,8 +203,8 @@ pub struct Uplink {
     /// Numbers `base .. base + orders.len()`; the first is never acknowledged.
     orders: VecDeque<InFlight>,
     base: u64,
-    /// Last order of each session, by account number.
-    last_of: Vec<u64>,
+    /// By account number.
+    sessions: Vec<SessionOrders>,
     round_trip: RoundTrip,
     budget: ResendBudget,
     /// Re-sends of this life known to have been of use; counts round.
@@ -227,7 +241,7 @@ impl Uplink {
             incarnation: None,
             hello_attempt: 0,
             base: 1,
-            last_of: Vec::new(),
+            sessions: Vec::new(),
             round_trip,
             useful: 0,
             term: 0,
@@ -286,16 +300,27 @@ impl Uplink {
             && self.config.window - self.orders.len() >= self.config.reserve
     }
 
+    /// Whether more should be read from the client of a session: there is room at all, it has
+    /// fewer than `outstanding` orders on their way, and no more of them than there are places left
+    /// beyond the reserve. So however many sessions send without end, each keeps as much as is left
+    /// for the others, and one that has nothing on its way always finds a place.
+    pub fn has_room_for(&self, session: AccountId) -> bool {
+        if self.config.outstanding == 0 {
+            return self.has_room();
+        }
+        let left = (self.config.window - self.orders.len()).saturating_sub(self.config.reserve);
+        let pending = self.pending_of(session);
+        self.has_room() && pending < self.config.outstanding && pending <= left
+    }
+
+    /// Orders of a session that are not known to be in the log.
+    pub fn pending_of(&self, session: AccountId) -> usize {
+        self.sessions.get(usize::from(session.0)).map_or(0, |orders| orders.pending as usize)
+    }
+
     /// Orders from the first not acknowledged to the last submitted.
     pub fn in_flight(&self) -> usize {
         self.orders.len()
-    }
-
-    /// Whether the last order of a session is not known to be in the log yet.
-    pub fn is_pending(&self, session: AccountId) -> bool {
-        let last = self.last_of.get(usize::from(session.0)).copied().unwrap_or(0);
-        let place = last.checked_sub(self.base).map(|place| place as usize);
-        place.and_then(|place| self.orders.get(place)).is_some_and(|order| !order.acked)
     }
 
     /// What happened so far.
@@ -324,14 +349,17 @@ impl Uplink {
         if account > ACCOUNTS_MAX {
             return Err(SubmitError::UnknownAccount);
         }
-        if self.last_of.len() <= account {
-            self.last_of.resize(account + 1, 0);
+        if self.sessions.len() <= account {
+            self.sessions.resize(account + 1, SessionOrders::default());
         }
         let seq = self.next_seq();
-        let depends_on = std::mem::replace(&mut self.last_of[account], seq);
+        let orders = &mut self.sessions[account];
+        let depends_on = std::mem::replace(&mut orders.last, seq);
+        orders.pending += 1;
         let doublings = self.round_trip.doublings();
         self.next_due = self.next_due.min(now.now + self.round_trip.timeout_ns(doublings));
         self.orders.push_back(InFlight {
+            session,
             depends_on,
             t_in,
             sent_at: [now.now; COPIES],
@@ -482,6 +510,9 @@ impl Uplink {
             return;
         };
         order.acked = true;
+        if let Some(orders) = self.sessions.get_mut(usize::from(order.session.0)) {
+            orders.pending -= 1;
+        }
         self.counters.acked += 1;
         if order.attempt == 0 && order.parent == self.preferred {
             self.misses = 0;

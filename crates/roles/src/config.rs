@@ -63,6 +63,9 @@ pub struct ExchangeConfig {
     pub execution_hold_max_ns: u64,
     /// From the end of a session to the cancelling of its orders, for accounts that want it, ns.
     pub cancel_grace_ns: u64,
+    /// Requests of a session that may be on their way to the log; 0: any number, and sessions share
+    /// gateways and root as they come.
+    pub outstanding: usize,
     /// Connections a gateway takes at one time.
     pub connections_max: usize,
     /// Limits of those who are not logged on to a gateway.

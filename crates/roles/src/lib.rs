@@ -7,6 +7,7 @@
 //! whether every book is the engine's; [`offline`] plays a sample through the engine alone.
 
 mod audit;
+mod capacities;
 mod checkpoint;
 mod compact;
 mod config;
@@ -27,6 +28,7 @@ mod slow;
 mod timetable;
 
 pub use audit::{Audit, JoinedLate, Unequal, audit};
+pub use capacities::{Capacity, gateway_capacities};
 pub use checkpoint::Checkpoint;
 pub use compact::{compact, compacted_genesis, compacted_inputs};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
@@ -36,7 +38,8 @@ pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use gateway::{
     CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, GuardConfig, GuardKey,
-    LoginTerms, OUCH_DOOR, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle, decode_work,
+    LoginTerms, OUCH_DOOR, OUTSTANDING, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle,
+    decode_work,
 };
 pub use member::{Keep, Member, MemberError, Outside, Reguard};
 pub use offline::{Offline, offline};

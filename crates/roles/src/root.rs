@@ -81,8 +81,8 @@ pub struct Root {
     /// The boot nonce that each gateway's present incarnation was granted for.
     granted: Vec<Option<(u32, Incarnation)>>,
     ingress: Ingress,
-    /// The sequencer's, in ns.
-    window_ns: u64,
+    /// The ingress's, for a new one.
+    sequencer: SequencerConfig,
     log: InputLog,
     /// Where inputs wait until they are durable; `None`: they are applied at once.
     gate: Option<Gate>,
@@ -124,7 +124,8 @@ impl Root {
         let gateway_nodes: Vec<NodeId> = tree.topology.receiver_ids().collect();
         let gateways = gateway_nodes.len();
         let node = ExchangeConfig::ROOT;
-        let ingress = Ingress::new(&ingress_config(gateways, config.sequencer_window_ns));
+        let sequencer = sequencer(config);
+        let ingress = Ingress::new(&ingress_config(gateways, &sequencer));
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
         if config.log_capacity == 0 {
@@ -150,7 +151,7 @@ impl Root {
             granted: vec![None; gateways + 1],
             gateway_nodes,
             ingress,
-            window_ns: config.sequencer_window_ns,
+            sequencer,
             log: InputLog::new(config.log_capacity),
             gate: None,
             grants: Vec::new(),
@@ -500,9 +501,11 @@ impl Root {
         if self.more {
             return;
         }
-        while self.gate_has_room()
-            && let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended)
-        {
+        for _ in 0..PUMP_MAX {
+            if !self.gate_has_room() {
+                break;
+            }
+            let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended) else { break };
             self.take(now, &order);
         }
         self.give_journal(out);
@@ -527,7 +530,9 @@ impl Root {
 
     /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
     /// when the log is full, the session has ended, or for a command that only a participant or a
-    /// gateway may give; also where the log is kept durably: what becomes of it is known later.
+    /// gateway may give; also where the log is kept durably: what becomes of it is known later
+    /// ([`Root::outcome`]). It waits for none of the orders that wait, and has room where they have
+    /// none.
     pub fn operator(
         &mut self,
         now: ClockReading,
@@ -595,11 +600,21 @@ impl Root {
     }
 }
 
-fn ingress_config(gateways: usize, window_ns: u64) -> IngressConfig {
-    let sequencer = SequencerConfig { window_ns, ..SequencerConfig::default() };
-    IngressConfig { shard: ShardId(0), gateways, sequencer }
+fn sequencer(config: &ExchangeConfig) -> SequencerConfig {
+    let mut sequencer =
+        SequencerConfig { window_ns: config.sequencer_window_ns, ..SequencerConfig::default() };
+    if config.outstanding == 0 {
+        sequencer.quantum = 0;
+    }
+    sequencer
 }
 
+fn ingress_config(gateways: usize, sequencer: &SequencerConfig) -> IngressConfig {
+    IngressConfig { shard: ShardId(0), gateways, sequencer: sequencer.clone() }
+}
+
+/// Orders that go through before what follows from them goes out; the rest is due at once.
+const PUMP_MAX: usize = 512;
 /// Orders are of no stream; what is said of them names this one.
 const STREAM: u16 = 0;
 /// Orders that the root's paced children may have on their way together.

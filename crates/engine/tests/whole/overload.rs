@@ -74,3 +74,24 @@ fn stops_and_pegs_have_rooms_of_their_own() {
     assert_eq!(bench.cancels().len(), 1);
     bench.taken(stop(3, 2));
 }
+
+#[test]
+fn one_account_can_not_fill_what_all_share() {
+    let mut config = config();
+    let share = config.book.orders / 4;
+    config.limits = config.limits.with(types::LimitKind::OpenOrders, u64::from(share));
+    config.limits = config.limits.with(types::LimitKind::MessageRate, u64::from(2 * share));
+    let mut bench = Bench::with(config);
+    for n in 1..=share {
+        bench.taken(buy(1, n, 1, 100));
+    }
+    for n in share + 1..=2 * share {
+        assert_eq!(bench.refused(buy(1, n, 1, 100)), RejectReason::OpenOrdersLimit);
+    }
+    assert_eq!(bench.refused(buy(1, 2 * share + 1, 1, 100)), RejectReason::MessageRate);
+    // Everybody else trades on, and it may cancel.
+    bench.taken(sell(2, 1, 1, 200));
+    bench.taken(buy(3, 1, 1, 200));
+    bench.send(cancel(1, 1));
+    assert_eq!(bench.cancels().len(), 1);
+}

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::Applied;
 use gateway::Gateway;
 use net::LoopHandle;
-use roles::{FIX_DOOR, Role, Root, SessionInfo, set_phase};
+use roles::{Capacity, FIX_DOOR, Role, Root, SessionInfo, gateway_capacities, set_phase};
 use serde_json::{Value, json};
 use types::{
     AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,
@@ -22,6 +22,7 @@ use super::audit::Who;
 use super::members;
 use super::protocol::Reply;
 use crate::alarms::{self, Alarms};
+use crate::capacities;
 use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::config::{Config, price_text};
 use crate::replica::line::RootLine;
@@ -59,6 +60,7 @@ struct GatewayView {
     sessions: Vec<SessionInfo>,
     waiting: (usize, usize),
     locked: Vec<AccountId>,
+    capacities: [Capacity; 2],
     now: Nanos,
 }
 
@@ -201,6 +203,7 @@ impl Exchange {
             sessions: gateway.logged_on(),
             waiting: gateway.requests_waiting(),
             locked: (1..=accounts).map(AccountId).filter(|id| gateway.is_locked(*id)).collect(),
+            capacities: gateway_capacities(gateway),
             now: now.now,
         })
     }
@@ -234,7 +237,7 @@ impl Exchange {
     fn status(&self) -> Result<Reply, String> {
         let accounts = self.config.accounts.0.len() as u16;
         let phases = self.config.instruments.0.len() as u16;
-        let (mut data, killed) = self.on_root(move |root, _, _| {
+        let (mut data, killed, mut full) = self.on_root(move |root, _, _| {
             let engine = root.engine();
             let phase = |id| engine.phase(InstrumentId(id)).map_or("", phase_name);
             let answers = root.publishers().map(|publisher| publisher.store().answers());
@@ -255,9 +258,12 @@ impl Exchange {
                 "retransmission": answers,
                 "phases": (1..=phases).map(phase).collect::<Vec<_>>(),
             });
-            (data, (1..=accounts).filter(killed).collect::<Vec<_>>())
+            (data, (1..=accounts).filter(killed).collect::<Vec<_>>(), root.capacities())
         })?;
         let views = self.views()?;
+        full.extend(views.iter().flat_map(|(_, view)| view.capacities));
+        full.extend(capacities::journal_disk(&self.config));
+        let (full, capacities) = capacities::told(&capacities::fullest(full));
         let mut locked: Vec<AccountId> =
             views.iter().flat_map(|(_, view)| view.locked.iter().copied()).collect();
         locked.sort_unstable();
@@ -299,10 +305,12 @@ impl Exchange {
         if data["all_killed"] == json!(true) {
             text.push("kill switch of the whole exchange is on".to_string());
         }
+        text.extend(full);
         text.extend((!killed.is_empty()).then(|| format!("killed: {}", killed.join(" "))));
         text.extend((!locked.is_empty()).then(|| format!("locked: {}", locked.join(" "))));
         for (key, value) in [
             ("alarms", alarms),
+            ("capacities", capacities),
             ("instruments", json!(instruments)),
             ("gateways", json!(gateways)),
             ("killed", json!(killed)),

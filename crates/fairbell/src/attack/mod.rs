@@ -11,6 +11,7 @@
 
 mod case;
 mod cases;
+pub mod flood;
 mod line;
 mod site;
 pub mod strangers;
@@ -40,7 +41,8 @@ use site::{Doors, HONEST, Outcome, Site, Terms};
     fairbell attack list                 what there is, what must hold, what controls take away\n  \
     fairbell attack all                  every attack, one after the other\n  \
     fairbell attack half-open --json     one, as a JSON document\n  \
-    fairbell attack all --control        each without its defence: all have to be found out\n\n\
+    fairbell attack all --control        each without its defence: all have to be found out\n  \
+    fairbell attack flood                orders as fast as 8 connections take them, 60 s; not in all\n\n\
     The exchange is made for the purpose, in this process; nothing else is attacked.")]
 pub struct AttackArgs {
     /// Name of an attack, or `list`, `all`
@@ -56,6 +58,9 @@ pub struct AttackArgs {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    /// Options of the flood
+    #[command(flatten)]
+    pub flood: flood::FloodArgs,
 }
 
 /// Between two honest orders.
@@ -254,7 +259,11 @@ pub fn run(args: &AttackArgs) -> Result<(), Failure> {
             println!("{:18}   must hold: {}", "", case.must_hold);
             println!("{:18}   control:   {}", "", case.control);
         }
+        println!("{:18} {}", flood::NAME, flood::ABOUT);
         return Ok(());
+    }
+    if args.name == flood::NAME {
+        return flood::run(&args.flood, args.json);
     }
     if args.name != "all" && !CASES.iter().any(|case| case.name == args.name) {
         let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();

@@ -140,6 +140,7 @@ pub const KEYS: &[Key] = &[
     whole("gateway.orders_per_s", 0, 1_000_000),
     whole("gateway.orders_burst", 0, 1_000_000),
     whole("gateway.cancels_per_s", 0, 2_000_000),
+    whole("gateway.outstanding", 0, types::limits::UPLINK_WINDOW as u64),
     whole("gateway.cancel_grace_ms", 0, 3_600_000),
     key("admin.socket", Kind::Text { max: 100 }),
     key("doors.plain", Kind::Switch),

@@ -140,6 +140,8 @@ pub struct Gateway {
     pub orders_burst: u64,
     /// Cancels per second of a session; 0: twice the orders.
     pub cancels_per_s: u64,
+    /// Requests of a session on their way to the log; 0: any number, no fair shares.
+    pub outstanding: u32,
     /// From the end of a session to the cancelling of its orders, milliseconds.
     pub cancel_grace_ms: u64,
 }
@@ -201,7 +203,7 @@ pub struct Day {
 }
 
 /// Limits of every account, 0 for none; operators change them for one account or all.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RiskLimits {
     /// Lots of one order.
@@ -220,7 +222,25 @@ pub struct RiskLimits {
     pub fat_finger_bp: u64,
 }
 
+impl Default for RiskLimits {
+    /// No one account can fill what all share; nothing else is limited.
+    fn default() -> Self {
+        RiskLimits { open_orders: 20_000, messages_per_s: 20_000, ..RiskLimits::NONE }
+    }
+}
+
 impl RiskLimits {
+    /// No limit at all.
+    pub const NONE: RiskLimits = RiskLimits {
+        order_lots: 0,
+        order_value: 0,
+        open_orders: 0,
+        position_lots: 0,
+        credit: 0,
+        messages_per_s: 0,
+        fat_finger_bp: 0,
+    };
+
     /// As the engine takes them.
     pub fn values(&self) -> engine::Limits {
         let values = [
@@ -421,9 +441,10 @@ impl Default for Gateway {
         Gateway {
             max_hold_ms: 100,
             fix_comp_id: "FAIRBELL".to_string(),
-            orders_per_s: 0,
-            orders_burst: 0,
+            orders_per_s: 5_000,
+            orders_burst: 1_000,
             cancels_per_s: 0,
+            outstanding: roles::OUTSTANDING,
             cancel_grace_ms: 1_000,
         }
     }

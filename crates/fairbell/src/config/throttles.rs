@@ -2,7 +2,7 @@
 
 use roles::{Rate, Throttle};
 
-use super::{AccountEntry, Config, Gateway};
+use super::{AccountEntry, Config, Gateway, RiskLimits};
 
 /// What an account's session may send. Cancels: as given, else twice the orders.
 pub fn throttle(gateway: &Gateway, account: &AccountEntry) -> Throttle {
@@ -17,6 +17,16 @@ pub fn throttle(gateway: &Gateway, account: &AccountEntry) -> Throttle {
     let given = [account.cancels_per_s, cancels_per_s].into_iter().find(|per_s| *per_s > 0);
     throttle.cancels.per_s = given.unwrap_or(throttle.cancels.per_s);
     throttle
+}
+
+impl Config {
+    /// Without limits of accounts: for measuring what the exchange itself can do.
+    #[must_use]
+    pub fn unlimited(mut self) -> Config {
+        (self.gateway.orders_per_s, self.gateway.orders_burst) = (0, 0);
+        self.limits = RiskLimits::NONE;
+        self
+    }
 }
 
 /// The door has to stay open for cancels at twice the rate of orders.
@@ -66,7 +76,21 @@ mod tests {
         assert_eq!(of(0), Throttle { orders: rate(100, 20), cancels: rate(500, 40) });
         assert_eq!(of(1), Throttle { orders: rate(7, 0), cancels: rate(14, 0) });
         assert_eq!(of(2), Throttle { orders: rate(100, 20), cancels: rate(900, 40) });
-        assert_eq!(throttle(&Gateway::default(), &config.accounts.0[0]), Throttle::UNLIMITED);
+        let none = Config::default().unlimited();
+        assert_eq!(throttle(&none.gateway, &config.accounts.0[0]), Throttle::UNLIMITED);
+        assert_eq!(none.limits.values(), engine::Limits::NONE);
+    }
+
+    #[test]
+    fn by_default_no_account_can_fill_what_all_share() {
+        let config = Config::default();
+        let guest = throttle(&config.gateway, &config.accounts.0[8]);
+        assert_eq!(guest, Throttle::new(Rate { per_s: 5_000, burst: 1_000 }));
+        assert!(config.limits.open_orders <= u64::from(config.engine.open_orders_max) / 10);
+        assert!(
+            config.limits.messages_per_s >= 3 * config.gateway.orders_per_s,
+            "with its cancels"
+        );
     }
 
     #[test]

@@ -363,6 +363,7 @@ fn text(fault: Fault, args: &DrillArgs) -> String {
          [overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
          change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {segment_mib}\n\
          snapshot_every = {snapshot_every}\ncheckpoint_every = {}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
+         [gateway]\norders_per_s = 0\n\n[limits]\nopen_orders = 0\nmessages_per_s = 0\n\n\
          [flow]\nsample = \"none\"\ngenerated_rate = 0\nparticipants = 1\n\n\
          [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n",
         args.checkpoint_every

@@ -32,7 +32,8 @@ pub fn serve<T>(
         false => None,
     };
     let log = Path::new(&config.journal.dir).join(super::LOG_FILE);
-    let wishes = Wishes { log: &log, capture: false, corrupt: None, late_ns: None, slow: None };
+    let wishes =
+        Wishes { log: &log, capture: false, corrupt: None, late_ns: None, slow: None, players: 0 };
     let plan = plan::plan(config, [clock; 3], wishes, kept, |_| flow::nobody(config))?;
     let Plan { loops, addresses, receivers, proxies, jobs, writing, group, .. } = plan;
     let nodes = 1 + proxies.len() + receivers.len();

@@ -7,7 +7,7 @@ use net::Loop;
 use overlay::guard::GuardStats;
 use participant::Status;
 use replication::ReplicaId;
-use roles::Role;
+use roles::{Capacity, Role};
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
 use super::plan::{DRIVER, LISTENERS};
@@ -60,6 +60,10 @@ pub struct Figures {
     pub waiting: u64,
     /// A trading day has begun and not ended.
     pub day_open: bool,
+    /// How full the root's parts are, and by overlay node a gateway's.
+    pub capacities: Vec<Capacity>,
+    /// See `capacities`.
+    pub gateways: BTreeMap<NodeId, [Capacity; 2]>,
     /// The root's replicas, where it is a group, by place.
     pub replicas: BTreeMap<usize, Standpoint>,
     /// By overlay node.
@@ -164,6 +168,7 @@ impl Figures {
                 self.log_room = root.log().room();
                 self.waiting = root.waiting();
                 self.log_full = root.counters().log_full;
+                self.capacities = root.capacities();
                 self.day_open = root.engine().is_open();
                 for (index, top) in self.tops.iter_mut().enumerate() {
                     let id = InstrumentId(index as u16 + 1);
@@ -192,6 +197,7 @@ impl Figures {
                 set(&mut self.copies, place, all);
                 set(&mut self.repairs, place, repairs);
                 set(&mut self.resends, place, edge.gateway().uplink().counters().resent);
+                self.gateways.insert(id, roles::gateway_capacities(edge.gateway()));
             }
             Role::Listener(_) | Role::Snapshots(_) => {
                 let Some(listener) = role.as_listener() else { return };

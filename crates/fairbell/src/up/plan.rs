@@ -98,6 +98,8 @@ pub struct Wishes<'a> {
     pub late_ns: Option<u64>,
     /// The delays of a cloud in which this proxy straggles.
     pub slow: Option<NodeId>,
+    /// Accounts from the first on that are played from within and held to no rate but their own.
+    pub players: usize,
 }
 
 /// Everything built, nothing running.
@@ -160,6 +162,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         linger_ns: config.overlay.linger_us * Nanos::MICRO,
         execution_hold_max_ns: config.gateway.max_hold_ms * Nanos::MILLI,
         cancel_grace_ns: config.gateway.cancel_grace_ms * Nanos::MILLI,
+        outstanding: config.gateway.outstanding as usize,
         connections_max: 1_024,
         // Without randomness it only says that a password was right before.
         guard: config.doors.guard(Secret::random().map_or([0; 32], |secret| secret.0)),
@@ -232,6 +235,10 @@ pub fn plan(
     let clock = clocks[0];
     let mut exchange = exchange_config(config, &clock);
     exchange.options = options(config)?;
+    let players = exchange.accounts.iter_mut().zip(&config.accounts.0).take(wishes.players);
+    for (account, _) in players.filter(|(_, entry)| entry.orders_per_s == 0) {
+        account.throttle = roles::Throttle::UNLIMITED;
+    }
     if let Some(kept) = &mut kept {
         kept.settle(Path::new(&config.journal.dir), &mut exchange)?;
     }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use gateway::{CANCEL_GRACE_NS, Gateway, GatewayConfig, GuardConfig, Login, LoginTerms, Throttle};
+use gateway::{
+    CANCEL_GRACE_NS, Gateway, GatewayConfig, GuardConfig, Login, LoginTerms, OUTSTANDING, Throttle,
+};
 use overlay::{
     frame::{
         self, AttachBody, AttachReplyBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody,
@@ -74,6 +76,7 @@ pub fn config() -> GatewayConfig {
         logins: (1..=3).map(login).collect(),
         hold_max_ns: HOLD_NS,
         cancel_grace_ns: CANCEL_GRACE_NS,
+        outstanding: OUTSTANDING as usize,
         connections_max: CONNECTIONS,
         guard: GuardConfig::default(),
     }

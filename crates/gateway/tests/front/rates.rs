@@ -1,10 +1,10 @@
 //! Requests above an account's rate: refused at the door, never numbered, and cancels get through.
 
-use gateway::{Rate, Throttle};
-use types::{AccountId, CommandKind, UserRefNum};
+use gateway::{GatewayConfig, OUTSTANDING, Rate, Throttle};
+use types::{AccountId, CommandKind, ConnId, UserRefNum};
 use wire::ouch::{self, Outbound};
 
-use crate::bench::{Bench, SECOND, cancel, config, enter, packets, symbol};
+use crate::bench::{Bench, MS, SECOND, cancel, config, enter, packets, symbol};
 
 /// Account 1 may send 100 orders a second, 50 at once.
 fn bench() -> Bench {
@@ -86,4 +86,68 @@ fn logging_in_again_buys_nothing_and_others_pay_nothing() {
     bench.write(3, &packets(&orders));
     let others = bench.root.orders.iter().filter(|(_, c)| c.account == AccountId(2)).count();
     assert_eq!(others, 60, "no limit for account 2");
+}
+
+/// Writes one order after the other for a session as long as it is read; how many.
+fn fill(bench: &mut Bench, conn: u32) -> u32 {
+    (1..10_000)
+        .find(|n| {
+            bench.order(conn, *n);
+            !bench.gateway.wants_stream_of(ConnId(conn))
+        })
+        .expect("a bound")
+}
+
+#[test]
+fn a_session_with_much_on_its_way_waits_and_the_others_do_not() {
+    let mut bench = Bench::new();
+    (1..=3).for_each(|n| bench.login(n, n as u16));
+    bench.root.acks = false;
+    assert_eq!(fill(&mut bench, 1), OUTSTANDING, "its own bound");
+    assert!(bench.gateway.wants_stream() && bench.gateway.wants_stream_of(ConnId(2)));
+    // The second finds as much left as it has taken, less the reserve; and so on.
+    let second = fill(&mut bench, 2);
+    assert!((900..=OUTSTANDING).contains(&second), "{second}");
+    let third = fill(&mut bench, 3);
+    assert!((400..second).contains(&third), "{third}");
+    assert_eq!(bench.gateway.counters().spilled, 0);
+    // All is logged: all are read again.
+    bench.root.acks = true;
+    bench.root.acknowledge();
+    bench.run(SECOND);
+    assert!((1..=3).all(|n| bench.gateway.wants_stream_of(ConnId(n))));
+    // Control: without fair shares one session takes everything.
+    let mut bench = Bench::with(GatewayConfig { outstanding: 0, ..config() });
+    (1..=2).for_each(|n| bench.login(n, n as u16));
+    bench.root.acks = false;
+    assert!(fill(&mut bench, 1) > 3 * OUTSTANDING);
+    assert!(!bench.gateway.wants_stream_of(ConnId(2)), "the other one has to wait with it");
+}
+
+#[test]
+fn who_goes_on_above_the_rate_rests_and_others_are_read() {
+    let mut bench = bench();
+    bench.login(2, 2);
+    let orders: Vec<Vec<u8>> = (1..=200).map(|n| enter(n, symbol())).collect();
+    bench.write(1, &packets(&orders));
+    assert_eq!(refusals(&bench, 1).len(), 150, "each gets its one answer");
+    assert!(!bench.gateway.wants_stream_of(ConnId(1)), "its next ones wait in its socket");
+    assert!(bench.gateway.wants_stream_of(ConnId(2)));
+    bench.run(20 * MS);
+    assert!(bench.gateway.wants_stream_of(ConnId(1)), "for a moment only");
+    // However fast it goes on, few are refused in a second.
+    let mut read = 0;
+    for _ in 0..1_000 {
+        if bench.gateway.wants_stream_of(ConnId(1)) {
+            bench.write(1, &packets(&orders[..10]));
+            read += 10;
+        }
+        bench.run(MS);
+    }
+    assert!((200..3_000).contains(&read), "{read} of 10,000");
+    // What is wrong in itself is refused likewise.
+    let mut bench = self::bench();
+    let unknown = vec![enter(1, types::Symbol::new("NOSUCH").expect("valid")); 200];
+    bench.write(1, &packets(&unknown));
+    assert!(!bench.gateway.wants_stream_of(ConnId(1)));
 }

@@ -302,3 +302,20 @@ fn a_read_beyond_all_room_is_answered_not_forgotten() {
     const { assert!(SEQ_WINDOW < WAIT_MAX as usize) };
     assert!((1..).zip(&bench.root.orders).all(|(n, (_, command))| command.user_ref.0 == n));
 }
+
+#[test]
+fn where_orders_find_no_room_to_wait_cancels_still_do() {
+    let mut bench = Bench::new();
+    bench.login(1, 1);
+    bench.root.acks = false;
+    let room = UPLINK_WINDOW as u32 + 65_536 - 4_096;
+    let orders: Vec<Vec<u8>> = (1..=room + 5).map(|n| enter(n, symbol())).collect();
+    bench.write(1, &packets(&orders));
+    assert_eq!(bench.client(1).kinds(), format!("A{}", "U".repeat(5)), "five are refused");
+    let cancels: Vec<Vec<u8>> = (1..=4_096).map(cancel).collect();
+    bench.write(1, &packets(&cancels));
+    assert_eq!(bench.gateway.counters().requests_refused, 5);
+    assert_eq!(bench.gateway.counters().requests, u64::from(room) + 4_096);
+    bench.write(1, &packets(&[cancel(9)]));
+    assert_eq!(bench.gateway.counters().requests_refused, 6, "their room has an end, too");
+}

@@ -384,3 +384,98 @@ fn an_adaptive_window_follows_the_spread_within_its_caps() {
     assert!((370_000..400_000).contains(&windows[1]), "{windows:?}");
     assert_eq!((windows[2], windows[3]), (20_000, 900_000));
 }
+
+/// Order `seq` of a gateway's only session, which waits for the one before unless that has `left`.
+fn next_of(gateway: u16, seq: u64, t_in: u64, left: bool) -> Offer<'static> {
+    Offer {
+        source: source(gateway, seq),
+        t_in: Nanos(t_in),
+        waits_for: (seq > 1 && !left).then_some(seq - 1),
+        payload: &[],
+        marks: Marks::default(),
+    }
+}
+
+#[test]
+fn in_a_backlog_sessions_take_turns() {
+    let behind = |quantum: u32| {
+        let config = SequencerConfig { window_ns: 1_000, quantum, ..Default::default() };
+        let mut sequencer = Sequencer::new(&config);
+        // One session has 500 orders here, another one's single order came after all of them.
+        for seq in 1..=500 {
+            sequencer.offer(at(20_000), &next_of(1, seq, 10_000 + seq, false)).unwrap();
+        }
+        sequencer.offer(at(20_000), &next_of(2, 1, 11_000, false)).unwrap();
+        // The log takes ten at a time.
+        let mut left = Vec::new();
+        for step in 0..60 {
+            left.extend((0..10).map_while(|_| sequencer.pop_due(at(20_000 + step))));
+        }
+        assert_eq!((left.len(), sequencer.held()), (501, 0), "all leave");
+        let of = |gateway: u16| left.iter().filter(move |o| o.source.gateway == GatewayId(gateway));
+        assert!(of(1).map(|o| o.source.seq).eq(1..=500), "in their session's order");
+        assert_eq!(sequencer.counters().late, 0, "none by the network's doing");
+        left.iter().position(|o| o.source.gateway == GatewayId(2)).unwrap()
+    };
+    assert_eq!(behind(64), 64, "one turn");
+    // Control: without turns it waits for everything that came before.
+    assert_eq!(behind(0), 500);
+}
+
+#[test]
+fn without_a_backlog_turns_change_nothing() {
+    let sequence = |quantum: u32| {
+        let config = SequencerConfig { window_ns: 1_000, quantum, ..Default::default() };
+        let mut sequencer = Sequencer::new(&config);
+        let mut left = Vec::new();
+        let mut rng = SplitMix64::new(5);
+        let (mut now, mut seqs, mut gone) = (100_000, [0u64; 4], [0u64; 4]);
+        for _ in 0..5_000 {
+            now += rng.below(400);
+            let at_gateway = rng.below(4) as usize;
+            seqs[at_gateway] += 1;
+            let (seq, t_in) = (seqs[at_gateway], now - rng.below(900));
+            let offer = next_of(at_gateway as u16 + 1, seq, t_in, gone[at_gateway] == seq - 1);
+            sequencer.offer(at(now), &offer).unwrap();
+            while let Some(order) = sequencer.pop_due(at(now)) {
+                gone[usize::from(order.source.gateway.0) - 1] = order.source.seq;
+                left.push((order.source, order.flags));
+            }
+        }
+        left
+    };
+    assert_eq!(sequence(64), sequence(0));
+}
+
+#[test]
+fn turns_keep_every_order_and_every_sessions_sequence() {
+    for seed in 0..50 {
+        let mut rng = SplitMix64::new(seed);
+        let quantum = 1 + rng.below(20) as u32;
+        let config = SequencerConfig { window_ns: 500, quantum, ..Default::default() };
+        let mut sequencer = Sequencer::new(&config);
+        let (mut now, mut seqs, mut gone) = (100_000, [0u64; 3], [0u64; 3]);
+        let mut left = Vec::new();
+        for _ in 0..400 {
+            now += rng.below(200);
+            let at_gateway = rng.below(3) as usize;
+            for _ in 0..rng.below(30) {
+                seqs[at_gateway] += 1;
+                let seq = seqs[at_gateway];
+                let offer = next_of(at_gateway as u16 + 1, seq, now, gone[at_gateway] == seq - 1);
+                sequencer.offer(at(now), &offer).unwrap();
+            }
+            for _ in 0..rng.below(25) {
+                let Some(order) = sequencer.pop_due(at(now)) else { break };
+                gone[usize::from(order.source.gateway.0) - 1] = order.source.seq;
+                left.push(order);
+            }
+        }
+        left.extend(std::iter::from_fn(|| sequencer.pop_due(at(now + 10_000))));
+        for gateway in 1..=3 {
+            let of = left.iter().filter(|o| o.source.gateway == GatewayId(gateway));
+            let seqs = 1..=seqs[usize::from(gateway) - 1];
+            assert!(of.map(|o| o.source.seq).eq(seqs), "seed {seed}, gateway {gateway}");
+        }
+    }
+}

@@ -107,6 +107,11 @@ impl Root {
         self.gate.as_ref().is_none_or(|gate| gate.has_room(self.log.len() as u64))
     }
 
+    /// Inputs that wait for their write, and how many may; `None` where the log is not kept durably.
+    pub(crate) fn gate_room(&self) -> Option<(u64, u64)> {
+        self.gate.as_ref().map(|_| (self.waiting(), GATE_MAX))
+    }
+
     /// Keeps the log durably from now on: every input goes to [`Outbox::journal`] as its
     /// `size_of::<Input>()` bytes, and nothing of it leaves before [`types::Node::handle_durable`] has
     /// said that it is. Positions there are those of the log.

@@ -128,7 +128,7 @@ impl Root {
         }
         let gateways = self.gateway_nodes.len();
         self.gate = Some(Gate::new(applied, gateways));
-        self.ingress = Ingress::new(&ingress_config(gateways, self.window_ns));
+        self.ingress = Ingress::new(&ingress_config(gateways, &self.sequencer));
         self.acks = AckScheduler::new(self.node, self.epoch, gateways);
         self.private.forget_attachments();
         self.more = false;

@@ -281,3 +281,27 @@ fn control_an_acknowledgement_before_the_write_is_caught() {
         std::panic::catch_unwind(AssertUnwindSafe(|| check(&exchange, [1, 0], "control"))).is_err();
     assert!(caught, "the client has what the exchange no longer knows");
 }
+
+#[test]
+fn an_operators_kill_is_logged_at_once_and_stops_what_is_still_on_its_way() {
+    let mut exchange = kept();
+    exchange.login(1);
+    // Nothing of this is durable: it waits at the gate.
+    for n in 1..=50 {
+        exchange.order(1, n, Side::Buy, 90, 1);
+    }
+    let waiting = exchange.pair.root.waiting();
+    let mut kill = types::Command::new(CommandKind::Kill);
+    (kill.account, kill.param) = (types::AccountId(1), 1);
+    let pair = &mut exchange.pair;
+    let applied = pair.root.operator(pair.now, kill, &mut pair.root_out);
+    assert_eq!(applied, None, "what becomes of it is known when it is durable");
+    assert_eq!(exchange.pair.root.waiting(), waiting + 1, "it does not wait for those before");
+    for n in 51..=80 {
+        exchange.order(1, n, Side::Buy, 90, 1);
+    }
+    durable(&mut exchange, u64::MAX);
+    let engine = exchange.pair.root.engine();
+    assert_eq!(engine.open_orders(), 0);
+    assert_eq!(engine.counters().accepted, 50, "none that came after it");
+}

@@ -280,6 +280,7 @@ impl Scenario {
                 ..StoreConfig::default()
             },
             cancel_grace_ns: self.leaver.map_or(Nanos::SECOND, |_| leave::GRACE_NS),
+            outstanding: 1_024,
             connections_max: 64,
             guard: GuardConfig::default(),
             log_capacity: 1 << 16,

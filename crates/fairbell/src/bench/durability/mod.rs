@@ -119,7 +119,7 @@ pub fn run(args: &DurabilityArgs) -> Result<(), Failure> {
 }
 
 fn config(args: &DurabilityArgs, durability: &str, dir: &Path) -> Config {
-    let mut config = Config::default();
+    let mut config = Config::default().unlimited();
     (config.overlay.depth, config.overlay.receivers, config.overlay.hedge) = (1, 1, 0);
     config.overlay.change_tree_at_percent = 0;
     config.sequencer.enabled = false;

@@ -34,7 +34,7 @@ pub struct System {
 
 impl System {
     pub fn new(args: &RttArgs) -> System {
-        let mut config = Config::default();
+        let mut config = Config::default().unlimited();
         config.overlay.sealed = args.sealed == Switch::On;
         match args.path {
             RttPath::Engine => {

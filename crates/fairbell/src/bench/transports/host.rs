@@ -21,7 +21,7 @@ const LOG_RESERVE: usize = 1_000;
 /// The exchange that all transports lead to: one gateway, no tree, no window, in clear, trading from
 /// the first moment on.
 pub fn exchange(clock: &net::Clock, requests: u32) -> ExchangeConfig {
-    let mut config = Config::default();
+    let mut config = Config::default().unlimited();
     config.overlay.depth = 1;
     config.overlay.receivers = 1;
     config.overlay.hedge = 0;
