@@ -15,7 +15,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use types::{ClOrdId, Nanos, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
 use wire::ouch::{self, NewOrder, Outbound};
-use wire::soupbin::{ClientEvent, ClientSession};
+use wire::soupbin::{ClientEvent, ClientSession, SessionName};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -213,16 +213,33 @@ struct Client {
 
 impl Client {
     fn login(door: SocketAddr) -> Client {
+        let mut client = Client::ask_in(door, None);
+        client.wait("a login", |client| client.soup.is_active());
+        client
+    }
+
+    /// Asks for the stream from a message on, of a session that it was told before.
+    fn ask_in(door: SocketAddr, from: Option<(SessionName, u64)>) -> Client {
         let stream = TcpStream::connect(door).expect("a door");
         stream.set_read_timeout(Some(Duration::from_millis(50))).expect("an option");
         let mut soup = ClientSession::new("GUEST", "welcome").expect("credentials");
+        if let Some((session, next)) = from {
+            soup.resume_from(session, next);
+        }
         let mut bytes = Vec::new();
         soup.connect(now(), &mut bytes).expect("a login");
         let (accepted, refused) = (BTreeMap::new(), BTreeMap::new());
         let mut client = Client { stream, soup, accepted, refused, heard: Vec::new(), next: 1 };
         client.stream.write_all(&bytes).expect("sent");
-        client.wait("a login", |client| client.soup.is_active());
         client
+    }
+
+    /// Sends so many orders and waits until each is accepted.
+    fn trade(&mut self, orders: u32) {
+        for _ in 0..orders {
+            let number = self.order();
+            self.wait("an acceptance", |c| c.accepted.contains_key(&number));
+        }
     }
 
     fn listen(&mut self) {
@@ -346,10 +363,7 @@ fn goes_on(name: &str, squeeze: Squeeze) {
     client.wait("the answers of those that wait", |c| open.iter().all(|n| c.is_answered(*n)));
     exchange.until("the alarm is over", || exchange.alarm("journal-full").is_none().then_some(()));
     client.wait("word of that", |c| c.was_told("log goes on: requests are taken again"));
-    for _ in 0..5 {
-        let number = client.order();
-        client.wait("an acceptance", |c| c.accepted.contains_key(&number));
-    }
+    client.trade(5);
     // Each order was answered once: accepted, or refused and never logged.
     for number in 1..client.next {
         let times = |of: &BTreeMap<u32, u32>| of.get(&number).copied().unwrap_or(0);
@@ -408,6 +422,51 @@ fn ended_without_room_it_tells_what_was_never_durable_and_nothing_differs() {
     let logged = bytes.windows(14).filter(|window| *window == b"an order      ").count() as u64;
     assert_eq!(logged, accepted, "{open:?} were never durable");
     assert_eq!(bytes, std::fs::read(site.path.join("out/exchange.log")).expect("a log"));
+}
+
+/// A folder is set back to an older copy: the exchange starts, and the first participant who was told more
+/// is refused with both numbers, which is an alarm.
+#[test]
+fn an_older_copy_of_a_folder_is_found_out_by_who_was_told_more() {
+    let site = Site::new("older-copy", Squeeze::FileSize);
+    first_run(&site);
+    let exchange = Exchange::start(&site);
+    exchange.open_the_day();
+    let mut client = Client::login(exchange.door());
+    client.trade(3);
+    assert_eq!(exchange.end().0, Some(0));
+    let old = site.path.join("old");
+    std::fs::create_dir(&old).expect("a folder");
+    for entry in std::fs::read_dir(site.journal()).expect("a folder").flatten() {
+        std::fs::copy(entry.path(), old.join(entry.file_name())).expect("copied");
+    }
+    // It goes on, and so does the client.
+    let exchange = Exchange::start(&site);
+    exchange.open_the_day();
+    let from = Some((client.soup.session(), client.soup.next_seq()));
+    let next = client.next;
+    let mut client = Client::ask_in(exchange.door(), from);
+    client.wait("a login", |client| client.soup.is_active());
+    client.next = next;
+    client.trade(3);
+    let known = client.soup.next_seq();
+    let session = client.soup.session();
+    assert_eq!(exchange.alarm("log-older-than-told-GUEST"), None);
+    assert_eq!(exchange.end().0, Some(0));
+    // The older copy.
+    std::fs::remove_dir_all(site.journal()).expect("removed");
+    std::fs::rename(&old, site.journal()).expect("moved");
+    let exchange = Exchange::start(&site);
+    let mut client = Client::ask_in(exchange.door(), Some((session, known)));
+    let said = format!("message {known} was never sent: the next one is ");
+    client.wait("the reason", |client| client.was_told(&said));
+    let why = exchange.until("an alarm", || exchange.alarm("log-older-than-told-GUEST"));
+    assert!(why.contains(&format!("asked for message {known} ")), "{why}");
+    let line = "ALARM: log-older-than-told-GUEST";
+    exchange.until("a line of it", || exchange.said().contains(line).then_some(()));
+    let audit =
+        || std::fs::read_to_string(site.path.join("out/admin-audit.jsonl")).expect("a file");
+    exchange.until("the record", || audit().contains("log-older-than-told-GUEST").then_some(()));
 }
 
 #[test]

@@ -126,6 +126,37 @@ fn a_run_is_in_the_store_and_log_store_and_feed_reconcile() {
     assert_eq!(number(&again, "trades"), reports);
 }
 
+/// A journal that was set back to an older copy: the store was fed with more, and says so.
+#[test]
+fn a_journal_that_ends_before_its_store_is_an_older_copy() {
+    let scratch = Scratch::new("store-older");
+    document(&scratch.up("300ms").output().expect("runs"));
+    let (journal, old) = (scratch.at("journal"), scratch.at("old"));
+    std::fs::create_dir(&old).expect("a folder");
+    for entry in std::fs::read_dir(&journal).expect("a folder").flatten() {
+        std::fs::copy(entry.path(), old.join(entry.file_name())).expect("copied");
+    }
+    // Of its own store it is no older copy.
+    document(&scratch.run(&["store", "follow", "--once"]));
+    document(&scratch.up("300ms").output().expect("runs"));
+    let fed = document(&scratch.run(&["store", "follow", "--once"]));
+    let old = old.display().to_string();
+    let refused = scratch.run(&["store", "follow", "--once", "--journal", &old]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{stderr}");
+    let inputs = format!("was fed up to input {}", number(&fed, "inputs"));
+    assert!(stderr.contains(&inputs) && stderr.contains("an older copy"), "{stderr}");
+    // The exchange that goes on from it starts, with the alarm: by then it may hold as many inputs, and
+    // other ones.
+    std::fs::remove_dir_all(&journal).expect("removed");
+    std::fs::rename(&old, &journal).expect("moved");
+    let run = scratch.up("300ms").output().expect("runs");
+    let report: Value = serde_json::from_slice(&run.stdout).expect("one JSON document");
+    let told = format!("{} {}", report["complaints"], report["notices"]);
+    assert!(told.contains("ALARM: store-failed"), "{told}");
+    assert_eq!(run.status.code(), Some(1));
+}
+
 #[test]
 fn a_follower_that_is_killed_goes_on_where_it_was() {
     let scratch = Scratch::new("store-kill");

@@ -104,6 +104,11 @@ impl<S: Storage> Follower<S> {
         self.committed
     }
 
+    /// Position of the last record read, committed or not: nothing more is there.
+    pub fn read_to(&self) -> u64 {
+        self.at.next - 1
+    }
+
     /// Position of the last record shown.
     pub fn shown(&self) -> u64 {
         self.shown

@@ -8,11 +8,18 @@ use types::Price;
 use super::case::{ATTEMPTS_MIN, AttackCase, Evidence, Seen, Tools};
 use super::line::{Fix, Line, Login, Ouch, open};
 use super::site::{ATTACKER, Doors, LogonTarget, Terms};
+use super::strangers::{is_let_in, lock_out};
 
 /// Connections of the half-open attack.
 const HALF_OPEN: usize = 1_000;
 /// Connections of the garbage attack that are held open after their first bytes.
 const GARBAGE_HELD: usize = 300;
+/// Addresses of the lockout attack.
+const LOCKING_ADDRESSES: u8 = 100;
+/// What became of the owner's logons under it.
+const OWNER_IN: &str = "owner let in";
+/// See [`OWNER_IN`].
+const OWNER_OUT: &str = "owner kept out";
 /// Between two attempts of a patient attacker.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Requests after which a session of a resend storm has had its chance.
@@ -23,7 +30,7 @@ const HISTORY: u32 = 200;
 const UNREAD_BYTES: u64 = 512 << 20;
 
 /// All there are.
-pub const CASES: [AttackCase; 9] = [
+pub const CASES: [AttackCase; 10] = [
     AttackCase {
         name: "wrong-password",
         about: "guesses at a plain and at a hashed password, at both doors",
@@ -58,14 +65,30 @@ pub const CASES: [AttackCase; 9] = [
     AttackCase {
         name: "wrong-comp-id",
         about: "FIX Logons of CompIDs that nobody has",
-        must_hold: "nobody gets in; Logons looked at are bounded by the rate of one address",
-        control: "no limits of tries",
-        weaken: Terms::without_limits,
+        must_hold: "nobody gets in, each Logon is refused",
+        control: "the CompID is one that somebody has, with this password",
+        weaken: |terms| terms.comp_ids_unknown = false,
         run: wrong_comp_id,
         judge: |e| {
             judge([
                 at_least("unknown names", e.outcome.refused(Refusal::UnknownName), 1),
-                tries_bounded(e, "Logons looked at", Refusal::UnknownName),
+                at_least("Logons refused", e.seen.refused, e.seen.attempts),
+            ])
+        },
+    },
+    AttackCase {
+        name: "lockout",
+        about: "wrong passwords for an account from a hundred addresses, to keep its owner out",
+        must_hold: "the owner gets in, from an address that is new to the account and later again",
+        control: "ten wrong passwords from anywhere use up what all new addresses have",
+        weaken: |terms| terms.guard.new_address_guesses = 10,
+        run: lockout,
+        judge: |e| {
+            let told = |text: &str| e.seen.told.get(text).copied().unwrap_or(0);
+            judge([
+                at_least("wrong passwords", e.outcome.refused(Refusal::WrongPassword), 10),
+                at_least("logons of the owner", told(OWNER_IN), 2),
+                at_most("logons of the owner refused", told(OWNER_OUT), 0),
             ])
         },
     },
@@ -216,10 +239,32 @@ fn wrong_comp_id(tools: &Tools<'_>) -> Seen {
     let mut seen = Seen::default();
     while tools.goes_on(seen.attempts) {
         let Some(line) = tools.plain(tools.doors.fix[1]) else { continue };
-        let name = format!("NOBODY{}", seen.attempts);
+        let name = match tools.terms.comp_ids_unknown {
+            true => format!("NOBODY{}", seen.attempts),
+            false => "ATTF".to_string(),
+        };
         let let_in = Fix::new(line, tools.clock, &name).logon("secret", 1, false);
         count_login(&mut seen, let_in);
         std::thread::sleep(PAUSE);
+    }
+    seen
+}
+
+fn lockout(tools: &Tools<'_>) -> Seen {
+    let (mut seen, door) = (Seen::default(), tools.doors.ouch[1]);
+    while tools.goes_on(seen.attempts) {
+        seen.refused += lock_out(door, tools.clock, "ATT1", LOCKING_ADDRESSES);
+        seen.attempts += u64::from(LOCKING_ADDRESSES);
+        // Twice: the first time from an address that is new to the account.
+        for _ in 0..2 {
+            // Its session before may not be quite over.
+            let let_in = (0..5).any(|_| {
+                std::thread::sleep(Duration::from_millis(50));
+                is_let_in(door, tools.clock, ("ATT1", "secret"))
+            });
+            let what = if let_in { OWNER_IN } else { OWNER_OUT };
+            *seen.told.entry(what.to_string()).or_default() += 1;
+        }
     }
     seen
 }

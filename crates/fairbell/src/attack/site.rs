@@ -75,6 +75,8 @@ pub struct Terms {
     pub bound: bool,
     /// Whom the second logon is of.
     pub second: LogonTarget,
+    /// The CompIDs of the wrong-comp-id attack are nobody's.
+    pub comp_ids_unknown: bool,
     /// The sequence attack sends what is in sequence.
     pub in_sequence: bool,
     /// Orders whose reports resend storms can ask for.
@@ -119,6 +121,7 @@ impl Terms {
             certificates_required: true,
             bound: true,
             second: LogonTarget::BUSY,
+            comp_ids_unknown: true,
             in_sequence: false,
             history: 200,
         })

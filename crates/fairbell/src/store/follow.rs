@@ -250,6 +250,9 @@ impl Feed {
         loop {
             let count = self.step(|_, _| {})?;
             self.keeper.flush().map_err(|error| at(&self.file, error))?;
+            if count < AT_ONCE {
+                self.check_reach()?;
+            }
             if over(self, count < AT_ONCE) {
                 return Ok(());
             }
@@ -257,6 +260,23 @@ impl Feed {
                 std::thread::sleep(poll);
             }
         }
+    }
+
+    /// What is in the store the journal must have held: one that ends before that is an older copy.
+    fn check_reach(&self) -> Result<(), Failure> {
+        let unshown = self.follower.read_to().saturating_sub(self.follower.shown());
+        let (held, stored) = (self.keeper.taken().applied + unshown, self.keeper.stored().applied);
+        if held >= stored {
+            return Ok(());
+        }
+        let file = self.file.display();
+        Err(on(
+            &self.dir,
+            format!(
+                "ends at input {held}, and {file} was fed up to input {stored}: this journal is an older \
+                 copy, and what came after it is in the store alone"
+            ),
+        ))
     }
 
     /// Closes the store's file.
