@@ -108,13 +108,18 @@ impl Books {
 
     /// Digest of the displayed book, as every reader of the feed works it out.
     pub fn displayed_digest(&self, book: u16) -> u64 {
-        let side = |side| {
-            let displayed = self.orders(book, side).filter(|order| order.shown > 0);
-            displayed.map(|order| {
-                (OrderRef(order.order_ref), Price(order.price), Qty(order.shown.into()))
-            })
-        };
-        types::displayed_book(side(Side::Buy), side(Side::Sell))
+        types::displayed_book(self.displayed(book, Side::Buy), self.displayed(book, Side::Sell))
+    }
+
+    /// The displayed orders of a side, best price first and in queue order within a price.
+    pub fn displayed(
+        &self,
+        book: u16,
+        side: Side,
+    ) -> impl Iterator<Item = (OrderRef, Price, Qty)> + '_ {
+        let displayed = self.orders(book, side).filter(|order| order.shown > 0);
+        displayed
+            .map(|order| (OrderRef(order.order_ref), Price(order.price), Qty(order.shown.into())))
     }
 
     /// Folds everything that can ever be observed of the books into a digest.

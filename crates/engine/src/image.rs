@@ -43,6 +43,18 @@ pub struct DisplayedBook {
 }
 
 impl DisplayedBook {
+    /// What an engine's book, by its place, displays now.
+    pub(crate) fn of(books: &book::Books, place: u16) -> DisplayedBook {
+        let mut image = DisplayedBook::default();
+        for side in [Side::Buy, Side::Sell] {
+            for (order_ref, price, qty) in books.displayed(place, side) {
+                // Each order is displayed once.
+                let _ = image.add(order_ref, side, qty, price);
+            }
+        }
+        image
+    }
+
     /// Applies an event of this book's instrument; events that concern no order change nothing.
     ///
     /// # Errors

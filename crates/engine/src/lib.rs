@@ -54,7 +54,10 @@ pub use config::{COLLAR_MAX_BP, Config, ConfigError, InstrumentRules, Limits};
 pub use counters::{Counters, InstrumentCounters};
 pub use image::{DisplayedBook, ImageError};
 pub use output::Output;
-pub use replay::{PositionDigests, ReplayDigests, ReplayError, replay, replay_digests};
+pub use replay::{
+    PositionDigests, ReplayDigests, ReplayError, replay, replay_digests, replay_digests_from,
+    replay_from,
+};
 pub use snapshot::SnapshotHeader;
 pub use sources::USER_REF_WINDOW;
 pub use state::{Position, Standing};

@@ -1,12 +1,17 @@
-//! The input log in memory: gives each input its position and engine time.
+//! The input log: gives each input its position and engine time.
 //!
 //! Records lie in chunks that are allocated as the log grows and never moved, so that an append is
-//! a copy of one record, and an allocation only once per chunk. The capacity is a hard bound: a
-//! full log says so and takes nothing more.
+//! a copy of one record, and an allocation only once per chunk.
 //!
 //! With a shelf the log is laid down there as it grows, block by block, and memory holds the newest
-//! records only, in chunks that are used again: nothing is lost, and memory does not grow with
-//! time. What can't be laid down is not taken.
+//! records only, in chunks that are used again: memory does not grow with time, and nothing is lost.
+//! A log that somebody else keeps (a replica's journal) holds the newest alone
+//! ([`InputLog::keep_newest`]).
+//!
+//! A log has no end unless it is given one. It is near its end when so many records lie on its shelf
+//! as may, when the shelf takes no more, or at its capacity. Then [`InputLog::has_room`] says no,
+//! for what participants want; [`InputLog::RESERVE`] records more are taken of those that steer the
+//! market, which never ask.
 
 use std::collections::VecDeque;
 
@@ -25,7 +30,7 @@ const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
 /// The log holds as many records as it may, or its shelf takes no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogFull {
-    /// Records it can hold.
+    /// Records it holds.
     pub capacity: usize,
 }
 
@@ -55,14 +60,18 @@ struct Laid {
     shelf: Box<dyn Shelf>,
     /// Records on it, a whole number of blocks until the log is finished.
     len: usize,
-    /// Chunks in memory.
-    chunks_max: usize,
+    /// Records before these were given up.
+    from: usize,
+    /// Most records on it.
+    most: usize,
 }
 
 /// The ordered inputs of one shard.
 pub struct InputLog {
     /// The oldest in memory first; all but the last are full.
     chunks: VecDeque<Vec<Input>>,
+    /// Most chunks in memory, as long as what is older is somewhere else.
+    chunks_max: usize,
     /// Records before these.
     gone: usize,
     len: usize,
@@ -78,16 +87,20 @@ impl std::fmt::Debug for InputLog {
 }
 
 impl InputLog {
-    /// The fewest records that a log with a shelf keeps in memory: more than may wait for anything.
+    /// The fewest records that a log with bounded memory keeps there: more than may wait for anything.
     pub const MEMORY_MIN: usize = 65_536;
+    /// Records for those who steer the market, beyond what participants may fill; fewer where the
+    /// capacity is small.
+    pub const RESERVE: usize = 4_096;
 
-    /// An empty log for at most `capacity` records of 128 bytes.
+    /// An empty log for at most `capacity` records of 128 bytes; 0: it has no end.
     pub fn new(capacity: usize) -> InputLog {
         InputLog {
             chunks: VecDeque::new(),
+            chunks_max: usize::MAX,
             gone: 0,
             len: 0,
-            capacity,
+            capacity: if capacity == 0 { usize::MAX } else { capacity },
             last_t_seq: Nanos(0),
             laid: None,
         }
@@ -98,24 +111,82 @@ impl InputLog {
     /// more. False when there are records already, and the log is as it was.
     #[must_use]
     pub fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: usize) -> bool {
-        let chunks_max = memory_max.max(InputLog::MEMORY_MIN).div_ceil(CHUNK) + 1;
         if self.len == 0 {
-            self.laid = Some(Laid { shelf, len: 0, chunks_max });
+            self.laid = Some(Laid { shelf, len: 0, from: 0, most: usize::MAX });
+            self.keep_newest(memory_max);
         }
         self.len == 0
     }
 
+    /// Keeps the newest `memory_max` records in memory, at least [`InputLog::MEMORY_MIN`] and up to
+    /// a chunk more: somebody else has the older ones.
+    pub fn keep_newest(&mut self, memory_max: usize) {
+        self.chunks_max = memory_max.max(InputLog::MEMORY_MIN).div_ceil(CHUNK) + 1;
+    }
+
+    /// At most so many records on the shelf, besides the reserve; of no effect without one.
+    pub fn bound_shelf(&mut self, records: usize) {
+        if let Some(laid) = &mut self.laid {
+            laid.most = records.max(BLOCK);
+        }
+    }
+
+    /// Records on the shelf, and the most that there may be.
+    pub fn on_shelf(&self) -> (usize, usize) {
+        self.laid.as_ref().map_or((0, 0), |laid| (laid.len - laid.from, laid.most))
+    }
+
+    /// Gives up the records of the shelf before a position, so that their room can be used again.
+    /// False, with nothing changed, when it does not give room back, or they are not all on it.
+    #[must_use]
+    pub fn give_up_before(&mut self, seq: Seq) -> bool {
+        let Some(laid) = &mut self.laid else { return false };
+        let wanted = usize::try_from(seq.0.saturating_sub(1)).unwrap_or(usize::MAX);
+        if wanted > laid.len || wanted < laid.from {
+            return false;
+        }
+        let (at, count) = ((laid.from * RECORD) as u64, wanted - laid.from);
+        if count > 0 && !laid.shelf.free(at, (count * RECORD) as u64) {
+            return false;
+        }
+        laid.from = wanted;
+        true
+    }
+
+    /// Whether it takes another record of a participant. Tries again to lay down what waits for that.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        let waits = self.laid.as_ref().map_or(0, |laid| self.len - laid.len);
+        let below = self.capacity - (self.capacity / 16).min(InputLog::RESERVE);
+        self.len < below && (waits < BLOCK || self.put_blocks()) && !self.is_over()
+    }
+
+    /// As many records lie on the shelf as may.
+    fn is_over(&self) -> bool {
+        self.laid.as_ref().is_some_and(|laid| self.len - laid.from >= laid.most)
+    }
+
     /// Appends an input: its position is the next one, its engine time `now`, or that of the input
-    /// before it when the clock has gone back.
+    /// before it when the clock has gone back. The reserve is for whoever did not ask whether there
+    /// is room.
     ///
     /// # Errors
     /// [`LogFull`], with nothing changed.
     pub fn append(&mut self, now: Nanos, draft: Draft) -> Result<Input, LogFull> {
-        if self.len == self.capacity {
-            return Err(LogFull { capacity: self.capacity });
+        let full = LogFull { capacity: self.len };
+        if self.len >= self.capacity {
+            return Err(full);
         }
-        if self.len.is_multiple_of(BLOCK) && !self.put_block(BLOCK) {
-            return Err(LogFull { capacity: self.len });
+        if self.len.is_multiple_of(BLOCK) && !self.put_blocks() {
+            let waits = self.laid.as_ref().map_or(0, |laid| self.len - laid.len);
+            if waits >= BLOCK + InputLog::RESERVE {
+                return Err(full);
+            }
+        }
+        let over =
+            |laid: &Laid| self.len - laid.from >= laid.most.saturating_add(InputLog::RESERVE);
+        if self.laid.as_ref().is_some_and(over) {
+            return Err(full);
         }
         self.make_room();
         self.last_t_seq = self.last_t_seq.max(now);
@@ -127,25 +198,40 @@ impl InputLog {
             flags: draft.flags,
             command: draft.command,
         };
-        let Some(chunk) = self.chunks.back_mut() else {
-            return Err(LogFull { capacity: self.len });
-        };
+        let Some(chunk) = self.chunks.back_mut() else { return Err(full) };
         chunk.push(input);
         self.len += 1;
         Ok(input)
     }
 
-    /// Lays the last block down if it has `least` records or more; false when that fails.
+    /// Lays down all full blocks that are not yet; false when the shelf does not take them.
+    #[cold]
+    fn put_all(&mut self) -> bool {
+        while self.laid.as_ref().is_some_and(|laid| self.len - laid.len >= BLOCK) {
+            if !self.put_block(BLOCK) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn put_blocks(&mut self) -> bool {
+        self.laid.is_none() || self.put_all()
+    }
+
+    /// Lays a block down if there are `least` records or more; false when that fails.
     fn put_block(&mut self, least: usize) -> bool {
         let Some(laid) = &mut self.laid else { return true };
         let from = laid.len;
-        if self.len - from < least.max(1) {
+        let count = (self.len - from).min(BLOCK);
+        if count < least.max(1) {
             return true;
         }
         let inside = from - self.gone;
         let chunk = self.chunks.get(inside / CHUNK).map_or(&[][..], Vec::as_slice);
-        let records = chunk.get(inside % CHUNK..).unwrap_or(&[]);
-        let put = laid.shelf.put((from * RECORD) as u64, records.as_bytes());
+        let within = inside % CHUNK;
+        let records = chunk.get(within..within + count).unwrap_or(&[]);
+        let put = !records.is_empty() && laid.shelf.put((from * RECORD) as u64, records.as_bytes());
         if put {
             laid.len += records.len();
         }
@@ -153,15 +239,20 @@ impl InputLog {
     }
 
     /// Room for the next record: in the last chunk, in a new one, or in that of the oldest records,
-    /// which are laid down by then. Chunks of a log that was taken up begin wherever that was.
+    /// if these are laid down. Chunks of a log that was taken up begin wherever that was.
     fn make_room(&mut self) {
         if self.len < self.gone + self.chunks.len() * CHUNK {
             return;
         }
-        let full = self.laid.as_ref().is_some_and(|laid| self.chunks.len() >= laid.chunks_max);
-        let oldest = if full { self.chunks.pop_front() } else { None };
-        let mut chunk = oldest.unwrap_or_else(|| Vec::with_capacity(CHUNK));
-        self.gone += chunk.len();
+        let laid = self.laid.as_ref().map_or(self.len, |laid| laid.len);
+        let mut spare = None;
+        while self.chunks.len() >= self.chunks_max
+            && self.chunks.front().is_some_and(|oldest| self.gone + oldest.len() <= laid)
+        {
+            spare = self.chunks.pop_front();
+            self.gone += spare.as_ref().map_or(0, Vec::len);
+        }
+        let mut chunk = spare.unwrap_or_else(|| Vec::with_capacity(CHUNK));
         chunk.clear();
         self.chunks.push_back(chunk);
     }
@@ -215,9 +306,15 @@ impl InputLog {
         Some(())
     }
 
-    /// Records before the first that can be had: some, where the log was taken up in its middle.
+    /// Records before the first that can be had: some, where the log was taken up in its middle,
+    /// where others keep the older ones, and where those were given up.
     pub fn lacks(&self) -> usize {
-        if self.laid.is_some() { 0 } else { self.gone }
+        self.laid.as_ref().map_or(self.gone, |laid| laid.from.min(self.gone))
+    }
+
+    /// Records before the first that is not given up; these may still be in memory.
+    pub fn given_up(&self) -> usize {
+        self.laid.as_ref().map_or(0, |laid| laid.from)
     }
 
     /// Lays down what is not yet: the last records. Nothing may be appended after that.
@@ -225,7 +322,7 @@ impl InputLog {
     /// # Errors
     /// [`LogFull`] when the shelf does not take them.
     pub fn finish(&mut self) -> Result<(), LogFull> {
-        match self.put_block(1) {
+        match self.put_blocks() && self.put_block(1) {
             true => Ok(()),
             false => Err(LogFull { capacity: self.laid.as_ref().map_or(0, |laid| laid.len) }),
         }
@@ -241,14 +338,9 @@ impl InputLog {
         self.len == 0
     }
 
-    /// Records it may hold.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Records it still takes.
-    pub fn room(&self) -> usize {
-        self.capacity - self.len
+    /// Records it still takes by its capacity; `None` when it has no end.
+    pub fn room(&self) -> Option<usize> {
+        (self.capacity < usize::MAX).then(|| self.capacity - self.len)
     }
 
     /// Records in memory, the newest ones; all without a shelf.
@@ -277,10 +369,10 @@ impl InputLog {
         self.chunks.iter().flatten()
     }
 
-    /// All records in order, those on the shelf read back. It ends early where the shelf can't be
-    /// read, so whoever needs all of them counts.
+    /// All records that can be had, in order, those on the shelf read back. It ends early where the
+    /// shelf can't be read, so whoever needs all of them counts.
     pub fn records(&self) -> Records<'_> {
-        Records { log: self, next: 0, block: vec![0; BLOCK * RECORD], read: usize::MAX }
+        Records { log: self, next: self.lacks(), block: vec![0; BLOCK * RECORD], read: usize::MAX }
     }
 }
 
@@ -344,7 +436,7 @@ mod tests {
             assert_eq!(input.seq, Seq(n + 1));
         }
         assert_eq!(log.append(Nanos(9_999), draft(0)), Err(LogFull { capacity }));
-        assert_eq!((log.len(), log.room()), (capacity, 0));
+        assert_eq!((log.len(), log.room()), (capacity, Some(0)));
         assert!(log.iter().map(|input| input.t_seq).is_sorted());
         assert!(log.iter().enumerate().all(|(i, input)| input.t_in == Nanos(i as u64)));
         assert_eq!(log.get(Seq(CHUNK as u64 + 1)).map(|input| input.seq.0), Some(4_097));
@@ -468,10 +560,119 @@ mod tests {
     fn what_the_shelf_does_not_take_is_not_logged() {
         let room = 10 * BLOCK;
         let mut log = laid_down(MemoryShelf::with_max(room * RECORD));
-        let taken = (0..MANY).take_while(|n| log.append(Nanos(*n), draft(*n)).is_ok()).count();
+        let mut taken = 0;
+        while log.has_room() {
+            log.append(Nanos(taken), draft(taken)).expect("room");
+            taken += 1;
+        }
         // A block more than there is room for: it is found out when it is full.
-        assert_eq!(taken, room + BLOCK);
-        assert!(log.append(Nanos(0), draft(0)).is_err() && log.finish().is_err());
-        assert_eq!(log.len(), taken);
+        assert_eq!(taken as usize, room + BLOCK);
+        // Who steers the market is heard for longer, and then not either.
+        let others = (0..MANY).take_while(|n| log.append(Nanos(*n), draft(*n)).is_ok()).count();
+        assert_eq!(others, InputLog::RESERVE);
+        assert!(!log.has_room() && log.finish().is_err());
+        assert_eq!(log.len(), room + BLOCK + InputLog::RESERVE);
+    }
+
+    /// A shelf that takes nothing while it is told to.
+    #[derive(Clone, Default)]
+    struct Sometimes(std::sync::Arc<std::sync::Mutex<(MemoryShelf, bool)>>);
+
+    impl Shelf for Sometimes {
+        fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
+            let mut held = self.0.lock().expect("whole");
+            !held.1 && held.0.put(at, bytes)
+        }
+
+        fn get(&self, at: u64, into: &mut [u8]) -> bool {
+            self.0.lock().expect("whole").0.get(at, into)
+        }
+
+        fn free(&mut self, at: u64, len: u64) -> bool {
+            self.0.lock().expect("whole").0.free(at, len)
+        }
+    }
+
+    #[test]
+    fn a_log_goes_on_when_its_shelf_takes_something_again_and_lacks_nothing() {
+        let shelf = Sometimes::default();
+        let mut log = InputLog::new(0);
+        assert!(log.lay_down(Box::new(shelf.clone()), 0));
+        let mut appended = 0;
+        for round in 0..40 {
+            let fails = round % 2 == 1;
+            shelf.0.lock().expect("whole").1 = fails;
+            for _ in 0..if fails { InputLog::RESERVE } else { 3 * CHUNK + 17 } {
+                log.append(Nanos(appended), draft(appended)).expect("room in the reserve");
+                appended += 1;
+            }
+            assert_eq!(log.has_room(), !fails, "round {round}");
+            let most = InputLog::MEMORY_MIN + InputLog::RESERVE + 3 * CHUNK;
+            assert!(log.in_memory() <= most, "{} in memory", log.in_memory());
+        }
+        shelf.0.lock().expect("whole").1 = false;
+        log.finish().expect("room");
+        assert!(log.records().map(|input| input.t_in).eq((0..appended).map(Nanos)));
+    }
+
+    #[test]
+    fn the_oldest_part_of_a_shelf_is_given_up_and_the_log_has_no_end() {
+        let shelf = Sometimes::default();
+        let mut log = InputLog::new(0);
+        assert!(log.lay_down(Box::new(shelf.clone()), 0));
+        let most = 20 * CHUNK;
+        log.bound_shelf(most);
+        assert!(!log.give_up_before(Seq(2)), "that is not laid down");
+        for n in 0..200 * CHUNK as u64 {
+            if !log.has_room() {
+                assert_eq!(log.on_shelf(), (most, most), "at {n}");
+                assert!(log.give_up_before(Seq(n - 15 * CHUNK as u64 + 1)), "at {n}");
+                assert!(log.has_room() && log.lacks() > 0);
+            }
+            log.append(Nanos(n), draft(n)).expect("room");
+        }
+        let used = shelf.0.lock().expect("whole").0.used();
+        assert!(used <= (most * RECORD) as u64 + 8_192, "{used} bytes on the shelf");
+        let first = log.lacks() as u64;
+        assert_eq!(first, 180 * CHUNK as u64);
+        assert!(log.records().map(|input| input.t_in).eq((first..log.len() as u64).map(Nanos)));
+        assert!(!log.give_up_before(Seq(1)), "it went before");
+        // Control: where nothing is given up, those who steer fill the reserve, and then it is over.
+        let mut log = laid_down(MemoryShelf::default());
+        log.bound_shelf(most);
+        (0..most as u64).for_each(|n| assert!(log.append(Nanos(n), draft(n)).is_ok()));
+        assert!(!log.has_room());
+        let others = (0..MANY).take_while(|n| log.append(Nanos(*n), draft(*n)).is_ok()).count();
+        assert_eq!(others, InputLog::RESERVE);
+    }
+
+    #[test]
+    fn a_log_that_others_keep_holds_the_newest_alone() {
+        let mut log = InputLog::new(0);
+        log.keep_newest(0);
+        for n in 0..MANY {
+            assert!(log.has_room());
+            log.append(Nanos(n), draft(n)).expect("room");
+        }
+        assert!(log.in_memory() <= InputLog::MEMORY_MIN + 2 * CHUNK, "{}", log.in_memory());
+        let first = log.lacks() as u64;
+        assert!(log.records().map(|input| input.t_in).eq((first..MANY).map(Nanos)));
+        assert!(log.cut(MANY as usize - 70) && log.len() as u64 == MANY - 70);
+        let mut bytes = Vec::new();
+        assert!(log.pack(Seq(MANY - 71), &mut Packer::new(&mut bytes)));
+        assert_eq!(log.room(), None);
+    }
+
+    #[test]
+    fn a_full_log_keeps_a_reserve_for_those_who_steer() {
+        let mut log = InputLog::new(InputLog::RESERVE * 16);
+        let mut taken = 0;
+        while log.has_room() {
+            log.append(Nanos(0), draft(0)).expect("room");
+            taken += 1;
+        }
+        assert_eq!(taken, InputLog::RESERVE * 15);
+        let others = (0..MANY).take_while(|n| log.append(Nanos(*n), draft(*n)).is_ok()).count();
+        assert_eq!((others, log.room()), (InputLog::RESERVE, Some(0)));
     }
 }

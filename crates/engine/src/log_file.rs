@@ -1,11 +1,12 @@
 //! An input log as bytes: a header, then one 128-byte record per input.
 //!
 //! Header, 32 bytes little-endian: magic `FBELLLOG`, format version, rules version, configuration
-//! digest, zero. Reading streams: one block of records is held at a time, whatever the length. Each
+//! digest, records before the first that is there: those were given up, and their places in the file
+//! are holes ([`LogReader::over`] passes over them). Reading streams: one block of records is held at a time, whatever the length. Each
 //! record's position and time must follow from the one before, so that damage is found and named
 //! by its offset. Files are the caller's: this is over `Read` and `Write`.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use types::{Input, Nanos, Seq};
 use zerocopy::{IntoBytes, TryFromBytes};
@@ -28,6 +29,21 @@ pub struct LogHeader {
     pub rules_version: u32,
     /// Digest of the configuration they were applied under; see [`crate::Config::digest`].
     pub config_digest: u64,
+    /// Records before the first that is there.
+    pub given_up: u64,
+}
+
+impl LogHeader {
+    /// Its bytes.
+    pub fn bytes(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.rules_version.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.config_digest.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.given_up.to_le_bytes());
+        bytes
+    }
 }
 
 /// Why a log can't be read on.
@@ -64,12 +80,7 @@ impl std::error::Error for LogError {}
 /// # Errors
 /// Those of the writer.
 pub fn write_header(to: &mut impl Write, header: &LogHeader) -> io::Result<()> {
-    let mut bytes = [0; HEADER_LEN];
-    bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-    bytes[12..16].copy_from_slice(&header.rules_version.to_le_bytes());
-    bytes[16..24].copy_from_slice(&header.config_digest.to_le_bytes());
-    to.write_all(&bytes)
+    to.write_all(&header.bytes())
 }
 
 /// Writes one record.
@@ -110,14 +121,15 @@ impl<R: Read> LogReader<R> {
             return Err(LogError::Format(word(8)));
         }
         let config_digest = u64::from(word(20)) << 32 | u64::from(word(16));
+        let given_up = u64::from(word(28)) << 32 | u64::from(word(24));
         Ok(LogReader {
             from,
-            header: LogHeader { rules_version: word(12), config_digest },
+            header: LogHeader { rules_version: word(12), config_digest, given_up },
             block: vec![0; BLOCK * RECORD_LEN],
             filled: 0,
             taken: 0,
             offset: HEADER_LEN as u64,
-            last: (Seq(0), Nanos(0)),
+            last: (Seq(given_up), Nanos(0)),
             failed: false,
         })
     }
@@ -159,6 +171,26 @@ impl<R: Read> LogReader<R> {
     }
 }
 
+impl<R: Read + Seek> LogReader<R> {
+    /// Reads the header, and goes on where the first record is.
+    ///
+    /// # Errors
+    /// As [`LogReader::new`].
+    pub fn over(from: R) -> Result<LogReader<R>, LogError> {
+        let mut reader = LogReader::new(from)?;
+        let given_up = reader.header.given_up;
+        if given_up > 0 {
+            let holes = given_up.checked_mul(RECORD_LEN as u64);
+            let first = holes.and_then(|holes| holes.checked_add(HEADER_LEN as u64));
+            let first = first.filter(|at| i64::try_from(*at).is_ok());
+            let first = first.ok_or(LogError::Damaged(24))?;
+            reader.from.seek(SeekFrom::Start(first)).map_err(LogError::Io)?;
+            reader.offset = first;
+        }
+        Ok(reader)
+    }
+}
+
 impl<R: Read> Iterator for LogReader<R> {
     type Item = Result<Input, LogError>;
 
@@ -192,7 +224,8 @@ mod tests {
     use proptest::prelude::*;
     use types::{Command, CommandKind, Source};
 
-    const HEADER: LogHeader = LogHeader { rules_version: 2, config_digest: 0x1234_5678_9abc_def0 };
+    const HEADER: LogHeader =
+        LogHeader { rules_version: 2, config_digest: 0x1234_5678_9abc_def0, given_up: 0 };
 
     fn log(records: u64) -> (Vec<Input>, Vec<u8>) {
         let mut bytes = Vec::new();
@@ -237,6 +270,27 @@ mod tests {
         assert!(matches!(LogReader::new(newer.as_slice()), Err(LogError::Format(9))));
     }
 
+    #[test]
+    fn what_was_given_up_is_passed_over() {
+        let (inputs, mut bytes) = log(900);
+        let cut = 700;
+        bytes[HEADER_LEN..HEADER_LEN + cut * RECORD_LEN].fill(0);
+        bytes[..HEADER_LEN].copy_from_slice(&LogHeader { given_up: cut as u64, ..HEADER }.bytes());
+        let mut reader = LogReader::over(io::Cursor::new(&bytes)).expect("a header");
+        assert_eq!(reader.header().given_up, cut as u64);
+        let read: Result<Vec<Input>, LogError> = reader.by_ref().collect();
+        assert_eq!(read.expect("whole"), inputs[cut..]);
+        assert_eq!(reader.offset(), bytes.len() as u64);
+        // Read from the front, as by who can't pass over anything, its holes are no records.
+        let first = LogReader::new(bytes.as_slice()).expect("a header").next();
+        assert!(matches!(first, Some(Err(LogError::Damaged(32)))));
+        for given_up in [1 << 60, u64::MAX, u64::MAX / 128] {
+            bytes[24..32].copy_from_slice(&u64::to_le_bytes(given_up));
+            let read = LogReader::over(io::Cursor::new(&bytes));
+            assert!(read.is_err() || read.is_ok_and(|reader| reader.count() == 0), "{given_up}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(
@@ -248,6 +302,9 @@ mod tests {
             bytes[at] = value;
             bytes.truncate(cut.max(HEADER_LEN));
             if let Ok(reader) = LogReader::new(bytes.as_slice()) {
+                prop_assert!(reader.count() <= 4);
+            }
+            if let Ok(reader) = LogReader::over(io::Cursor::new(&bytes)) {
                 prop_assert!(reader.count() <= 4);
             }
         }

@@ -22,9 +22,17 @@ use crate::output::Output;
 pub fn replay(
     config: Config,
     inputs: impl IntoIterator<Item: Borrow<Input>>,
+    visit: impl FnMut(&Engine, &Input, Applied, &Output),
+) -> Engine {
+    replay_from(Engine::new(config), inputs, visit)
+}
+
+/// The same with an engine that stands before the first of `inputs`: that of a snapshot.
+pub fn replay_from(
+    mut engine: Engine,
+    inputs: impl IntoIterator<Item: Borrow<Input>>,
     mut visit: impl FnMut(&Engine, &Input, Applied, &Output),
 ) -> Engine {
-    let mut engine = Engine::new(config);
     let mut out = Output::default();
     engine.apply_all(inputs, &mut out, |engine, input, applied, out| {
         visit(engine, input, applied, out);
@@ -99,10 +107,22 @@ pub fn replay_digests(
     inputs: impl IntoIterator<Item: Borrow<Input>>,
     positions: &[FeedSeq],
 ) -> Result<ReplayDigests, ReplayError> {
-    let mut audit = Audit::new(config.instruments.len(), positions);
+    replay_digests_from(Engine::new(config), inputs, positions)
+}
+
+/// The same with an engine that stands before the first of `inputs`, from its displayed books on.
+///
+/// # Errors
+/// As [`replay_digests`].
+pub fn replay_digests_from(
+    engine: Engine,
+    inputs: impl IntoIterator<Item: Borrow<Input>>,
+    positions: &[FeedSeq],
+) -> Result<ReplayDigests, ReplayError> {
+    let mut audit = Audit::new(&engine, positions);
     audit.note_position();
     let mut first_error = Ok(());
-    let engine = replay(config, inputs, |engine, _, _, out| {
+    let engine = replay_from(engine, inputs, |engine, _, _, out| {
         if first_error.is_ok() {
             first_error = audit.follow(engine, out);
         }
@@ -127,16 +147,19 @@ struct Audit {
 }
 
 impl Audit {
-    fn new(instruments: usize, positions: &[FeedSeq]) -> Audit {
+    fn new(engine: &Engine, positions: &[FeedSeq]) -> Audit {
+        let position = FeedSeq(engine.feed_next().0.saturating_sub(1));
+        let places = 0..engine.config().instruments.len() as u16;
         let mut wanted = positions.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
+        wanted.retain(|wanted| *wanted >= position);
         wanted.reverse();
         Audit {
-            images: vec![DisplayedBook::default(); instruments],
+            images: places.map(|place| DisplayedBook::of(engine.books(), place)).collect(),
             found: Vec::with_capacity(wanted.len()),
             wanted,
-            position: FeedSeq(0),
+            position,
         }
     }
 

@@ -5,6 +5,7 @@ pub mod book;
 pub mod decode;
 pub mod durability;
 mod echo;
+pub mod endless;
 pub mod fix;
 pub mod journal;
 pub mod pipeline;

@@ -348,6 +348,8 @@ pub enum Bench {
     Pingpong(crate::bench::wires::PingpongArgs),
     /// Messages in a second over every transport of the exchange
     Rate(crate::bench::wires::RateArgs),
+    /// A root's memory over hundreds of millions of inputs: flat, or not
+    Endless(crate::bench::endless::EndlessArgs),
     /// An engine from its journal: time against length of the log, without and with snapshots
     Recovery(crate::bench::recovery::RecoveryArgs),
     /// The post-trade store fed with a generated log, beside the engine alone

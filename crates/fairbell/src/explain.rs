@@ -15,7 +15,7 @@ use crate::log::{on, open};
 /// Tells the story, as text or JSON; an order that the log does not know is a failure.
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let which = which(&args.order)?;
-    let opened = open(&args.log, args.config.as_deref())?;
+    let opened = open(&args.log, args.config.as_deref())?.whole(&args.log)?;
     let inputs: Result<Vec<Input>, _> = opened.reader.collect();
     let inputs = inputs.map_err(|error| on(&args.log, error))?;
     let lines = explain(&opened.config, &inputs, which);

@@ -290,7 +290,8 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
     let begin = |genesis: &Genesis| {
         let mut out = BufWriter::with_capacity(1 << 18, File::create(&args.out).map_err(wrong)?);
         let (rules_version, config_digest) = (genesis.rules_version, genesis.config_digest);
-        write_header(&mut out, &LogHeader { rules_version, config_digest }).map_err(wrong)?;
+        let header = LogHeader { rules_version, config_digest, given_up: 0 };
+        write_header(&mut out, &header).map_err(wrong)?;
         *file.borrow_mut() = Some(out);
         Ok(())
     };

@@ -140,6 +140,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Durability(args) => bench::durability::run(&args),
             Bench::Pingpong(args) => bench::wires::pingpong(&args),
             Bench::Rate(args) => bench::wires::rate(&args),
+            Bench::Endless(args) => bench::endless::run(&args),
             Bench::Recovery(args) => bench::recovery::run(&args),
             Bench::Store(args) => bench::store::run(&args),
             Bench::Rtt(args) => bench::rtt(&args),

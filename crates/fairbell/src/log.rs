@@ -8,11 +8,13 @@ pub mod lab;
 mod script;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{BufReader, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use engine::log_file::{HEADER_LEN, LogHeader, LogReader, RECORD_LEN, write_header, write_input};
+use engine::log_file::{
+    HEADER_LEN, LogHeader, LogReader, MAGIC, RECORD_LEN, write_header, write_input,
+};
 use engine::{Applied, Config, Engine, Output};
 use feed::StreamDigest;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -47,8 +49,59 @@ pub struct Opened {
     pub reader: LogReader<Box<dyn Read>>,
     /// The engine's configuration it was written under.
     pub config: Config,
-    /// Records it has, by the size of its file.
+    /// Records it has or had, by the size of its file.
     pub records: u64,
+}
+
+impl Opened {
+    /// The engine before the first record: a new one, or that of the snapshot beside the log from
+    /// which it can be replayed since its oldest part was given up.
+    ///
+    /// # Errors
+    /// When there is no such snapshot, or it is damaged.
+    pub fn begin(&self, path: &Path) -> Result<Engine, Failure> {
+        let given_up = self.reader.header().given_up;
+        if given_up == 0 {
+            return Ok(Engine::new(self.config.clone()));
+        }
+        let Some((_, snapshot)) = up::snapshot_from(path, given_up) else {
+            let line =
+                format!("its first {given_up} inputs were given up, and no snapshot is beside it");
+            return Err(on(path, line));
+        };
+        let bytes = std::fs::read(&snapshot).map_err(|error| on(&snapshot, error))?;
+        let engine = Engine::read_snapshot(self.config.clone(), &bytes);
+        engine.map_err(|error| on(&snapshot, error))
+    }
+
+    /// Refuses a log that lacks its beginning, for whoever needs all of it.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn whole(self, path: &Path) -> Result<Opened, Failure> {
+        match self.reader.header().given_up {
+            0 => Ok(self),
+            count => Err(on(
+                path,
+                format!(
+                    "its first {count} inputs were given up (memory.when_full = \"recycle\"): this \
+                 needs all of them"
+                ),
+            )),
+        }
+    }
+}
+
+/// A log's header and records, without the holes of what was given up.
+fn records_of(mut file: File) -> std::io::Result<impl Read> {
+    let mut head = Vec::with_capacity(HEADER_LEN);
+    Read::by_ref(&mut file).take(HEADER_LEN as u64).read_to_end(&mut head)?;
+    let given_up = head.last_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+    if head.len() == HEADER_LEN && head.starts_with(MAGIC) && given_up > 0 {
+        let holes = given_up.saturating_mul(RECORD_LEN as u64).saturating_add(HEADER_LEN as u64);
+        file.seek(SeekFrom::Start(holes.min(i64::MAX as u64)))?;
+    }
+    Ok(std::io::Cursor::new(head).chain(BufReader::with_capacity(1 << 18, file)))
 }
 
 /// Opens a log, or the one in a journal's folder, under the configuration it was written with.
@@ -59,7 +112,7 @@ pub fn open(path: &Path, config: Option<&Path>) -> Result<Opened, Failure> {
     let bytes = if known.is_dir() { 0 } else { known.len() };
     let from: Box<dyn Read> = match known.is_dir() {
         true => Box::new(AsLog::open(path)),
-        false => Box::new(BufReader::with_capacity(1 << 18, file)),
+        false => Box::new(records_of(file).map_err(|error| on(path, error))?),
     };
     let reader = LogReader::new(from);
     let reader = reader.map_err(|error| on(path, error))?;
@@ -184,7 +237,8 @@ pub fn write(args: &WriteArgs) -> Result<(), Failure> {
     let config = lab::config();
     let file = File::create(&args.out).map_err(|error| on(&args.out, error))?;
     let mut file = BufWriter::with_capacity(1 << 18, file);
-    let header = LogHeader { rules_version: engine::RULES_VERSION, config_digest: config.digest() };
+    let (rules_version, config_digest) = (engine::RULES_VERSION, config.digest());
+    let header = LogHeader { rules_version, config_digest, given_up: 0 };
     write_header(&mut file, &header).map_err(|error| on(&args.out, error))?;
     let mut script = Script::new(args.seed, args.commands, &config.instruments);
     let mut entry = Entry::new(&config.instruments);
@@ -257,7 +311,7 @@ pub fn replay(args: &LogReplayArgs) -> Result<(), Failure> {
     let opened = open(&args.log, args.config.as_deref())?;
     let rules = opened.reader.header().rules_version;
     let engine = match &args.snapshot {
-        None => Engine::new(opened.config.clone()),
+        None => opened.begin(&args.log)?,
         Some(path) => {
             let bytes = std::fs::read(path).map_err(|error| on(path, error))?;
             Engine::read_snapshot(opened.config.clone(), &bytes).map_err(|error| on(path, error))?
@@ -304,7 +358,7 @@ fn run(args: &LogReplayArgs, opened: Opened, mut engine: Engine) -> Result<Repla
     let skip = engine.applied();
     let (mut outputs, mut output) = (Outputs::new(&config), Output::default());
     let (bar, started) = (progress(records), Instant::now());
-    let (mut place, mut commands) = (0, 0);
+    let (mut place, mut commands) = (reader.header().given_up, 0);
     while let Some(input) = reader.next().transpose().map_err(|error| on(&args.log, error))? {
         place += 1;
         if place <= skip {

@@ -19,7 +19,7 @@ const SHOWN_MAX: usize = 20;
 
 /// Draws everything up and prints it; a difference is a failure.
 pub fn run(args: &StatementArgs) -> Result<(), Failure> {
-    let opened = open(&args.log, args.config.as_deref())?;
+    let opened = open(&args.log, args.config.as_deref())?.whole(&args.log)?;
     let bar = progress(opened.records);
     let (mut engine, mut output) = (Engine::new(opened.config), Output::default());
     let (mut ledger, mut tape) = (Ledger::default(), Tape::default());

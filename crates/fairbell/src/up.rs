@@ -17,6 +17,7 @@ mod group;
 mod outcome;
 mod plan;
 mod revise;
+mod room;
 mod standstill;
 mod store;
 mod tamper;
@@ -48,7 +49,7 @@ use board::{Board, Figures};
 use clocks::Clocks;
 use day::Director;
 use group::{Group, Leaders};
-use outcome::{Remains, quantiles};
+use outcome::{Elsewhere, Remains, quantiles};
 use plan::{DRIVER, LISTENERS, Plan, Wishes};
 use revise::Turns;
 use standstill::written;
@@ -67,11 +68,9 @@ const GOODBYE: Duration = Duration::from_millis(150);
 const ROOT: NodeId = roles::ExchangeConfig::ROOT;
 /// The input log's file in the output folder.
 const LOG_FILE: &str = "exchange.log";
-/// Log records left when a notice says that the log is nearly full.
-const LOG_ROOM_LOW: usize = 10_000;
 
 pub use bare::serve;
-pub use files::Paper;
+pub use files::{Paper, lay_down, snapshot_from, streams_in};
 pub use outcome::quantiles as report_quantiles;
 pub use plan::{exchange_config, options};
 
@@ -86,8 +85,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         false => None,
     };
     // What the built-in participants play is played once.
-    let resumed =
-        kept.as_ref().is_some_and(|kept| !kept.inputs.is_empty()) || group::was_made(&config);
+    let resumed = kept.as_ref().is_some_and(|kept| kept.inputs > 0) || group::was_made(&config);
     let (sample, mut notices) = match flow::load_sample(&config) {
         _ if resumed => (None, vec!["the journal goes on: no built-in flow".to_string()]),
         Ok(sample) => (Some(sample), Vec::new()),
@@ -136,6 +134,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         timed: if resumed { 0 } else { flow::timed(&config, sample.as_ref(), duration_ns) },
         flip: args.flip_replica,
         alarms,
+        out: &args.out,
         config: &config,
         sample: sample.as_ref(),
     };
@@ -144,7 +143,10 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     drop(view);
     files::finish_log(&log, &mut ended.nodes)?;
     notices.extend(ended.notices.iter().cloned());
+    let led = ended.replication.as_ref().map(|replication| replication.leader);
+    let past = Elsewhere { config: &config, log: &log, led };
     let remains = Remains {
+        past: &past,
         config: &config,
         sample: sample.as_ref(),
         offline: ended.offline,
@@ -166,7 +168,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let files = report
         .write(&args.out, &plots)
         .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;
-    files::write_log(&log, &ended.nodes).map_err(|error| crate::log::on(&log, error))?;
+    let elsewhere = past.on_disk().transpose()?;
+    files::write_log(&log, &ended.nodes, elsewhere).map_err(|error| crate::log::on(&log, error))?;
     if let Some(path) = &args.capture {
         capture::write(path, &ended.nodes, &config)?;
     }
@@ -232,6 +235,8 @@ struct Run<'a> {
     /// Of whose journal, from 1, a bit is flipped before the replicas are compared.
     flip: Option<u8>,
     alarms: Alarms,
+    /// Where log and private streams are.
+    out: &'a Path,
     config: &'a Config,
     sample: Option<&'a Sample>,
 }
@@ -485,7 +490,6 @@ impl Watch<'_> {
                 next_view += Duration::from_secs(1);
                 self.hear_ahead();
                 self.note_starved();
-                self.note_full_log();
                 self.second(view);
             }
             let figures = self.board.figures();
@@ -643,10 +647,9 @@ impl Watch<'_> {
             view.note(&format!("proxy {proxy} does not answer: it is routed around"));
         }
         self.revise(&figures, view);
-        if figures.log_room < LOG_ROOM_LOW && self.before.log_room >= LOG_ROOM_LOW {
-            view.note("the input log is nearly full: orders will be held back soon");
-        }
         self.watch_capacities(&figures);
+        let percent = room::percent(&figures.fill, room::free(self.run.out), figures.log);
+        room::tell(&self.run.alarms, self.run.out, &figures.fill, percent);
         self.rtt_second.clear();
         self.before = figures;
     }

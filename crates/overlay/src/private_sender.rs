@@ -10,7 +10,8 @@
 //! until the gateway is heard again: a dead gateway costs nothing.
 //!
 //! Everything is O(dirty accounts); memory is bounded by `records_max`, and with a shelf by what
-//! [`PrivateStreams::lay_down`] says: all records can still be had. Calls only note what to send;
+//! [`PrivateStreams::lay_down`] says: all records can still be had, or those that were not given up
+//! ([`PrivateStreams::bound_shelf`]). Calls only note what to send;
 //! [`PrivateStreams::flush`] sends.
 //!
 //! Not guaranteed: that a refused or detached gateway is told more than once per question.
@@ -47,7 +48,7 @@ pub struct PrivateStreamsConfig {
     pub accounts: u16,
     /// Length of every record in bytes; at least one must fit a datagram.
     pub record_len: usize,
-    /// Records of all accounts together.
+    /// Records of all accounts together; [`u64::MAX`]: without end.
     pub records_max: u64,
     /// Longest datagram; less where the way there adds something.
     pub datagram_max: usize,
@@ -112,6 +113,8 @@ pub struct PrivateStreamsCounters {
     pub ignored: u64,
     /// Attachments ended because a record could not be read back.
     pub unreadable: u64,
+    /// Attachments ended because a record was asked for that has been given up.
+    pub too_old: u64,
 }
 
 struct Attachment {
@@ -217,6 +220,28 @@ impl PrivateStreams {
     #[must_use]
     pub fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: u64) -> bool {
         self.store.lay_down(shelf, memory_max)
+    }
+
+    /// At most so many bytes on the shelf: at that the oldest records of the longest stream go, or
+    /// there is no room.
+    pub fn bound_shelf(&mut self, bytes: u64, gives_up: bool) {
+        self.store.bound_shelf(bytes, gives_up);
+    }
+
+    /// Bytes on the shelf.
+    pub fn on_shelf(&self) -> u64 {
+        self.store.on_shelf()
+    }
+
+    /// Whether what follows from another input finds room. What comes all the same is kept.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        self.store.has_room()
+    }
+
+    /// The first position of an account that can be had.
+    pub fn first_position(&self, account: AccountId) -> u64 {
+        self.store.first(usize::from(account.0))
     }
 
     /// Bytes of one put on the shelf: a whole number of records.
@@ -528,9 +553,13 @@ impl PrivateStreams {
         if unreadable {
             // Nobody is left waiting for what does not come: the session ends.
             let (node, token) = (held.node, held.token);
+            let too_old = held.sent < self.store.first(index);
             account.attachment = None;
             account.end(node, token);
-            self.counters.unreadable += 1;
+            match too_old {
+                true => self.counters.too_old += 1,
+                false => self.counters.unreadable += 1,
+            }
             return self.reply(node, AccountId(number), token, DETACHED, out);
         }
         if held.acked < held.sent && held.due == Nanos::NEVER {

@@ -2,13 +2,17 @@
 //!
 //! Records lie in chunks cut from large segments, so that an append touches one place and memory is
 //! asked for rarely: one segment for every 128 chunks, and now and then a longer chunk list. The
-//! store is derived from the log and bounded by a total number of records.
+//! store is derived from the log; it may be bounded by a total number of records.
 //!
 //! With a shelf each chunk is laid down there once it is full, and memory holds the newest full
 //! chunks of all streams together, up to a number, besides one per stream that fills. What is on the
 //! shelf is read back for whoever asks. A chunk that the shelf does not take stays in memory and is
-//! tried again. A stream's place on the shelf comes in runs of 128 chunks, so that knowing where its
-//! records are costs a number for every 8,192 of them.
+//! tried again. A stream's place on the shelf comes in runs, of 128 chunks and then each twice as
+//! long as the one before, so that knowing where its records are costs less than 64 numbers however
+//! long it gets. What a run has not come to takes no room on a shelf with holes.
+//!
+//! The chunks on the shelf may be bounded, too. At the bound either there is no room
+//! ([`RecordStore::has_room`]), or the oldest part of the longest stream is given up.
 
 use std::collections::VecDeque;
 
@@ -16,8 +20,14 @@ use types::{Packer, Shelf, Unpacker};
 
 /// Records per chunk.
 const CHUNK_RECORDS: u64 = 64;
-/// Chunks per segment of memory, and per run on the shelf.
+/// Chunks per segment of memory, and in the first run on the shelf.
 const SEGMENT_CHUNKS: usize = 128;
+/// Chunks given up together.
+const LOT: u64 = 64;
+/// Full chunks that may wait for the shelf before there is no room.
+const WAITING_MAX: usize = 1_024;
+/// Runs of a stream: the last ones are longer than any shelf.
+const RUNS_MAX: usize = 40;
 
 #[derive(Default)]
 struct Stream {
@@ -28,8 +38,10 @@ struct Stream {
     /// Chunks before these, which are on the shelf alone, and all chunks that are there.
     gone: u64,
     put: u64,
-    /// Numbers of its runs on the shelf, in order.
-    runs: Vec<u32>,
+    /// Of these the first, which can't be had any more.
+    given_up: u64,
+    /// Where its runs begin on the shelf, in chunks, in order.
+    runs: Vec<u64>,
 }
 
 /// What is laid down.
@@ -40,7 +52,12 @@ struct Laid {
     full_max: usize,
     /// The first of them that are on the shelf, too.
     put: usize,
-    runs_used: u32,
+    /// Chunks that runs stand for.
+    places_used: u64,
+    /// Chunks on it, the most of them, and whether the oldest go at that.
+    chunks: u64,
+    chunks_max: u64,
+    gives_up: bool,
     /// A chunk read back: whose, which, and its bytes.
     read: Option<(usize, u64)>,
     bytes: Vec<u8>,
@@ -84,10 +101,74 @@ impl RecordStore {
             full: VecDeque::new(),
             full_max: usize::try_from(memory_max / CHUNK_RECORDS).unwrap_or(usize::MAX).max(1),
             put: 0,
-            runs_used: 0,
+            places_used: 0,
+            chunks: 0,
+            chunks_max: u64::MAX,
+            gives_up: false,
             read: None,
             bytes: vec![0; self.chunk_bytes()],
         });
+        true
+    }
+
+    /// At most so many bytes on the shelf; at that the oldest part of the longest stream goes, or
+    /// there is no room. Of no effect without a shelf.
+    pub(crate) fn bound_shelf(&mut self, bytes: u64, gives_up: bool) {
+        let chunk = self.chunk_bytes() as u64;
+        if let Some(laid) = &mut self.laid {
+            laid.chunks_max = (bytes / chunk.max(1)).max(LOT);
+            laid.gives_up = gives_up;
+        }
+    }
+
+    /// Bytes on the shelf.
+    pub(crate) fn on_shelf(&self) -> u64 {
+        self.laid.as_ref().map_or(0, |laid| laid.chunks) * self.chunk_bytes() as u64
+    }
+
+    /// Whether what follows from further inputs finds room: not too much waits for the shelf, and
+    /// it does not hold all that it may. What comes all the same is kept.
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        let Some(laid) = &self.laid else { return self.records < self.records_max };
+        if laid.full.len() - laid.put > WAITING_MAX {
+            self.put_full();
+        }
+        let fits = |laid: &Laid| {
+            laid.full.len() - laid.put <= WAITING_MAX
+                && (laid.chunks < laid.chunks_max || laid.gives_up)
+        };
+        self.records < self.records_max && self.laid.as_ref().is_none_or(fits)
+    }
+
+    /// The first position of a stream that can be had.
+    pub(crate) fn first(&self, stream: usize) -> u64 {
+        self.streams.get(stream).map_or(1, |stream| stream.given_up * CHUNK_RECORDS + 1)
+    }
+
+    /// Gives up a lot of the longest stream; false when nothing can be given up.
+    #[cold]
+    fn give_up(&mut self) -> bool {
+        let chunk_bytes = self.chunk_bytes();
+        let RecordStore { streams, laid, .. } = self;
+        let Some(laid) = laid else { return false };
+        // What is still in memory is not given up on the shelf alone.
+        let longest = streams.iter_mut().max_by_key(|stream| stream.gone - stream.given_up);
+        let Some(stream) = longest.filter(|stream| stream.gone > stream.given_up) else {
+            return false;
+        };
+        // A lot lies within one run.
+        let at = stream.given_up;
+        let end = (at / LOT + 1).saturating_mul(LOT).min(stream.gone);
+        let Some(offset) = offset(&stream.runs, at, chunk_bytes) else { return false };
+        let bytes = (end - at) * chunk_bytes as u64;
+        if !laid.shelf.free(offset, bytes) {
+            laid.gives_up = false;
+            return false;
+        }
+        laid.read = None;
+        laid.chunks -= end - at;
+        stream.given_up = end;
         true
     }
 
@@ -151,26 +232,44 @@ impl RecordStore {
 
     /// Lays down the full chunks that are not yet, as far as the shelf takes them.
     fn put_full(&mut self) {
-        let RecordStore { streams, segments, laid, record_len, .. } = self;
-        let Some(laid) = laid else { return };
-        while let Some(&owner) = laid.full.get(laid.put) {
-            let Some(stream) = streams.get_mut(owner as usize) else { return };
-            // Chunks of a stream become full, and are laid down, in their order.
-            let at = stream.put;
-            let Some(&chunk) = stream.chunks.get((at - stream.gone) as usize) else { return };
-            let (run, place) = (at / SEGMENT_CHUNKS as u64, at % SEGMENT_CHUNKS as u64);
-            if run == stream.runs.len() as u64 {
-                stream.runs.push(laid.runs_used);
-                laid.runs_used += 1;
+        while self.laid.as_ref().is_some_and(|laid| laid.put < laid.full.len()) {
+            let over = |laid: &Laid| laid.gives_up && laid.chunks >= laid.chunks_max;
+            if self.laid.as_ref().is_some_and(over) {
+                // What can't be given up is kept, and then there is no room.
+                let _ = self.give_up();
             }
-            let Some(bytes) = chunk_mut(segments, chunk, *record_len) else { return };
-            let Some(offset) = offset(stream, run, place, bytes.len()) else { return };
-            if !laid.shelf.put(offset, bytes) {
+            if !self.put_one() {
                 return;
             }
-            stream.put += 1;
-            laid.put += 1;
         }
+    }
+
+    /// Lays down the oldest full chunk that is not yet.
+    fn put_one(&mut self) -> bool {
+        let RecordStore { streams, segments, laid, record_len, .. } = self;
+        let Some(laid) = laid else { return false };
+        let Some(&owner) = laid.full.get(laid.put) else { return false };
+        let Some(stream) = streams.get_mut(owner as usize) else { return false };
+        // Chunks of a stream become full, and are laid down, in their order.
+        let at = stream.put;
+        let Some(&chunk) = stream.chunks.get((at - stream.gone) as usize) else { return false };
+        let (run, _) = place(at);
+        if run == stream.runs.len() {
+            if run == RUNS_MAX {
+                return false;
+            }
+            stream.runs.push(laid.places_used);
+            laid.places_used += run_len(run);
+        }
+        let Some(bytes) = chunk_mut(segments, chunk, *record_len) else { return false };
+        let Some(offset) = offset(&stream.runs, at, bytes.len()) else { return false };
+        if !laid.shelf.put(offset, bytes) {
+            return false;
+        }
+        stream.put += 1;
+        laid.put += 1;
+        laid.chunks += 1;
+        true
     }
 
     /// The position the next record of a stream will have.
@@ -203,8 +302,8 @@ impl RecordStore {
         };
         if laid.read != Some((stream, chunk)) {
             laid.read = None;
-            let (run, place) = (chunk / SEGMENT_CHUNKS as u64, chunk % SEGMENT_CHUNKS as u64);
-            let offset = offset(target, run, place, chunk_bytes);
+            let given_up = chunk < target.given_up;
+            let offset = offset(&target.runs, chunk, chunk_bytes).filter(|_| !given_up);
             if !offset.is_some_and(|at| laid.shelf.get(at, &mut laid.bytes)) {
                 return &[];
             }
@@ -235,17 +334,22 @@ impl RecordStore {
 
 impl RecordStore {
     /// Writes down what is not on the shelf: lengths, places and the chunks that fill. False, with
-    /// anything appended, without a shelf or while full chunks wait for it.
+    /// anything appended, without a shelf, while full chunks wait for it, or once anything was given
+    /// up.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
-        let Some(laid) = self.laid.as_ref().filter(|laid| laid.put == laid.full.len()) else {
+        let whole = |laid: &&Laid| {
+            let all = self.streams.iter().all(|stream| stream.given_up == 0);
+            laid.put == laid.full.len() && all
+        };
+        let Some(laid) = self.laid.as_ref().filter(whole) else {
             return false;
         };
         to.count(self.streams.len());
-        to.u32(laid.runs_used);
+        to.u64(laid.places_used);
         for stream in &self.streams {
             to.u64(stream.len);
             to.count(stream.runs.len());
-            stream.runs.iter().for_each(|run| to.u32(*run));
+            stream.runs.iter().for_each(|run| to.u64(*run));
             let fills = stream.len % CHUNK_RECORDS;
             let held = stream.chunks.back().filter(|_| fills > 0);
             let held = held.and_then(|chunk| chunk_of(&self.segments, *chunk, self.record_len));
@@ -260,24 +364,24 @@ impl RecordStore {
     /// anything that no store packs.
     pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         let streams = from.count(16)?;
-        let runs_used = from.u32()?;
+        let places_used = from.u64()?;
         if streams != self.streams.len() || self.records > 0 || self.laid.is_none() {
             return None;
         }
-        let mut taken = 0u32;
-        // Each run belongs to one stream: there are as many as are used, and no number comes twice.
-        let mut seen: Vec<u32> = Vec::new();
+        // The runs of all streams are the shelf's places, each once.
+        let (mut taken, mut on_shelf): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
         for number in 0..streams {
             let len = from.u64()?;
             self.records = self.records.checked_add(len).filter(|all| *all <= self.records_max)?;
             let (chunks, fills) = (len / CHUNK_RECORDS, len % CHUNK_RECORDS);
-            let runs = from.count(4)?;
-            if runs as u64 != chunks.div_ceil(SEGMENT_CHUNKS as u64) {
+            let runs = from.count(8)?;
+            if runs > RUNS_MAX || runs != chunks.checked_sub(1).map_or(0, |last| place(last).0 + 1)
+            {
                 return None;
             }
-            taken = taken.checked_add(u32::try_from(runs).ok()?)?;
-            let runs: Vec<u32> = (0..runs).map(|_| from.u32()).collect::<Option<_>>()?;
-            seen.extend_from_slice(&runs);
+            let runs: Vec<u64> = (0..runs).map(|_| from.u64()).collect::<Option<_>>()?;
+            taken.extend(runs.iter().copied().zip((0..).map(run_len)));
+            on_shelf = on_shelf.checked_add(chunks)?;
             let bytes = from.raw(fills as usize * self.record_len)?;
             let chunk = if fills > 0 { Some(self.free_chunk()?) } else { None };
             if let Some(chunk) = chunk {
@@ -285,13 +389,17 @@ impl RecordStore {
                 place.get_mut(..bytes.len())?.copy_from_slice(bytes);
             }
             let chunk = chunk.into_iter().collect();
-            let stream = Stream { len, chunks: chunk, gone: chunks, put: chunks, runs };
+            let stream =
+                Stream { len, chunks: chunk, gone: chunks, put: chunks, given_up: 0, runs };
             *self.streams.get_mut(number)? = stream;
         }
-        seen.sort_unstable();
-        let each_once = seen.iter().copied().eq(0..runs_used);
-        self.laid.as_mut()?.runs_used = runs_used;
-        (taken == runs_used && each_once).then_some(())
+        taken.sort_unstable();
+        let follow =
+            |at: u64, (from, len): (u64, u64)| (from == at).then(|| at.checked_add(len))?;
+        let end = taken.into_iter().try_fold(0, follow)?;
+        let laid = self.laid.as_mut()?;
+        (laid.places_used, laid.chunks) = (places_used, on_shelf);
+        (end == places_used).then_some(())
     }
 }
 
@@ -312,10 +420,21 @@ fn chunk_mut(segments: &mut [Box<[u8]>], chunk: u32, record_len: usize) -> Optio
     segments.get_mut(chunk / SEGMENT_CHUNKS)?.get_mut(begin..begin + len)
 }
 
+/// Chunks of a stream's run.
+fn run_len(run: usize) -> u64 {
+    (SEGMENT_CHUNKS as u64) << run
+}
+
+/// A chunk's run, and its place in that: run `n` begins behind `2^n - 1` times the first one's length.
+fn place(chunk: u64) -> (usize, u64) {
+    let run = (chunk / SEGMENT_CHUNKS as u64 + 1).ilog2() as usize;
+    (run, chunk - (run_len(run) - SEGMENT_CHUNKS as u64))
+}
+
 /// Where a stream's chunk is on the shelf.
-fn offset(stream: &Stream, run: u64, place: u64, chunk_bytes: usize) -> Option<u64> {
-    let run = *stream.runs.get(usize::try_from(run).ok()?)?;
-    Some((u64::from(run) * SEGMENT_CHUNKS as u64 + place) * chunk_bytes as u64)
+fn offset(runs: &[u64], chunk: u64, chunk_bytes: usize) -> Option<u64> {
+    let (run, within) = place(chunk);
+    runs.get(run)?.checked_add(within)?.checked_mul(chunk_bytes as u64)
 }
 
 #[cfg(test)]
@@ -364,8 +483,8 @@ mod tests {
         // 15 full chunks and one of each stream that fills.
         assert!(store.in_memory() <= 1_000 + 3 * CHUNK_RECORDS, "{}", store.in_memory());
         assert!(store.run(0, 1, 1).is_empty(), "it is on the shelf");
-        let runs: usize = store.streams.iter().map(|stream| stream.runs.len()).sum();
-        assert!(runs as u64 <= 3 + records / (CHUNK_RECORDS * SEGMENT_CHUNKS as u64));
+        let runs = store.streams.iter().map(|stream| stream.runs.len()).max();
+        assert!(runs <= Some(3), "{runs:?}: of 128, 256 and 512 chunks");
         let without = compare(RecordStore::new(3, 8, u64::MAX), records, 2);
         assert!(without.in_memory() >= records, "without a shelf all of it is in memory");
     }
@@ -391,6 +510,10 @@ mod tests {
 
         fn get(&self, at: u64, into: &mut [u8]) -> bool {
             self.0.lock().expect("whole").get(at, into)
+        }
+
+        fn free(&mut self, at: u64, len: u64) -> bool {
+            self.0.lock().expect("whole").free(at, len)
         }
     }
 
@@ -452,18 +575,97 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(!taken(&bytes[..len]), "{len} bytes");
         }
-        // Number of streams, runs used, and of the first stream its length, its runs, and which.
-        for (at, what) in [(0, "streams"), (8, "used"), (13, "length"), (20, "runs"), (28, "run")] {
+        // Number of streams, places used, and of the first stream its length, its runs, and where.
+        for (at, what) in [(0, "streams"), (8, "used"), (17, "length"), (24, "runs"), (32, "run")] {
             let mut wrong = bytes.clone();
             wrong[at] ^= 0x40;
             assert!(!taken(&wrong), "{what}");
         }
         let mut twice = bytes.clone();
-        twice[28] = 1;
+        twice[32] = 128;
         assert!(!taken(&twice), "two streams on one run");
         let mut without = Vec::new();
         let plain = RecordStore::new(3, 8, 100);
         assert!(!plain.pack(&mut Packer::new(&mut without)), "nothing is laid down");
+    }
+
+    #[test]
+    fn every_chunk_has_a_place_of_its_own_however_long_its_stream() {
+        let mut expected = (0, 0);
+        for chunk in 0..100_000 {
+            assert_eq!(place(chunk), expected, "{chunk}");
+            expected.1 += 1;
+            if expected.1 == run_len(expected.0) {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert!(place(u64::MAX / 200 / CHUNK_RECORDS).0 < 64);
+        let runs: Vec<u64> = vec![0; RUNS_MAX];
+        assert_eq!(offset(&runs, 1 << 57, 1), None);
+    }
+
+    #[test]
+    fn the_oldest_part_of_the_longest_stream_goes_first_and_others_keep_all() {
+        let shelf = Shared::default();
+        let mut store = RecordStore::new(3, 8, u64::MAX);
+        assert!(store.lay_down(Box::new(shelf.clone()), 1_000));
+        let most = 400 * RecordStore::chunk_len(8) as u64;
+        store.bound_shelf(most, true);
+        let (records, mut seldom) = (400_000u64, 0);
+        for n in 0..records {
+            let stream = if n % 50 == 0 { 2 } else { (n % 2) as usize };
+            seldom += u64::from(stream == 2);
+            assert!(store.has_room() && store.append(stream, &n.to_le_bytes()).is_some());
+            assert!(store.on_shelf() <= most, "{} bytes", store.on_shelf());
+        }
+        assert_eq!((store.first(2), store.next(2)), (1, seldom + 1), "the quiet one has it all");
+        let first = store.first(0);
+        assert!(first > 100_000 && store.fetch(0, first - 1, 1).is_empty(), "{first}");
+        assert!(!store.fetch(0, first, 1).is_empty());
+        assert_eq!(store.fetch(2, 1, 1), 0u64.to_le_bytes());
+        let used = shelf.0.lock().expect("whole").used();
+        assert!(used <= most + 2 * 4_096 * 6, "{used} bytes used");
+        let mut bytes = Vec::new();
+        assert!(!store.pack(&mut Packer::new(&mut bytes)), "it is not whole any more");
+    }
+
+    #[test]
+    fn at_the_bound_of_a_shelf_that_keeps_all_there_is_no_room_and_nothing_is_lost() {
+        let mut store = RecordStore::new(1, 8, u64::MAX);
+        assert!(store.lay_down(Box::new(MemoryShelf::default()), 1_000));
+        store.bound_shelf(100 * RecordStore::chunk_len(8) as u64, false);
+        let mut records = 0u64;
+        while store.has_room() {
+            assert_eq!(store.append(0, &records.to_le_bytes()), Some(records + 1));
+            records += 1;
+        }
+        assert_eq!(records, 100 * CHUNK_RECORDS);
+        // What follows from those who steer is kept all the same.
+        (0..10_000).for_each(|n: u64| assert!(store.append(0, &n.to_le_bytes()).is_some()));
+        assert_eq!(store.fetch(0, 1, 1), 0u64.to_le_bytes());
+        assert_eq!(store.first(0), 1);
+        // A shelf that gives no room back is as one that was not asked to.
+        let mut store = RecordStore::new(1, 8, u64::MAX);
+        let shelf = types::Checked::new(MemoryShelf::default(), RecordStore::chunk_len(8));
+        assert!(store.lay_down(Box::new(shelf), 64));
+        store.bound_shelf(100 * RecordStore::chunk_len(8) as u64, true);
+        let full = (0..100_000u64).find(|n| {
+            assert!(store.append(0, &n.to_le_bytes()).is_some());
+            !store.has_room()
+        });
+        assert!(full.is_some_and(|full| full < 110 * CHUNK_RECORDS), "{full:?}");
+    }
+
+    #[test]
+    fn too_much_that_waits_for_the_shelf_is_no_room() {
+        let mut store = RecordStore::new(1, 8, u64::MAX);
+        assert!(store.lay_down(Box::new(MemoryShelf::with_max(0)), 64));
+        let full = (0..1_000_000u64).find(|n| {
+            assert!(store.append(0, &n.to_le_bytes()).is_some());
+            !store.has_room()
+        });
+        let most = (WAITING_MAX as u64 + 2) * CHUNK_RECORDS;
+        assert!(full.is_some_and(|full| full < most), "{full:?}");
     }
 
     #[test]

@@ -8,14 +8,18 @@
 //!
 //! A listener that joined by a snapshot has not heard the bytes before it. Its books are compared
 //! like all others, its bytes only from where it last joined, and [`Audit::joined`] says so.
+//!
+//! Inputs are read one by one from wherever they are ([`Past`]). Where the oldest were given up, the
+//! replay begins with a snapshot of the engine: books are compared from there on, bytes of the feed
+//! are not, and [`Audit::since`] says so.
 
 use std::collections::BTreeMap;
 
-use engine::{ReplayDigests, replay, replay_digests};
+use engine::{Engine, ReplayDigests, replay_digests_from, replay_from};
 use feed::{Joined, Listener, StreamDigest};
-use types::{FeedSeq, InstrumentId};
+use types::{FeedSeq, Input, InstrumentId};
 
-use crate::Root;
+use crate::{Dealer, Root};
 
 /// What the audit found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +35,9 @@ pub struct Audit {
     pub unequal: Vec<Unequal>,
     /// Other reasons why the books are not called equal, one line each.
     pub problems: Vec<String>,
+    /// Inputs that a snapshot stood for, because the log has them no more: nothing before the events
+    /// of these was compared, and no bytes of the feed.
+    pub since: u64,
     /// Listeners that joined by a snapshot, whose digest of all bytes of the feed can't be had.
     pub joined: Vec<JoinedLate>,
 }
@@ -78,8 +85,45 @@ pub struct Unequal {
 /// Unequal books told at most.
 const TOLD_MAX: usize = 20;
 
+/// Where a root's inputs are.
+pub struct Past<'a> {
+    /// The engine before the first of them; `None`: a new one.
+    pub start: Option<Engine>,
+    /// Reads them, from the first on.
+    pub inputs: &'a dyn Fn() -> Box<dyn Iterator<Item = Input> + 'a>,
+}
+
+impl Past<'_> {
+    fn engine(&self, root: &Root) -> Engine {
+        let anew = || Engine::new(root.engine().config().clone());
+        self.start.as_ref().map_or_else(anew, Engine::clone)
+    }
+
+    /// As it was before the first of them: of what it has dealt, they account for some.
+    fn dealer(&self, root: &Root) -> Dealer {
+        let mut dealer = root.dealer().anew();
+        if self.start.is_none() {
+            return dealer;
+        }
+        replay_from(self.engine(root), (self.inputs)(), |_, _, _, output| {
+            output.market.iter().for_each(|(_, event)| dealer.deal(event, |_, _| {}));
+        });
+        root.dealer().before(&dealer)
+    }
+}
+
 /// Compares the root's books with those of listeners of its feed, each with a client per stream.
 pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]>) -> Audit {
+    let inputs = || Box::new(root.applied()) as Box<dyn Iterator<Item = Input>>;
+    audit_with(root, &Past { start: None, inputs: &inputs }, listeners)
+}
+
+/// As [`audit`], with inputs that are elsewhere.
+pub fn audit_with<'a>(
+    root: &Root,
+    past: &Past<'_>,
+    listeners: impl IntoIterator<Item = &'a [Listener]>,
+) -> Audit {
     let listeners: Vec<&[Listener]> = listeners.into_iter().collect();
     let engine = root.engine();
     let mut audit = Audit {
@@ -88,26 +132,28 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]
         state_digest: engine.state_digest(),
         unequal: Vec::new(),
         problems: Vec::new(),
+        since: past.start.as_ref().map_or(0, Engine::applied),
         joined: Vec::new(),
     };
-    let streams = places(root, &listeners, None);
+    let streams = places(root, past, &listeners, None);
     let positions: Vec<FeedSeq> = streams.values().map(|place| place.position).collect();
-    let replay = match replay_digests(engine.config().clone(), root.applied(), &positions) {
+    let replay = match replay_digests_from(past.engine(root), (past.inputs)(), &positions) {
         Ok(replay) => replay,
         Err(error) => {
             audit.problems.push(format!("the log does not replay: {error}"));
             return audit;
         }
     };
-    let held = root.log().records().count();
-    if held != root.log().len() {
-        let len = root.log().len();
+    let held = (past.inputs)().count() as u64 + audit.since;
+    if held != engine.applied() {
+        let len = engine.applied();
         audit.problems.push(format!("of the log's {len} inputs {held} can be read"));
     }
     if replay.state != audit.state_digest || replay.feed_next != engine.feed_next() {
         audit.problems.push("the replayed engine is in another state than the live one".into());
     }
     let all = root.dealer().next().len();
+    let begins = past.dealer(root);
     let mut compared = Vec::with_capacity(listeners.len());
     for (index, clients) in listeners.iter().enumerate() {
         if clients.len() != all {
@@ -117,14 +163,17 @@ pub fn audit<'a>(root: &Root, listeners: impl IntoIterator<Item = &'a [Listener]
         for (stream, listener) in clients.iter().enumerate().take(all) {
             let ear = Ear { index, stream, several: all > 1, listener };
             match listener.joined() {
+                _ if past.start.is_some() => {}
                 None => audit.compare_streams(&ear, FeedSeq(1), &streams),
                 Some(joined) => {
-                    let since = places(root, &listeners, Some((stream, joined.last)));
+                    let since = places(root, past, &listeners, Some((stream, joined.last)));
                     audit.compare_streams(&ear, joined.last, &since);
                 }
             }
             let since = listener.joined().map_or(FeedSeq(0), |joined| joined.first);
-            let equal = audit.compare_checkpoints(&ear, &streams, &replay);
+            let begins = begins.next().get(stream).copied().unwrap_or_default();
+            let since = since.max(begins);
+            let equal = audit.compare_checkpoints((&ear, begins), &streams, &replay);
             let behind = equal.iter().filter(|seq| **seq >= since).count() as u64;
             let positions = behind + audit.compare_end(&ear, root, &replay);
             match listener.joined() {
@@ -173,7 +222,12 @@ struct Place {
 type Places = BTreeMap<(usize, Option<FeedSeq>), Place>;
 
 /// With `from`, the digests of that stream begin at that message.
-fn places(root: &Root, listeners: &[&[Listener]], from: Option<(usize, FeedSeq)>) -> Places {
+fn places(
+    root: &Root,
+    past: &Past<'_>,
+    listeners: &[&[Listener]],
+    from: Option<(usize, FeedSeq)>,
+) -> Places {
     let mut wanted = Places::new();
     for clients in listeners {
         for (stream, listener) in clients.iter().enumerate() {
@@ -181,10 +235,10 @@ fn places(root: &Root, listeners: &[&[Listener]], from: Option<(usize, FeedSeq)>
             wanted.extend(noted.map(|at| ((stream, Some(at.seq)), Place::default())));
         }
     }
-    let mut dealer = root.dealer().anew();
+    let mut dealer = past.dealer(root);
     let mut digests = vec![StreamDigest::default(); dealer.next().len()];
     let mut message = Vec::new();
-    replay(root.engine().config().clone(), root.applied(), |_, input, _, output| {
+    replay_from(past.engine(root), (past.inputs)(), |_, input, _, output| {
         for (position, event) in &output.market {
             message.clear();
             // What has no format was not published either; the root counts it.
@@ -224,15 +278,16 @@ impl Audit {
         self.problems.push(format!("{ear} had heard other bytes by {place} of the feed"));
     }
 
-    /// Positions of one listener at which all books were equal.
+    /// Positions of one listener, from one on, at which all books were equal.
     fn compare_checkpoints(
         &mut self,
-        ear: &Ear<'_>,
+        (ear, begins): (&Ear<'_>, FeedSeq),
         streams: &Places,
         replay: &ReplayDigests,
     ) -> Vec<FeedSeq> {
         let mut equal = Vec::new();
-        for checkpoint in ear.listener.checkpoints().iter() {
+        let noted = ear.listener.checkpoints().iter();
+        for checkpoint in noted.filter(|checkpoint| checkpoint.seq >= begins) {
             let place = streams.get(&(ear.stream, Some(checkpoint.seq)));
             let position = place.map_or(FeedSeq(0), |place| place.position);
             let found = replay.at.binary_search_by_key(&position, |at| at.position);

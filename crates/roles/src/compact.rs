@@ -95,6 +95,15 @@ pub fn compacted_genesis(bytes: &[u8]) -> Option<&[u8]> {
     Some(Compact::read(bytes)?.genesis)
 }
 
+/// Where the inputs in a snapshot that [`compact`] made begin, of which these are the first bytes;
+/// nothing when it is none.
+pub fn compacted_from(head: &[u8]) -> Option<u64> {
+    let (header, _) = head.split_at_checked(HEADER)?;
+    let len = u32::from_le_bytes(*header.last_chunk()?);
+    let whole = HEADER.checked_add(len as usize)?;
+    Compact::read(head.get(..whole)?).map(|_| whole as u64)
+}
+
 /// The inputs in a snapshot that [`compact`] made; nothing when it is none.
 pub fn compacted_inputs(bytes: &[u8]) -> Option<Vec<Input>> {
     Compact::read(bytes)?.after(0).collect()
@@ -142,6 +151,9 @@ mod tests {
         let bytes = compact(&mut journal, position).expect("readable").expect("begun");
         let all: Vec<Input> = (1..=200).map(input).collect();
         assert_eq!(compacted_inputs(&bytes), Some(all));
+        let from = HEADER + b"an exchange".len();
+        assert_eq!(compacted_from(&bytes[..500]), Some(from as u64));
+        assert!((0..from).all(|len| compacted_from(&bytes[..len]).is_none()));
         let read = Compact::read(&bytes).expect("whole");
         assert_eq!(read.genesis, b"an exchange");
         assert_eq!(read.after(198).collect::<Vec<_>>(), [Some(input(199)), Some(input(200))]);

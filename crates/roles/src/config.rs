@@ -72,7 +72,7 @@ pub struct ExchangeConfig {
     pub guard: GuardConfig,
     /// What the retransmission server keeps.
     pub store: StoreConfig,
-    /// Inputs the log can hold.
+    /// Inputs the log can hold; 0: it has no end.
     pub log_capacity: usize,
     /// Open orders the engine can hold.
     pub open_orders_max: usize,
@@ -107,7 +107,7 @@ pub enum ExchangeError {
     Topology(TopologyError),
     /// Instruments or capacities.
     Engine(engine::ConfigError),
-    /// Accounts or the log's capacity.
+    /// Too many accounts.
     PrivateStreams,
     /// An account's login does not fit SoupBinTCP.
     Login(String),
@@ -130,7 +130,7 @@ impl std::fmt::Display for ExchangeError {
         match self {
             ExchangeError::Topology(error) => error.fmt(f),
             ExchangeError::Engine(error) => error.fmt(f),
-            ExchangeError::PrivateStreams => f.write_str("too many accounts, or no log capacity"),
+            ExchangeError::PrivateStreams => f.write_str("too many accounts"),
             ExchangeError::TooFewProxies => f.write_str("that tree needs more proxies"),
             ExchangeError::NoSuchTree => {
                 f.write_str("an instrument is on a tree that is not there, or there are too many")

@@ -73,6 +73,13 @@ impl Dealer {
         Dealer { next: vec![FeedSeq(1); self.next.len()], ..self.clone() }
     }
 
+    /// As this one was before it dealt out what the other has, from the first on.
+    pub fn before(&self, later: &Dealer) -> Dealer {
+        let before = |(all, some): (&FeedSeq, &FeedSeq)| FeedSeq(all.0.saturating_sub(some.0 - 1));
+        let next = self.next.iter().zip(&later.next).map(before).collect();
+        Dealer { next, ..self.clone() }
+    }
+
     /// By stream: the number its next message gets.
     pub fn next(&self) -> &[FeedSeq] {
         &self.next

@@ -27,10 +27,10 @@ mod sealed;
 mod slow;
 mod timetable;
 
-pub use audit::{Audit, JoinedLate, Unequal, audit};
+pub use audit::{Audit, JoinedLate, Past, Unequal, audit, audit_with};
 pub use capacities::{Capacity, gateway_capacities};
 pub use checkpoint::Checkpoint;
-pub use compact::{compact, compacted_genesis, compacted_inputs};
+pub use compact::{compact, compacted_from, compacted_genesis, compacted_inputs};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, deploy_life, group_root, listener, subscriber};
@@ -45,7 +45,9 @@ pub use member::{Keep, Member, MemberError, Outside, Reguard};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use role::Role;
-pub use root::{CheckpointError, ReplaceError, ResumeError, Root, RootCounters, Strange};
+pub use root::{
+    CheckpointError, Fill, ReplaceError, ResumeError, Root, RootCounters, Snapshots, Strange,
+};
 pub use sealed::Sealed;
 pub use slow::{Lag, Slow};
 pub use timetable::{Timetable, set_phase};

@@ -11,7 +11,7 @@
 
 use engine::{
     Applied, Engine, Output,
-    log::{Draft, InputLog, LogFull},
+    log::{Draft, InputLog},
 };
 use overlay::{
     control::{ControlHeader, ControlKind},
@@ -29,7 +29,7 @@ use overlay::{
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
-    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, ShardId, Shelf, Source,
+    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, ShardId, Source,
 };
 use wire::itch;
 use zerocopy::{IntoBytes, TryFromBytes};
@@ -43,6 +43,7 @@ use crate::{DayRecord, Timetable, TreeShape};
 mod checkpoint;
 mod durable;
 mod member;
+mod room;
 mod standby;
 
 pub use checkpoint::CheckpointError;
@@ -50,6 +51,8 @@ use durable::Gate;
 pub use durable::ResumeError;
 use member::Standing;
 pub use member::Strange;
+use room::Room;
+pub use room::{Fill, Snapshots};
 pub use standby::ReplaceError;
 
 /// What the root itself counts; its parts have counters of their own.
@@ -61,8 +64,10 @@ pub struct RootCounters {
     pub not_an_order: u64,
     /// Accounts whose orders were cancelled because their gateway was gone.
     pub lost_cancels: u64,
-    /// Orders refused because the log is full; their gateways keep them.
+    /// Inputs not taken because even the log's reserve is full: commands, and lives of gateways.
     pub log_full: u64,
+    /// Times that there was no room for orders; their gateways keep them.
+    pub held_back: u64,
     /// Events that could not be written in their format; never above zero unless limits are wrong.
     pub unencodable: u64,
 }
@@ -113,6 +118,7 @@ pub struct Root {
     group: Option<Standing>,
     /// More datagrams follow at once: what is due goes through when they are in.
     more: bool,
+    room: Room,
     counters: RootCounters,
 }
 
@@ -128,11 +134,11 @@ impl Root {
         let ingress = Ingress::new(&ingress_config(gateways, &sequencer));
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
-        if config.log_capacity == 0 {
-            return Err(ExchangeError::PrivateStreams);
-        }
         let copies = Copies::new(&config.accounts);
-        let records_max = config.log_capacity as u64 * 4 * (1 + copies.most());
+        let records_max = match config.log_capacity as u64 {
+            0 => u64::MAX,
+            inputs => inputs.saturating_mul(4 * (1 + copies.most())),
+        };
         let accounts = config.accounts.len() as u16;
         let record_len = size_of::<ExecutionReport>();
         let mut private = PrivateStreamsConfig::new(node, accounts, record_len, records_max);
@@ -171,29 +177,9 @@ impl Root {
             ended: false,
             group: None,
             more: false,
+            room: Room::default(),
             counters: RootCounters::default(),
         })
-    }
-
-    /// Lays the log and the private streams down on shelves as they grow, and keeps the newest
-    /// `inputs` and `reports` of them in memory; see [`InputLog::lay_down`] and
-    /// [`PrivateStreams::lay_down`]. False when there are inputs already. The log's capacity stays
-    /// the bound of both.
-    #[must_use]
-    pub fn lay_down(
-        &mut self,
-        (log, inputs): (Box<dyn Shelf>, usize),
-        (streams, reports): (Box<dyn Shelf>, u64),
-    ) -> bool {
-        self.log.lay_down(log, inputs) && self.private.lay_down(streams, reports)
-    }
-
-    /// Lays the rest of the log down, if it is laid down; the root must be given nothing after that.
-    ///
-    /// # Errors
-    /// [`LogFull`] when the shelf does not take it.
-    pub fn finish_log(&mut self) -> Result<(), LogFull> {
-        self.log.finish()
     }
 
     /// The engine, for its books and counters.
@@ -376,6 +362,10 @@ impl Root {
             }
             _ => {
                 let nonce = hello.boot_nonce;
+                if !self.has_room() {
+                    self.counters.log_full += 1;
+                    return;
+                }
                 if self.gate.as_mut().is_some_and(|gate| !gate.begin_grant(gateway, nonce)) {
                     return;
                 }
@@ -502,7 +492,7 @@ impl Root {
             return;
         }
         for _ in 0..PUMP_MAX {
-            if !self.gate_has_room() {
+            if !self.gate_has_room() || !self.has_room() {
                 break;
             }
             let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended) else { break };
@@ -510,6 +500,8 @@ impl Root {
         }
         self.give_journal(out);
         self.apply_logged(now, out);
+        self.note_room(now.now);
+        self.recycle();
         self.downlinks.flush(now, out);
         self.private.flush(now, out);
         let (engine, ingress, nodes) = (&self.engine, &self.ingress, &self.gateway_nodes);
@@ -687,7 +679,10 @@ impl Node for Root {
             return Nanos::NEVER;
         }
         // What is due waits for room at the gate, not for a time.
-        let due = |at: Nanos| if self.gate_has_room() { at } else { Nanos::NEVER };
+        let due = |at: Nanos| match self.gate_has_room() {
+            true => self.room_at(at),
+            false => Nanos::NEVER,
+        };
         let day = if self.ended { Nanos::NEVER } else { self.timetable.next_due() };
         let timers = [
             day,

@@ -4,6 +4,8 @@
 //! Counts allocations, hence a test binary of its own.
 
 mod common;
+#[path = "common/endless.rs"]
+mod endless;
 
 use common::{LISTENERS, MS, Outside, Pair, START, config, enter};
 use roles::{Role, Secret, deploy};

@@ -1,5 +1,8 @@
 //! Where a node lays down what it keeps and seldom needs, so that its memory stays bounded.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use crate::Digest;
 
 /// Bytes by their offset; whoever composes the nodes gives them one, a file for instance.
@@ -14,47 +17,83 @@ pub trait Shelf: Send {
     /// Reads what was put there, all of it; false when it can't be read.
     #[must_use]
     fn get(&self, at: u64, into: &mut [u8]) -> bool;
+
+    /// What lies in `len` bytes from an offset on is not needed any more: its room may be used for
+    /// something else, and it can't be read. False for a shelf that gives no room back.
+    #[must_use]
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        let _ = (at, len);
+        false
+    }
 }
 
-/// A shelf in memory, for simulations and tests.
+/// A shelf in memory, for simulations and tests: pages that something was put on.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryShelf {
-    bytes: Vec<u8>,
-    max: Option<usize>,
+    pages: BTreeMap<u64, Vec<u8>>,
+    max: Option<u64>,
 }
+
+/// Bytes of a page of [`MemoryShelf`].
+const PAGE: u64 = 4_096;
 
 impl MemoryShelf {
     /// A shelf for offsets below `max`, where nothing can be put beyond that.
     pub fn with_max(max: usize) -> MemoryShelf {
-        MemoryShelf { bytes: Vec::new(), max: Some(max) }
+        MemoryShelf { pages: BTreeMap::new(), max: Some(max as u64) }
+    }
+
+    /// Bytes of the pages that are in use.
+    pub fn used(&self) -> u64 {
+        self.pages.len() as u64 * PAGE
+    }
+
+    /// The pages that hold `len` bytes from an offset on: their number, the bytes within, and how
+    /// many of the `len` come before.
+    fn pieces(at: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, usize)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let (page, from) = ((at + done as u64) / PAGE, (at + done as u64) % PAGE);
+            let count = (len - done).min((PAGE - from) as usize);
+            let piece = (page, from as usize..from as usize + count, done);
+            done += count;
+            (count > 0).then_some(piece)
+        })
     }
 }
 
 impl Shelf for MemoryShelf {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
-        let Some(at) = usize::try_from(at).ok() else { return false };
-        let Some(end) = at.checked_add(bytes.len()) else { return false };
+        let Some(end) = at.checked_add(bytes.len() as u64) else { return false };
         if self.max.is_some_and(|max| end > max) {
             return false;
         }
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
+        for (page, within, before) in MemoryShelf::pieces(at, bytes.len()) {
+            let page = self.pages.entry(page).or_default();
+            page.resize(page.len().max(within.end), 0);
+            page[within.clone()].copy_from_slice(&bytes[before..before + within.len()]);
         }
-        self.bytes.get_mut(at..end).is_some_and(|place| {
-            place.copy_from_slice(bytes);
-            true
-        })
+        true
     }
 
     fn get(&self, at: u64, into: &mut [u8]) -> bool {
-        let held = usize::try_from(at).ok().and_then(|at| {
-            let end = at.checked_add(into.len())?;
-            self.bytes.get(at..end)
-        });
-        held.is_some_and(|held| {
-            into.copy_from_slice(held);
-            true
+        if at.checked_add(into.len() as u64).is_none() {
+            return false;
+        }
+        MemoryShelf::pieces(at, into.len()).all(|(page, within, before)| {
+            let held = self.pages.get(&page).and_then(|page| page.get(within));
+            held.is_some_and(|held| {
+                into[before..before + held.len()].copy_from_slice(held);
+                true
+            })
         })
+    }
+
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        let (first, end) = (at.div_ceil(PAGE), at.saturating_add(len) / PAGE);
+        let whole: Vec<u64> = self.pages.range(first..end.max(first)).map(|(n, _)| *n).collect();
+        whole.iter().for_each(|page| drop(self.pages.remove(page)));
+        true
     }
 }
 
@@ -128,6 +167,31 @@ mod tests {
         assert!(!shelf.put(13, &[0; 4]) && shelf.put(12, &[0; 4]), "nothing beyond its end");
         assert!(!shelf.put(u64::MAX, &[0; 4]) && !shelf.get(u64::MAX, &mut read));
     }
+
+    #[test]
+    fn what_was_freed_is_gone_and_its_room_with_it() {
+        let mut shelf = MemoryShelf::default();
+        let bytes: Vec<u8> = (0..5 * PAGE).map(|n| (n % 251) as u8).collect();
+        assert!(shelf.put(100, &bytes) && shelf.used() == 6 * PAGE);
+        let mut read = vec![0; bytes.len()];
+        assert!(shelf.get(100, &mut read) && read == bytes);
+        assert!(shelf.free(100, 3 * PAGE), "two whole pages of it");
+        assert_eq!(shelf.used(), 4 * PAGE);
+        let mut one = [0; 1];
+        assert!(!shelf.get(PAGE, &mut one) && !shelf.get(3 * PAGE - 1, &mut one));
+        assert!(shelf.get(3 * PAGE, &mut one) && one[0] == bytes[3 * PAGE as usize - 100]);
+        assert!(shelf.free(u64::MAX - 1, 9) && shelf.used() == 4 * PAGE, "nothing is there");
+        let mut checked = Checked::new(shelf, 12);
+        assert!(!checked.free(0, 12), "it gives nothing back");
+    }
+
+    /// Changes a bit of a stored block.
+    fn flip(shelf: &mut Checked<MemoryShelf>, bit: usize) {
+        let (at, mut byte) = (bit as u64 / 8, [0; 1]);
+        assert!(shelf.shelf.get(at, &mut byte));
+        assert!(shelf.shelf.put(at, &[byte[0] ^ 1 << (bit % 8)]));
+    }
+
     #[test]
     fn a_block_that_changed_or_landed_elsewhere_is_not_read() {
         let mut shelf = Checked::new(MemoryShelf::default(), 12);
@@ -140,13 +204,14 @@ mod tests {
         }
         assert!(!shelf.put(0, &[0; 11]) && !shelf.get(0, &mut read[..11]) && !shelf.put(0, &[]));
         for bit in 0..8 * 20 {
-            shelf.shelf.bytes[bit / 8] ^= 1 << (bit % 8);
+            flip(&mut shelf, bit);
             assert!(!shelf.get(0, &mut read), "bit {bit}");
-            shelf.shelf.bytes[bit / 8] ^= 1 << (bit % 8);
+            flip(&mut shelf, bit);
         }
         assert!(shelf.get(0, &mut read) && read == [1; 12]);
-        let (first, third) = (shelf.shelf.bytes[..20].to_vec(), shelf.shelf.bytes[40..].to_vec());
-        shelf.shelf.bytes[40..].copy_from_slice(&first);
+        let (mut first, mut third) = ([0; 20], [0; 20]);
+        assert!(shelf.shelf.get(0, &mut first) && shelf.shelf.get(40, &mut third));
+        assert!(shelf.shelf.put(40, &first));
         assert!(!shelf.get(24, &mut read) && third != first, "another block");
     }
 }

@@ -13,7 +13,7 @@ pub enum EncodeError {
     Price(Price),
     /// The quantity is wider than 32 bits.
     Quantity(Qty),
-    /// The time lies before the encoder's midnight, or too far after it for the field.
+    /// The time lies before the encoder's midnight.
     Time(Nanos),
     /// A code that the message must carry is the type's `None`.
     MissingCode,
@@ -41,7 +41,13 @@ pub(crate) fn qty_u32(qty: Qty) -> Result<u32, EncodeError> {
     u32::try_from(qty.0).map_err(|_| EncodeError::Quantity(qty))
 }
 
-/// Nanoseconds from `midnight` to `at`, at most `max`.
-pub(crate) fn since_midnight(at: Nanos, midnight: Nanos, max: u64) -> Result<u64, EncodeError> {
-    at.0.checked_sub(midnight.0).filter(|&ns| ns <= max).ok_or(EncodeError::Time(at))
+/// A day, in nanoseconds.
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+
+/// Nanoseconds from the last midnight to `at`, less than a day's; `midnight` is the first one. An
+/// exchange that runs for weeks never leaves the range of its messages' times.
+#[inline]
+pub(crate) fn since_midnight(at: Nanos, midnight: Nanos) -> Result<u64, EncodeError> {
+    let ns = at.0.checked_sub(midnight.0).ok_or(EncodeError::Time(at))?;
+    Ok(if ns < DAY_NS { ns } else { ns % DAY_NS })
 }

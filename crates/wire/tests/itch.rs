@@ -258,8 +258,14 @@ fn refuses_what_does_not_fit_and_appends_nothing() {
     assert_eq!(refused(add(unknown, 1, 1), NOW), EncodeError::UnknownInstrument(unknown));
     let before = Nanos(MIDNIGHT.0 - 1);
     assert_eq!(refused(add(instrument, 1, 1), before), EncodeError::Time(before));
-    let after = MIDNIGHT + (Time::MAX + 1);
-    assert_eq!(refused(add(instrument, 1, 1), after), EncodeError::Time(after));
+    // Of whatever day: a time counts from the last midnight.
+    let day = 86_400 * Nanos::SECOND;
+    for (after, expected) in [(day - 1, day - 1), (day, 0), (9 * day + 5, 5), (365 * day + 1, 1)] {
+        let mut out = Vec::new();
+        encoder().encode(&add(instrument, 1, 1), MIDNIGHT + after, &mut out).expect("a time");
+        let ns = out[5..11].iter().fold(0, |ns, byte| ns << 8 | u64::from(*byte));
+        assert_eq!(ns, expected, "{after}");
+    }
     let extreme = add(instrument, QTY_MAX, PRICE_MAX);
     assert!(encoder().encode(&extreme, MIDNIGHT + Time::MAX, &mut Vec::new()).is_ok());
 }

@@ -251,7 +251,7 @@ impl Exchange {
             let killed = |id: &u16| engine.standing(AccountId(*id)).is_some_and(|s| s.killed);
             let data = json!({
                 "day_open": engine.is_open(),
-                "log": { "inputs": root.log().len(), "room": root.log().room() },
+                "log": log_of(root),
                 "feed_next": engine.feed_next().0,
                 "open_orders": engine.open_orders(),
                 "all_killed": engine.is_killed(),
@@ -286,11 +286,11 @@ impl Exchange {
             .collect();
         let (mut text, alarms) = alarms::told(&self.alarms.standing());
         text.push(format!(
-            "day {}, {} open orders, input {} of the log with room for {}, feed at {}",
+            "day {}, {} open orders, input {} of the log {}, feed at {}",
             if data["day_open"] == json!(true) { "open" } else { "closed" },
             data["open_orders"],
             data["log"]["inputs"],
-            data["log"]["room"],
+            room_of(&data["log"]),
             data["feed_next"],
         ));
         let phases =
@@ -375,6 +375,26 @@ fn open_orders(root: &Root, account: AccountId) -> u64 {
     match account {
         AccountId(0) => root.engine().open_orders() as u64,
         account => root.engine().standing(account).map_or(0, |s| u64::from(s.open_orders)),
+    }
+}
+
+/// The log as operators see it; `room` is null where it has no end.
+fn log_of(root: &Root) -> Value {
+    let fill = root.fill();
+    json!({
+        "inputs": root.log().len(), "room": root.log().room(), "given_up": fill.given_up,
+        "bytes_on_disk": fill.log.0, "streams_bytes_on_disk": fill.streams.0,
+        "held_back": fill.held_back,
+    })
+}
+
+/// How much it still takes, for people.
+fn room_of(log: &Value) -> String {
+    let room = log["room"].as_u64().map(|room| format!("with room for {room}"));
+    let room = room.unwrap_or_else(|| "without end".to_string());
+    match log["held_back"] == json!(true) {
+        true => format!("{room} but no room on its disk: ORDERS WAIT"),
+        false => room,
     }
 }
 

@@ -94,7 +94,7 @@ impl Journal {
 
 /// What does not go together with the journal.
 pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
-    let Config { journal, overlay, memory, store, .. } = config;
+    let Config { journal, overlay, store, .. } = config;
     if store.follow && !journal.is_local() {
         let given = &journal.durability;
         both(
@@ -120,6 +120,4 @@ pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
     let shape = "because the tree of a group of roots keeps its shape";
     alone("overlay.change_tree_at_percent", overlay.change_tree_at_percent.into(), shape);
     alone("overlay.revise_at_percent", overlay.revise_at_percent.into(), shape);
-    let log = "because replicas keep what is not committed in memory";
-    alone("memory.inputs", memory.inputs, log);
 }

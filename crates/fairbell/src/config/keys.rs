@@ -3,6 +3,7 @@
 use super::clock::SOURCES;
 use super::doors::CLIENT_CERTIFICATES;
 use super::journal::{DURABILITIES, SYNCINGS};
+use super::memory::WHEN_FULL;
 use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
 
@@ -111,11 +112,13 @@ pub const KEYS: &[Key] = &[
     whole("clock.virtual_drift_ppb", 0, 100_000),
     key("sequencer.enabled", Kind::Switch),
     whole("sequencer.window_us", 1, 100_000),
-    whole("engine.log_capacity", 1_000, 20_000_000_000),
+    whole("engine.log_capacity", 0, 20_000_000_000),
     whole("engine.open_orders_max", 1_000, 10_000_000),
     whole("memory.inputs", 0, 50_000_000),
     whole("memory.reports", 0, 200_000_000),
     whole("memory.repair_mib", 1, 65_536),
+    whole("memory.disk_mib", 0, 1_073_741_824),
+    key("memory.when_full", Kind::Choice(WHEN_FULL)),
     key("journal.durability", Kind::Choice(DURABILITIES)),
     key("journal.dir", Kind::Text { max: 1_024 }),
     whole("journal.replicas", 3, 5),

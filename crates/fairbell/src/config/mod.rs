@@ -120,7 +120,7 @@ pub struct Sequencer {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Engine {
-    /// Inputs that the log holds (128 bytes each).
+    /// Inputs that the log takes (128 bytes each); 0: it has no end.
     pub log_capacity: u64,
     /// Orders that may be open at one time.
     pub open_orders_max: u32,
@@ -432,7 +432,7 @@ impl Sequencer {
 
 impl Default for Engine {
     fn default() -> Self {
-        Engine { log_capacity: 2_000_000, open_orders_max: 200_000 }
+        Engine { log_capacity: 0, open_orders_max: 200_000 }
     }
 }
 

@@ -383,8 +383,8 @@ fn what_does_not_go_together_with_replicas_is_refused() {
             "6: overlay.revise_at_percent: must be 0 with",
         ),
         (
-            replicated(&format!("{still}[memory]\ninputs = 100000\nreports = 100000")),
-            "6: memory.inputs: must be 0 with journal.durability = \"replicated\"",
+            replicated(&format!("{still}[memory]\nwhen_full = \"recycle\"\ndisk_mib = 64")),
+            "6: memory.when_full: \"recycle\" needs journal.durability = \"none\"",
         ),
         (
             replicated(&format!("{still}[store]\nfollow = true")),

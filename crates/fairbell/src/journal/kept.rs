@@ -95,8 +95,43 @@ pub struct Kept {
     pub recovery: Recovery,
     /// What exchange it is of; `None`: of none yet.
     pub genesis: Option<Genesis>,
-    /// Its inputs.
-    pub inputs: Vec<Input>,
+    /// Inputs that it holds.
+    pub inputs: u64,
+}
+
+/// Records read at a time.
+const LOT: u64 = 4_096;
+
+/// The inputs of a journal, read lot by lot: however many there are, few are in memory.
+pub struct Inputs<'a> {
+    journal: &'a mut Journal<Folder>,
+    next: u64,
+    last: u64,
+    lot: std::collections::VecDeque<Input>,
+    /// Why it ended before the last.
+    pub failed: Option<JournalError>,
+}
+
+impl<'a> Inputs<'a> {
+    /// Those in the records of a range of positions; records that are no inputs are passed over.
+    pub fn new(journal: &'a mut Journal<Folder>, next: u64, last: u64) -> Inputs<'a> {
+        Inputs { journal, next, last, lot: std::collections::VecDeque::new(), failed: None }
+    }
+}
+
+impl Iterator for Inputs<'_> {
+    type Item = Input;
+
+    fn next(&mut self) -> Option<Input> {
+        while self.lot.is_empty() && self.next <= self.last && self.failed.is_none() {
+            let (from, to) = (self.next, self.last.min(self.next.saturating_add(LOT - 1)));
+            self.next = to + 1;
+            let lot = &mut self.lot;
+            let read = self.journal.read(from, to, |record| lot.extend(input_of(record.bytes)));
+            self.failed = read.err();
+        }
+        self.lot.pop_front()
+    }
 }
 
 /// Opens the journal in a folder, or makes one. `start` becomes the name of a new one.
@@ -110,12 +145,12 @@ pub fn open(dir: &Path, settings: &crate::config::Journal, start: Nanos) -> Resu
         let first = recovery.first;
         return Err(on(dir, format!("the inputs before position {first} are not there")));
     }
-    let (mut genesis, mut inputs, mut strange) = (None, Vec::new(), None);
+    let (mut genesis, mut inputs, mut strange) = (None, 0u64, None);
     journal
         .read(1, recovery.last, |record| match record.position {
             1 => genesis = Genesis::read(record.bytes),
             at => match input_of(record.bytes).filter(|input| input.seq.0 == at - 1) {
-                Some(input) => inputs.push(input),
+                Some(_) => inputs += 1,
                 None => strange = strange.or(Some(at)),
             },
         })

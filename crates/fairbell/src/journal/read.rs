@@ -164,7 +164,7 @@ impl AsLog {
             let wrong = |error: std::io::Error| Failure::Run(error.to_string());
             let begin = |genesis: &Genesis| {
                 let (rules_version, config_digest) = (genesis.rules_version, genesis.config_digest);
-                let header = LogHeader { rules_version, config_digest };
+                let header = LogHeader { rules_version, config_digest, given_up: 0 };
                 write_header(&mut *piece.borrow_mut(), &header).map_err(wrong)
             };
             let read = inputs(&dir, begin, |input| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::{Applied, Engine, Output};
+use engine::{Applied, Output};
 use types::{AccountId, ClOrdId, Command, CommandKind, InstrumentId};
 
 use super::{on, open};
@@ -12,9 +12,12 @@ use crate::cli::{DryRunArgs, Operation, PHASES};
 /// Replays the log, then tries the command on a copy of the engine.
 pub fn run(args: &DryRunArgs) -> Result<(), Failure> {
     let opened = open(&args.log, args.config.as_deref())?;
-    let (mut engine, mut output) = (Engine::new(opened.config), Output::default());
+    let (mut engine, mut output) = (opened.begin(&args.log)?, Output::default());
     for input in opened.reader {
         let input = input.map_err(|error| on(&args.log, error))?;
+        if input.seq.0 <= engine.applied() {
+            continue;
+        }
         output.clear();
         let _: Applied = engine.apply(&input, &mut output);
     }

@@ -24,7 +24,7 @@ use roles::{Checkpoint, ExchangeConfig, Keep, Reguard, Root};
 use types::{Checked, ExecutionReport, Shelf};
 
 use crate::Failure;
-use crate::up::Paper;
+use crate::up::{Paper, streams_in};
 
 /// Their folder in a replica's.
 const FOLDER: &str = "checkpoints";
@@ -35,8 +35,10 @@ const UNFINISHED: &str = ".new";
 const KEPT: usize = 2;
 /// No checkpoint is longer.
 const BYTES_MAX: u64 = 1 << 34;
-/// Newest messages of private streams in memory: some 30 MB of them.
+/// Newest messages of private streams in memory: some 50 MB of them.
 const REPORTS: u64 = 1 << 18;
+/// Newest inputs in memory; all are in the journal.
+const INPUTS: usize = 1 << 17;
 
 /// What is said when a private stream can't be read back.
 pub const DAMAGED: &str = "a file beside its checkpoints is damaged: they are given up; start it \
@@ -47,9 +49,10 @@ pub const DAMAGED: &str = "a file beside its checkpoints is damaged: they are gi
 pub enum Begin {
     /// Behind its newest checkpoint that fits, and it writes others.
     Checkpoint,
-    /// With its inputs, as whoever needs all of them in memory.
+    /// By applying its inputs, from the first on.
     Inputs,
-    /// With all that is in its journal, whether it was committed or not: its group has ended.
+    /// With all that is in its journal, whether it was committed or not, and all of it in memory: its
+    /// group has ended.
     Ended,
 }
 
@@ -110,18 +113,29 @@ pub fn begin(
     genesis: &[u8],
     journal: &mut Journal<Folder>,
 ) -> Result<Begun, Failure> {
-    if how != Begin::Checkpoint {
+    if how == Begin::Ended {
         let (root, reguard) = new_root(exchange, start)?;
         return Ok(Begun { root, reguard, position: 0, files: None });
+    }
+    if how == Begin::Inputs {
+        return without(dir, exchange, start);
     }
     let folder = dir.join(FOLDER);
     let begun = behind(&folder, (exchange, start), genesis, journal)?;
     begun.or_else(|error| {
         // Nothing depends on them: a disk without room, for instance.
         eprintln!("{}: {error}; it goes on without checkpoints", folder.display());
-        let (root, reguard) = new_root(exchange, start)?;
-        Ok(Begun { root, reguard, position: 0, files: None })
+        without(dir, exchange, start)
     })
+}
+
+/// A new root that is not written down: its private streams lie in a file without a name.
+fn without(dir: &Path, exchange: &ExchangeConfig, start: u32) -> Result<Begun, Failure> {
+    let (mut root, reguard) = new_root(exchange, start)?;
+    match streams_in(dir).map(|streams| root.lay_down_streams(INPUTS, (streams, REPORTS)))? {
+        true => Ok(Begun { root, reguard, position: 0, files: None }),
+        false => Err(Failure::Run("a root that has begun".to_string())),
+    }
 }
 
 /// The same with files, if they can be had.
@@ -223,7 +237,7 @@ fn lay_down(
     let feeds = (1..=exchange.options.streams())
         .map(|stream| shelf(format!("feed-{stream}"), Publisher::SHELF_BLOCK))
         .collect::<IoResult<_>>()?;
-    match root.lay_down_said((streams, REPORTS), feeds) {
+    match root.lay_down_said((streams, REPORTS), feeds, INPUTS) {
         true => Ok(files),
         false => Err(std::io::Error::other("a root that has begun")),
     }

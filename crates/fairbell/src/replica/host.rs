@@ -1,5 +1,6 @@
 //! One replica: its loop, its disk, its streams to the others, its claims, its door for questions.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -525,26 +526,70 @@ fn advice(error: &JournalError) -> String {
 }
 
 /// Inputs on the disk of a replica whose group has ended, in order: those of its newest snapshot,
-/// then those of the log behind it.
-///
-/// # Errors
-/// A damaged journal, or another group's.
-pub fn inputs_on_disk(dir: &Path, group: u64) -> Result<Vec<Input>, Failure> {
-    let folder = crate::config::Journal::default().folder(dir)?;
-    let mut journal = open_journal(folder, dir, &journal::Config::new(group, LABEL))?;
-    let newest = replication::kept(&journal).snapshot;
-    let (mut inputs, mut from) = (Vec::new(), journal.first());
-    if let Some(info) = newest {
-        let bytes = journal.read_snapshot(info.position).map_err(|error| on(dir, error))?;
-        inputs = roles::compacted_inputs(&bytes)
-            .ok_or_else(|| on(dir, format!("the snapshot at {} is none", info.position)))?;
-        from = info.position + 1;
+/// then those of the log behind it. Few of them are in memory at a time.
+pub struct DiskInputs {
+    journal: Journal<Folder>,
+    /// The newest snapshot, and the byte of it to go on with.
+    snapshot: Option<(u64, u64)>,
+    /// Positions of the log to read.
+    next: u64,
+    last: u64,
+    lot: VecDeque<Input>,
+    /// Why it ended before the last.
+    pub failed: Option<String>,
+}
+
+/// Inputs, or positions, read at a time.
+const LOT: u64 = 4_096;
+
+impl DiskInputs {
+    /// Those in a folder, of a group.
+    ///
+    /// # Errors
+    /// A damaged journal, or another group's.
+    pub fn open(dir: &Path, group: u64) -> Result<DiskInputs, Failure> {
+        let folder = crate::config::Journal::default().folder(dir)?;
+        let mut journal = open_journal(folder, dir, &journal::Config::new(group, LABEL))?;
+        let (mut snapshot, mut next) = (None, journal.first());
+        if let Some(info) = replication::kept(&journal).snapshot {
+            let head = journal.read_snapshot_part(info.position, 0, LOT as usize);
+            let head = head.map_err(|error| on(dir, error))?;
+            let from = roles::compacted_from(&head)
+                .ok_or_else(|| on(dir, format!("the snapshot at {} is none", info.position)))?;
+            (snapshot, next) = (Some((info.position, from)), info.position + 1);
+        }
+        let last = journal.durable();
+        Ok(DiskInputs { journal, snapshot, next, last, lot: VecDeque::new(), failed: None })
     }
-    let last = journal.durable();
-    // Leaders begin with an empty record, and the group with its genesis.
-    let read = journal.read(from, last, |record| inputs.extend(input_of(record.bytes)));
-    read.map_err(|error| on(dir, error))?;
-    Ok(inputs)
+
+    fn read(&mut self) -> Result<(), JournalError> {
+        if let Some((position, at)) = self.snapshot {
+            let most = LOT as usize * size_of::<Input>();
+            let part = self.journal.read_snapshot_part(position, at, most)?;
+            self.lot.extend(part.chunks(size_of::<Input>()).filter_map(input_of));
+            self.snapshot = Some((position, at + part.len() as u64)).filter(|_| !part.is_empty());
+            return Ok(());
+        }
+        let (from, to) = (self.next, self.last.min(self.next.saturating_add(LOT - 1)));
+        self.next = to + 1;
+        // Leaders begin with an empty record, and the group with its genesis.
+        let lot = &mut self.lot;
+        self.journal.read(from, to, |record| lot.extend(input_of(record.bytes)))
+    }
+}
+
+impl Iterator for DiskInputs {
+    type Item = Input;
+
+    fn next(&mut self) -> Option<Input> {
+        while self.lot.is_empty()
+            && self.failed.is_none()
+            && (self.snapshot.is_some() || self.next <= self.last)
+        {
+            self.failed = self.read().err().map(|error| error.to_string());
+        }
+        self.lot.pop_front()
+    }
 }
 
 /// Tells whoever knows the deployment's secret how the replica stands, in one line.

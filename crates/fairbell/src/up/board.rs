@@ -7,7 +7,7 @@ use net::Loop;
 use overlay::guard::GuardStats;
 use participant::Status;
 use replication::ReplicaId;
-use roles::{Capacity, Role};
+use roles::{Capacity, Fill, Role};
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
 use super::plan::{DRIVER, LISTENERS};
@@ -52,10 +52,10 @@ pub struct Figures {
     pub feed_next: Vec<u64>,
     /// By instrument.
     pub tops: Vec<Top>,
-    /// Inputs the log still takes.
-    pub log_room: usize,
-    /// Inputs that the log did not take so far.
-    pub log_full: u64,
+    /// Inputs of the log, and those that it still takes; `None`: any.
+    pub log: (u64, Option<u64>),
+    /// How full the shelves of what grows are.
+    pub fill: Fill,
     /// Inputs that wait at the root until they are durable.
     pub waiting: u64,
     /// A trading day has begun and not ended.
@@ -98,7 +98,6 @@ impl Board {
     pub fn new(nodes: usize, listeners: usize, instruments: usize) -> Board {
         Board(Mutex::new(Figures {
             tops: vec![Top::default(); instruments],
-            log_room: usize::MAX,
             copies: vec![Copies::default(); nodes],
             guards: vec![GuardStats::default(); nodes],
             repairs: vec![0; nodes],
@@ -165,9 +164,10 @@ impl Figures {
                 self.dead.extend(root.publishers().flat_map(|of| of.detours().dead()));
                 self.feed_next.clear();
                 self.feed_next.extend(root.dealer().next().iter().map(|next| next.0));
-                self.log_room = root.log().room();
+                self.fill = root.fill();
+                let room = root.log().room().map(|room| room as u64);
+                self.log = (root.log().len() as u64, room);
                 self.waiting = root.waiting();
-                self.log_full = root.counters().log_full;
                 self.capacities = root.capacities();
                 self.day_open = root.engine().is_open();
                 for (index, top) in self.tops.iter_mut().enumerate() {

@@ -25,7 +25,7 @@ use crate::alarms::Alarms;
 use crate::config::Config;
 use crate::replica::checkpoints::Begin;
 use crate::replica::cluster::Cluster;
-use crate::replica::host::{Host, Sockets, inputs_on_disk};
+use crate::replica::host::{DiskInputs, Host, Sockets};
 use crate::replica::line::RootLine;
 use crate::replica::{claims, papers};
 use crate::report::{ReplicaReport, ReplicationReport, TermReport};
@@ -262,6 +262,12 @@ impl Leaders {
         Some(format!("replica {leader} leads in term {term}"))
     }
 
+    /// The inputs on the disk of the replica that led last; for whoever replays them.
+    pub fn on_disk(config: &Config, leader: u8) -> Result<DiskInputs, Failure> {
+        let group = Cluster::read(&names(config))?.group;
+        DiskInputs::open(&folder(config, leader.into()), group)
+    }
+
     /// Compares what the replicas left, and takes out the root that led last. `flip`: the replica,
     /// from 1, of whose journal a bit is flipped before.
     pub fn judge(
@@ -302,7 +308,13 @@ impl Leaders {
                     if flip.map(usize::from) == Some(number) {
                         flip_bit(&dir);
                     }
-                    check(role, root, || inputs_on_disk(&dir, *group).map_err(|e| e.to_string()))
+                    let disk =
+                        |dir: &Path| DiskInputs::open(dir, *group).map_err(|e| e.to_string());
+                    disk(&dir).and_then(|own| {
+                        // Where it is the leader itself, its log is compared with its disk.
+                        let theirs = (number != led + 1).then(|| disk(&folder(config, led + 1)));
+                        check(role, root, own, theirs.transpose()?)
+                    })
                 }
             };
             match checked {
@@ -320,28 +332,50 @@ impl Leaders {
     }
 }
 
-/// What a replica holds, and in what it is not the leader's copy.
+/// What a replica holds, and in what it is not the leader's copy: its newest inputs in memory, all of
+/// them on its disk, its state. The leader's own disk is compared with its newest inputs.
 fn check(
     role: &Role,
     leader: &Root,
-    disk: impl FnOnce() -> Result<Vec<Input>, String>,
+    mut disk: DiskInputs,
+    leaders: Option<DiskInputs>,
 ) -> Result<(ReplicaReport, Option<String>), String> {
     let Some((root, member)) = role.as_root().zip(role.as_member()) else {
         return Err("it is no replica of a root".to_string());
     };
-    let disk = disk()?;
+    let first = root.log().lacks().max(leader.log().lacks());
+    let old = |input: &Input| input.seq.0 <= first as u64;
+    let ours = root.log().records().skip_while(old);
+    let in_memory = first_difference(ours, leader.log().records().skip_while(old));
+    let mut on_disk = 0;
+    let mut counted = disk.by_ref().inspect(|_| on_disk += 1);
+    let on_disk_wrong = match leaders {
+        Some(mut theirs) => {
+            let wrong = first_difference(counted.by_ref(), theirs.by_ref());
+            theirs.failed.map_or(Ok(wrong), Err)?
+        }
+        None => {
+            let missing = leader.log().lacks();
+            let old = counted.by_ref().take(missing).count();
+            let wrong = first_difference(counted.by_ref(), leader.log().records());
+            wrong.or((old < missing).then_some(0)).map(|at| at + missing as u64)
+        }
+    };
+    counted.for_each(drop);
+    if let Some(why) = disk.failed {
+        return Err(why);
+    }
     let (state, theirs) = (root.state_digest(), leader.state_digest());
     let report = ReplicaReport {
         inputs: root.engine().applied(),
-        inputs_on_disk: disk.len() as u64,
+        inputs_on_disk: on_disk,
         state_digest: format!("{state:016x}"),
         digests_compared: member.replica().counts().compared,
         ..ReplicaReport::default()
     };
-    let log = || leader.log().records();
-    let wrong = if let Some(at) = first_difference(root.log().records(), log()) {
-        Some(format!("its log is not the leader's at input {at}"))
-    } else if let Some(at) = first_difference(disk.into_iter(), log()) {
+    let wrong = if let Some(at) = in_memory {
+        Some(format!("its log is not the leader's at input {}", first as u64 + at))
+    } else if let Some(at) = on_disk_wrong {
         Some(format!("its disk does not hold the leader's log at input {at}"))
     } else if state != theirs {
         Some(format!("its state is {state:016x}, the leader's {theirs:016x}"))

@@ -1,17 +1,24 @@
 //! From the nodes of a finished run to its report.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use engine::Engine;
+use feed::Listener;
 use overlay::{membership::Membership, publisher::Publisher, receiver::Receiver};
 use participant::{Driver, Sample, SampleCounts};
-use roles::{Offline, Role, Root, audit};
+use roles::{Audit, Offline, Past, Role, Root, audit_with};
 use telemetry::{DeliveryLedger, LatencySummary, Recorder};
-use types::{CrossKind, FeedSeq, InstrumentId, Nanos, NodeId, RejectReason, Side};
+use types::{CrossKind, FeedSeq, Input, InstrumentId, Nanos, NodeId, RejectReason, Side};
 
 use super::board::{Board, Figures};
+use super::files::snapshot_from;
+use super::group::Leaders;
 use super::plan::CHECKPOINT_EVERY;
 use super::revise::Turns;
+use crate::Failure;
 use crate::config::Config;
+use crate::replica::host::DiskInputs;
 use crate::report::{
     AuctionReport, Curve, DeadProxyReport, Depth, EpochReport, HaltReport, InstrumentReport,
     PlotData, PublicReport, Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport,
@@ -25,8 +32,63 @@ const CURVE_POINTS: usize = 200;
 /// Price levels plotted on each side.
 const DEPTH_LEVELS: usize = 400;
 
+/// Where the inputs are that the root does not have.
+pub struct Elsewhere<'a> {
+    /// The run's configuration.
+    pub config: &'a Config,
+    /// The log's file, beside which snapshots are where its oldest part was given up.
+    pub log: &'a Path,
+    /// In a group, the replica that led last, from 1: its disk has them all.
+    pub led: Option<u8>,
+}
+
+impl Elsewhere<'_> {
+    /// All inputs, from the disk of the leader; `None` where there is no group.
+    pub fn on_disk(&self) -> Option<Result<DiskInputs, Failure>> {
+        self.led.map(|led| Leaders::on_disk(self.config, led))
+    }
+
+    /// The engine before the first input that is left, where others were given up.
+    fn start(&self, root: &Root) -> Result<Option<Engine>, String> {
+        let given_up = root.fill().given_up;
+        if given_up == 0 || self.led.is_some() {
+            return Ok(None);
+        }
+        let (_, path) = snapshot_from(self.log, given_up).ok_or("no snapshot is left")?;
+        let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let engine = Engine::read_snapshot(root.engine().config().clone(), &bytes);
+        engine.map(Some).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Compares the root's books with those of listeners, input by input from wherever they are.
+    fn audit<'l>(
+        &self,
+        root: &Root,
+        listeners: impl IntoIterator<Item = &'l [Listener]>,
+    ) -> Result<Audit, String> {
+        let start = self.start(root)?;
+        let since = start.as_ref().map_or(0, Engine::applied);
+        if let Some(disk) = self.on_disk() {
+            disk.map_err(|error| error.to_string())?;
+        }
+        let inputs = || -> Box<dyn Iterator<Item = Input>> {
+            match self.on_disk() {
+                // What can't be read is missed when they are counted.
+                Some(disk) => {
+                    let applied = root.engine().applied();
+                    Box::new(disk.into_iter().flatten().take_while(move |one| one.seq.0 <= applied))
+                }
+                None => Box::new(root.applied().skip_while(move |one| one.seq.0 <= since)),
+            }
+        };
+        Ok(audit_with(root, &Past { start, inputs: &inputs }, listeners))
+    }
+}
+
 /// What is left of a run.
 pub struct Remains<'a> {
+    /// Where else its inputs are.
+    pub past: &'a Elsewhere<'a>,
     /// Its configuration.
     pub config: &'a Config,
     /// The sample, if it was there.
@@ -158,13 +220,12 @@ impl Remains<'_> {
         }
         self.day(root, report);
         let counters = root.counters();
-        if counters.log_full > 0 {
-            let room = match root.log().is_laid_down() {
-                true => ", or make room on its disk",
-                false => "",
-            };
-            self.complaints
-                .push(format!("the input log was full; raise engine.log_capacity{room}"));
+        if counters.log_full > 0 || root.fill().held_back {
+            let what = "engine.log_capacity, memory.disk_mib, the disk";
+            self.complaints.push(format!("there was no room for all inputs: {what}"));
+        } else if counters.held_back > 0 {
+            let times = counters.held_back;
+            self.notices.push(format!("orders had to wait for room for the log {times} times"));
         }
         if root.waiting() > 0 {
             self.complaints.push(format!(
@@ -337,7 +398,20 @@ impl Remains<'_> {
 
     fn books(&mut self, root: &Root, report: &mut Report) {
         let listeners = self.nodes.iter().filter_map(|(_, role)| role.as_listener());
-        let audit = audit(root, listeners.map(|listener| listener.channels()));
+        let audit = match self.past.audit(root, listeners.map(|listener| listener.channels())) {
+            Ok(audit) => audit,
+            Err(why) => {
+                self.complaints.push(format!("the log can't be replayed: {why}"));
+                return;
+            }
+        };
+        if audit.since > 0 {
+            self.notices.push(format!(
+                "the first {} inputs were given up (memory.when_full = \"recycle\"): books were \
+                 compared from there on, bytes of the feed were not",
+                audit.since
+            ));
+        }
         let instruments = &root.engine().config().instruments;
         let symbol = |id: InstrumentId| {
             let found = instruments.iter().find(|instrument| instrument.id == id);

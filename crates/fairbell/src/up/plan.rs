@@ -26,7 +26,7 @@ use super::group::{Group, Rest};
 use super::tamper::Relay;
 use crate::Failure;
 use crate::config::Config;
-use crate::journal::kept::Kept;
+use crate::journal::kept::{Inputs, Kept};
 use crate::sockets::{io, v4};
 
 /// Names of the outside world's nodes for loop handles; no overlay node has them.
@@ -320,7 +320,10 @@ pub fn plan(
 
     let mut nodes = deploy(&exchange, start, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    files::lay_down(&config.memory, wishes.log, &mut nodes)?;
+    if group.is_none() {
+        // Replicas' journals are their logs.
+        files::lay_down(&config.memory, wishes.log, &mut nodes)?;
+    }
     let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
     let nodes = match wishes.slow {
         Some(slow) => super::cloud::delayed(nodes, slow, config.flow.seed),
@@ -411,16 +414,22 @@ fn resume(
     mut nodes: Vec<Role>,
     root_loop: &mut Loop<Role>,
 ) -> Result<(Vec<Role>, Option<Writing>), Failure> {
-    let Some(Kept { journal, inputs, recovery, .. }) = kept else { return Ok((nodes, None)) };
+    let Some(Kept { mut journal, inputs: resumed, recovery, .. }) = kept else {
+        return Ok((nodes, None));
+    };
     let now = clock.reading();
-    let resumed = inputs.len();
     let mut root = nodes.iter_mut();
+    let last = journal.durable();
+    let mut inputs = Inputs::new(&mut journal, 2, last);
     let outcome = root.find_map(|role| {
         role.with_root(&mut types::Outbox::default(), |root, _| {
-            root.resume(now, inputs.iter().copied()).map(|()| root.keep_durably())
+            root.resume(now, inputs.by_ref()).map(|()| root.keep_durably())
         })
     });
     let dir = &config.journal.dir;
+    if let Some(error) = inputs.failed {
+        return Err(Failure::Run(format!("{dir}: {error}")));
+    }
     match outcome {
         Some(Ok(())) => {}
         Some(Err(error)) => return Err(Failure::Run(format!("{dir}: {error}"))),

@@ -44,19 +44,6 @@ impl Watch<'_> {
         }
     }
 
-    /// Tells whether the input log takes nothing more; once a second, before the figures are taken over.
-    pub(super) fn note_full_log(&mut self) {
-        let figures = self.board.figures();
-        let key = "log-full";
-        if figures.log_full > self.before.log_full {
-            let text = "the input log takes nothing more: engine.log_capacity is used up, or its file \
-                        finds no room; requests wait";
-            self.run.alarms.raise(key, text);
-        } else if figures.log_room > 0 {
-            self.run.alarms.clear(key, "the input log takes inputs again");
-        }
-    }
-
     /// Asks the gateways who named messages never sent.
     pub(super) fn hear_ahead(&self) {
         let edges: &LoopHandle<Role> = &self.handles[1];

@@ -468,6 +468,10 @@ impl Shelf for Worn {
     fn get(&self, at: u64, into: &mut [u8]) -> bool {
         !self.broken && self.shelf.get(at, into)
     }
+
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        self.shelf.free(at, len)
+    }
 }
 
 /// Two accounts with many records, few of them in memory.
@@ -493,6 +497,24 @@ fn what_is_laid_down_is_sent_to_whoever_asks_for_it() {
     assert!(world.gateways[0].delivered[1].iter().copied().eq(1..=10_001));
     assert!(world.gateways[1].delivered[2].iter().copied().eq(5_000..=10_000));
     assert_eq!(world.streams.counters().unreadable, 0);
+}
+
+#[test]
+fn who_asks_for_what_was_given_up_is_detached_and_comes_back_behind_it() {
+    let mut world = laid_down(false);
+    world.streams.bound_shelf(64 * 64 * RECORD as u64, true);
+    (0..20_000).for_each(|n| world.append(1 + n % 2));
+    let first = world.streams.first_position(AccountId(1));
+    assert!(first > 5_000 && world.streams.has_room(), "{first}");
+    world.attach(0, 1, first - 1);
+    world.run(Nanos::SECOND);
+    assert!(world.gateways[0].delivered[1].is_empty());
+    assert!(world.gateways[0].events.last().is_some_and(|last| last.starts_with("Detached")));
+    let counters = world.streams.counters();
+    assert_eq!((counters.too_old, counters.unreadable), (1, 0));
+    world.attach(0, 1, first);
+    world.run(20 * Nanos::SECOND);
+    assert!(world.gateways[0].delivered[1].iter().copied().eq(first..=20_000));
 }
 
 #[test]

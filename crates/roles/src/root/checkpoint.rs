@@ -21,7 +21,7 @@ use super::Root;
 use crate::DayRecord;
 
 const MAGIC: &[u8; 8] = b"FBROOTCP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why a root can't be taken up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,8 @@ impl std::error::Error for CheckpointError {}
 
 impl Root {
     /// Lays down what it has said and may be asked for again: private streams, of which the newest
-    /// `reports` stay in memory, and each stream of the feed. Then it can be written down. False when
+    /// `reports` stay in memory, and each stream of the feed. Then it can be written down. Of its
+    /// inputs the newest `inputs` stay in memory: its journal has them all. False when
     /// there are inputs already, or there is not a shelf for each stream of the feed; the root must
     /// not be used then.
     #[must_use]
@@ -72,7 +73,9 @@ impl Root {
         &mut self,
         (streams, reports): (Box<dyn Shelf>, u64),
         feeds: Vec<Box<dyn Shelf>>,
+        inputs: usize,
     ) -> bool {
+        self.log.keep_newest(inputs);
         self.log.is_empty()
             && self.private.lay_down(streams, reports)
             && self.downlinks.lay_down(feeds)

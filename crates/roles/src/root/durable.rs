@@ -74,7 +74,7 @@ impl Gate {
 /// Why a root can't go on from a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResumeError {
-    /// The log holds more than the configuration allows.
+    /// The log holds more than there is room for.
     LogFull,
     /// The input with this number does not follow the one before it.
     Order(Seq),
@@ -85,7 +85,9 @@ pub enum ResumeError {
 impl std::fmt::Display for ResumeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ResumeError::LogFull => f.write_str("the log holds more than engine.log_capacity"),
+            ResumeError::LogFull => {
+                f.write_str("there is no room for all of the log (engine.log_capacity, the disk)")
+            }
             ResumeError::Order(seq) => write!(f, "input {} does not follow the one before", seq.0),
             ResumeError::Started => f.write_str("the root has inputs of its own already"),
         }
@@ -122,7 +124,8 @@ impl Root {
     /// The inputs of the log that it has applied. What waits for its write at the end of a run is in no
     /// log: nobody has heard of it.
     pub fn applied(&self) -> impl Iterator<Item = Input> {
-        self.log.records().take(usize::try_from(self.engine.applied()).unwrap_or(usize::MAX))
+        let applied = self.engine.applied();
+        self.log.records().take_while(move |input| input.seq.0 <= applied)
     }
 
     /// Inputs that wait at the gate for their write.
@@ -155,6 +158,7 @@ impl Root {
             }
             self.apply_logged(now, &mut nobody);
             self.downlinks.flush(now, &mut nobody);
+            self.recycle();
             nobody.clear();
         }
         self.downlinks.take_over(now, false);

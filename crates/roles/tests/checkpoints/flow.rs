@@ -59,7 +59,7 @@ pub fn root_on(config: &ExchangeConfig, shelves: &Shelves) -> Box<Root> {
         Box::new(Checked::new(of.clone(), Publisher::SHELF_BLOCK))
     };
     let feeds = shelves.feeds.iter().map(feed).collect();
-    assert!(root.lay_down_said((Box::new(streams), REPORTS), feeds));
+    assert!(root.lay_down_said((Box::new(streams), REPORTS), feeds, 0));
     root
 }
 

@@ -142,7 +142,25 @@ impl Exchange {
         config: &ExchangeConfig,
         listeners: impl IntoIterator<Item = ListenerConfig>,
     ) -> Exchange {
-        let pair = Pair::new(config);
+        Exchange::around(Pair::new(config), config, listeners)
+    }
+
+    /// With listeners, and with a root that something is done to before it begins.
+    pub fn prepared(
+        config: &ExchangeConfig,
+        listeners: usize,
+        prepare: impl FnOnce(&mut roles::Root),
+    ) -> Exchange {
+        let mut pair = Pair::new(config);
+        prepare(&mut pair.root);
+        Exchange::around(pair, config, (0..listeners).map(|_| settings(config)))
+    }
+
+    fn around(
+        pair: Pair,
+        config: &ExchangeConfig,
+        listeners: impl IntoIterator<Item = ListenerConfig>,
+    ) -> Exchange {
         let ear = |settings| {
             let listener = match config.options.streams() {
                 1 => Subscriber::new(&settings, []),

@@ -28,6 +28,7 @@ mod mutations_door;
 mod orders;
 mod overload;
 mod rates;
+mod room;
 mod spread;
 
 #[global_allocator]

@@ -202,7 +202,8 @@ fn a_full_log_takes_nothing_and_says_nothing() {
     exchange.run(Nanos::SECOND);
     assert_eq!((exchange.answers(1), exchange.answers(2)), ("AAAA".into(), "AAAA".into()));
     let root = &exchange.pair.root;
-    assert_eq!((root.log().len(), root.counters().log_full), (10, 4));
+    assert_eq!((root.log().len(), root.counters().log_full), (10, 0));
+    assert!(root.fill().held_back && root.counters().held_back == 1, "and it says so");
     assert_eq!(root.engine().open_orders(), 8);
     assert_eq!(root.counters().unencodable, 0);
     let uplink = exchange.pair.edge.gateway().uplink();

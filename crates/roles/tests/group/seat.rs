@@ -176,7 +176,7 @@ impl Seat {
         let streams = Box::new(Checked::new(self.streams.clone(), block));
         let feed: Box<dyn Shelf> =
             Box::new(Checked::new(self.feed.clone(), Publisher::SHELF_BLOCK));
-        assert!(root.lay_down_said((streams, 128), vec![feed]));
+        assert!(root.lay_down_said((streams, 128), vec![feed], 0));
     }
 
     /// First position that its journal can read.

@@ -14,7 +14,7 @@ use super::messages::{
 use crate::error::{qty_u32, since_midnight};
 use crate::{EncodeError, SymbolTable};
 
-/// Encodes the public events of one trading day; see the module for the choices it makes.
+/// Encodes the public events, with times that begin anew every midnight; see the module for the choices it makes.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     symbols: SymbolTable,
@@ -22,7 +22,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder for `instruments`; times count from `midnight`.
+    /// An encoder for `instruments`; times count from the last midnight, of which `midnight` is the first.
     pub fn new(instruments: &[Instrument], midnight: Nanos) -> Encoder {
         Encoder { symbols: SymbolTable::new(instruments), midnight }
     }
@@ -35,7 +35,7 @@ impl Encoder {
         t_seq: Nanos,
         out: &mut Vec<u8>,
     ) -> Result<usize, EncodeError> {
-        let ns = since_midnight(t_seq, self.midnight, Time::MAX)?;
+        let ns = since_midnight(t_seq, self.midnight)?;
         let time = Time::new(ns).ok_or(EncodeError::Time(t_seq))?;
         let header = |kind, instrument: InstrumentId| Header {
             kind,

@@ -40,7 +40,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder for `instruments`; times count from `midnight`.
+    /// An encoder for `instruments`; times count from the last midnight, of which `midnight` is the first.
     pub fn new(instruments: &[Instrument], midnight: Nanos) -> Encoder {
         Encoder { symbols: SymbolTable::new(instruments), midnight }
     }
@@ -235,7 +235,7 @@ impl Encoder {
     }
 
     fn time(&self, at: Nanos) -> Result<U64, EncodeError> {
-        since_midnight(at, self.midnight, u64::MAX).map(U64::new)
+        since_midnight(at, self.midnight).map(U64::new)
     }
 
     fn symbol(&self, report: &ExecutionReport) -> Result<[u8; 8], EncodeError> {
