@@ -415,7 +415,7 @@ proptest! {
         let message = parse(&out).unwrap();
         prop_assert_eq!(message.to_event(), Some(event));
         prop_assert_eq!(message.header().kind, kind_of(&event));
-        prop_assert_eq!(message.header().time.get(), ns);
+        prop_assert_eq!(message.header().time.get(), ns % (86_400 * Nanos::SECOND));
         prop_assert_eq!(message.as_bytes(), out.as_slice());
     }
 
