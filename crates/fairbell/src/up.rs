@@ -37,7 +37,6 @@ use types::{Nanos, NodeId};
 
 use crate::Failure;
 use crate::alarms::Alarms;
-use crate::capacities;
 use crate::cli::UpArgs;
 use crate::config::Config;
 use crate::journal::health::{Health, Standing};
@@ -647,19 +646,11 @@ impl Watch<'_> {
             view.note(&format!("proxy {proxy} does not answer: it is routed around"));
         }
         self.revise(&figures, view);
-        self.watch_capacities(&figures);
+        figures.watch_capacities(self.run.config, &self.run.alarms);
         let percent = room::percent(&figures.fill, room::free(self.run.out), figures.log);
         room::tell(&self.run.alarms, self.run.out, &figures.fill, percent);
         self.rtt_second.clear();
         self.before = figures;
-    }
-
-    /// Alarms of what fills up.
-    fn watch_capacities(&self, figures: &Figures) {
-        let (config, gateways) = (self.run.config, figures.gateways.values().flatten());
-        let disk = capacities::journal_disk(config);
-        let all = figures.capacities.iter().chain(gateways).copied().chain(disk);
-        capacities::watch(&capacities::fullest(all), &self.run.alarms);
     }
 
     fn snapshot(&self, figures: &Figures) -> Snapshot {

@@ -72,7 +72,7 @@ impl Default for LoopConfig {
             opened_max: 1_024,
             unread_max: 1 << 20,
             datagrams_per_turn: 64,
-            read_max: 65_536,
+            read_max: 4_096,
             linger_ns: Nanos::SECOND,
             handshakes_max: 512,
             handshakes_per_source_max: 384,

@@ -12,6 +12,9 @@ use types::{InstrumentId, NodeId, Price, Qty, Side};
 
 use super::plan::{DRIVER, LISTENERS};
 use super::revise::Standing;
+use crate::alarms::Alarms;
+use crate::capacities;
+use crate::config::Config;
 use crate::report::Hop;
 
 /// One instrument at the engine.
@@ -150,6 +153,14 @@ impl Board {
 }
 
 impl Figures {
+    /// Raises and ends the alarms of what fills up.
+    pub fn watch_capacities(&self, config: &Config, alarms: &Alarms) {
+        let disk = capacities::journal_disk(config);
+        let gateways = self.gateways.values().flatten();
+        let all = self.capacities.iter().chain(gateways).copied().chain(disk);
+        capacities::watch(&capacities::fullest(all), alarms);
+    }
+
     /// Notes what a node says of itself.
     pub fn take(&mut self, id: NodeId, role: &Role) {
         let place = usize::from(id.0);
