@@ -26,6 +26,7 @@ play replace --times 5 "$@"
 play gateway --times 2 "$@"
 play group --times 3 "$@"
 play strangers
+play old-disk --times 9 "$@"
 # It mounts small disks.
 if [[ $EUID -eq 0 ]]; then
     play full-disk --times 3 "$@"

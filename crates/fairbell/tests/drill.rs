@@ -93,6 +93,16 @@ fn a_flipped_bit_is_found_and_the_replica_gets_its_log_from_the_others() {
     assert!(found.iter().all(named), "{report:#}");
 }
 
+/// The first three of nine arrangements; all of them: `fairbell drill old-disk --times 9`.
+#[test]
+fn folders_that_are_set_back_elect_nobody_and_say_why() {
+    let report = holds("old-disk", &["--times", "3"]);
+    let found = report["found"].as_array().expect("a list");
+    assert_eq!(found.len(), 3, "{report:#}");
+    let named = |said: &Value| said.as_str().is_some_and(|said| said.contains("older copy"));
+    assert!(found.iter().all(named), "{report:#}");
+}
+
 #[test]
 fn a_group_that_was_killed_as_a_whole_goes_on_from_its_disks() {
     let report = holds("group", &["--times", "2", "--checkpoint-every", "400"]);

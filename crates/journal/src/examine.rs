@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::error::{Damage, JournalError};
 use crate::layout::{FrameHeader, LABEL_LEN};
+use crate::mend::Doubt;
 use crate::recover::{Survey, segment_numbers, survey};
 use crate::register::{DOUBT, MARK, Register, VOTE};
 use crate::scan::Extent;
@@ -12,7 +13,7 @@ use crate::storage::Storage;
 /// A journal that a start would take.
 pub(crate) struct Examined {
     /// See [`crate::Journal::doubt`].
-    pub(crate) doubt: u64,
+    pub(crate) doubt: Doubt,
     /// Everything in its log.
     pub(crate) found: Survey,
     /// Its snapshots; one from elsewhere that stands counts whatever its name is yet.
@@ -39,11 +40,11 @@ pub(crate) fn examine(
         true => {
             let id = match config {
                 Some(config) => config.id,
-                None => Register::open(storage, MARK, None)?.register.journal(),
+                None => Register::<3>::open(storage, MARK, None)?.register.journal(),
             };
-            Register::open(storage, DOUBT, Some(id))?.register.words[0]
+            Doubt::read(storage, id)?
         }
-        false => 0,
+        false => Doubt::default(),
     };
     let found = survey(storage, config, visit)?;
     let header = found.segments.first().map(|segment| segment.header);

@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, Access, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::fs::{self, Access, AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 
 use crate::buffer::AlignedBuf;
-use crate::register::{DOUBT, MARK, VOTE};
+use crate::register::{DOUBT, LIFE, MARK, PEERS, VOTE};
 use crate::ring::{Ring, UnderWay};
-use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Storage};
+use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Stamp, Storage};
 
 /// Bytes of zeros written at a time when a file is made.
 const ZEROS: usize = 1 << 20;
@@ -136,7 +136,7 @@ impl Folder {
         let path = self.path.display().to_string();
         allowed.map_err(|errno| failed("writing", &path, Some(errno)))?;
         let written = |name: &String| {
-            let registers = [MARK, VOTE, DOUBT, "lock"];
+            let registers = [MARK, VOTE, DOUBT, LIFE, PEERS, "lock"];
             registers.contains(&name.as_str()) || name.starts_with("log-")
         };
         for name in self.names()?.iter().filter(|name| written(name)) {
@@ -257,6 +257,24 @@ impl Storage for Folder {
 
     fn close(&mut self, file: FileId) {
         self.files.remove(&file.0);
+    }
+
+    fn stamp(&mut self, name: &str) -> Result<Stamp, DiskError> {
+        let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::CTIME;
+        let stat = match fs::statx(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted) {
+            Err(Errno::NOSYS) => return Ok(Stamp::default()),
+            stat => stat.map_err(|errno| failed("looking at", name, Some(errno)))?,
+        };
+        let ns = |flag: StatxFlags, time: StatxTimestamp| {
+            let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+            let ns = seconds.saturating_mul(1_000_000_000) + u64::from(time.tv_nsec);
+            if stat.stx_mask & flag.bits() == 0 { 0 } else { ns }
+        };
+        Ok(Stamp {
+            number: stat.stx_ino,
+            made_ns: ns(StatxFlags::BTIME, stat.stx_btime),
+            changed_ns: ns(StatxFlags::CTIME, stat.stx_ctime),
+        })
     }
 
     fn read(&mut self, file: FileId, at: u64, into: &mut [u8]) -> Result<(), DiskError> {

@@ -52,7 +52,7 @@ impl<S: Storage> Follower<S> {
     /// [`JournalError::Position`] when that record is kept no more, [`JournalError::Register`] and
     /// the disk's "it is not there" when there is no journal yet; those of reading.
     pub fn open(mut storage: S, after: u64) -> Result<Follower<S>, JournalError> {
-        let mark = Register::open(&mut storage, MARK, None)?.register;
+        let mark = Register::<3>::open(&mut storage, MARK, None)?.register;
         let (journal, [committed, ..]) = (mark.journal(), mark.words);
         let mut segment: Option<Segment> = None;
         for number in segment_numbers(&storage.names()?).into_iter().rev() {

@@ -44,6 +44,8 @@ pub struct Verified {
     pub last: u64,
     /// Everything up to here is known to be committed.
     pub committed: u64,
+    /// Term of the last record; 0 for none.
+    pub last_term: u64,
     /// The chain after the last record.
     pub chain: u64,
     /// Term and vote.
@@ -72,7 +74,7 @@ pub fn identify(storage: &mut impl Storage) -> Result<Option<u64>, JournalError>
     if !storage.names()?.iter().any(|name| name == MARK) {
         return Ok(None);
     }
-    Ok(Some(Register::open(storage, MARK, None)?.register.journal()))
+    Ok(Some(Register::<3>::open(storage, MARK, None)?.register.journal()))
 }
 
 /// What the records of the journal in a folder are; `None` without a segment whose header can be read.
@@ -136,6 +138,7 @@ fn check(storage: &mut impl Storage) -> Result<(Verified, Vec<Truncation>), Jour
         first: first.map_or(1, |segment| segment.header.first_position),
         last: found.end.next - 1,
         committed: found.committed,
+        last_term: found.terms.last().map_or(0, |(_, term)| *term),
         chain: found.end.chain,
         vote: Vote { term, voted_for },
         segments: found.segments.iter().map(report).collect(),
@@ -210,7 +213,7 @@ pub fn restore_vote(storage: &mut impl Storage) -> Result<(), JournalError> {
     if storage.names()?.iter().any(|name| name == VOTE) {
         return Err(JournalError::Position(0));
     }
-    let id = Register::open(storage, MARK, None)?.register.journal();
+    let id = Register::<3>::open(storage, MARK, None)?.register.journal();
     Register::create(storage, VOTE, id, [0; 3]).map_err(JournalError::full)?;
     Ok(())
 }

@@ -8,6 +8,9 @@ use crate::error::{Damage, JournalError};
 use crate::examine::{Examined, examine, remains};
 use crate::known::Unread;
 use crate::layout::{FORMAT, FrameHeader, FrameKind, Place, SegmentHeader, segment_name};
+use crate::life::Life;
+use crate::mend::Doubt;
+use crate::peers::{self, Peer, Peers};
 use crate::recover::{End, Recovery, Segment, Truncation, note_truncation};
 use crate::register::{MARK, Register, VOTE, Vote};
 use crate::scan::{Extent, Found, Scanner};
@@ -52,7 +55,9 @@ pub struct Journal<S> {
     pub(crate) waypoints: Waypoints,
     mark: Register,
     vote: Register,
-    doubt: u64,
+    doubt: Doubt,
+    life: Life,
+    peers: Option<Peers>,
     pub(crate) batch: Batch,
     /// The batch before it, while that is on its way to the disk.
     pub(crate) in_flight: Option<InFlight>,
@@ -83,6 +88,8 @@ impl<S: Storage> Journal<S> {
         let Examined { doubt, found, snapshots, snapshot } = examined;
         install::settle(&mut storage, &found)?;
         let first = found.segments.first().map_or(1, |segment| segment.header.first_position);
+        let life = Life::begin(&mut storage, config.id)?;
+        let peers = peers::open(&mut storage, config.id, &names)?;
         let End { offset, frame, next, chain } = found.end;
         // Nobody takes a snapshot of what is not committed: it knows when the watermark's newer copy
         // can't be read.
@@ -112,6 +119,8 @@ impl<S: Storage> Journal<S> {
             mark: found.mark,
             vote: found.vote,
             doubt,
+            life,
+            peers,
             offset,
             frame,
             committed,
@@ -137,6 +146,8 @@ impl<S: Storage> Journal<S> {
             last: next - 1,
             committed,
             vote: journal.vote(),
+            lives: journal.lives(),
+            set_back: journal.is_set_back(),
             tail: found.tail,
             damaged_copies: found.damaged_copies,
             frames: found.frames,
@@ -294,7 +305,78 @@ impl<S: Storage> Journal<S> {
     /// The last term in which this server may have said to have a record that was lost, see
     /// [`crate::mend()`]; 0 for none. It is the reader's to know when that is over.
     pub fn doubt(&self) -> u64 {
-        self.doubt
+        self.doubt.term
+    }
+
+    /// The only server that this one may elect while it is in [doubt](Journal::doubt), by an operator's
+    /// word ([`crate::yield_to`]); 0 for none.
+    pub fn sponsor(&self) -> u64 {
+        self.doubt.sponsor
+    }
+
+    /// How often it was opened, this time included.
+    pub fn lives(&self) -> u64 {
+        self.life.lives()
+    }
+
+    /// Whether the folder is an older copy of itself, or may be: what its server has promised since is
+    /// not known, until [`Journal::doubt_from`] says so.
+    pub fn is_set_back(&self) -> bool {
+        self.life.set_back()
+    }
+
+    /// The folder is an older copy of itself, as others know; durable on return.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn note_set_back(&mut self) -> Result<(), JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        let said = self.life.say(&mut self.storage, true);
+        self.close_on(said)
+    }
+
+    /// Its server may have promised anything in terms up to this one, and nothing in later ones: it
+    /// goes on in the next, and [`Journal::doubt`] says so. Durable on return; a crash before leaves
+    /// a folder that is set back, if it was.
+    ///
+    /// # Errors
+    /// [`JournalError::Position`] for a term before the one known; the disk's.
+    pub fn doubt_from(&mut self, term: u64) -> Result<(), JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        if term < self.vote().term {
+            return Err(JournalError::Position(term));
+        }
+        let last = self.durable();
+        let doubted = self.write_doubt(Doubt { term, sponsor: 0, last });
+        self.close_on(doubted)
+    }
+
+    fn write_doubt(&mut self, doubt: Doubt) -> Result<(), JournalError> {
+        doubt.write(&mut self.storage, self.config.id)?;
+        self.doubt = doubt;
+        self.vote.write_both(&mut self.storage, [doubt.term + 1, 0, 0])?;
+        self.life.say(&mut self.storage, false)
+    }
+
+    /// What is known of other servers; durable as of [`Journal::set_peers`].
+    pub fn peers(&self) -> Vec<Peer> {
+        self.peers.as_ref().map(peers::read).unwrap_or_default()
+    }
+
+    /// Remembers what is known of other servers, at most [`crate::PEERS_MAX`]; durable on return.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn set_peers(&mut self, known: &[Peer]) -> Result<(), JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        let written = peers::write(&mut self.storage, self.config.id, &mut self.peers, known);
+        self.close_on(written)
     }
 
     /// Everything up to here is durable.

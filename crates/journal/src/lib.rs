@@ -24,8 +24,8 @@
 //! After an error of the storage a journal takes nothing more: what a failed sync left on the disk
 //! is unknown. It has to be opened again. [`JournalError::Full`] is the exception.
 //! Not promised: proof against a forger (checksum and chain find accidents), or survival of a disk
-//! that loses what it has synced: that is found and refused; [`mend()`] lets a server of a group get
-//! it again from the others. How the
+//! that loses what it has synced: that is found and refused ([`mend()`] lets a server of a group get it
+//! again from the others), and an older copy of the folder is found ([`Journal::is_set_back`]). How the
 //! last acknowledged batch is covered before the next write says so: [`Marks`].
 
 mod batch;
@@ -42,7 +42,9 @@ mod install;
 mod journal;
 mod known;
 mod layout;
+mod life;
 mod mend;
+mod peers;
 mod recover;
 mod register;
 mod ring;
@@ -66,9 +68,10 @@ pub use inspect::{
 pub use install::Installed;
 pub use journal::{Journal, Stats};
 pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, FORMAT_GROUP, GROUP_MAX, LABEL_LEN};
-pub use mend::{Mended, mend};
+pub use mend::{Mended, Promises, TERMS_UNHEARD, mend, promises, yield_to};
+pub use peers::Peer;
 pub use recover::{Recovery, Tail};
-pub use register::Vote;
+pub use register::{PEERS_MAX, Vote};
 pub use sim_disk::{DiskFaults, DiskStats, SimDisk};
 pub use snapshot::{SnapshotInfo, snapshot_digest};
-pub use storage::{Begun, DiskError, DiskErrorKind, FileId, Storage};
+pub use storage::{Begun, DiskError, DiskErrorKind, FileId, Stamp, Storage};

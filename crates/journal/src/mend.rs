@@ -6,18 +6,61 @@
 //! term in which it may have said so, and the server takes no part in that term any more. A leader of
 //! a later term holds everything that was committed before; once this server has a record that such
 //! a leader made it has all that came before it, and the doubt is over.
+//!
+//! A folder that was set back to an older copy does not even know that term: then the others say so
+//! ([`crate::Journal::doubt_from`]). Where those that are in no doubt are too few to elect anybody, an
+//! operator may name the one whose log counts ([`yield_to`]): it is elected by those in doubt, too.
 
 use crate::error::JournalError;
+use crate::life::Life;
 use crate::register::{DOUBT, MARK, Register, VOTE};
 use crate::storage::Storage;
+
+/// Elections that a folder's server may have voted in since it was copied and that none of those heard of
+/// who are asked about it: so many terms are passed over, so that it votes in none for the second time.
+pub const TERMS_UNHEARD: u64 = 1 << 16;
+
+/// What is not known any more of a server's promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Doubt {
+    /// The last term in which there may be some; 0 for no doubt.
+    pub(crate) term: u64,
+    /// The only server that it may elect meanwhile; 0: none.
+    pub(crate) sponsor: u64,
+    /// It had the log up to here at least.
+    pub(crate) last: u64,
+}
+
+impl Doubt {
+    pub(crate) fn read(storage: &mut impl Storage, journal: u64) -> Result<Doubt, JournalError> {
+        let register: Register = Register::open(storage, DOUBT, Some(journal))?.register;
+        let [term, sponsor, last] = register.words;
+        Ok(Doubt { term, sponsor, last })
+    }
+
+    pub(crate) fn write(
+        &self,
+        storage: &mut impl Storage,
+        journal: u64,
+    ) -> Result<(), JournalError> {
+        let words = [self.term, self.sponsor, self.last];
+        let made = Register::create(storage, DOUBT, journal, words).map_err(JournalError::full)?;
+        made.close(storage);
+        Ok(())
+    }
+}
 
 /// What was done to a damaged journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mended {
     /// Name of the journal.
     pub id: u64,
-    /// The last term in which it may have said to have what it lacks now.
+    /// The last term in which it may have said to have what it lacks now, as far as the folder knows.
     pub doubt: u64,
+    /// The folder is an older copy of itself, so it may have promised something in later terms, too.
+    pub set_back: bool,
+    /// It had the log up to here at least, and may have said so.
+    pub held: u64,
     /// Files that were set aside, by their new names: for an inquiry; nothing reads them.
     pub aside: Vec<String>,
 }
@@ -30,14 +73,16 @@ pub struct Mended {
 /// [`JournalError::Register`] when the vote can't be read: nobody knows what it has promised, and it
 /// must never take part again; [`JournalError::NoGroup`]; the disk's.
 pub fn mend(storage: &mut impl Storage) -> Result<Mended, JournalError> {
-    let mut vote = Register::open(storage, VOTE, None)?.register;
+    let mut vote: Register = Register::open(storage, VOTE, None)?.register;
     let (id, names) = (vote.journal(), storage.names()?);
     // Terms only grow, so an earlier doubt is part of this one.
     let [doubt, ..] = vote.words;
     if doubt == 0 {
         return Err(JournalError::NoGroup);
     }
-    Register::create(storage, DOUBT, id, [doubt, 0, 0]).map_err(JournalError::full)?;
+    let held = held(storage, id, &names)?;
+    let life = Life::let_change(storage, id)?;
+    Doubt { term: doubt, sponsor: 0, last: held }.write(storage, id)?;
     vote.write_both(storage, [doubt + 1, 0, 0])?;
     Register::create(storage, MARK, id, [0; 3]).map_err(JournalError::full)?;
     let mut aside = Vec::new();
@@ -47,5 +92,80 @@ pub fn mend(storage: &mut impl Storage) -> Result<Mended, JournalError> {
         aside.push(kept);
     }
     storage.sync_names()?;
-    Ok(Mended { id, doubt, aside })
+    Ok(Mended { id, doubt, set_back: life.set_back(), held, aside })
+}
+
+/// How far the log went, as far as it can be read or, when it was set aside before, by what was written
+/// down then.
+fn held(storage: &mut impl Storage, id: u64, names: &[String]) -> Result<u64, JournalError> {
+    let has = |name: &str| names.iter().any(|known| known == name);
+    let known = match crate::inspect::verify(storage) {
+        Ok(found) => found.last,
+        Err(JournalError::Corrupt { committed, position, .. }) => committed.max(position - 1),
+        Err(JournalError::Disk(error)) if has(MARK) => return Err(error.into()),
+        Err(_) => 0,
+    };
+    let earlier =
+        if has(DOUBT) { Doubt::read(storage, id).map_or(0, |doubt| doubt.last) } else { 0 };
+    Ok(known.max(earlier))
+}
+
+/// What a folder says of its server's promises; see [`promises`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promises {
+    /// Name of the journal.
+    pub id: u64,
+    /// The newest term it knows.
+    pub term: u64,
+    /// The last term in which it may have promised what it has lost, 0 for none; over when the log
+    /// has a record of a later one.
+    pub doubt: u64,
+    /// The only server that it may elect while in doubt; 0: none.
+    pub sponsor: u64,
+    /// The folder is an older copy of itself, or may be.
+    pub set_back: bool,
+    /// It had the log up to here at least, before it was set aside or now, and may have said so.
+    pub held: u64,
+}
+
+/// Reads what a folder says of its server's promises, and whether it is a copy; changes nothing that
+/// counts.
+///
+/// # Errors
+/// [`JournalError::Register`]; the disk's.
+pub fn promises(storage: &mut impl Storage) -> Result<Promises, JournalError> {
+    let vote: Register = Register::open(storage, VOTE, None)?.register;
+    let (id, names) = (vote.journal(), storage.names()?);
+    let has = |name: &str| names.iter().any(|known| known == name);
+    let doubt = if has(DOUBT) { Doubt::read(storage, id)? } else { Doubt::default() };
+    let set_back = has(crate::register::LIFE) && Life::look(storage, id)?;
+    let held = held(storage, id, &names)?;
+    let Doubt { term, sponsor, .. } = doubt;
+    Ok(Promises { id, term: vote.words[0], doubt: term, sponsor, set_back, held })
+}
+
+/// By an operator's word the log of server `to` counts, and server `own`, whose folder this is and who
+/// is in doubt, may elect it and nobody else: its own log is set aside, unless it is the one that
+/// counts. What `own` had acknowledged and `to` lacks is lost by that. A crash at any point leaves a
+/// folder that is in doubt as before, or to be treated again.
+///
+/// # Errors
+/// As [`mend()`].
+pub fn yield_to(storage: &mut impl Storage, (own, to): (u64, u64)) -> Result<Mended, JournalError> {
+    let mended = match own == to {
+        false => mend(storage)?,
+        true => {
+            let Promises { id, term, set_back, held, .. } = promises(storage)?;
+            Mended { id, doubt: term, set_back, held, aside: Vec::new() }
+        }
+    };
+    let Mended { id, set_back, held, .. } = mended;
+    let doubt = mended.doubt + if set_back { TERMS_UNHEARD } else { 0 };
+    let mut life = Life::let_change(storage, id)?;
+    Doubt { term: doubt, sponsor: to, last: held }.write(storage, id)?;
+    let mut vote: Register = Register::open(storage, VOTE, Some(id))?.register;
+    let [term, ..] = vote.words;
+    vote.write_both(storage, [term.max(doubt + 1), 0, 0])?;
+    life.say(storage, false)?;
+    Ok(Mended { doubt, ..mended })
 }

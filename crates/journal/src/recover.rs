@@ -42,6 +42,10 @@ pub struct Recovery {
     pub committed: u64,
     /// Term and vote.
     pub vote: Vote,
+    /// How often it was opened, this time included.
+    pub lives: u64,
+    /// The folder is an older copy of itself, or may be ([`crate::Journal::is_set_back`]).
+    pub set_back: bool,
     /// What was cut off.
     pub tail: Option<Tail>,
     /// Copies of watermark and vote that could not be read; the others could.
@@ -129,7 +133,7 @@ pub(crate) fn survey(
     mut visit: impl FnMut(&Extent, u64, &FrameHeader, &[u8]),
 ) -> Result<Survey, JournalError> {
     let names = storage.names()?;
-    let mark = Register::open(storage, MARK, config.map(|config| config.id))?;
+    let mark = Register::<3>::open(storage, MARK, config.map(|config| config.id))?;
     let journal = mark.register.journal();
     let vote = Register::open(storage, VOTE, Some(journal))?;
     let [committed, ..] = mark.register.words;

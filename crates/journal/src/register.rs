@@ -3,10 +3,10 @@
 //! `mark`: how far the log is committed. Slots are written in turns; a torn write leaves the one
 //! before. `vote`: term and vote. Both slots are written one after the other, each with a sync, so
 //! that a vote that was given is there even when one slot goes bad later. `doubt`: see
-//! [`crate::mend()`].
+//! [`crate::mend()`]. `life`: see `life`. `peers`: what is known of others ([`PEERS_MAX`]).
 //!
-//! Slot of 4 KiB: magic `FBJRNREG` · format u32 · checksum u32 · journal u64 · sequence u64 · three
-//! words u64 · zeros; the checksum is over the slot with itself as zero.
+//! Slot of 4 KiB: magic `FBJRNREG` · format u32 · checksum u32 · journal u64 · sequence u64 · words u64
+//! (three, where nothing else is said) · zeros; the checksum is over the slot with itself as zero.
 
 use crate::buffer::AlignedBuf;
 use crate::error::JournalError;
@@ -26,6 +26,15 @@ pub(crate) const VOTE: &str = "vote";
 /// Name of the file of the last term in which a server may have promised what it has lost.
 pub(crate) const DOUBT: &str = "doubt";
 
+/// Name of the file of a server's starts, and of how the folder's files were told from copies.
+pub(crate) const LIFE: &str = "life";
+
+/// Name of the file of what is known of other servers.
+pub(crate) const PEERS: &str = "peers";
+
+/// Other servers of which something is kept, at most: all others of a group.
+pub const PEERS_MAX: usize = 18;
+
 /// What a server has promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vote {
@@ -35,29 +44,29 @@ pub struct Vote {
     pub voted_for: u64,
 }
 
-/// Three words that survive.
-pub(crate) struct Register {
+/// Words that survive, three of them if nothing else is said.
+pub(crate) struct Register<const N: usize = 3> {
     file: FileId,
     journal: u64,
     sequence: u64,
-    pub(crate) words: [u64; 3],
+    pub(crate) words: [u64; N],
     buffer: AlignedBuf,
 }
 
 /// What was found in the file.
-pub(crate) struct Opened {
-    pub(crate) register: Register,
+pub(crate) struct Opened<const N: usize> {
+    pub(crate) register: Register<N>,
     pub(crate) damaged: u32,
 }
 
-impl Register {
+impl<const N: usize> Register<N> {
     /// Makes the file under its name, or another one in its place: whole or not at all.
     pub(crate) fn create(
         storage: &mut impl Storage,
         name: &'static str,
         journal: u64,
-        words: [u64; 3],
-    ) -> Result<Register, DiskError> {
+        words: [u64; N],
+    ) -> Result<Register<N>, DiskError> {
         let temporary = format!("{name}.new");
         let file = storage.create(&temporary, 2 * SLOT as u64)?;
         let buffer = AlignedBuf::with_capacity(2 * SLOT);
@@ -74,7 +83,7 @@ impl Register {
         storage: &mut impl Storage,
         name: &'static str,
         journal: Option<u64>,
-    ) -> Result<Opened, JournalError> {
+    ) -> Result<Opened<N>, JournalError> {
         let (file, len) = storage.open(name)?;
         let mut buffer = AlignedBuf::with_capacity(2 * SLOT);
         if len < 2 * SLOT as u64 {
@@ -89,6 +98,11 @@ impl Register {
         }
         let register = Register { file, journal: of, sequence, words, buffer };
         Ok(Opened { register, damaged })
+    }
+
+    /// Lets the file go.
+    pub(crate) fn close(self, storage: &mut impl Storage) {
+        storage.close(self.file);
     }
 
     pub(crate) fn journal(&self) -> u64 {
@@ -114,7 +128,7 @@ impl Register {
     pub(crate) fn write(
         &mut self,
         storage: &mut impl Storage,
-        words: [u64; 3],
+        words: [u64; N],
     ) -> Result<(), DiskError> {
         self.words = words;
         self.sequence += 1;
@@ -125,7 +139,7 @@ impl Register {
     pub(crate) fn write_both(
         &mut self,
         storage: &mut impl Storage,
-        words: [u64; 3],
+        words: [u64; N],
     ) -> Result<(), DiskError> {
         self.words = words;
         self.sequence += 1;
@@ -151,20 +165,23 @@ impl Register {
     }
 }
 
+/// Name of the journal, sequence, words.
+type Slot<const N: usize> = (u64, u64, [u64; N]);
+
 /// The newest readable slot, and how many can't be read.
-fn newest(bytes: &[u8]) -> (Option<(u64, u64, [u64; 3])>, u32) {
+fn newest<const N: usize>(bytes: &[u8]) -> (Option<Slot<N>>, u32) {
     let (slots, _) = bytes.as_chunks::<SLOT>();
     let read = || slots.iter().map(|slot| read_slot(slot));
     let damaged = read().filter(Option::is_none).count() as u32;
     (read().flatten().max_by_key(|(_, sequence, _)| *sequence), damaged)
 }
 
-fn read_slot(slot: &[u8]) -> Option<(u64, u64, [u64; 3])> {
+fn read_slot<const N: usize>(slot: &[u8]) -> Option<Slot<N>> {
     let sealed = u32_at(slot, CRC) == block_crc(slot, CRC);
     if !slot.starts_with(MAGIC) || !sealed || u32_at(slot, 8) != FORMAT {
         return None;
     }
-    let words = [0, 8, 16].map(|at| u64_at(slot, WORDS + at));
+    let words = std::array::from_fn(|place| u64_at(slot, WORDS + 8 * place));
     Some((u64_at(slot, 16), u64_at(slot, 24), words))
 }
 
@@ -176,7 +193,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_slot_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            prop_assert_eq!(read_slot(&bytes), None);
+            prop_assert_eq!(read_slot::<3>(&bytes), None);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use types::SplitMix64;
 
 use crate::buffer::AlignedBuf;
-use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Storage};
+use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Stamp, Storage};
 
 /// What a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -71,6 +71,8 @@ struct Content {
     current: Vec<u8>,
     /// Writes since the last sync.
     pending: Vec<(usize, Vec<u8>)>,
+    /// What it is told from its copies by.
+    number: u64,
 }
 
 #[derive(Clone)]
@@ -88,6 +90,8 @@ pub struct SimDisk {
     pending_names: Vec<NameChange>,
     open: BTreeMap<u32, (usize, String)>,
     next: u32,
+    /// Files made so far.
+    made: u64,
     /// The write under way.
     begun: Option<(FileId, AlignedBuf)>,
     rng: SplitMix64,
@@ -107,6 +111,7 @@ impl SimDisk {
             pending_names: Vec::new(),
             open: BTreeMap::new(),
             next: 0,
+            made: 0,
             begun: None,
             rng: SplitMix64::new(seed),
             faults: DiskFaults::default(),
@@ -190,6 +195,35 @@ impl SimDisk {
         }
     }
 
+    /// An older copy of the files is put in the place of these, durably, as whoever copies files
+    /// does it: they are others under the same names. Not while the machine runs.
+    pub fn set_back(&mut self, older: &SimDisk) {
+        self.set_back_unseen(older);
+        for index in 0..self.contents.len() {
+            self.contents[index].number = self.new_number();
+        }
+    }
+
+    /// The same below the file system, as whoever sets a whole volume back does it: nothing tells its
+    /// files from those that were there.
+    pub fn set_back_unseen(&mut self, older: &SimDisk) {
+        let durable = |content: &Content| {
+            let (durable, current) = (content.durable.clone(), content.durable.clone());
+            Content { durable, current, pending: Vec::new(), number: content.number }
+        };
+        self.contents = older.contents.iter().map(durable).collect();
+        self.names.clone_from(&older.durable_names);
+        self.durable_names.clone_from(&older.durable_names);
+        self.pending_names.clear();
+        self.open.clear();
+        self.begun = None;
+    }
+
+    fn new_number(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
     /// Flips a bit of a file, durably; false when there is no such place.
     pub fn flip(&mut self, name: &str, bit: u64) -> bool {
         let Some(index) = self.names.get(name).copied() else { return false };
@@ -213,7 +247,8 @@ impl SimDisk {
     pub fn put(&mut self, name: &str, bytes: &[u8]) {
         let index = self.contents.len();
         let (durable, current) = (bytes.to_vec(), bytes.to_vec());
-        self.contents.push(Content { durable, current, pending: Vec::new() });
+        let number = self.new_number();
+        self.contents.push(Content { durable, current, pending: Vec::new(), number });
         self.names.insert(name.to_string(), index);
         self.durable_names.insert(name.to_string(), index);
     }
@@ -344,7 +379,8 @@ impl Storage for SimDisk {
         let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let index = self.contents.len();
         let (durable, current) = (zeros.clone(), zeros);
-        self.contents.push(Content { durable, current, pending: Vec::new() });
+        let number = self.new_number();
+        self.contents.push(Content { durable, current, pending: Vec::new(), number });
         self.change_names(NameChange::Set(name.to_string(), index));
         if last { Err(crashed("making", name)) } else { Ok(self.opened(index, name)) }
     }
@@ -361,6 +397,15 @@ impl Storage for SimDisk {
 
     fn close(&mut self, file: FileId) {
         self.open.remove(&file.0);
+    }
+
+    fn stamp(&mut self, name: &str) -> Result<Stamp, DiskError> {
+        if self.step("looking at", name)? {
+            return Err(crashed("looking at", name));
+        }
+        let index = self.names.get(name).copied();
+        let index = index.ok_or_else(|| failed("looking at", name, DiskErrorKind::Missing))?;
+        Ok(Stamp { number: self.contents[index].number, made_ns: 0, changed_ns: 0 })
     }
 
     fn read(&mut self, file: FileId, at: u64, into: &mut [u8]) -> Result<(), DiskError> {

@@ -59,6 +59,18 @@ impl fmt::Display for DiskError {
 
 impl std::error::Error for DiskError {}
 
+/// What a file system says of a file, by which it is told from a copy of it. 0 for what it does not
+/// say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamp {
+    /// Its number in the file system: a copy under the same name has another.
+    pub number: u64,
+    /// When it was made, ns since the Unix epoch: numbers are used again.
+    pub made_ns: u64,
+    /// When anything of it was changed last, its contents, owner or mode, ns since the Unix epoch.
+    pub changed_ns: u64,
+}
+
 /// How a write that was begun stands.
 pub enum Begun {
     /// It is over: the buffer, and whether it is durable.
@@ -91,6 +103,14 @@ pub trait Storage {
 
     /// Lets a file go; others' names for it stay good.
     fn close(&mut self, file: FileId);
+
+    /// What a file is told from its copies by; nothing where that can't be said.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::Missing`] for a name that is not there; otherwise the disk's.
+    fn stamp(&mut self, _name: &str) -> Result<Stamp, DiskError> {
+        Ok(Stamp::default())
+    }
 
     /// Fills the buffer from a place in a file.
     ///
@@ -156,6 +176,10 @@ impl<S: Storage + ?Sized> Storage for &mut S {
 
     fn close(&mut self, file: FileId) {
         (**self).close(file);
+    }
+
+    fn stamp(&mut self, name: &str) -> Result<Stamp, DiskError> {
+        (**self).stamp(name)
     }
 
     fn read(&mut self, file: FileId, at: u64, into: &mut [u8]) -> Result<(), DiskError> {

@@ -70,7 +70,7 @@ fn crashes_in_a_row_also_during_recovery() {
 /// Faults after which the disk still tells the truth: all that was acknowledged must be there.
 #[test]
 fn errors_short_writes_full_and_slow_disks_lose_nothing_acknowledged() {
-    let faults = DiskFaults { short: 30, failing: 10, slow: 50, room: 34_000, ..<_>::default() };
+    let faults = DiskFaults { short: 30, failing: 10, slow: 50, room: 46_288, ..<_>::default() };
     let mut seen = [0; 4];
     for seed in 0..340 {
         let script = Script::random(seed ^ 0xbad, 60);

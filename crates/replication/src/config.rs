@@ -30,6 +30,9 @@ pub struct Config {
     pub learners: u8,
     /// Decides the election timeouts.
     pub seed: u64,
+    /// Names this start of it: a number that no other start has, so that answers to its questions are
+    /// told from those to an earlier start's.
+    pub start: u64,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// A leader is heard of every so many ticks.
@@ -100,6 +103,7 @@ impl Config {
             replicas,
             learners: 0,
             seed: group,
+            start: 0,
             tick_ns: 10_000_000,
             heartbeat_ticks: 2,
             election_ticks: 10,

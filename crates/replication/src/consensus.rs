@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{SnapshotInfo, Vote};
+use journal::{Peer, SnapshotInfo, Vote};
 
 use crate::{Change, DecodeError, Membership, ReplicaId};
 
@@ -42,8 +42,8 @@ pub struct Install {
     pub bytes: Arc<Vec<u8>>,
 }
 
-/// What has to be durable, in this order: term and vote, a snapshot in the place of the log, what is
-/// taken back, records.
+/// What has to be durable, in this order: what is known of the disk and of others, term and vote, a
+/// snapshot in the place of the log, what is taken back, records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Write {
     /// Term and vote, when they changed.
@@ -56,6 +56,13 @@ pub struct Write {
     pub entries: Vec<Entry>,
     /// Everything up to here is committed.
     pub committed: u64,
+    /// The folder is an older copy of itself.
+    pub set_back: bool,
+    /// The replica may have promised anything in terms up to this one, and its folder is no copy any
+    /// more.
+    pub doubt: Option<u64>,
+    /// What is known of the others, when that is to be written down.
+    pub peers: Option<Vec<Peer>>,
 }
 
 impl Write {
@@ -66,7 +73,9 @@ impl Write {
     pub fn join(&mut self, next: Write) -> Result<(), Write> {
         let follows = self.entries.last().zip(next.entries.first());
         let follows = follows.is_some_and(|(last, first)| last.position + 1 == first.position);
-        if next.vote.is_some() || next.install.is_some() || next.kept.is_some() || !follows {
+        let apart = next.set_back || next.doubt.is_some() || next.peers.is_some();
+        let apart = apart || next.vote.is_some() || next.install.is_some() || next.kept.is_some();
+        if apart || !follows {
             return Err(next);
         }
         self.entries.extend(next.entries);
@@ -121,6 +130,12 @@ pub enum Refused {
         /// What is.
         last: u64,
     },
+    /// A leader has another record where this replica holds one that was committed: somebody made it
+    /// the leader who could not know that.
+    Overruled {
+        /// The first such position.
+        position: u64,
+    },
 }
 
 /// A consensus library, sans I/O.
@@ -164,6 +179,11 @@ pub trait Consensus {
     fn before(&self) -> u64;
     /// It elects nobody before it has a record of a later term than this; 0: it does.
     fn doubt(&self) -> u64;
+    /// The only one that it may elect meanwhile, by an operator's word.
+    fn sponsor(&self) -> Option<ReplicaId>;
+    /// It may have promised anything in terms up to this one, and goes on in the next: it elects
+    /// nobody before it has a record of a later one.
+    fn doubt_from(&mut self, term: u64);
     /// Asks for votes at once: for tests and for handing over.
     fn campaign(&mut self);
     /// Who is in the group, as far as it is applied here.

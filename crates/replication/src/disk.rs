@@ -1,6 +1,6 @@
 //! Between a replica and its journal: what is recovered, written and read.
 
-use journal::{Installed, Journal, JournalError, Record, SnapshotInfo, Storage, Vote};
+use journal::{Installed, Journal, JournalError, Peer, Record, SnapshotInfo, Storage, Vote};
 
 use crate::members::version_of;
 use crate::{Entry, Fetch, Install, Membership, Write};
@@ -26,6 +26,14 @@ pub struct Recovered {
     /// The last term in which it may have said to have what it has lost since (`journal::mend`); 0
     /// for none.
     pub doubt: u64,
+    /// The only one that it may elect meanwhile, by an operator's word (`journal::yield_to`); 0: none.
+    pub sponsor: u64,
+    /// How often it was started, this time included.
+    pub lives: u64,
+    /// Its folder is an older copy of itself, or may be.
+    pub set_back: bool,
+    /// What it knew of others.
+    pub peers: Vec<Peer>,
     /// Its newest snapshot, for those who are further behind than the log reaches.
     pub snapshot: Option<SnapshotInfo>,
 }
@@ -120,6 +128,8 @@ pub fn recover_after<S: Storage>(
     }
     // With a record of a later term came all that its leader held before.
     recovered.doubt = if newest > journal.doubt() { 0 } else { journal.doubt() };
+    (recovered.sponsor, recovered.peers) = (journal.sponsor(), journal.peers());
+    (recovered.lives, recovered.set_back) = (journal.lives(), journal.is_set_back());
     Ok(recovered)
 }
 
@@ -129,6 +139,16 @@ pub fn recover_after<S: Storage>(
 /// # Errors
 /// The journal's.
 pub fn perform<S: Storage>(journal: &mut Journal<S>, write: &Write) -> Result<(), JournalError> {
+    if write.set_back {
+        journal.note_set_back()?;
+    }
+    if let Some(known) = &write.peers {
+        journal.set_peers(known)?;
+    }
+    // Tried again, it is there.
+    if let Some(term) = write.doubt.filter(|term| journal.vote().term <= *term) {
+        journal.doubt_from(term)?;
+    }
     if let Some(vote) = write.vote {
         journal.set_vote(vote)?;
     }

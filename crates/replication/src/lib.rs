@@ -20,12 +20,12 @@
 //!   [`Action::Restore`] in the place of the state.
 //! - Replicas of versions from [`OLDEST`] on work together: each speaks with each other one as both
 //!   can ([`Replica::agreed_version`]).
+//! - One that is started asks the others what they know of its disk; set back to an older copy, it
+//!   elects nobody before it has again what it had ([`Waits`]).
 //! - Memory: records not yet applied, a window of earlier ones, a line per term, one snapshot of
 //!   another replica while it comes.
-//!
 //! - Who is in the group is said by the log ([`Membership`]) and changed by records of the group's
 //!   own, one at a time ([`Replica::change`]), which whoever applies records sees as empty ones.
-//!
 //! Which consensus is behind it is known to one file ([`Consensus`] is the boundary).
 
 mod changes;
@@ -38,6 +38,8 @@ mod members;
 mod notice;
 mod raft_group;
 mod replica;
+mod start;
+mod stop;
 mod transfer;
 mod versions;
 mod wire;
@@ -48,5 +50,7 @@ pub use consensus::{Consensus, Entry, Fetch, Install, Refused, Standing, Work, W
 pub use disk::{Kept, Recovered, fetch, kept, perform, recover, recover_after};
 pub use members::{Change, Member, Membership, PLACE_MAX, VOTERS_MAX};
 pub use raft_group::RaftGroup;
-pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead, Stop};
+pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead};
+pub use start::Waits;
+pub use stop::Stop;
 pub use wire::{DecodeError, NOTICE_MAX, OLDEST, PART_MAX, VERSION, unfenced_answer};

@@ -21,6 +21,10 @@ pub struct RaftGroup {
     vote: Vote,
     /// It may lack what it said to have in terms up to this one, so it elects nobody; 0 for none.
     doubt: u64,
+    /// The only one that it may elect while in doubt.
+    sponsor: Option<ReplicaId>,
+    /// The doubt is to be written down.
+    doubted: bool,
     /// A snapshot that the library is asked to take.
     offered: Option<Install>,
     /// One on its way to the disk, with the number of that work.
@@ -36,7 +40,7 @@ impl RaftGroup {
     /// [`ConfigError`].
     pub fn new(config: &Config, recovered: Recovered) -> Result<RaftGroup, ConfigError> {
         config.check()?;
-        let Recovered { vote, before, last, committed, doubt, .. } = recovered;
+        let Recovered { vote, before, last, committed, doubt, sponsor, .. } = recovered;
         if committed > last || before.0 > committed {
             return Err(ConfigError::Recovered);
         }
@@ -63,6 +67,8 @@ impl RaftGroup {
             config: config.clone(),
             vote,
             doubt,
+            sponsor: u8::try_from(sponsor).ok().filter(|id| *id > 0).map(ReplicaId),
+            doubted: false,
             offered: None,
             installing: None,
             restored: None,
@@ -108,12 +114,42 @@ impl RaftGroup {
         }
     }
 
-    /// What the library would stop at, because a disk lost what it had promised.
+    /// What the library would stop at: a disk lost what it had promised, or the log of somebody who
+    /// leads lacks what was committed.
     fn lost(&self, message: &Message) -> Option<Refused> {
-        let (told, last) = (message.commit, self.node.raft.raft_log.last_index());
-        let heartbeat = message.msg_type == MessageType::MsgHeartbeat;
-        let current = message.term >= self.node.raft.term;
-        (heartbeat && current && told > last).then_some(Refused::LogLost { told, last })
+        if message.term < self.node.raft.term {
+            return None;
+        }
+        match message.msg_type {
+            MessageType::MsgHeartbeat => {
+                let (told, last) = (message.commit, self.node.raft.raft_log.last_index());
+                (told > last).then_some(Refused::LogLost { told, last })
+            }
+            MessageType::MsgAppend => {
+                let log = &self.node.raft.raft_log;
+                let differs = |(position, term): &(u64, u64)| {
+                    *position <= log.committed
+                        && log.term(*position).is_ok_and(|own| own > 0 && own != *term)
+                };
+                let entries = message.entries.iter().map(|entry| (entry.index, entry.term));
+                let mut told = std::iter::once((message.index, message.log_term)).chain(entries);
+                told.find(differs).map(|(position, _)| Refused::Overruled { position })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether whoever says so has a longer log than this leader: it is of another group by now, and
+    /// stops when it hears of this one's records.
+    fn is_beyond(&self, message: &Message) -> bool {
+        message.msg_type == MessageType::MsgAppendResponse
+            && !message.reject
+            && message.index > self.node.raft.raft_log.last_index()
+    }
+
+    /// Whether it asks for votes.
+    fn campaigns(&self) -> bool {
+        self.doubt == 0 || self.sponsor == Some(self.config.id)
     }
 }
 
@@ -141,9 +177,13 @@ impl Consensus for RaftGroup {
     fn tick(&mut self) {
         // Whoever may have lost something waits to be led; and who has a snapshot on its way has
         // nothing between it and the state, where the library would look when it asks for votes.
-        if self.doubt == 0 && !self.is_installing() {
+        if self.campaigns() && !self.is_installing() {
             self.node.tick();
             self.draw_timeout();
+        } else if self.doubt > 0 {
+            // It asks nobody, but a leader that is silent is none any more for whoever asks it.
+            let elapsed = &mut self.node.raft.election_elapsed;
+            *elapsed = elapsed.saturating_add(1);
         }
     }
 
@@ -153,7 +193,9 @@ impl Consensus for RaftGroup {
             return Err(lost);
         }
         let asked = message.msg_type == MessageType::MsgTimeoutNow;
-        if (self.doubt > 0 && is_election(&message)) || (asked && self.is_installing()) {
+        let elects = self.doubt == 0 || (self.sponsor == Some(from) && !asked);
+        let deaf = is_election(&message) && !elects;
+        if deaf || (asked && self.is_installing()) || self.is_beyond(&message) {
             return Ok(());
         }
         // What the library has no use for it says so about, and nothing follows from it.
@@ -201,7 +243,10 @@ impl Consensus for RaftGroup {
         let entries: Vec<_> = ready.take_entries().into_iter().map(from_library).collect();
         if vote.is_some() || install.is_some() || !entries.is_empty() {
             let install = install.map(Box::new);
-            work.write = Some(Write { vote, install, kept, entries, committed: self.committed() });
+            let doubt = vote.filter(|_| std::mem::take(&mut self.doubted)).map(|_| self.doubt);
+            let committed = self.committed();
+            let write = Write { vote, install, kept, entries, committed, ..Write::default() };
+            work.write = Some(Write { doubt, ..write });
         }
         work.committed = ready.take_committed_entries().into_iter().map(from_library).collect();
         self.node.advance_append_async(ready);
@@ -356,8 +401,18 @@ impl Consensus for RaftGroup {
         self.node.transfer_leader(u64::from(to.0));
     }
 
+    fn sponsor(&self) -> Option<ReplicaId> {
+        self.sponsor.filter(|_| self.doubt > 0)
+    }
+
+    fn doubt_from(&mut self, term: u64) {
+        (self.doubt, self.sponsor, self.doubted) = (term, None, true);
+        self.node.raft.become_follower(term + 1, raft::INVALID_ID);
+        self.draw_timeout();
+    }
+
     fn campaign(&mut self) {
-        if self.doubt == 0 && !self.is_installing() {
+        if self.campaigns() && !self.is_installing() {
             let _ = self.node.campaign();
             self.draw_timeout();
         }

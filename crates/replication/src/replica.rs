@@ -8,9 +8,11 @@ use types::Nanos;
 use crate::changes::Changing;
 use crate::digests::{Digests, Odd};
 use crate::notice::Notices;
+use crate::start::Start;
+use crate::stop::Stop;
 use crate::transfer::{Next, Transfers};
 use crate::versions::Versions;
-use crate::wire::{self, Body, Part, UNFIT};
+use crate::wire::{self, Body, Mark, Part, UNFIT};
 use crate::{
     Config, ConfigError, Consensus, Entry, Fetch, Install, Kept, RaftGroup, Recovered, Refused,
     ReplicaId, Standing, Work, Write,
@@ -95,50 +97,6 @@ pub struct SnapshotRead {
     pub most: usize,
 }
 
-/// Why a replica stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
-    /// Its state is not that of most.
-    Diverged {
-        /// At which position it was seen.
-        position: u64,
-    },
-    /// Its disk has lost what it had said to be durable.
-    LogLost {
-        /// How far a leader knows its log.
-        told: u64,
-        /// How far it is.
-        last: u64,
-    },
-    /// It is in the group no more.
-    Removed {
-        /// Number of the membership that somebody has applied and it is not in.
-        number: u64,
-    },
-}
-
-impl std::fmt::Display for Stop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Stop::Diverged { position } => write!(
-                f,
-                "its state at position {position} is not that of most replicas: stopped; keep its \
-                 folder for an inquiry"
-            ),
-            Stop::LogLost { told, last } => write!(
-                f,
-                "its log ends at position {last}, and it had said to have {told}: the disk lost some \
-                 of it; stopped"
-            ),
-            Stop::Removed { number } => write!(
-                f,
-                "it was removed from the group, as membership {number} says: stopped; its number is \
-                 never used again, and its folder may go"
-            ),
-        }
-    }
-}
-
 /// Why records were not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProposeError {
@@ -171,6 +129,8 @@ pub struct Counts {
     pub transfers_ended: u64,
     /// Of those, installed.
     pub installed: u64,
+    /// Times that its disk was found to be an older copy of itself by what others know.
+    pub set_back: u64,
 }
 
 /// A replica; see the crate's contract.
@@ -191,8 +151,11 @@ pub struct Replica<C = RaftGroup> {
     pub(crate) versions: Versions,
     pub(crate) changing: Changing,
     pub(crate) notices: Notices,
+    pub(crate) start: Start,
+    /// The last work taken.
+    newest_work: u64,
     pub(crate) stopped: Option<Stop>,
-    counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 struct Writing {
@@ -212,8 +175,10 @@ impl Replica<RaftGroup> {
         now: Nanos,
     ) -> Result<Replica<RaftGroup>, ConfigError> {
         let (applied, own) = (recovered.committed, recovered.snapshot);
+        let start = Start::new(&config, &recovered);
         let core = RaftGroup::new(&config, recovered)?;
         let mut replica = Replica::with(config, core, applied, now);
+        replica.start = start;
         replica.transfers = Transfers::new(own);
         Ok(replica)
     }
@@ -236,6 +201,8 @@ impl<C: Consensus> Replica<C> {
             transfers: Transfers::default(),
             changing: Changing::default(),
             notices: Notices::default(),
+            start: Start::settled(),
+            newest_work: 0,
             stopped: None,
             counts: Counts::default(),
         }
@@ -255,7 +222,8 @@ impl<C: Consensus> Replica<C> {
         match taken {
             Ok(()) => self.counts.messages += 1,
             Err(Refused::Decode(_)) => self.counts.refused += 1,
-            Err(Refused::LogLost { told, last }) => self.stop(Stop::LogLost { told, last }, out),
+            Err(Refused::LogLost { .. }) => self.is_set_back(out),
+            Err(Refused::Overruled { position }) => self.stop(Stop::Overruled { position }, out),
         }
         self.go_on(out);
     }
@@ -279,10 +247,22 @@ impl<C: Consensus> Replica<C> {
         }
         match *body {
             Body::Hello(spoken) => self.versions.told(from, spoken),
+            // They are of one version whatever their sender speaks.
+            Body::Ask(_) | Body::Told { .. } => {}
             _ => self.versions.heard(from, version),
         }
+        if !self.start.is_settled() && !matches!(body, Body::Ask(_) | Body::Told { .. }) {
+            self.start.hears(from);
+            return Ok(());
+        }
         match *body {
-            Body::Consensus(body) => return self.core.receive(from, body),
+            Body::Consensus(body) => {
+                let taken = self.core.receive(from, body);
+                if let Some((term, position)) = wire::said(body).filter(|_| taken.is_ok()) {
+                    self.start.note(from, Mark { lives: 0, term, position });
+                }
+                return taken;
+            }
             Body::Digest { position, digest } => self.compare(from, position, digest, out),
             Body::Offer { term, info, group } => {
                 self.take_offer(from, term, (&info, group), out);
@@ -293,6 +273,8 @@ impl<C: Consensus> Replica<C> {
                 self.go_on_collecting(next, out);
             }
             Body::Notice { .. } | Body::Noticed { .. } => self.take_beside(from, body, out),
+            Body::Ask(ask) => self.take_ask(from, ask, out),
+            Body::Told { ref told, group } => self.take_told(from, told, group, out),
             Body::Hello(_) | Body::Removed { .. } => {}
         }
         Ok(())
@@ -309,7 +291,11 @@ impl<C: Consensus> Replica<C> {
             // Nobody hears of this replica, so another will lead.
             return;
         }
-        self.core.tick();
+        match self.start.is_settled() {
+            true => self.core.tick(),
+            false => self.tick_start(out),
+        }
+        self.tick_peers(out);
         self.changing.tick(self.config.election_ticks, self.core.committed());
         if self.versions.tick() {
             let hello = Body::Hello(self.versions.own());
@@ -455,7 +441,10 @@ impl<C: Consensus> Replica<C> {
     /// Asks for votes at once: for tests, and for handing over before a stop.
     pub fn campaign(&mut self, out: &mut Vec<Action>) {
         if self.stopped.is_none() {
-            self.core.campaign();
+            match self.start.is_settled() {
+                true => self.core.campaign(),
+                false => self.start.campaigns = true,
+            }
             self.go_on(out);
         }
     }
@@ -538,7 +527,9 @@ impl<C: Consensus> Replica<C> {
         let Work { number, sends, write, after, restore, committed, fetch, behind } = work;
         self.send(sends, out);
         let done = write.is_none();
-        if let Some(write) = write {
+        self.newest_work = number;
+        if let Some(mut write) = write {
+            self.write_peers(&mut write);
             out.push(Action::Write { number, write });
         }
         self.writing.push_back(Writing { number, done, after });
@@ -557,6 +548,11 @@ impl<C: Consensus> Replica<C> {
         }
         out.extend(fetch.into_iter().map(Action::Fetch));
         self.offer(&behind, out);
+    }
+
+    /// Writes what is no work of the consensus, after all that is.
+    pub(crate) fn write_beside(&mut self, write: Write, out: &mut Vec<Action>) {
+        out.push(Action::Write { number: self.newest_work, write });
     }
 
     /// Offers the newest snapshot to those who lack what the log does not hold any more.

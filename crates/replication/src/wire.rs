@@ -8,8 +8,10 @@
 //! each; later ones may say more), which is of version 3 whatever its sender speaks, 7 to whoever was
 //! removed from the group (number of the membership that it is not in, u64), 8 something that the leader
 //! says beside the log (term, number u64 each, bytes) and 9 that it was heard (term, number u64 each), from
-//! version 4 on. An offer ends with who
-//! was in the group at the snapshot, as the log has it; nothing for those it was made with.
+//! version 4 on, 10 question of one that was started (start, lives, term u64 each) and 11 answer to it
+//! (start, 1 for a sender that is sure of its own disk, its term, then what it knows of whoever asked: lives,
+//! term, position u64 each), both of version 5 whatever their sender speaks. An offer and an answer end
+//! with who was in the group at the snapshot, or is, as the log has it; nothing for those it was made with.
 //! Body of consensus: type u8 · flags u8 (1: reject) · 6 bytes 0 · term, log term, index, commit, commit term,
 //! reject hint u64 each · context length u32 · entries u32 · context · per entry term u64,
 //! length u32 (with its highest bit: a change of who is in the group), bytes. Entries have positions in
@@ -25,12 +27,14 @@ use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use crate::{Membership, ReplicaId};
 
 /// The newest version: 2 has snapshots, 3 has greetings and changes of who is in the group, 4 has what
-/// a leader says beside the log.
-pub const VERSION: u8 = 4;
+/// a leader says beside the log, 5 has questions of those that were started.
+pub const VERSION: u8 = 5;
 /// The oldest version that is spoken.
 pub const OLDEST: u8 = 2;
 /// The version of greetings.
 const GREETING: u8 = 3;
+/// The version of questions and their answers.
+pub(crate) const QUESTIONS: u8 = 5;
 /// The version that has changes of who is in the group.
 pub(crate) const CHANGES: u8 = 3;
 /// The version that has notices.
@@ -108,6 +112,43 @@ pub(crate) enum Body<'a> {
     Removed {
         number: u64,
     },
+    /// Its sender was started, and asks what is known of it.
+    Ask(Ask),
+    /// What is known of whoever asked.
+    Told {
+        told: Told,
+        group: &'a [u8],
+    },
+}
+
+/// What a replica says of itself that was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ask {
+    /// Names the start.
+    pub(crate) start: u64,
+    pub(crate) lives: u64,
+    pub(crate) term: u64,
+}
+
+/// What it is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    /// Of its question.
+    pub(crate) start: u64,
+    /// Whether its sender knows what it has promised itself.
+    pub(crate) sure: bool,
+    /// The newest term that its sender knows.
+    pub(crate) term: u64,
+    pub(crate) mark: Mark,
+}
+
+/// How far a replica was, by its own word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Mark {
+    pub(crate) lives: u64,
+    pub(crate) term: u64,
+    /// Where it had the log of that term's leader.
+    pub(crate) position: u64,
 }
 
 /// The versions that a replica speaks.
@@ -152,7 +193,11 @@ pub(crate) fn seal(
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + 64);
     bytes.extend_from_slice(MAGIC);
-    let version = if matches!(body, Body::Hello(_)) { GREETING } else { version };
+    let version = match body {
+        Body::Hello(_) => GREETING,
+        Body::Ask(_) | Body::Told { .. } => QUESTIONS,
+        _ => version,
+    };
     let kind = match body {
         Body::Consensus(_) => 1,
         Body::Digest { .. } => 2,
@@ -163,6 +208,8 @@ pub(crate) fn seal(
         Body::Removed { .. } => 7,
         Body::Notice { .. } => 8,
         Body::Noticed { .. } => 9,
+        Body::Ask(_) => 10,
+        Body::Told { .. } => 11,
     };
     bytes.extend_from_slice(&[version, kind, from.0, to.0, 0, 0, 0, 0]);
     bytes.extend_from_slice(&group.to_le_bytes());
@@ -186,6 +233,12 @@ pub(crate) fn seal(
             bytes.extend_from_slice(some);
         }
         Body::Noticed { term, number } => put_words(&mut bytes, &[*term, *number]),
+        Body::Ask(Ask { start, lives, term }) => put_words(&mut bytes, &[*start, *lives, *term]),
+        Body::Told { told: Told { start, sure, term, mark }, group } => {
+            let Mark { lives, term: of, position } = *mark;
+            put_words(&mut bytes, &[*start, u64::from(*sure), *term, lives, of, position]);
+            bytes.extend_from_slice(group);
+        }
     }
     let crc = checksum(&bytes).to_le_bytes();
     if let Some(place) = bytes.get_mut(CRC..CRC + 4) {
@@ -262,6 +315,18 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             let [term, number] = reader.words()?;
             Body::Noticed { term, number }
         }
+        10 => {
+            let [start, lives, term] = reader.words()?;
+            Body::Ask(Ask { start, lives, term })
+        }
+        11 => {
+            let [start, sure, of, lives, term, position] = reader.words()?;
+            let mark = Mark { lives, term, position };
+            let told = Told { start, sure: sure == 1, term: of, mark };
+            let group = reader.take(reader.0.len())?;
+            let known = group.is_empty() || Membership::read(group).is_some();
+            return Some(Body::Told { told, group }).filter(|_| known && sure <= 1);
+        }
         _ => return None,
     };
     reader.0.is_empty().then_some(body)
@@ -294,6 +359,20 @@ pub(crate) fn encode(message: &Message) -> Vec<u8> {
         bytes.extend_from_slice(&entry.data);
     }
     bytes
+}
+
+/// What a message of the library says of its sender: a term that it knows durably, and where it has the
+/// log of that term's leader, 0 for nothing. Nothing when it asks for a vote in a term to come, or answers that.
+pub(crate) fn said(body: &[u8]) -> Option<(u64, u64)> {
+    let mut reader = Reader(body);
+    let [kind, flags] = reader.array()?;
+    let _: [u8; 6] = reader.array()?;
+    let [term, _, index] = reader.words()?;
+    match MessageType::from_number(kind)? {
+        MessageType::MsgRequestPreVote | MessageType::MsgRequestPreVoteResponse => None,
+        MessageType::MsgAppendResponse if flags & REJECT == 0 => Some((term, index)),
+        _ => Some((term, 0)),
+    }
 }
 
 /// Types that replicas send one another.

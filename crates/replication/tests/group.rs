@@ -198,7 +198,7 @@ fn a_replica_whose_state_differs_stops_and_others_say_so() {
 }
 
 #[test]
-fn a_replica_whose_disk_was_wiped_stops() {
+fn a_replica_whose_disk_was_wiped_gets_all_again_before_it_elects_anybody() {
     let mut group: Group<Fold> = Group::new(config(3));
     let leader = group.elect();
     group.propose(leader, records(0..20)).unwrap();
@@ -207,8 +207,13 @@ fn a_replica_whose_disk_was_wiped_stops() {
     group.kill(wiped);
     group.disks[usize::from(wiped) - 1] = Some(SimDisk::new(99));
     group.start(wiped);
-    group.pass(10);
-    assert!(matches!(group.node(wiped).replica.stopped(), Some(Stop::LogLost { last: 0, .. })));
+    group.pass(2);
+    assert_eq!(group.node(wiped).replica.counts().set_back, 1, "the others know");
+    group.pass(200);
+    let leader = group.leader().expect("two of three are whole");
+    assert_ne!(leader, wiped);
+    assert_eq!(group.node(wiped).replica.waits(), None);
+    assert_eq!(group.node(wiped).state.1.len(), 20);
 }
 
 #[test]

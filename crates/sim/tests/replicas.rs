@@ -52,6 +52,9 @@ fn control_every_seeded_bug_is_seen_in_the_end_state() {
     caught(Bug::SentSnapshotMissesOrder, Checker::ReplicasEqual);
     caught(Bug::ChangeBeforeCommit, Checker::MembersEqual);
     caught(Bug::SnapshotForgetsMembers, Checker::MembersEqual);
+    caught(Bug::VoteForgotten, Checker::TermsUnique);
+    caught(Bug::MarkNotDurable, Checker::AcknowledgedPresent);
+    caught(Bug::TermRepeated, Checker::AcknowledgedPresent);
 }
 
 /// With digests compared on the way, a replica whose state differs stops.

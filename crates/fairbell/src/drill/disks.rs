@@ -1,4 +1,4 @@
-//! Disks that go wrong: small ones of memory that fill, and bits that flip.
+//! Disks that go wrong: small ones of memory that fill, bits that flip, and folders that are copied.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -74,6 +74,30 @@ impl Drop for Disks {
             let _ = Command::new("umount").arg("--lazy").arg(folder).status();
         }
     }
+}
+
+/// Copies a folder of files that nobody writes, to a place where none is.
+pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(to).map_err(|error| on(to, error))?;
+    let entries = std::fs::read_dir(from).map_err(|error| on(from, error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| on(from, error))?;
+        let kind = entry.file_type().map_err(|error| on(from, error))?;
+        let (path, there) = (entry.path(), to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy(&path, &there)?;
+        } else if kind.is_file() {
+            std::fs::copy(&path, &there).map_err(|error| on(&path, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts an older copy in the place of a folder whose process does not run.
+pub fn set_back(dir: &Path, older: &Path) -> Result<(), Failure> {
+    std::fs::remove_dir_all(dir).map_err(|error| on(dir, error))?;
+    copy(older, dir)?;
+    std::fs::remove_dir_all(older).map_err(|error| on(older, error))
 }
 
 /// Flips one bit somewhere in the committed part of a journal that nobody has open: its segment and

@@ -8,12 +8,12 @@ use types::Nanos;
 
 use super::disks::{Disks, flip};
 use super::site::{CLIENTS, Site, folder};
-use super::{DrillArgs, PATIENCE};
+use super::{DrillArgs, PATIENCE, old_disk};
 use crate::Failure;
 use crate::replica::host::Status;
 
 /// A replica that came back takes part when it is no further behind, in inputs.
-const CLOSE: u64 = 2_048;
+pub const CLOSE: u64 = 2_048;
 /// How long a gateway that died is left alone, and answers are counted after a change of leader.
 const DOWN: Duration = Duration::from_secs(1);
 
@@ -50,6 +50,8 @@ pub enum Fault {
     Group,
     /// Its process is killed while somebody asks all replicas for what comes next.
     Early,
+    /// Folders are set back to older copies.
+    OldDisk,
 }
 
 /// A fault that has been.
@@ -85,6 +87,7 @@ impl Fault {
             Fault::Replace => "replace",
             Fault::Group => "group",
             Fault::Early => "early",
+            Fault::OldDisk => "old-disk",
         }
     }
 
@@ -98,9 +101,10 @@ impl Fault {
         if self == Fault::Replace { args.times as usize } else { 0 }
     }
 
-    /// Size of segments: where disks fill, room is wanted every few seconds.
+    /// Size of segments: where disks fill, room is wanted every few seconds; where they are copied, little
+    /// is copied.
     pub fn segment_mib(self) -> u32 {
-        if self == Fault::Fill { 2 } else { 64 }
+        if matches!(self, Fault::Fill | Fault::OldDisk) { 2 } else { 64 }
     }
 
     /// Disks of their own for the replicas, where they are to fill.
@@ -118,6 +122,9 @@ impl Fault {
         seed: u64,
     ) -> Result<Done, Failure> {
         site.all_run()?;
+        if self == Fault::OldDisk {
+            return old_disk::strike(site, seed);
+        }
         let replaced = (self == Fault::Replace).then(|| replace(site)).transpose()?;
         let (term, leader) = site.seat.held();
         let inputs = site.statuses().iter().flatten().map(|status| status.inputs).max();
@@ -128,7 +135,7 @@ impl Fault {
             Fault::Partition => site.cut(leader, true),
             Fault::Gateway => site.kill_gateway(),
             Fault::Fill => disks.fill(leader)?,
-            Fault::Group => site.kill_all(),
+            Fault::Group | Fault::OldDisk => site.kill_all(),
         };
         if !hit {
             return Err(Failure::Run(format!("nobody to hit; replica {} leads", leader + 1)));
@@ -174,7 +181,7 @@ impl Fault {
             Fault::Partition => drop(site.cut(leader, false)),
             Fault::Fill => disks.clear(leader)?,
             Fault::Pause => drop(site.signal(leader, Signal::CONT)),
-            Fault::Gateway | Fault::Group => {}
+            Fault::Gateway | Fault::Group | Fault::OldDisk => {}
         }
         let back = site.clock.now();
         if !site.all_within(CLOSE, PATIENCE) {

@@ -4,6 +4,7 @@ mod checks;
 mod disks;
 mod early;
 mod fault;
+mod old_disk;
 mod relay;
 mod site;
 pub mod strangers;
@@ -44,6 +45,9 @@ pub enum Drill {
     Replace(DrillArgs),
     /// Kill all replicas at once, and start them from their disks
     Group(DrillArgs),
+    /// Set folders of replicas back to older copies: nine arrangements in turn, so 90 times are ten of
+    /// each
+    OldDisk(DrillArgs),
     /// People without a key at every listening port, while a group starts, and loses its leaders
     Strangers(StrangersArgs),
     /// Ask all replicas' retransmission servers for what comes next, and kill the leader meanwhile
@@ -72,7 +76,8 @@ pub struct EarlyArgs {
     fairbell drill failover --times 3 --rate 1000 --json\n  \
     fairbell drill pause --times 5 --keep --dir drill\n  \
     fairbell drill replace --times 5 --json    a replica's disk is lost, then the leader dies\n  \
-    fairbell drill group --times 5 --every 40s --checkpoint-every 0   by all inputs, for comparison\n\n\
+    fairbell drill group --times 5 --every 40s --checkpoint-every 0   by all inputs, for comparison\n  \
+    fairbell drill old-disk --times 90        nine arrangements of folders set back, ten times each\n\n\
     Three processes are replicas of the root; proxies, gateways, listeners and clients are this\n\
     one. The exit code is 1 when anything acknowledged was lost, told twice, or differs.")]
 pub struct DrillArgs {
@@ -147,6 +152,7 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
         Drill::Replace(args) => (Fault::Replace, args),
         Drill::Group(args) => (Fault::Group, args),
         Drill::Strangers(args) => return strangers::run(args),
+        Drill::OldDisk(args) => (Fault::OldDisk, args),
     };
     let (most, what) = match fault {
         Fault::Gateway => (GATEWAYS_MAX, "gateways"),
@@ -155,6 +161,11 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
     };
     if args.times > most {
         return Err(Failure::Usage(format!("--times: at most {most} {what}")));
+    }
+    if fault == Fault::OldDisk && args.replicas != 3 {
+        return Err(Failure::Usage(
+            "--replicas: three, of which one or two are set back".to_string(),
+        ));
     }
     if args.replicas % 2 == 0 {
         return Err(Failure::Usage("--replicas: an odd number".to_string()));
@@ -464,7 +475,7 @@ fn print(report: &Report) {
     if let Some(heard) = &report.heard {
         heard.print();
     }
-    report.found.iter().for_each(|found| println!("  found and mended: {found}"));
+    report.found.iter().for_each(|found| println!("  found out: {found}"));
     findings.problems.iter().for_each(|problem| println!("  {problem}"));
     println!("  {}", if report.holds { "PASS" } else { "FAIL" });
 }

@@ -310,6 +310,34 @@ impl Site {
         Err(on(&dir, String::from_utf8_lossy(&done.stderr)))
     }
 
+    /// Lets a replica in doubt that does not run elect another one, as an operator would who has been told
+    /// what can't be proved. What he was told.
+    pub fn recover(&self, number: usize, from: usize) -> Result<String, Failure> {
+        let program = std::env::current_exe().map_err(io)?;
+        let (dir, whole) = (self.folder(number), self.folder(from));
+        let numbers = [number, from].map(|number| (number + 1).to_string());
+        let recover = |more: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(["replica", "recover", "--id", &numbers[0], "--from", &numbers[1]]);
+            command.arg("--dir").arg(&dir).arg("--compare").arg(&whole).args(more);
+            command.output().map_err(io)
+        };
+        let told = recover(&[])?;
+        if told.status.success() {
+            return Err(on(&dir, "it was recovered without its operator's word"));
+        }
+        let done = recover(&["--accept-loss"])?;
+        if !done.status.success() {
+            return Err(on(&dir, String::from_utf8_lossy(&done.stderr)));
+        }
+        Ok(String::from_utf8_lossy(&told.stderr).into_owned())
+    }
+
+    /// What one replica says.
+    pub fn status(&self, number: usize) -> Option<Status> {
+        self.cluster.place(number as u8 + 1).and_then(|place| host::ask(place.status))
+    }
+
     /// Cuts a replica's streams with all others, or mends them.
     pub fn cut(&self, number: usize, cut: bool) -> bool {
         let of = |relay: &&Relay| relay.ends.0 == number || relay.ends.1 == number;
@@ -378,7 +406,7 @@ impl Site {
         while from.elapsed() < patience {
             // What is applied: a snapshot counts as committed while it is still being written.
             let applied = |one: &Option<Status>| {
-                one.as_ref().filter(|one| one.doubt_term == 0).map(|one| one.inputs)
+                one.as_ref().filter(|one| one.waits.is_none()).map(|one| one.inputs)
             };
             let applied: Option<Vec<u64>> = self.statuses().iter().map(applied).collect();
             let ends = applied.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use journal::{Folder, Journal, JournalError};
 use net::{Clock, Loop, LoopConfig, LoopHandle, ServerTls, WaitStrategy};
 use probe::Key;
-use replication::{Action, ReplicaId};
+use replication::{Action, ReplicaId, Waits};
 use roles::{ExchangeConfig, Member, Outside, Role};
 use serde::{Deserialize, Serialize};
 use types::{Channel, Input};
@@ -99,6 +99,9 @@ pub struct Status {
     /// After so many changes.
     #[serde(default)]
     pub changes: u64,
+    /// Why it elects nobody for now.
+    #[serde(default)]
+    pub waits: Option<String>,
     /// Why it takes part in nothing any more.
     pub stopped: Option<String>,
 }
@@ -125,6 +128,7 @@ fn status((id, restored, cost): (u8, u64, &Cost), member: &Member) -> Status {
         checkpoint_bytes: cost.bytes.load(Ordering::Relaxed),
         members: member.replica().membership().members().map(|(id, _)| id.0).collect(),
         changes: member.replica().membership().number,
+        waits: member.replica().waits().map(|waits| waits.to_string()),
         stopped: member.stopped().map(ToString::to_string),
     }
 }
@@ -305,7 +309,10 @@ impl Host {
         };
         let mut journal = open_journal(folder, dir, &settings)?;
         let replicas = cluster.replicas.len() as u8;
+        let [a, b, c, d, e, f, g, h, ..] =
+            probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
         let group = replication::Config {
+            start: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             digest_every: DIGEST_EVERY,
             ..replication::Config::new(cluster.group, ReplicaId(id), replicas)
         };
@@ -491,6 +498,7 @@ impl Host {
                 health.look();
                 of.nodes().for_each(|(_, role)| watch(role));
                 let member = of.nodes().find_map(|(_, role)| role.as_member());
+                alarm(&alarms, id, member.and_then(|member| member.replica().waits()));
                 if let Some(why) = member.and_then(Member::stopped) {
                     failed(why.to_string());
                 }
@@ -508,6 +516,16 @@ impl Host {
             return Err(Failure::Run(format!("replica {id}: {why}")));
         }
         nodes.map_err(io)?.ok_or_else(|| Failure::Run("the replica's loop lost it".to_string()))
+    }
+}
+
+/// Tells operators of a disk that may lack what was acknowledged, and that this is over.
+fn alarm(alarms: &Alarms, id: u8, waits: Option<Waits>) {
+    let key = format!("replica-{id}-doubt");
+    match waits {
+        Some(Waits::Asks { .. }) => {}
+        Some(waits) => alarms.raise(&key, format!("replica {id}: {waits}")),
+        None => alarms.clear(&key, format!("replica {id} has again what it had")),
     }
 }
 

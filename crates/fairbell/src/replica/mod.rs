@@ -8,6 +8,7 @@ pub mod host;
 pub mod line;
 mod links;
 pub mod papers;
+mod recover;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use net::Clock;
 
 use crate::Failure;
@@ -39,20 +40,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Options of `fairbell replica`.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:\n  \
     fairbell replica --cluster cluster.json --id 1 --dir /var/lib/fairbell/1\n  \
     fairbell replica --cluster cluster.json --status    how all replicas stand\n  \
     fairbell replica --cluster cluster.json --issue     keys and certificates, in keys/ beside it\n  \
-    fairbell admin --socket /var/lib/fairbell/1/admin.sock replicas list\n\n\
+    fairbell admin --socket /var/lib/fairbell/1/admin.sock replicas list\n  \
+    fairbell replica recover --id 1 --dir /var/lib/fairbell/1 --from 3    too few are whole\n\n\
     The cluster file names the places of all nodes and replicas and holds the deployment's\n\
     secret; keys/ beside it the replica's own key and certificate. `fairbell drill failover --keep` leaves one to look at. It runs until Ctrl-C.")]
 pub struct ReplicaArgs {
     /// Configuration file [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// What else is to be done
+    #[command(subcommand)]
+    pub what: Option<What>,
     /// Who is where
-    #[arg(long, value_name = "FILE")]
-    pub cluster: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    pub cluster: Option<PathBuf>,
     /// Its number, from 1
     #[arg(long, value_name = "N", required_unless_present_any = ["status", "issue"])]
     pub id: Option<u8>,
@@ -70,11 +76,24 @@ pub struct ReplicaArgs {
     pub first_come: bool,
 }
 
+/// What is done to a replica's folder.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Let a replica in doubt elect one whose log counts, where too few are whole to elect anybody
+    Recover(recover::RecoverArgs),
+}
+
 /// Runs a replica, or asks all of them.
 pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
-    let cluster = Cluster::read(&args.cluster)?;
+    if let Some(What::Recover(args)) = &args.what {
+        return recover::run(args);
+    }
+    let Some(path) = &args.cluster else {
+        return Err(Failure::Usage("--cluster: which file".to_string()));
+    };
+    let cluster = Cluster::read(path)?;
     if args.issue {
-        return issue(cluster, &args.cluster);
+        return issue(cluster, path);
     }
     let (Some(id), Some(dir)) = (args.id, &args.dir) else { return ask_all(&cluster) };
     let config = crate::cli::load_plain(args.config.as_deref())?;

@@ -260,6 +260,11 @@ impl Load {
         self.timings.mark(at);
     }
 
+    /// Plays nothing for so long; the timetable goes on later by that. Nothing before it has begun.
+    pub fn rest(&mut self, ns: u64) {
+        self.started_at = self.started_at.map(|at| at.after(ns));
+    }
+
     /// Plays nothing more.
     pub fn stop(&mut self) {
         self.stopping = true;

@@ -115,7 +115,8 @@ impl<S: State> Group<S> {
             state.apply(&Entry { position, term, record, group: Vec::new() });
         });
         let newest = self.newest[place];
-        let config = Config { id: ReplicaId(id), newest, ..self.config.clone() };
+        let start = self.now << 8 | u64::from(id);
+        let config = Config { id: ReplicaId(id), start, newest, ..self.config.clone() };
         let replica = Replica::new(config, recovered.expect("readable"), Nanos(self.now));
         let replica = replica.expect("a good configuration");
         let (said, fetched) = (Vec::new(), 0);

@@ -18,6 +18,8 @@ pub(super) struct End<'a> {
     pub(super) clients: &'a [Client],
     pub(super) receivers: &'a [Receiver],
     pub(super) stopped: &'a [(u8, String)],
+    /// Terms in which more than one was elected, or one twice.
+    pub(super) repeated: &'a [String],
     pub(super) finished: bool,
 }
 
@@ -39,6 +41,9 @@ pub(super) fn check(end: End<'_>) -> Vec<Found> {
     if !end.finished {
         let behind: Vec<u64> = end.clients.iter().filter(|c| !c.is_done()).map(|c| c.id).collect();
         tell(Checker::Progress, format!("not finished; clients {behind:?} still wait"));
+    }
+    for what in end.repeated {
+        tell(Checker::TermsUnique, what.clone());
     }
     for (id, why) in end.stopped {
         tell(Checker::NobodyStopped, format!("replica {id}: {why}"));

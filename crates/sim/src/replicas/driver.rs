@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use journal::{Config as JournalConfig, DiskErrorKind, Journal, JournalError, SimDisk, mend};
+use journal::{Config as JournalConfig, DiskErrorKind, Journal, JournalError, SimDisk, Vote, mend};
 use replication::{
     Action, Config, Entry, Fetch, Install, Kept, Recovered, Replica, ReplicaId, SnapshotRead,
     Write, fetch, kept, perform, recover,
@@ -99,6 +99,12 @@ pub(super) struct Machine {
     pub(super) tails: u64,
     /// Its log is short.
     pub(super) short: bool,
+    /// A copy of its disk.
+    pub(super) copy: Option<SimDisk>,
+    /// Its disk was set back, and it does not elect yet.
+    pub(super) old: bool,
+    /// An earlier start has found out that it may lack something.
+    known_old: bool,
 }
 
 /// How starting went.
@@ -123,6 +129,9 @@ impl Machine {
             gone: false,
             tails: 0,
             short,
+            copy: None,
+            old: false,
+            known_old: false,
         }
     }
 
@@ -202,6 +211,7 @@ impl Machine {
             let told = |position| journal.snapshots().iter().any(|info| info.position == position);
             recovered.groups.retain(|(position, _)| !told(*position));
         }
+        self.forget(bug, &mut recovered);
         let replica = Replica::new(config.clone(), recovered, Nanos(now))
             .map_err(|_| JournalError::Config)?;
         Ok(Up {
@@ -215,6 +225,44 @@ impl Machine {
             pending: BTreeSet::new(),
             packets: 0,
         })
+    }
+
+    /// The bugs that lie in what a start knows of its disk.
+    fn forget(&mut self, bug: Option<Bug>, recovered: &mut Recovered) {
+        let old = recovered.set_back || recovered.doubt > 0;
+        let forgets = match bug {
+            Some(Bug::VoteForgotten) => {
+                let newest = recovered.terms.last().map_or(recovered.before.1, |(_, term)| *term);
+                recovered.vote = Vote { term: newest, voted_for: 0 };
+                false
+            }
+            Some(Bug::MarkNotDurable) => self.known_old,
+            Some(Bug::TermRepeated) => true,
+            _ => false,
+        };
+        self.known_old = old;
+        if forgets {
+            (recovered.set_back, recovered.doubt) = (false, 0);
+        }
+    }
+
+    /// Copies the disk as a machine finds it that stops now.
+    pub(super) fn keep_copy(&mut self) {
+        let mut kept = None;
+        self.with_disk(|disk| {
+            let mut copy = disk.clone();
+            copy.restart();
+            kept = Some(copy);
+        });
+        self.copy = kept.or(self.copy.take());
+    }
+
+    /// The copy takes the place of the disk of a machine that does not run; false without one.
+    pub(super) fn set_back(&mut self) -> bool {
+        let (Some(disk), Some(copy)) = (&mut self.disk, self.copy.take()) else { return false };
+        disk.set_back(&copy);
+        self.old = true;
+        true
     }
 
     /// The machine stops at once; what was not synced is at the disk's mercy.

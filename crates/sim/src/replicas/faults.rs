@@ -1,5 +1,7 @@
 //! What goes wrong, and when: drawn one fault after the other until all is mended.
 
+use types::SplitMix64;
+
 use super::driver::Machine;
 use super::world::{Event, MS, Weather, World};
 
@@ -13,6 +15,9 @@ impl World {
             return;
         }
         let id = 1 + self.rng.below(self.machines.len() as u64) as u8;
+        if self.options.has_old_disks(self.seed) {
+            self.copy_or_set_back();
+        }
         match self.rng.below(14) {
             0 | 1 => {
                 self.counts.crashes += u64::from(self.up(id).is_some());
@@ -58,6 +63,37 @@ impl World {
             let drawn = self.rng.below(2) as u8;
             self.sides[place] = if split { drawn } else { u8::from(place == alone) };
         }
+    }
+
+    /// Somebody copies a disk, or sets one back to the copy. Fewer than half of the disks may lack
+    /// anything at a time: what is on the others all can get again.
+    fn copy_or_set_back(&mut self) {
+        // Drawn apart, so that nothing else depends on it.
+        let mut rng = SplitMix64::new(SplitMix64::mix(self.seed ^ self.now));
+        let place = rng.below(self.machines.len() as u64) as usize;
+        if rng.below(2) == 0 {
+            self.machines[place].keep_copy();
+            return;
+        }
+        for machine in &mut self.machines {
+            let elects = |machine: &Machine| {
+                machine.up.as_ref().is_some_and(|up| up.replica.waits().is_none())
+            };
+            if machine.old && elects(machine) {
+                machine.old = false;
+                self.counts.readmitted += 1;
+            }
+        }
+        let lacks = |machine: &&Machine| machine.old || machine.rots || machine.lost.is_some();
+        let lacking = self.machines.iter().filter(lacks).count();
+        let machine = &self.machines[place];
+        let more = usize::from(!machine.old && !machine.rots);
+        if machine.lost.is_some() || 2 * (lacking + more) >= self.machines.len() {
+            return;
+        }
+        let id = machine.id;
+        self.kill(id);
+        self.counts.set_back += u64::from(self.machine(id).set_back());
     }
 
     fn spoil_disk(&mut self, id: u8) {

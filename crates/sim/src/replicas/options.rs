@@ -22,11 +22,18 @@ pub enum Bug {
     ChangeBeforeCommit,
     /// A snapshot does not say who was in the group, for whoever starts from it.
     SnapshotForgetsMembers,
+    /// A start forgets for whom the machine voted, and in which term, and nobody tells it.
+    VoteForgotten,
+    /// That a disk is an older copy, or may lack what was acknowledged, is not written down: it counts
+    /// for the start that finds it out, and for no later one.
+    MarkNotDurable,
+    /// A disk that is an older copy goes on in the term that it knows, as if it were whole.
+    TermRepeated,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 8] = [
+    pub const ALL: [Bug; 11] = [
         Bug::AckBeforeCopy,
         Bug::UnfencedLeader,
         Bug::NoDedupeAfterFailover,
@@ -35,6 +42,9 @@ impl Bug {
         Bug::SentSnapshotMissesOrder,
         Bug::ChangeBeforeCommit,
         Bug::SnapshotForgetsMembers,
+        Bug::VoteForgotten,
+        Bug::MarkNotDurable,
+        Bug::TermRepeated,
     ];
 
     /// Its name in commands.
@@ -48,6 +58,9 @@ impl Bug {
             Bug::SentSnapshotMissesOrder => "sent-snapshot-misses-order",
             Bug::ChangeBeforeCommit => "change-before-commit",
             Bug::SnapshotForgetsMembers => "snapshot-forgets-members",
+            Bug::VoteForgotten => "vote-forgotten",
+            Bug::MarkNotDurable => "mark-not-durable",
+            Bug::TermRepeated => "term-repeated",
         }
     }
 }
@@ -73,6 +86,8 @@ pub struct Options {
     pub short_logs: Option<bool>,
     /// Who is in the group changes; nothing for what the seed says.
     pub changes: Option<bool>,
+    /// Disks are set back to older copies; nothing for what the seed says.
+    pub old_disks: Option<bool>,
 }
 
 impl Options {
@@ -80,6 +95,13 @@ impl Options {
     pub(super) fn has_changes(&self, seed: u64) -> bool {
         let drawn = SplitMix64::mix(seed ^ 0x6D65_6D62_6572).is_multiple_of(3);
         self.changes.unwrap_or(drawn && !self.calm)
+    }
+
+    /// Whether disks are set back in the run of a seed: where all speak the version that has questions,
+    /// and where nobody is away for good.
+    pub(super) fn has_old_disks(&self, seed: u64) -> bool {
+        let drawn = !SplitMix64::mix(seed ^ 0x6F_6C64).is_multiple_of(3);
+        self.old_disks.unwrap_or(drawn && !self.calm) && !self.has_changes(seed)
     }
 
     /// Whether logs are short in the run of a seed.
@@ -101,6 +123,7 @@ impl Default for Options {
             calm: false,
             short_logs: None,
             changes: None,
+            old_disks: None,
         }
     }
 }

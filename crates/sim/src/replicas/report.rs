@@ -22,6 +22,8 @@ pub enum Checker {
     Progress,
     /// All replicas know the same of who is in the group: what the operator was told is made.
     MembersEqual,
+    /// In each term one replica is elected, once.
+    TermsUnique,
     /// No replica stopped for another reason than a rotten disk.
     NobodyStopped,
     /// The run panicked.
@@ -120,6 +122,8 @@ counts! {
         install_crashes,
         /// Rotten disks that were refused at a start, and mended: their logs came from the others.
         mended,
+        /// Disks set back to older copies, as by whoever copies files.
+        set_back,
         /// Machines added to the group.
         members_added,
         /// Machines that were counted from then on.
@@ -140,6 +144,8 @@ counts! {
         answered,
         /// Records of requests that had been executed before.
         repeats,
+        /// Machines whose disks were set back and that elect again.
+        readmitted,
         /// Changes of membership that were refused for the moment.
         changes_refused,
         /// Removed machines that were told so, and stopped.

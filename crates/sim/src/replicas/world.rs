@@ -74,6 +74,9 @@ pub(super) struct World {
     pub(super) weather: Weather,
     pub(super) healed: bool,
     pub(super) stopped: Vec<(u8, String)>,
+    /// Who was elected in each term, in which of its lives, and terms in which that happened twice.
+    elected: BTreeMap<u64, (u8, u32)>,
+    repeated: Vec<String>,
     pub(super) counts: Counts,
     /// When the last leader died, until another answers.
     leaderless: Option<u64>,
@@ -123,6 +126,8 @@ impl World {
             weather: Weather::default(),
             healed: false,
             stopped: Vec::new(),
+            elected: BTreeMap::new(),
+            repeated: Vec::new(),
             counts: Counts::default(),
             leaderless: None,
             failovers: Vec::new(),
@@ -237,7 +242,8 @@ impl World {
         let config = group_config(id, self.replicas, self.seed, self.options.digest_every);
         let (bug, now) = (self.options.bug, self.now);
         let (was, newest) = (self.version(id, 0), self.version(id, 1));
-        let config = replication::Config { newest, ..config };
+        let start = self.rng_of_start(id);
+        let config = replication::Config { newest, start, ..config };
         let machine = self.machine(id);
         if machine.up.is_some() || machine.lost.is_some() || machine.gone {
             return;
@@ -261,6 +267,11 @@ impl World {
         }
     }
 
+    /// A number that no other start has.
+    fn rng_of_start(&mut self, id: u8) -> u64 {
+        SplitMix64::mix(self.seed ^ self.now ^ (u64::from(id) << 56))
+    }
+
     /// The newest version of the messages that a machine speaks in a life, counted from the one that
     /// is or was: in every other seed machines are upgraded and put back all the time.
     fn version(&mut self, id: u8, lives: u32) -> u8 {
@@ -268,6 +279,13 @@ impl World {
         // Drawn apart, so that nothing else depends on it.
         let of_seed = SplitMix64::mix(self.seed ^ 0x7665_7273_696F_6E73);
         let of_life = SplitMix64::mix(of_seed ^ (u64::from(id) << 32) ^ u64::from(life));
+        if self.options.bug == Some(Bug::VoteForgotten) {
+            // The last one without questions: others would tell it.
+            return VERSION - 1;
+        }
+        if self.options.has_old_disks(self.seed) {
+            return VERSION;
+        }
         match (of_seed % 2, of_life % 2) {
             // Members are changed only where all speak the newest.
             (0, 0) if !self.options.has_changes(self.seed) => OLDEST,
@@ -309,7 +327,23 @@ impl World {
         self.act(id, actions);
     }
 
+    /// Whoever was elected: in its term nobody else may be, nor itself in another life.
+    fn watch_terms(&mut self, id: u8) {
+        let life = self.machine(id).life;
+        let Some(up) = self.up(id) else { return };
+        let standing = up.replica.standing();
+        if !standing.leading {
+            return;
+        }
+        let known = *self.elected.entry(standing.term).or_insert((id, life));
+        if known != (id, life) && self.repeated.len() < 4 {
+            let what = format!("term {}: {known:?}, and then {:?}", standing.term, (id, life));
+            self.repeated.push(what);
+        }
+    }
+
     pub(super) fn act(&mut self, id: u8, actions: Vec<Action>) {
+        self.watch_terms(id);
         for action in actions {
             match action {
                 Action::Send { to, bytes } => self.send(id, to.0, bytes),
@@ -636,6 +670,7 @@ impl World {
             clients: &self.clients,
             receivers: &self.receivers,
             stopped: &self.stopped,
+            repeated: &self.repeated,
             finished,
         });
         Report {

@@ -1,0 +1,45 @@
+//! Why a replica takes part in nothing any more.
+
+/// Why a replica stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Its state is not that of most.
+    Diverged {
+        /// At which position it was seen.
+        position: u64,
+    },
+    /// The group has gone on without records that were committed here: an operator made somebody the
+    /// leader who lacks them.
+    Overruled {
+        /// The first of them.
+        position: u64,
+    },
+    /// It is in the group no more.
+    Removed {
+        /// Number of the membership that somebody has applied and it is not in.
+        number: u64,
+    },
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Diverged { position } => write!(
+                f,
+                "its state at position {position} is not that of most replicas: stopped; keep its \
+                 folder for an inquiry"
+            ),
+            Stop::Overruled { position } => write!(
+                f,
+                "the group has another record at position {position} than the committed one here: it \
+                 was recovered from a replica that lacked it; stopped. What it holds from there on is \
+                 on no other disk: keep its folder for an inquiry, then `fairbell journal mend --force`"
+            ),
+            Stop::Removed { number } => write!(
+                f,
+                "it was removed from the group, as membership {number} says: stopped; its number is \
+                 never used again, and its folder may go"
+            ),
+        }
+    }
+}
