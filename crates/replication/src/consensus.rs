@@ -70,6 +70,7 @@ impl Write {
     ///
     /// # Errors
     /// The next write, when it has to be done by itself.
+    #[expect(clippy::result_large_err, reason = "it is given back as it came, without allocating")]
     pub fn join(&mut self, next: Write) -> Result<(), Write> {
         let follows = self.entries.last().zip(next.entries.first());
         let follows = follows.is_some_and(|(last, first)| last.position + 1 == first.position);

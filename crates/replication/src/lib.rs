@@ -26,7 +26,7 @@
 //!   another replica while it comes.
 //! - Who is in the group is said by the log ([`Membership`]) and changed by records of the group's
 //!   own, one at a time ([`Replica::change`]), which whoever applies records sees as empty ones.
-//! Which consensus is behind it is known to one file ([`Consensus`] is the boundary).
+//! - Which consensus is behind it is known to one file ([`Consensus`] is the boundary).
 
 mod changes;
 mod config;

@@ -192,7 +192,7 @@ impl Start {
 
     /// What is to be written down with the next write; with any, also positions that are a little
     /// ahead of what was.
-    fn to_write(&mut self, any: bool) -> Option<Vec<Peer>> {
+    fn take_peers(&mut self, any: bool) -> Option<Vec<Peer>> {
         let due = |(who, mark): (&ReplicaId, &Mark)| {
             let written = self.written.get(who).copied().unwrap_or_default();
             let far = mark.position >= written.position.saturating_add(APART);
@@ -355,7 +355,7 @@ impl<C: Consensus> Replica<C> {
 
     /// Gives a write what is known of the others, when that is due.
     pub(crate) fn write_peers(&mut self, write: &mut Write) {
-        write.peers = self.start.to_write(false);
+        write.peers = self.start.take_peers(false);
     }
 
     /// Writes down what is known of the others, when nothing else was to be written for a while.
@@ -364,7 +364,7 @@ impl<C: Consensus> Replica<C> {
         let idle = self.start.known != self.start.written && self.writes_waiting() == 0;
         self.start.idle = if idle { self.start.idle.saturating_add(1) } else { 0 };
         if self.start.idle > self.config.election_ticks {
-            let peers = self.start.to_write(true);
+            let peers = self.start.take_peers(true);
             self.write_beside(Write { peers, ..Write::default() }, out);
         }
     }

@@ -269,7 +269,7 @@ fn play(args: &EndlessArgs, dir: &Path) -> Result<Found, Failure> {
     up::lay_down(&config.memory, &log, &mut nodes)?;
     let warm = match args.unbounded {
         true => WARM_UNBOUNDED.min(args.inputs / 2),
-        false => (args.inputs / 20).min(WARM_MAX).max(LOOK_EVERY),
+        false => (args.inputs / 20).clamp(LOOK_EVERY, WARM_MAX),
     };
     let bar = if args.json { ProgressBar::hidden() } else { progress(args.inputs) };
     let (mut sizes, mut days, began) = (Sizes::default(), 0, Instant::now());

@@ -335,7 +335,7 @@ impl Site {
 
     /// What one replica says.
     pub fn status(&self, number: usize) -> Option<Status> {
-        self.cluster.place(number as u8 + 1).and_then(|place| host::ask(place.status))
+        host::ask(&self.cluster, number as u8 + 1)
     }
 
     /// Cuts a replica's streams with all others, or mends them.
@@ -629,7 +629,7 @@ impl Built {
         overlay: Vec<(UdpSocket, SocketAddrV4)>,
     ) -> Result<Built, Failure> {
         let habits = habits(LoopConfig::default().unread_max);
-        let one = || Loop::new(clock, Arc::clone(directory), habits.clone()).map_err(io);
+        let one = || Loop::new(clock, Arc::clone(directory), habits).map_err(io);
         let late = if capped { clock.kept_by(&Ahead) } else { clock };
         let third = Loop::new(late, Arc::clone(directory), habits).map_err(io)?;
         let mut loops = [one()?, one()?, third];

@@ -37,9 +37,12 @@ impl Shelf for Disk {
     }
 }
 
+/// What was put at which place.
+type Puts = Vec<(u64, Vec<u8>)>;
+
 /// Snapshots in memory, by the inputs that they stand for.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<(u64, Vec<u8>)>>>);
+struct Kept(Arc<Mutex<Puts>>);
 
 impl Snapshots for Kept {
     fn keep(&mut self, applied: u64, snapshot: &[u8]) -> bool {
