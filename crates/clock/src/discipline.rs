@@ -48,7 +48,7 @@ impl Discipline {
     /// Follows a correction from free-running reading `raw` on; an older one than the last, or one
     /// of impossible drift, is left aside.
     pub fn correct(&mut self, raw: Nanos, correction: &Correction) -> bool {
-        if correction.drift_ppt.abs() > DRIFT_MAX_PPT {
+        if correction.drift_ppt.unsigned_abs() > DRIFT_MAX_PPT as u64 {
             self.refused += 1;
             return false;
         }
