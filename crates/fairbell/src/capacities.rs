@@ -84,9 +84,9 @@ fn disk(folder: &Path) -> Option<Capacity> {
     });
     let of = found.find_map(|path| rustix::fs::statvfs(path).ok())?;
     let block = of.f_frsize.max(1);
-    // What is kept for root counts as used: the exchange does not get it.
-    let bound = of.f_blocks.saturating_mul(block);
-    let used = bound.saturating_sub(of.f_bavail.saturating_mul(block));
+    // As df counts: what is kept for root is of no use to the exchange, and of no other.
+    let used = of.f_blocks.saturating_sub(of.f_bfree).saturating_mul(block);
+    let bound = used.saturating_add(of.f_bavail.saturating_mul(block));
     Some(Capacity { name: "bytes of the journal's disk", used, bound })
 }
 

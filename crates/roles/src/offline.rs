@@ -1,7 +1,7 @@
 //! The sample in file order through the engine alone: no session, no network, no clock.
 
 use engine::{
-    Engine, Output,
+    Engine, Limits, Output,
     log::{Draft, InputLog, LogFull},
 };
 use participant::{Action, Comparison, FlowMessage, Sample, Trade};
@@ -39,7 +39,8 @@ pub struct Offline {
 pub fn offline(config: engine::Config, sample: &Sample) -> Result<Offline, LogFull> {
     let messages = sample.opening.len() + sample.live.len();
     let mut log = InputLog::new(messages + 1);
-    let mut engine = Engine::new(config);
+    // Without limits: one account enters all of it, at no time at all.
+    let mut engine = Engine::new(engine::Config { limits: Limits::NONE, ..config });
     let mut output = Output::default();
     let mut book = Clerk::default();
     let mut trades = Vec::new();

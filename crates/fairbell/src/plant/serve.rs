@@ -257,6 +257,9 @@ impl Plant {
 }
 
 fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
+    // Before the ring, whose file tells others that the plant is there.
+    let socket = listen(args.desk)?;
+    let secret = random_secret().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
     let format = match args.format {
         PlantFormat::OpraFastV2 => Format::OpraFastV2,
         PlantFormat::Opra => Format::OpraBinary,
@@ -285,11 +288,10 @@ fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
         ),
         None => None,
     };
-    let secret = random_secret().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
     let outlet = Outlet {
         ring,
         desk: Desk::new(epoch.0),
-        socket: listen(args.desk)?,
+        socket,
         unsent: 0,
         tokens: KeySource::new(&secret),
     };
