@@ -4,9 +4,12 @@ use overlay::hedging::Hedging;
 use roles::{OverlayOptions, Spread};
 use sim::LinkModel;
 use sim::exchange::{
-    Checker, FaultKind, FaultSpec, Figures, Leaving, Outlet, Sabotage, Scenario, run_seed,
-    run_seeds,
+    Checker, FaultKind, FaultSpec, Figures, Leaving, Outlet, Sabotage, Scenario, SeedReport,
+    run_seed, run_seeds,
 };
+
+/// Seeds within which an injected bug has to show.
+const SEEDS_TO_CATCH: u64 = 8;
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
@@ -50,9 +53,14 @@ fn every_injected_bug_is_caught_by_its_checker() {
             let scenario = Scenario { sabotage, options, leaver, faults, ..Scenario::default() };
             let scenario = Scenario { replicas, eavesdropper, ..scenario };
             let scenario = if several { long_holds(scenario) } else { scenario };
-            let report = run_seed(1, &scenario);
-            let caught = report.failures.iter().any(|failure| failure.checker == expected);
-            assert!(caught, "{sabotage:?} was not caught by {expected}: {report}");
+            // Most are caught at once; what needs a requester at the right moment, within a few seeds.
+            let of = |seed| run_seed(seed, &scenario);
+            let has = |report: &SeedReport| report.failures.iter().any(|f| f.checker == expected);
+            let caught = (1..=SEEDS_TO_CATCH).any(|seed| has(&of(seed)));
+            assert!(
+                caught,
+                "{sabotage:?} was not caught by {expected} in seeds 1..={SEEDS_TO_CATCH}"
+            );
         }
     }
 }
