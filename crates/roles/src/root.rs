@@ -522,9 +522,8 @@ impl Root {
 
     /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
     /// when the log is full, the session has ended, or for a command that only a participant or a
-    /// gateway may give; also where the log is kept durably: what becomes of it is known later
-    /// ([`Root::outcome`]). It waits for none of the orders that wait, and has room where they have
-    /// none.
+    /// gateway may give; also where the log is kept durably: what becomes of it is known later.
+    /// It waits for none of the orders that wait, and has room where they have none.
     pub fn operator(
         &mut self,
         now: ClockReading,
