@@ -82,7 +82,7 @@ impl Default for AnswerConfig {
     }
 }
 
-/// Totals.
+/// What was asked and answered since the start: requests, datagrams and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AnswerStats {
     /// Bytes of valid requests of unproven addresses, and of the answers to them.
@@ -239,7 +239,7 @@ impl Answers {
         self.maker = Some(maker);
     }
 
-    /// Totals.
+    /// What was asked and answered since the start.
     pub fn stats(&self) -> AnswerStats {
         self.stats
     }

@@ -107,7 +107,7 @@ pub enum PrivateEvent<'a> {
     /// The root that serves now lacks records that were delivered here: nothing more is until the
     /// stream is detached and attached anew.
     Behind {
-        /// Whose.
+        /// Account whose stream it is.
         account: AccountId,
         /// Position of the record that comes next here.
         asked: u64,

@@ -29,7 +29,7 @@ struct Caller {
     answer: Option<Vec<u8>>,
 }
 
-/// See the module.
+/// Connections to the admin socket that wait for their request or their answer, by number.
 pub(super) struct Callers {
     all: BTreeMap<u64, Caller>,
     places: Admission<u64>,

@@ -24,7 +24,7 @@ const ORDER_LEN: usize = 36;
 /// What one address sent to a retransmission server and got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Amplified {
-    /// Requests.
+    /// Retransmission requests sent, without a token.
     pub requests: u64,
     /// Their bytes.
     pub sent: u64,

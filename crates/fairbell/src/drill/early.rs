@@ -43,7 +43,7 @@ const WARM: Duration = Duration::from_secs(2);
 /// What one replica's server gave out.
 #[derive(Serialize, Clone, Debug, Default)]
 pub struct FromReplica {
-    /// Which.
+    /// Number of the replica, from 1.
     replica: usize,
     /// Messages heard of it first that it had just got.
     messages: u64,

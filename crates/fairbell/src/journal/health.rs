@@ -26,7 +26,7 @@ pub enum Standing {
     Failed,
 }
 
-/// See the module.
+/// How a journal's writes go, and the alarms that follow from it.
 pub struct Health {
     alarms: Alarms,
     /// Whose journal, as it begins the alarms' keys.

@@ -46,7 +46,7 @@ pub struct Fill {
     pub held_back: bool,
 }
 
-/// See the module.
+/// Bounds of the log and the private streams on their shelves, and who gives up their oldest part.
 #[derive(Default)]
 pub(super) struct Room {
     recycler: Option<Recycler>,

@@ -33,7 +33,7 @@ pub enum Outlet {
 }
 
 impl Outlet {
-    /// All of them.
+    /// Every way out, in the order of the counts in a report.
     pub const ALL: [Outlet; 6] = [
         Outlet::Feed,
         Outlet::Retransmission,
@@ -82,7 +82,7 @@ struct Release {
 
 const UNKNOWN: Release = Release { due: Nanos::NEVER, said: Nanos::NEVER };
 
-/// See the module.
+/// The checker: when each message may be heard, and what was heard before that.
 pub(super) struct Early {
     bound_ns: u64,
     /// By stream, by message less one.

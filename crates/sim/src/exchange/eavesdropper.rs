@@ -40,7 +40,7 @@ struct FixSide {
     at: Nanos,
 }
 
-/// See the module.
+/// The node that asks: sockets of its own, and what it has not heard yet.
 pub(super) struct Eavesdropper {
     servers: Vec<Peer>,
     /// The sessions of the feed, and by session the next message that it does not know.
