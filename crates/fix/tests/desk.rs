@@ -2,7 +2,7 @@
 
 mod sample;
 
-use fix::app::{Desk, LedgerLimits, Symbols, Wanted};
+use fix::app::{Desk, LedgerLimits, Refusal, Symbols, Wanted};
 use fix::dictionary::builtin;
 use fix::session::{Application, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::value::StampWriter;
@@ -37,7 +37,9 @@ impl Application for App {
     ) {
         match self.desk.handle(now, message, &self.symbols, port) {
             Wanted::Nothing => {}
-            Wanted::Command(command) if self.full => self.desk.busy(now, message, &command, port),
+            Wanted::Command(command) if self.full => {
+                self.desk.take_back(now, message, &command, &Refusal::BUSY, port)
+            }
             Wanted::Command(command) => self.commands.push(command),
             other => self.others.push(format!("{other:?}").split('(').next().unwrap().to_string()),
         }

@@ -6,7 +6,7 @@
 
 mod sample;
 
-use fix::app::{Desk, LedgerLimits, Symbols, Wanted};
+use fix::app::{Desk, LedgerLimits, Refusal, Symbols, Wanted};
 use fix::dictionary::{Checker, CustomTags, Rules, builtin};
 use fix::session::{Application, Ending, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::value::{StampWriter, uint};
@@ -81,7 +81,7 @@ impl Application for App {
         if let Wanted::Command(command) = wanted
             && self.full
         {
-            self.desk.busy(now, message, &command, port);
+            self.desk.take_back(now, message, &command, &Refusal::BUSY, port);
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! The caller passes on bytes, attachments and records, and closes what is said to have ended.
 
-use fix::app::{Symbols, Wanted};
+use fix::app::{Refusal, Symbols, Wanted};
 use fix::session::{Application, Ending, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::{Acceptor, Limits, Message, dictionary, tag};
 use types::{
@@ -665,14 +665,14 @@ impl Application for Counter<'_> {
                     self.desk.counters.suspended += 1;
                     let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
                     seat.note_refusal(paid);
-                    seat.desk.suspended(now, message, &command, port);
+                    seat.desk.take_back(now, message, &command, &Refusal::SUSPENDED, port);
                 } else if !self.desk.admits(self.now.now, seat.account, command.kind) {
                     let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
                     seat.note_refusal(paid);
-                    seat.desk.above_rate(now, message, &command, port);
+                    seat.desk.take_back(now, message, &command, &Refusal::RATE, port);
                 } else if !self.desk.submit(self.now, command, self.out) {
                     self.desk.counters.requests_refused += 1;
-                    seat.desk.busy(now, message, &command, port);
+                    seat.desk.take_back(now, message, &command, &Refusal::BUSY, port);
                 }
             }
             other => match (&mut seat.market, other, self.market) {

@@ -154,41 +154,19 @@ impl Desk {
         Wanted::Nothing
     }
 
-    /// The command of `message` cannot go to the engine now: it is taken back and refused.
-    pub fn busy<S: Store>(
+    /// The command of `message` does not go to the engine: it is taken back and refused. As every
+    /// message the refusal gets its number from the log, so while nothing can be logged
+    /// ([`Refusal::SUSPENDED`]) it is told once that goes on.
+    pub fn take_back<S: Store>(
         &mut self,
         now: Nanos,
         message: &Message<'_>,
         command: &Command,
+        why: &Refusal,
         port: &mut Port<'_, S>,
     ) {
         self.ledger.withdraw(command);
-        self.refuse(now, message, &Refusal::BUSY, port);
-    }
-
-    /// The command of `message` is above the session's rate: it is taken back and refused.
-    pub fn above_rate<S: Store>(
-        &mut self,
-        now: Nanos,
-        message: &Message<'_>,
-        command: &Command,
-        port: &mut Port<'_, S>,
-    ) {
-        self.ledger.withdraw(command);
-        self.refuse(now, message, &Refusal::RATE, port);
-    }
-
-    /// Nothing can be logged just now: the command of `message` is taken back and refused. As every
-    /// message it gets its number from the log, so it is told once that goes on.
-    pub fn suspended<S: Store>(
-        &mut self,
-        now: Nanos,
-        message: &Message<'_>,
-        command: &Command,
-        port: &mut Port<'_, S>,
-    ) {
-        self.ledger.withdraw(command);
-        self.refuse(now, message, &Refusal::SUSPENDED, port);
+        self.refuse(now, message, why, port);
     }
 
     /// What `message` asks for is not to be had.
