@@ -12,14 +12,15 @@
 //! | 36 | with a token behind it | any packet if the token is right; if not, a token and what fits beside it |
 //! | above | with padding | as with 20 bytes: padded to a third of a packet or more, a whole packet |
 //!
-//! A token is answered in 36 bytes: session, number asked for, count 0, token.
+//! A token is answered in 36 bytes: session, number asked for, count 0, token. Addresses that the
+//! operator knows ([`AnswerConfig::known`]) need none: it answers for what goes there.
 //!
 //! Beyond that every address has a rate, unproven ones together, and all together. Memory is fixed
 //! at the start: a table of sets of four, the one used longest ago makes room. An unproven address
 //! that is pushed out loses what it had left over, never more; a proven one begins with a full bucket
 //! again, within the bucket of all.
 
-use types::{Nanos, Peer, SplitMix64, limits::MOLD_PACKET_MAX};
+use types::{Address, AddressRange, Nanos, Peer, SplitMix64, limits::MOLD_PACKET_MAX};
 
 use crate::mold::{self, Header};
 
@@ -31,6 +32,8 @@ pub const TOKEN_REQUEST_LEN: usize = mold::HEADER_LEN + TOKEN_LEN;
 pub const TOKEN_NS: u64 = 60 * Nanos::SECOND;
 /// Addresses that are told apart, of either kind.
 const ADDRESSES: usize = 4_096;
+/// Ranges of addresses that need no proof.
+pub const KNOWN_MAX: usize = 8;
 /// Addresses of a set.
 const WAYS: usize = 4;
 
@@ -63,6 +66,9 @@ impl ByteRate {
 pub struct AnswerConfig {
     /// Bytes answered for each byte of an unproven address; 0: as many as one likes, for tests only.
     pub amplification: u64,
+    /// Whose addresses need no proof: networks in which the operator's own listeners are, and where
+    /// nobody else can give a false source address.
+    pub known: [Option<AddressRange>; KNOWN_MAX],
     /// To one proven address.
     pub address: ByteRate,
     /// To all unproven ones.
@@ -75,6 +81,7 @@ impl Default for AnswerConfig {
     fn default() -> Self {
         AnswerConfig {
             amplification: 3,
+            known: [None; KNOWN_MAX],
             address: ByteRate::per_s(8 << 20),
             unproven: ByteRate::per_s(1 << 20),
             all: ByteRate::per_s(32 << 20),
@@ -248,11 +255,12 @@ impl Answers {
     pub fn judge(&mut self, now: Nanos, from: Peer, request: &PublicRequest) -> Allowance {
         let name = name_of(from);
         let all = self.all.fill(self.config.all, now);
-        let proven = request.token.is_some_and(|shown| {
-            [now.0 / TOKEN_NS, (now.0 / TOKEN_NS).wrapping_sub(1)]
-                .into_iter()
-                .any(|period| self.token(name, period).is_some_and(|right| same(&right, &shown)))
-        });
+        let proven = self.is_known(from)
+            || request.token.is_some_and(|shown| {
+                [now.0 / TOKEN_NS, (now.0 / TOKEN_NS).wrapping_sub(1)].into_iter().any(|period| {
+                    self.token(name, period).is_some_and(|right| same(&right, &shown))
+                })
+            });
         if proven {
             self.stats.proven += 1;
             let rate = self.config.address;
@@ -304,6 +312,13 @@ impl Answers {
         self.stats.unproven_short += u64::from(short);
         self.stats.over_rate += u64::from(unmet && !short);
         *self.earned.of(now, allowance.from, 0) = left.min(MOLD_PACKET_MAX as u64);
+    }
+
+    fn is_known(&self, from: Peer) -> bool {
+        let Peer::Addr(packed) = from else { return false };
+        let Ok(address) = u32::try_from(packed >> PORT_BITS) else { return false };
+        let address = Address::v4(address);
+        self.config.known.iter().flatten().any(|range| range.contains(address))
     }
 
     fn token(&self, name: u64, period: u64) -> Option<Token> {
@@ -386,6 +401,22 @@ mod tests {
         }
         assert_eq!(request(&[5; 16]).token, Some([5; 16]));
         assert_eq!(request(&[5; 17]).token, None);
+    }
+
+    #[test]
+    fn known_addresses_need_no_proof_and_keep_to_their_rate() {
+        let network = AddressRange::new(Address::v4(7 << 24), 8).expect("a range");
+        let mut config =
+            AnswerConfig { address: ByteRate::per_s(8_000), ..AnswerConfig::default() };
+        config.known[3] = Some(network);
+        let mut answers = answers(config);
+        let known = (7 << 24 | 9) << 16 | 1;
+        assert_eq!(ask(&mut answers, START, known, &[]), (MOLD_PACKET_MAX, None));
+        assert!(ask(&mut answers, START, known, &[]).0 < MOLD_PACKET_MAX, "2,000 bytes at once");
+        // Control: its neighbour, and a node of that number.
+        assert_eq!(ask(&mut answers, START, (8 << 24 | 9) << 16 | 1, &[]).0, 60);
+        assert!(!answers.is_known(Peer::Node(types::NodeId(7))));
+        assert!(!answers.is_known(Peer::Addr(u64::MAX)));
     }
 
     #[test]

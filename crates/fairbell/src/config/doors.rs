@@ -144,7 +144,7 @@ impl AccountEntry {
     }
 }
 
-fn items(list: &str) -> impl Iterator<Item = &str> {
+pub(super) fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|text| !text.is_empty())
 }
 
@@ -168,7 +168,7 @@ fn rule(text: &str) -> Result<CertificateRule, String> {
 }
 
 /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
-fn range(text: &str) -> Result<AddressRange, String> {
+pub(super) fn range(text: &str) -> Result<AddressRange, String> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
     let parsed = address.parse::<IpAddr>().ok().and_then(|address| {
         let most = if address.is_ipv4() { 32 } else { 128 };

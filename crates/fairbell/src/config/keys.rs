@@ -134,6 +134,7 @@ pub const KEYS: &[Key] = &[
     whole("retransmission.kib_per_s", 1, 16_777_216),
     whole("retransmission.address_kib_per_s", 1, 16_777_216),
     whole("retransmission.unproven_kib_per_s", 1, 16_777_216),
+    key("retransmission.known", Kind::Text { max: 256 }),
     whole("snapshot.connections", 1, 256),
     whole("snapshot.kib_per_ms", 1, 1_024),
     whole("snapshot.repair_per_s", 1, 100_000_000),

@@ -21,8 +21,8 @@ import java.util.TreeMap;
  * whenever it comes, loses some packets on purpose, and asks the retransmission server for all that.
  */
 final class Feed implements ITCH50Listener, MoldUDP64ClientStatusListener {
-    /** One packet in so many is thrown away, while none is missing: Nassau asks once a second, in 20 bytes, so it gets 60. */
-    private static final int LOSE_EVERY = 2111;
+    /** One packet in so many is thrown away, while none is missing: Nassau asks once a second. */
+    private static final int LOSE_EVERY = 211;
 
     record Added(String symbol, byte side, long shares, long price) {}
 
