@@ -20,7 +20,7 @@ use crate::view::Message;
 pub enum Wanted<'a> {
     /// Nothing: it has been answered.
     Nothing,
-    /// To the engine, with the account filled in. If it cannot go there: [`Desk::busy`].
+    /// To the engine, with the account filled in. If it cannot go there: [`Desk::take_back`].
     Command(Command),
     /// A snapshot, and perhaps updates.
     MarketData(MarketDataRequest<'a>),

@@ -8,8 +8,6 @@
 //! left of the log can still be replayed, it has a snapshot of the engine kept where each part begins.
 //!
 //! [`InputLog::RESERVE`]: engine::log::InputLog::RESERVE
-//! [`engine::log::InputLog::lay_down`]: engine::log::InputLog::lay_down
-//! [`overlay::private_sender::PrivateStreams::lay_down`]: overlay::private_sender::PrivateStreams::lay_down
 
 use std::collections::VecDeque;
 
@@ -68,9 +66,12 @@ struct Recycler {
 
 impl Root {
     /// Lays the log and the private streams down on shelves as they grow, and keeps the newest
-    /// `inputs` and `reports` of them in memory; see [`engine::log::InputLog::lay_down`] and
-    /// [`overlay::private_sender::PrivateStreams::lay_down`]. False when there are inputs already. A capacity of the log, if
+    /// `inputs` and `reports` of them in memory; see [`InputLog::lay_down`] and
+    /// [`PrivateStreams::lay_down`]. False when there are inputs already. A capacity of the log, if
     /// it has one, stays the bound of both.
+    ///
+    /// [`InputLog::lay_down`]: engine::log::InputLog::lay_down
+    /// [`PrivateStreams::lay_down`]: overlay::private_sender::PrivateStreams::lay_down
     #[must_use]
     pub fn lay_down(
         &mut self,
