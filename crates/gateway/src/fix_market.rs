@@ -32,6 +32,8 @@ const ID_MAX: usize = 64;
 const MARK_BYTES: u64 = 64 << 10;
 /// Bytes that are sent before the answer to the first TestRequest behind them.
 const UNREAD_MAX: u64 = 512 << 10;
+/// Trades that one message tells of.
+const PRINTS_PER_MESSAGE: usize = 64;
 /// Refreshes of a session are at least this far apart.
 const PACE_NS: u64 = Nanos::MILLI;
 /// First letters of TestReqIDs here.
@@ -267,6 +269,14 @@ impl Subscribed {
                 market::write_snapshot(id, name, levels, last.as_ref(), writer);
             });
         } else if !nothing {
+            // Trades in messages of a bounded length; what they left of the levels behind the last.
+            let mut prints = prints;
+            while prints.len() > PRINTS_PER_MESSAGE {
+                session.outbound().send(now, MARKET_DATA_INCREMENTAL, out, |writer| {
+                    let some = prints.by_ref().take(PRINTS_PER_MESSAGE);
+                    market::write_updates(id, name, some, &[], writer);
+                });
+            }
             session.outbound().send(now, MARKET_DATA_INCREMENTAL, out, |writer| {
                 market::write_updates(id, name, prints, updates, writer);
             });
@@ -409,6 +419,67 @@ mod tests {
             }
             found.sort_by_key(rank);
             assert_eq!(found, after, "seed {seed}");
+        }
+    }
+
+    /// Books in which every message is one lot traded and nothing rests.
+    struct Trades(u64);
+
+    impl crate::market::Books for Trades {
+        fn apply(&mut self, _: &[u8]) -> Option<crate::market::News> {
+            self.0 += 1;
+            let match_number = types::MatchNumber(self.0);
+            let print = market::Print { match_number, price: Price(1), qty: Qty(1), broken: false };
+            Some(crate::market::News { instrument: InstrumentId(1), print: Some(print) })
+        }
+
+        fn levels(&self, _: InstrumentId, _: Side, _: usize, _: &mut Vec<Level>) {}
+
+        fn state(&self, _: InstrumentId) -> Option<TradingState> {
+            None
+        }
+    }
+
+    #[test]
+    fn trades_between_two_refreshes_are_told_one_by_one_in_messages_of_bounded_length() {
+        let mut market = Market::new(Box::new(Trades(0)));
+        let symbols = Symbols::new(&[fix::sample::instrument()]);
+        let rules = fix::dictionary::builtin(fix::Version::Fix44).unwrap();
+        let config = fix::session::SessionConfig::new("FAIRBELL", "DATA", rules);
+        let store = fix::session::MemoryStore::new(10_000, 1 << 20);
+        let mut session = Session::new(0, config, store);
+        session.outbound().connect();
+        let mut seat = MarketSeat::default();
+        let parts =
+            vec![Part { instrument: InstrumentId(1), version: 0, printed: 0, levels: Vec::new() }];
+        let wanted = [true; 3];
+        seat.subscriptions.push(Subscribed {
+            id: b"M".to_vec(),
+            depth: 1,
+            wanted,
+            full: false,
+            parts,
+        });
+        let mut told = 0;
+        for trades in [1, 120, 64, 65, 1_024] {
+            (0..trades).for_each(|_| market.apply(&[]));
+            let mut out = Vec::new();
+            seat.due = Nanos(0);
+            seat.refresh(Nanos(1), &market, &symbols, &mut session, &mut out);
+            let text = String::from_utf8_lossy(&out).replace('\u{1}', "|");
+            let messages: Vec<&str> = text.split("|35=X|").skip(1).collect();
+            assert_eq!(messages.len(), usize::div_ceil(trades, PRINTS_PER_MESSAGE));
+            let numbers: Vec<u64> = text
+                .split("|278=")
+                .skip(1)
+                .map(|rest| rest.split('|').next().unwrap().parse().unwrap())
+                .collect();
+            assert_eq!(numbers, (told + 1..=told + trades as u64).collect::<Vec<_>>());
+            for message in messages {
+                let count = message.matches("|278=").count();
+                assert!(count <= PRINTS_PER_MESSAGE && message.contains(&format!("|268={count}|")));
+            }
+            told += trades as u64;
         }
     }
 

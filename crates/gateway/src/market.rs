@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use fix::app::market::{Level, Print};
 use types::{InstrumentId, Side, TradingState};
 
-/// Trades of an instrument that a session which is behind is told one by one.
-const PRINTS_MAX: usize = 64;
+/// Trades of an instrument that a session which is behind is told one by one. A gateway that did not
+/// run for a while (a busy machine) is behind with all its sessions.
+const PRINTS_MAX: usize = 1_024;
 
 /// Books built from the released feed.
 pub trait Books: Send {
