@@ -6,7 +6,7 @@
 //! releases and that no execution precedes its tick, stream by stream, and notes the digest of each
 //! stream's bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use feed::StreamDigest;
 use overlay::{
@@ -100,6 +100,8 @@ pub struct Watch {
     sessions: BTreeMap<(usize, ConnId), Framer>,
     /// What opens datagrams between nodes; none where they are in clear.
     tap: Option<Tap<KeySource>>,
+    /// Stream and number of messages that an edge handed on and no root was seen to send.
+    unseen: BTreeSet<(usize, u64)>,
     /// Nodes that the sender of the datagram which is looked at can seal to, as bits.
     reached: u64,
     /// Roots serve in turn: one may publish what comes after messages that the one before it had
@@ -160,6 +162,7 @@ impl Watch {
             crosses: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tap: None,
+            unseen: BTreeSet::new(),
             reached: u64::MAX,
             several_roots: false,
             snapshots: None,
@@ -256,6 +259,10 @@ impl Watch {
                 format!("edge {index} handed on {} ns too early by true time", -margin_ns)
             });
         }
+        let first = self.unseen.first();
+        self.failures.check(Checker::ReleaseOrder, first.is_none(), || {
+            format!("edges handed on {first:?} (stream, message), which no root published")
+        });
         self.streams.iter().for_each(|stream| stream.child_sets.judge(&mut self.failures));
         let (prints, crosses) = (&self.prints, &self.crosses);
         self.early.judge(&mut self.failures, |number| tick_of(prints, crosses, number));
@@ -373,6 +380,7 @@ impl Watch {
     /// A root that led sent messages with this deadline, and no datagram of it got out.
     pub fn unheard(&mut self, at: Nanos, stream: usize, messages: (u64, u64), deadline: Nanos) {
         self.early.published(at, stream, messages, deadline);
+        self.owned_up(stream, messages);
     }
 
     /// The root says when messages are public.
@@ -384,7 +392,23 @@ impl Watch {
             let at_once = body.deadline == Nanos(0);
             let due = if at_once { body.t_sent.min(at) } else { body.deadline };
             self.early.published(at, stream, messages, due);
+            self.owned_up(stream, messages);
+            self.compare(stream, &packet);
         }
+    }
+
+    /// What a root sends again is what was published before.
+    fn compare(&mut self, of: usize, packet: &Packet<'_>) {
+        let Some(stream) = self.streams.get(of) else { return };
+        let known =
+            |number: u64| stream.messages.get(usize::try_from(number).ok()?.checked_sub(1)?);
+        let mut numbered = (packet.seq()..).zip(packet.messages());
+        let other =
+            numbered.find(|(number, message)| known(*number).is_some_and(|k| k[..] != **message));
+        self.failures.check(Checker::FeedEqual, other.is_none(), || {
+            let number = other.map_or(0, |(number, _)| number);
+            format!("a root sent message {number} of stream {of} again, and it was another one")
+        });
     }
 
     /// The root may tell an edge that it no longer keeps what the edge asks for.
@@ -511,6 +535,28 @@ impl Watch {
         self.prints.entry(number).or_insert(position);
     }
 
+    /// An edge hands on what no root was seen to send: a root that was cut off published it, and what
+    /// it sent later carries it as parity. At the end a root must have owned up to it.
+    fn unseen(&mut self, at: Nanos, of: usize, packet: &Packet<'_>) {
+        let Some(stream) = self.streams.get_mut(of) else { return };
+        let (seq, end) = (packet.seq(), packet.next_seq());
+        stream.published.push(Published { seq, end, deadline: Nanos(0), bound_ns: 0 });
+        stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
+        let messages: Vec<&[u8]> = packet.messages().collect();
+        for message in &messages {
+            stream.digest.push(message);
+            stream.messages.push((*message).into());
+        }
+        self.unseen.extend((seq..end).map(|number| (of, number)));
+        self.read_trades(of, seq, &messages);
+        self.publish_ahead(of);
+    }
+
+    /// A root says that it published these messages.
+    fn owned_up(&mut self, of: usize, (seq, end): (u64, u64)) {
+        self.unseen.retain(|(stream, number)| *stream != of || !(seq..end).contains(number));
+    }
+
     /// An edge hands on a packet.
     fn released(&mut self, sent: &Sent<'_>) {
         let (from, at) = (sent.from, sent.at);
@@ -545,6 +591,9 @@ impl Watch {
         if edge.honest {
             let last = packet.next_seq().saturating_sub(1);
             self.leaves(at, Outlet::Feed, from, On::Message(of, last));
+        }
+        if self.several_roots && packet.count() > 0 && self.streams[of].end() == seq {
+            self.unseen(at, of, &packet);
         }
         let Some(edge) = self.edges.get_mut(&sent.from) else { return };
         let stream = &mut self.streams[of];
