@@ -5,7 +5,9 @@
 //! every later one is approached at a bounded rate, so that readings are continuous and never run
 //! backwards, whatever the corrections say. The published bound is the correction's, grown since
 //! its anchor, plus what is still to be slewed: it only grows while no correction comes, and says
-//! so. Integer arithmetic alone.
+//! so. A correction that differs from the line in force by more than the bounds of both says that
+//! one of the two is wrong. It is counted, followed only when [`CONFIRMED`] in a row say the same,
+//! and until then the published bound includes the difference. Integer arithmetic alone.
 
 use types::{ClockReading, Nanos};
 
@@ -17,6 +19,20 @@ const PPT: i128 = 1_000_000_000_000;
 pub const DRIFT_MAX_PPT: i64 = 1_000_000_000;
 /// Largest rate of slewing: 10 %, in parts of 10^12.
 pub const SLEW_MAX_PPT: i64 = 100_000_000_000;
+
+/// Corrections in a row that have to agree before a step beyond the bounds is followed.
+pub const CONFIRMED: u32 = 3;
+
+/// A step beyond the bounds that is not followed yet.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// The last correction that says so.
+    correction: Correction,
+    /// Corrections in a row that agree with it.
+    agreeing: u32,
+    /// Its difference from the line in force, in ns.
+    gap_ns: u64,
+}
 
 /// The disciplined clock of one node.
 #[derive(Clone, Debug)]
@@ -30,6 +46,9 @@ pub struct Discipline {
     last: Nanos,
     /// Corrections refused for an impossible drift.
     refused: u64,
+    doubt: Option<Doubt>,
+    /// Corrections that were beyond the bounds.
+    beyond: u64,
 }
 
 impl Discipline {
@@ -42,11 +61,13 @@ impl Discipline {
             since: Nanos(0),
             last: Nanos(0),
             refused: 0,
+            doubt: None,
+            beyond: 0,
         }
     }
 
-    /// Follows a correction from free-running reading `raw` on; an older one than the last, or one
-    /// of impossible drift, is left aside.
+    /// Follows a correction from free-running reading `raw` on. One that is older than the last, of
+    /// impossible drift, or beyond the bounds and not confirmed yet is left aside.
     pub fn correct(&mut self, raw: Nanos, correction: &Correction) -> bool {
         if correction.drift_ppt.unsigned_abs() > DRIFT_MAX_PPT as u64 {
             self.refused += 1;
@@ -55,6 +76,10 @@ impl Discipline {
         if self.correction.is_some_and(|last| !newer(correction.window, last.window)) {
             return false;
         }
+        if self.is_doubtful(raw, correction) {
+            return false;
+        }
+        self.doubt = None;
         self.rest_ns = match self.correction {
             None => 0,
             Some(last) => {
@@ -67,6 +92,35 @@ impl Discipline {
         true
     }
 
+    /// Whether a correction is beyond the bounds, and too few before it said the same.
+    fn is_doubtful(&mut self, raw: Nanos, correction: &Correction) -> bool {
+        let Some(gap_ns) = self.correction.and_then(|last| contradiction(&last, correction, raw))
+        else {
+            return false;
+        };
+        let before = self.doubt.filter(|doubt| newer(correction.window, doubt.correction.window));
+        if self.doubt.is_some() && before.is_none() {
+            return true;
+        }
+        self.beyond += 1;
+        let agrees =
+            before.filter(|doubt| contradiction(&doubt.correction, correction, raw).is_none());
+        let agreeing = agrees.map_or(1, |doubt| doubt.agreeing + 1);
+        self.doubt = Some(Doubt { correction: *correction, agreeing, gap_ns });
+        agreeing < CONFIRMED
+    }
+
+    /// Corrections that differed from the line in force by more than the bounds of both: one of the
+    /// two was wrong.
+    pub fn beyond(&self) -> u64 {
+        self.beyond
+    }
+
+    /// The difference of a step beyond the bounds that is not followed yet, in ns.
+    pub fn doubted_ns(&self) -> Option<u64> {
+        self.doubt.map(|doubt| doubt.gap_ns)
+    }
+
     /// The reading at free-running reading `raw`, which must not be before an earlier one; `None`
     /// before the first correction.
     pub fn read(&mut self, raw: Nanos) -> Option<ClockReading> {
@@ -77,7 +131,9 @@ impl Discipline {
         self.last = now;
         Some(ClockReading {
             now,
-            bound_ns: bound(&correction, raw).saturating_add(rest.unsigned_abs()),
+            bound_ns: bound(&correction, raw)
+                .saturating_add(rest.unsigned_abs())
+                .saturating_add(self.doubted_ns().unwrap_or(0)),
         })
     }
 
@@ -115,6 +171,14 @@ fn target(correction: &Correction, raw: Nanos) -> i128 {
     i128::from(raw.0) - i128::from(correction.offset_ns) - drifted
 }
 
+/// By how much two corrections contradict one another at `raw`, in ns: `None` where the reference's
+/// clock may be within the bounds of both.
+fn contradiction(one: &Correction, other: &Correction, raw: Nanos) -> Option<u64> {
+    let gap = (target(one, raw) - target(other, raw)).unsigned_abs();
+    let bounds = bound(one, raw).saturating_add(bound(other, raw));
+    (gap > u128::from(bounds)).then(|| u64::try_from(gap).unwrap_or(u64::MAX))
+}
+
 /// Largest error of the line at `raw`.
 fn bound(correction: &Correction, raw: Nanos) -> u64 {
     let passed = u128::from(raw.0.abs_diff(correction.anchor.0));
@@ -146,8 +210,10 @@ mod tests {
             for (window, (offset, drift, anchor, passed)) in (1..).zip(steps) {
                 let (offset_ns, anchor) = (offset % 1_000_000_000_000, Nanos(anchor >> 8));
                 let drift_ppt = drift % (2 * DRIFT_MAX_PPT);
+                let bound_ns = i64::MAX as u64;
+                let default = Correction::default();
                 let correction =
-                    Correction { window, anchor, offset_ns, drift_ppt, ..Correction::default() };
+                    Correction { window, anchor, offset_ns, drift_ppt, bound_ns, ..default };
                 clock.correct(raw, &correction);
                 for part in [0, passed / 3, passed] {
                     let at = Nanos(raw.0 + part);
@@ -172,7 +238,7 @@ mod tests {
             window,
             anchor: Nanos(START),
             offset_ns,
-            bound_ns: 100,
+            bound_ns: 600_000,
             growth_ppt: 1_000_000,
             ..Correction::default()
         }
@@ -184,16 +250,16 @@ mod tests {
         assert_eq!(clock.read(Nanos(START)), None);
         assert!(clock.correct(Nanos(START), &correction(1, 5_000_000)));
         let first = clock.read(Nanos(START)).unwrap();
-        assert_eq!((first.now, first.bound_ns), (Nanos(START - 5_000_000), 100));
+        assert_eq!((first.now, first.bound_ns), (Nanos(START - 5_000_000), 600_000));
         // 1 ms further back: 500 ppm take two seconds, and the bound covers what is left.
         assert!(clock.correct(Nanos(START), &correction(2, 6_000_000)));
         let second = Nanos::SECOND;
         let half = clock.read(Nanos(START + second)).unwrap();
         assert_eq!(half.now, Nanos(START + second - 5_500_000));
-        assert_eq!(half.bound_ns, 100 + 1_000 + 500_000);
+        assert_eq!(half.bound_ns, 600_000 + 1_000 + 500_000);
         let done = clock.read(Nanos(START + 3 * second)).unwrap();
         assert_eq!(done.now, Nanos(START + 3 * second - 6_000_000));
-        assert_eq!(done.bound_ns, 100 + 3_000);
+        assert_eq!(done.bound_ns, 600_000 + 3_000);
     }
 
     #[test]
@@ -211,5 +277,40 @@ mod tests {
             assert!(bound > before);
             before = bound;
         }
+    }
+
+    #[test]
+    fn a_step_beyond_the_bounds_is_told_and_followed_only_when_it_is_confirmed() {
+        let mut clock = Discipline::new(500_000_000);
+        assert!(clock.correct(Nanos(START), &correction(1, 0)));
+        // As a recorded one: alone. What is shown does not move, and its bound says what is in doubt.
+        let step = 3_000_000_000;
+        assert!(!clock.correct(Nanos(START), &correction(2, step)));
+        assert_eq!((clock.beyond(), clock.doubted_ns()), (1, Some(step as u64)));
+        let reading = clock.read(Nanos(START)).unwrap();
+        assert_eq!((reading.now, reading.bound_ns), (Nanos(START), 600_000 + step as u64));
+        assert!(!clock.correct(Nanos(START), &correction(2, step)), "told twice");
+        assert_eq!(clock.beyond(), 1);
+        assert!(clock.correct(Nanos(START), &correction(3, 1_000)));
+        assert_eq!((clock.doubted_ns(), clock.correction().unwrap().window), (None, 3));
+        // Others that don't agree confirm nothing.
+        for (window, offset) in (4..20).zip([step, -step].into_iter().cycle()) {
+            assert!(!clock.correct(Nanos(START), &correction(window, offset)));
+        }
+        // Three that agree: the reference's clock did step.
+        for window in 20..22 {
+            assert!(!clock.correct(Nanos(START), &correction(window, 2 * step)));
+        }
+        assert!(clock.correct(Nanos(START), &correction(22, 2 * step)));
+        assert_eq!((clock.beyond(), clock.doubted_ns()), (1 + 16 + 3, None));
+    }
+
+    #[test]
+    fn control_a_step_within_the_bounds_is_followed_at_once() {
+        let mut clock = Discipline::new(500_000_000);
+        assert!(clock.correct(Nanos(START), &correction(1, 0)));
+        assert!(clock.correct(Nanos(START), &correction(2, 1_200_000)));
+        assert!(!clock.correct(Nanos(START), &correction(3, 1_200_000 + 1_200_001)));
+        assert_eq!(clock.beyond(), 1);
     }
 }

@@ -8,7 +8,8 @@ use std::{net::UdpSocket, time::Instant};
 use overlay::{
     aes_gcm::KeySource,
     frame::{self, DataBody, FrameKind, HopHeader},
-    guard::{Fleet, Guard, KeyTable},
+    guard::{Fleet, Guard},
+    lives::Life,
     topology::{ROOT, Topology},
 };
 use types::{Nanos, NodeId};
@@ -29,26 +30,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut buffer = [0; 2_048];
         for _ in 0..ROUNDS {
             let guard = |node| {
-                let keys = KeyTable::new(node, &fleet, |name| source.key(name));
-                keys.map(|keys| Guard::new(node, fleet.clone(), 1, false, keys)).ok_or("no cipher")
+                Guard::new(node, fleet.clone(), Life::of(1), false, source.clone())
+                    .ok_or("no cipher")
             };
             let (mut root, mut middle, mut edge) = (guard(ROOT)?, guard(proxy)?, guard(leaf)?);
+            meet(&mut [(ROOT, &mut root), (proxy, &mut middle), (leaf, &mut edge)]);
             let mut spent = [0; 4];
             let (mut sealed, mut passed) = (Vec::new(), Vec::new());
             for id in 0..DATAGRAMS as u64 {
                 let clear = datagram(ROOT, id, len);
                 sealed.clear();
                 let start = Instant::now();
-                let sent = root.seal(proxy, &clear, false, &mut sealed);
+                let sent = root.seal(Nanos(1), proxy, (&clear, false), &mut sealed);
                 spent[0] += start.elapsed().as_nanos();
-                assert!(sent && middle.open(&sealed).is_ok());
+                assert!(sent && middle.open(Nanos(1), &sealed).is_ok());
                 let onward = datagram(proxy, id, len);
                 passed.clear();
                 let start = Instant::now();
-                let sent = middle.seal(leaf, &onward, false, &mut passed);
+                let sent = middle.seal(Nanos(1), leaf, (&onward, false), &mut passed);
                 spent[1] += start.elapsed().as_nanos();
                 let start = Instant::now();
-                let opened = edge.open(&passed).is_ok();
+                let opened = edge.open(Nanos(1), &passed).is_ok();
                 spent[2] += start.elapsed().as_nanos();
                 assert!(sent && opened);
                 let start = Instant::now();
@@ -62,6 +64,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{len:>5} bytes        {seal:>4}  {pass:>7}  {open:>6}  {hop:>14}");
     }
     Ok(())
+}
+
+/// All come to know each other's lives.
+fn meet(nodes: &mut [(NodeId, &mut Guard<KeySource>)]) {
+    // The middle one has to be asked by what comes first.
+    let mut unsent = Vec::new();
+    let first = datagram(nodes[1].0, 0, 1);
+    let leaf = nodes[2].0;
+    nodes[1].1.seal(Nanos(0), leaf, (&first, false), &mut unsent);
+    nodes.iter_mut().for_each(|(_, guard)| guard.handle_timeout(Nanos(0)));
+    for _ in 0..4 {
+        let mut said = Vec::new();
+        for (_, guard) in nodes.iter_mut() {
+            guard.take_hellos(|to, bytes| said.push((to, bytes.to_vec())));
+        }
+        for (to, bytes) in said {
+            if let Some((_, guard)) = nodes.iter_mut().find(|(node, _)| *node == to) {
+                let _ = guard.open(Nanos(0), &bytes);
+            }
+        }
+    }
 }
 
 /// Market data of so many bytes behind the header and body.

@@ -290,7 +290,8 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
     ];
     // Nobody reads what is released; the socket stays open.
     let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-    let nodes = deploy(&exchange, 1, |_| feed).map_err(|e| Failure::Usage(e.to_string()))?;
+    let nodes = deploy(&exchange, crate::up::life()?, |_| feed)
+        .map_err(|e| Failure::Usage(e.to_string()))?;
     let mut doors = Some(doors);
     for ((index, role), socket) in (0..).zip(nodes).zip(sockets) {
         let mut own = vec![(Channel::OVERLAY, socket)];

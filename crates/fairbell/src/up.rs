@@ -71,7 +71,7 @@ const LOG_FILE: &str = "exchange.log";
 pub use bare::serve;
 pub use files::{Paper, lay_down, snapshot_from, streams_in};
 pub use outcome::quantiles as report_quantiles;
-pub use plan::{exchange_config, options};
+pub use plan::{exchange_config, life, options};
 
 /// Runs a whole exchange.
 pub fn run(args: &UpArgs) -> Result<(), Failure> {

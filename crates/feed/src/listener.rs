@@ -4,7 +4,7 @@
 //! to the [`BookImage`] strictly in sequence; packets that come too early wait in a bounded buffer
 //! while the gap is asked for at a retransmission server (MoldUDP64 1.0, "Request Packet"): first
 //! after a short wait, then again, at the next server if there are several, with a timeout that
-//! doubles after each round while nothing comes. Packets of another session, old and malformed ones
+//! doubles after three requests while nothing comes. Packets of another session, old and malformed ones
 //! are dropped and counted, and so is what comes from anybody but the receivers and servers that it was
 //! told of: a stranger's packet of a valid session and number would else become part of the books. A
 //! server is shown the token that it gave, so that it may answer more than sparingly. A message that does not parse or contradicts the image is counted, the
@@ -34,6 +34,10 @@ use crate::{
     reorder::Reorder,
 };
 
+/// Requests without an answer before the time between them grows. Silence is most often a lost packet,
+/// and a server that keeps little has forgotten what is missing while one waits longer and longer.
+pub const REQUESTS_AT_ONCE: u32 = 3;
+
 /// How a listener listens.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig {
@@ -58,7 +62,8 @@ pub struct ListenerConfig {
     pub checkpoints_max: usize,
     /// From noticing a gap to the first request: the packet may just be late.
     pub request_delay_ns: u64,
-    /// From a request without any answer to the next one; doubles when all servers were asked.
+    /// From a request without any answer to the next one; after [`REQUESTS_AT_ONCE`] of them it
+    /// doubles whenever all servers were asked.
     pub request_timeout_ns: u64,
     /// Where the doubling ends.
     pub request_timeout_max_ns: u64,
@@ -378,7 +383,8 @@ impl Listener {
         self.unanswered = self.unanswered.saturating_add(1);
         self.ask(out);
         self.request_at = now.after(self.timeout_ns);
-        if self.unanswered.is_multiple_of(self.servers.count().max(1)) {
+        let all_asked = self.unanswered.is_multiple_of(self.servers.count().max(1));
+        if all_asked && self.unanswered >= REQUESTS_AT_ONCE {
             let longest = self.config.request_timeout_max_ns.max(self.config.request_timeout_ns);
             self.timeout_ns = self.timeout_ns.saturating_mul(2).min(longest);
         }

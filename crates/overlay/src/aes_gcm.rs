@@ -6,7 +6,10 @@ use aws_lc_rs::{
 };
 use types::limits::DATAGRAM_MAX;
 
-use crate::seal::{Aead, NONCE_LEN, TAG_LEN};
+use crate::{
+    lives::{Keys, Life},
+    seal::{Aead, NONCE_LEN, TAG_LEN},
+};
 
 /// Parts up to this length are copied without a large buffer.
 const SMALL: usize = 64;
@@ -72,6 +75,7 @@ impl Aead for AesGcm {
 
 /// Where the keys of a deployment come from: HMAC-SHA256 of what a key is for, under the secret of
 /// the deployment. Nobody finds one key from another.
+#[derive(Clone)]
 pub struct KeySource {
     secret: hmac::Key,
 }
@@ -81,11 +85,17 @@ impl KeySource {
     pub fn new(secret: &[u8; 32]) -> KeySource {
         KeySource { secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
     }
+}
 
-    /// The key with that name; `None` when the cipher can't be set up.
-    pub fn key(&self, name: &[u8]) -> Option<AesGcm> {
-        let tag = hmac::sign(&self.secret, name);
-        AesGcm::new(tag.as_ref().first_chunk()?)
+impl Keys for KeySource {
+    type Key = AesGcm;
+
+    fn derive(&self, name: &[u8]) -> [u8; 32] {
+        self.tag(name)
+    }
+
+    fn key(&self, bytes: &[u8; 16]) -> Option<AesGcm> {
+        AesGcm::new(bytes)
     }
 }
 
@@ -96,6 +106,13 @@ impl KeySource {
         tag.copy_from_slice(hmac::sign(&self.secret, bytes).as_ref());
         tag
     }
+}
+
+/// A life that was never lived before; `None` when the machine has no randomness.
+pub fn random_life() -> Option<Life> {
+    let mut life = Life::default();
+    rand::fill(&mut life.0).ok()?;
+    Some(life)
 }
 
 /// 32 bytes that nobody can guess; `None` when the machine has no randomness.

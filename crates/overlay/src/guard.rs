@@ -5,16 +5,21 @@
 //! end-to-end part.
 //!
 //! Keys: each pair of nodes that ever speak to each other has one for hop parts, so that a sender
-//! is proven and no receiver can pass for a proxy. End-to-end parts have a key of market data, which
-//! all nodes hold; one per gateway for its orders, which the proxies hold, too, since they read
-//! side and price; and the pair's own for everything that goes from one node to the next: private
-//! streams, acknowledgements, requests, delays, control. The stream of an [`Origin`] is the node
-//! that sealed the part.
+//! is proven and no receiver can pass for a proxy; it is of the present lives of both
+//! ([`crate::lives`]), which is agreed before anything else goes either way. End-to-end parts of
+//! market data have a key of the life of the root or proxy that sealed them, which all nodes can
+//! make; those of orders one of the gateway's life, for the root and the proxies, which read side and
+//! price. Everything that goes from one node to the next is under the pair's: private streams,
+//! acknowledgements, requests, delays, control. The stream of an [`Origin`] is the node that sealed
+//! the part, and its life is one that this node has asked that node for, not one that a proxy told.
 //!
 //! A datagram is let in when its hop part is authentic, its kind is one that its sender may send,
 //! its end-to-end part is authentic, and its number is new between the two nodes: in that order,
 //! before anything else looks at it. An order must be of the gateway that sealed it. Whatever else
 //! comes is dropped and counted in [`GuardStats`].
+//!
+//! What is to go to a node whose life is not known yet, and what comes in a life that is not known,
+//! is dropped as if a link had lost it, and that node is asked: a round trip later it goes.
 //!
 //! A proxy passes end-to-end parts on as they were sealed. Orders that wait in a queue leave in
 //! another call; of these the last [`KEPT_MAX`] are remembered, older ones the proxy seals itself.
@@ -22,15 +27,16 @@
 
 use std::ops::Range;
 
-use types::{NodeId, limits::DATAGRAM_MAX};
-use zerocopy::TryFromBytes;
+use types::{Nanos, NodeId, limits::DATAGRAM_MAX};
+use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::{
     control::{ControlHeader, ControlKind},
     frame::{self, FrameKind, HopHeader, OrderBody},
+    lives::{HELLO_VERSION, Held, HelloStats, Keys, Life, Links, Shared},
     seal::{
-        Aead, NUMBER_MAX, OpenedHop, Origin, ReplayWindow, SealError, SealHeader, Sealer,
-        append_body, open_hop, seal_body,
+        NUMBER_MAX, OpenedHop, Origin, SealError, SealHeader, append_body, open_hop, read_header,
+        seal_body,
     },
     topology::{ROOT, Topology},
 };
@@ -40,14 +46,9 @@ pub const KEPT_MAX: usize = 4_096;
 /// Bytes of a header, the hop part.
 const HOP_LEN: usize = size_of::<HopHeader>();
 
-/// The keys of one node.
-pub struct KeyTable<K> {
-    /// By node: the key shared with it alone.
-    pairs: Vec<Option<K>>,
-    market: Option<K>,
-    /// By node: the key of the orders of the gateway there.
-    orders: Vec<Option<K>>,
-}
+/// Names of the keys of market data and of orders.
+const MARKET: Shared = *b"mark";
+const ORDERS: Shared = *b"ordr";
 
 /// Which nodes there are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,41 +68,20 @@ impl Fleet {
     fn is_edge(&self, node: NodeId) -> bool {
         self.edges.contains(&node.0)
     }
+
+    /// Whom `node` ever speaks to, and what each of them seals for many.
+    fn peers(&self, node: NodeId) -> impl Iterator<Item = (NodeId, Option<Shared>)> + '_ {
+        let edge = self.is_edge(node);
+        (0..self.nodes)
+            .map(NodeId)
+            .filter(move |peer| !(edge && self.is_edge(*peer)))
+            .map(|peer| (peer, Some(kind_of_shared(self, peer))))
+    }
 }
 
-impl<K> KeyTable<K> {
-    /// The keys that `node` holds, each made by `key` from its name; `None` when one can't be made.
-    pub fn new(node: NodeId, fleet: &Fleet, key: impl Fn(&[u8]) -> Option<K>) -> Option<Self> {
-        let name = |kind: &[u8; 4], a: u16, b: u16| {
-            let [a, b] = [a.to_le_bytes(), b.to_le_bytes()];
-            key(&[kind[0], kind[1], kind[2], kind[3], a[0], a[1], b[0], b[1]])
-        };
-        let edge = fleet.is_edge(node);
-        let (mut pairs, mut orders) = (Vec::new(), Vec::new());
-        for peer in 0..fleet.nodes {
-            let peer_is_edge = fleet.edges.contains(&peer);
-            let speaks = peer != node.0 && !(edge && peer_is_edge);
-            let reads = peer_is_edge && (!edge || peer == node.0);
-            pairs.push(match speaks {
-                true => Some(name(b"pair", peer.min(node.0), peer.max(node.0))?),
-                false => None,
-            });
-            orders.push(if reads { Some(name(b"ordr", peer, 0)?) } else { None });
-        }
-        Some(KeyTable { pairs, market: Some(name(b"mark", 0, 0)?), orders })
-    }
-
-    fn pair(&self, peer: NodeId) -> Option<&K> {
-        self.pairs.get(usize::from(peer.0))?.as_ref()
-    }
-
-    fn body(&self, class: Class, peer: NodeId) -> Option<&K> {
-        match class {
-            Class::Market => self.market.as_ref(),
-            Class::Orders(edge) => self.orders.get(usize::from(edge.0))?.as_ref(),
-            Class::Pair => self.pair(peer),
-        }
-    }
+/// What a node seals for many.
+pub(crate) fn kind_of_shared(fleet: &Fleet, node: NodeId) -> Shared {
+    if fleet.is_edge(node) { ORDERS } else { MARKET }
 }
 
 /// What a guard did.
@@ -119,8 +99,12 @@ pub struct GuardStats {
     pub replayed: u64,
     /// Authentic, but nothing that their sender may send.
     pub forbidden: u64,
-    /// Of this node's own, not sent: too long, or to somebody without a key.
+    /// Of this node's own, not sent: too long, or to somebody it has no link with.
     pub unsent: u64,
+    /// Not sent since the other end's life was not known in time.
+    pub early: u64,
+    /// Of lives that were not known yet, or were over: not let in.
+    pub other_life: u64,
 }
 
 impl GuardStats {
@@ -139,20 +123,17 @@ impl std::ops::AddAssign for GuardStats {
         self.replayed += other.replayed;
         self.forbidden += other.forbidden;
         self.unsent += other.unsent;
+        self.early += other.early;
+        self.other_life += other.other_life;
     }
 }
 
 /// Which key an end-to-end part has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+pub(crate) enum Class {
     Market,
     Orders(NodeId),
     Pair,
-}
-
-struct Peer {
-    sealer: Sealer,
-    window: ReplayWindow,
 }
 
 /// An order as its gateway sealed it.
@@ -164,12 +145,12 @@ struct Kept {
 }
 
 /// The guard of one node.
-pub struct Guard<K> {
+pub struct Guard<S: Keys> {
     node: NodeId,
-    epoch: u32,
     fleet: Fleet,
-    keys: KeyTable<K>,
-    peers: Vec<Peer>,
+    links: Links<S>,
+    /// Of what this node seals for many.
+    shared_key: S::Key,
     /// End-to-end parts sealed here.
     number: u64,
     /// The datagram that came last, as it came.
@@ -185,19 +166,21 @@ pub struct Guard<K> {
     stats: GuardStats,
 }
 
-impl<K: Aead> Guard<K> {
-    /// The guard of `node`. `epoch` must grow with every start of the node as long as its keys stay
-    /// the same. `queues`: its orders may leave later than in the call that brought them.
-    pub fn new(node: NodeId, fleet: Fleet, epoch: u32, queues: bool, keys: KeyTable<K>) -> Self {
-        let peer = |_| Peer { sealer: Sealer::new(node, epoch), window: ReplayWindow::default() };
+impl<S: Keys> Guard<S> {
+    /// The guard of `node` in a life that was never lived before. `queues`: its orders may leave
+    /// later than in the call that brought them. `None` when the cipher can't be set up.
+    pub fn new(node: NodeId, fleet: Fleet, life: Life, queues: bool, keys: S) -> Option<Self> {
         let mut kept = Vec::new();
         kept.resize_with(if queues { KEPT_MAX } else { 0 }, Kept::default);
-        Guard {
+        let mut links = Links::new((node, life), keys, fleet.peers(node));
+        let shared_key = links.own(kind_of_shared(&fleet, node))?;
+        // Whoever may ever stand next to it in some tree knows it by then.
+        (0..fleet.nodes).for_each(|peer| links.greet(NodeId(peer)));
+        Some(Guard {
             node,
-            epoch,
-            peers: (0..fleet.nodes).map(peer).collect(),
+            links,
             fleet,
-            keys,
+            shared_key,
             number: 0,
             received: Vec::with_capacity(DATAGRAM_MAX),
             clear: Vec::with_capacity(DATAGRAM_MAX),
@@ -206,7 +189,7 @@ impl<K: Aead> Guard<K> {
             shared: None,
             kept,
             stats: GuardStats::default(),
-        }
+        })
     }
 
     /// Totals.
@@ -214,13 +197,43 @@ impl<K: Aead> Guard<K> {
         self.stats
     }
 
-    /// Opens a datagram; the clear one, valid until the next. A refusal is counted.
-    pub fn open(&mut self, bytes: &[u8]) -> Result<&[u8], SealError> {
+    /// What became of hellos.
+    pub fn hellos(&self) -> HelloStats {
+        self.links.stats()
+    }
+
+    /// When [`Guard::handle_timeout`] is to be called.
+    pub fn next_timeout(&self) -> Nanos {
+        self.links.next_timeout()
+    }
+
+    /// Asks again who has not answered.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        self.links.handle_timeout(now);
+    }
+
+    /// Takes what the guard itself has to say: `send` gets each datagram and to whom.
+    pub fn take_hellos(&mut self, mut send: impl FnMut(NodeId, &[u8])) {
+        for (to, hello) in self.links.take() {
+            send(to, hello.as_bytes());
+        }
+    }
+
+    /// Opens a datagram; the clear one, valid until the next, or `None` where it was for the guard
+    /// itself. A refusal is counted.
+    pub fn open(&mut self, now: Nanos, bytes: &[u8]) -> Result<Option<&[u8]>, SealError> {
         self.current = None;
-        match self.judge(bytes) {
+        if bytes.first() == Some(&HELLO_VERSION) {
+            let heard = self.links.hear(now, bytes);
+            self.stats.forged += u64::from(heard == Err(SealError::Stranger));
+            self.stats.clear += u64::from(heard == Err(SealError::Format));
+            self.stats.other_life += u64::from(heard == Err(SealError::Life));
+            return heard.map(|()| None);
+        }
+        match self.judge(now, bytes) {
             Ok(()) => {
                 self.stats.opened += 1;
-                Ok(&self.clear)
+                Ok(Some(&self.clear))
             }
             Err(why) => {
                 let count = match why {
@@ -230,6 +243,7 @@ impl<K: Aead> Guard<K> {
                     }
                     SealError::Replay => &mut self.stats.replayed,
                     SealError::Forbidden => &mut self.stats.forbidden,
+                    SealError::Life => &mut self.stats.other_life,
                 };
                 *count += 1;
                 Err(why)
@@ -237,29 +251,47 @@ impl<K: Aead> Guard<K> {
         }
     }
 
-    fn judge(&mut self, bytes: &[u8]) -> Result<(), SealError> {
+    fn judge(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), SealError> {
         if bytes.len() > DATAGRAM_MAX {
             return Err(SealError::Format);
         }
         self.received.clear();
         self.received.extend_from_slice(bytes);
-        let sender = claimed_sender(bytes).ok_or(SealError::Format)?;
-        let pair = self.keys.pair(sender).ok_or(SealError::Stranger)?;
-        let opened = open_hop(pair, &mut self.received)?;
+        let SealHeader { hop: sender, link: tag, .. } =
+            read_header(bytes).ok_or(SealError::Format)?;
+        let link = self.links.get(sender).ok_or(SealError::Stranger)?;
+        let Some(session) = link.session.as_ref().filter(|session| session.tag == tag) else {
+            self.links.want(now, sender);
+            return Err(SealError::Life);
+        };
+        let opened = open_hop(&session.key, &mut self.received)?;
         let class = (opened.header.len() == HOP_LEN)
             .then(|| {
                 classify(&self.fleet, (sender, self.node), opened.origin.stream, opened.header)
             })
             .flatten()
             .ok_or(SealError::Forbidden)?;
-        let key = self.keys.body(class, sender).ok_or(SealError::Stranger)?;
+        let source = match class {
+            Class::Pair => sender,
+            Class::Market | Class::Orders(_) => NodeId(opened.origin.stream),
+        };
+        let from = self.links.get(source).ok_or(SealError::Stranger)?;
+        let Some(from) = from.session.as_ref().filter(|from| from.life == opened.origin.life)
+        else {
+            self.links.want(now, source);
+            return Err(SealError::Life);
+        };
+        let key = match class {
+            Class::Pair => &from.key,
+            Class::Market | Class::Orders(_) => from.shared.as_ref().ok_or(SealError::Stranger)?,
+        };
         self.clear.clear();
         self.clear.extend_from_slice(opened.header);
         append_body(key, &opened, &mut self.clear)?;
-        let (origin, (epoch, number)) = (opened.origin, opened.hop);
+        let (origin, number) = (opened.origin, opened.number);
         let sealed = opened.sealed.len();
-        let peer = self.peers.get_mut(usize::from(sender.0)).ok_or(SealError::Stranger)?;
-        peer.window.accept(epoch, number)?;
+        let link = self.links.get_mut(sender).ok_or(SealError::Stranger)?;
+        link.window.accept(number)?;
         if let Class::Orders(edge) = class {
             self.check_order(edge)?;
             self.keep(origin, HOP_LEN + size_of::<SealHeader>(), sealed);
@@ -307,46 +339,72 @@ impl<K: Aead> Guard<K> {
             self.part.extend_from_slice(&kept.sealed);
             return kept.origin;
         }
-        let class = classify(&self.fleet, (self.node, to), self.node.0, header)?;
-        let key = self.keys.body(class, to)?;
+        let key = match classify(&self.fleet, (self.node, to), self.node.0, header)? {
+            Class::Pair => &self.links.get(to)?.session.as_ref()?.key,
+            Class::Market | Class::Orders(_) => &self.shared_key,
+        };
         if self.number >= NUMBER_MAX {
             return None;
         }
         self.number += 1;
-        let origin = Origin { stream: self.node.0, epoch: self.epoch, number: self.number };
+        let (life, number) = (self.links.life().tag(), self.number);
+        let origin = Origin { stream: self.node.0, life, number };
         seal_body(key, origin, body, &mut self.part);
         Some(origin)
     }
 
-    /// Appends the sealed form of a clear datagram to a node. `again`: it is the one of the last
+    /// Takes what waited until the life of its receiver was known: `send` gets each datagram, sealed,
+    /// and to whom.
+    pub fn take_held(&mut self, now: Nanos, mut send: impl FnMut(NodeId, &[u8])) {
+        let mut sealed = Vec::new();
+        for (to, Held { clear, part, .. }) in self.links.take_held(now) {
+            sealed.clear();
+            self.shared = part.map(|(origin, part)| {
+                self.part = part;
+                origin
+            });
+            if self.seal(now, to, (&clear, true), &mut sealed) {
+                send(to, &sealed);
+            }
+        }
+        self.shared = None;
+    }
+
+    /// Appends the sealed form of a clear datagram to a node, or holds it for a moment until that
+    /// node's life is known. `again`: it is the one of the last
     /// call, to another node; its end-to-end part is sealed once where its key allows that. False, and
     /// counted, when it can't be sent.
-    pub fn seal(&mut self, to: NodeId, clear: &[u8], again: bool, out: &mut Vec<u8>) -> bool {
+    pub fn seal(
+        &mut self,
+        now: Nanos,
+        to: NodeId,
+        (clear, again): (&[u8], bool),
+        out: &mut Vec<u8>,
+    ) -> bool {
         // Parts under a key of two nodes are no good to a third.
         let shared = self.shared.filter(|_| again);
         let origin = shared.or_else(|| self.prepare(to, clear));
         self.shared = origin.filter(|_| shared.is_some() || is_shared(clear));
+        if self.links.get(to).is_some_and(|link| link.session.is_none()) {
+            self.links.want(now, to);
+            let part = origin.map(|origin| (origin, &self.part[..]));
+            self.stats.early += u64::from(!self.links.hold(now, to, (clear, part)));
+            return false;
+        }
         let sent = origin.is_some_and(|origin| self.address(to, origin, clear, out));
         *(if sent { &mut self.stats.sealed } else { &mut self.stats.unsent }) += 1;
         sent
     }
 
     fn address(&mut self, to: NodeId, origin: Origin, clear: &[u8], out: &mut Vec<u8>) -> bool {
-        let (Some(key), Some(peer), Some(hop)) =
-            (self.keys.pair(to), self.peers.get_mut(usize::from(to.0)), clear.get(..HOP_LEN))
-        else {
+        let (Some(link), Some(hop)) = (self.links.get_mut(to), clear.get(..HOP_LEN)) else {
             return false;
         };
+        let Some(session) = &link.session else { return false };
         let sealed = &self.part[..];
-        let opened = OpenedHop { sender: self.node, hop: (0, 0), origin, header: hop, sealed };
-        peer.sealer.forward(key, &opened, hop, out)
+        let opened = OpenedHop { sender: self.node, number: 0, origin, header: hop, sealed };
+        link.sealer.forward(&session.key, &opened, hop, out)
     }
-}
-
-/// The node that a sealed datagram says it is from.
-fn claimed_sender(bytes: &[u8]) -> Option<NodeId> {
-    let (header, _) = SealHeader::try_read_from_prefix(bytes).ok()?;
-    (header.version == crate::seal::SEALED_VERSION).then_some(header.hop)
 }
 
 fn is_order(header: &[u8]) -> bool {
@@ -373,7 +431,7 @@ fn place_of(body: &[u8], places: usize) -> Option<usize> {
 
 /// The key of the end-to-end part of a datagram that `stream` sealed and `sender` sends to `to`;
 /// `None` when it may not send such a thing.
-fn classify(
+pub(crate) fn classify(
     fleet: &Fleet,
     (sender, to): (NodeId, NodeId),
     stream: u16,

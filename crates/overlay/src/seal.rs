@@ -6,15 +6,15 @@
 //! tag of its own under the hop key, which also covers the ciphertext's tag, so that parts of two
 //! datagrams can't be joined. Nodes open the hop part, source and destination the other too.
 //!
-//! Nonces are (epoch, stream, number): an epoch must be fresh at every start of a source, numbers
-//! are never used twice within one ([`Sealer`] counts them itself). A repeated datagram is forwarded
-//! as it was sealed. Opening comes before everything else, the duplicate filter above all: one
-//! forged huge id would make it deaf. A window of [`REPLAY_WINDOW`] numbers per source refuses
-//! copies where copies are not meant to be; market data, sent several times on purpose, leaves that
-//! to its filter.
+//! Nonces are (part, stream, number). Keys are of a life of their source ([`crate::lives`]), so
+//! numbers may begin anew with it, and are never used twice within one ([`Sealer`] counts them
+//! itself). A repeated datagram is forwarded as it was sealed. Opening comes before everything else,
+//! the duplicate filter above all: one forged huge id would make it deaf. A window of
+//! [`REPLAY_WINDOW`] numbers per source refuses copies where copies are not meant to be; market
+//! data, sent several times on purpose, leaves that to its filter.
 //!
-//! A group key proves membership, not the source: one key for market data downwards, one per
-//! gateway upwards.
+//! A key that many hold proves membership, not the source: one of each publisher's life for market
+//! data downwards, one of each gateway's upwards.
 
 use types::{NodeId, limits::DATAGRAM_MAX};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -69,16 +69,16 @@ pub struct SealHeader {
     pub reserved: u8,
     /// Stream: which key and number space of the source.
     pub stream: u16,
-    /// Epoch of the source.
-    pub epoch: u32,
-    /// Number of the end-to-end part within (epoch, stream).
+    /// Which life of the source: [`crate::lives::Life::tag`].
+    pub life: u32,
+    /// Number of the end-to-end part within (life, stream).
     pub number: u64,
-    /// The node that sealed the hop part, and its own epoch and number.
+    /// The node that sealed the hop part.
     pub hop: NodeId,
     /// Bytes of the hop part.
     pub hop_len: u16,
-    /// Epoch of that node.
-    pub hop_epoch: u32,
+    /// Which key of the hop's two nodes: [`crate::lives::Session::tag`].
+    pub link: u32,
     /// Number of the hop part.
     pub hop_number: u64,
 }
@@ -100,6 +100,8 @@ pub enum SealError {
     Stranger,
     /// Authentic, but nothing that its sender may send.
     Forbidden,
+    /// Sealed in a life of its sender or source that is not known here, or is over.
+    Life,
 }
 
 /// Where the nonces of one kind of part come from; kinds never share a nonce.
@@ -109,17 +111,16 @@ enum Part {
     Hop,
 }
 
-fn nonce(part: Part, stream: u16, epoch: u32, number: u64) -> [u8; NONCE_LEN] {
-    // 4 bytes of epoch, 2 of stream, 6 of number: 2^47 datagrams of a kind before they run out.
-    let number = number << 1 | u64::from(part == Part::Hop);
+fn nonce(part: Part, stream: u16, number: u64) -> [u8; NONCE_LEN] {
+    // 4 bytes that tell parts, 2 of stream, 6 of number.
     let mut nonce = [0; NONCE_LEN];
-    nonce[..4].copy_from_slice(&epoch.to_le_bytes());
+    nonce[0] = u8::from(part == Part::Hop);
     nonce[4..6].copy_from_slice(&stream.to_le_bytes());
     nonce[6..].copy_from_slice(&number.to_le_bytes()[..6]);
     nonce
 }
 
-/// Numbers per (epoch, stream).
+/// Numbers per (life, stream).
 pub const NUMBER_MAX: u64 = (1 << 47) - 1;
 
 /// What names one end-to-end part: never the same twice under one key.
@@ -127,24 +128,29 @@ pub const NUMBER_MAX: u64 = (1 << 47) - 1;
 pub struct Origin {
     /// Which key and number space.
     pub stream: u16,
-    /// Fresh at every start of the source.
-    pub epoch: u32,
+    /// Which life of the source: [`crate::lives::Life::tag`].
+    pub life: u32,
     /// Counts the source's datagrams.
     pub number: u64,
 }
 
-/// Seals hop parts of one node; counts its numbers.
+/// Seals hop parts of one node for another; counts its numbers.
 #[derive(Clone, Debug)]
 pub struct Sealer {
     node: NodeId,
-    epoch: u32,
+    link: u32,
     number: u64,
 }
 
 impl Sealer {
-    /// The sealer of `node`, whose `epoch` was never used under the hop key before.
-    pub fn new(node: NodeId, epoch: u32) -> Sealer {
-        Sealer { node, epoch, number: 0 }
+    /// The sealer of `node`, which has not used its hop keys before; `link` names the key.
+    pub fn new(node: NodeId, link: u32) -> Sealer {
+        Sealer { node, link, number: 0 }
+    }
+
+    /// Goes on under another key; numbers are never taken back.
+    pub fn relink(&mut self, link: u32) {
+        self.link = link;
     }
 
     /// Appends a sealed datagram: `hop` under the hop key, `body` under the end-to-end key. `false`,
@@ -197,16 +203,16 @@ impl Sealer {
             return None;
         }
         self.number += 1;
-        let Origin { stream, epoch, number } = origin;
+        let Origin { stream, life, number } = origin;
         Some(SealHeader {
             version: SEALED_VERSION,
             reserved: 0,
             stream,
-            epoch,
+            life,
             number,
             hop: self.node,
             hop_len: hop_len as u16,
-            hop_epoch: self.epoch,
+            link: self.link,
             hop_number: self.number,
         })
     }
@@ -218,7 +224,7 @@ impl Sealer {
             let (head, hop) = head.split_at_mut(size_of::<SealHeader>());
             let end = body.len().saturating_sub(TAG_LEN);
             let associated = associated(head, &body[end..]);
-            let nonce = nonce(Part::Hop, self.node.0, self.epoch, self.number);
+            let nonce = nonce(Part::Hop, self.node.0, self.number);
             key.seal(nonce, &associated, hop)
         };
         out.extend_from_slice(&tag);
@@ -229,8 +235,7 @@ impl Sealer {
 pub(crate) fn seal_body(key: &impl Aead, origin: Origin, body: &[u8], out: &mut Vec<u8>) {
     let at = out.len();
     out.extend_from_slice(body);
-    let Origin { stream, epoch, number } = origin;
-    let nonce = nonce(Part::Whole, stream, epoch, number);
+    let nonce = nonce(Part::Whole, origin.stream, origin.number);
     let tag = key.seal(nonce, &origin_bytes(origin), &mut out[at..]);
     out.extend_from_slice(&tag);
 }
@@ -238,7 +243,7 @@ pub(crate) fn seal_body(key: &impl Aead, origin: Origin, body: &[u8], out: &mut 
 fn origin_bytes(origin: Origin) -> [u8; 14] {
     let mut bytes = [0; 14];
     bytes[..2].copy_from_slice(&origin.stream.to_le_bytes());
-    bytes[2..6].copy_from_slice(&origin.epoch.to_le_bytes());
+    bytes[2..6].copy_from_slice(&origin.life.to_le_bytes());
     bytes[6..].copy_from_slice(&origin.number.to_le_bytes());
     bytes
 }
@@ -263,14 +268,20 @@ fn copy(from: &[u8], to: &mut [u8]) {
 pub struct OpenedHop<'a> {
     /// Who sent it this hop.
     pub sender: NodeId,
-    /// That node's epoch and number of this hop.
-    pub hop: (u32, u64),
+    /// That node's number of this hop.
+    pub number: u64,
     /// Names the end-to-end part.
     pub origin: Origin,
     /// The hop part in clear.
     pub header: &'a [u8],
     /// The end-to-end part as it was sealed, its tag last.
     pub sealed: &'a [u8],
+}
+
+/// What a datagram says of itself, true or not; `None` where it is not sealed.
+pub(crate) fn read_header(bytes: &[u8]) -> Option<SealHeader> {
+    let (header, _) = SealHeader::read_from_prefix(bytes).ok()?;
+    (header.version == SEALED_VERSION).then_some(header)
 }
 
 /// Authenticates a datagram and opens its hop part in place.
@@ -290,14 +301,14 @@ pub fn open_hop<'a>(key: &impl Aead, bytes: &'a mut [u8]) -> Result<OpenedHop<'a
     }
     let (sealed, hop_tag) = rest.split_last_chunk::<TAG_LEN>().ok_or(SealError::Format)?;
     let associated = associated(head, &sealed[sealed.len() - TAG_LEN..]);
-    let nonce = nonce(Part::Hop, header.hop.0, header.hop_epoch, header.hop_number);
+    let nonce = nonce(Part::Hop, header.hop.0, header.hop_number);
     if !key.open(nonce, &associated, hop, hop_tag) {
         return Err(SealError::HopTag);
     }
-    let SealHeader { stream, epoch, number, .. } = header;
-    let origin = Origin { stream, epoch, number };
-    let hop_origin = (header.hop_epoch, header.hop_number);
-    Ok(OpenedHop { sender: header.hop, hop: hop_origin, origin, header: hop, sealed })
+    let SealHeader { stream, life, number, .. } = header;
+    let origin = Origin { stream, life, number };
+    let number = header.hop_number;
+    Ok(OpenedHop { sender: header.hop, number, origin, header: hop, sealed })
 }
 
 /// Opens an end-to-end part into `into`, which is cleared first.
@@ -319,8 +330,7 @@ pub(crate) fn append_body(
     let (body, tag) = opened.sealed.split_last_chunk::<TAG_LEN>().ok_or(SealError::Format)?;
     let at = into.len();
     into.resize(at + body.len(), 0);
-    let Origin { stream, epoch, number } = opened.origin;
-    let nonce = nonce(Part::Whole, stream, epoch, number);
+    let nonce = nonce(Part::Whole, opened.origin.stream, opened.origin.number);
     match key.open_into(nonce, &origin_bytes(opened.origin), (body, tag), &mut into[at..]) {
         true => Ok(()),
         false => {
@@ -330,24 +340,17 @@ pub(crate) fn append_body(
     }
 }
 
-/// Refuses what a source sent before: a sliding window of numbers, per epoch. Only for what has
+/// Refuses what a source sent before: a sliding window of numbers under one key. Only for what has
 /// been authenticated.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayWindow {
-    epoch: u32,
     highest: u64,
     seen: [u64; (REPLAY_WINDOW / 64) as usize],
 }
 
 impl ReplayWindow {
     /// Judges and records.
-    pub fn accept(&mut self, epoch: u32, number: u64) -> Result<(), SealError> {
-        if epoch < self.epoch {
-            return Err(SealError::Replay);
-        }
-        if epoch > self.epoch {
-            *self = ReplayWindow { epoch, ..ReplayWindow::default() };
-        }
+    pub fn accept(&mut self, number: u64) -> Result<(), SealError> {
         let bit = |number: u64| {
             let place = number % REPLAY_WINDOW;
             ((place / 64) as usize, 1u64 << (place % 64))

@@ -5,6 +5,7 @@ use gateway::{FixRole, Gateway, GatewayConfig, Login};
 use overlay::{
     all_reduce::DelayLimits,
     guard::Fleet,
+    lives::Life,
     proxy::{Proxy, ProxyConfig},
     receiver::{Receiver, ReceiverConfig},
     topology::Tree,
@@ -17,21 +18,11 @@ use crate::{Edge, ExchangeConfig, ExchangeError, Reguard, Role, Root, Sealed};
 /// Makes the root, the proxies and the edges; a node's place in the list is its [`NodeId`].
 /// `feed_of` says who gets what receiver `index` releases.
 ///
-/// `start` is another number at every start of the deployment: boot nonces come from it, and with a
-/// secret in the options, which puts every node behind its guard, all keys and nonces.
+/// `life` is the process's: boot nonces come from it, and with a secret in the options, which puts
+/// every node behind its guard, all keys.
 pub fn deploy(
     config: &ExchangeConfig,
-    start: u32,
-    feed_of: impl Fn(usize) -> Peer,
-) -> Result<Vec<Role>, ExchangeError> {
-    deploy_life(config, (start, 0), feed_of)
-}
-
-/// As [`deploy`], for a node that takes its former self's place in a deployment which began with
-/// `start`; `life` grows with every such node.
-pub fn deploy_life(
-    config: &ExchangeConfig,
-    (start, life): (u32, u32),
+    life: Life,
     feed_of: impl Fn(usize) -> Peer,
 ) -> Result<Vec<Role>, ExchangeError> {
     for account in &config.accounts {
@@ -51,7 +42,7 @@ pub fn deploy_life(
         }
     }
     let (tree, trees) = (config.tree()?, config.trees()?);
-    let mut nonces = SplitMix64::new(config.seed ^ u64::from(start.wrapping_add(life)));
+    let mut nonces = SplitMix64::new(boot_seed(life));
     let mut nodes = vec![Role::Root(Box::new(Root::new(config, &trees)?))];
     let options = &config.options;
     let delay = DelayLimits {
@@ -81,23 +72,25 @@ pub fn deploy_life(
         nodes.push(Role::Edge(Box::new(edge)));
     }
     nodes.extend(tree.topology.spare_ids().map(proxy));
-    seal(config, &tree, (start, life), nodes)
+    seal(config, &tree, life, nodes)
 }
 
-/// The root of a deployment that began with `start`, to be one of a group, and what makes its guard
-/// where datagrams are sealed: its lives are the terms in which it leads.
+fn boot_seed(Life(bytes): Life) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = bytes;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The root of a deployment, to be one of a group, and what makes its guard where datagrams are
+/// sealed: each time that it leads it lives anew, as `lives` draws.
 pub fn group_root(
     config: &ExchangeConfig,
-    start: u32,
+    lives: impl Fn() -> Option<Life> + Send + 'static,
 ) -> Result<(Box<Root>, Option<Reguard>), ExchangeError> {
     let (tree, trees) = (config.tree()?, config.trees()?);
     let root = Box::new(Root::new(config, &trees)?);
     let fleet = Fleet::of(&tree.topology);
     let reguard = config.options.secret.clone().map(|secret| -> Reguard {
-        Box::new(move |term| {
-            let life = (start, term as u32);
-            secret.guard_of_life(ExchangeConfig::ROOT, &fleet, life, false)
-        })
+        Box::new(move || secret.guard(ExchangeConfig::ROOT, &fleet, lives()?, false))
     });
     Ok((root, reguard))
 }
@@ -106,7 +99,7 @@ pub fn group_root(
 fn seal(
     config: &ExchangeConfig,
     tree: &Tree,
-    start: (u32, u32),
+    life: Life,
     nodes: Vec<Role>,
 ) -> Result<Vec<Role>, ExchangeError> {
     let Some(secret) = &config.options.secret else { return Ok(nodes) };
@@ -114,7 +107,7 @@ fn seal(
     let guarded = |(index, role): (usize, Role)| {
         let queues = config.options.lift.is_some() && role.as_proxy().is_some();
         let guard = secret
-            .guard_of_life(NodeId(index as u16), &fleet, start, queues)
+            .guard(NodeId(index as u16), &fleet, life, queues)
             .ok_or(ExchangeError::Cipher)?;
         Ok(Role::Sealed(Box::new(Sealed::new(role, guard))))
     };

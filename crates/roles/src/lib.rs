@@ -33,7 +33,7 @@ pub use checkpoint::Checkpoint;
 pub use compact::{compact, compacted_from, compacted_genesis, compacted_inputs};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
-pub use deploy::{deploy, deploy_life, group_root, listener, subscriber};
+pub use deploy::{deploy, group_root, listener, subscriber};
 pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use gateway::{
@@ -44,6 +44,7 @@ pub use gateway::{
 pub use member::{Keep, Member, MemberError, Outside, Reguard};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
+pub use overlay::{aes_gcm::random_life, lives::Life};
 pub use role::Role;
 pub use root::{
     CheckpointError, Fill, ReplaceError, ResumeError, Root, RootCounters, Snapshots, Strange,

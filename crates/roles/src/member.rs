@@ -10,13 +10,13 @@
 //! Whoever made it also takes snapshots ([`crate::compact`]), from the journal, when the member asks
 //! for one: every so many positions, and when another replica needs one.
 //!
-//! Where datagrams are sealed, a leader seals under the number of its term: nodes that have heard
-//! of it take nothing more of an earlier one.
+//! Where datagrams are sealed, each time that one leads is a life of its own: nodes that have met
+//! it take nothing more of an earlier one.
 
 use std::collections::VecDeque;
 
 use journal::{Journal, JournalError, Storage};
-use overlay::{aes_gcm::AesGcm, guard::Guard};
+use overlay::{aes_gcm::KeySource, guard::Guard};
 use replication::{
     Action, Change, Entry, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
 };
@@ -47,8 +47,8 @@ const UNHEARD_MAX: usize = 64;
 /// Where the replica's wishes go: every [`Action`] but [`Action::Apply`] and [`Action::Restore`].
 pub type Outside = Box<dyn FnMut(Action) + Send>;
 
-/// Makes the guard of a leader's term; `None` when it can't be made.
-pub type Reguard = Box<dyn Fn(u64) -> Option<Guard<AesGcm>> + Send>;
+/// Makes a guard in a life of its own; `None` when it can't be made.
+pub type Reguard = Box<dyn Fn() -> Option<Guard<KeySource>> + Send>;
 
 /// Why no member can be made.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl Member {
     ) -> Result<Member, MemberError> {
         let inputs = root.engine().applied();
         root.join_group();
-        let role = match reguard.as_ref().map(|reguard| reguard(0)) {
+        let role = match reguard.as_ref().map(|reguard| reguard()) {
             Some(Some(guard)) => Role::Sealed(Box::new(Sealed::new(Role::Root(root), guard))),
             Some(None) => return Err(MemberError::Cipher),
             None => Role::Root(root),
@@ -530,12 +530,12 @@ impl Member {
     fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {
         self.follow(now, out);
         if let Some(reguard) = &self.reguard {
-            let Some(guard) = reguard(term) else {
+            let Some(guard) = reguard() else {
                 self.stop("no cipher for sealed datagrams".to_string(), out);
                 return;
             };
             if let Role::Sealed(sealed) = &mut self.state.role {
-                sealed.renew(guard);
+                sealed.renew(now, guard);
             }
         }
         self.leading = Some(term);

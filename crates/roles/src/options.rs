@@ -1,14 +1,15 @@
 //! What an exchange may use of the overlay beyond the plain tree; everything is off by default.
 
 use overlay::{
-    aes_gcm::{AesGcm, KeySource},
+    aes_gcm::KeySource,
     answers::{Token, TokenMaker},
     estimator::Estimator,
     frame::{DataBody, HopHeader},
-    guard::{Fleet, Guard, KeyTable},
+    guard::{Fleet, Guard},
     hedger::HedgeMode,
     hedging::{HedgePolicy, Hedging},
     lift::{LiftConfig, Pace},
+    lives::Life,
     membership::RollCallConfig,
     repair_cache::CacheConfig,
     seal,
@@ -40,32 +41,21 @@ impl Secret {
         overlay::aes_gcm::random_secret().map(Secret)
     }
 
-    /// The guard of `node` when a deployment starts, whose epoch is the number of that start. Keys
-    /// follow from the secret and from that number, so each start has other ones.
+    /// The guard of `node` in a life that was never lived before: its keys follow from the secret
+    /// and the lives of both ends of a link.
     pub fn guard(
         &self,
         node: NodeId,
         fleet: &Fleet,
-        start: u32,
+        life: Life,
         queues: bool,
-    ) -> Option<Guard<AesGcm>> {
-        self.guard_of_life(node, fleet, (start, 0), queues)
+    ) -> Option<Guard<KeySource>> {
+        Guard::new(node, fleet.clone(), life, queues, self.keys())
     }
 
-    /// The guard of a node that starts anew, for the `life`th time, within a deployment: its keys
-    /// are still those of the deployment's start, so its epoch must be another one.
-    pub fn guard_of_life(
-        &self,
-        node: NodeId,
-        fleet: &Fleet,
-        (start, life): (u32, u32),
-        queues: bool,
-    ) -> Option<Guard<AesGcm>> {
-        let source = KeySource::new(&self.0);
-        let keys = KeyTable::new(node, fleet, |part| {
-            source.key(&[&start.to_le_bytes()[..], part].concat())
-        })?;
-        Some(Guard::new(node, fleet.clone(), start.wrapping_add(life), queues, keys))
+    /// Where its keys come from.
+    pub fn keys(&self) -> KeySource {
+        KeySource::new(&self.0)
     }
 }
 

@@ -6,7 +6,7 @@
 //! refused everywhere.
 
 use overlay::{
-    aes_gcm::AesGcm,
+    aes_gcm::KeySource,
     guard::{Guard, GuardStats},
 };
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Remote, Span};
@@ -16,19 +16,22 @@ use crate::Role;
 /// A node and its guard.
 pub struct Sealed {
     node: Role,
-    guard: Guard<AesGcm>,
+    guard: Guard<KeySource>,
     /// What the node wants done, in clear.
     clear: Outbox,
+    /// When it was called last.
+    now: Nanos,
 }
 
 impl Sealed {
     /// Puts `guard` before `node`.
-    pub fn new(node: Role, guard: Guard<AesGcm>) -> Sealed {
-        Sealed { node, guard, clear: Outbox::default() }
+    pub fn new(node: Role, guard: Guard<KeySource>) -> Sealed {
+        Sealed { node, guard, clear: Outbox::default(), now: Nanos(0) }
     }
 
     /// Takes another guard, which seals what it sends from now on.
-    pub fn renew(&mut self, guard: Guard<AesGcm>) {
+    pub fn renew(&mut self, now: ClockReading, guard: Guard<KeySource>) {
+        self.now = now.now;
         self.guard = guard;
     }
 
@@ -58,7 +61,29 @@ impl Sealed {
         result
     }
 
+    fn call_at<T>(
+        &mut self,
+        now: ClockReading,
+        out: &mut Outbox,
+        call: impl FnOnce(&mut Role, &mut Outbox) -> T,
+    ) -> T {
+        self.now = now.now;
+        self.call(out, call)
+    }
+
+    /// What the guard itself has to say, and what waited for it.
+    fn greet(&mut self, out: &mut Outbox) {
+        let mut send = |to, bytes: &[u8]| {
+            let span = out.store(bytes);
+            out.datagram(Channel::OVERLAY, Peer::Node(to), span);
+        };
+        self.guard.take_hellos(&mut send);
+        self.guard.take_held(self.now, send);
+    }
+
     fn pass(&mut self, out: &mut Outbox) {
+        // An answer goes before what can only be opened by it.
+        self.greet(out);
         // Where the bytes of the last public datagram went, and which sealed one was the last: both
         // often go to several.
         let (mut stored, mut sealed): (Option<(Span, Span)>, Option<Span>) = (None, None);
@@ -69,7 +94,9 @@ impl Sealed {
                     sealed = Some(bytes);
                     let (guard, clear, mut sent) =
                         (&mut self.guard, self.clear.bytes(bytes), false);
-                    let span = out.write(|buffer| sent = guard.seal(to, clear, again, buffer));
+                    let now = self.now;
+                    let span =
+                        out.write(|buffer| sent = guard.seal(now, to, (clear, again), buffer));
                     if sent {
                         out.datagram(Channel::OVERLAY, Peer::Node(to), span);
                     }
@@ -94,6 +121,7 @@ impl Sealed {
                 }
             }
         }
+        self.greet(out);
         self.clear.traces().iter().for_each(|trace| out.trace(*trace));
         out.journal(self.clear.journaled());
     }
@@ -108,10 +136,12 @@ impl Node for Sealed {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
+        self.now = now.now;
         self.clear.clear();
         if channel == Channel::OVERLAY {
-            let Ok(bytes) = self.guard.open(bytes) else { return };
-            self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
+            if let Ok(Some(bytes)) = self.guard.open(now.now, bytes) {
+                self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
+            }
         } else {
             self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
         }
@@ -119,15 +149,16 @@ impl Node for Sealed {
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_timeout(now, out));
+        self.guard.handle_timeout(now.now);
+        self.call_at(now, out, |node, out| node.handle_timeout(now, out));
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.node.next_timeout()
+        self.node.next_timeout().min(self.guard.next_timeout())
     }
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_connect(now, conn, out));
+        self.call_at(now, out, |node, out| node.handle_connect(now, conn, out));
     }
 
     fn handle_accept(
@@ -137,27 +168,27 @@ impl Node for Sealed {
         remote: &Remote,
         out: &mut Outbox,
     ) {
-        self.call(out, |node, out| node.handle_accept(now, conn, remote, out));
+        self.call_at(now, out, |node, out| node.handle_accept(now, conn, remote, out));
     }
 
     fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_work(now, ticket, answer, out));
+        self.call_at(now, out, |node, out| node.handle_work(now, ticket, answer, out));
     }
 
     fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_stream(now, conn, bytes, out));
+        self.call_at(now, out, |node, out| node.handle_stream(now, conn, bytes, out));
     }
 
     fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_close(now, conn, out));
+        self.call_at(now, out, |node, out| node.handle_close(now, conn, out));
     }
 
     fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_unread(now, conn, out));
+        self.call_at(now, out, |node, out| node.handle_unread(now, conn, out));
     }
 
     fn handle_durable(&mut self, now: ClockReading, position: u64, out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_durable(now, position, out));
+        self.call_at(now, out, |node, out| node.handle_durable(now, position, out));
     }
 
     fn expect_more(&mut self) {
@@ -165,7 +196,7 @@ impl Node for Sealed {
     }
 
     fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.call(out, |node, out| node.handle_batch(now, out));
+        self.call_at(now, out, |node, out| node.handle_batch(now, out));
     }
 
     fn wants_stream(&self, conn: ConnId) -> bool {

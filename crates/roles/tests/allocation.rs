@@ -133,7 +133,8 @@ impl Sealed {
         let mut config = config();
         config.depth = 2;
         config.options.secret = Some(Secret([7; 32]));
-        let roles = deploy(&config, 1_000, |_| LISTENERS).expect("a possible exchange");
+        let roles =
+            deploy(&config, roles::Life::of(1_000), |_| LISTENERS).expect("a possible exchange");
         assert!(roles.len() == 3 && roles.iter().all(|role| role.guard().is_some()));
         let (mut outs, now) = (Vec::new(), ClockReading { now: START, bound_ns: 0 });
         outs.resize_with(roles.len(), Outbox::default);

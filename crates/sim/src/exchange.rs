@@ -81,7 +81,7 @@ pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let edges = places.edge(0)..places.listener(0);
     let dishonest = scenario.attack.and_then(|attack| attack.dishonest_edge(places));
     let mut watch = Watch::new(places.root, edges, dishonest, &config, &trees);
-    watch.open_with([scenario.guards(seed), scenario.guards(seed)]);
+    watch.open_with(scenario.tap(seed));
     if scenario.replicas > 0 {
         watch.several_roots();
     }

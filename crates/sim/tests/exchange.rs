@@ -1,7 +1,7 @@
 //! One seed is one run; and a checker that never fails would prove nothing.
 
 use overlay::hedging::Hedging;
-use roles::{OverlayOptions, Spread};
+use roles::{OverlayOptions, Secret, Spread};
 use sim::LinkModel;
 use sim::exchange::{
     Checker, FaultKind, FaultSpec, Figures, Leaving, Outlet, Sabotage, Scenario, SeedReport,
@@ -37,6 +37,7 @@ fn every_injected_bug_is_caught_by_its_checker() {
             Sabotage::LostResend => Checker::AnsweredOnce,
             Sabotage::ForgetLeavers | Sabotage::ForgetLost => Checker::CancelOnDisconnect,
             Sabotage::EagerFollowers | Sabotage::HastyRetransmission => Checker::NothingEarly,
+            Sabotage::SameLife => Checker::FreshNonces,
         };
         // What roots say that serve in turn.
         let several = expected == Checker::NothingEarly;
@@ -48,7 +49,13 @@ fn every_injected_bug_is_caught_by_its_checker() {
             };
             // The root cancels what a gateway forgets, as it does for a dead one, but later: only where
             // nothing else goes wrong is there a bound that tells the two apart.
-            let faults = (sabotage == Sabotage::ForgetLeavers).then(Vec::new);
+            let faults = match sabotage {
+                Sabotage::ForgetLeavers => Some(Vec::new()),
+                Sabotage::SameLife => Some(vec![FaultSpec::any(FaultKind::RestartEdge)]),
+                _ => None,
+            };
+            let secret = (sabotage == Sabotage::SameLife).then_some(Secret([3; 32]));
+            let options = OverlayOptions { secret, ..options };
             let (replicas, eavesdropper) = (if several { 3 } else { 0 }, several);
             let scenario = Scenario { sabotage, options, leaver, faults, ..Scenario::default() };
             let scenario = Scenario { replicas, eavesdropper, ..scenario };

@@ -48,12 +48,13 @@ fn a_sealed_node_that_starts_anew_twice_is_heard() {
 }
 
 /// Bugs of the code, and who has to find each of them.
-const BUGS: [(Sabotage, Checker); 5] = [
+const BUGS: [(Sabotage, Checker); 6] = [
     (Sabotage::ChildSetOffByOne, Checker::ChildSet),
     (Sabotage::EarlyRelease, Checker::ReleaseTrueTime),
     (Sabotage::LostResend, Checker::AnsweredOnce),
     (Sabotage::ForgetLeavers, Checker::CancelOnDisconnect),
     (Sabotage::ForgetLost, Checker::CancelOnDisconnect),
+    (Sabotage::SameLife, Checker::FreshNonces),
 ];
 
 #[test]

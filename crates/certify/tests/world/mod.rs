@@ -152,7 +152,8 @@ const CLIENT: usize = 3;
 impl World {
     pub fn new(protocol: Protocol, fault: Fault, seconds: u64) -> World {
         let fix = protocol == Protocol::Fix;
-        let nodes = deploy(&exchange(fix), 1_000, |_| Peer::Addr(99)).expect("possible");
+        let nodes =
+            deploy(&exchange(fix), roles::Life::of(1_000), |_| Peer::Addr(99)).expect("possible");
         let [root, edge] = <[Role; 2]>::try_from(nodes).ok().expect("root and edge");
         let config = CertifierConfig {
             protocol,

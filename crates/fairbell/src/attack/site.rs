@@ -255,7 +255,8 @@ impl Site {
         let exchange = terms.exchange(&clock);
         let sink = UdpSocket::bind((HONEST, 0)).map_err(io)?;
         let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-        let nodes = deploy(&exchange, 1, |_| feed).map_err(|e| Failure::Run(e.to_string()))?;
+        let nodes = deploy(&exchange, crate::up::life()?, |_| feed)
+            .map_err(|e| Failure::Run(e.to_string()))?;
         let mut sockets = Vec::new();
         let mut known = Vec::new();
         for index in 0..nodes.len() as u16 {

@@ -262,7 +262,7 @@ fn play(args: &EndlessArgs, dir: &Path) -> Result<Found, Failure> {
         (config.memory.inputs, config.memory.reports) = (0, 0);
     }
     let exchange = exchange(&config);
-    let deployed = deploy(&exchange, 1, |_| Peer::Addr(1));
+    let deployed = deploy(&exchange, up::life()?, |_| Peer::Addr(1));
     let mut nodes = deployed.map_err(|error| Failure::Run(error.to_string()))?;
     nodes.truncate(1);
     let log = dir.join("exchange.log");

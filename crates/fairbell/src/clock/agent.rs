@@ -11,12 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clock::{Agent, AgentConfig};
 use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
-use overlay::aes_gcm::{AesGcm, KeySource};
-use overlay::seal::{Origin, ReplayWindow, Sealer, open_body, open_hop};
+use overlay::aes_gcm::KeySource;
+use overlay::pair_guard::PairGuard;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
@@ -60,46 +60,12 @@ pub struct Sample {
     pub datagrams_sent: u64,
     /// Datagrams refused so far, unauthentic ones included.
     pub refused: u64,
-}
-
-/// Keys, numbers and windows of a sealed agent.
-struct Seal {
-    key: AesGcm,
-    sealer: Sealer,
-    me: NodeId,
-    epoch: u32,
-    number: u64,
-    windows: Vec<(NodeId, ReplayWindow)>,
-    bytes: Vec<u8>,
-    body: Vec<u8>,
-}
-
-impl Seal {
-    fn new(secret: &[u8; 32], me: NodeId, members: &[NodeId]) -> Option<Seal> {
-        let key = KeySource::new(secret).key(b"clock")?;
-        // Fresh at every start: an agent does not start twice within a second.
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs() as u32;
-        let windows = members.iter().map(|id| (*id, ReplayWindow::default())).collect();
-        let sealer = Sealer::new(me, epoch);
-        let (bytes, body) = (Vec::new(), Vec::new());
-        Some(Seal { key, sealer, me, epoch, number: 0, windows, bytes, body })
-    }
-
-    fn seal(&mut self, clear: &[u8], out: &mut Vec<u8>) -> bool {
-        self.number += 1;
-        let origin = Origin { stream: self.me.0, epoch: self.epoch, number: self.number };
-        self.sealer.seal((&self.key, &self.key), origin, (&[], clear), out)
-    }
-
-    /// Leaves the clear bytes of an authentic datagram that is no copy in `body`.
-    fn open(&mut self, sealed: &[u8]) -> Option<()> {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(sealed);
-        let opened = open_hop(&self.key, &mut self.bytes).ok()?;
-        let sender = self.windows.iter_mut().find(|(id, _)| *id == opened.sender)?;
-        open_body(&self.key, &opened, &mut self.body).ok()?;
-        sender.1.accept(opened.hop.0, opened.hop.1).ok()
-    }
+    /// Corrections so far that differed from the one in force by more than the bounds of both.
+    #[serde(default)]
+    pub beyond_bound: u64,
+    /// The difference of such a one that is not followed yet, in ns.
+    #[serde(default)]
+    pub doubted_ns: Option<u64>,
 }
 
 /// A free-running clock that is wrong on purpose.
@@ -136,15 +102,15 @@ impl Wrong {
 /// The agent as the loop sees it.
 struct Host {
     agent: Agent,
-    seal: Option<Seal>,
+    guard: Option<PairGuard<KeySource>>,
     wrong: Wrong,
     clear: Outbox,
+    body: Vec<u8>,
     samples: SyncSender<Sample>,
     sample_at: Nanos,
     /// Loop's clock less the monotonic one.
     epoch_ns: u64,
     id: (u16, u16),
-    unauthentic: u64,
 }
 
 impl Host {
@@ -157,18 +123,29 @@ impl Host {
         let raw = ClockReading { now: self.wrong.raw(now.now), ..now };
         self.clear.clear();
         call(&mut self.agent, raw, &mut self.clear);
+        self.greet(out);
         for op in self.clear.ops() {
             let Op::Datagram { channel, to, bytes } = *op else { continue };
             let clear = self.clear.bytes(bytes);
             let mut sealed = true;
-            let span = out.write(|buffer| match &mut self.seal {
-                Some(seal) => sealed = seal.seal(clear, buffer),
-                None => buffer.extend_from_slice(clear),
+            let span = out.write(|buffer| match (&mut self.guard, to) {
+                (Some(guard), Peer::Node(to)) => sealed = guard.seal(now.now, to, clear, buffer),
+                _ => buffer.extend_from_slice(clear),
             });
             if sealed {
                 out.datagram(channel, to, span);
             }
         }
+        self.greet(out);
+    }
+
+    /// What the guard itself has to say.
+    fn greet(&mut self, out: &mut Outbox) {
+        let Some(guard) = &mut self.guard else { return };
+        guard.take_hellos(|to, bytes| {
+            let span = out.store(bytes);
+            out.datagram(Channel::OVERLAY, Peer::Node(to), span);
+        });
     }
 
     fn sample(&mut self, now: Nanos) {
@@ -190,7 +167,9 @@ impl Host {
             pairs_impure: stats.pairs_impure,
             pairs_skipped: stats.pairs_skipped,
             datagrams_sent: stats.datagrams_sent,
-            refused: stats.refused + self.unauthentic,
+            refused: stats.refused + self.guard.as_ref().map_or(0, PairGuard::refused),
+            beyond_bound: self.agent.discipline().beyond(),
+            doubted_ns: self.agent.discipline().doubted_ns(),
         };
         // A writer that is behind loses lines, not the clock.
         let _ = self.samples.try_send(sample);
@@ -206,23 +185,25 @@ impl Node for Host {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        let Some(seal) = &mut self.seal else {
+        let Some(guard) = &mut self.guard else {
             self.call(now, out, |agent, now, out| {
                 agent.handle_datagram(now, channel, from, bytes, out);
             });
             return;
         };
-        if seal.open(bytes).is_none() {
-            self.unauthentic += 1;
-            return;
+        let opened = guard.open(now.now, bytes);
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        if let Ok(Some((sender, bytes))) = opened {
+            body.extend_from_slice(bytes);
+            let from = Peer::Node(sender);
+            self.call(now, out, |agent, now, out| {
+                agent.handle_datagram(now, channel, from, &body, out);
+            });
+        } else {
+            self.greet(out);
         }
-        let body = std::mem::take(&mut seal.body);
-        self.call(now, out, |agent, now, out| {
-            agent.handle_datagram(now, channel, from, &body, out);
-        });
-        if let Some(seal) = &mut self.seal {
-            seal.body = body;
-        }
+        self.body = body;
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
@@ -230,11 +211,15 @@ impl Node for Host {
             self.sample(now.now);
             self.sample_at = now.now.after(SAMPLE_NS);
         }
+        if let Some(guard) = &mut self.guard {
+            guard.handle_timeout(now.now);
+        }
         self.call(now, out, |agent, now, out| agent.handle_timeout(now, out));
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.wrong.when(self.agent.next_timeout()).min(self.sample_at)
+        let guard = self.guard.as_ref().map_or(Nanos::NEVER, PairGuard::next_timeout);
+        self.wrong.when(self.agent.next_timeout()).min(self.sample_at).min(guard)
     }
 }
 
@@ -286,15 +271,15 @@ fn host(
     config.tolerance_ns = args.pure_us * Nanos::MICRO;
     config.solver.asymmetry_ns = args.asymmetry_us * Nanos::MICRO;
     config.solver.reference_bound_ns = args.reference_bound_us * Nanos::MICRO;
-    let seal = match &args.key_file {
+    let life = crate::up::life()?;
+    let guard = match &args.key_file {
         None => {
             eprintln!("no --key-file: datagrams are neither sealed nor authenticated");
             None
         }
         Some(file) => {
             let secret = secret(file)?;
-            let seal = Seal::new(&secret, me, &members);
-            Some(seal.ok_or_else(|| Failure::Run("the cipher can't be set up".to_string()))?)
+            Some(PairGuard::new(me, &members, life, KeySource::new(&secret)))
         }
     };
     let wrong = Wrong {
@@ -304,14 +289,14 @@ fn host(
     };
     Ok(Host {
         agent: Agent::new(config),
-        seal,
+        guard,
         wrong,
         clear: Outbox::default(),
+        body: Vec::new(),
         samples,
         sample_at: Nanos(0),
         epoch_ns: epoch_ns(clock),
         id: (args.id, args.reference),
-        unauthentic: 0,
     })
 }
 
@@ -343,6 +328,22 @@ fn secret(file: &Path) -> Result<[u8; 32], Failure> {
     Ok(secret)
 }
 
+/// What is said of a correction beyond the bounds.
+fn alarm(sample: &Sample) -> String {
+    let (node, reference, count) = (sample.node, sample.reference, sample.beyond_bound);
+    let what = match sample.doubted_ns {
+        Some(ns) => format!(
+            "differs by {ns} ns; it is followed when {} in a row agree, and the bound includes it",
+            clock::discipline::CONFIRMED
+        ),
+        None => "is followed, as several in a row agree".to_string(),
+    };
+    format!(
+        "alarm: node {node}: a correction of node {reference} is beyond the bounds: it {what} \
+         ({count} so far)"
+    )
+}
+
 /// Writes lines until the end.
 fn write(args: &AgentArgs, lines: &Receiver<Sample>, stop: &AtomicBool) -> std::io::Result<()> {
     let mut trace = match &args.trace {
@@ -354,6 +355,9 @@ fn write(args: &AgentArgs, lines: &Receiver<Sample>, stop: &AtomicBool) -> std::
     while !stop.load(Ordering::Relaxed) && args.duration.is_none_or(|d| begun.elapsed() < d) {
         let Ok(sample) = lines.recv_timeout(Duration::from_millis(200)) else { continue };
         let line = serde_json::to_string(&sample)?;
+        if sample.beyond_bound > last.as_ref().map_or(0, |last: &Sample| last.beyond_bound) {
+            eprintln!("{}", alarm(&sample));
+        }
         if let Some(trace) = &mut trace {
             writeln!(trace, "{line}")?;
         }
@@ -391,22 +395,5 @@ mod tests {
             }
         }
         assert_eq!(Wrong::default().when(Nanos::NEVER), Nanos::NEVER);
-    }
-
-    #[test]
-    fn sealed_datagrams_open_once_and_only_with_the_key() {
-        let members = [NodeId(0), NodeId(1)];
-        let seal = |secret: u8, me| Seal::new(&[secret; 32], NodeId(me), &members).unwrap();
-        let (mut from, mut to, mut other) = (seal(1, 0), seal(1, 1), seal(2, 1));
-        let mut bytes = Vec::new();
-        assert!(from.seal(b"probe", &mut bytes));
-        assert_eq!(other.open(&bytes), None);
-        assert_eq!(to.open(&bytes), Some(()));
-        assert_eq!(to.body, b"probe");
-        assert_eq!(to.open(&bytes), None, "a copy");
-        let mut strange = seal(1, 9);
-        bytes.clear();
-        assert!(strange.seal(b"probe", &mut bytes));
-        assert_eq!(to.open(&bytes), None, "no member");
     }
 }

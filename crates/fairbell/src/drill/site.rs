@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use net::{
     Clock, Directory, Loop, LoopConfig, LoopHandle, Seat, Timekeeper, WaitStrategy, peer_addr,
@@ -162,9 +162,7 @@ impl Site {
         let nodes = overlay.iter().zip(1u16..).map(|((_, at), node)| (node, *at)).collect();
         let (claims, claims_at) = udp()?;
         let mut places = places(replicas + reserve)?.into_iter();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut cluster = Cluster {
-            start: since.map_or(0, |at| (at.as_millis() / 16) as u32),
             nodes,
             replicas: places.by_ref().take(replicas).collect(),
             reserve: places.collect(),
@@ -634,7 +632,7 @@ impl Built {
         let third = Loop::new(late, Arc::clone(directory), habits).map_err(io)?;
         let mut loops = [one()?, one()?, third];
         let listening: Vec<_> = (0..exchange.receivers).map(|_| udp()).collect::<Result<_, _>>()?;
-        let nodes = deploy(exchange, cluster.start, |index| peer_addr(listening[index].1))
+        let nodes = deploy(exchange, crate::up::life()?, |index| peer_addr(listening[index].1))
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let (mut gateways, mut sources, ids) = (Vec::new(), Vec::new(), nodes.len());
         for ((role, (socket, _)), index) in nodes.into_iter().skip(1).zip(overlay).zip(1u16..) {

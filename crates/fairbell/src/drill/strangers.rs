@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use feed::{ListenerConfig, SnapshotServer, SnapshotServerConfig, Subscriber};
@@ -267,9 +267,7 @@ impl Group {
         let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
         let nodes: Vec<_> = (1..tree.topology.id_end()).map(|_| udp()).collect::<Result<_, _>>()?;
         let (claims, claims_at) = udp()?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut cluster = Cluster {
-            start: since.map_or(0, |at| (at.as_millis() / 16) as u32),
             nodes: nodes.iter().zip(1u16..).map(|((_, at), node)| (node, *at)).collect(),
             replicas: places(3)?,
             claims: vec![claims_at],

@@ -95,11 +95,9 @@ pub struct Cost {
     pub bytes: AtomicU64,
 }
 
-fn new_root(
-    exchange: &ExchangeConfig,
-    start: u32,
-) -> Result<(Box<Root>, Option<Reguard>), Failure> {
-    roles::group_root(exchange, start).map_err(|error| Failure::Usage(error.to_string()))
+fn new_root(exchange: &ExchangeConfig) -> Result<(Box<Root>, Option<Reguard>), Failure> {
+    roles::group_root(exchange, roles::random_life)
+        .map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// A root that stands where the newest checkpoint does that fits the journal, or a new one.
@@ -109,29 +107,29 @@ fn new_root(
 pub fn begin(
     how: Begin,
     dir: &Path,
-    (exchange, start): (&ExchangeConfig, u32),
+    exchange: &ExchangeConfig,
     genesis: &[u8],
     journal: &mut Journal<Folder>,
 ) -> Result<Begun, Failure> {
     if how == Begin::Ended {
-        let (root, reguard) = new_root(exchange, start)?;
+        let (root, reguard) = new_root(exchange)?;
         return Ok(Begun { root, reguard, position: 0, files: None });
     }
     if how == Begin::Inputs {
-        return without(dir, exchange, start);
+        return without(dir, exchange);
     }
     let folder = dir.join(FOLDER);
-    let begun = behind(&folder, (exchange, start), genesis, journal)?;
+    let begun = behind(&folder, exchange, genesis, journal)?;
     begun.or_else(|error| {
         // Nothing depends on them: a disk without room, for instance.
         eprintln!("{}: {error}; it goes on without checkpoints", folder.display());
-        without(dir, exchange, start)
+        without(dir, exchange)
     })
 }
 
 /// A new root that is not written down: its private streams lie in a file without a name.
-fn without(dir: &Path, exchange: &ExchangeConfig, start: u32) -> Result<Begun, Failure> {
-    let (mut root, reguard) = new_root(exchange, start)?;
+fn without(dir: &Path, exchange: &ExchangeConfig) -> Result<Begun, Failure> {
+    let (mut root, reguard) = new_root(exchange)?;
     match streams_in(dir).map(|streams| root.lay_down_streams(INPUTS, (streams, REPORTS)))? {
         true => Ok(Begun { root, reguard, position: 0, files: None }),
         false => Err(Failure::Run("a root that has begun".to_string())),
@@ -141,7 +139,7 @@ fn without(dir: &Path, exchange: &ExchangeConfig, start: u32) -> Result<Begun, F
 /// The same with files, if they can be had.
 fn behind(
     folder: &Path,
-    (exchange, start): (&ExchangeConfig, u32),
+    exchange: &ExchangeConfig,
     genesis: &[u8],
     journal: &mut Journal<Folder>,
 ) -> Result<IoResult<Begun>, Failure> {
@@ -164,14 +162,14 @@ fn behind(
         if !kept.fits(genesis, journal) {
             continue;
         }
-        let (mut root, reguard) = new_root(exchange, start)?;
+        let (mut root, reguard) = new_root(exchange)?;
         // What is missing is found out when it is read.
         let Ok(shelves) = lay_down(&mut root, exchange, folder, false) else { break };
         if root.restore(&kept.root).is_ok() && root.engine().applied() == kept.inputs {
             return Ok(Ok(Begun { root, reguard, position, files: files(shelves) }));
         }
     }
-    let (mut root, reguard) = new_root(exchange, start)?;
+    let (mut root, reguard) = new_root(exchange)?;
     let laid = forget(folder).and_then(|()| lay_down(&mut root, exchange, folder, true));
     Ok(laid.map(|shelves| Begun { root, reguard, position: 0, files: files(shelves) }))
 }

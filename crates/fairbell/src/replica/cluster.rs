@@ -36,10 +36,9 @@ pub struct Cluster {
     pub session: String,
     /// Midnight that ITCH and OUCH times count from, ns since 1970.
     pub midnight_ns: u64,
-    /// Number of the deployment's start: keys of sealed datagrams come from it.
-    pub start: u32,
     /// The deployment's secret, 64 hexadecimal digits. Whoever knows it may speak for a node; for a
-    /// replica only with that one's key, too.
+    /// replica only with that one's key, too. Keys of sealed datagrams follow from it and from what
+    /// each process draws when it starts.
     pub secret: String,
     /// Overlay sockets of all nodes but the root.
     pub nodes: Vec<(u16, SocketAddrV4)>,
@@ -69,7 +68,6 @@ impl Cluster {
             group: clock.now().0,
             session: String::from_utf8_lossy(&exchange.session).into_owned(),
             midnight_ns: exchange.midnight.0,
-            start: 0,
             secret: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             nodes: Vec::new(),
             replicas: Vec::new(),
@@ -199,7 +197,6 @@ pub(super) mod tests {
             group: 7,
             session: "FB12345678".to_string(),
             midnight_ns: 86_400_000_000_000,
-            start: 3,
             secret: "0123456789abcdef".repeat(4),
             nodes: vec![(1, at(2_000)), (2, at(2_001))],
             replicas: (0..replicas).map(place).collect(),

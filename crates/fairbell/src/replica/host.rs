@@ -318,8 +318,7 @@ impl Host {
         };
         let (outside, ends) = wires(id, cluster);
         let genesis = Genesis::of(&exchange).bytes().to_vec();
-        let begun =
-            checkpoints::begin(begin, dir, (&exchange, cluster.start), &genesis, &mut journal)?;
+        let begun = checkpoints::begin(begin, dir, &exchange, &genesis, &mut journal)?;
         let Begun { root, reguard, position, files } = begun;
         let restored = root.engine().applied();
         let parts = (clock.reading(), reguard, outside);

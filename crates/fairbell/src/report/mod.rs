@@ -352,6 +352,10 @@ pub struct SealingReport {
     pub refused: u64,
     /// Datagrams of our own that could not be sealed.
     pub unsent: u64,
+    /// Not sent since the other end's life was not known yet.
+    pub early: u64,
+    /// Of lives that were not known yet, or were over: not let in.
+    pub other_life: u64,
 }
 
 /// The retransmission server and strangers, and listeners and strangers.

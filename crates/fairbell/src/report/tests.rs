@@ -85,6 +85,8 @@ fn passing() -> Report {
             opened: 4_700,
             refused: 11,
             unsent: 0,
+            early: 0,
+            other_life: 0,
         },
         feed_messages: 512_345,
         venue_trades: Some(284),

@@ -59,8 +59,6 @@ pub struct Rest {
     pub first: (UdpSocket, UdpSocket),
     /// Overlay sockets of all nodes but the root.
     pub nodes: Vec<(NodeId, SocketAddrV4)>,
-    /// Number of this start.
-    pub start: u32,
     /// The replicas' clock.
     pub clock: Clock,
 }
@@ -88,7 +86,7 @@ impl Group {
     pub fn new(
         config: &Config,
         exchange: &mut ExchangeConfig,
-        Rest { first, nodes, start, clock }: Rest,
+        Rest { first, nodes, clock }: Rest,
     ) -> Result<Group, Failure> {
         let (count, mut first) = (config.journal.replicas as usize, Some(first));
         let mut sockets = Vec::new();
@@ -107,7 +105,6 @@ impl Group {
         let mut places =
             sockets.iter().map(Sockets::place).collect::<Result<Vec<_>, _>>()?.into_iter();
         let mut cluster = Cluster {
-            start,
             nodes: nodes.iter().map(|(node, at)| (node.0, *at)).collect(),
             replicas: places.by_ref().take(count).collect(),
             reserve: places.collect(),

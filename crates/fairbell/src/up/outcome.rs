@@ -345,6 +345,8 @@ impl Remains<'_> {
             opened: guard.opened,
             refused: guard.refused(),
             unsent: guard.unsent,
+            early: guard.early,
+            other_life: guard.other_life,
         };
         if guard.unsent > 0 {
             self.complaints.push(format!("{} datagrams could not be sealed", guard.unsent));

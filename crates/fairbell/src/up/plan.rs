@@ -7,7 +7,6 @@
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use feed::{CaptureConfig, ListenerConfig, SnapshotServer};
 use journal::{Folder, Journal};
@@ -18,7 +17,9 @@ use net::{
 use overlay::retransmission::StoreConfig;
 use overlay::topology::Tree;
 use participant::Driver;
-use roles::{Account, ExchangeConfig, FIX_DOOR, OUCH_DOOR, OverlayOptions, Role, Secret, deploy};
+use roles::{
+    Account, ExchangeConfig, FIX_DOOR, Life, OUCH_DOOR, OverlayOptions, Role, Secret, deploy,
+};
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
 use super::files;
@@ -195,6 +196,11 @@ pub fn options(config: &Config) -> Result<OverlayOptions, Failure> {
     Ok(OverlayOptions { spread, tokens, ..config.overlay.options(&config.hold, secret) })
 }
 
+/// The life of this process: no other one has it.
+pub fn life() -> Result<Life, Failure> {
+    roles::random_life().ok_or_else(|| Failure::Run("no randomness for a life".to_string()))
+}
+
 /// Proxies with a place in the tree at the start.
 pub fn proxies(config: &Config) -> u32 {
     let tree = exchange_config(config, &Clock::start(0)).tree();
@@ -295,16 +301,13 @@ pub fn plan(
         v4(socket.local_addr().map_err(io)?).map(|addr| (NodeId(index as u16), addr))
     };
     let known = overlay.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
-    // In 16 ms: sealing needs another one at every start, or its nonces would come again.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let start = since.map_or(0, |at| (at.as_millis() / 16) as u32);
     let (mut overlay, mut feed) = (overlay.into_iter().enumerate(), Some(feed));
     let mut group = None;
     if config.journal.is_replicated()
         && let Some(first) = overlay.next().map(|(_, socket)| socket).zip(feed.take())
     {
         let nodes = known.iter().skip(1).copied().collect();
-        let made = Group::new(config, &mut exchange, Rest { first, nodes, start, clock })?;
+        let made = Group::new(config, &mut exchange, Rest { first, nodes, clock })?;
         addresses.retransmission.clone_from(&made.retransmission);
         group = Some(made);
     }
@@ -318,7 +321,7 @@ pub fn plan(
     let (jobs_out, jobs) = job_channel(JOBS);
     loops[1].set_worker(jobs_out);
 
-    let mut nodes = deploy(&exchange, start, |index| feed_of[index])
+    let mut nodes = deploy(&exchange, life()?, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
     if group.is_none() {
         // Replicas' journals are their logs.

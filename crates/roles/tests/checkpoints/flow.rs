@@ -52,7 +52,7 @@ impl Shelves {
 
 /// A new root on shelves.
 pub fn root_on(config: &ExchangeConfig, shelves: &Shelves) -> Box<Root> {
-    let (mut root, _) = group_root(config, 1).expect("an exchange");
+    let (mut root, _) = group_root(config, || None).expect("an exchange");
     let block = PrivateStreams::shelf_block(size_of::<ExecutionReport>());
     let streams = Checked::new(shelves.streams.clone(), block);
     let feed = |of: &Kept| -> Box<dyn Shelf> {

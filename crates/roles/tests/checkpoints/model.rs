@@ -237,7 +237,7 @@ fn it_can_be_done_again_and_again() {
 #[test]
 fn without_shelves_or_inputs_there_is_nothing_to_write_down() {
     let (config, day) = (exchange(1), day(1, 100));
-    let (mut plain, _) = roles::group_root(&config, 1).expect("an exchange");
+    let (mut plain, _) = roles::group_root(&config, || None).expect("an exchange");
     plain.join_group();
     commit(&mut plain, &day);
     assert!(!plain.checkpoint(&mut Vec::new()), "no shelves");

@@ -107,7 +107,8 @@ impl Iterator for Flow {
 /// Bytes in use after the warm-up, and the least and the most after that.
 fn weigh(inputs: u64, warm: u64, laid_down: bool) -> (i64, i64, i64) {
     let config = ExchangeConfig { log_capacity: 0, ..config() };
-    let mut role: Role = deploy(&config, 1, |_| LISTENERS).expect("an exchange").swap_remove(0);
+    let mut role: Role =
+        deploy(&config, roles::Life::of(1), |_| LISTENERS).expect("an exchange").swap_remove(0);
     let now = ClockReading { now: START.after(86_400 * Nanos::SECOND), bound_ns: 0 };
     let (mut level, mut least, mut most) = (0, i64::MAX, 0);
     let done = role.with_root(&mut Outbox::default(), |root, _| {

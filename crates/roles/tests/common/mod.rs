@@ -131,7 +131,8 @@ pub struct Pair {
 impl Pair {
     /// Both, before their first timeout.
     pub fn new(config: &ExchangeConfig) -> Pair {
-        let nodes = deploy(config, 1_000, |_| LISTENERS).expect("a possible exchange");
+        let nodes =
+            deploy(config, roles::Life::of(1_000), |_| LISTENERS).expect("a possible exchange");
         let mut nodes = nodes.into_iter();
         let (Some(Role::Root(root)), Some(Role::Edge(edge)), None) =
             (nodes.next(), nodes.next(), nodes.next())

@@ -9,7 +9,7 @@ use crate::common::{LISTENERS, config};
 fn refusal(change: impl FnOnce(&mut ExchangeConfig)) -> ExchangeError {
     let mut config = config();
     change(&mut config);
-    let result = deploy(&config, 1, |_| LISTENERS);
+    let result = deploy(&config, roles::Life::of(1), |_| LISTENERS);
     let error = result.err().expect("no such exchange");
     assert!(!error.to_string().is_empty());
     error
@@ -19,7 +19,7 @@ fn refusal(change: impl FnOnce(&mut ExchangeConfig)) -> ExchangeError {
 fn nodes_come_in_the_order_of_their_numbers() {
     let mut config = config();
     (config.depth, config.fanout, config.receivers, config.hedge) = (2, 3, 9, 1);
-    let nodes = deploy(&config, 1, |_| LISTENERS).expect("possible");
+    let nodes = deploy(&config, roles::Life::of(1), |_| LISTENERS).expect("possible");
     let is_proxy = |role: &Role| role.as_proxy().is_some();
     assert_eq!(nodes.len(), 1 + 3 + 9);
     assert!(nodes[0].as_root().is_some());
@@ -48,7 +48,7 @@ fn logins_that_do_not_fit_are_refused() {
     let mut fits = config();
     fits.accounts[0].username = "SIXCHR".into();
     fits.accounts[0].password = "tenletters".into();
-    assert!(deploy(&fits, 1, |_| LISTENERS).is_ok());
+    assert!(deploy(&fits, roles::Life::of(1), |_| LISTENERS).is_ok());
 }
 
 #[test]
@@ -63,5 +63,5 @@ fn an_exchange_without_markets_or_accounts_is_none() {
     assert!(matches!(refusal(double), ExchangeError::Engine(_)));
     let mut endless = config();
     endless.log_capacity = 0;
-    assert!(deploy(&endless, 1, |_| LISTENERS).is_ok(), "its log has no end");
+    assert!(deploy(&endless, roles::Life::of(1), |_| LISTENERS).is_ok(), "its log has no end");
 }

@@ -73,7 +73,7 @@ impl World {
 
     /// The same with a configuration of one's own.
     pub fn of(config: &ExchangeConfig, seed: u64) -> World {
-        let mut nodes = deploy(config, 1_000, |_| LISTENERS).expect("possible");
+        let mut nodes = deploy(config, roles::Life::of(1_000), |_| LISTENERS).expect("possible");
         let edge = |role| match role {
             Role::Edge(edge) => Some(edge),
             _ => panic!("an edge"),

@@ -72,7 +72,7 @@ fn a_grant_is_asked_of_the_log_once_and_waits_for_it() {
     let mut other = config();
     other.seed = 99;
     // The gateway starts anew and says hello again and again.
-    let nodes = deploy(&other, 5_000, |_| LISTENERS).expect("a possible exchange");
+    let nodes = deploy(&other, roles::Life::of(5_000), |_| LISTENERS).expect("a possible exchange");
     let edge = nodes.into_iter().find_map(|role| match role {
         Role::Edge(edge) => Some(edge),
         _ => None,
@@ -93,7 +93,8 @@ fn a_grant_is_asked_of_the_log_once_and_waits_for_it() {
 /// The machine with root and gateway starts again with what was durable; the clients' connections
 /// are gone.
 fn restart(exchange: &mut Exchange, log: &[Input], life: u32) {
-    let nodes = deploy(&config(), 7_000 + life, |_| LISTENERS).expect("a possible exchange");
+    let nodes = deploy(&config(), roles::Life::of(7_000 + u64::from(life)), |_| LISTENERS)
+        .expect("a possible exchange");
     for role in nodes {
         match role {
             Role::Root(mut root) => {

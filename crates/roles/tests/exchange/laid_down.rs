@@ -45,8 +45,9 @@ fn long_day() -> Vec<Input> {
 /// A root that took up the long day: inputs and reports in memory, reports in all, and whether
 /// its log replays to its state.
 fn played(lays_down: bool) -> (usize, u64, u64, bool) {
-    let mut role: Role =
-        deploy(&long_config(), 1, |_| LISTENERS).expect("an exchange").swap_remove(0);
+    let mut role: Role = deploy(&long_config(), roles::Life::of(1), |_| LISTENERS)
+        .expect("an exchange")
+        .swap_remove(0);
     let now = ClockReading { now: Nanos(2_000_000), bound_ns: 0 };
     let outcome = role.with_root(&mut Outbox::default(), |root, _| {
         if lays_down {

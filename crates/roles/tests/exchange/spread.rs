@@ -146,7 +146,8 @@ fn looking_at_the_wrong_stream_is_found() {
     let mut wrong = config.clone();
     wrong.options.spread = Spread::Symbols(vec![Some(1), Some(0), Some(1)]);
     exchange.pair.edge = {
-        let mut nodes = roles::deploy(&wrong, 2_000, |_| crate::common::LISTENERS).unwrap();
+        let mut nodes =
+            roles::deploy(&wrong, roles::Life::of(2_000), |_| crate::common::LISTENERS).unwrap();
         let Some(roles::Role::Edge(edge)) = nodes.pop() else { panic!("an edge") };
         edge
     };
@@ -195,7 +196,7 @@ fn what_can_not_be_is_refused() {
     let refusal = |change: &dyn Fn(&mut ExchangeConfig)| {
         let mut config = spread();
         change(&mut config);
-        roles::deploy(&config, 1, |_| SERVER).err()
+        roles::deploy(&config, roles::Life::of(1), |_| SERVER).err()
     };
     assert_eq!(refusal(&|_| ()), None);
     let no_such = |config: &mut ExchangeConfig| {

@@ -3,12 +3,14 @@
 use overlay::{
     aes_gcm::{AesGcm, KeySource},
     frame::{self, AttachBody, FrameKind, HopHeader, OrderBody},
-    guard::Fleet as Nodes,
+    guard::{Fleet as Nodes, Guard},
+    lives::{HELLO_VERSION, Hello, of_pair, of_shared},
     private_receiver::first_token,
     seal::{Origin, SEALED_VERSION, SealError, Sealer},
+    tap::Tap,
 };
 use proptest::prelude::*;
-use roles::{OverlayOptions, Secret, deploy};
+use roles::{Life, OverlayOptions, Secret, deploy};
 use types::{AccountId, GatewayId, Incarnation, Nanos, NodeId, Peer, Source};
 use zerocopy::IntoBytes;
 
@@ -20,7 +22,7 @@ use crate::{
 
 const EVERY: u64 = 400 * Nanos::MICRO;
 /// As `deploy` is given in these tests.
-const START: u32 = 1_000;
+const START: u64 = 1_000;
 /// A receiver nobody trades at.
 const LAST: usize = 5;
 
@@ -43,7 +45,8 @@ fn a_sealed_exchange_over_bad_links_says_nothing_in_clear() {
         assert!(opened > 5_000 && opened < sealed);
         assert!(replayed > 20, "what links repeat is refused: {replayed}");
         for (_, _, bytes) in &fleet.seen {
-            assert_eq!(bytes[0], SEALED_VERSION);
+            let hello = bytes[0] == HELLO_VERSION && Hello::read(bytes).is_some();
+            assert!(hello || bytes[0] == SEALED_VERSION);
             let clear = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
             assert!(!clear(b"FAIRBELL01") && !clear(b"BTCUSD"), "something in clear");
         }
@@ -60,10 +63,10 @@ fn a_sealed_exchange_over_bad_links_says_nothing_in_clear() {
 fn a_node_with_another_key_hears_nothing_and_is_not_heard() {
     let config = sealed();
     let feed_of = |index: usize| Peer::Addr(FEED + index as u64);
-    let mut roles = deploy(&config, START, feed_of).expect("an exchange");
+    let mut roles = deploy(&config, Life::of(START), feed_of).expect("an exchange");
     let mut other = config.clone();
     other.options.secret = Some(Secret([8; 32]));
-    let strange = deploy(&other, START, feed_of).expect("an exchange").pop();
+    let strange = deploy(&other, Life::of(START), feed_of).expect("an exchange").pop();
     *roles.last_mut().expect("edges") = strange.expect("edges");
     let mut fleet = Fleet::of(&config, roles, CALM, 1);
     fleet.login();
@@ -74,9 +77,10 @@ fn a_node_with_another_key_hears_nothing_and_is_not_heard() {
     assert_eq!(fleet.released[LAST][0], 1, "not one message");
     let stranger = fleet.guard(fleet.edge_node(LAST));
     assert_eq!((stranger.opened, fleet.edge(LAST).gateway().uplink().ready()), (0, false));
-    assert!(stranger.forged > 1_000, "market data came and stayed shut: {stranger:?}");
+    assert!(stranger.early > 5, "it sends nothing to who has not met it: {stranger:?}");
+    assert!(stranger.forged > 5, "nobody's hello is one: {stranger:?}");
     let root = fleet.guard(0);
-    assert!(root.forged > 5, "it asked for repairs and for a life: {root:?}");
+    assert!(root.forged > 5, "it said hello again and again: {root:?}");
     assert_eq!((root.clear, root.replayed, root.forbidden), (0, 0, 0));
 }
 
@@ -106,21 +110,19 @@ fn nobody_gives_anothers_stream_back() {
     fleet.inject(0, &detach(victim));
     assert_eq!(fleet.guard(0).clear, 1);
     // A gateway with keys of its own that says it is another.
-    let sealed_as = |sender: usize| {
-        let (own, pair) = (fleet.edge_node(LAST), pair_key(fleet.edge_node(LAST), 0));
+    let mut forger = Forger::new(fleet.edge_node(LAST), 0);
+    let mut sealed_as = |sender: usize| {
         let clear = detach(sender);
-        let mut out = Vec::new();
-        let origin = Origin { stream: own as u16, epoch: START + 1, number: 1 };
-        let mut sealer = Sealer::new(NodeId(own as u16), START + 1);
-        let parts = clear.split_at(16);
-        assert!(sealer.seal((&pair, &pair), origin, parts, &mut out));
-        out
+        let (header, body) = clear.split_at(16);
+        forger.seal((header, body), false)
     };
     let (as_victim, as_itself) = (sealed_as(victim), sealed_as(fleet.edge_node(LAST)));
     fleet.inject(0, &as_victim);
     assert_eq!(fleet.guard(0).forbidden, 1);
     // What the real gateway sent, again.
-    let of_victim = |(from, to, _): &&(usize, usize, Vec<u8>)| (*from, *to) == (victim, 0);
+    let of_victim = |(from, to, bytes): &&(usize, usize, Vec<u8>)| {
+        (*from, *to, bytes[0]) == (victim, 0, SEALED_VERSION)
+    };
     let again = fleet.seen.iter().find(of_victim).expect("it logged in").2.clone();
     fleet.inject(0, &again);
     assert_eq!(fleet.guard(0).replayed, 1);
@@ -140,19 +142,12 @@ fn nobody_orders_or_asks_for_a_life_in_anothers_name() {
     fleet.login();
     fleet.trade(20 * MS, EVERY);
     let own = fleet.edge_node(LAST);
-    let order = |gateway: u16| {
+    let mut forger = Forger::new(own, 1);
+    let mut order = |gateway: u16| {
         let header = HopHeader::new(FrameKind::Order, NodeId(own as u16), 1);
         let source = Source { gateway: GatewayId(gateway), seq: 1, ..Source::default() };
         let body = OrderBody { source, depends_on: 0, t_in: Nanos(1) };
-        let key = KeySource::new(&[7; 32]);
-        let [a, b] = (own as u16).to_le_bytes();
-        let orders = key.key(&[&START.to_le_bytes()[..], b"ordr", &[a, b, 0, 0]].concat());
-        let mut out = Vec::new();
-        let origin = Origin { stream: own as u16, epoch: START + 1, number: u64::from(gateway) };
-        let mut sealer = Sealer::new(NodeId(own as u16), START + u32::from(gateway));
-        let keys = (&pair_key(own, 1), &orders.expect("a key"));
-        assert!(sealer.seal(keys, origin, (header.as_bytes(), body.as_bytes()), &mut out));
-        out
+        forger.seal((header.as_bytes(), body.as_bytes()), true)
     };
     let before = fleet.guard(1);
     fleet.inject(1, &order(1));
@@ -164,32 +159,94 @@ fn nobody_orders_or_asks_for_a_life_in_anothers_name() {
     fleet.check(1);
 }
 
-/// The key of two nodes, as the deployment makes it.
-fn pair_key(a: usize, b: usize) -> AesGcm {
-    let [a, b] = [a.min(b) as u16, a.max(b) as u16].map(u16::to_le_bytes);
-    let name = [&START.to_le_bytes()[..], b"pair", &a, &b].concat();
-    KeySource::new(&[7; 32]).key(&name).expect("a key")
+/// Somebody with the keys of one node, who sends another what that node would not.
+struct Forger {
+    own: NodeId,
+    sealer: Sealer,
+    pair: AesGcm,
+    orders: AesGcm,
+    number: u64,
+}
+
+impl Forger {
+    /// All nodes of the fleet have the life of one process.
+    fn new(own: usize, to: usize) -> Forger {
+        let (own, to, life) = (NodeId(own as u16), NodeId(to as u16), Life::of(START));
+        let keys = Secret([7; 32]).keys();
+        let (pair, tag) = of_pair(&keys, (own, life), (to, life));
+        let orders = of_shared(&keys, *b"ordr", (own, life));
+        let [pair, orders] = [pair, orders].map(|bytes| AesGcm::new(&bytes).expect("a cipher"));
+        let mut forger = Forger { own, sealer: Sealer::new(own, tag), pair, orders, number: 0 };
+        // The node itself has used some numbers.
+        (0..500).for_each(|_| drop(forger.seal((&[], &[]), false)));
+        forger
+    }
+
+    fn seal(&mut self, parts: (&[u8], &[u8]), order: bool) -> Vec<u8> {
+        self.number += 1;
+        let life = Life::of(START).tag();
+        let origin = Origin { stream: self.own.0, life, number: self.number };
+        let key = if order { &self.orders } else { &self.pair };
+        let mut out = Vec::new();
+        assert!(self.sealer.seal((&self.pair, key), origin, parts, &mut out));
+        out
+    }
+}
+
+fn nodes() -> Nodes {
+    Nodes::of(&sealed().tree().expect("a tree").topology)
+}
+
+fn guard(node: NodeId, life: u64) -> Guard<KeySource> {
+    Secret([7; 32]).guard(node, &nodes(), Life::of(life), false).expect("a guard")
+}
+
+/// Delivers hellos until there are none, and gives back all of them.
+fn meet(now: Nanos, nodes: &mut [(NodeId, &mut Guard<KeySource>)]) -> Vec<(NodeId, Vec<u8>)> {
+    let mut all = Vec::new();
+    loop {
+        let mut said = Vec::new();
+        for (_, guard) in nodes.iter_mut() {
+            guard.handle_timeout(now);
+            guard.take_hellos(|to, bytes| said.push((to, bytes.to_vec())));
+        }
+        if said.is_empty() {
+            return all;
+        }
+        for (to, bytes) in &said {
+            if let Some((_, guard)) = nodes.iter_mut().find(|(node, _)| node == to) {
+                assert_eq!(guard.open(now, bytes), Ok(None));
+            }
+        }
+        all.extend(said);
+    }
 }
 
 #[test]
-fn keys_differ_from_start_to_start_and_are_never_shown() {
-    let fleet = Nodes::of(&sealed().tree().expect("a tree").topology);
-    let secret = Secret([7; 32]);
-    let guard = |start| secret.guard(NodeId(0), &fleet, start, false).expect("a guard");
-    let to = fleet_edge(&fleet);
+fn keys_differ_from_life_to_life_and_are_never_shown() {
+    let to = fleet_edge();
+    let (mut root, mut edge) = (guard(NodeId(0), 1), guard(to, 2));
     let mut sent = Vec::new();
-    assert!(guard(1).seal(to, &hello_reply(to), false, &mut sent));
-    let receive = |start| {
-        let mut guard = secret.guard(to, &fleet, start, false).expect("a guard");
-        guard.open(&sent).map(<[u8]>::to_vec)
-    };
-    assert_eq!(receive(2), Err(SealError::HopTag));
-    assert_eq!(receive(1), Ok(hello_reply(to)));
-    let options = OverlayOptions { secret: Some(secret), ..OverlayOptions::default() };
+    assert!(!root.seal(Nanos(0), to, (&hello_reply(to), false), &mut sent), "not met yet");
+    meet(Nanos(0), &mut [(NodeId(0), &mut root), (to, &mut edge)]);
+    assert!(root.seal(Nanos(0), to, (&hello_reply(to), false), &mut sent));
+    assert_eq!(edge.open(Nanos(0), &sent), Ok(Some(&hello_reply(to)[..])));
+    // The same two nodes, the one or the other in another life.
+    for lives in [(1, 3), (4, 2), (4, 3)] {
+        let (mut root, mut edge) = (guard(NodeId(0), lives.0), guard(to, lives.1));
+        meet(Nanos(0), &mut [(NodeId(0), &mut root), (to, &mut edge)]);
+        assert_eq!(edge.open(Nanos(0), &sent), Err(SealError::Life), "{lives:?}");
+    }
+    // The control: what keeps it out is the lives.
+    let (mut root, mut edge) = (guard(NodeId(0), 1), guard(to, 2));
+    meet(Nanos(0), &mut [(NodeId(0), &mut root), (to, &mut edge)]);
+    assert_eq!(edge.open(Nanos(0), &sent), Ok(Some(&hello_reply(to)[..])));
+    let secret = Some(Secret([7; 32]));
+    let options = OverlayOptions { secret, ..OverlayOptions::default() };
     assert!(!format!("{options:?}").contains('7'));
 }
 
-fn fleet_edge(_: &Nodes) -> NodeId {
+fn fleet_edge() -> NodeId {
     sealed().tree().expect("a tree").topology.receiver_ids().next().expect("a receiver")
 }
 
@@ -212,14 +269,17 @@ proptest! {
     #[test]
     fn changed_datagrams_are_refused_and_never_panic(
         at in any::<prop::sample::Index>(), xor in 1u8..=255, cut in prop::option::of(0usize..120),
-        noise in prop::collection::vec(any::<u8>(), 0..120),
+        noise in prop::collection::vec(any::<u8>(), 0..120), hello in any::<bool>(),
     ) {
-        let fleet = Nodes::of(&sealed().tree().unwrap().topology);
-        let (secret, to) = (Secret([7; 32]), fleet_edge(&fleet));
-        let mut root = secret.guard(NodeId(0), &fleet, 1, false).unwrap();
-        let mut edge = secret.guard(to, &fleet, 1, false).unwrap();
+        let (now, to) = (Nanos(0), fleet_edge());
+        let (mut root, mut edge) = (guard(NodeId(0), 1), guard(to, 2));
+        let hellos = meet(now, &mut [(NodeId(0), &mut root), (to, &mut edge)]);
         let mut bytes = Vec::new();
-        prop_assert!(root.seal(to, &hello_reply(to), false, &mut bytes));
+        if hello {
+            bytes = hellos.iter().find(|(node, _)| *node == to).expect("it was greeted").1.clone();
+        } else {
+            prop_assert!(root.seal(now, to, (&hello_reply(to), false), &mut bytes));
+        }
         let whole = bytes.clone();
         match cut {
             Some(len) if len < bytes.len() => bytes.truncate(len),
@@ -228,10 +288,76 @@ proptest! {
                 bytes[at] ^= xor;
             }
         }
-        prop_assert!(edge.open(&bytes).is_err());
-        prop_assert!(edge.open(&noise).is_err());
-        prop_assert_eq!(edge.stats().refused(), 2);
-        prop_assert!(edge.open(&whole).is_ok());
-        prop_assert_eq!(edge.open(&whole), Err(SealError::Replay));
+        prop_assert!(edge.open(now, &bytes).is_err());
+        prop_assert!(edge.open(now, &noise).is_err());
+        let stats = edge.stats();
+        prop_assert_eq!(stats.refused() + stats.other_life, 2);
+        prop_assert!(edge.open(now, &whole).is_ok());
+        if !hello {
+            prop_assert_eq!(edge.open(now, &whole), Err(SealError::Replay));
+        }
     }
+}
+
+/// What became of fleets of one folder, one after the other.
+#[derive(Default)]
+struct Starts {
+    /// Pairs of key and nonce.
+    pairs: u64,
+    /// Those that sealed two texts.
+    repeated: u64,
+    /// Datagrams of the start before that were taken.
+    let_in: u64,
+}
+
+/// Fleets of one folder, one after the other, which trade for `trading_ns` each: every datagram of
+/// all of them passes a tap. `check`: that all was answered.
+fn starts(lives: impl Iterator<Item = Life>, trading_ns: u64, check: bool) -> Starts {
+    let config = sealed();
+    let keys = config.options.secret.as_ref().expect("sealed").keys();
+    let mut tap = Tap::new(nodes(), keys);
+    let mut recorded: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut let_in = 0;
+    for (start, life) in lives.enumerate() {
+        let feed_of = |index: usize| Peer::Addr(FEED + index as u64);
+        let roles = deploy(&config, life, feed_of).expect("an exchange");
+        let mut fleet = Fleet::of(&config, roles, CALM, 1);
+        fleet.login();
+        // What an earlier start sent, while this one is young.
+        for (to, bytes) in &recorded {
+            let opened = fleet.guard(*to).opened;
+            fleet.inject(*to, bytes);
+            let_in += fleet.guard(*to).opened - opened;
+        }
+        fleet.trade(trading_ns, EVERY);
+        for (_, to, bytes) in &fleet.seen {
+            let opened = tap.open(NodeId(*to as u16), bytes);
+            assert!(opened.is_ok(), "start {start}: {opened:?}");
+        }
+        let sealed = fleet.seen.iter().filter(|(_, _, bytes)| bytes[0] == SEALED_VERSION);
+        recorded = sealed.rev().map(|(_, to, bytes)| (*to, bytes.clone())).take(2_000).collect();
+        if check {
+            fleet.run(300 * MS);
+            fleet.check(start as u64);
+        }
+    }
+    Starts { pairs: tap.pairs(), repeated: tap.repeated(), let_in }
+}
+
+#[test]
+fn a_folder_started_twice_repeats_no_nonce_and_takes_nothing_of_the_start_before() {
+    let two = starts([1, 2].into_iter().map(Life::of), 20 * MS, true);
+    assert!(two.pairs > 3_000, "{}", two.pairs);
+    assert_eq!((two.repeated, two.let_in), (0, 0));
+    // The control: with the life of the start before, both go wrong.
+    let same = starts([1, 1].into_iter().map(Life::of), 20 * MS, false);
+    assert!(same.repeated > 100 && same.let_in > 100, "{} {}", same.repeated, same.let_in);
+}
+
+#[test]
+fn a_thousand_starts_of_copies_of_one_folder_repeat_no_key_and_nonce() {
+    let random = || roles::random_life().expect("randomness");
+    let all = starts(std::iter::repeat_with(random).take(1_000), MS, false);
+    assert!(all.pairs > 50_000, "{}", all.pairs);
+    assert_eq!((all.repeated, all.let_in), (0, 0));
 }

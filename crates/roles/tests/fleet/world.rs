@@ -75,7 +75,7 @@ impl Fleet {
     /// The exchange of `config`, its participants logged in.
     pub fn new(config: &ExchangeConfig, links: Links, seed: u64) -> Fleet {
         let feed_of = |index: usize| Peer::Addr(FEED + index as u64);
-        let roles = deploy(config, 1_000, feed_of).expect("a possible exchange");
+        let roles = deploy(config, roles::Life::of(1_000), feed_of).expect("a possible exchange");
         Fleet::of(config, roles, links, seed)
     }
 

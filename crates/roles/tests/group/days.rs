@@ -74,7 +74,7 @@ fn a_command_that_was_taken_back_is_given_again() {
     let later = START.after(50 * MS);
     // Twice the same: whoever gave the first still has to give the second.
     config.timetable = Timetable::open_at_once().at(START, halt).at(later, halt);
-    let (mut root, _) = group_root(&config, 1).expect("a possible exchange");
+    let (mut root, _) = group_root(&config, || None).expect("a possible exchange");
     let mut out = Outbox::default();
     let mut given = |root: &mut Root, term: u64, at: Nanos| {
         let now = ClockReading { now: at, bound_ns: 0 };

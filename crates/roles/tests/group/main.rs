@@ -15,7 +15,7 @@ mod world;
 use roles::{ExchangeConfig, OverlayOptions, Secret};
 
 /// As `deploy` is given in these tests.
-pub const START_NUMBER: u32 = 1_000;
+pub const LIFE: u64 = 1_000;
 
 /// Four receivers behind two layers, three participants.
 pub fn plain() -> ExchangeConfig {

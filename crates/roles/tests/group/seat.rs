@@ -1,16 +1,19 @@
 //! One member with its journal on a simulated disk.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use journal::{Config as JournalConfig, Journal, SimDisk};
 use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use replication::{Action, Config, Entry, Kept, ReplicaId, SnapshotRead, fetch, kept, perform};
 use roles::{
-    Checkpoint, ExchangeConfig, Member, MemberError, Reguard, Role, Root, compact, group_root,
+    Checkpoint, ExchangeConfig, Life, Member, MemberError, Reguard, Role, Root, compact, group_root,
 };
 use types::{Checked, ClockReading, ExecutionReport, MemoryShelf, Shelf};
 
-use crate::{START_NUMBER, world::MEMBERS};
+use crate::world::MEMBERS;
 
 /// Something that a member wants to have happen elsewhere.
 pub enum Said {
@@ -150,7 +153,14 @@ impl Seat {
         config: &ExchangeConfig,
         journal: &mut Journal<SimDisk>,
     ) -> (u64, Box<Root>, Option<Reguard>) {
-        let new = || group_root(config, START_NUMBER).expect("a possible exchange");
+        let (base, drawn) =
+            ((self.number as u64) << 48 | u64::from(self.life) << 16, Arc::default());
+        let new = || {
+            // Each time it leads, of each time it was started.
+            let drawn: Arc<AtomicU64> = Arc::clone(&drawn);
+            let lives = move || Some(Life::of(base + drawn.fetch_add(1, Ordering::Relaxed)));
+            group_root(config, lives).expect("a possible exchange")
+        };
         if self.checkpoint_every == 0 {
             let (root, reguard) = new();
             return (0, root, reguard);

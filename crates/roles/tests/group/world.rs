@@ -10,7 +10,7 @@ use std::{
 
 use feed::Subscriber;
 use replication::ReplicaId;
-use roles::{ExchangeConfig, Role, Root, deploy, listener};
+use roles::{ExchangeConfig, Life, Role, Root, deploy, listener};
 use types::{
     Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Side, SplitMix64, Symbol,
 };
@@ -20,7 +20,7 @@ use wire::{
 };
 
 use crate::{
-    START_NUMBER,
+    LIFE,
     common::{MS, START, enter_for},
     seat::{Said, Seat},
 };
@@ -115,7 +115,7 @@ impl Group {
         members: std::ops::Range<usize>,
     ) -> Group {
         let feed_of = |index: usize| Peer::Addr(FEED + index as u64);
-        let mut nodes = deploy(config, START_NUMBER, feed_of).expect("a possible exchange");
+        let mut nodes = deploy(config, Life::of(LIFE), feed_of).expect("a possible exchange");
         nodes.remove(0);
         let first_edge = nodes.iter().position(|role| role.as_edge().is_some()).expect("edges");
         let client = |n: usize| {
@@ -335,12 +335,19 @@ impl Group {
         self.asleep[place] = self.now + ns;
     }
 
-    /// Gives a node, by its id, a datagram of somebody else; how much it has to say to that.
+    /// Gives a node, by its id, a datagram of somebody else; how much it has to say to that, but
+    /// for its guard's asking for the sender's life.
     pub fn inject(&mut self, node: usize, bytes: &[u8]) -> usize {
         let mut said = 0;
         self.call(MEMBERS + node - 1, |role, now, out| {
             role.handle_datagram(now, Channel::OVERLAY, Peer::Addr(7), bytes, out);
-            said = out.ops().len();
+            let hello = |op: &&Op| match op {
+                Op::Datagram { bytes, .. } => {
+                    out.bytes(*bytes).first() == Some(&overlay::lives::HELLO_VERSION)
+                }
+                _ => false,
+            };
+            said = out.ops().len() - out.ops().iter().filter(hello).count();
         });
         said
     }

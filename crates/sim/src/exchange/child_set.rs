@@ -12,12 +12,31 @@ use types::NodeId;
 
 use super::report::{Checker, Failures};
 
+/// A copy of a datagram of market data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copy {
+    /// Of the datagram.
+    pub(super) id: u64,
+    /// Of the tree, as its sender knows it.
+    pub(super) epoch: u32,
+    /// Hedging, as the root stamped it.
+    pub(super) stamp: u8,
+}
+
+/// Nodes that a sender sent a datagram to, and those that it could seal to at the first of them, as
+/// bits.
+#[derive(Clone, Copy, Default)]
+struct SentTo {
+    nodes: u64,
+    reached: u64,
+}
+
 /// The copies of one run.
 pub(super) struct ChildSets {
     tree: Tree,
     nodes: usize,
-    /// By datagram: its stamp of hedging, and per sender the nodes sent to, as bits.
-    sent: BTreeMap<u64, (u8, Vec<u64>)>,
+    /// By datagram: its stamp of hedging, and per sender what was sent to whom.
+    sent: BTreeMap<u64, (u8, Vec<SentTo>)>,
     /// The tree has changed or dead nodes are routed around: the rule alone says too little.
     open: bool,
 }
@@ -29,14 +48,18 @@ impl ChildSets {
         ChildSets { tree, nodes, sent: BTreeMap::new(), open: nodes > 64 }
     }
 
-    /// `from` sends datagram `id` of `epoch` to `to`.
-    pub(super) fn copy(&mut self, (from, to): (usize, usize), id: u64, epoch: u32, stamp: u8) {
-        self.open |= epoch != self.tree.epoch;
+    /// `from`, who can seal to the nodes `reached`, sends a copy to `to`.
+    pub(super) fn copy(&mut self, (from, to): (usize, usize), copy: Copy, reached: u64) {
+        self.open |= copy.epoch != self.tree.epoch;
         if self.open || from >= self.nodes || to >= self.nodes {
             return;
         }
-        let fresh = || (stamp, vec![0; self.nodes]);
-        self.sent.entry(id).or_insert_with(fresh).1[from] |= 1 << to;
+        let fresh = || (copy.stamp, vec![SentTo::default(); self.nodes]);
+        let sent = &mut self.sent.entry(copy.id).or_insert_with(fresh).1[from];
+        if sent.nodes == 0 {
+            sent.reached = reached;
+        }
+        sent.nodes |= 1 << to;
     }
 
     /// A node was told to go round another one.
@@ -57,9 +80,9 @@ impl ChildSets {
                     due[usize::from(parent)] |= 1 << child;
                 }
             }
-            for (from, (&sent, &due)) in sent.iter().zip(&due).enumerate() {
-                failures.check(Checker::ChildSet, sent == 0 || sent == due, || {
-                    let (more, less) = (sent & !due, due & !sent);
+            for (from, (SentTo { nodes, reached }, &due)) in sent.iter().zip(&due).enumerate() {
+                let (more, less) = (nodes & !due, due & !nodes & reached);
+                failures.check(Checker::ChildSet, *nodes == 0 || more | less == 0, || {
                     format!(
                         "node {from} sent datagram {id} to {} nodes too many and {} too few \
                          ({more:#x}, {less:#x})",
@@ -82,19 +105,20 @@ mod tests {
         for (depth, fanout, receivers, hedge) in [(1, 9, 5, 0), (2, 3, 9, 1), (3, 2, 7, 2)] {
             let topology = Topology::new(depth, fanout, receivers).unwrap();
             let tree = Tree { topology, hedge, dynamic: true, epoch: 1, stream: 0, round_ns: 1 };
-            let run = |tamper: Option<(u64, bool)>| {
+            let run = |tamper: Option<(u64, bool)>, reached: u64| {
                 let mut sets = ChildSets::new(tree);
                 for id in 1..50 {
+                    let copy = Copy { id, epoch: 1, stamp: 0 };
                     for from in 0..topology.nodes() {
                         let children: Vec<_> = tree.children(NodeId(from as u16), id).collect();
                         let wrong = tamper.filter(|(bad, _)| *bad == id && from == 0);
                         let skip = usize::from(wrong.is_some_and(|(_, more)| !more));
                         for child in children.iter().skip(skip) {
-                            sets.copy((from, usize::from(child.0)), id, 1, 0);
+                            sets.copy((from, usize::from(child.0)), copy, reached);
                         }
                         if wrong.is_some_and(|(_, more)| more) {
-                            sets.copy((from, topology.nodes() - 1), id, 1, 0);
-                            sets.copy((from, 0), id, 1, 0);
+                            sets.copy((from, topology.nodes() - 1), copy, reached);
+                            sets.copy((from, 0), copy, reached);
                         }
                     }
                 }
@@ -102,9 +126,11 @@ mod tests {
                 sets.judge(&mut failures);
                 failures.into_vec().len()
             };
-            assert_eq!(run(None), 0);
-            assert_eq!(run(Some((7, false))), usize::from(receivers > 1));
-            assert_eq!(run(Some((7, true))), 1);
+            assert_eq!(run(None, u64::MAX), 0);
+            assert_eq!(run(Some((7, false)), u64::MAX), usize::from(receivers > 1));
+            assert_eq!(run(Some((7, true)), u64::MAX), 1);
+            assert_eq!(run(Some((7, false)), 0), 0, "nobody can be sealed to yet");
+            assert_eq!(run(Some((7, true)), 0), 1);
         }
     }
 }

@@ -4,11 +4,12 @@
 //! moment orders begin to flow. Everything is over by the time the links are healed, or soon after:
 //! what comes then is liveness.
 
-use roles::deploy_life;
+use roles::deploy;
 use types::{Channel, ClockReading, Nanos, NodeId, Outbox, SplitMix64};
 
 use super::actor::Actor;
-use super::scenario::{Places, Plan, START, START_S, Scenario};
+use super::sabotage::Sabotage;
+use super::scenario::{Places, Plan, START, Scenario, life};
 use crate::world::{Fault, World, address};
 
 /// Play begins so long after the books are loaded, in ns.
@@ -270,9 +271,9 @@ impl Striker<'_> {
                 return Actor::Role(scenario.listener(&config, places, heard));
             }
             let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
-            // Rises from life to life, in whatever order these were planned.
-            let life = (now.since(START) / Nanos::MICRO) as u32;
-            let nodes = deploy_life(&config, (START_S, life), feed_of).unwrap_or_default();
+            // The bug: whoever starts again has the life of its first start.
+            let at = if scenario.sabotage == Sabotage::SameLife { START } else { now };
+            let nodes = deploy(&config, life(config.seed, at), feed_of).unwrap_or_default();
             let node = nodes.into_iter().nth(index);
             Actor::Role(node.expect("a node that was deployed once"))
         };

@@ -61,6 +61,8 @@ checkers! {
     CancelOnDisconnect = "cancel-on-disconnect",
     /// Roots that serve in turn are the same, byte for byte, and none of them stopped.
     ReplicasEqual = "replicas-equal",
+    /// No key and nonce ever seal two texts, whoever starts again.
+    FreshNonces = "fresh-nonces",
     /// No node panics, loses data to a bound, or meets what it should never meet.
     Sound = "sound",
 }

@@ -54,11 +54,13 @@ pub enum Sabotage {
     EagerFollowers,
     /// Retransmission servers of several roots go by clocks that are 10 ms ahead.
     HastyRetransmission,
+    /// A bug of the code: a node that starts again has the life of its first start.
+    SameLife,
 }
 
 impl Sabotage {
     /// All that do something.
-    pub const ALL: [Sabotage; 14] = [
+    pub const ALL: [Sabotage; 15] = [
         Sabotage::LoseResends,
         Sabotage::FlipReleasedByte,
         Sabotage::IgnoreHold,
@@ -73,6 +75,7 @@ impl Sabotage {
         Sabotage::ForgetLost,
         Sabotage::EagerFollowers,
         Sabotage::HastyRetransmission,
+        Sabotage::SameLife,
     ];
 
     /// Puts the bugs of the code into nodes that were just built.
@@ -128,7 +131,8 @@ impl Saboteur {
             | Sabotage::ForgetLeavers
             | Sabotage::ForgetLost
             | Sabotage::EagerFollowers
-            | Sabotage::HastyRetransmission => None,
+            | Sabotage::HastyRetransmission
+            | Sabotage::SameLife => None,
             Sabotage::LoseResends => {
                 let resent = HopHeader::read(sent.bytes)
                     .is_ok_and(|(header, _)| header.kind == FrameKind::Order && header.attempt > 0);

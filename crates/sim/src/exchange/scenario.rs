@@ -7,17 +7,13 @@
 use std::collections::VecDeque;
 
 use feed::{CatchUpConfig, SnapshotServer, SnapshotServerConfig};
-use overlay::{
-    aes_gcm::AesGcm,
-    guard::{Fleet, Guard},
-    retransmission::StoreConfig,
-};
+use overlay::{aes_gcm::KeySource, guard::Fleet, retransmission::StoreConfig, tap::Tap};
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
     Source,
 };
 use roles::{
-    Account, ExchangeConfig, FixLogin, FixRole, FixVersion, GuardConfig, LoginTerms,
+    Account, ExchangeConfig, FixLogin, FixRole, FixVersion, GuardConfig, Life, LoginTerms,
     OverlayOptions, Role, Secret, Throttle, deploy, listener, subscriber,
 };
 use types::{
@@ -43,8 +39,10 @@ use crate::{
 /// True time at which every world begins: ten in the morning.
 pub const START: Nanos = Nanos(1_767_261_600 * Nanos::SECOND);
 
-/// The number of the deployment's start.
-pub(super) const START_S: u32 = (START.0 / Nanos::SECOND) as u32;
+/// The life of a node that starts, or leads, then.
+pub(super) fn life(seed: u64, at: Nanos) -> Life {
+    Life::of(SplitMix64::mix(seed) ^ at.0)
+}
 
 /// The channel a gateway's address has; its streams are told apart by nothing else.
 const ENTRY: Channel = Channel(2);
@@ -314,16 +312,12 @@ impl Scenario {
         options
     }
 
-    /// Guards that open what is sent to each node of the overlay, in their order; none where
-    /// nothing is sealed.
-    pub(super) fn guards(&self, seed: u64) -> Vec<Guard<AesGcm>> {
+    /// What opens datagrams between nodes; `None` where nothing is sealed.
+    pub(super) fn tap(&self, seed: u64) -> Option<Tap<KeySource>> {
         let config = self.config(seed);
-        let (Some(secret), Ok(tree)) = (&config.options.secret, config.tree()) else {
-            return Vec::new();
-        };
-        let fleet = Fleet::of(&tree.topology);
-        let nodes = 0..tree.topology.id_end() as u16;
-        nodes.filter_map(|node| secret.guard(NodeId(node), &fleet, START_S, false)).collect()
+        let keys = config.options.secret.as_ref()?.keys();
+        let tree = config.tree().ok()?;
+        Some(Tap::new(Fleet::of(&tree.topology), keys))
     }
 
     /// The world at its start.
@@ -339,8 +333,8 @@ impl Scenario {
         let mut world = World::new(seed, START, self.link);
         self.set_weather(seed, world.links_mut(), places);
         let feed_of = |index: usize| address(places.listener(index), Channel::FEED);
-        let mut nodes =
-            deploy(&config, START_S, feed_of).expect("the scenario's exchange is possible");
+        let mut nodes = deploy(&config, life(seed, START), feed_of)
+            .expect("the scenario's exchange is possible");
         self.sabotage.build(&config, places, &mut nodes);
         for (id, node) in nodes.into_iter().enumerate() {
             let group = match node.plain() {

@@ -6,19 +6,18 @@
 //! releases and that no execution precedes its tick, stream by stream, and notes the digest of each
 //! stream's bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use feed::StreamDigest;
 use overlay::{
-    aes_gcm::AesGcm,
+    aes_gcm::KeySource,
     control::{ControlHeader, ControlKind},
     frame::{self, DATA_OLDEST, DATA_PARITY, DataBody, FrameKind, HopHeader},
-    guard::Guard,
-    seal::SealError,
+    tap::Tap,
     topology::Tree,
 };
 use roles::ExchangeConfig;
-use types::{Channel, ConnId, Nanos};
+use types::{Channel, ConnId, Nanos, NodeId};
 use wire::{
     glimpse::EndOfSnapshot,
     itch::{self, Message},
@@ -28,7 +27,7 @@ use wire::{
 };
 
 use super::{
-    child_set::ChildSets,
+    child_set::{ChildSets, Copy},
     early::{Early, On, Outlet},
     report::{Checker, Failures},
     timings::Delivery,
@@ -99,11 +98,12 @@ pub struct Watch {
     /// Each uncrossing, by its number, which follows those of its trades.
     crosses: BTreeMap<u64, At>,
     sessions: BTreeMap<(usize, ConnId), Framer>,
-    /// What opens datagrams to each node; none where they are in clear.
-    guards: Vec<Guard<AesGcm>>,
-    /// The same for those of an earlier root that are sent after a later one has spoken: whoever has
-    /// not heard that one takes them.
-    late_guards: Vec<Guard<AesGcm>>,
+    /// What opens datagrams between nodes; none where they are in clear.
+    tap: Option<Tap<KeySource>>,
+    /// Stream and number of messages that an edge handed on and no root was seen to send.
+    unseen: BTreeSet<(usize, u64)>,
+    /// Nodes that the sender of the datagram which is looked at can seal to, as bits.
+    reached: u64,
     /// Roots serve in turn: one may publish what comes after messages that the one before it had
     /// not sent, and that whoever misses them has to ask for.
     several_roots: bool,
@@ -161,8 +161,9 @@ impl Watch {
             prints: BTreeMap::new(),
             crosses: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            guards: Vec::new(),
-            late_guards: Vec::new(),
+            tap: None,
+            unseen: BTreeSet::new(),
+            reached: u64::MAX,
             several_roots: false,
             snapshots: None,
             snapshot_of: BTreeMap::new(),
@@ -177,9 +178,9 @@ impl Watch {
         }
     }
 
-    /// Datagrams between nodes are sealed; these open what is sent to each of them.
-    pub fn open_with(&mut self, [guards, late]: [Vec<Guard<AesGcm>>; 2]) {
-        (self.guards, self.late_guards) = (guards, late);
+    /// Datagrams between nodes are sealed; this opens them.
+    pub fn open_with(&mut self, tap: Option<Tap<KeySource>>) {
+        self.tap = tap;
     }
 
     /// Several roots serve in turn.
@@ -258,9 +259,17 @@ impl Watch {
                 format!("edge {index} handed on {} ns too early by true time", -margin_ns)
             });
         }
+        let first = self.unseen.first();
+        self.failures.check(Checker::ReleaseOrder, first.is_none(), || {
+            format!("edges handed on {first:?} (stream, message), which no root published")
+        });
         self.streams.iter().for_each(|stream| stream.child_sets.judge(&mut self.failures));
         let (prints, crosses) = (&self.prints, &self.crosses);
         self.early.judge(&mut self.failures, |number| tick_of(prints, crosses, number));
+        let repeated = self.tap.as_ref().map_or(0, Tap::repeated);
+        self.failures.check(Checker::FreshNonces, repeated == 0, || {
+            format!("{repeated} times a key and a nonce sealed what they had not sealed before")
+        });
     }
 
     /// Trades that were printed one by one: all but those of an auction between two orders of
@@ -304,23 +313,19 @@ impl Watch {
     /// A datagram is sent.
     pub fn datagram(&mut self, sent: &Sent<'_>) {
         if sent.channel == Channel::OVERLAY {
-            let mut guards = std::mem::take(&mut self.guards);
-            match guards.get_mut(sent.to).map(|guard| guard.open(sent.bytes)) {
-                None => self.frame(sent),
-                Some(Ok(bytes)) => self.frame(&Sent { bytes, ..*sent }),
-                // An earlier root speaks after a later one: nobody who has heard that one listens.
-                Some(Err(SealError::Replay)) if self.several_roots && sent.from == self.root => {
-                    let mut late = std::mem::take(&mut self.late_guards);
-                    if let Some(Ok(bytes)) = late.get_mut(sent.to).map(|of| of.open(sent.bytes)) {
-                        self.frame(&Sent { bytes, ..*sent });
-                    }
-                    self.late_guards = late;
+            let Some(mut tap) = self.tap.take() else { return self.frame(sent) };
+            match tap.open(NodeId(sent.to as u16), sent.bytes).map(|clear| clear.is_some()) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let nodes = tap.reached(NodeId(sent.from as u16)).filter(|node| node.0 < 64);
+                    self.reached = nodes.fold(0, |bits, node| bits | 1 << node.0);
+                    self.frame(&Sent { bytes: tap.clear(), ..*sent });
                 }
-                Some(Err(why)) => self.failures.add(Checker::Sound, || {
+                Err(why) => self.failures.add(Checker::Sound, || {
                     format!("node {} sent node {} what opens nowhere: {why:?}", sent.from, sent.to)
                 }),
             }
-            self.guards = guards;
+            self.tap = Some(tap);
         } else if sent.channel == Channel::FEED && self.edges.contains_key(&sent.from) {
             self.released(sent);
         } else if sent.channel == Channel::FEED && sent.from == self.root {
@@ -350,7 +355,8 @@ impl Watch {
                 self.failures.add(Checker::ChildSet, || format!("node {from}: no such stream"));
                 return;
             };
-            stream.child_sets.copy((sent.from, sent.to), body.id, header.epoch, body.hedge);
+            let copy = Copy { id: body.id, epoch: header.epoch, stamp: body.hedge };
+            stream.child_sets.copy((sent.from, sent.to), copy, self.reached);
         }
         if from_root && matches!(header.kind, FrameKind::Data | FrameKind::Repair) {
             self.stamped(sent.at, rest);
@@ -374,6 +380,7 @@ impl Watch {
     /// A root that led sent messages with this deadline, and no datagram of it got out.
     pub fn unheard(&mut self, at: Nanos, stream: usize, messages: (u64, u64), deadline: Nanos) {
         self.early.published(at, stream, messages, deadline);
+        self.owned_up(stream, messages);
     }
 
     /// The root says when messages are public.
@@ -381,8 +388,27 @@ impl Watch {
         let Ok((body, packet)) = frame::body::<DataBody>(rest) else { return };
         if let (true, Ok(packet)) = (body.flags & DATA_PARITY == 0, Packet::parse(packet)) {
             let (stream, messages) = (usize::from(body.stream), (packet.seq(), packet.next_seq()));
-            self.early.published(at, stream, messages, body.deadline);
+            // It may have waited for the lives of its receivers, sealed; whoever asks needs not.
+            let at_once = body.deadline == Nanos(0);
+            let due = if at_once { body.t_sent.min(at) } else { body.deadline };
+            self.early.published(at, stream, messages, due);
+            self.owned_up(stream, messages);
+            self.compare(stream, &packet);
         }
+    }
+
+    /// What a root sends again is what was published before.
+    fn compare(&mut self, of: usize, packet: &Packet<'_>) {
+        let Some(stream) = self.streams.get(of) else { return };
+        let known =
+            |number: u64| stream.messages.get(usize::try_from(number).ok()?.checked_sub(1)?);
+        let mut numbered = (packet.seq()..).zip(packet.messages());
+        let other =
+            numbered.find(|(number, message)| known(*number).is_some_and(|k| k[..] != **message));
+        self.failures.check(Checker::FeedEqual, other.is_none(), || {
+            let number = other.map_or(0, |(number, _)| number);
+            format!("a root sent message {number} of stream {of} again, and it was another one")
+        });
     }
 
     /// The root may tell an edge that it no longer keeps what the edge asks for.
@@ -509,6 +535,28 @@ impl Watch {
         self.prints.entry(number).or_insert(position);
     }
 
+    /// An edge hands on what no root was seen to send: a root that was cut off published it, and what
+    /// it sent later carries it as parity. At the end a root must have owned up to it.
+    fn unseen(&mut self, at: Nanos, of: usize, packet: &Packet<'_>) {
+        let Some(stream) = self.streams.get_mut(of) else { return };
+        let (seq, end) = (packet.seq(), packet.next_seq());
+        stream.published.push(Published { seq, end, deadline: Nanos(0), bound_ns: 0 });
+        stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
+        let messages: Vec<&[u8]> = packet.messages().collect();
+        for message in &messages {
+            stream.digest.push(message);
+            stream.messages.push((*message).into());
+        }
+        self.unseen.extend((seq..end).map(|number| (of, number)));
+        self.read_trades(of, seq, &messages);
+        self.publish_ahead(of);
+    }
+
+    /// A root says that it published these messages.
+    fn owned_up(&mut self, of: usize, (seq, end): (u64, u64)) {
+        self.unseen.retain(|(stream, number)| *stream != of || !(seq..end).contains(number));
+    }
+
     /// An edge hands on a packet.
     fn released(&mut self, sent: &Sent<'_>) {
         let (from, at) = (sent.from, sent.at);
@@ -543,6 +591,9 @@ impl Watch {
         if edge.honest {
             let last = packet.next_seq().saturating_sub(1);
             self.leaves(at, Outlet::Feed, from, On::Message(of, last));
+        }
+        if self.several_roots && packet.count() > 0 && self.streams[of].end() == seq {
+            self.unseen(at, of, &packet);
         }
         let Some(edge) = self.edges.get_mut(&sent.from) else { return };
         let stream = &mut self.streams[of];

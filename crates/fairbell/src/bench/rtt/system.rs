@@ -122,7 +122,8 @@ impl System {
         let sink = udp()?;
         // Nobody reads what is released; the socket stays open so that sending costs the usual.
         let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-        let nodes = deploy(exchange, 1, |_| feed).map_err(|e| Failure::Run(e.to_string()))?;
+        let nodes = deploy(exchange, crate::up::life()?, |_| feed)
+            .map_err(|e| Failure::Run(e.to_string()))?;
         let sockets = nodes.iter().map(|_| udp()).collect::<Result<Vec<_>, _>>()?;
         let mut known = Vec::new();
         for (index, socket) in sockets.iter().enumerate() {

@@ -211,7 +211,8 @@ fn loops(timetable: Timetable) -> Result<(Loop<Role>, Loop<Feeder>), Failure> {
     let directory = Arc::new(directory);
     let exchange = host::exchange(&clock, timetable.requests);
     let nobody = peer_addr(known[1].1);
-    let nodes = deploy(&exchange, 1, |_| nobody).map_err(|e| Failure::Run(e.to_string()))?;
+    let nodes = deploy(&exchange, crate::up::life()?, |_| nobody)
+        .map_err(|e| Failure::Run(e.to_string()))?;
     let role = nodes.into_iter().next().ok_or_else(|| Failure::Run("no root".to_string()))?;
     let habits = LoopConfig { wait: WAIT, ..LoopConfig::default() };
     let mut inside = Loop::new(clock, Arc::clone(&directory), habits).map_err(io)?;

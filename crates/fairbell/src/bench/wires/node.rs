@@ -83,7 +83,7 @@ impl Seal {
 
     fn seal(&mut self, message: &[u8]) -> &[u8] {
         self.number += 1;
-        let origin = Origin { stream: self.stream, epoch: 1, number: self.number };
+        let origin = Origin { stream: self.stream, life: 1, number: self.number };
         self.sealed.clear();
         self.sealer.seal((&self.key, &self.key), origin, (&[], message), &mut self.sealed);
         &self.sealed

@@ -3,15 +3,16 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use journal::{Config as JournalConfig, Journal, JournalError, SimDisk};
 use replication::{Action, Config, Entry, Fetch, ReplicaId, Write, fetch, perform};
-use roles::{ExchangeConfig, Member, MemberError, Role, group_root};
-use types::{ClockReading, Nanos};
-
-use super::super::scenario::START_S;
+use roles::{ExchangeConfig, Life, Member, MemberError, Role, group_root};
+use types::{ClockReading, Nanos, SplitMix64};
 
 /// Name of the journals and of the group.
 const GROUP: u64 = 78;
@@ -157,7 +158,11 @@ impl Machine {
         let opened = Journal::open(disk, &journal_config());
         let (mut journal, _) = opened.map_err(MemberError::Journal)?;
         let group = group_config(self.id, replicas, config.seed);
-        let (root, reguard) = group_root(config, START_S).expect("the exchange was built of it");
+        // Each time it leads, of each time it was started.
+        let (drawn, id, life) = (AtomicU64::new(0), u64::from(self.id), u64::from(self.life));
+        let base = SplitMix64::mix(config.seed ^ id << 56 ^ life << 24);
+        let lives = move || Some(Life::of(base ^ drawn.fetch_add(1, Ordering::Relaxed)));
+        let (root, reguard) = group_root(config, lives).expect("the exchange was built of it");
         let wishes: Arc<Mutex<Vec<Action>>> = Arc::default();
         let noted = Arc::clone(&wishes);
         let outside = Box::new(move |action| {

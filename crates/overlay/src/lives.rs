@@ -1,0 +1,501 @@
+//! Lives: what a process draws anew each time it starts, and how the two ends of a link come to
+//! know each other's (corners 18 and 19).
+//!
+//! A [`Life`] is 128 random bits. The key of a link follows from the secret of the link and the
+//! lives of both its ends, so no folder that is set back, no copy of one and no clock can bring a
+//! key back: whoever starts again has keys that were never used, and what was sent to or by a former
+//! life opens nowhere.
+//!
+//! Lives are told in a [`Hello`]: the sender's own, a challenge where it wants to know the other's, and
+//! an answer to the other's challenge, authenticated under the long-term secret. It is not
+//! encrypted, so it needs no nonce. A life is believed when its hello answers a challenge of one's
+//! own: challenges are (own life, running number), so a recorded hello answers none. A life that
+//! another one has followed is over, and is not believed again.
+//!
+//! ```text
+//! A → B   life a, challenge n
+//! B → A   life b, answer (a, n), challenge m     A knows b
+//! A → B   life a, answer (b, m)                  B knows a
+//! ```
+//!
+//! A peer is asked at the start where that is wanted, when there is something to send to it whose
+//! life is not known, and when something comes from it that does not open. A challenge without answer
+//! is repeated after 2 ms, then after twice that and so on, a few times; after that only when there
+//! is need again. Answers are as long as challenges, and are
+//! given at most [`ANSWERS`] at a time and one a millisecond to each peer.
+
+use std::collections::VecDeque;
+
+use types::{Nanos, NodeId};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::seal::{Aead, Origin, ReplayWindow, SealError, Sealer};
+
+/// First byte of a hello.
+pub const HELLO_VERSION: u8 = 0x83;
+/// Bytes of a hello.
+pub const HELLO_LEN: usize = size_of::<Hello>();
+/// Answers that a peer gets at a time.
+pub const ANSWERS: u64 = 8;
+/// An answer more after this, ns.
+const ANSWER_EVERY_NS: u64 = Nanos::MILLI;
+/// A challenge is repeated after this at first, ns.
+const AGAIN_NS: u64 = 2 * Nanos::MILLI;
+/// Challenges that are repeated without further need; the last after 128 times [`AGAIN_NS`].
+const TRIES: u32 = 8;
+/// Datagrams that wait for a peer's life; more are not sent.
+pub const HELD_MAX: usize = 32;
+/// They wait so long at most, ns: what is older would say that the way is slow.
+pub const HELD_NS: u64 = 20 * Nanos::MILLI;
+/// Former lives of a peer that are remembered.
+const FORMER_MAX: usize = 8;
+
+/// The life of one process.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
+#[repr(C)]
+pub struct Life(pub [u8; 16]);
+
+impl Life {
+    /// A life that follows from a number: for simulations and tests, where nothing is random.
+    pub fn of(number: u64) -> Life {
+        let [low, high] = [number, !number].map(|half| types::SplitMix64::mix(half).to_le_bytes());
+        let mut life = [0; 16];
+        life[..8].copy_from_slice(&low);
+        life[8..].copy_from_slice(&high);
+        Life(life)
+    }
+
+    /// What tells it from others in a header; not secret, and alone no proof of anything.
+    pub fn tag(self) -> u32 {
+        let [a, b, c, d, ..] = self.0;
+        u32::from_le_bytes([a, b, c, d])
+    }
+}
+
+/// Where keys come from: whoever holds the long-term secret.
+pub trait Keys {
+    /// The cipher under one key.
+    type Key: Aead;
+
+    /// What only a holder of the secret can make of `name`, and nobody can tell from random bytes.
+    fn derive(&self, name: &[u8]) -> [u8; 32];
+
+    /// The cipher under these bytes; `None` when it can't be set up.
+    fn key(&self, bytes: &[u8; 16]) -> Option<Self::Key>;
+}
+
+/// Tells who lives, asks who lives, answers that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Hello {
+    /// [`HELLO_VERSION`].
+    pub version: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// Who says so.
+    pub from: NodeId,
+    /// To whom.
+    pub to: NodeId,
+    /// Zero.
+    pub reserved2: u16,
+    /// The sender's life.
+    pub life: Life,
+    /// The sender's challenge, from 1; 0: it asks nothing.
+    pub asks: u64,
+    /// The life whose challenge is answered.
+    pub of: Life,
+    /// The challenge that is answered; 0: none.
+    pub answers: u64,
+    /// Over all before.
+    pub tag: [u8; 16],
+}
+
+const _: () = assert!(size_of::<Hello>() == 72);
+const TAGGED: usize = size_of::<Hello>() - 16;
+
+impl Hello {
+    /// The hello that `bytes` are; `None` for anything else, authentic or not.
+    pub fn read(bytes: &[u8]) -> Option<Hello> {
+        let hello = Hello::read_from_bytes(bytes).ok()?;
+        let known = hello.version == HELLO_VERSION && hello.reserved == 0 && hello.reserved2 == 0;
+        known.then_some(hello)
+    }
+
+    /// Whether a holder of the secret made it.
+    pub fn is_authentic<S: Keys>(&self, keys: &S) -> bool {
+        let differ = self.proof(keys).iter().zip(self.tag).fold(0, |sum, (a, b)| sum | (a ^ b));
+        std::hint::black_box(differ) == 0
+    }
+
+    fn proof<S: Keys>(&self, keys: &S) -> [u8; 16] {
+        let mut name = *b"helo                                                        ";
+        const { assert!(TAGGED + 4 == 60) };
+        name[4..].copy_from_slice(&self.as_bytes()[..TAGGED]);
+        let mut proof = [0; 16];
+        proof.copy_from_slice(&keys.derive(&name)[..16]);
+        proof
+    }
+}
+
+/// What a node seals for more than one other: the first bytes of such keys' names.
+pub type Shared = [u8; 4];
+
+/// What two lives have in common.
+pub struct Session<K> {
+    /// The key of the two alone.
+    pub key: K,
+    /// Which one that is, for headers.
+    pub tag: u32,
+    /// The other's life, for headers.
+    pub life: u32,
+    /// The key of what the other one seals for many.
+    pub shared: Option<K>,
+}
+
+/// Key and tag of two nodes' lives, whichever is named first.
+pub fn of_pair<S: Keys>(keys: &S, one: (NodeId, Life), other: (NodeId, Life)) -> ([u8; 16], u32) {
+    let ((a, of_a), (b, of_b)) = if one.0 <= other.0 { (one, other) } else { (other, one) };
+    let mut name = [0; 40];
+    name[..4].copy_from_slice(b"pair");
+    name[4..6].copy_from_slice(&a.0.to_le_bytes());
+    name[6..8].copy_from_slice(&b.0.to_le_bytes());
+    name[8..24].copy_from_slice(&of_a.0);
+    name[24..].copy_from_slice(&of_b.0);
+    split(keys.derive(&name))
+}
+
+/// Key of what a node's life seals for many.
+pub fn of_shared<S: Keys>(keys: &S, kind: Shared, (node, life): (NodeId, Life)) -> [u8; 16] {
+    let mut name = [0; 22];
+    name[..4].copy_from_slice(&kind);
+    name[4..6].copy_from_slice(&node.0.to_le_bytes());
+    name[6..].copy_from_slice(&life.0);
+    split(keys.derive(&name)).0
+}
+
+fn split(bytes: [u8; 32]) -> ([u8; 16], u32) {
+    let mut key = [0; 16];
+    key.copy_from_slice(&bytes[..16]);
+    (key, u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]))
+}
+
+/// One peer.
+pub(crate) struct Link<K> {
+    peer: NodeId,
+    shared: Option<Shared>,
+    life: Option<Life>,
+    former: Vec<Life>,
+    pub(crate) session: Option<Session<K>>,
+    /// Of what is sent there; goes on from session to session.
+    pub(crate) sealer: Sealer,
+    /// Of what came from there in this session.
+    pub(crate) window: ReplayWindow,
+    /// The challenge that is not answered yet; 0: none.
+    open: u64,
+    tries: u32,
+    again_at: Nanos,
+    /// Answers up to now are paid for until then.
+    paid_to: Nanos,
+    /// What waits for its life, the oldest first.
+    held: VecDeque<Held>,
+}
+
+/// A datagram that waits until the life of its receiver is known.
+pub(crate) struct Held {
+    since: Nanos,
+    /// In clear.
+    pub(crate) clear: Vec<u8>,
+    /// Its end-to-end part, where that is sealed for many.
+    pub(crate) part: Option<(Origin, Vec<u8>)>,
+}
+
+/// What became of hellos.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HelloStats {
+    /// Sent: challenges and answers.
+    pub sent: u64,
+    /// Lives of peers that became known, or followed others.
+    pub met: u64,
+    /// Not authentic, or not for this node.
+    pub forged: u64,
+    /// Of a life that is over.
+    pub over: u64,
+}
+
+/// All peers of one node, as far as their lives go.
+pub(crate) struct Links<S: Keys> {
+    me: NodeId,
+    life: Life,
+    keys: S,
+    links: Vec<Link<S::Key>>,
+    /// Challenges so far.
+    asked: u64,
+    /// Peers that are asked again by time.
+    waiting: Vec<NodeId>,
+    due: Nanos,
+    out: Vec<(NodeId, Hello)>,
+    /// Peers whose life became known while something waited for it.
+    met: Vec<NodeId>,
+    stats: HelloStats,
+}
+
+impl<S: Keys> Links<S> {
+    /// The links of `me` in this life, which was never lived before. Of each peer, what it seals
+    /// for many.
+    pub(crate) fn new(
+        (me, life): (NodeId, Life),
+        keys: S,
+        peers: impl Iterator<Item = (NodeId, Option<Shared>)>,
+    ) -> Links<S> {
+        let link = |(peer, shared)| Link {
+            peer,
+            shared,
+            life: None,
+            former: Vec::new(),
+            session: None,
+            sealer: Sealer::new(me, 0),
+            window: ReplayWindow::default(),
+            open: 0,
+            tries: 0,
+            again_at: Nanos(0),
+            paid_to: Nanos(0),
+            held: VecDeque::new(),
+        };
+        let mut links: Vec<_> = peers.filter(|(peer, _)| *peer != me).map(link).collect();
+        links.sort_unstable_by_key(|link| link.peer);
+        links.dedup_by_key(|link| link.peer);
+        let (waiting, due) = (Vec::with_capacity(links.len()), Nanos::NEVER);
+        let (asked, out, met) = (0, Vec::new(), Vec::new());
+        let stats = HelloStats::default();
+        Links { me, life, keys, links, asked, waiting, due, out, met, stats }
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        self.life
+    }
+
+    pub(crate) fn stats(&self) -> HelloStats {
+        self.stats
+    }
+
+    /// A key of what this life seals for many.
+    pub(crate) fn own(&self, kind: Shared) -> Option<S::Key> {
+        self.keys.key(&of_shared(&self.keys, kind, (self.me, self.life)))
+    }
+
+    fn at(&self, peer: NodeId) -> Option<usize> {
+        self.links.binary_search_by_key(&peer, |link| link.peer).ok()
+    }
+
+    pub(crate) fn get(&self, peer: NodeId) -> Option<&Link<S::Key>> {
+        self.links.get(self.at(peer)?)
+    }
+
+    pub(crate) fn get_mut(&mut self, peer: NodeId) -> Option<&mut Link<S::Key>> {
+        let at = self.at(peer)?;
+        self.links.get_mut(at)
+    }
+
+    /// Greets a peer at the next timeout, whether there is need or not.
+    pub(crate) fn greet(&mut self, peer: NodeId) {
+        if self.open(peer).is_some() {
+            self.due = Nanos(0);
+        }
+    }
+
+    /// A challenge to a peer is open from now on; its link.
+    fn open(&mut self, peer: NodeId) -> Option<&mut Link<S::Key>> {
+        let at = self.at(peer)?;
+        let link = &mut self.links[at];
+        if link.open == 0 {
+            self.asked += 1;
+            link.open = self.asked;
+            link.tries = 0;
+            if !self.waiting.contains(&peer) {
+                self.waiting.push(peer);
+            }
+        }
+        Some(link)
+    }
+
+    /// A peer's life is needed, or the one known is doubtful: asks, if it was not asked just now.
+    pub(crate) fn want(&mut self, now: Nanos, peer: NodeId) {
+        let Some(link) = self.open(peer) else { return };
+        let again_at = link.again_at;
+        if now >= again_at {
+            self.ask(now, peer);
+        } else {
+            self.due = self.due.min(again_at);
+        }
+    }
+
+    fn ask(&mut self, now: Nanos, peer: NodeId) {
+        let Some(link) = self.get_mut(peer) else { return };
+        let asks = link.open;
+        link.tries += 1;
+        link.again_at = now.after(AGAIN_NS << (link.tries - 1).min(TRIES - 1));
+        let again_at = link.again_at;
+        self.due = self.due.min(again_at);
+        self.say(peer, asks, (Life::default(), 0));
+    }
+
+    fn say(&mut self, to: NodeId, asks: u64, (of, answers): (Life, u64)) {
+        let mut hello = Hello {
+            version: HELLO_VERSION,
+            reserved: 0,
+            from: self.me,
+            to,
+            reserved2: 0,
+            life: self.life,
+            asks,
+            of,
+            answers,
+            tag: [0; 16],
+        };
+        hello.tag = hello.proof(&self.keys);
+        self.out.push((to, hello));
+        self.stats.sent += 1;
+    }
+
+    pub(crate) fn next_timeout(&self) -> Nanos {
+        self.due
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) {
+        if now < self.due {
+            return;
+        }
+        self.due = Nanos::NEVER;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|peer| {
+            let Some(link) = self.get(*peer).filter(|link| link.open > 0) else { return false };
+            let (again_at, tries) = (link.again_at, link.tries);
+            if now >= again_at && tries < TRIES {
+                self.ask(now, *peer);
+            } else if tries < TRIES {
+                self.due = self.due.min(again_at);
+            }
+            tries < TRIES
+        });
+        self.waiting = waiting;
+    }
+
+    /// Hellos to be sent.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (NodeId, Hello)> + '_ {
+        self.out.drain(..)
+    }
+
+    /// Takes a hello, and answers it if it asks.
+    pub(crate) fn hear(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), SealError> {
+        let hello = Hello::read(bytes).ok_or(SealError::Format)?;
+        let authentic = hello.to == self.me && hello.is_authentic(&self.keys);
+        let at = self.at(hello.from).filter(|_| authentic);
+        let Some(at) = at else {
+            self.stats.forged += 1;
+            return Err(SealError::Stranger);
+        };
+        let link = &mut self.links[at];
+        if link.former.contains(&hello.life) {
+            self.stats.over += 1;
+            return Err(SealError::Life);
+        }
+        let fresh = hello.of == self.life && hello.answers > 0 && hello.answers == link.open;
+        if fresh {
+            link.open = 0;
+            link.tries = 0;
+            // What was sent to the former life and comes now is no reason to ask again.
+            link.again_at = now.after(AGAIN_NS);
+            if link.life != Some(hello.life) {
+                self.meet(at, hello.life);
+            }
+        }
+        if hello.asks == 0 {
+            return Ok(());
+        }
+        let link = &mut self.links[at];
+        let paid_to = link.paid_to.max(now);
+        if paid_to.since(now) >= ANSWERS * ANSWER_EVERY_NS {
+            return Ok(());
+        }
+        link.paid_to = paid_to.after(ANSWER_EVERY_NS);
+        let known = link.life == Some(hello.life);
+        // Its own challenge rides on the answer.
+        let asks = if known { 0 } else { self.open(hello.from).map_or(0, |link| link.open) };
+        if let Some(link) = self.links.get_mut(at).filter(|_| !known) {
+            link.tries = link.tries.max(1);
+            link.again_at = link.again_at.max(now.after(AGAIN_NS));
+            self.due = self.due.min(self.links[at].again_at);
+        }
+        self.say(hello.from, asks, (hello.life, hello.asks));
+        Ok(())
+    }
+
+    /// A peer's life is known from now on; the one before is over.
+    fn meet(&mut self, at: usize, life: Life) {
+        let Some(link) = self.links.get(at) else { return };
+        let (one, other) = ((self.me, self.life), (link.peer, life));
+        let (pair, tag) = of_pair(&self.keys, one, other);
+        let shared = link.shared.map(|kind| of_shared(&self.keys, kind, other));
+        let shared = shared.and_then(|bytes| self.keys.key(&bytes));
+        let Some(key) = self.keys.key(&pair) else { return };
+        let link = &mut self.links[at];
+        if let Some(over) = link.life.replace(life) {
+            if link.former.len() == FORMER_MAX {
+                link.former.remove(0);
+            }
+            link.former.push(over);
+        }
+        link.session = Some(Session { key, tag, life: life.tag(), shared });
+        link.sealer.relink(tag);
+        link.window = ReplayWindow::default();
+        if !link.held.is_empty() {
+            self.met.push(link.peer);
+        }
+        self.stats.met += 1;
+    }
+
+    /// Keeps a datagram until the life of a peer is known. False: it is lost, or another one that
+    /// waited too long is.
+    pub(crate) fn hold(
+        &mut self,
+        now: Nanos,
+        peer: NodeId,
+        (clear, part): (&[u8], Option<(Origin, &[u8])>),
+    ) -> bool {
+        let Some(link) = self.get_mut(peer) else { return false };
+        let fresh = link.held.iter().position(|held| now.since(held.since) <= HELD_NS);
+        let stale = link.held.drain(..fresh.unwrap_or(link.held.len())).count();
+        let room = link.held.len() < HELD_MAX;
+        if room {
+            let part = part.map(|(origin, part)| (origin, part.to_vec()));
+            link.held.push_back(Held { since: now, clear: clear.to_vec(), part });
+        }
+        room && stale == 0
+    }
+
+    /// Datagrams that waited for a life that is known now, not too long, and to whom they go.
+    pub(crate) fn take_held(&mut self, now: Nanos) -> Vec<(NodeId, Held)> {
+        let mut taken = Vec::new();
+        for peer in std::mem::take(&mut self.met) {
+            let Some(link) = self.get_mut(peer) else { continue };
+            let held = std::mem::take(&mut link.held).into_iter();
+            let fresh = held.filter(|held| now.since(held.since) <= HELD_NS);
+            taken.extend(fresh.map(|held| (peer, held)));
+        }
+        taken
+    }
+}
