@@ -8,7 +8,7 @@ use types::Price;
 use super::case::{ATTEMPTS_MIN, AttackCase, Evidence, Seen, Tools};
 use super::line::{Fix, Line, Login, Ouch, open};
 use super::site::{ATTACKER, Doors, LogonTarget, Terms};
-use super::strangers::{is_let_in, lock_out};
+use super::strangers::{amplify, forge_feed, is_let_in, lock_out};
 
 /// Connections of the half-open attack.
 const HALF_OPEN: usize = 1_000;
@@ -30,7 +30,7 @@ const HISTORY: u32 = 200;
 const UNREAD_BYTES: u64 = 512 << 20;
 
 /// All there are.
-pub const CASES: [AttackCase; 10] = [
+pub const CASES: [AttackCase; 12] = [
     AttackCase {
         name: "wrong-password",
         about: "guesses at a plain and at a hashed password, at both doors",
@@ -89,6 +89,30 @@ pub const CASES: [AttackCase; 10] = [
                 at_least("wrong passwords", e.outcome.refused(Refusal::WrongPassword), 10),
                 at_least("logons of the owner", told(OWNER_IN), 2),
                 at_most("logons of the owner refused", told(OWNER_OUT), 0),
+            ])
+        },
+    },
+    AttackCase {
+        name: "amplify",
+        about: "retransmission requests of addresses that never show that they hear the answers",
+        must_hold: "no address is answered with more than three times its bytes",
+        control: "every address is answered in full",
+        weaken: |terms| terms.amplification = 0,
+        run: amplified,
+        judge: |e| judge([at_least("requests that were answered", e.seen.refused, 1)]),
+    },
+    AttackCase {
+        name: "forged-feed",
+        about: "packets of the right session and number sent to a listener from another address",
+        must_hold: "none of their orders is in the listener's books, which hear the feed on",
+        control: "the listener takes the feed from anybody",
+        weaken: |terms| terms.sources_checked = false,
+        run: forged_feed,
+        judge: |e| {
+            judge([
+                at_least("packets of strangers refused", e.outcome.foreign, ATTEMPTS_MIN),
+                at_least("messages of the feed heard", e.outcome.heard, 100),
+                at_most("forged orders in the books", e.outcome.forged, 0),
             ])
         },
     },
@@ -252,6 +276,35 @@ fn wrong_comp_id(tools: &Tools<'_>) -> Seen {
     seen
 }
 
+/// Addresses that ask in turn; `succeeded` are those that got more than three times their bytes,
+/// `refused` those that got an answer within that.
+fn amplified(tools: &Tools<'_>) -> Seen {
+    let mut seen = Seen::default();
+    while tools.goes_on(seen.attempts) {
+        let Doors { retransmission, session, .. } = tools.doors;
+        let Ok(answered) = amplify(retransmission, (session, 1), 8, 24) else { break };
+        for one in answered {
+            seen.attempts += one.requests;
+            seen.succeeded += u64::from(one.is_too_much());
+            seen.refused += u64::from(one.heard > 0 && !one.is_too_much());
+        }
+    }
+    seen
+}
+
+/// What the listener hears next, it has heard, and it will hear.
+fn forged_feed(tools: &Tools<'_>) -> Seen {
+    let mut seen = Seen::default();
+    while tools.goes_on(seen.attempts) {
+        let Doors { feed, session, .. } = tools.doors;
+        let first = 2 + seen.attempts % 2_000;
+        let Ok(sent) = forge_feed(&[feed], (session, first), 32) else { break };
+        seen.attempts += sent;
+        std::thread::sleep(PAUSE);
+    }
+    seen
+}
+
 fn lockout(tools: &Tools<'_>) -> Seen {
     let (mut seen, door) = (Seen::default(), tools.doors.ouch[1]);
     while tools.goes_on(seen.attempts) {
@@ -295,7 +348,7 @@ fn second_logon(tools: &Tools<'_>) -> Seen {
 fn half_open(tools: &Tools<'_>) -> Seen {
     let mut held = Vec::new();
     for n in 0..HALF_OPEN {
-        let Doors { ouch, fix } = tools.doors;
+        let Doors { ouch, fix, .. } = tools.doors;
         let door = [ouch[1], fix[1], ouch[0], fix[0]][n % 4];
         held.extend(open(ATTACKER, door).ok());
     }
@@ -321,7 +374,7 @@ fn garbage(tools: &Tools<'_>) -> Seen {
         held.push(line);
     }
     while tools.goes_on(seen.attempts) {
-        let Doors { ouch, fix } = tools.doors;
+        let Doors { ouch, fix, .. } = tools.doors;
         for door in [ouch[0], ouch[1], fix[0], fix[1]] {
             let first = firsts[(seen.attempts % 5) as usize];
             seen.attempts += 1;

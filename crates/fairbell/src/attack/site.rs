@@ -12,11 +12,12 @@ use net::{
     ServerTls, job_channel, peer_addr,
 };
 use roles::{
-    Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, GuardConfig, LoginTerms,
-    OUCH_DOOR, Rate, Refusal, Role, Throttle, deploy,
+    Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, GuardConfig, Life,
+    LoginTerms, OUCH_DOOR, Rate, Refusal, Role, Throttle, deploy,
 };
-use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Symbol};
+use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Side, Symbol};
 
+use super::strangers::FORGED_PRICE;
 use crate::Failure;
 use crate::cert::{Authority, End, Pair};
 use crate::config::Config;
@@ -81,6 +82,11 @@ pub struct Terms {
     pub in_sequence: bool,
     /// Orders whose reports resend storms can ask for.
     pub history: u32,
+    /// Bytes that the retransmission server answers for each byte of an address without a token; 0: as
+    /// many as it likes.
+    pub amplification: u64,
+    /// The listener takes the feed from its receivers' address alone.
+    pub sources_checked: bool,
 }
 
 impl Terms {
@@ -124,6 +130,8 @@ impl Terms {
             comp_ids_unknown: true,
             in_sequence: false,
             history: 200,
+            amplification: 3,
+            sources_checked: true,
         })
     }
 
@@ -196,6 +204,7 @@ impl Terms {
         exchange.connections_max = 4_096;
         exchange.guard = GuardConfig { key: exchange.guard.key, ..self.guard };
         exchange.timetable = roles::Timetable::open_at_once();
+        exchange.store.answers.amplification = self.amplification;
         exchange
     }
 }
@@ -207,6 +216,12 @@ pub struct Doors {
     pub ouch: [SocketAddrV4; 2],
     /// FIX, sealed and plain.
     pub fix: [SocketAddrV4; 2],
+    /// The public retransmission server.
+    pub retransmission: SocketAddrV4,
+    /// Where the listener hears the feed.
+    pub feed: SocketAddrV4,
+    /// Of the feed.
+    pub session: [u8; 10],
 }
 
 type Nodes = std::io::Result<Vec<(NodeId, Role)>>;
@@ -239,6 +254,12 @@ pub struct Outcome {
     pub strangers: usize,
     /// FIX sessions ended because they caused too many messages.
     pub floods: u64,
+    /// Messages that the listener heard, and orders of forgers in its books.
+    pub heard: u64,
+    /// See `heard`.
+    pub forged: u64,
+    /// Packets that the listener refused for where they came from.
+    pub foreign: u64,
 }
 
 impl Outcome {
@@ -253,10 +274,19 @@ impl Site {
     pub fn start(terms: &Terms) -> Result<Site, Failure> {
         let clock = Clock::start(0);
         let exchange = terms.exchange(&clock);
-        let sink = UdpSocket::bind((HONEST, 0)).map_err(io)?;
-        let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-        let nodes = deploy(&exchange, crate::up::life()?, |_| feed)
+        let bind = || UdpSocket::bind((HONEST, 0)).map_err(io);
+        let address = |socket: &UdpSocket| v4(socket.local_addr().map_err(io)?);
+        // Receivers release from one socket, the listener hears at another.
+        let (releases, ear, public) = (bind()?, bind()?, bind()?);
+        let (feed, retransmission) = (address(&ear)?, address(&public)?);
+        // One life for all that are compared, as their inputs name it; secrets of their own.
+        let mut nodes = deploy(&exchange, Life::of(1), |_| peer_addr(feed))
             .map_err(|e| Failure::Run(e.to_string()))?;
+        let mut settings = roles::listener(&exchange, vec![peer_addr(retransmission)]);
+        let receivers = terms.sources_checked.then(|| address(&releases)).transpose()?;
+        settings.sources = receivers.map(|receivers| vec![peer_addr(receivers)]);
+        nodes.push(Role::Listener(Box::new(roles::subscriber(&exchange, &settings))));
+        let (mut ear, mut public) = (Some(ear), Some(public));
         let mut sockets = Vec::new();
         let mut known = Vec::new();
         for index in 0..nodes.len() as u16 {
@@ -291,8 +321,14 @@ impl Site {
             let mut own = vec![(Channel::OVERLAY, socket)];
             let mut doors = Vec::new();
             let edge = role.as_edge().is_some();
+            let at = match role.as_listener() {
+                Some(_) => ear.take(),
+                None if index == 0 => public.take(),
+                None => None,
+            };
+            own.extend(at.map(|socket| (Channel::FEED, socket)));
             if edge {
-                own.push((Channel::FEED, sink.try_clone().map_err(io)?));
+                own.push((Channel::FEED, releases.try_clone().map_err(io)?));
                 doors = vec![listen()?, listen()?];
                 ouch.push(v4(doors[0].local_addr().map_err(io)?)?);
                 fix.push(v4(doors[1].local_addr().map_err(io)?)?);
@@ -306,7 +342,8 @@ impl Site {
         let (&[sealed, plain], &[fix_sealed, fix_plain]) = (&ouch[..], &fix[..]) else {
             return Err(Failure::Run("two gateways were asked for".to_string()));
         };
-        let doors = Doors { ouch: [sealed, plain], fix: [fix_sealed, fix_plain] };
+        let (ouch, fix, session) = ([sealed, plain], [fix_sealed, fix_plain], exchange.session);
+        let doors = Doors { ouch, fix, retransmission, feed, session };
         Ok(Site::run(of, clock, exchange, doors))
     }
 
@@ -342,6 +379,16 @@ impl Site {
         let inputs = honest(root.log().iter());
         let engine = engine::replay(self.exchange.engine(), &inputs, |_, _, _, _| {});
         let edges: Vec<_> = nodes.iter().filter_map(|(_, role)| role.as_edge()).collect();
+        let listener = nodes.iter().find_map(|(_, role)| role.as_listener());
+        let listener = listener.ok_or_else(|| Failure::Run("no listener survived".to_string()))?;
+        let heard = listener.counters();
+        let forged = self.exchange.instruments.iter().map(|instrument| {
+            let image = listener.image(instrument.id);
+            let bids = image.into_iter().flat_map(|image| image.depth(instrument.id, Side::Buy));
+            bids.filter(|level| level.price == FORGED_PRICE)
+                .map(|level| u64::from(level.orders))
+                .sum::<u64>()
+        });
         let count = |why: &Refusal| {
             let of = edges.iter().map(|edge| edge.gateway().refusals().count(*why)).sum();
             (*why, of)
@@ -353,6 +400,9 @@ impl Site {
             counters,
             strangers: self.strangers.load(Ordering::Relaxed),
             floods: edges.iter().map(|edge| edge.gateway().fix_counters().floods).sum(),
+            heard: heard.messages,
+            forged: forged.sum(),
+            foreign: heard.foreign,
         })
     }
 }

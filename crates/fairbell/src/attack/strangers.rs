@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use net::Clock;
+use types::Price;
 use wire::moldudp::{HEADER_LEN, PacketBuilder, Request, Session, TOKEN_LEN};
 
 use super::line::{Line, Login, Ouch};
@@ -18,6 +19,8 @@ const ANSWER_MAX: usize = 2_048;
 const PACE: Duration = Duration::from_micros(200);
 /// How long the last answers are waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// At what a forger's orders buy: a price that no flow has.
+pub const FORGED_PRICE: Price = Price(4_000_000_000);
 /// An Add Order of a forger.
 const ORDER_LEN: usize = 36;
 
@@ -105,7 +108,7 @@ pub fn forge_feed(
     Ok(sent)
 }
 
-/// ITCH Add Order of instrument 1: buy 1,000,000 lots at a price that no flow has.
+/// ITCH Add Order of instrument 1: buy 1,000,000 lots at [`FORGED_PRICE`].
 fn order(seq: u64) -> [u8; ORDER_LEN] {
     let mut order = [0; ORDER_LEN];
     order[0] = b'A';
@@ -114,7 +117,7 @@ fn order(seq: u64) -> [u8; ORDER_LEN] {
     order[19] = b'B';
     order[20..24].copy_from_slice(&1_000_000u32.to_be_bytes());
     order[24..32].copy_from_slice(b"BTCUSD  ");
-    order[32..].copy_from_slice(&4_000_000_000u32.to_be_bytes());
+    order[32..].copy_from_slice(&(FORGED_PRICE.0 as u32).to_be_bytes());
     order
 }
 
