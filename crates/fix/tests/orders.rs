@@ -461,7 +461,8 @@ fn mass_cancels() {
     let execution = ledger.apply(&done, 8);
     let text = words(Version::Fix44, &execution);
     assert_eq!(text, "r|11=c1|37=E8|530=1|531=1|533=3|");
-    assert_eq!(words(Version::Fix50Sp2, &execution), "r|11=c1|1369=E8|530=1|531=1|533=3|");
+    let text = words(Version::Fix50Sp2, &execution);
+    assert_eq!(text, "r|11=c1|37=E8|1369=E8|530=1|531=1|533=3|");
     let all = "q|11=c1|530=7|60=20261122-09:30:00|";
     let command = request(&mut ledger, all).unwrap();
     assert_eq!((command.param, command.instrument), (0, InstrumentId(0)));
@@ -470,7 +471,7 @@ fn mass_cancels() {
     (refused.instrument, refused.flags) = (InstrumentId(0), types::REFUSED_MASS_CANCEL);
     (refused.qty, refused.leaves) = (Qty(0), Qty(0));
     let text = words(Version::Fix44, &ledger.apply(&refused, 9));
-    assert_eq!(text, "r|11=c1|37=E9|530=7|531=0|532=99|533=0|58=Market closed|");
+    assert_eq!(text, "r|11=c1|37=E9|530=7|531=0|532=6|533=0|58=Market closed|");
 }
 
 #[test]
@@ -563,13 +564,19 @@ fn market_data_lists_and_states() {
         let prints = "279=0|269=2|278=9|55=BTCUSD|270=2.5|271=7|279=2|269=2|278=9|55=BTCUSD|";
         assert_eq!(text, format!("X|262=m1|268=4|{prints}{rest}"));
         let text = sent(version, fix::app::SECURITY_STATUS, &|writer| {
-            market::write_security_status(b"s", b"BTCUSD", Some(TradingState::Paused), writer);
+            let state = Some(TradingState::Paused);
+            market::write_security_status(version, b"s", b"BTCUSD", state, writer);
         });
-        assert_eq!(text, "f|324=s|55=BTCUSD|326=23|58=Volatility interruption|");
+        let told = match version {
+            Version::Fix42 => "326=5|",
+            _ => "326=23|58=Volatility interruption|",
+        };
+        assert_eq!(text, format!("f|324=s|55=BTCUSD|{told}"));
         let text = sent(version, fix::app::TRADING_SESSION_STATUS, &|writer| {
-            market::write_trading_status(None, &symbol, TradingState::Trading, writer);
+            market::write_trading_status(version, None, &symbol, TradingState::Trading, writer);
         });
-        assert_eq!(text, "h|336=BTCUSD|340=2|58=Trading|");
+        let named = if version == Version::Fix50Sp2 { "336=1|55=BTCUSD|" } else { "336=BTCUSD|" };
+        assert_eq!(text, format!("h|{named}340=2|58=Trading|"));
         let text = sent(version, fix::app::MARKET_DATA_REQUEST_REJECT, &|writer| {
             market::write_refusal(b"m1", MarketDataRefusal::Depth, writer);
         });

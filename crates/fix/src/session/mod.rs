@@ -19,6 +19,7 @@ use crate::dictionary::{Checker, Fault, RejectReason};
 use crate::encode::Writer;
 use crate::tag::{self, Tag};
 use crate::value;
+use crate::version::Version;
 use crate::view::{FieldIndex, Message};
 use inbound::{Gap, Queue, Waiting};
 
@@ -83,6 +84,11 @@ impl<S: Store> Port<'_, S> {
     #[inline]
     pub fn send(&mut self, msg_type: MsgType, build: impl FnOnce(&mut Writer<'_>)) {
         self.outbound.answer(self.now, msg_type, self.out, build);
+    }
+
+    /// The version spoken.
+    pub fn version(&self) -> Version {
+        self.outbound.version()
     }
 
     /// Bytes written in this call so far.
