@@ -357,6 +357,43 @@ fn refusals_by_the_engine() {
 }
 
 #[test]
+fn what_crosses_with_a_replace_or_a_fill_is_told_of_the_order_as_it_is() {
+    let mut ledger = Ledger::new(LedgerLimits::default());
+    ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 1);
+    let mut fill = told(ExecutionKind::Executed, 1, A1);
+    (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
+    ledger.apply(&fill, 2);
+    let mut replaced = told(ExecutionKind::Replaced, 2, A2);
+    (replaced.orig_user_ref, replaced.leaves) = (UserRefNum(1), Qty(70));
+    ledger.apply(&replaced, 3);
+    // A cancel and another replace were on their way when the first replace was taken.
+    let mut late = told(ExecutionKind::CancelRejected, 1, C1);
+    (late.reject, late.order_ref) = (RejectReason::UnknownOrder, OrderRef(0));
+    let text = words(Version::Fix44, &ledger.apply(&late, 4));
+    assert_eq!(text, "9|37=1002|11=c1|41=a1|39=1|434=1|102=1|58=Unknown order|");
+    let mut second = told(ExecutionKind::Rejected, 3, b"a3            ");
+    (second.orig_user_ref, second.reject) = (UserRefNum(1), RejectReason::UnknownOrder);
+    let text = words(Version::Fix44, &ledger.apply(&second, 5));
+    assert_eq!(text, "9|37=1002|11=a3|41=a1|39=1|434=2|102=1|58=Unknown order|");
+    // A trade of the order of before is broken: the order is still open.
+    fill.kind = ExecutionKind::TradeBroken;
+    (fill.leaves, fill.cl_ord_id) = (Qty(0), ClOrdId::default());
+    let text = words(Version::Fix44, &ledger.apply(&fill, 6));
+    assert!(text.starts_with("8|37=1002|11=a2|41=a1|17=E6|19=T5B|150=H|39=0|"), "{text}");
+    assert!(text.contains("151=70|14=0|6=0|"), "{text}");
+    // A cancel that crosses with the last fill is too late.
+    let mut fill = told(ExecutionKind::Executed, 2, A2);
+    (fill.qty, fill.leaves, fill.match_number) = (Qty(70), Qty(0), MatchNumber(6));
+    ledger.apply(&fill, 7);
+    late.user_ref = UserRefNum(2);
+    let text = words(Version::Fix44, &ledger.apply(&late, 8));
+    assert_eq!(text, "9|37=1002|11=c1|41=a2|39=2|434=1|102=0|58=Order is done|");
+    late.user_ref = UserRefNum(77);
+    let text = words(Version::Fix44, &ledger.apply(&late, 9));
+    assert_eq!(text, "9|37=NONE|11=c1|41=c1|39=8|434=1|102=1|58=Unknown order|");
+}
+
+#[test]
 fn refusals_by_the_ledger() {
     let limits = LedgerLimits { pending_max: 2, ..LedgerLimits::default() };
     let mut ledger = Ledger::new(limits);
@@ -483,7 +520,7 @@ fn refusals_echo_what_was_asked() {
             outbound.connect();
             let mut out = Vec::new();
             outbound.send(sample::now(), report::refusal_type(message), &mut out, |writer| {
-                report::write_refusal(version, message, refusal, sample::now(), writer);
+                report::write_refusal(version, message, refusal, None, sample::now(), writer);
             });
             body(version, &out)
         })

@@ -10,8 +10,8 @@ use super::ledger::{Ledger, LedgerLimits};
 use super::market::{self, MarketDataRequest, Subscription};
 use super::request::{self, Refusal, Request};
 use super::{
-    EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, ORDER_MASS_CANCEL_REPORT, SECURITY_LIST, Symbols,
-    report,
+    EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, ORDER_CANCEL_REJECT, ORDER_MASS_CANCEL_REPORT,
+    SECURITY_LIST, Symbols, report,
 };
 use crate::session::{Outbound, Port, Store};
 use crate::tag;
@@ -196,8 +196,12 @@ impl Desk {
             false => report::refusal_type(message),
         };
         let version = self.version;
+        let named = message.get(tag::ORIG_CL_ORD_ID.number);
+        let named = named.filter(|_| msg_type == ORDER_CANCEL_REJECT);
+        let named = named.and_then(|named| request::cl_ord_id(named).ok());
+        let known = named.and_then(|named| self.ledger.status(&named, 0, now));
         port.send(msg_type, |writer| {
-            report::write_refusal(version, message, refusal, now, writer);
+            report::write_refusal(version, message, refusal, known.as_ref(), now, writer);
         });
     }
 

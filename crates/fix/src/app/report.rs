@@ -464,10 +464,14 @@ fn cancel_reject(version: Version, execution: &Execution, writer: &mut Writer<'_
         tag::CXL_REJ_RESPONSE_TO,
         if execution.asked == Asked::Replace { b'2' } else { b'1' },
     );
-    let reason = cancel_reject_reason(version, execution.reject);
+    // The engine forgets orders that are done, the ledger does not at once.
+    let done = matches!(execution.status, Status::Filled | Status::Canceled | Status::Expired);
+    let (reason, text) = match execution.reject {
+        RejectReason::UnknownOrder if done => (0, Refusal::TOO_LATE.text),
+        reason => (cancel_reject_reason(version, reason), reject_text(reason)),
+    };
     writer.uint(tag::CXL_REJ_REASON, u64::from(reason));
     writer.stamp(tag::TRANSACT_TIME, execution.at);
-    let text = reject_text(execution.reject);
     writer.foreign(tag::TEXT, text.as_bytes());
 }
 
@@ -504,10 +508,12 @@ pub fn refusal_type(message: &Message<'_>) -> MsgType {
 }
 
 /// Writes the body of [`refusal_type`]'s message: what was asked comes back as it was written.
+/// `known`: how the order stands that a cancel or replace names, if anything is known of it.
 pub fn write_refusal(
     version: Version,
     message: &Message<'_>,
     refusal: &Refusal,
+    known: Option<&Execution>,
     now: types::Nanos,
     writer: &mut Writer<'_>,
 ) {
@@ -539,10 +545,11 @@ pub fn write_refusal(
             writer.stamp(tag::TRANSACT_TIME, now);
         }
         ORDER_CANCEL_REJECT => {
-            writer.text(tag::ORDER_ID, b"NONE");
+            order_id(known.map_or(OrderRef(0), |order| order.order_ref), writer);
             echo(tag::CL_ORD_ID, writer);
             echo(tag::ORIG_CL_ORD_ID, writer);
-            writer.char(tag::ORD_STATUS, b'8');
+            let standing = known.map(|order| Execution { original: None, ..*order });
+            writer.char(tag::ORD_STATUS, standing.map_or(b'8', |order| status(version, &order)));
             let replace = message.msg_type() == b"G";
             writer.char(tag::CXL_REJ_RESPONSE_TO, if replace { b'2' } else { b'1' });
             let old = version == Version::Fix42 && refusal.cancel > 2;

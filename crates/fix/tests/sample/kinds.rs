@@ -548,7 +548,8 @@ impl House {
                 let mut index = FieldIndex::default();
                 let message = index.parse(&wire).unwrap();
                 self.write(kind, report::refusal_type(&message), |writer| {
-                    report::write_refusal(version, &message, &refusal, sample::now(), writer);
+                    let now = sample::now();
+                    report::write_refusal(version, &message, &refusal, None, now, writer);
                 });
             }
         }
