@@ -202,6 +202,24 @@ fn each_request_gets_its_kind_of_answer() {
     assert_eq!(door.send("D", ORDER), "");
 }
 
+#[test]
+fn a_message_of_the_version_that_is_not_taken_is_no_invalid_one() {
+    let mut door = Door::new();
+    for kind in ["7", "B", "J", "o", "AE", "BH"] {
+        let answer = door.send(kind, "11=a1|9999=x|");
+        let said = format!("|372={kind}|379=a1|380=3|58=Unsupported Message Type|");
+        assert!(answer.contains("|35=j|") && answer.contains(&said), "{kind}: {answer}");
+    }
+    // Those of other versions, and those of none.
+    for kind in ["I", "O", "U", "n", "BI", "CE", "Aa", "ZZ", "U1", "AEE"] {
+        let answer = door.send(kind, "11=a1|");
+        let rejected = answer.contains("|35=3|") && answer.contains("|373=11|");
+        assert!(rejected && answer.contains(&format!("|372={kind}|")), "{kind}: {answer}");
+    }
+    // Each has used its number.
+    assert_eq!(door.send("D", ORDER), "");
+}
+
 /// A refused cancel or replace: how it says that the order stands, from OrderID to CxlRejReason.
 fn refused(answer: &str) -> String {
     assert!(answer.contains("|35=9|"), "{answer}");

@@ -61,7 +61,7 @@ impl Desk {
         Desk { version, no_orders: Some(Refusal::MARKET_DATA_ONLY), ledger }
     }
 
-    /// An application message in sequence, valid by its dictionary.
+    /// An application message in sequence, valid by its dictionary, or of a type it does not have.
     pub fn handle<'a, S: Store>(
         &mut self,
         now: Nanos,

@@ -585,6 +585,7 @@ impl House {
         let own = "37=1|17=1|20=0|150=0|39=0|55=A|54=1|151=0|14=0|6=0|";
         let own = if version == Version::Fix42 { own.into() } else { own.replace("20=0|", "") };
         self.send("unsupported message", "8", &own);
+        self.send("unsupported message", "7", "2=ad|5=N|");
         self.send("resent report", "2", "7=1|16=40|");
     }
 
