@@ -487,6 +487,25 @@ fn done_orders_and_trades_are_kept_within_bounds() {
 }
 
 #[test]
+fn an_open_order_with_the_number_of_one_that_is_done_stays_known() {
+    let limits = LedgerLimits { done_max: 4, ..LedgerLimits::default() };
+    let mut ledger = Ledger::new(limits);
+    let life = |ledger: &mut Ledger, number: u32, id: &[u8; 14]| {
+        ledger.apply(&told(ExecutionKind::Accepted, number, id), 1);
+        let mut fill = told(ExecutionKind::Executed, number, id);
+        (fill.leaves, fill.match_number) = (Qty(0), MatchNumber(u64::from(number)));
+        ledger.apply(&fill, 2);
+    };
+    life(&mut ledger, 1, A1);
+    // Over OUCH numbers begin again with a day.
+    ledger.apply(&told(ExecutionKind::Accepted, 1, A2), 3);
+    (2..20).for_each(|number| life(&mut ledger, number, C1));
+    let status = ledger.status(&ClOrdId(*A2), 4, sample::now());
+    assert_eq!(status.map(|order| order.status), Some(Status::New));
+    assert!(ledger.status(&ClOrdId(*A1), 4, sample::now()).is_none() && ledger.len() <= 5);
+}
+
+#[test]
 fn mass_cancels() {
     let mut ledger = Ledger::new(LedgerLimits::default());
     let one = "q|11=c1|530=1|55=BTCUSD|54=2|60=20261122-09:30:00|";

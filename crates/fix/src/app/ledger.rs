@@ -553,7 +553,11 @@ impl Ledger {
     /// An order is done: it is known for a while yet.
     fn retire(&mut self, key: u64) {
         while self.done.len() >= self.limits.done_max.max(1) {
-            if let Some(oldest) = self.done.pop_front() {
+            // Its number may be an open order's by now: over OUCH they begin again with a day.
+            let oldest = self.done.pop_front();
+            let done =
+                oldest.filter(|key| self.orders.get(*key).is_some_and(|order| order.retired));
+            if let Some(oldest) = done {
                 self.orders.remove(oldest);
             }
         }
