@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# QuickFIX/J clients against a running exchange: cut off during fills, then their gateway killed; at
-# the end their ledger must be the engine's. Needs a JDK (17 or later) and Maven; without them it is
+# Every kind of message that the exchange sends, held against the stock dictionaries of QuickFIX/J;
+# then QuickFIX/J clients against a running exchange: cut off during fills, then their gateway killed;
+# at the end their ledger must be the engine's. Needs a JDK (17 or later) and Maven; without them it is
 # left out and says so, and fails where FAIRBELL_PEERS=required. About a minute.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,6 +22,9 @@ mvn --quiet --batch-mode --file "$pom" compile dependency:build-classpath \
 out=.cache/interop-fix
 rm -rf "$out"
 mkdir -p "$out"
+cargo run --locked --quiet --package fix --example samples >"$out/samples.txt"
+java -cp "$built/classes:$(cat "$built/classpath.txt")" Judge "$out/samples.txt"
+
 cp scripts/interop/fix.toml "$out/fairbell.toml"
 exchange=("${FAIRBELL_BINARY:-${CARGO_TARGET_DIR:-target}/debug/fairbell}")
 [ "${FAIRBELL_BINARY:-}" ] || cargo build --locked --quiet --package fairbell

@@ -41,6 +41,21 @@ impl Version {
         }
     }
 
+    /// Whether the version has an application message of this MsgType(35), taken here or not.
+    pub fn defines(self, msg_type: &[u8]) -> bool {
+        let old = self == Version::Fix42;
+        match *msg_type {
+            [b'6'..=b'9' | b'B'..=b'H' | b'J'..=b'N' | b'P'..=b'T' | b'V'..=b'Z'] => true,
+            [b'a'..=b'm'] => true,
+            [b'o'..=b'z'] => !old,
+            [first, second @ b'A'..=b'Z'] if !old => {
+                let last = if self == Version::Fix44 { *b"BH" } else { *b"CE" };
+                (*b"AA"..=last).contains(&[first, second])
+            }
+            _ => false,
+        }
+    }
+
     /// The largest SessionRejectReason(373) the version defines; larger ones are left out.
     pub const fn largest_reject_reason(self) -> u16 {
         match self {

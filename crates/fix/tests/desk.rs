@@ -85,6 +85,19 @@ impl Door {
     }
 
     fn report(&mut self, command: &Command, kind: ExecutionKind, qty: u64, leaves: u64) -> String {
+        self.told(command, UserRefNum(0), (kind, qty, leaves))
+    }
+
+    fn replaced(&mut self, command: &Command, original: &Command, leaves: u64) -> String {
+        self.told(command, original.user_ref, (ExecutionKind::Replaced, leaves, leaves))
+    }
+
+    fn told(
+        &mut self,
+        command: &Command,
+        orig_user_ref: UserRefNum,
+        (kind, qty, leaves): (ExecutionKind, u64, u64),
+    ) -> String {
         self.position += 1;
         let report = ExecutionReport {
             kind,
@@ -98,7 +111,7 @@ impl Door {
             account: AccountId(7),
             instrument: command.instrument,
             user_ref: command.user_ref,
-            orig_user_ref: UserRefNum(0),
+            orig_user_ref,
             session_seq: 0,
             qty: Qty(qty),
             leaves: Qty(leaves),
@@ -186,5 +199,77 @@ fn each_request_gets_its_kind_of_answer() {
     let busy = door.send("D", ORDER);
     assert!(busy.contains("58=Too many requests unanswered|"), "{busy}");
     door.app.full = false;
+    assert_eq!(door.send("D", ORDER), "");
+}
+
+#[test]
+fn a_message_of_the_version_that_is_not_taken_is_no_invalid_one() {
+    let mut door = Door::new();
+    for kind in ["7", "B", "J", "o", "AE", "BH"] {
+        let answer = door.send(kind, "11=a1|9999=x|");
+        let said = format!("|372={kind}|379=a1|380=3|58=Unsupported Message Type|");
+        assert!(answer.contains("|35=j|") && answer.contains(&said), "{kind}: {answer}");
+    }
+    // Those of other versions, and those of none.
+    for kind in ["I", "O", "U", "n", "BI", "CE", "Aa", "ZZ", "U1", "AEE"] {
+        let answer = door.send(kind, "11=a1|");
+        let rejected = answer.contains("|35=3|") && answer.contains("|373=11|");
+        assert!(rejected && answer.contains(&format!("|372={kind}|")), "{kind}: {answer}");
+    }
+    // Each has used its number.
+    assert_eq!(door.send("D", ORDER), "");
+}
+
+/// A refused cancel or replace: how it says that the order stands, from OrderID to CxlRejReason.
+fn refused(answer: &str) -> String {
+    assert!(answer.contains("|35=9|"), "{answer}");
+    let tags = ["37=", "41=", "39=", "102="];
+    let fields = answer.split('|').filter(|field| tags.iter().any(|tag| field.starts_with(tag)));
+    fields.collect::<Vec<_>>().join("|")
+}
+
+#[test]
+fn a_refused_cancel_says_how_the_order_stands() {
+    const CANCEL: &str = "41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
+    let mut door = Door::new();
+    let replace = |from: &str, to: &str| {
+        format!("41=a1|{}", ORDER.replace("11=a1", "11=a2")).replace(from, to)
+    };
+    door.send("D", ORDER);
+    let order = door.app.commands[0];
+    door.report(&order, ExecutionKind::Accepted, 100, 100);
+    let open = "37=9|41=a1|39=0|102=99";
+    assert_eq!(refused(&door.send("F", &CANCEL.replace("54=1", "54=2"))), open);
+    assert_eq!(refused(&door.send("G", &replace("54=1", "54=2"))), open);
+    door.report(&order, ExecutionKind::Executed, 30, 70);
+    let part = "37=9|41=a1|39=1|102=99";
+    assert_eq!(refused(&door.send("G", &replace("44=78350.5", "44=1.00001"))), part);
+    assert_eq!(refused(&door.send("G", &replace("11=a2", "11=a1"))), part);
+    assert_eq!(refused(&door.send("F", &CANCEL.replace("11=c1", "11=c-of-a-long-name"))), part);
+    assert_eq!(refused(&door.send("F", &CANCEL.replace("BTCUSD", "NOTHING"))), part);
+    door.app.full = true;
+    assert_eq!(refused(&door.send("F", CANCEL)), part);
+    assert_eq!(refused(&door.send("G", &replace("38=100", "38=90"))), part);
+    door.app.full = false;
+
+    // By its identifier of before it is found as what it has become.
+    door.send("G", &replace("38=100", "38=90"));
+    let mut replaced = *door.app.commands.last().unwrap();
+    replaced.cl_ord_id = types::ClOrdId(*b"a2            ");
+    door.replaced(&replaced, &order, 60);
+    assert_eq!(refused(&door.send("F", CANCEL)), "37=9|41=a1|39=1|102=1");
+    let status = door.send("H", "11=a1|55=BTCUSD|54=1|");
+    assert!(status.contains("|11=a2|") && status.contains("|150=I|39=1|"), "{status}");
+    let again = door.send("D", &format!("97=Y|{ORDER}"));
+    assert!(again.contains("|11=a2|") && again.contains("|150=I|39=1|"), "{again}");
+    door.report(&replaced, ExecutionKind::Executed, 60, 0);
+    let done = CANCEL.replace("41=a1", "41=a2");
+    assert_eq!(refused(&door.send("F", &done)), "37=9|41=a2|39=2|102=0");
+    assert_eq!(refused(&door.send("F", CANCEL)), "37=9|41=a1|39=2|102=1");
+    // Control: what nobody knows.
+    let unknown = CANCEL.replace("41=a1", "41=zz");
+    assert_eq!(refused(&door.send("F", &unknown)), "37=NONE|41=zz|39=8|102=1");
+    assert_eq!(refused(&door.send("G", &replace("41=a1", "41=zz"))), "37=NONE|41=zz|39=8|102=1");
+    // Its identifier may name another order from now on.
     assert_eq!(door.send("D", ORDER), "");
 }

@@ -118,6 +118,7 @@ impl Run {
         config.queue_messages_max = 32;
         config.queue_bytes_max = 8 << 10;
         config.reset_on_logon = seed.is_multiple_of(3);
+        config.tells_reset = seed.is_multiple_of(6);
         if seed.is_multiple_of(2) {
             config.custom_tags = CustomTags::Tolerated;
         }

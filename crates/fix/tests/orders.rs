@@ -357,6 +357,43 @@ fn refusals_by_the_engine() {
 }
 
 #[test]
+fn what_crosses_with_a_replace_or_a_fill_is_told_of_the_order_as_it_is() {
+    let mut ledger = Ledger::new(LedgerLimits::default());
+    ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 1);
+    let mut fill = told(ExecutionKind::Executed, 1, A1);
+    (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
+    ledger.apply(&fill, 2);
+    let mut replaced = told(ExecutionKind::Replaced, 2, A2);
+    (replaced.orig_user_ref, replaced.leaves) = (UserRefNum(1), Qty(70));
+    ledger.apply(&replaced, 3);
+    // A cancel and another replace were on their way when the first replace was taken.
+    let mut late = told(ExecutionKind::CancelRejected, 1, C1);
+    (late.reject, late.order_ref) = (RejectReason::UnknownOrder, OrderRef(0));
+    let text = words(Version::Fix44, &ledger.apply(&late, 4));
+    assert_eq!(text, "9|37=1002|11=c1|41=a1|39=1|434=1|102=1|58=Unknown order|");
+    let mut second = told(ExecutionKind::Rejected, 3, b"a3            ");
+    (second.orig_user_ref, second.reject) = (UserRefNum(1), RejectReason::UnknownOrder);
+    let text = words(Version::Fix44, &ledger.apply(&second, 5));
+    assert_eq!(text, "9|37=1002|11=a3|41=a1|39=1|434=2|102=1|58=Unknown order|");
+    // A trade of the order of before is broken: the order is still open.
+    fill.kind = ExecutionKind::TradeBroken;
+    (fill.leaves, fill.cl_ord_id) = (Qty(0), ClOrdId::default());
+    let text = words(Version::Fix44, &ledger.apply(&fill, 6));
+    assert!(text.starts_with("8|37=1002|11=a2|41=a1|17=E6|19=T5B|150=H|39=0|"), "{text}");
+    assert!(text.contains("151=70|14=0|6=0|"), "{text}");
+    // A cancel that crosses with the last fill is too late.
+    let mut fill = told(ExecutionKind::Executed, 2, A2);
+    (fill.qty, fill.leaves, fill.match_number) = (Qty(70), Qty(0), MatchNumber(6));
+    ledger.apply(&fill, 7);
+    late.user_ref = UserRefNum(2);
+    let text = words(Version::Fix44, &ledger.apply(&late, 8));
+    assert_eq!(text, "9|37=1002|11=c1|41=a2|39=2|434=1|102=0|58=Order is done|");
+    late.user_ref = UserRefNum(77);
+    let text = words(Version::Fix44, &ledger.apply(&late, 9));
+    assert_eq!(text, "9|37=NONE|11=c1|41=c1|39=8|434=1|102=1|58=Unknown order|");
+}
+
+#[test]
 fn refusals_by_the_ledger() {
     let limits = LedgerLimits { pending_max: 2, ..LedgerLimits::default() };
     let mut ledger = Ledger::new(limits);
@@ -450,6 +487,25 @@ fn done_orders_and_trades_are_kept_within_bounds() {
 }
 
 #[test]
+fn an_open_order_with_the_number_of_one_that_is_done_stays_known() {
+    let limits = LedgerLimits { done_max: 4, ..LedgerLimits::default() };
+    let mut ledger = Ledger::new(limits);
+    let life = |ledger: &mut Ledger, number: u32, id: &[u8; 14]| {
+        ledger.apply(&told(ExecutionKind::Accepted, number, id), 1);
+        let mut fill = told(ExecutionKind::Executed, number, id);
+        (fill.leaves, fill.match_number) = (Qty(0), MatchNumber(u64::from(number)));
+        ledger.apply(&fill, 2);
+    };
+    life(&mut ledger, 1, A1);
+    // Over OUCH numbers begin again with a day.
+    ledger.apply(&told(ExecutionKind::Accepted, 1, A2), 3);
+    (2..20).for_each(|number| life(&mut ledger, number, C1));
+    let status = ledger.status(&ClOrdId(*A2), 4, sample::now());
+    assert_eq!(status.map(|order| order.status), Some(Status::New));
+    assert!(ledger.status(&ClOrdId(*A1), 4, sample::now()).is_none() && ledger.len() <= 5);
+}
+
+#[test]
 fn mass_cancels() {
     let mut ledger = Ledger::new(LedgerLimits::default());
     let one = "q|11=c1|530=1|55=BTCUSD|54=2|60=20261122-09:30:00|";
@@ -461,7 +517,8 @@ fn mass_cancels() {
     let execution = ledger.apply(&done, 8);
     let text = words(Version::Fix44, &execution);
     assert_eq!(text, "r|11=c1|37=E8|530=1|531=1|533=3|");
-    assert_eq!(words(Version::Fix50Sp2, &execution), "r|11=c1|1369=E8|530=1|531=1|533=3|");
+    let text = words(Version::Fix50Sp2, &execution);
+    assert_eq!(text, "r|11=c1|37=E8|1369=E8|530=1|531=1|533=3|");
     let all = "q|11=c1|530=7|60=20261122-09:30:00|";
     let command = request(&mut ledger, all).unwrap();
     assert_eq!((command.param, command.instrument), (0, InstrumentId(0)));
@@ -470,7 +527,7 @@ fn mass_cancels() {
     (refused.instrument, refused.flags) = (InstrumentId(0), types::REFUSED_MASS_CANCEL);
     (refused.qty, refused.leaves) = (Qty(0), Qty(0));
     let text = words(Version::Fix44, &ledger.apply(&refused, 9));
-    assert_eq!(text, "r|11=c1|37=E9|530=7|531=0|532=99|533=0|58=Market closed|");
+    assert_eq!(text, "r|11=c1|37=E9|530=7|531=0|532=6|533=0|58=Market closed|");
 }
 
 #[test]
@@ -482,7 +539,7 @@ fn refusals_echo_what_was_asked() {
             outbound.connect();
             let mut out = Vec::new();
             outbound.send(sample::now(), report::refusal_type(message), &mut out, |writer| {
-                report::write_refusal(version, message, refusal, sample::now(), writer);
+                report::write_refusal(version, message, refusal, None, sample::now(), writer);
             });
             body(version, &out)
         })
@@ -563,13 +620,19 @@ fn market_data_lists_and_states() {
         let prints = "279=0|269=2|278=9|55=BTCUSD|270=2.5|271=7|279=2|269=2|278=9|55=BTCUSD|";
         assert_eq!(text, format!("X|262=m1|268=4|{prints}{rest}"));
         let text = sent(version, fix::app::SECURITY_STATUS, &|writer| {
-            market::write_security_status(b"s", b"BTCUSD", Some(TradingState::Paused), writer);
+            let state = Some(TradingState::Paused);
+            market::write_security_status(version, b"s", b"BTCUSD", state, writer);
         });
-        assert_eq!(text, "f|324=s|55=BTCUSD|326=23|58=Volatility interruption|");
+        let told = match version {
+            Version::Fix42 => "326=5|",
+            _ => "326=23|58=Volatility interruption|",
+        };
+        assert_eq!(text, format!("f|324=s|55=BTCUSD|{told}"));
         let text = sent(version, fix::app::TRADING_SESSION_STATUS, &|writer| {
-            market::write_trading_status(None, &symbol, TradingState::Trading, writer);
+            market::write_trading_status(version, None, &symbol, TradingState::Trading, writer);
         });
-        assert_eq!(text, "h|336=BTCUSD|340=2|58=Trading|");
+        let named = if version == Version::Fix50Sp2 { "336=1|55=BTCUSD|" } else { "336=BTCUSD|" };
+        assert_eq!(text, format!("h|{named}340=2|58=Trading|"));
         let text = sent(version, fix::app::MARKET_DATA_REQUEST_REJECT, &|writer| {
             market::write_refusal(b"m1", MarketDataRefusal::Depth, writer);
         });

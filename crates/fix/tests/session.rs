@@ -211,6 +211,38 @@ fn numbers_go_on_or_begin_again_as_the_logon_says() {
 }
 
 #[test]
+fn who_does_not_begin_anew_with_the_session_is_told_to() {
+    let anew =
+        |config: &mut SessionConfig| (config.reset_on_logon, config.tells_reset) = (true, true);
+    let mut bench = bench(anew);
+    // Whoever begins at 1 knows already.
+    assert_eq!(bench.logon(""), ["35=A|34=1|98=0|108=30"]);
+    assert_eq!(bench.send("1", "112=a|"), ["35=0|34=2|112=a"]);
+    bench.reconnect();
+    // It would wait for number 3 and disconnect at any lower one.
+    assert_eq!(bench.send_as(3, "A", "98=0|108=30|"), ["35=A|34=1|98=0|108=30|141=Y"]);
+    assert_eq!(bench.ending, None);
+    // A reset begins at 1 with the message behind the Logon.
+    assert_eq!(bench.send_as(1, "1", "112=b|"), ["35=0|34=2|112=b"]);
+    bench.reconnect();
+    // Or with the Logon: then the message behind it is 2, and what is missing a gap fill.
+    assert_eq!(bench.send_as(2, "A", "98=0|108=30|789=3|"), ["35=A|34=1|98=0|108=30|141=Y|789=1"]);
+    assert_eq!(bench.send_as(2, "1", "112=c|"), ["35=2|34=2|7=1|16=0"]);
+    assert_eq!(
+        bench.send_as(1, "4", "43=Y|122=20270115-08:00:00|123=Y|36=2|"),
+        ["35=0|34=3|112=c"]
+    );
+    // Who asks for the reset has its Logon counted.
+    bench.reconnect();
+    assert_eq!(bench.send_as(1, "A", "98=0|108=30|141=Y|"), ["35=A|34=1|98=0|108=30|141=Y"]);
+    assert_eq!(bench.send_as(2, "1", "112=d|"), ["35=0|34=2|112=d"]);
+    // Where it is not agreed, a higher number is a gap.
+    let mut bench = bench_with(MemoryStore::new(9, 999), |config| config.reset_on_logon = true);
+    let asked = ["35=A|34=1|98=0|108=30", "35=2|34=2|7=1|16=0"];
+    assert_eq!(bench.send_as(3, "A", "98=0|108=30|"), asked);
+}
+
+#[test]
 fn strangers_are_refused_without_a_word() {
     let refused = |message: &str, ending| {
         let mut bench = bench(|_| {});

@@ -98,6 +98,7 @@ impl FixDoor {
             let Ok(rules) = dictionary::builtin(session.version) else { continue };
             let mut agreed = SessionConfig::new(&config.fix_comp_id, &session.comp_id, rules);
             agreed.reset_on_logon = session.role == FixRole::MarketData;
+            agreed.tells_reset = agreed.reset_on_logon;
             // What is lost of market data is old.
             let store = match agreed.reset_on_logon {
                 true => MemoryStore::new(0, 0),

@@ -295,7 +295,7 @@ impl Watch {
         session: &mut Session<S>,
         out: &mut Vec<u8>,
     ) {
-        let (id, security) = (&self.id, self.security);
+        let (id, security, version) = (&self.id, self.security, session.outbound().version());
         for (instrument, told) in &mut self.told {
             let state = market.books.state(*instrument);
             if state == *told {
@@ -306,11 +306,11 @@ impl Watch {
             if security {
                 session.outbound().send(now, SECURITY_STATUS, out, |writer| {
                     let name = name.as_str().as_bytes();
-                    market::write_security_status(id, name, state, writer);
+                    market::write_security_status(version, id, name, state, writer);
                 });
             } else {
                 session.outbound().send(now, TRADING_SESSION_STATUS, out, |writer| {
-                    market::write_trading_status(Some(id), name, known, writer);
+                    market::write_trading_status(version, Some(id), name, known, writer);
                 });
             }
         }
@@ -325,11 +325,12 @@ pub(crate) fn tell_states<S: Store>(
     symbols: &Symbols,
     port: &mut Port<'_, S>,
 ) -> Vec<(InstrumentId, Option<TradingState>)> {
+    let version = port.version();
     if let Some(name) = name {
         let known = symbols.find(name).map(|instrument| instrument.id);
         let state = known.and_then(|instrument| market.books.state(instrument));
         port.send(SECURITY_STATUS, |writer| {
-            market::write_security_status(id, name, state, writer);
+            market::write_security_status(version, id, name, state, writer);
         });
         return known.map(|instrument| (instrument, state)).into_iter().collect();
     }
@@ -338,7 +339,7 @@ pub(crate) fn tell_states<S: Store>(
         let state = market.books.state(instrument.id);
         if let Some(state) = state {
             port.send(TRADING_SESSION_STATUS, |writer| {
-                market::write_trading_status(Some(id), &instrument.symbol, state, writer);
+                market::write_trading_status(version, Some(id), &instrument.symbol, state, writer);
             });
         }
         told.push((instrument.id, state));

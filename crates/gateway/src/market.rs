@@ -85,6 +85,10 @@ impl Market {
         line.version += 1;
         if let Some(print) = news.print {
             line.printed += 1;
+            if line.prints.capacity() < PRINTS_MAX {
+                // With an instrument's first trade, so that none later takes memory: 32 KiB.
+                line.prints.reserve_exact(PRINTS_MAX);
+            }
             if line.prints.len() >= PRINTS_MAX {
                 line.prints.pop_front();
             }

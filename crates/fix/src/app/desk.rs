@@ -9,7 +9,10 @@ use types::{Command, ExecutionReport, Nanos};
 use super::ledger::{Ledger, LedgerLimits};
 use super::market::{self, MarketDataRequest, Subscription};
 use super::request::{self, Refusal, Request};
-use super::{EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, SECURITY_LIST, Symbols, report};
+use super::{
+    EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, ORDER_CANCEL_REJECT, ORDER_MASS_CANCEL_REPORT,
+    SECURITY_LIST, Symbols, report,
+};
 use crate::session::{Outbound, Port, Store};
 use crate::tag;
 use crate::version::Version;
@@ -58,7 +61,7 @@ impl Desk {
         Desk { version, no_orders: Some(Refusal::MARKET_DATA_ONLY), ledger }
     }
 
-    /// An application message in sequence, valid by its dictionary.
+    /// An application message in sequence, valid by its dictionary, or of a type it does not have.
     pub fn handle<'a, S: Store>(
         &mut self,
         now: Nanos,
@@ -193,8 +196,12 @@ impl Desk {
             false => report::refusal_type(message),
         };
         let version = self.version;
+        let named = message.get(tag::ORIG_CL_ORD_ID.number);
+        let named = named.filter(|_| msg_type == ORDER_CANCEL_REJECT);
+        let named = named.and_then(|named| request::cl_ord_id(named).ok());
+        let known = named.and_then(|named| self.ledger.status(&named, 0, now));
         port.send(msg_type, |writer| {
-            report::write_refusal(version, message, refusal, now, writer);
+            report::write_refusal(version, message, refusal, known.as_ref(), now, writer);
         });
     }
 
@@ -211,11 +218,16 @@ impl Desk {
         out: &mut Vec<u8>,
     ) {
         let execution = self.ledger.apply(report, position);
-        let version = self.version;
-        outbound.send(now, report::msg_type(&execution), out, |writer| {
+        let (version, msg_type) = (self.version, report::msg_type(&execution));
+        if version == Version::Fix42 && msg_type == ORDER_MASS_CANCEL_REPORT {
+            // FIX 4.2 knows no mass cancel: this one was asked for over another door.
+            return outbound.pass(now, out);
+        }
+        outbound.send(now, msg_type, out, |writer| {
             report::write(version, &execution, symbols, writer);
         });
     }
+
     /// A copy of another account's report, which lies at `position` of that one's stream; its
     /// owner's name goes with it.
     pub fn copy<S: Store>(

@@ -269,6 +269,7 @@ impl Ledger {
             price: terms.price,
             status: Status::Pending,
             retired: false,
+            successor: 0,
             at: Nanos(0),
         };
         self.insert(order);
@@ -301,6 +302,9 @@ impl Ledger {
 
     fn open(&self, id: &ClOrdId) -> Result<(u32, &Order), Refusal> {
         let order = self.orders.by_id(OWN, id).ok_or(Refusal::UNKNOWN_ORDER)?;
+        if order.successor != 0 {
+            return Err(Refusal::UNKNOWN_ORDER);
+        }
         if !order.status.is_open() {
             return Err(Refusal::TOO_LATE);
         }
@@ -345,9 +349,23 @@ impl Ledger {
         self.last_ref = self.last_ref.max(user_ref.0.saturating_sub(1));
     }
 
-    /// How an order stands, open or done.
+    /// What an order is by now: itself, or what replaces have made of it.
+    fn current(&self, mut order: Order) -> Option<Order> {
+        // Those that were replaced are among those that are done.
+        for _ in 0..=self.limits.done_max.max(1) {
+            if order.successor == 0 {
+                return Some(order);
+            }
+            let successor = key(account_of(order.key), order.successor);
+            order = *self.orders.get(successor)?;
+        }
+        None
+    }
+
+    /// How an order stands, open or done; one that was replaced is found by its identifier of
+    /// before, too.
     pub fn status(&self, id: &ClOrdId, position: u64, now: Nanos) -> Option<Execution> {
-        let order = self.orders.by_id(OWN, id)?;
+        let order = &self.current(*self.orders.by_id(OWN, id)?)?;
         Some(Execution { at: now, ..told(order, None, position) })
     }
 
@@ -405,12 +423,13 @@ impl Ledger {
         if report.orig_user_ref.0 != 0 {
             // A replace: the order it was about goes on.
             self.answer(report.user_ref.0);
-            let order = self.orders.get(self.key(report, report.orig_user_ref));
-            let order = order.copied().unwrap_or_else(|| stranger(key, report));
+            let named = self.orders.get(self.key(report, report.orig_user_ref)).copied();
+            let order = named.and_then(|named| self.current(named));
+            let order = order.unwrap_or_else(|| stranger(key, report));
             let execution = told(&order, None, 0);
             return Execution {
                 cl_ord_id: report.cl_ord_id,
-                original: Some(order.cl_ord_id),
+                original: Some(named.unwrap_or(order).cl_ord_id),
                 asked: Asked::Replace,
                 ..execution
             };
@@ -425,7 +444,13 @@ impl Ledger {
     fn replaced(&mut self, key: u64, report: &ExecutionReport) -> Execution {
         let old_key = self.key(report, report.orig_user_ref);
         let old = self.orders.get(old_key).copied();
-        self.orders.remove(old_key);
+        if let Some(gone) = self.orders.get_mut(old_key) {
+            // Its identifier may still be named, by what has crossed with the replace.
+            (gone.successor, gone.status, gone.leaves) = (report.user_ref.0, Status::Canceled, 0);
+            if !std::mem::replace(&mut gone.retired, true) {
+                self.retire(old_key);
+            }
+        }
         let (cum, value) = old.map_or((0, 0), |old| (old.cum, old.value));
         let asked = match self.answer(report.user_ref.0) {
             Some(Pending::Replace(qty)) => qty,
@@ -444,9 +469,11 @@ impl Ledger {
             self.answer(report.user_ref.0);
             return Execution { asked: Asked::Mass, ..told(&unknown(), None, 0) };
         }
-        let order = self.orders.get(key).copied().unwrap_or_else(unknown);
-        let original = Some(order.cl_ord_id);
-        Execution { cl_ord_id: request_id(report, &order), original, ..told(&order, None, 0) }
+        let named = self.orders.get(key).copied();
+        let order = named.and_then(|named| self.current(named)).unwrap_or_else(unknown);
+        let named = named.unwrap_or(order);
+        let original = Some(named.cl_ord_id);
+        Execution { cl_ord_id: request_id(report, &named), original, ..told(&order, None, 0) }
     }
 
     /// Reports about an order that is in the book, or was.
@@ -461,12 +488,18 @@ impl Ledger {
             ExecutionKind::TradeBroken => self.trades.take(number, side),
             _ => None,
         };
-        if self.orders.get(key).is_none() {
-            // From before what this ledger has kept.
-            let open = report.leaves.0 > 0;
-            let status = if open { Status::New } else { Status::Canceled };
-            self.insert(Order { status, ..stranger(key, report) });
-        }
+        let key = match self.orders.get(key) {
+            Some(order) if order.successor == 0 => key,
+            // A trade of before a replace.
+            Some(order) => self.current(*order).map_or(key, |order| order.key),
+            None => {
+                // From before what this ledger has kept.
+                let open = report.leaves.0 > 0;
+                let status = if open { Status::New } else { Status::Canceled };
+                self.insert(Order { status, ..stranger(key, report) });
+                key
+            }
+        };
         let Some(order) = self.orders.get_mut(key) else {
             return told(&stranger(key, report), None, 0);
         };
@@ -498,7 +531,12 @@ impl Ledger {
                 order.price = price;
                 order.leaves = report.leaves.0;
             }
-            ExecutionKind::TradeBroken => order.untrade(qty, price),
+            ExecutionKind::TradeBroken => {
+                order.untrade(qty, price);
+                if order.cum == 0 && order.status == Status::PartiallyFilled {
+                    order.status = Status::New;
+                }
+            }
             ExecutionKind::TradeCorrected => {
                 if let Some(before) = told_of {
                     order.untrade(before.qty, before.price);
@@ -515,7 +553,11 @@ impl Ledger {
     /// An order is done: it is known for a while yet.
     fn retire(&mut self, key: u64) {
         while self.done.len() >= self.limits.done_max.max(1) {
-            if let Some(oldest) = self.done.pop_front() {
+            // Its number may be an open order's by now: over OUCH they begin again with a day.
+            let oldest = self.done.pop_front();
+            let done =
+                oldest.filter(|key| self.orders.get(*key).is_some_and(|order| order.retired));
+            if let Some(oldest) = done {
                 self.orders.remove(oldest);
             }
         }
@@ -587,6 +629,7 @@ fn stranger(key: u64, report: &ExecutionReport) -> Order {
         price: report.price,
         status: Status::Rejected,
         retired: false,
+        successor: 0,
         at: report.t_seq,
     }
 }

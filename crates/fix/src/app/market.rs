@@ -285,8 +285,10 @@ pub fn write_security_list(
 }
 
 /// Writes the body of a TradingSessionStatus: that of one instrument, whose symbol is the
-/// TradingSessionID(336). `id`: the request it answers, if any.
+/// TradingSessionID(336), in FIX 5.0 SP2 the Symbol(55) of a day's session. `id`: the request it
+/// answers, if any.
 pub fn write_trading_status(
+    version: Version,
     id: Option<&[u8]>,
     symbol: &Symbol,
     state: TradingState,
@@ -295,7 +297,12 @@ pub fn write_trading_status(
     if let Some(id) = id {
         writer.foreign(tag::TRAD_SES_REQ_ID, id);
     }
-    writer.padded(tag::TRADING_SESSION_ID, &symbol.0);
+    if version == Version::Fix50Sp2 {
+        writer.char(tag::TRADING_SESSION_ID, b'1');
+        writer.padded(tag::SYMBOL, &symbol.0);
+    } else {
+        writer.padded(tag::TRADING_SESSION_ID, &symbol.0);
+    }
     let code = match state {
         TradingState::Halted => b'1',
         TradingState::Trading => b'2',
@@ -317,6 +324,7 @@ fn state_text(state: TradingState) -> &'static [u8] {
 /// Writes the body of a SecurityStatus. `id`: the request it answers; `state`: `None` before the
 /// day has begun, or for an unknown symbol.
 pub fn write_security_status(
+    version: Version,
     id: &[u8],
     symbol: &[u8],
     state: Option<TradingState>,
@@ -324,13 +332,18 @@ pub fn write_security_status(
 ) {
     writer.foreign(tag::SECURITY_STATUS_REQ_ID, id);
     writer.foreign(tag::SYMBOL, symbol);
+    let old = version == Version::Fix42;
     let code = match state {
         Some(TradingState::Halted) => 2,
         Some(TradingState::Trading) => 17,
+        // FIX 4.2 has a word for the indicative prices of a call alone.
+        Some(TradingState::QuotationOnly | TradingState::Paused) if old => 5,
         Some(TradingState::QuotationOnly) => 21,
         Some(TradingState::Paused) => 23,
         None => 19,
     };
     writer.uint(tag::SECURITY_TRADING_STATUS, code);
-    writer.text(tag::TEXT, state.map_or(&b"Not traded"[..], state_text));
+    if !old {
+        writer.text(tag::TEXT, state.map_or(&b"Not traded"[..], state_text));
+    }
 }

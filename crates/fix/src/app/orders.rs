@@ -40,6 +40,8 @@ pub(super) struct Order {
     pub(super) status: Status,
     /// Among those that are done.
     pub(super) retired: bool,
+    /// Number of the order that a replace has made of it; 0: it has not been replaced.
+    pub(super) successor: u32,
     pub(super) at: Nanos,
 }
 
@@ -197,6 +199,7 @@ mod tests {
             price: Price(1),
             status: Status::New,
             retired: false,
+            successor: 0,
             at: Nanos(0),
         }
     }

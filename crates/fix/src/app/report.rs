@@ -149,13 +149,9 @@ fn exec_type(version: Version, execution: &Execution) -> u8 {
         ExecutionKind::Canceled if execution.status == Status::Expired => b'C',
         ExecutionKind::Canceled => b'4',
         ExecutionKind::Restated => b'D',
-        ExecutionKind::Triggered => {
-            if old {
-                b'D'
-            } else {
-                b'L'
-            }
-        }
+        // The older versions have no word for it.
+        ExecutionKind::Triggered if version != Version::Fix50Sp2 => b'D',
+        ExecutionKind::Triggered => b'L',
         ExecutionKind::TradeBroken if !old => b'H',
         ExecutionKind::TradeCorrected if !old => b'G',
         ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected | ExecutionKind::SessionSlot => {
@@ -237,9 +233,7 @@ fn execution_report(
         } else {
             writer.price(tag::LAST_PX, execution.last_price);
         }
-        if version != Version::Fix42
-            && let Some(code) = liquidity(execution.liquidity)
-        {
+        if let Some(code) = liquidity(version, execution.liquidity) {
             writer.char(tag::LAST_LIQUIDITY_IND, code);
         }
     }
@@ -247,7 +241,7 @@ fn execution_report(
     writer.uint(tag::CUM_QTY, execution.cum.0);
     average(execution, &figure, writer);
     writer.stamp(tag::TRANSACT_TIME, execution.at);
-    if let Some(text) = explanation(execution) {
+    if let Some(text) = explanation(version, execution) {
         writer.text(tag::TEXT, text.as_bytes());
     }
 }
@@ -344,11 +338,15 @@ fn average(execution: &Execution, figure: &Figure, writer: &mut Writer<'_>) {
     writer.decimal(tag::AVG_PX, value, places);
 }
 
-fn liquidity(liquidity: Liquidity) -> Option<u8> {
+/// LastLiquidityInd(851).
+fn liquidity(version: Version, liquidity: Liquidity) -> Option<u8> {
     match liquidity {
+        _ if version == Version::Fix42 => None,
         Liquidity::None => None,
         Liquidity::Added => Some(b'1'),
         Liquidity::Removed => Some(b'2'),
+        // FIX 4.4 has no word for auctions.
+        _ if version == Version::Fix44 => None,
         _ => Some(b'4'),
     }
 }
@@ -359,6 +357,7 @@ fn restatement(version: Version, execution: &Execution) -> Option<u8> {
         ExecutionKind::Restated => Some(b'3'),
         ExecutionKind::Canceled if execution.leaves.0 > 0 => Some(b'5'),
         ExecutionKind::Triggered if version == Version::Fix42 => Some(b'4'),
+        ExecutionKind::Triggered if version == Version::Fix44 => Some(b'8'),
         _ => None,
     }
 }
@@ -400,9 +399,12 @@ fn cancel_reject_reason(version: Version, reason: RejectReason) -> u8 {
 }
 
 /// Text(58): the reason in the exchange's words.
-fn explanation(execution: &Execution) -> Option<&'static str> {
+fn explanation(version: Version, execution: &Execution) -> Option<&'static str> {
     if execution.reject != RejectReason::None {
         return Some(reject_text(execution.reject));
+    }
+    if execution.kind == Some(ExecutionKind::Triggered) && version != Version::Fix50Sp2 {
+        return Some("Stop triggered");
     }
     match execution.cancel_reason {
         CancelReason::None | CancelReason::Requested => None,
@@ -462,23 +464,34 @@ fn cancel_reject(version: Version, execution: &Execution, writer: &mut Writer<'_
         tag::CXL_REJ_RESPONSE_TO,
         if execution.asked == Asked::Replace { b'2' } else { b'1' },
     );
-    let reason = cancel_reject_reason(version, execution.reject);
+    // The engine forgets orders that are done, the ledger does not at once.
+    let done = matches!(execution.status, Status::Filled | Status::Canceled | Status::Expired);
+    let (reason, text) = match execution.reject {
+        RejectReason::UnknownOrder if done => (0, Refusal::TOO_LATE.text),
+        reason => (cancel_reject_reason(version, reason), reject_text(reason)),
+    };
     writer.uint(tag::CXL_REJ_REASON, u64::from(reason));
     writer.stamp(tag::TRANSACT_TIME, execution.at);
-    let text = reject_text(execution.reject);
     writer.foreign(tag::TEXT, text.as_bytes());
 }
 
 fn mass_cancel_report(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
     writer.padded(tag::CL_ORD_ID, &execution.cl_ord_id.0);
-    let id = if version == Version::Fix50Sp2 { tag::MASS_ACTION_REPORT_ID } else { tag::ORDER_ID };
-    writer.id(id, b'E', execution.position, b"");
+    writer.id(tag::ORDER_ID, b'E', execution.position, b"");
+    if version == Version::Fix50Sp2 {
+        writer.id(tag::MASS_ACTION_REPORT_ID, b'E', execution.position, b"");
+    }
     let kind = if execution.instrument.0 == 0 { b'7' } else { b'1' };
     writer.char(tag::MASS_CANCEL_REQUEST_TYPE, kind);
     let refused = execution.reject != RejectReason::None;
     writer.char(tag::MASS_CANCEL_RESPONSE, if refused { b'0' } else { kind });
     if refused {
-        writer.uint(tag::MASS_CANCEL_REJECT_REASON, 99);
+        let reason = match execution.reject {
+            RejectReason::UnknownInstrument => b'1',
+            RejectReason::MarketClosed => b'6',
+            _ => b'0',
+        };
+        writer.char(tag::MASS_CANCEL_REJECT_REASON, reason);
     }
     writer.uint(tag::TOTAL_AFFECTED_ORDERS, execution.cum.0);
     writer.stamp(tag::TRANSACT_TIME, execution.at);
@@ -495,10 +508,12 @@ pub fn refusal_type(message: &Message<'_>) -> MsgType {
 }
 
 /// Writes the body of [`refusal_type`]'s message: what was asked comes back as it was written.
+/// `known`: how the order stands that a cancel or replace names, if anything is known of it.
 pub fn write_refusal(
     version: Version,
     message: &Message<'_>,
     refusal: &Refusal,
+    known: Option<&Execution>,
     now: types::Nanos,
     writer: &mut Writer<'_>,
 ) {
@@ -530,10 +545,11 @@ pub fn write_refusal(
             writer.stamp(tag::TRANSACT_TIME, now);
         }
         ORDER_CANCEL_REJECT => {
-            writer.text(tag::ORDER_ID, b"NONE");
+            order_id(known.map_or(OrderRef(0), |order| order.order_ref), writer);
             echo(tag::CL_ORD_ID, writer);
             echo(tag::ORIG_CL_ORD_ID, writer);
-            writer.char(tag::ORD_STATUS, b'8');
+            let standing = known.map(|order| Execution { original: None, ..*order });
+            writer.char(tag::ORD_STATUS, standing.map_or(b'8', |order| status(version, &order)));
             let replace = message.msg_type() == b"G";
             writer.char(tag::CXL_REJ_RESPONSE_TO, if replace { b'2' } else { b'1' });
             let old = version == Version::Fix42 && refusal.cancel > 2;

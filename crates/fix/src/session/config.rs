@@ -18,6 +18,10 @@ pub struct SessionConfig {
     /// Whether every Logon begins both directions at 1; otherwise sequence numbers go on, and what
     /// was sent while the counterparty was away is resent on request.
     pub reset_on_logon: bool,
+    /// Where every Logon begins both directions at 1: whether a Logon with another number, of a
+    /// counterparty whose numbers go on, is answered with ResetSeqNumFlag(141) Y, so that it begins
+    /// at 1, too. Otherwise it is taken for one that is ahead.
+    pub tells_reset: bool,
     /// Farthest SendingTime(52) may be from our clock, either way.
     pub latency_max_ns: u64,
     /// Largest HeartBtInt(108) a Logon may ask for, seconds.
@@ -43,6 +47,7 @@ impl SessionConfig {
             rules,
             custom_tags: CustomTags::Refused,
             reset_on_logon: false,
+            tells_reset: false,
             latency_max_ns: 120 * Nanos::SECOND,
             heart_bt_int_max_s: 3_600,
             logout_wait_ns: 2 * Nanos::SECOND,

@@ -44,7 +44,11 @@ impl<S: Store> Session<S> {
             self.send_logout(now, &text, out);
             return Err(Ending::SequenceTooLow);
         }
+        // Its numbers go on, ours have begun anew: it is told to, and begins behind its Logon.
+        let begins_anew = self.config.reset_on_logon && self.config.tells_reset && seq > 1;
         let wanted = self.wanted(message);
+        let says_expected = wanted.is_some();
+        let wanted = wanted.filter(|_| !begins_anew);
         let own = self.outbound.next();
         if let Some(wanted) = wanted.filter(|&wanted| wanted > own) {
             let text = format!(
@@ -62,8 +66,8 @@ impl<S: Store> Session<S> {
         if seq == expected {
             self.advance(seq);
         }
-        self.answer(now, heart_bt_s, reset, wanted.is_some(), out);
-        if seq > expected {
+        self.answer(now, heart_bt_s, reset || begins_anew, says_expected, out);
+        if seq > expected && !begins_anew {
             self.queue.keep(seq, None);
             if wanted.is_some() {
                 // Our answer has said what we expect; what is missing comes unasked.

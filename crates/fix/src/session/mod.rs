@@ -19,6 +19,7 @@ use crate::dictionary::{Checker, Fault, RejectReason};
 use crate::encode::Writer;
 use crate::tag::{self, Tag};
 use crate::value;
+use crate::version::Version;
 use crate::view::{FieldIndex, Message};
 use inbound::{Gap, Queue, Waiting};
 
@@ -59,7 +60,8 @@ pub trait Application {
     /// A Heartbeat in sequence that answers a TestRequest with this TestReqID.
     fn heartbeat(&mut self, _session: usize, _test_req_id: &[u8]) {}
 
-    /// An application message in sequence, valid by its dictionary. Answers go through `port`.
+    /// An application message in sequence, valid by its dictionary, or of a type that the version
+    /// has and the dictionary has not. Answers go through `port`.
     fn message<S: Store>(
         &mut self,
         session: usize,
@@ -83,6 +85,11 @@ impl<S: Store> Port<'_, S> {
     #[inline]
     pub fn send(&mut self, msg_type: MsgType, build: impl FnOnce(&mut Writer<'_>)) {
         self.outbound.answer(self.now, msg_type, self.out, build);
+    }
+
+    /// The version spoken.
+    pub fn version(&self) -> Version {
+        self.outbound.version()
     }
 
     /// Bytes written in this call so far.
@@ -383,7 +390,12 @@ impl<S: Store> Session<S> {
             let tag = Some(tag::APPL_VER_ID.number as i32);
             return Err(Fault { reason: RejectReason::ApplicationVersion, tag });
         }
-        self.checker.check(&config.rules, config.custom_tags, message)?;
+        match self.checker.check(&config.rules, config.custom_tags, message) {
+            // No more is looked at than its place: the application says that it does not take it.
+            Err(Fault { reason: RejectReason::InvalidMsgType, .. })
+                if config.rules.version.defines(message.msg_type()) => {}
+            judged => judged?,
+        }
         let sent = message.get(tag::SENDING_TIME.number).and_then(value::timestamp);
         let accurate =
             sent.is_some_and(|sent| now.since(sent).max(sent.since(now)) <= config.latency_max_ns);

@@ -145,6 +145,16 @@ impl<S: Store> Outbound<S> {
         }
     }
 
+    /// The next number is that of something which the version has no message for: a gap fill covers
+    /// it.
+    pub fn pass(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        let seq = self.store.next();
+        self.store.push_admin();
+        if self.connected && self.job.is_none() {
+            self.fill(now, seq, seq.saturating_add(1), out);
+        }
+    }
+
     /// Sends a session message.
     pub(super) fn send_admin(
         &mut self,

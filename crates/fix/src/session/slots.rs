@@ -128,17 +128,15 @@ impl<S: Store> Outbound<S> {
             self.store.reset();
             self.job = None;
         }
-        let seq = self.store.next();
         let Some(waiting) = waiting else {
-            self.store.push_admin();
             if self.connected && reset {
+                self.store.push_admin();
                 return Slot::Broken;
             }
-            if self.connected && self.job.is_none() {
-                self.fill(now, seq, seq.saturating_add(1), out);
-            }
+            self.pass(now, out);
             return Slot::Passed;
         };
+        let seq = self.store.next();
         match waiting.keep {
             true => self.store.push_application(now, waiting.msg_type, &waiting.body),
             false => self.store.push_admin(),

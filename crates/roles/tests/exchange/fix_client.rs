@@ -106,6 +106,8 @@ pub struct FixClient {
     pub deaf: bool,
     pub next_out: u64,
     pub next_in: u64,
+    /// Its Logon wanted both sides to begin at 1.
+    resets: bool,
     pub orders: BTreeMap<String, Order>,
     pub executions: BTreeSet<String>,
     /// Of each report and refusal: ExecID or ClOrdID, Account, what happened; in order.
@@ -144,6 +146,7 @@ impl FixClient {
             deaf: false,
             next_out: 1,
             next_in: 1,
+            resets: false,
             orders: BTreeMap::new(),
             executions: BTreeSet::new(),
             told: Vec::new(),
@@ -190,7 +193,8 @@ impl FixClient {
     }
 
     pub fn logon(&mut self, now: Nanos, more: &str) {
-        if more.contains("141=Y") {
+        self.resets = more.contains("141=Y");
+        if self.resets {
             (self.next_out, self.next_in) = (1, 1);
             self.sent.clear();
         }
@@ -234,6 +238,11 @@ impl FixClient {
             self.logged_on = true;
             if message.get(141) == "Y" {
                 self.next_in = 1;
+                if !self.resets {
+                    // Not our wish: what we send begins anew behind our Logon.
+                    self.next_out = 1;
+                    self.sent.clear();
+                }
             }
         }
         if message.get(35) == "2" {

@@ -115,6 +115,29 @@ fn a_session_without_a_stream_is_no_stranger() {
     assert!(world.clients[DATA].book.compared > 10, "it is still told");
 }
 
+/// A session of market data begins at 1 with every Logon; a client that goes on is told so.
+#[test]
+fn who_comes_back_with_the_numbers_of_before_is_in_at_once() {
+    let mut world = world(4);
+    for round in 0..3 {
+        (round * 20..round * 20 + 20).for_each(|step| trade(&mut world, step));
+        ask(&mut world, "m", 1, 0, 1);
+        (0..10).for_each(|step| trade(&mut world, 1_000 + round * 20 + step));
+        let client = &world.clients[DATA];
+        assert!(client.next_in > 5 && client.next_out > 1, "numbers go on");
+        world.hang_up(DATA);
+        world.logon(DATA, 1);
+        let client = &world.clients[DATA];
+        assert_eq!((client.next_in, client.next_out), (2, 1), "round {round}");
+    }
+    ask(&mut world, "m", 1, 0, 1);
+    let before = world.clients[DATA].book.compared;
+    (500..520).for_each(|step| trade(&mut world, step));
+    assert!(world.clients[DATA].book.compared > before + 10, "it is told");
+    assert_eq!(world.clients[DATA].violations, Vec::<String>::new());
+    assert_eq!(world.clients[DATA].logouts, Vec::<String>::new());
+}
+
 #[test]
 fn who_does_not_read_is_told_less_and_then_how_it_is() {
     let mut world = world(7);

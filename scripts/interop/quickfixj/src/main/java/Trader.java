@@ -86,7 +86,6 @@ public final class Trader {
             settings.setString("FileStorePath", store.resolve(compId).toString());
             settings.setString("FileLogPath", store.resolve(compId + "-log").toString());
             settings.setString("UseDataDictionary", "Y");
-            settings.setString("ResetOnLogon", compId.equals("DATA") ? "Y" : "N");
             settings.setString(id, "BeginString", "FIX.4.4");
             settings.setString(id, "SenderCompID", compId);
             settings.setString(id, "TargetCompID", "FAIRBELL");
@@ -294,6 +293,13 @@ public final class Trader {
         await("all log on", 20, () -> rests.on && hits.on && copies.on && data.on);
         data.subscribe();
         await("a snapshot", 20, () -> data.refreshes.get() > 0);
+        // Its numbers go on, those of a market-data session begin anew: it is told, and is in at once.
+        data.cut();
+        int refreshes = data.refreshes.get();
+        data.connect(args[1]);
+        await("market data once more", 20, () -> data.on);
+        data.subscribe();
+        await("another snapshot", 20, () -> data.refreshes.get() > refreshes);
         System.out.println("ok: two QuickFIX/J 2.3.1 clients are logged on, at gateways 1 and 2");
 
         rests.order("sweep", '1', 4_000_000_000L, RESTING_PRICE, '3');
