@@ -8,7 +8,8 @@
 //! its disk holds, or the journal knows the folder to be a copy, it is set back.
 //!
 //! One that is not takes part when so many have answered as make most of the group with itself: without
-//! them nobody is elected anyway. It waits for the others an election timeout longer.
+//! them nobody is elected anyway. It waits for the others an election timeout longer. Those of a version that
+//! knows no questions know nothing of it either: they count as if they had answered when they are heard.
 //!
 //! One that is set back says nothing before most of the group, itself not counted, have told it their
 //! terms, and are sure of their own disks. Whatever it has helped to commit was in the term of a leader
@@ -22,13 +23,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use journal::{PEERS_MAX, Peer, TERMS_UNHEARD};
 
-use crate::wire::{Ask, Body, Mark, QUESTIONS, Told};
+use crate::wire::{self, Ask, Body, Mark, QUESTIONS, Told};
 use crate::{Action, Config, Consensus, Membership, Recovered, Replica, ReplicaId, Write};
 
 /// Positions that somebody acknowledges before that is written down beside other writes.
 const APART: u64 = 1 << 16;
 /// Whoever speaks and does not answer for so many ticks is of a version that knows no questions.
 const DEAF: u32 = 64;
+/// Whoever has not answered for so many ticks is asked in words of every version, too: followers of some
+/// of them say nothing by themselves while somebody leads.
+const SILENT: u32 = DEAF / 2;
 
 /// Why a replica elects nobody for now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -277,7 +281,11 @@ impl<C: Consensus> Replica<C> {
         let set_back = self.start.phase == Phase::SetBack;
         whom.retain(|id| answers.get(id).is_none_or(|answer| set_back && !answer.sure));
         let ask = Body::Ask(self.start.ask);
-        whom.into_iter().for_each(|to| self.tell(to, &ask, out));
+        whom.iter().for_each(|to| self.tell(*to, &ask, out));
+        if !set_back && self.start.ticks >= SILENT {
+            let knock = wire::knock();
+            whom.iter().for_each(|to| self.tell(*to, &Body::Consensus(&knock), out));
+        }
         self.settle();
     }
 

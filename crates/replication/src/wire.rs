@@ -466,6 +466,13 @@ fn rises(before: u64, entries: &[Entry], term: u64) -> bool {
     })
 }
 
+/// Asks whoever gets it whether it is there, in words of every version: whether it would vote for somebody
+/// with an empty log in term 1. All but those in doubt and those that have to ask first answer that, whoever
+/// leads: with no, unless they have never heard of a term. It is no vote and changes nothing.
+pub(crate) fn knock() -> Vec<u8> {
+    encode(&Message { msg_type: MessageType::MsgRequestPreVote, term: 1, ..Message::default() })
+}
+
 /// What a replica that does not compare terms would answer to records of an old leader: that it has
 /// them. For simulators, which show that somebody notices.
 pub fn unfenced_answer(

@@ -310,6 +310,15 @@ fn terms_in_which_a_disk_that_was_set_back_may_have_voted_are_passed_over() {
     all_have(&mut group, 10);
 }
 
+/// Stops a replica and starts it in another version.
+fn start_as(group: &mut Group<Fold>, id: u8, newest: u8) {
+    if group.nodes[usize::from(id) - 1].is_some() {
+        group.kill(id);
+    }
+    group.newest[usize::from(id) - 1] = newest;
+    group.start(id);
+}
+
 /// Others that know no questions are heard all the same: a group is upgraded one by one.
 #[test]
 fn one_that_is_upgraded_first_takes_part_although_nobody_answers() {
@@ -317,13 +326,81 @@ fn one_that_is_upgraded_first_takes_part_although_nobody_answers() {
         let mut group: Group<Fold> = Group::new(Config { newest: before, ..config(3) });
         let leader = group.elect();
         let first = leader % 3 + 1;
-        group.kill(first);
-        group.newest[usize::from(first) - 1] = VERSION;
-        group.start(first);
+        start_as(&mut group, first, VERSION);
         group.pass(200);
         assert_eq!(group.node(first).replica.waits(), None, "version {before}");
         group.kill(leader);
         group.elect();
+    }
+}
+
+/// The leader is not heard of, and this one is the first to ask for votes.
+fn lead(group: &mut Group<Fold>, id: u8) {
+    group.cut = group.leader().into_iter().collect();
+    for _ in 0..100 {
+        group.pass(1);
+        group.with(id, |node, out| node.replica.campaign(out));
+        group.deliver();
+        if group.leader() == Some(id) {
+            group.cut.clear();
+            return group.pass(50);
+        }
+    }
+    panic!("another one leads: {:?}", group.leader());
+}
+
+/// Of five, two others have to be heard, and followers of the oldest version say nothing by themselves while
+/// somebody leads.
+#[test]
+fn five_are_upgraded_one_by_one_although_followers_are_silent() {
+    for before in OLDEST..VERSION {
+        let mut group: Group<Fold> = Group::new(Config { newest: before, ..config(5) });
+        let leader = group.elect();
+        // Whoever leads comes last; then an upgraded one leads silent ones, too.
+        let ids: Vec<u8> = (1..=5).map(|step| (leader - 1 + step) % 5 + 1).collect();
+        for (done, id) in ids.iter().enumerate() {
+            start_as(&mut group, *id, VERSION);
+            group.pass(200);
+            let known = format!("version {before}, {done} upgraded before {id}");
+            assert_eq!(group.node(*id).replica.waits(), None, "{known}");
+            let leads = group.leader().expect("somebody leads");
+            let term = group.node(leads).replica.standing().term;
+            group.propose(leads, records(0..1)).unwrap();
+            group.pass(5);
+            assert_eq!(group.node(*id).state.1.len(), done + 1, "{known}");
+            group.pass(100);
+            assert_eq!(group.node(leads).replica.standing().term, term, "{known}");
+            if done == 0 {
+                lead(&mut group, *id);
+            }
+        }
+    }
+}
+
+/// Nobody who knows no questions can say what one that is set back has promised: it waits until enough
+/// of them are upgraded, and takes part then.
+#[test]
+fn one_that_is_set_back_waits_until_the_others_are_upgraded() {
+    for before in OLDEST..VERSION {
+        let mut group: Group<Fold> = Group::new(Config { newest: before, ..config(3) });
+        let leader = group.elect();
+        group.propose(leader, records(0..10)).unwrap();
+        group.pass(5);
+        let victim = leader % 3 + 1;
+        let older = copy(&mut group, victim);
+        group.propose(leader, records(10..20)).unwrap();
+        group.pass(5);
+        group.kill(victim);
+        set_back(&mut group, victim, &older);
+        start_as(&mut group, victim, VERSION);
+        group.pass(300);
+        let waits = group.node(victim).replica.waits();
+        assert_eq!(waits, Some(Waits::SetBack { sure: 0, needed: 2 }), "version {before}");
+        for id in (1..=3).filter(|id| *id != victim) {
+            start_as(&mut group, id, VERSION);
+            group.pass(300);
+        }
+        all_have(&mut group, 20);
     }
 }
 

@@ -26,6 +26,19 @@ fn nothing_acknowledged_is_lost_whatever_goes_wrong() {
     assert!(unseen.is_empty(), "never happened: {unseen:?}");
 }
 
+/// Machines of several versions: one that is upgraded among silent followers takes part, and one whose disk
+/// has forgotten what it promised does when those are upgraded whom it has to ask.
+#[test]
+fn whoever_waits_for_others_of_an_earlier_version_comes_back() {
+    let among_silent = [1_703, 2_451, 2_785, 3_303];
+    let forgetful =
+        [943, 1_243, 1_405, 1_738, 2_639, 3_023, 3_566, 3_756, 4_073, 4_117, 4_199, 4_530];
+    for seed in among_silent.into_iter().chain(forgetful) {
+        let report = run(seed, &Options::default());
+        assert!(report.found.is_empty(), "seed {seed}: {:?}", report.found);
+    }
+}
+
 #[test]
 fn a_seed_decides_everything() {
     for seed in [3, 4, 5] {

@@ -105,6 +105,8 @@ pub(super) struct Machine {
     pub(super) old: bool,
     /// An earlier start has found out that it may lack something.
     known_old: bool,
+    /// It speaks the newest version from its next start on.
+    pub(super) upgraded: bool,
 }
 
 /// How starting went.
@@ -132,6 +134,7 @@ impl Machine {
             copy: None,
             old: false,
             known_old: false,
+            upgraded: false,
         }
     }
 

@@ -1,10 +1,13 @@
 //! What goes wrong, and when: drawn one fault after the other until all is mended.
 
+use replication::{VERSION, Waits};
 use types::SplitMix64;
 
 use super::driver::Machine;
 use super::world::{Event, MS, Weather, World};
 
+/// Whether somebody has to be upgraded is looked at this often, ms, once all is mended.
+const UPGRADES_MS: u64 = 100;
 /// More operations than a disk ever does.
 const NO_CRASH: u64 = 1 << 40;
 
@@ -125,6 +128,31 @@ impl World {
                 disk.set_faults(Default::default());
                 disk.crash_at(NO_CRASH);
             });
+        }
+        self.after(UPGRADES_MS * MS, Event::Upgrade);
+    }
+
+    /// Whoever can't know any more what it has promised, because its disk is rotten, waits until others can
+    /// say so, which earlier versions can't (docs/replication.md, versions). So an operator upgrades all,
+    /// one after the other, each when the one before takes part.
+    pub(super) fn upgrade(&mut self) {
+        self.after(UPGRADES_MS * MS, Event::Upgrade);
+        let living = |machine: &&Machine| machine.lost.is_none() && !machine.gone;
+        let (mut somebody_waits, mut next) = (false, None);
+        for machine in self.machines.iter().filter(living) {
+            let Some(up) = &machine.up else { return };
+            match up.replica.waits() {
+                None => {}
+                Some(Waits::SetBack { .. }) => somebody_waits = true,
+                Some(Waits::Asks { .. } | Waits::Doubts { .. }) => return,
+            }
+            let older = up.replica.config().newest < VERSION && !machine.upgraded;
+            next = next.or(older.then_some(machine.id));
+        }
+        if let Some(id) = next.filter(|_| somebody_waits) {
+            self.counts.reversioned += 1;
+            self.machine(id).upgraded = true;
+            self.kill(id);
         }
     }
 }

@@ -44,6 +44,7 @@ pub(super) enum Event {
     Operate,
     Fault,
     Heal,
+    Upgrade,
 }
 
 /// How the network treats messages now.
@@ -213,6 +214,7 @@ impl World {
             Event::Operate => self.operate(),
             Event::Fault => self.fault(),
             Event::Heal => self.heal(),
+            Event::Upgrade => self.upgrade(),
         }
     }
 
@@ -273,7 +275,8 @@ impl World {
     }
 
     /// The newest version of the messages that a machine speaks in a life, counted from the one that
-    /// is or was: in every other seed machines are upgraded and put back all the time.
+    /// is or was: in every other seed without changes of members and older copies of disks, machines are
+    /// upgraded and put back all the time, until there is a reason to upgrade them for good.
     fn version(&mut self, id: u8, lives: u32) -> u8 {
         let life = self.machine(id).life + lives;
         // Drawn apart, so that nothing else depends on it.
@@ -283,7 +286,7 @@ impl World {
             // The last one without questions: others would tell it.
             return VERSION - 1;
         }
-        if self.options.has_old_disks(self.seed) {
+        if self.options.has_old_disks(self.seed) || self.machine(id).upgraded {
             return VERSION;
         }
         match (of_seed % 2, of_life % 2) {
