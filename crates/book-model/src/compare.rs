@@ -59,6 +59,8 @@ pub trait Subject {
         filter: &Filter,
         told: &mut Vec<Told>,
     ) -> u64;
+    /// Good-till-date orders end; how many.
+    fn expire(&mut self, now: Nanos, told: &mut Vec<Told>) -> u64;
     /// Another phase.
     fn set_phase(&mut self, book: u16, phase: Phase, told: &mut Vec<Told>);
     /// The end of a batch interval.
@@ -347,6 +349,7 @@ impl<S: Subject> Pair<S> {
             | Step::Uncross { book }
             | Step::SetReference { book, .. }
             | Step::SetCollar { book, .. } => Some(book),
+            Step::Expire { .. } => None,
             Step::Replace { old_key: key, .. }
             | Step::Cancel { key }
             | Step::Reduce { key, .. } => self.model.book_of(key),
@@ -431,18 +434,12 @@ impl<S: Subject> Pair<S> {
                 (subject.reduce(key, open, told).map(|()| 0), model.reduce(key, open).map(|()| 0))
             }
             Step::CancelWhere { book, filter } => {
-                let reason = match filter {
-                    Filter::Expired(_) => CancelReason::Expired,
-                    _ => CancelReason::MassCancel,
-                };
-                let wants = |o: &Order| {
-                    let terms = &o.terms;
-                    let life = terms.time_in_force;
-                    filter.wants(o.key(), o.side(), terms.session, life, terms.expire_at)
-                };
+                let reason = CancelReason::MassCancel;
+                let wants = |o: &Order| filter.wants(o.key(), o.side(), o.terms.session);
                 let counted = subject.cancel_where(book, reason, &filter, told);
                 (Ok(counted), Ok(model.cancel_where(book, reason, wants)))
             }
+            Step::Expire { now } => (Ok(subject.expire(now, told)), Ok(model.expire(now))),
             Step::SetPhase { book, phase } => {
                 subject.set_phase(book, phase, told);
                 model.set_phase(book, phase);

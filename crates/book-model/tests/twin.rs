@@ -4,8 +4,8 @@
 use book_model::compare::{BookView, Subject, model_view, run_seed};
 use book_model::coverage::Coverage;
 use book_model::flow::Filter;
-use book_model::model::{Capacity, Config, Model, Told};
-use types::{CancelReason, NewOrder, OrderEvent, Phase, Price, RejectReason};
+use book_model::model::{Capacity, Config, Model, Order, Told};
+use types::{CancelReason, Nanos, NewOrder, OrderEvent, Phase, Price, RejectReason};
 
 /// The model behind the interface of a subject, changing what is told if asked to.
 struct Twin {
@@ -59,12 +59,13 @@ impl Subject for Twin {
         told: &mut Vec<Told>,
     ) -> u64 {
         self.telling(told, |model| {
-            model.cancel_where(book, reason, |o| {
-                let terms = &o.terms;
-                let life = terms.time_in_force;
-                filter.wants(o.key(), o.side(), terms.session, life, terms.expire_at)
-            })
+            let wants = |o: &Order| filter.wants(o.key(), o.side(), o.terms.session);
+            model.cancel_where(book, reason, wants)
         })
+    }
+
+    fn expire(&mut self, now: Nanos, told: &mut Vec<Told>) -> u64 {
+        self.telling(told, |model| model.expire(now))
     }
 
     fn set_phase(&mut self, book: u16, phase: Phase, told: &mut Vec<Told>) {

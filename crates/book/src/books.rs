@@ -1,11 +1,12 @@
 //! All books of a shard, and what may be asked of them.
 
 use types::{
-    Allocation, CancelReason, Indicative, MatchNumber, NewOrder, OrderEvent, OrderRef, Phase,
-    Price, RejectReason, TickTable, Trigger,
+    Allocation, CancelReason, Indicative, MatchNumber, Nanos, NewOrder, OrderEvent, OrderRef,
+    Phase, Price, RejectReason, TickTable, Trigger,
 };
 
 use crate::desk::Desk;
+use crate::expiry::Expiries;
 use crate::index::Index;
 use crate::market::Market;
 use crate::order::Order;
@@ -53,6 +54,7 @@ impl Sink for Silence {
 pub(crate) struct Shared {
     pub(crate) slab: Slab,
     pub(crate) index: Index,
+    pub(crate) expiries: Expiries,
     /// The reference and the match number given last.
     pub(crate) last_ref: u64,
     pub(crate) last_match: u64,
@@ -126,6 +128,7 @@ impl Books {
             shared: Shared {
                 slab: Slab::new(capacity.orders),
                 index: Index::new(capacity.orders.saturating_add(1)),
+                expiries: Expiries::new(capacity.orders),
                 last_ref: 0,
                 last_match: 0,
                 capacity,
@@ -232,6 +235,31 @@ impl Books {
         desk.settle();
         self.debug_check();
         canceled
+    }
+
+    /// When the next good-till-date order ends; [`Nanos::NEVER`] when none is open.
+    #[inline(always)]
+    pub fn next_expiry(&self) -> Nanos {
+        Nanos(self.shared.expiries.next())
+    }
+
+    /// A book with orders that end at `now` or before, which [`Books::expire`] then has to be
+    /// called for before anything else is asked of the books; again until there is none.
+    pub fn expiring(&mut self, now: Nanos) -> Option<u16> {
+        self.shared.expiries.due(now, &self.shared.slab)
+    }
+
+    /// Ends the orders of the book that [`Books::expiring`] named (5.6). Returns how many.
+    pub fn expire(&mut self, book: u16, sink: &mut impl Sink) -> u64 {
+        let Some(mut desk) = self.desk(book, sink) else { return 0 };
+        let mut ended = 0;
+        while let Some(slot) = desk.shared.expiries.pop_due(book) {
+            desk.cancel_rest(slot, CancelReason::Expired);
+            ended += 1;
+        }
+        desk.settle();
+        self.debug_check();
+        ended
     }
 
     /// Changes the phase of a book, with all that this entails (9).

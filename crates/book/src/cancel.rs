@@ -34,7 +34,7 @@ impl<S: Sink> Desk<'_, S> {
         self.shared.index.clear(found);
         self.market.len -= 1;
         self.shared.slab.unlink(prev, next);
-        self.shared.slab.remove(slot);
+        self.shared.free(slot);
     }
 
     #[inline(always)]

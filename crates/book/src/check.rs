@@ -35,6 +35,8 @@ pub enum Fault {
     Index,
     /// A used slot belongs to no book, or a free one to some.
     Dangling,
+    /// What is known of when orders end is not what the orders say.
+    Expiries,
     /// Lots have appeared or vanished.
     Lots,
 }
@@ -69,6 +71,9 @@ impl Books {
         let used = self.shared.slab.slots().iter().filter(|order| order.home != Home::Free);
         if orders != self.shared.slab.live() || used.clone().count() != orders as usize {
             return Err(Fault::Dangling);
+        }
+        if !self.shared.expiries.is_sound(&self.shared.slab) {
+            return Err(Fault::Expiries);
         }
         let tally = &self.shared.tally;
         let resting: u64 = used.map(|order| u64::from(order.open)).sum();

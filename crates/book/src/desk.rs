@@ -40,7 +40,7 @@ impl<S: Sink> Desk<'_, S> {
             self.market.settle_fast();
         }
         self.market.len -= 1;
-        self.shared.slab.remove(slot);
+        self.shared.free(slot);
     }
 
     /// Takes an order out of whatever it is in, leaving it loose.

@@ -38,6 +38,7 @@ impl<S: Sink> Desk<'_, S> {
         *stored = Order::new(number, order_ref, order);
         self.sink.tell(OrderEvent::Accepted, stored, None);
         self.shared.index.put(vacancy, slot, &self.shared.slab);
+        self.shared.note_end(slot);
         self.market.len += 1;
         self.shared.tally.came(order.qty);
         if meets || at_once {
@@ -142,6 +143,7 @@ impl<S: Sink> Desk<'_, S> {
             self.order_mut(slot).price = price;
         }
         self.shared.index.put(vacancy, slot, &self.shared.slab);
+        self.shared.note_end(slot);
         self.market.len += 1;
         self.shared.tally.came(order.qty);
         self.tell(slot, OrderEvent::Accepted);

@@ -15,6 +15,7 @@ mod chapters;
 mod check;
 mod desk;
 mod enter;
+mod expiry;
 mod huge;
 mod index;
 mod ladder;

@@ -44,9 +44,11 @@ impl<S: Sink> Desk<'_, S> {
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
         let stored = &mut self.shared.slab[slot];
         let (old_ref, old_open) = (OrderRef(stored.order_ref), stored.open);
+        let old_life = stored.time_in_force;
         *stored = Order::new(number, order_ref, &order);
         let event = OrderEvent::Replaced { old_key, old_ref, kept: false, shown_less: 0 };
         self.sink.tell(event, stored, None);
+        self.shared.note_end_after(slot, old_life);
         self.shared.tally.went(old_open);
         self.shared.tally.came(order.qty);
         if meets || at_once {
@@ -87,7 +89,7 @@ impl<S: Sink> Desk<'_, S> {
         self.take_out(slot);
         let old = self.order(slot);
         let (old_key, old_ref, old_open) = (old.key, OrderRef(old.order_ref), old.open);
-        let displayed = old.shown > 0;
+        let (displayed, old_life) = (old.shown > 0, old.time_in_force);
         if old.order_type.peg() {
             self.market.pegs.remove(old_ref.0);
             self.market.settle_fast();
@@ -97,6 +99,7 @@ impl<S: Sink> Desk<'_, S> {
         if !order.order_type.peg() {
             self.order_mut(slot).price = price;
         }
+        self.shared.note_end_after(slot, old_life);
         if order.key != old_key {
             self.rename(slot, old_key);
         }
@@ -122,6 +125,7 @@ impl<S: Sink> Desk<'_, S> {
         self.shared.tally.went(less);
         let old = self.order_mut(slot);
         let (old_key, old_ref) = (old.key, OrderRef(old.order_ref));
+        let old_life = old.time_in_force;
         old.key = order.key;
         old.group = order.group;
         old.session = order.session;
@@ -131,6 +135,7 @@ impl<S: Sink> Desk<'_, S> {
         old.min_qty = order.min_qty;
         old.expire_at = order.expire_at.0;
         old.cl_ord_id = order.cl_ord_id.0;
+        self.shared.note_end_after(slot, old_life);
         if order.key != old_key {
             self.rename(slot, old_key);
         }

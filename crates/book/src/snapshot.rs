@@ -459,6 +459,7 @@ impl Books {
             let slot = desk.shared.slab.take();
             *desk.order_mut(slot) = order;
             desk.shared.index.put(vacancy, slot, &desk.shared.slab);
+            desk.shared.note_end(slot);
             desk.market.len += 1;
             desk.shared.tally.came(order.open);
             desk.order_mut(slot).home = Home::Loose;

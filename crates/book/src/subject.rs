@@ -4,7 +4,7 @@
 use book_model::compare::{BookView, LevelView, OrderView, Subject};
 use book_model::flow::Filter;
 use book_model::model::{self, Told};
-use types::{CancelReason, NewOrder, OrderEvent, Phase, Price, RejectReason, Side};
+use types::{CancelReason, Nanos, NewOrder, OrderEvent, Phase, Price, RejectReason, Side};
 
 use crate::{BookConfig, Books, Capacity, Order, Sink};
 
@@ -87,10 +87,16 @@ impl Subject for Compared {
         filter: &Filter,
         told: &mut Vec<Told>,
     ) -> u64 {
-        let wanted = |o: &Order| {
-            filter.wants(o.key(), o.side(), o.session(), o.time_in_force(), o.expire_at())
-        };
+        let wanted = |o: &Order| filter.wants(o.key(), o.side(), o.session());
         self.0.cancel_where(book, reason, wanted, &mut Notes(told))
+    }
+
+    fn expire(&mut self, now: Nanos, told: &mut Vec<Told>) -> u64 {
+        let mut ended = 0;
+        while let Some(book) = self.0.expiring(now) {
+            ended += self.0.expire(book, &mut Notes(told));
+        }
+        ended
     }
 
     fn set_phase(&mut self, book: u16, phase: Phase, told: &mut Vec<Told>) {

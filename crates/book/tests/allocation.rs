@@ -35,6 +35,7 @@ fn day(seed: u64, profile: &Profile) -> Vec<Step> {
             Step::SetReference { book, price } => model.set_reference(book, price),
             Step::SetCollar { book, collar } => model.set_collar(book, collar),
             Step::Cancel { key } => _ = model.cancel(key),
+            Step::Expire { now } => _ = model.expire(now),
             Step::Replace { .. } | Step::Reduce { .. } | Step::CancelWhere { .. } => {}
         }
     }
@@ -50,10 +51,13 @@ fn play(books: &mut Books, step: &Step, sink: &mut Count) {
         Step::Cancel { key } => _ = books.cancel(key, sink),
         Step::Reduce { key, open } => _ = books.reduce(key, open, sink),
         Step::CancelWhere { book, filter } => {
-            let wanted = |o: &Order| {
-                filter.wants(o.key(), o.side(), o.session(), o.time_in_force(), o.expire_at())
-            };
+            let wanted = |o: &Order| filter.wants(o.key(), o.side(), o.session());
             books.cancel_where(book, CancelReason::MassCancel, wanted, sink);
+        }
+        Step::Expire { now } => {
+            while let Some(book) = books.expiring(now) {
+                books.expire(book, sink);
+            }
         }
         Step::SetPhase { book, phase } => books.set_phase(book, phase, sink),
         Step::Uncross { book } => books.uncross(book, sink),

@@ -8,7 +8,7 @@ use book_model::flow::{Filter, Flow, Profile, Step};
 use book_model::model::{self, Model, Told};
 use proptest::prelude::*;
 use types::{
-    CancelReason, Digest, NewOrder, OrderEvent, Phase, Price, RejectReason, Side, SplitMix64,
+    CancelReason, Digest, Nanos, NewOrder, OrderEvent, Phase, Price, RejectReason, Side, SplitMix64,
 };
 
 /// How often the books of a run are written and read again: every so many commands.
@@ -93,6 +93,10 @@ impl Subject for Restored {
         told: &mut Vec<Told>,
     ) -> u64 {
         self.turn().cancel_where(book, reason, filter, told)
+    }
+
+    fn expire(&mut self, now: Nanos, told: &mut Vec<Told>) -> u64 {
+        self.turn().expire(now, told)
     }
 
     fn set_phase(&mut self, book: u16, phase: Phase, told: &mut Vec<Told>) {

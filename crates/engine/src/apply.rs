@@ -17,9 +17,10 @@ use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
-pub const RULES_VERSION: u32 = 5;
+pub const RULES_VERSION: u32 = 6;
 
-/// What became of an input. Only [`Applied::Done`] has output.
+/// What became of an input. Only [`Applied::Done`] has output of its own; orders that end with the
+/// input's time are told of before that, whatever becomes of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Applied {
     /// The command was carried out or refused; its answer is in the output.
@@ -79,6 +80,8 @@ pub struct Engine {
     pub(crate) staged: Vec<u8>,
     /// The instrument detached last, for [`Engine::detached`]. No part of the state.
     pub(crate) detached: Option<(InstrumentId, Vec<u8>)>,
+    /// Orders stay beyond their end: see [`Engine::forget_expiry`].
+    pub(crate) keeps_expired: bool,
 }
 
 impl Engine {
@@ -114,6 +117,7 @@ impl Engine {
             counters: Counters::new(config.instruments.len()),
             staged: Vec::new(),
             detached: None,
+            keeps_expired: false,
             config,
         };
         for slot in 0..engine.markets.len() {
@@ -122,13 +126,17 @@ impl Engine {
         engine
     }
 
-    /// Applies the next input of the log and appends what follows to `out`.
+    /// Applies the next input of the log and appends what follows to `out`. Good-till-date orders whose
+    /// end is not after its time end first: nothing trades with them.
     ///
     /// Engine time never runs backwards: an input with an earlier `t_seq` than one before it is
     /// taken at that one's time.
     pub fn apply(&mut self, input: &Input, out: &mut Output) -> Applied {
         self.now = self.now.max(input.t_seq);
         self.applied += 1;
+        if self.books.next_expiry() <= self.now {
+            self.expire_due(out);
+        }
         if let Err(ended) = self.admit(input) {
             return ended;
         }
@@ -160,7 +168,8 @@ impl Engine {
             CommandKind::SetPhase => self.set_phase(command, out),
             CommandKind::Uncross => self.uncross(command, out),
             CommandKind::PublishIndicative => self.publish_indicative(command, out),
-            CommandKind::ExpireOrders => self.expire_orders(out),
+            // What was due has ended before.
+            CommandKind::ExpireOrders => Applied::Done,
             CommandKind::SetLimit => self.set_limit(command),
             CommandKind::Kill => self.kill(command, out),
             CommandKind::SetInstrument => self.set_instrument(command, out),

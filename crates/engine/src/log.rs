@@ -153,6 +153,12 @@ impl InputLog {
         true
     }
 
+    /// Engine time of the last input; 0 before the first.
+    #[inline]
+    pub fn last_t_seq(&self) -> Nanos {
+        self.last_t_seq
+    }
+
     /// Whether it takes another record of a participant. Tries again to lay down what waits for that.
     #[inline]
     pub fn has_room(&mut self) -> bool {

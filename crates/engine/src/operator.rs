@@ -2,7 +2,7 @@
 
 use types::{
     AccountId, CancelReason, Command, ExecutionKind, Input, InstrumentId, LimitKind, MarketEvent,
-    MatchNumber, Qty, RejectReason, Side, TimeInForce,
+    MatchNumber, Nanos, Qty, RejectReason, Side,
 };
 
 use crate::apply::{Applied, Day, Engine};
@@ -104,15 +104,32 @@ impl Engine {
         slots.iter().map(|&slot| self.cancel_where(slot, reason, wanted, out)).sum()
     }
 
-    pub(crate) fn expire_orders(&mut self, out: &mut Output) -> Applied {
-        let now = self.now;
-        let past = |order: &book::Order| {
-            order.time_in_force() == TimeInForce::GoodTillDate && order.expire_at() <= now
-        };
-        for slot in self.slots(InstrumentId(0)).unwrap_or_default() {
-            self.cancel_where(slot, CancelReason::Expired, past, out);
+    /// When the next good-till-date order ends; [`Nanos::NEVER`] when none is open. The first input
+    /// at that time or later ends it, before anything else: where none comes, its owner logs a
+    /// [`CommandKind::ExpireOrders`](types::CommandKind::ExpireOrders).
+    #[inline(always)]
+    pub fn next_expiry(&self) -> Nanos {
+        self.books.next_expiry()
+    }
+
+    /// A deliberate fault, for tests of the checks that have to find it: no order ends.
+    #[doc(hidden)]
+    pub fn forget_expiry(&mut self) {
+        self.keeps_expired = true;
+    }
+
+    /// Cancels the orders whose end is not after engine time.
+    #[cold]
+    pub(crate) fn expire_due(&mut self, out: &mut Output) {
+        if self.keeps_expired {
+            return;
         }
-        Applied::Done
+        while let Some(slot) = self.books.expiring(self.now).map(usize::from) {
+            let (books, mut teller) = self.teller(slot, out);
+            books.expire(slot as u16, &mut teller);
+            let interrupted = teller.interrupted;
+            self.settle(slot, interrupted, out);
+        }
     }
 
     /// Cancels the orders of one book that are wanted, and says how many.

@@ -185,7 +185,7 @@ impl Plan {
     }
 
     /// A venue that never closes: every day rolls over into the next at a time of its clock, and
-    /// orders whose date is past expire then.
+    /// orders whose date is past have expired then.
     pub fn never_closing(roll_at: u64) -> Plan {
         let entry =
             |kind, param| Entry { at: roll_at, repeat: None, command: command(kind, param) };

@@ -321,7 +321,7 @@ impl Client {
 
     fn send(&mut self, now: Nanos, ask: Ask) {
         self.scratch.clear();
-        let encoded = self.encode(ask);
+        let encoded = self.encode(now, ask);
         let sent = encoded.is_some_and(|()| {
             self.session.send_unsequenced(now, &self.scratch, &mut self.pending).is_ok()
         });
@@ -332,7 +332,7 @@ impl Client {
         }
     }
 
-    fn encode(&mut self, ask: Ask) -> Option<()> {
+    fn encode(&mut self, now: Nanos, ask: Ask) -> Option<()> {
         let Ask { kind, user_ref } = ask;
         let message = self.ledger.order(user_ref)?.message;
         if kind == RequestKind::Cancel {
@@ -353,7 +353,7 @@ impl Client {
                     post_only,
                     cl_ord_id,
                 };
-                let terms = message.special.terms(&mut order);
+                let terms = message.special.terms(&mut order, now);
                 ouch::encode_enter_order_with(&order, &terms, &mut self.scratch).ok()
             }
             Action::Replace { orig, qty, price } => {

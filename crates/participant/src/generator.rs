@@ -56,6 +56,9 @@ pub const DISTANCE_QUANTILES: [u64; 32] = [
     47, 57, 73, 107, 460,
 ];
 
+/// The longest life of an order that ends soon, ms.
+const BRIEF_MS: u64 = 400;
+
 /// Shares and limits of the flow. Shares are per thousand messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GeneratorConfig {
@@ -79,6 +82,8 @@ pub struct GeneratorConfig {
     pub replace_permille: u64,
     /// Orders with other terms than price, quantity and life, each [`Special`] in turn.
     pub special_permille: u64,
+    /// Limit orders that are good for less than half a second, at or near the best price.
+    pub brief_permille: u64,
     /// Own orders believed open beyond which every message is a cancel.
     pub open_max: usize,
 }
@@ -98,6 +103,7 @@ impl GeneratorConfig {
             ioc_permille: 300,
             replace_permille: 50,
             special_permille: 0,
+            brief_permille: 0,
             open_max: 2_000,
         }
     }
@@ -163,6 +169,8 @@ impl Generator {
             && self.rng.permille(self.config.special_permille)
         {
             self.special()
+        } else if self.config.brief_permille > 0 && self.rng.permille(self.config.brief_permille) {
+            self.brief()
         } else if draw < market {
             self.market()
         } else if draw < marketable {
@@ -280,6 +288,19 @@ impl Generator {
         let order_type = if market { OrderType::Market } else { OrderType::Limit };
         let message = self.enter(side, price, order_type, false, time_in_force);
         if let Some(own) = self.open.last_mut().filter(|own| own.id == message.id) {
+            own.special = true;
+        }
+        FlowMessage { special, ..message }
+    }
+
+    /// An order near the market that ends soon.
+    fn brief(&mut self) -> FlowMessage {
+        let side = self.side();
+        let ticks = self.rng.below(4) as i64;
+        let special = Special::Brief(1 + self.rng.below(BRIEF_MS) as u16);
+        let (price, life) = (self.price(side, ticks), special.time_in_force());
+        let message = self.enter(side, price, OrderType::Limit, false, life);
+        if let Some(own) = self.open.last_mut() {
             own.special = true;
         }
         FlowMessage { special, ..message }

@@ -1,6 +1,6 @@
 //! Kinds of orders beyond limit and market, in generated flow.
 
-use types::{OrderType, Price, SelfTrade, TimeInForce};
+use types::{Nanos, OrderType, Price, SelfTrade, TimeInForce};
 use wire::ouch::{NewOrder, Terms};
 
 /// What a new order asks for besides price, quantity and life.
@@ -37,10 +37,12 @@ pub enum Special {
     AtTheClose,
     /// Cancels own resting orders rather than trade with them.
     SelfTrade,
+    /// So many milliseconds to live, from when it is sent.
+    Brief(u16),
 }
 
 impl Special {
-    /// Every kind but [`Special::None`].
+    /// Every kind but [`Special::None`] and [`Special::Brief`].
     pub const ALL: [Special; 14] = [
         Special::Iceberg,
         Special::Hidden,
@@ -63,14 +65,14 @@ impl Special {
         match self {
             Special::MinQuantity => TimeInForce::ImmediateOrCancel,
             Special::FillOrKill => TimeInForce::FillOrKill,
-            Special::GoodTillDate => TimeInForce::GoodTillDate,
+            Special::GoodTillDate | Special::Brief(_) => TimeInForce::GoodTillDate,
             Special::AtTheClose => TimeInForce::AtTheClose,
             _ => TimeInForce::Day,
         }
     }
 
-    /// The terms to send with `order`, whose price is put right.
-    pub(crate) fn terms(self, order: &mut NewOrder) -> Terms {
+    /// The terms to send now with `order`, whose price is put right.
+    pub(crate) fn terms(self, order: &mut NewOrder, now: Nanos) -> Terms {
         let part = |of: u64| u32::try_from((order.qty.0 / of).max(1)).unwrap_or(u32::MAX);
         let mut terms = Terms::default();
         match self {
@@ -80,6 +82,7 @@ impl Special {
             Special::Slide => terms.slide = true,
             Special::MinQuantity => terms.min_qty = part(4),
             Special::GoodTillDate => terms.live_s = 60,
+            Special::Brief(ms) => terms.expire_at = now.after(u64::from(ms) * Nanos::MILLI),
             Special::SelfTrade => terms.self_trade = SelfTrade::CancelOldest,
             Special::MarketToLimit => terms.order_type = OrderType::MarketToLimit,
             Special::StopLimit => {
@@ -105,8 +108,7 @@ fn take_price(order: &mut NewOrder, terms: &mut Terms, order_type: OrderType) {
 mod tests {
     use super::*;
     use types::{
-        ClOrdId, Instrument, InstrumentId, Nanos, ORDER_HIDDEN, Qty, Side, Symbol, UserRefNum,
-        limits,
+        ClOrdId, Instrument, InstrumentId, ORDER_HIDDEN, Qty, Side, Symbol, UserRefNum, limits,
     };
     use wire::{SymbolTable, ouch};
 
@@ -123,7 +125,7 @@ mod tests {
             post_only: false,
             cl_ord_id: ClOrdId::default(),
         };
-        let terms = special.terms(&mut order);
+        let terms = special.terms(&mut order, Nanos(3));
         let mut bytes = Vec::new();
         ouch::encode_enter_order_with(&order, &terms, &mut bytes).expect("encodable");
         let table = SymbolTable::new(&[Instrument {
@@ -148,6 +150,7 @@ mod tests {
         assert_eq!(command(Special::MinQuantity, 80).min_qty, 20);
         assert_eq!(command(Special::Hidden, 1).flags, ORDER_HIDDEN);
         assert_eq!(command(Special::GoodTillDate, 1).expire_at, Nanos(5 + 60 * Nanos::SECOND));
+        assert_eq!(command(Special::Brief(7), 1).expire_at, Nanos(3 + 7 * Nanos::MILLI));
         assert_eq!(command(Special::SelfTrade, 1).self_trade, SelfTrade::CancelOldest);
         let priced = |special| {
             let command = command(special, 1);

@@ -42,6 +42,8 @@ use crate::{DayRecord, Timetable, TreeShape};
 
 mod checkpoint;
 mod durable;
+mod expiry;
+mod gone;
 mod member;
 mod room;
 mod standby;
@@ -119,6 +121,8 @@ pub struct Root {
     /// More datagrams follow at once: what is due goes through when they are in.
     more: bool,
     room: Room,
+    /// No command that ends orders is given before this.
+    expires_from: Nanos,
     counters: RootCounters,
 }
 
@@ -178,6 +182,7 @@ impl Root {
             group: None,
             more: false,
             room: Room::default(),
+            expires_from: Nanos(0),
             counters: RootCounters::default(),
         })
     }
@@ -554,27 +559,6 @@ impl Root {
         }
     }
 
-    /// A deliberate fault, for tests of the checks that have to find it: no order goes with its
-    /// gateway.
-    #[doc(hidden)]
-    pub fn forget_lost(&mut self) {
-        self.lost = Lost::new(std::iter::empty(), 0);
-    }
-
-    /// Cancels the orders of accounts that want it and whose gateway is gone.
-    fn cancel_lost(&mut self, now: ClockReading, out: &mut Outbox) {
-        if self.ended || now.now < self.lost.next_timeout() {
-            return;
-        }
-        let Root { lost, private, engine, .. } = self;
-        let trades =
-            |account| engine.standing(account).is_some_and(|standing| standing.open_orders > 0);
-        for command in lost.take(now.now, |account| private.heard_at(account), trades) {
-            self.counters.lost_cancels += 1;
-            self.command(now, command, out);
-        }
-    }
-
     fn command(
         &mut self,
         now: ClockReading,
@@ -645,6 +629,7 @@ impl Node for Root {
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         self.keep_time(now, out);
         self.cancel_lost(now, out);
+        self.expire_orders(now, out);
         self.downlinks.handle_timeout(now, out);
         self.private.handle_timeout(now, out);
         self.downlinks.call_roll(now.now, out);
@@ -686,6 +671,7 @@ impl Node for Root {
         let timers = [
             day,
             due(self.ingress.next_timeout()),
+            due(self.expiry_due()),
             self.downlinks.next_timeout(),
             self.private.next_timeout(),
             if self.ended { Nanos::NEVER } else { self.lost.next_timeout() },

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/endless.rs"]
 mod endless;
 
-use common::{LISTENERS, MS, Outside, Pair, START, config, enter};
+use common::{LISTENERS, MS, Outside, Pair, START, config, enter, enter_until, symbol};
 use roles::{Role, Secret, deploy};
 use types::{Channel, ClockReading, ConnId, Node, NodeId, Op, Outbox, Peer, Side};
 use wire::soupbin::{ClientPacket, LoginRequest};
@@ -80,7 +80,14 @@ impl Day {
     fn order(&mut self, account: u32, user_ref: u32, side: Side) {
         self.message.clear();
         self.bytes.clear();
-        enter(user_ref, side, 100, 1, &mut self.message);
+        let message = &mut self.message;
+        match user_ref % 2 {
+            0 => enter(user_ref, side, 100, 1, message),
+            _ => {
+                let end = self.pair.now.now.after(50 * MS);
+                enter_until(symbol(), (user_ref, side, 100, 1), end, message);
+            }
+        }
         ClientPacket::Unsequenced(&self.message).encode(&mut self.bytes).expect("fits");
         self.write(account);
     }

@@ -16,6 +16,7 @@ mod child_set;
 mod day;
 mod early;
 mod eavesdropper;
+mod expiry;
 mod faults;
 mod fuzz;
 mod leave;
@@ -315,7 +316,16 @@ impl Run<'_> {
                 answered && status.clients_up == clients && cast.all_heard() && cast.all_told()
             })
         });
+        self.until(LIVENESS_NS, "the end of all orders that are past theirs", |world| {
+            Cast::find(world, places).is_some_and(|cast| !expiry::left_over(&cast, world.now()))
+        });
+        // What came of that is heard, too.
+        self.until(LIVENESS_NS, "quiet again", |world| {
+            Cast::find(world, places).is_some_and(|cast| cast.all_heard() && cast.all_told())
+        });
         let Some(cast) = Cast::find(&self.world, places) else { return };
+        let left = expiry::left_over(&cast, self.world.now());
+        self.failures.check(Checker::NothingExpired, !left, || "an order has not ended".into());
         checks::books_equal(&cast, "when all is quiet", &mut self.failures);
         let resting = cast.root.engine().open_orders();
         self.failures.check(Checker::BooksEqual, resting > 0, || "the books are empty".to_string());
@@ -369,6 +379,7 @@ impl Run<'_> {
             let watch = &self.tap.watch;
             let failures = &mut self.failures;
             checks::answered(&cast, failures);
+            self.figures.orders_expired = expiry::check(&cast, failures);
             let mut traded = 0;
             if let Some(left) = &self.left {
                 let inputs: Vec<Input> = cast.root.log().iter().copied().collect();

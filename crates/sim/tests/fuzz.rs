@@ -30,6 +30,8 @@ fn a_slice_of_random_scenarios_passes_and_all_kinds_of_faults_happen() {
     let watched = watched.map(|name| (name, of(name).unwrap_or(0)));
     println!("{count} seeds: {watched:?}");
     assert!(watched.iter().all(|(_, looks)| *looks > 0), "{watched:?}");
+    let ended = of("orders_expired").unwrap_or(0);
+    assert!(ended > 2 * count, "{ended} orders ended at their time");
     let faults: Vec<_> = summary.total.faults().collect();
     assert_eq!(faults.len(), FAULTS.len());
     assert!(faults.iter().all(|(_, count)| *count > 0), "{faults:?}");
@@ -48,13 +50,14 @@ fn a_sealed_node_that_starts_anew_twice_is_heard() {
 }
 
 /// Bugs of the code, and who has to find each of them.
-const BUGS: [(Sabotage, Checker); 6] = [
+const BUGS: [(Sabotage, Checker); 7] = [
     (Sabotage::ChildSetOffByOne, Checker::ChildSet),
     (Sabotage::EarlyRelease, Checker::ReleaseTrueTime),
     (Sabotage::LostResend, Checker::AnsweredOnce),
     (Sabotage::ForgetLeavers, Checker::CancelOnDisconnect),
     (Sabotage::ForgetLost, Checker::CancelOnDisconnect),
     (Sabotage::SameLife, Checker::FreshNonces),
+    (Sabotage::ForgetExpiry, Checker::NothingExpired),
 ];
 
 #[test]

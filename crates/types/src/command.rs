@@ -70,7 +70,7 @@ pub enum TimeInForce {
     ImmediateOrCancel = 2,
     /// Trades in full at once, or not at all.
     FillOrKill = 3,
-    /// Until the first expiry command at or after `expire_at`.
+    /// Until `expire_at`: the first input at that time or later ends it.
     GoodTillDate = 4,
     /// For the opening auction only.
     AtTheOpen = 5,
@@ -137,7 +137,8 @@ pub enum CommandKind {
     Uncross = 9,
     /// Publishes indicative price and imbalance: instrument (0: all in a call).
     PublishIndicative = 10,
-    /// Cancels orders whose `expire_at` is not after engine time.
+    /// Nothing but its time, which ends orders as that of every input does: where no other input
+    /// comes.
     ExpireOrders = 11,
     /// Sets a limit of an account: account (0: the default of all), `param` a
     /// [`crate::LimitKind`], `qty` the value ([`u64::MAX`]: none).

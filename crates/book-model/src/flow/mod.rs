@@ -26,19 +26,16 @@ pub enum Filter {
     Account(u32),
     /// One gateway.
     Session(u16),
-    /// Good-till-date orders that end at this time or before.
-    Expired(Nanos),
 }
 
 impl Filter {
-    /// Whether it is about an order with these terms.
-    pub fn wants(&self, key: u64, side: Side, session: u16, life: TimeInForce, end: Nanos) -> bool {
+    /// Whether it is about this order.
+    pub fn wants(&self, key: u64, side: Side, session: u16) -> bool {
         match *self {
             Filter::All => true,
             Filter::Side(wanted) => side == wanted,
             Filter::Account(account) => key >> 32 == u64::from(account),
             Filter::Session(wanted) => session == wanted,
-            Filter::Expired(now) => life == TimeInForce::GoodTillDate && end <= now,
         }
     }
 }
@@ -74,12 +71,17 @@ pub enum Step {
         /// Lots to be left open.
         open: u32,
     },
-    /// A mass cancel, or an expiry.
+    /// A mass cancel.
     CancelWhere {
         /// Where.
         book: u16,
         /// Which orders.
         filter: Filter,
+    },
+    /// Good-till-date orders of all books end.
+    Expire {
+        /// Those whose end is not after this.
+        now: Nanos,
     },
     /// Another phase.
     SetPhase {
@@ -368,7 +370,7 @@ impl Flow {
             5 | 6 => Filter::Session(self.rng.below(3) as u16),
             _ => {
                 self.now += self.rng.below(40);
-                Filter::Expired(Nanos(self.now))
+                return Step::Expire { now: Nanos(self.now) };
             }
         };
         Step::CancelWhere { book, filter }

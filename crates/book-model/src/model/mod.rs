@@ -17,7 +17,7 @@ mod order;
 pub use order::{Order, Place, Told};
 
 use types::{
-    Allocation, CancelReason, MatchNumber, NewOrder, OrderEvent, OrderRef, Phase, Price,
+    Allocation, CancelReason, MatchNumber, Nanos, NewOrder, OrderEvent, OrderRef, Phase, Price,
     RejectReason, Side, TickTable, Trigger,
 };
 
@@ -379,6 +379,26 @@ impl Model {
             }
         }
         self.after_command(book);
+        count
+    }
+
+    /// Ends the good-till-date orders whose end is not after `now` (5.6); how many.
+    pub fn expire(&mut self, now: Nanos) -> u64 {
+        let mut count = 0;
+        for book in 0..self.markets.len() {
+            let mut due = self.markets[book].orders.clone();
+            due.retain(|order| order.ends_by(now));
+            due.sort_by_key(|order| (order.terms.expire_at, order.order_ref));
+            if due.is_empty() {
+                continue;
+            }
+            for order in &due {
+                self.markets[book].remove(order.key());
+                self.tell_canceled(book, *order, CancelReason::Expired);
+            }
+            count += due.len() as u64;
+            self.after_command(book);
+        }
         count
     }
 

@@ -1,7 +1,7 @@
 //! One order of the model, and what is told about it.
 
 use types::{
-    NewOrder, OrderEvent, OrderFacts, OrderRef, OrderType, Phase, Price, SelfTrade, Side,
+    Nanos, NewOrder, OrderEvent, OrderFacts, OrderRef, OrderType, Phase, Price, SelfTrade, Side,
     TimeInForce,
 };
 
@@ -52,6 +52,11 @@ pub struct Order {
 }
 
 impl Order {
+    /// Whether it is good till a date that is not after `now` (5.6).
+    pub(super) fn ends_by(&self, now: Nanos) -> bool {
+        self.terms.time_in_force == TimeInForce::GoodTillDate && self.terms.expire_at <= now
+    }
+
     /// An accepted order that is in no queue yet.
     pub(super) fn incoming(terms: NewOrder, order_ref: OrderRef) -> Order {
         let peg = matches!(terms.order_type, OrderType::PegPrimary | OrderType::PegMid);

@@ -6,9 +6,9 @@ use book::Capacity;
 use counting::allocations;
 use engine::{Applied, Config, Engine, Limits, Output};
 use types::{
-    AccountId, Command, CommandKind, GatewayId, Incarnation, Input, Instrument, InstrumentId,
-    LimitKind, Nanos, OrderType, Price, Qty, Seq, Side, Source, SplitMix64, Symbol, TimeInForce,
-    UserRefNum,
+    AccountId, CancelReason, Command, CommandKind, ExecutionReport, GatewayId, Incarnation, Input,
+    Instrument, InstrumentId, LimitKind, Nanos, OrderType, Price, Qty, Seq, Side, Source,
+    SplitMix64, Symbol, TimeInForce, UserRefNum,
 };
 
 #[global_allocator]
@@ -69,6 +69,9 @@ impl Traffic {
         c.orig_user_ref = recent(rng, *last);
         if rng.below(4) == 0 {
             c.time_in_force = TimeInForce::ImmediateOrCancel;
+        } else if rng.below(6) == 0 {
+            c.time_in_force = TimeInForce::GoodTillDate;
+            c.expire_at = Nanos(self.inputs + 1 + rng.below(8_000));
         }
         if rng.below(40) == 0 && c.kind == CommandKind::NewOrder {
             c.order_type = OrderType::Market;
@@ -111,9 +114,11 @@ fn a_warm_engine_allocates_nothing() {
     // A market order can sweep a side; the caller's buffers grow to that once.
     out = Output::with_capacity(10_000, 10_000);
 
-    let (before, mut done) = (allocations(), 0u32);
+    let (before, mut done, mut ended) = (allocations(), 0u32, 0);
     for _ in 0..200_000 {
         done += u32::from(step(&mut engine, &mut out) == Applied::Done);
+        let expired = |report: &&ExecutionReport| report.cancel_reason == CancelReason::Expired;
+        ended += out.executions.iter().filter(expired).count();
     }
     assert_eq!(allocations() - before, 0, "allocations in 200,000 inputs");
     let trades = engine.instrument_counters(InstrumentId(1)).map_or(0, |counts| counts.trades);
@@ -124,5 +129,6 @@ fn a_warm_engine_allocates_nothing() {
     );
     let counters = engine.counters();
     assert!(counters.duplicate_request > 1_000 && counters.duplicate_transport > 1_000);
+    assert!(ended > 500, "{ended} orders ended at their time");
     assert!(counters.rejects(types::RejectReason::CapacityReached) > 100, "{counters:?}");
 }

@@ -3,7 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use engine::{Applied, DisplayedBook, Engine, Output};
-use types::{InstrumentId, MarketEvent, RejectReason, Side};
+use types::{
+    CancelReason, Command, CommandKind, ExecutionReport, InstrumentId, MarketEvent, RejectReason,
+    Side,
+};
 
 use crate::flow::{Flow, config, instruments, room};
 use crate::ledger::Ledger;
@@ -20,6 +23,8 @@ struct Seen {
     duplicate_transports: u64,
     stale: u64,
     too_late: u64,
+    expired: u64,
+    invalid_expiry: u64,
     by_reason: [u64; 11],
 }
 
@@ -36,7 +41,8 @@ fn engine_and_model_agree_on_every_event_and_book() {
     // A check that never met a case proves nothing about it.
     assert!(seen.trades > 10_000 && seen.duplicate_requests > 1_000, "{seen:?}");
     assert!(seen.duplicate_transports > 1_000 && seen.stale > 1_000, "{seen:?}");
-    assert!(seen.too_late > 1_000, "{seen:?}");
+    assert!(seen.too_late > 1_000 && seen.expired > 5_000, "{seen:?}");
+    assert!(seen.invalid_expiry > 1_000, "{seen:?}");
     assert!(seen.by_reason[1..].iter().all(|&count| count > 300), "{seen:?}");
 }
 
@@ -57,10 +63,14 @@ fn run(seed: u64, seen: &mut Seen) {
         assert_eq!(applied, expected, "step {step}: {input:?}");
         assert_eq!(out.executions, model.executions, "step {step}: {input:?}");
         assert_eq!(out.market, model.market, "step {step}: {input:?}");
+        let ended = |report: &&ExecutionReport| report.cancel_reason == CancelReason::Expired;
+        seen.expired += out.executions.iter().filter(ended).count() as u64;
         if applied == Outcome::Done {
             ledger.follow(&input.command, &out.executions);
         } else {
-            assert_eq!(out, Output::default(), "step {step}: output without an answer");
+            let all = out.executions.iter().all(|report| ended(&report));
+            assert!(all, "step {step}: output without an answer");
+            ledger.follow(&Command::new(CommandKind::ExpireOrders), &out.executions);
         }
         for (_, event) in &out.market {
             if let Some(slot) = slot(event) {
@@ -171,6 +181,7 @@ fn count(engine: &Engine, seen: &mut Seen) {
     seen.duplicate_requests += counters.duplicate_request;
     seen.duplicate_transports += counters.duplicate_transport;
     seen.too_late += counters.cancels_too_late;
+    seen.invalid_expiry += counters.rejects(RejectReason::InvalidExpiry);
     let reasons = [
         RejectReason::None,
         RejectReason::UnknownInstrument,

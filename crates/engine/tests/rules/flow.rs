@@ -187,6 +187,12 @@ impl Flow {
             1..4 => TimeInForce::Day,
             _ => TimeInForce::GoodTillCancelled,
         };
+        if rng.below(5) == 0 {
+            c.time_in_force = TimeInForce::GoodTillDate;
+            c.expire_at = Nanos(self.now - 20 + rng.below(700));
+        } else if rng.below(60) == 0 {
+            c.expire_at = Nanos(self.now + 100);
+        }
         if rng.below(15) == 0 {
             c.order_type = OrderType::Market;
         }

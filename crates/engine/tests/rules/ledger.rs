@@ -19,7 +19,9 @@ pub struct Ledger {
 impl Ledger {
     /// Takes the reports that followed from `command`.
     pub fn follow(&mut self, command: &Command, reports: &[ExecutionReport]) {
-        self.check_answer(command, reports);
+        // What ended before is told of first.
+        let ended = |report: &&ExecutionReport| report.cancel_reason == CancelReason::Expired;
+        self.check_answer(command, &reports[reports.iter().take_while(ended).count()..]);
         for report in reports {
             let key = (report.account, report.user_ref);
             match report.kind {

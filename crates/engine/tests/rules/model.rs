@@ -84,6 +84,7 @@ impl Model {
         self.executions.clear();
         self.market.clear();
         self.now = self.now.max(input.t_seq);
+        self.expire();
         let (source, c) = (&input.source, &input.command);
         if source.shard.0 != 0 {
             return Outcome::Refused;
@@ -177,6 +178,21 @@ impl Model {
         Outcome::Done
     }
 
+    /// Orders with an end that is not after now: book by book, by end and arrival.
+    fn expire(&mut self) {
+        let ends = |r: &Resting| {
+            r.command.time_in_force == TimeInForce::GoodTillDate && r.command.expire_at <= self.now
+        };
+        let (mut ended, rest): (Vec<_>, Vec<_>) = self.resting.iter().partition(|r| ends(r));
+        self.resting = rest;
+        ended.sort_by_key(|r| (r.instrument, r.command.expire_at, r.order_ref));
+        for order in ended {
+            let (instrument, order_ref) = (order.instrument, order.order_ref);
+            self.canceled(&order, order.open, 0, CancelReason::Expired);
+            self.publish(MarketEvent::OrderDelete { instrument, order_ref });
+        }
+    }
+
     fn request(&mut self, c: &Command) -> Outcome {
         if c.user_ref.0 == 0 {
             return self.refuse(ExecutionKind::Rejected, c, RejectReason::Unsupported);
@@ -201,7 +217,7 @@ impl Model {
         }
         let instrument = self.instruments.iter().find(|i| i.id == c.instrument).copied();
         let instrument = instrument.ok_or(RejectReason::UnknownInstrument)?;
-        check_terms(c, &instrument)?;
+        check_terms(c, &instrument, self.now)?;
         let mut order = Resting {
             instrument: instrument.id,
             order_ref: OrderRef(self.next_order),
@@ -236,7 +252,7 @@ impl Model {
             return Err(RejectReason::Unsupported);
         }
         let instrument = self.instruments.iter().find(|i| i.id == old.instrument).copied();
-        check_terms(c, &instrument.expect("an order is on an instrument"))?;
+        check_terms(c, &instrument.expect("an order is on an instrument"), self.now)?;
         if c.qty.0 <= old.traded {
             return Err(RejectReason::NothingLeft);
         }
@@ -441,7 +457,7 @@ impl Model {
     }
 }
 
-fn check_terms(c: &Command, instrument: &Instrument) -> Check<()> {
+fn check_terms(c: &Command, instrument: &Instrument, now: Nanos) -> Check<()> {
     let market = c.order_type == OrderType::Market;
     if c.flags > ORDER_POST_ONLY {
         return Err(RejectReason::Unsupported);
@@ -455,6 +471,10 @@ fn check_terms(c: &Command, instrument: &Instrument) -> Check<()> {
     if !market && (c.price.0 < 1 || c.price.0 % instrument.tick.0 != 0) {
         return Err(RejectReason::InvalidPrice);
     }
+    let dated = c.time_in_force == TimeInForce::GoodTillDate;
+    if dated != (c.expire_at.0 != 0) || (dated && c.expire_at <= now) {
+        return Err(RejectReason::InvalidExpiry);
+    }
     Ok(())
 }
 
@@ -462,7 +482,9 @@ fn check_terms(c: &Command, instrument: &Instrument) -> Check<()> {
 fn check_together(c: &Command) -> Check<()> {
     let never_rests =
         c.time_in_force == TimeInForce::ImmediateOrCancel || c.order_type == OrderType::Market;
-    if c.flags == ORDER_POST_ONLY && never_rests {
+    let dated = c.time_in_force == TimeInForce::GoodTillDate;
+    let dated_market = dated && c.order_type == OrderType::Market;
+    if dated_market || (c.flags == ORDER_POST_ONLY && never_rests) {
         return Err(RejectReason::Unsupported);
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! to. Random flows of everything are held against plain models; single rules have their own cases.
 
 mod bench;
+mod expiry;
 mod flow;
 mod operators;
 mod overload;

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use engine::statement::{Ledger, Tape, reconcile};
 use engine::{Applied, DisplayedBook, Engine, Output};
 use types::{
-    AccountId, CancelReason, CommandKind, ExecutionKind, ExecutionReport, InstrumentId,
-    MarketEvent, RejectReason,
+    AccountId, CancelReason, Command, CommandKind, ExecutionKind, ExecutionReport, Input,
+    InstrumentId, MarketEvent, Nanos, RejectReason, Source, TimeInForce, UserRefNum,
 };
 
 use crate::flow::{ACCOUNTS, Flow, config};
@@ -70,13 +70,19 @@ fn run(seed: u64, seen: &mut Seen) {
     let mut images = [DisplayedBook::default(), DisplayedBook::default()];
     let (mut ledger, mut tape) = (Ledger::default(), Tape::default());
     let mut out = Output::default();
+    let mut next = None;
     for step in 0..INPUTS {
         let matches = engine.books().last_match_number().0;
-        let input = flow.next_input(matches);
+        // What is due ends by a command of its own, so that what follows is the input's alone.
+        let input = next.take().unwrap_or_else(|| flow.next_input(matches));
+        let due = due(&engine, input.t_seq);
+        let ends = !due.is_empty() && input.command.kind != CommandKind::ExpireOrders;
+        let input = if ends { expiry_before(&input, &mut next) } else { input };
         let new_order = input.command.kind == CommandKind::NewOrder;
         let against = if new_order { model.against(&input, &engine) } else { Vec::new() };
         out.clear();
         let applied = engine.apply(&input, &mut out);
+        assert_eq!(ended(&out), due, "step {step}: {input:?}");
         if applied != Applied::Done {
             assert_eq!(out, Output::default(), "step {step}: output of {applied:?}");
             continue;
@@ -111,6 +117,56 @@ fn run(seed: u64, seen: &mut Seen) {
         }
     }
     assert_eq!(reconcile(&ledger, &tape, &engine), [], "to the last lot");
+}
+
+/// The orders that end by a time, the plain way: by book, end and reference.
+fn due(engine: &Engine, now: Nanos) -> Vec<(AccountId, UserRefNum)> {
+    let mut due: Vec<&book::Order> = (0..2).flat_map(|n| engine.books().all_orders(n)).collect();
+    due.retain(|order| {
+        order.time_in_force() == TimeInForce::GoodTillDate && order.expire_at() <= now
+    });
+    due.sort_by_key(|order| (order.book(), order.expire_at(), order.order_ref()));
+    let named = |key: u64| (AccountId((key >> 32) as u16), UserRefNum(key as u32));
+    due.iter().map(|order| named(order.key())).collect()
+}
+
+/// The orders that ended by their date, as they were told of.
+fn ended(out: &Output) -> Vec<(AccountId, UserRefNum)> {
+    let expired = |r: &&ExecutionReport| r.cancel_reason == CancelReason::Expired;
+    out.executions.iter().filter(expired).map(|r| (r.account, r.user_ref)).collect()
+}
+
+/// A command that ends orders at the time of an input, which is the next one then.
+fn expiry_before(input: &Input, next: &mut Option<Input>) -> Input {
+    *next = Some(*input);
+    let source = Source { shard: input.source.shard, ..Source::default() };
+    Input { source, command: Command::new(CommandKind::ExpireOrders), ..*input }
+}
+
+/// An input ends what is due exactly as a command right before it does, and whatever it is itself.
+#[test]
+fn an_input_ends_orders_as_a_command_before_it_would() {
+    let (mut ended_by, mut refused) = (0, 0);
+    for seed in 60_000..60_200 {
+        let mut flow = Flow::new(seed);
+        let (mut alone, mut told) = (Engine::new(config(seed)), Engine::new(config(seed)));
+        for step in 0..INPUTS {
+            let input = flow.next_input(alone.books().last_match_number().0);
+            let due = due(&alone, input.t_seq);
+            let (mut ours, mut theirs) = (Output::default(), Output::default());
+            let applied = alone.apply(&input, &mut ours);
+            if !due.is_empty() {
+                told.apply(&expiry_before(&input, &mut None), &mut theirs);
+                ended_by += 1;
+                refused += u64::from(applied != Applied::Done);
+            }
+            assert_eq!(told.apply(&input, &mut theirs), applied, "seed {seed}, step {step}");
+            assert_eq!(ours, theirs, "seed {seed}, step {step}: {input:?}");
+            assert_eq!(ended(&ours), due, "seed {seed}, step {step}: {input:?}");
+            assert!(alone.next_expiry() > input.t_seq);
+        }
+    }
+    assert!(ended_by > 500 && refused > 20, "{ended_by} inputs, {refused} of them refused");
 }
 
 /// One answer per request, first; then executions name where they are printed.
@@ -252,5 +308,5 @@ fn the_rules_are_those_of_the_recorded_digest() {
             text.bytes().for_each(|byte| digest.fold(u64::from(byte)));
         }
     }
-    assert_eq!((engine::RULES_VERSION, digest.0), (5, 0xc0d4_dbe6_4598_1744), "{:#018x}", digest.0);
+    assert_eq!((engine::RULES_VERSION, digest.0), (6, 0x8358_fb0a_d5d6_9899), "{:#018x}", digest.0);
 }

@@ -126,6 +126,7 @@ fn two_shards_and_a_move_answer_like_one_that_never_moved() {
             if input.command.kind == CommandKind::SetLimit {
                 continue;
             }
+            end_orders(&mut one, &mut two, &input);
             let at = match instrument_of(&one, &input.command) {
                 Some(TWO) => home..home + 1,
                 Some(_) => 0..1,
@@ -155,6 +156,25 @@ fn two_shards_and_a_move_answer_like_one_that_never_moved() {
         accepted += one.counters().accepted;
     }
     assert!(accepted > 2_000, "{accepted} orders taken");
+}
+
+/// Orders whose time has come end with an input, wherever it is for: each shard is told of the time.
+fn end_orders(one: &mut Engine, two: &mut [Engine], input: &Input) {
+    if one.next_expiry() > input.t_seq {
+        return;
+    }
+    let command = Command::new(CommandKind::ExpireOrders);
+    let source = Source { shard: one.config().shard, ..Source::default() };
+    let input = Input { source, command, ..*input };
+    let (mut out, mut both) = (Output::default(), Output::default());
+    one.apply(&input, &mut out);
+    for shard in two {
+        let source = Source { shard: shard.config().shard, ..source };
+        shard.apply(&Input { source, ..input }, &mut both);
+    }
+    let plain = |out: &Output| out.executions.iter().map(plain).collect::<Vec<_>>();
+    assert!(!out.executions.is_empty());
+    assert_eq!(plain(&both), plain(&out), "{input:?}");
 }
 
 /// The instrument that a request of a participant is about; `None` for what all shards are told.

@@ -192,7 +192,7 @@ pub enum Action {
         #[command(subcommand)]
         what: Members,
     },
-    /// Cancel orders whose time is over
+    /// Cancel orders whose time is over; they go by themselves, too
     #[command(after_help = "Examples:\n  fairbell admin expire-orders")]
     ExpireOrders,
     /// Begin a trading day, with a call of all instruments to be set after it

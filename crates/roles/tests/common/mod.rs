@@ -8,7 +8,7 @@ use types::{
     AccountId, Channel, ClOrdId, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node,
     NodeId, Op, Outbox, Peer, Price, Qty, Side, Symbol, TimeInForce, UserRefNum, limits,
 };
-use wire::ouch::{self, NewOrder};
+use wire::ouch::{self, NewOrder, Terms};
 
 pub const MS: u64 = Nanos::MILLI;
 /// Ten in the morning, UTC.
@@ -90,17 +90,37 @@ pub fn enter_for(
     (user_ref, side, price, qty): (u32, Side, i64, u64),
     out: &mut Vec<u8>,
 ) {
-    let order = NewOrder {
+    let order = limit(symbol, (user_ref, side, price, qty), TimeInForce::Day);
+    ouch::encode_enter_order(&order, out).expect("encodes");
+}
+
+/// Appends a limit order in OUCH that is good until then.
+pub fn enter_until(
+    symbol: Symbol,
+    (user_ref, side, price, qty): (u32, Side, i64, u64),
+    expire_at: Nanos,
+    out: &mut Vec<u8>,
+) {
+    let order = limit(symbol, (user_ref, side, price, qty), TimeInForce::GoodTillDate);
+    let terms = Terms { expire_at, ..Terms::default() };
+    ouch::encode_enter_order_with(&order, &terms, out).expect("encodes");
+}
+
+fn limit(
+    symbol: Symbol,
+    (user_ref, side, price, qty): (u32, Side, i64, u64),
+    time_in_force: TimeInForce,
+) -> NewOrder {
+    NewOrder {
         user_ref: UserRefNum(user_ref),
         side,
         qty: Qty(qty),
         symbol,
         price: Some(Price::from_whole(price)),
-        time_in_force: TimeInForce::Day,
+        time_in_force,
         post_only: false,
         cl_ord_id: ClOrdId::default(),
-    };
-    ouch::encode_enter_order(&order, out).expect("encodes");
+    }
 }
 
 /// Whoever stands around root and edge.

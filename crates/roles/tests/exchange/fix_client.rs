@@ -13,6 +13,8 @@ pub struct Order {
     pub status: u8,
     /// Reports that it was taken.
     pub accepted: u32,
+    /// What the last report of it says happened, and its text.
+    pub last: (u8, String),
 }
 
 /// A message that was received.
@@ -208,6 +210,13 @@ impl FixClient {
         self.send(now, "D", &format!("{body}44={price}|"));
     }
 
+    /// A buy at 100 that is good until then.
+    pub fn order_until(&mut self, now: Nanos, id: &str, qty: u64, end: Nanos) {
+        let body = format!("11={id}|55=BTCUSD|54=1|60=20260101-10:00:00|38={qty}|40=2|44=100|");
+        self.orders.insert(id.to_string(), Order::default());
+        self.send(now, "D", &format!("{body}59=6|126={}|", stamp(end)));
+    }
+
     pub fn cancel(&mut self, now: Nanos, id: &str, order: &str, side: char) {
         let body = format!("41={order}|11={id}|55=BTCUSD|54={side}|60=20260101-10:00:00|");
         self.send(now, "F", &body);
@@ -316,6 +325,8 @@ impl FixClient {
         order.cum = message.get(14).parse().expect("a quantity");
         order.leaves = message.get(151).parse().expect("a quantity");
         order.status = message.get(39).bytes().next().expect("a status");
+        let kind = message.get(150).bytes().next().expect("a kind");
+        order.last = (kind, message.get(58).to_string());
     }
 
     fn resend(&mut self, now: Nanos, from: u64, to: u64) {

@@ -12,6 +12,7 @@ mod books;
 mod day;
 mod deploy;
 mod echoes;
+mod expiry;
 mod fix;
 mod fix_client;
 mod fix_copies;

@@ -5,6 +5,7 @@ mod checkpoints;
 #[allow(dead_code)]
 mod common;
 mod days;
+mod expiry;
 mod failover;
 mod listening;
 mod seat;

@@ -21,7 +21,7 @@ use wire::{
 
 use crate::{
     LIFE,
-    common::{MS, START, enter_for},
+    common::{MS, START, enter_for, enter_until},
     seat::{Said, Seat},
 };
 
@@ -211,8 +211,15 @@ impl Group {
         (0..self.clients.len()).for_each(|n| self.login(n));
     }
 
-    /// Participant `n` orders one at this price.
+    /// Participant `n` orders one at this price; every fourth of its orders is good for a while only.
     pub fn order(&mut self, n: usize, side: Side, price: i64) {
+        let sent = u64::from(self.clients[n].sent);
+        let end = self.now + (3 + sent * 37 % 400) * MS;
+        self.order_until(n, side, price, (sent % 4 == 3).then_some(Nanos(end)));
+    }
+
+    /// The same with an end, if any.
+    pub fn order_until(&mut self, n: usize, side: Side, price: i64, end: Option<Nanos>) {
         let client = &mut self.clients[n];
         if client.closed {
             return;
@@ -220,7 +227,11 @@ impl Group {
         client.sent += 1;
         let (mut message, mut bytes) = (Vec::new(), Vec::new());
         let symbol = self.symbols[client.sent as usize % self.symbols.len()];
-        enter_for(symbol, (client.sent, side, price, 1), &mut message);
+        let terms = (client.sent, side, price, 1);
+        match end {
+            Some(end) => enter_until(symbol, terms, end, &mut message),
+            None => enter_for(symbol, terms, &mut message),
+        }
         let now = Nanos(self.now);
         client.soup.send_unsequenced(now, &message, &mut bytes).expect("logged in");
         self.write(n, &bytes);
@@ -517,6 +528,8 @@ impl Group {
                 assert_eq!(next(root), next(ours), "{what}: streams differ");
             }
         }
+        let expiry = self.root(lead).engine().next_expiry();
+        assert!(expiry.after(10 * MS) > Nanos(self.now), "{what}: an order has not ended");
         let end = self.root(lead).engine().feed_next().0;
         assert!(self.released.iter().all(|next| *next == end), "{what}: {:?}", self.released);
         for (n, client) in self.clients.iter().enumerate() {

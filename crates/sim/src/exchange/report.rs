@@ -59,6 +59,9 @@ checkers! {
     /// The orders of a session that ended, with its gateway or without, are gone from the book within
     /// the bound if its account wants that, and none of anybody else.
     CancelOnDisconnect = "cancel-on-disconnect",
+    /// No order trades at its end or later or is ended before it, and when all is quiet none is open
+    /// that has ended.
+    NothingExpired = "nothing-expired",
     /// Roots that serve in turn are the same, byte for byte, and none of them stopped.
     ReplicasEqual = "replicas-equal",
     /// No key and nonce ever seal two texts, whoever starts again.
@@ -203,6 +206,8 @@ figures! {
     gateways_left,
     /// Orders that were cancelled because their session ended.
     orders_left,
+    /// Orders that ended at their time.
+    orders_expired,
     /// Pairs of nodes one of which did not hear the other.
     one_way_partitions,
     /// Pairs of nodes that did not hear each other.

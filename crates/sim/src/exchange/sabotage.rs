@@ -50,6 +50,8 @@ pub enum Sabotage {
     ForgetLeavers,
     /// A bug of the code: the root forgets whose orders go with a gateway.
     ForgetLost,
+    /// A bug of the code: orders stay beyond their end.
+    ForgetExpiry,
     /// Roots that follow are told that all of the feed is released.
     EagerFollowers,
     /// Retransmission servers of several roots go by clocks that are 10 ms ahead.
@@ -60,7 +62,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All that do something.
-    pub const ALL: [Sabotage; 15] = [
+    pub const ALL: [Sabotage; 16] = [
         Sabotage::LoseResends,
         Sabotage::FlipReleasedByte,
         Sabotage::IgnoreHold,
@@ -73,6 +75,7 @@ impl Sabotage {
         Sabotage::LostResend,
         Sabotage::ForgetLeavers,
         Sabotage::ForgetLost,
+        Sabotage::ForgetExpiry,
         Sabotage::EagerFollowers,
         Sabotage::HastyRetransmission,
         Sabotage::SameLife,
@@ -98,6 +101,7 @@ impl Sabotage {
                     edge.gateway_mut().forget_leavers();
                 }
                 (Sabotage::ForgetLost, Role::Root(root)) => root.forget_lost(),
+                (Sabotage::ForgetExpiry, Role::Root(root)) => root.forget_expiry(),
                 _ => {}
             }
         }
@@ -130,6 +134,7 @@ impl Saboteur {
             | Sabotage::LostResend
             | Sabotage::ForgetLeavers
             | Sabotage::ForgetLost
+            | Sabotage::ForgetExpiry
             | Sabotage::EagerFollowers
             | Sabotage::HastyRetransmission
             | Sabotage::SameLife => None,

@@ -534,6 +534,7 @@ impl Scenario {
         mix.post_only_permille = 200;
         mix.replace_permille = 100;
         mix.special_permille = if specials { 150 } else { 0 };
+        mix.brief_permille = 60;
         let mut generator = Generator::new(mix);
         let opening = generator.opening(30);
         let wanted = self.orders.div_ceil(instruments().len() as u64);
