@@ -558,8 +558,9 @@ fn orders(first: u32, count: u32) -> Vec<u8> {
             post_only: false,
             cl_ord_id: ClOrdId(*b"flood         "),
         };
-        let encoded = ouch::encode_enter_order(&order, &mut message).is_ok();
-        debug_assert!(encoded && ClientPacket::Unsequenced(&message).encode(&mut bytes).is_ok());
+        let encoded = ouch::encode_enter_order(&order, &mut message).is_ok()
+            && ClientPacket::Unsequenced(&message).encode(&mut bytes).is_ok();
+        assert!(encoded, "an order of the flood is a possible one");
     }
     bytes
 }
