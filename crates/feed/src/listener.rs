@@ -36,7 +36,7 @@ use crate::{
 
 /// Requests without an answer before the time between them grows. Silence is most often a lost packet,
 /// and a server that keeps little has forgotten what is missing while one waits longer and longer.
-pub const REQUESTS_AT_ONCE: u32 = 3;
+const REQUESTS_AT_ONCE: u32 = 3;
 
 /// How a listener listens.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub struct ListenerConfig {
     pub checkpoints_max: usize,
     /// From noticing a gap to the first request: the packet may just be late.
     pub request_delay_ns: u64,
-    /// From a request without any answer to the next one; after [`REQUESTS_AT_ONCE`] of them it
+    /// From a request without any answer to the next one; after three of them it
     /// doubles whenever all servers were asked.
     pub request_timeout_ns: u64,
     /// Where the doubling ends.
