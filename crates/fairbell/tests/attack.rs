@@ -22,7 +22,7 @@ fn every_attack_is_contained_and_changes_nothing_for_the_others() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let all = attacks("all", Play { orders: ORDERS, control: false, times: false });
     let all = all.expect("an exchange");
-    assert_eq!(all.len(), 11);
+    assert_eq!(all.len(), 13);
     for one in &all {
         assert!(one.complaints.is_empty() && one.accepted == 2 * ORDERS, "{}", table(&all));
     }
@@ -33,7 +33,7 @@ fn control_without_its_defence_every_attack_is_found_out() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let all = attacks("all", Play { orders: ORDERS, control: true, times: false });
     let all = all.expect("an exchange");
-    assert_eq!(all.len(), 11);
+    assert_eq!(all.len(), 13);
     for one in all.iter().filter(|one| one.seen.is_some()) {
         assert!(!one.complaints.is_empty(), "{} was not found out:\n{}", one.name, table(&all));
     }
