@@ -6,6 +6,8 @@
 //! releases and that no execution precedes its tick, stream by stream, and notes the digest of each
 //! stream's bytes.
 
+mod unseen;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use feed::StreamDigest;
@@ -397,20 +399,6 @@ impl Watch {
         }
     }
 
-    /// What a root sends again is what was published before.
-    fn compare(&mut self, of: usize, packet: &Packet<'_>) {
-        let Some(stream) = self.streams.get(of) else { return };
-        let known =
-            |number: u64| stream.messages.get(usize::try_from(number).ok()?.checked_sub(1)?);
-        let mut numbered = (packet.seq()..).zip(packet.messages());
-        let other =
-            numbered.find(|(number, message)| known(*number).is_some_and(|k| k[..] != **message));
-        self.failures.check(Checker::FeedEqual, other.is_none(), || {
-            let number = other.map_or(0, |(number, _)| number);
-            format!("a root sent message {number} of stream {of} again, and it was another one")
-        });
-    }
-
     /// The root may tell an edge that it no longer keeps what the edge asks for.
     fn told_of_loss(&mut self, to: usize, rest: &[u8]) {
         let Ok((body, packet)) = frame::body::<DataBody>(rest) else { return };
@@ -533,28 +521,6 @@ impl Watch {
             format!("message {position:?} prints trade {number} after {last}")
         });
         self.prints.entry(number).or_insert(position);
-    }
-
-    /// An edge hands on what no root was seen to send: a root that was cut off published it, and what
-    /// it sent later carries it as parity. At the end a root must have owned up to it.
-    fn unseen(&mut self, at: Nanos, of: usize, packet: &Packet<'_>) {
-        let Some(stream) = self.streams.get_mut(of) else { return };
-        let (seq, end) = (packet.seq(), packet.next_seq());
-        stream.published.push(Published { seq, end, deadline: Nanos(0), bound_ns: 0 });
-        stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
-        let messages: Vec<&[u8]> = packet.messages().collect();
-        for message in &messages {
-            stream.digest.push(message);
-            stream.messages.push((*message).into());
-        }
-        self.unseen.extend((seq..end).map(|number| (of, number)));
-        self.read_trades(of, seq, &messages);
-        self.publish_ahead(of);
-    }
-
-    /// A root says that it published these messages.
-    fn owned_up(&mut self, of: usize, (seq, end): (u64, u64)) {
-        self.unseen.retain(|(stream, number)| *stream != of || !(seq..end).contains(number));
     }
 
     /// An edge hands on a packet.
