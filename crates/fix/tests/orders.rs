@@ -10,9 +10,9 @@ use fix::dictionary::{Checker, CustomTags, builtin};
 use fix::session::{MemoryStore, Outbound};
 use fix::{FieldIndex, Message, Version};
 use types::{
-    AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
-    FeedSeq, InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderTerms, OrderType, Price,
-    Qty, RejectReason, SelfTrade, Side, TimeInForce, TradingState, UserRefNum,
+    CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport, InstrumentId,
+    Liquidity, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty, RejectReason, SelfTrade, Side,
+    TimeInForce, TradingState, UserRefNum,
 };
 
 fn symbols() -> Symbols {
@@ -127,35 +127,6 @@ fn each_refusal_has_its_words() {
     }
 }
 
-/// A report about order `user_ref`.
-fn told(kind: ExecutionKind, user_ref: u32, id: &[u8; 14]) -> ExecutionReport {
-    ExecutionReport {
-        kind,
-        side: Side::Buy,
-        order_type: OrderType::Limit,
-        time_in_force: TimeInForce::Day,
-        flags: 0,
-        reject: RejectReason::None,
-        cancel_reason: CancelReason::None,
-        liquidity: Liquidity::None,
-        account: AccountId(7),
-        instrument: InstrumentId(1),
-        user_ref: UserRefNum(user_ref),
-        orig_user_ref: UserRefNum(0),
-        session_seq: 0,
-        qty: Qty(100),
-        leaves: Qty(100),
-        price: Price(1_000_000),
-        order_ref: OrderRef(u64::from(user_ref) + 1_000),
-        match_number: MatchNumber(0),
-        public_after: FeedSeq(0),
-        t_seq: sample::now(),
-        cl_ord_id: ClOrdId(*id),
-        reserved2: [0; 2],
-        terms: OrderTerms::default(),
-    }
-}
-
 const A1: &[u8; 14] = b"a1            ";
 const A2: &[u8; 14] = b"a2            ";
 const C1: &[u8; 14] = b"c1            ";
@@ -193,7 +164,7 @@ fn body(version: Version, out: &[u8]) -> String {
 fn reports_echo_the_terms_that_only_some_orders_have() {
     let until = fix::value::timestamp(b"20261231-00:00:00").unwrap();
     let case = |order_type, side, flags, [display, min, stop]: [u32; 3]| {
-        let mut report = told(ExecutionKind::Accepted, 1, A1);
+        let mut report = sample::told(ExecutionKind::Accepted, 1, A1);
         (report.order_type, report.side, report.flags) = (order_type, side, flags);
         report.terms.stop_price = Price(i64::from(stop));
         (report.terms.display_qty, report.terms.min_qty) = (display, min);
@@ -233,8 +204,8 @@ fn reports_echo_the_terms_that_only_some_orders_have() {
         }
     }
     // With none of these nothing is added.
-    let plain =
-        Ledger::new(LedgerLimits::default()).apply(&told(ExecutionKind::Accepted, 1, A1), 1);
+    let plain = Ledger::new(LedgerLimits::default())
+        .apply(&sample::told(ExecutionKind::Accepted, 1, A1), 1);
     assert!(words(Version::Fix44, &plain).contains("|44=100|59=0|151=100|"));
 }
 
@@ -246,7 +217,7 @@ fn the_life_of_an_order_in_three_versions() {
     let all =
         |execution: &fix::app::Execution| Version::ALL.map(|version| words(version, execution));
 
-    let accepted = ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 10);
+    let accepted = ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A1), 10);
     let terms = "55=BTCUSD|54=1|38=100|40=2|44=100|59=0|";
     let [old, mid, new] = all(&accepted);
     let head = "8|37=1001|11=a1|17=E10|";
@@ -254,7 +225,7 @@ fn the_life_of_an_order_in_three_versions() {
     assert_eq!(mid, format!("{head}150=0|39=0|{terms}151=100|14=0|6=0|"));
     assert_eq!(new, mid);
 
-    let mut fill = told(ExecutionKind::Executed, 1, A1);
+    let mut fill = sample::told(ExecutionKind::Executed, 1, A1);
     fill.liquidity = Liquidity::Added;
     (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
     let [old, mid, new] = all(&ledger.apply(&fill, 11));
@@ -267,7 +238,7 @@ fn the_life_of_an_order_in_three_versions() {
     let text = LIMIT.replace("D|11=a1|", "G|41=a1|37=1001|11=a2|").replace("38=100", "38=90");
     let command = request(&mut ledger, &text).unwrap();
     assert_eq!((command.orig_user_ref, command.user_ref), (UserRefNum(1), UserRefNum(2)));
-    let mut replaced = told(ExecutionKind::Replaced, 2, A2);
+    let mut replaced = sample::told(ExecutionKind::Replaced, 2, A2);
     (replaced.qty, replaced.leaves) = (Qty(60), Qty(60));
     replaced.orig_user_ref = UserRefNum(1);
     let [old, mid, _] = all(&ledger.apply(&replaced, 12));
@@ -288,7 +259,7 @@ fn the_life_of_an_order_in_three_versions() {
     let command = request(&mut ledger, cancel).unwrap();
     assert_eq!((command.kind, command.user_ref), (CommandKind::Cancel, UserRefNum(2)));
     assert_eq!(command.qty, Qty(0));
-    let mut canceled = told(ExecutionKind::Canceled, 2, C1);
+    let mut canceled = sample::told(ExecutionKind::Canceled, 2, C1);
     canceled.cancel_reason = CancelReason::Requested;
     (canceled.qty, canceled.leaves) = (Qty(40), Qty(0));
     let [_, mid, _] = all(&ledger.apply(&canceled, 14));
@@ -315,8 +286,8 @@ fn a_cancel_that_follows_at_once_is_told_by_its_own_identifier() {
     request(&mut ledger, LIMIT).unwrap();
     let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
     request(&mut ledger, cancel).unwrap();
-    ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 10);
-    let mut canceled = told(ExecutionKind::Canceled, 1, C1);
+    ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A1), 10);
+    let mut canceled = sample::told(ExecutionKind::Canceled, 1, C1);
     canceled.cancel_reason = CancelReason::Requested;
     canceled.leaves = Qty(0);
     let said = words(Version::Fix44, &ledger.apply(&canceled, 11));
@@ -327,7 +298,7 @@ fn a_cancel_that_follows_at_once_is_told_by_its_own_identifier() {
 fn refusals_by_the_engine() {
     let mut ledger = Ledger::new(LedgerLimits::default());
     request(&mut ledger, LIMIT).unwrap();
-    let mut rejected = told(ExecutionKind::Rejected, 1, A1);
+    let mut rejected = sample::told(ExecutionKind::Rejected, 1, A1);
     rejected.reject = RejectReason::CreditLimit;
     (rejected.order_ref, rejected.leaves) = (OrderRef(0), Qty(0));
     let execution = ledger.apply(&rejected, 1);
@@ -337,11 +308,11 @@ fn refusals_by_the_engine() {
     assert!(ledger.is_empty());
     // Its identifier is free again.
     assert_eq!(request(&mut ledger, LIMIT).unwrap().user_ref, UserRefNum(2));
-    ledger.apply(&told(ExecutionKind::Accepted, 2, A1), 2);
+    ledger.apply(&sample::told(ExecutionKind::Accepted, 2, A1), 2);
 
     let replace = LIMIT.replace("D|11=a1|", "G|41=a1|11=a2|");
     request(&mut ledger, &replace).unwrap();
-    let mut rejected = told(ExecutionKind::Rejected, 3, A2);
+    let mut rejected = sample::told(ExecutionKind::Rejected, 3, A2);
     rejected.orig_user_ref = UserRefNum(2);
     rejected.reject = RejectReason::InvalidPrice;
     let text = words(Version::Fix42, &ledger.apply(&rejected, 3));
@@ -350,7 +321,7 @@ fn refusals_by_the_engine() {
 
     let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
     request(&mut ledger, cancel).unwrap();
-    let mut late = told(ExecutionKind::CancelRejected, 2, C1);
+    let mut late = sample::told(ExecutionKind::CancelRejected, 2, C1);
     late.reject = RejectReason::UnknownOrder;
     let text = words(Version::Fix50Sp2, &ledger.apply(&late, 4));
     assert_eq!(text, "9|37=1002|11=c1|41=a1|39=0|434=1|102=1|58=Unknown order|");
@@ -359,19 +330,19 @@ fn refusals_by_the_engine() {
 #[test]
 fn what_crosses_with_a_replace_or_a_fill_is_told_of_the_order_as_it_is() {
     let mut ledger = Ledger::new(LedgerLimits::default());
-    ledger.apply(&told(ExecutionKind::Accepted, 1, A1), 1);
-    let mut fill = told(ExecutionKind::Executed, 1, A1);
+    ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A1), 1);
+    let mut fill = sample::told(ExecutionKind::Executed, 1, A1);
     (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
     ledger.apply(&fill, 2);
-    let mut replaced = told(ExecutionKind::Replaced, 2, A2);
+    let mut replaced = sample::told(ExecutionKind::Replaced, 2, A2);
     (replaced.orig_user_ref, replaced.leaves) = (UserRefNum(1), Qty(70));
     ledger.apply(&replaced, 3);
     // A cancel and another replace were on their way when the first replace was taken.
-    let mut late = told(ExecutionKind::CancelRejected, 1, C1);
+    let mut late = sample::told(ExecutionKind::CancelRejected, 1, C1);
     (late.reject, late.order_ref) = (RejectReason::UnknownOrder, OrderRef(0));
     let text = words(Version::Fix44, &ledger.apply(&late, 4));
     assert_eq!(text, "9|37=1002|11=c1|41=a1|39=1|434=1|102=1|58=Unknown order|");
-    let mut second = told(ExecutionKind::Rejected, 3, b"a3            ");
+    let mut second = sample::told(ExecutionKind::Rejected, 3, b"a3            ");
     (second.orig_user_ref, second.reject) = (UserRefNum(1), RejectReason::UnknownOrder);
     let text = words(Version::Fix44, &ledger.apply(&second, 5));
     assert_eq!(text, "9|37=1002|11=a3|41=a1|39=1|434=2|102=1|58=Unknown order|");
@@ -382,7 +353,7 @@ fn what_crosses_with_a_replace_or_a_fill_is_told_of_the_order_as_it_is() {
     assert!(text.starts_with("8|37=1002|11=a2|41=a1|17=E6|19=T5B|150=H|39=0|"), "{text}");
     assert!(text.contains("151=70|14=0|6=0|"), "{text}");
     // A cancel that crosses with the last fill is too late.
-    let mut fill = told(ExecutionKind::Executed, 2, A2);
+    let mut fill = sample::told(ExecutionKind::Executed, 2, A2);
     (fill.qty, fill.leaves, fill.match_number) = (Qty(70), Qty(0), MatchNumber(6));
     ledger.apply(&fill, 7);
     late.user_ref = UserRefNum(2);
@@ -420,18 +391,18 @@ fn refusals_by_the_ledger() {
 
 #[test]
 fn a_ledger_of_another_gateway_says_the_same() {
-    let mut reports = vec![told(ExecutionKind::Accepted, 1, A1)];
+    let mut reports = vec![sample::told(ExecutionKind::Accepted, 1, A1)];
     for number in 0..3 {
-        let mut fill = told(ExecutionKind::Executed, 1, A1);
+        let mut fill = sample::told(ExecutionKind::Executed, 1, A1);
         (fill.qty, fill.leaves) = (Qty(10), Qty(90 - 10 * number));
         fill.match_number = MatchNumber(number + 1);
         reports.push(fill);
     }
-    let mut replaced = told(ExecutionKind::Replaced, 2, A2);
+    let mut replaced = sample::told(ExecutionKind::Replaced, 2, A2);
     (replaced.leaves, replaced.orig_user_ref) = (Qty(70), UserRefNum(1));
     reports.push(replaced);
     // Requests that only the first gateway saw are named by their answers all the same.
-    let mut late = told(ExecutionKind::CancelRejected, 2, C1);
+    let mut late = sample::told(ExecutionKind::CancelRejected, 2, C1);
     late.reject = RejectReason::MarketClosed;
     let mut all = ExecutionReport { flags: types::REFUSED_MASS_CANCEL, ..late };
     all.user_ref = UserRefNum(3);
@@ -460,7 +431,7 @@ fn a_ledger_of_another_gateway_says_the_same() {
     assert!(text.contains("17=S9|150=I|39=1|") && text.contains("151=70|14=30|"), "{text}");
     // New orders get numbers nobody has used.
     assert_eq!(request(&mut second, LIMIT).unwrap().user_ref, UserRefNum(4));
-    let mut canceled = told(ExecutionKind::Canceled, 2, C1);
+    let mut canceled = sample::told(ExecutionKind::Canceled, 2, C1);
     (canceled.cancel_reason, canceled.leaves) = (CancelReason::Requested, Qty(0));
     let text = words(Version::Fix44, &second.apply(&canceled, 8));
     assert!(text.contains("|11=c1|41=a2|"), "{text}");
@@ -473,8 +444,8 @@ fn done_orders_and_trades_are_kept_within_bounds() {
     for number in 1..1_000u32 {
         let mut id = *A1;
         id[2..6].copy_from_slice(&format!("{number:04}").into_bytes());
-        ledger.apply(&told(ExecutionKind::Accepted, number, &id), 1);
-        let mut fill = told(ExecutionKind::Executed, number, &id);
+        ledger.apply(&sample::told(ExecutionKind::Accepted, number, &id), 1);
+        let mut fill = sample::told(ExecutionKind::Executed, number, &id);
         (fill.leaves, fill.match_number) = (Qty(0), MatchNumber(u64::from(number)));
         assert_eq!(ledger.apply(&fill, 2).status, Status::Filled);
         assert!(ledger.len() <= 11, "{}", ledger.len());
@@ -491,14 +462,14 @@ fn an_open_order_with_the_number_of_one_that_is_done_stays_known() {
     let limits = LedgerLimits { done_max: 4, ..LedgerLimits::default() };
     let mut ledger = Ledger::new(limits);
     let life = |ledger: &mut Ledger, number: u32, id: &[u8; 14]| {
-        ledger.apply(&told(ExecutionKind::Accepted, number, id), 1);
-        let mut fill = told(ExecutionKind::Executed, number, id);
+        ledger.apply(&sample::told(ExecutionKind::Accepted, number, id), 1);
+        let mut fill = sample::told(ExecutionKind::Executed, number, id);
         (fill.leaves, fill.match_number) = (Qty(0), MatchNumber(u64::from(number)));
         ledger.apply(&fill, 2);
     };
     life(&mut ledger, 1, A1);
     // Over OUCH numbers begin again with a day.
-    ledger.apply(&told(ExecutionKind::Accepted, 1, A2), 3);
+    ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A2), 3);
     (2..20).for_each(|number| life(&mut ledger, number, C1));
     let status = ledger.status(&ClOrdId(*A2), 4, sample::now());
     assert_eq!(status.map(|order| order.status), Some(Status::New));
@@ -512,7 +483,7 @@ fn mass_cancels() {
     let command = request(&mut ledger, one).unwrap();
     assert_eq!((command.kind, command.param), (CommandKind::MassCancel, 2));
     assert_eq!((command.instrument, command.cl_ord_id), (InstrumentId(1), ClOrdId(*C1)));
-    let mut done = told(ExecutionKind::MassCanceled, command.user_ref.0, C1);
+    let mut done = sample::told(ExecutionKind::MassCanceled, command.user_ref.0, C1);
     (done.qty, done.leaves) = (Qty(3), Qty(0));
     let execution = ledger.apply(&done, 8);
     let text = words(Version::Fix44, &execution);
@@ -522,7 +493,7 @@ fn mass_cancels() {
     let all = "q|11=c1|530=7|60=20261122-09:30:00|";
     let command = request(&mut ledger, all).unwrap();
     assert_eq!((command.param, command.instrument), (0, InstrumentId(0)));
-    let mut refused = told(ExecutionKind::CancelRejected, command.user_ref.0, C1);
+    let mut refused = sample::told(ExecutionKind::CancelRejected, command.user_ref.0, C1);
     refused.reject = RejectReason::MarketClosed;
     (refused.instrument, refused.flags) = (InstrumentId(0), types::REFUSED_MASS_CANCEL);
     (refused.qty, refused.leaves) = (Qty(0), Qty(0));

@@ -28,12 +28,12 @@
 use std::ops::Range;
 
 use types::{Nanos, NodeId, limits::DATAGRAM_MAX};
-use zerocopy::{IntoBytes, TryFromBytes};
+use zerocopy::TryFromBytes;
 
 use crate::{
     control::{ControlHeader, ControlKind},
     frame::{self, FrameKind, HopHeader, OrderBody},
-    lives::{HELLO_VERSION, Held, HelloStats, Keys, Life, Links, Shared},
+    lives::{HELLO_VERSION, Held, Keys, Life, Links, Shared},
     seal::{
         NUMBER_MAX, OpenedHop, Origin, SealError, SealHeader, append_body, open_hop, read_header,
         seal_body,
@@ -197,11 +197,6 @@ impl<S: Keys> Guard<S> {
         self.stats
     }
 
-    /// What became of hellos.
-    pub fn hellos(&self) -> HelloStats {
-        self.links.stats()
-    }
-
     /// When [`Guard::handle_timeout`] is to be called.
     pub fn next_timeout(&self) -> Nanos {
         self.links.next_timeout()
@@ -213,42 +208,29 @@ impl<S: Keys> Guard<S> {
     }
 
     /// Takes what the guard itself has to say: `send` gets each datagram and to whom.
-    pub fn take_hellos(&mut self, mut send: impl FnMut(NodeId, &[u8])) {
-        for (to, hello) in self.links.take() {
-            send(to, hello.as_bytes());
-        }
+    pub fn take_hellos(&mut self, send: impl FnMut(NodeId, &[u8])) {
+        self.links.take(send);
     }
 
     /// Opens a datagram; the clear one, valid until the next, or `None` where it was for the guard
     /// itself. A refusal is counted.
     pub fn open(&mut self, now: Nanos, bytes: &[u8]) -> Result<Option<&[u8]>, SealError> {
         self.current = None;
-        if bytes.first() == Some(&HELLO_VERSION) {
-            let heard = self.links.hear(now, bytes);
-            self.stats.forged += u64::from(heard == Err(SealError::Stranger));
-            self.stats.clear += u64::from(heard == Err(SealError::Format));
-            self.stats.other_life += u64::from(heard == Err(SealError::Life));
-            return heard.map(|()| None);
-        }
-        match self.judge(now, bytes) {
-            Ok(()) => {
-                self.stats.opened += 1;
-                Ok(Some(&self.clear))
-            }
-            Err(why) => {
-                let count = match why {
-                    SealError::Format => &mut self.stats.clear,
-                    SealError::HopTag | SealError::Tag | SealError::Stranger => {
-                        &mut self.stats.forged
-                    }
-                    SealError::Replay => &mut self.stats.replayed,
-                    SealError::Forbidden => &mut self.stats.forbidden,
-                    SealError::Life => &mut self.stats.other_life,
-                };
-                *count += 1;
-                Err(why)
-            }
-        }
+        let opened = match bytes.first() {
+            Some(&HELLO_VERSION) => self.links.hear(now, bytes).map(|()| None),
+            _ => self.judge(now, bytes).map(Some),
+        };
+        let count = match opened {
+            Ok(None) => return Ok(None),
+            Ok(Some(())) => &mut self.stats.opened,
+            Err(SealError::Format) => &mut self.stats.clear,
+            Err(SealError::HopTag | SealError::Tag | SealError::Stranger) => &mut self.stats.forged,
+            Err(SealError::Replay) => &mut self.stats.replayed,
+            Err(SealError::Forbidden) => &mut self.stats.forbidden,
+            Err(SealError::Life) => &mut self.stats.other_life,
+        };
+        *count += 1;
+        Ok(opened?.map(|()| &self.clear[..]))
     }
 
     fn judge(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), SealError> {

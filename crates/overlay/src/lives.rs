@@ -102,15 +102,15 @@ pub trait Keys {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Hello {
-    /// [`HELLO_VERSION`].
+    /// [`HELLO_VERSION`], else it is no hello.
     pub version: u8,
-    /// Zero.
+    /// Must be zero, else it is no hello.
     pub reserved: u8,
-    /// Who says so.
+    /// The node that says it, by its secret.
     pub from: NodeId,
-    /// To whom.
+    /// The only node that may take it.
     pub to: NodeId,
-    /// Zero.
+    /// Must be zero, else it is no hello.
     pub reserved2: u16,
     /// The sender's life.
     pub life: Life,
@@ -223,19 +223,6 @@ pub(crate) struct Held {
     pub(crate) part: Option<(Origin, Vec<u8>)>,
 }
 
-/// What became of hellos.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HelloStats {
-    /// Sent: challenges and answers.
-    pub sent: u64,
-    /// Lives of peers that became known, or followed others.
-    pub met: u64,
-    /// Not authentic, or not for this node.
-    pub forged: u64,
-    /// Of a life that is over.
-    pub over: u64,
-}
-
 /// All peers of one node, as far as their lives go.
 pub(crate) struct Links<S: Keys> {
     me: NodeId,
@@ -250,7 +237,6 @@ pub(crate) struct Links<S: Keys> {
     out: Vec<(NodeId, Hello)>,
     /// Peers whose life became known while something waited for it.
     met: Vec<NodeId>,
-    stats: HelloStats,
 }
 
 impl<S: Keys> Links<S> {
@@ -280,16 +266,11 @@ impl<S: Keys> Links<S> {
         links.dedup_by_key(|link| link.peer);
         let (waiting, due) = (Vec::with_capacity(links.len()), Nanos::NEVER);
         let (asked, out, met) = (0, Vec::new(), Vec::new());
-        let stats = HelloStats::default();
-        Links { me, life, keys, links, asked, waiting, due, out, met, stats }
+        Links { me, life, keys, links, asked, waiting, due, out, met }
     }
 
     pub(crate) fn life(&self) -> Life {
         self.life
-    }
-
-    pub(crate) fn stats(&self) -> HelloStats {
-        self.stats
     }
 
     /// A key of what this life seals for many.
@@ -368,7 +349,6 @@ impl<S: Keys> Links<S> {
         };
         hello.tag = hello.proof(&self.keys);
         self.out.push((to, hello));
-        self.stats.sent += 1;
     }
 
     pub(crate) fn next_timeout(&self) -> Nanos {
@@ -394,9 +374,9 @@ impl<S: Keys> Links<S> {
         self.waiting = waiting;
     }
 
-    /// Hellos to be sent.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = (NodeId, Hello)> + '_ {
-        self.out.drain(..)
+    /// Takes the hellos that wait to be sent: `send` gets each, and to whom.
+    pub(crate) fn take(&mut self, mut send: impl FnMut(NodeId, &[u8])) {
+        self.out.drain(..).for_each(|(to, hello)| send(to, hello.as_bytes()));
     }
 
     /// Takes a hello, and answers it if it asks.
@@ -404,13 +384,9 @@ impl<S: Keys> Links<S> {
         let hello = Hello::read(bytes).ok_or(SealError::Format)?;
         let authentic = hello.to == self.me && hello.is_authentic(&self.keys);
         let at = self.at(hello.from).filter(|_| authentic);
-        let Some(at) = at else {
-            self.stats.forged += 1;
-            return Err(SealError::Stranger);
-        };
+        let at = at.ok_or(SealError::Stranger)?;
         let link = &mut self.links[at];
         if link.former.contains(&hello.life) {
-            self.stats.over += 1;
             return Err(SealError::Life);
         }
         let fresh = hello.of == self.life && hello.answers > 0 && hello.answers == link.open;
@@ -465,7 +441,6 @@ impl<S: Keys> Links<S> {
         if !link.held.is_empty() {
             self.met.push(link.peer);
         }
-        self.stats.met += 1;
     }
 
     /// Keeps a datagram until the life of a peer is known. False: it is lost, or another one that

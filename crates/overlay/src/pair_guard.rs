@@ -2,13 +2,12 @@
 //!
 //! As [`crate::guard`], without what a tree needs: both parts of a datagram are under the key of
 //! the two nodes' lives, the hop part is empty. What is to go to a node whose life is not known yet is
-//! lost, and that node is asked.
+//! lost, and that node is asked: a probe that waited would say that the way is slow.
 
 use types::{Nanos, NodeId, limits::DATAGRAM_MAX};
-use zerocopy::IntoBytes;
 
 use crate::{
-    lives::{HELLO_VERSION, HelloStats, Keys, Life, Links},
+    lives::{HELLO_VERSION, Keys, Life, Links},
     seal::{NUMBER_MAX, Origin, SealError, SealHeader, open_body, open_hop, read_header},
 };
 
@@ -37,11 +36,6 @@ impl<S: Keys> PairGuard<S> {
         self.refused
     }
 
-    /// What became of hellos.
-    pub fn hellos(&self) -> HelloStats {
-        self.links.stats()
-    }
-
     /// When [`PairGuard::handle_timeout`] is to be called.
     pub fn next_timeout(&self) -> Nanos {
         self.links.next_timeout()
@@ -53,10 +47,8 @@ impl<S: Keys> PairGuard<S> {
     }
 
     /// Takes what the guard itself has to say: `send` gets each datagram and to whom.
-    pub fn take_hellos(&mut self, mut send: impl FnMut(NodeId, &[u8])) {
-        for (to, hello) in self.links.take() {
-            send(to, hello.as_bytes());
-        }
+    pub fn take_hellos(&mut self, send: impl FnMut(NodeId, &[u8])) {
+        self.links.take(send);
     }
 
     /// Appends the sealed form of a datagram to a node; `false` when it can't be sent, or not yet.

@@ -21,7 +21,8 @@ struct Known<K> {
     lives: [Life; 2],
 }
 
-/// See the module.
+/// Opens the datagrams of a fleet, given in the order in which they are sent; its memory grows with
+/// their number.
 pub struct Tap<S: Keys> {
     fleet: Fleet,
     keys: S,

@@ -16,10 +16,10 @@ use fix::session::{
 use fix::value::StampWriter;
 use fix::{Acceptor, FieldIndex, Frame, Framer, Limits, Message, Version};
 use types::{
-    AccountId, CancelReason, ClOrdId, Command, ConnId, ExecutionKind, ExecutionReport, FeedSeq,
-    InstrumentId, Liquidity, MatchNumber, Nanos, ORDER_HIDDEN, ORDER_POST_ONLY,
-    ORDER_POST_ONLY_SLIDE, OrderRef, OrderTerms, OrderType, Price, Qty, REFUSED_MASS_CANCEL,
-    RejectReason, Side, TimeInForce, TradingState, UserRefNum,
+    CancelReason, ClOrdId, Command, ConnId, ExecutionKind, ExecutionReport, InstrumentId,
+    Liquidity, MatchNumber, Nanos, ORDER_HIDDEN, ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderRef,
+    OrderTerms, OrderType, Price, Qty, REFUSED_MASS_CANCEL, RejectReason, Side, TimeInForce,
+    TradingState, UserRefNum,
 };
 
 use crate::sample;
@@ -340,31 +340,8 @@ impl House {
         let mut id = [b' '; 14];
         let text = format!("o{user_ref}");
         id[..text.len()].copy_from_slice(text.as_bytes());
-        ExecutionReport {
-            kind: ExecutionKind::Accepted,
-            side: Side::Buy,
-            order_type: OrderType::Limit,
-            time_in_force: TimeInForce::Day,
-            flags: 0,
-            reject: RejectReason::None,
-            cancel_reason: CancelReason::None,
-            liquidity: Liquidity::None,
-            account: AccountId(7),
-            instrument: InstrumentId(1),
-            user_ref: UserRefNum(user_ref),
-            orig_user_ref: UserRefNum(0),
-            session_seq: 0,
-            qty: Qty(100),
-            leaves: Qty(100),
-            price: Price(783_505_000),
-            order_ref: OrderRef(u64::from(user_ref) + 1_000),
-            match_number: MatchNumber(0),
-            public_after: FeedSeq(0),
-            t_seq: sample::now(),
-            cl_ord_id: ClOrdId(id),
-            reserved2: [0; 2],
-            terms: OrderTerms::default(),
-        }
+        let report = sample::told(ExecutionKind::Accepted, user_ref, &id);
+        ExecutionReport { price: Price(783_505_000), ..report }
     }
 
     /// A record of the account's stream, told to its owner and as a copy.

@@ -462,14 +462,28 @@ impl Watch {
         let known = due.saturating_sub(seq);
         let seq = seq + known;
         let bound_ns = u64::from(body.bound_ns);
-        stream.published.push(Published { seq, end, deadline: body.deadline, bound_ns });
+        let published = Published { seq, end, deadline: body.deadline, bound_ns };
+        self.append(at, place, published, packet.messages().skip(known as usize));
+    }
+
+    /// The next messages of a stream are known, and who published them when.
+    fn append<'a>(
+        &mut self,
+        at: Nanos,
+        place: usize,
+        published: Published,
+        messages: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let Some(stream) = self.streams.get_mut(place) else { return };
+        let first = published.seq;
+        stream.published.push(published);
         stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
-        for message in packet.messages().skip(known as usize) {
+        let messages: Vec<&[u8]> = messages.collect();
+        for message in &messages {
             stream.digest.push(message);
-            stream.messages.push(message.into());
+            stream.messages.push((*message).into());
         }
-        let fresh: Vec<&[u8]> = packet.messages().skip(known as usize).collect();
-        self.read_trades(place, seq, &fresh);
+        self.read_trades(place, first, &messages);
         self.publish_ahead(place);
     }
 
@@ -559,7 +573,7 @@ impl Watch {
             self.leaves(at, Outlet::Feed, from, On::Message(of, last));
         }
         if self.several_roots && packet.count() > 0 && self.streams[of].end() == seq {
-            self.unseen(at, of, &packet);
+            self.take_unseen(at, of, &packet);
         }
         let Some(edge) = self.edges.get_mut(&sent.from) else { return };
         let stream = &mut self.streams[of];

@@ -3,24 +3,16 @@
 use types::Nanos;
 use wire::moldudp::Packet;
 
-use super::{Checker, Delivery, Published, Watch};
+use super::{Checker, Published, Watch};
 
 impl Watch {
     /// An edge hands on what no root was seen to send: a root that was cut off published it, and what
     /// it sent later carries it as parity. At the end a root must have owned up to it.
-    pub(super) fn unseen(&mut self, at: Nanos, of: usize, packet: &Packet<'_>) {
-        let Some(stream) = self.streams.get_mut(of) else { return };
+    pub(super) fn take_unseen(&mut self, at: Nanos, of: usize, packet: &Packet<'_>) {
         let (seq, end) = (packet.seq(), packet.next_seq());
-        stream.published.push(Published { seq, end, deadline: Nanos(0), bound_ns: 0 });
-        stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
-        let messages: Vec<&[u8]> = packet.messages().collect();
-        for message in &messages {
-            stream.digest.push(message);
-            stream.messages.push((*message).into());
-        }
         self.unseen.extend((seq..end).map(|number| (of, number)));
-        self.read_trades(of, seq, &messages);
-        self.publish_ahead(of);
+        let published = Published { seq, end, deadline: Nanos(0), bound_ns: 0 };
+        self.append(at, of, published, packet.messages());
     }
 
     /// A root says that it published these messages.
