@@ -317,6 +317,15 @@ impl<S: Store> Acceptor<S> {
         }
     }
 
+    /// Whether bytes of `conn` are read at present; while they are not, its session can't be called
+    /// silent.
+    pub fn note_reading(&mut self, now: Nanos, conn: ConnId, read: bool) {
+        let session = self.session_of(conn).filter(|_| !read);
+        if let Some(session) = session.and_then(|index| self.sessions.get_mut(index)) {
+            session.last_received = now;
+        }
+    }
+
     /// Timers of `conn`, as [`Acceptor::handle_bytes`].
     pub fn handle_timeout<A: Application>(
         &mut self,

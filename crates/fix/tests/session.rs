@@ -442,6 +442,16 @@ fn heartbeats_tests_and_silence() {
     assert_eq!(bench.ending, None);
     assert!(bench.wait(second).is_empty());
     assert_eq!(bench.ending, Some(Ending::Silent));
+    // While its bytes are not read it is neither asked nor taken for silent.
+    let mut unread = self::bench(|_| {});
+    unread.send("A", "98=0|108=10|");
+    for _ in 0..10 {
+        unread.door.note_reading(unread.now, CONN, false);
+        let said = unread.wait(9 * second);
+        assert!(said.iter().all(|one| one.starts_with("35=0")), "{said:?}");
+    }
+    unread.door.note_reading(unread.now, CONN, true);
+    assert_eq!(unread.wait(3 * second).last().map(String::as_str), Some("35=1|34=7|112=TEST"));
     // HeartBtInt 0: none of it.
     let mut quiet = self::bench(|_| {});
     quiet.send("A", "98=0|108=0|");

@@ -121,6 +121,11 @@ impl Desk {
         self.ahead.push(ahead);
     }
 
+    /// Whether bytes of those who are not logged on are taken: there is room upward.
+    pub(crate) fn reads_strangers(&self) -> bool {
+        self.spill.is_empty() && self.uplink.has_room()
+    }
+
     /// Whether a session's bytes are taken: there is room upward for one that has so much on its
     /// way, and it has not been refused more than it may be.
     pub(crate) fn wants(&self, account: AccountId) -> bool {

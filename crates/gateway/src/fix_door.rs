@@ -376,6 +376,8 @@ impl FixDoor {
         conns.extend(self.acceptor.conns());
         for conn in conns.drain(..) {
             if self.acceptor.next_timeout(conn) <= now.now {
+                let read = self.account_of(conn).is_none_or(|account| desk.wants(account));
+                self.acceptor.note_reading(now.now, conn, read);
                 let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
                     acceptor.handle_timeout(now.now, conn, app, written)
                 });
@@ -400,8 +402,7 @@ impl FixDoor {
         self.due
     }
 
-    /// Logs a session out with the reason; false when it is not logged on, or being logged out
-    /// already.
+    /// Logs a session out with the reason; false when it is not logged on, or leaves already.
     pub(crate) fn log_out(
         &mut self,
         now: ClockReading,

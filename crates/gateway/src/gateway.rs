@@ -346,7 +346,7 @@ impl Gateway {
 
     /// Whether bytes of participants are taken now; false while orders wait for room upward.
     pub fn wants_stream(&self) -> bool {
-        self.desk.spill.is_empty() && self.desk.uplink.has_room()
+        self.desk.reads_strangers()
     }
 
     /// Whether bytes of this participant are taken now. Those of one that has much on its way, or
@@ -356,11 +356,7 @@ impl Gateway {
     /// While nothing can be logged OUCH sessions are read on: their refusals need no room.
     pub fn wants_stream_of(&self, conn: ConnId) -> bool {
         if let Some(session) = self.sessions.get(&conn) {
-            return match session.state {
-                _ if self.desk.suspended => true,
-                State::Live(account) => self.desk.wants(account),
-                State::Stranger | State::Attaching(_) => self.wants_stream(),
-            };
+            return session.is_read(&self.desk);
         }
         let account = self.fix.account_of(conn);
         account.map_or_else(|| self.wants_stream(), |account| self.desk.wants(account))
@@ -411,6 +407,7 @@ impl Gateway {
         for (conn, session) in &mut self.sessions {
             session.release(now.now, &self.watermarks, &mut self.desk, *conn, out);
             session.settle_pause(&mut self.private);
+            session.note_reading(now.now, &self.desk);
             if let Some(ending) = session.handle_timeout(now.now, *conn, out) {
                 over.push((*conn, ending));
             }

@@ -220,6 +220,22 @@ impl Session {
         }
     }
 
+    /// Whether its bytes are taken now. While nothing can be logged they are: refusals need no room.
+    pub(crate) fn is_read(&self, desk: &Desk) -> bool {
+        match self.state {
+            _ if desk.suspended => true,
+            State::Live(account) => desk.wants(account),
+            State::Stranger | State::Attaching(_) => desk.reads_strangers(),
+        }
+    }
+
+    /// A client whose bytes wait in its socket is not silent.
+    pub(crate) fn note_reading(&mut self, now: Nanos, desk: &Desk) {
+        if matches!(self.state, State::Live(_)) && !self.is_read(desk) {
+            self.soup.excuse_silence(now);
+        }
+    }
+
     /// Heartbeat, or the end of a silent client.
     pub(crate) fn handle_timeout(
         &mut self,

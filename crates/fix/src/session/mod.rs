@@ -158,7 +158,7 @@ pub struct Session<S> {
     /// The counterparty named a message that was never sent: its number, and the next to be sent.
     ahead: Option<(u32, u32)>,
     heart_bt_ns: u64,
-    last_received: Nanos,
+    pub(crate) last_received: Nanos,
     test_sent: bool,
     gap: Option<Gap>,
     queue: Queue,

@@ -125,6 +125,23 @@ fn a_session_with_much_on_its_way_waits_and_the_others_do_not() {
 }
 
 #[test]
+fn who_is_not_read_is_not_taken_for_silent() {
+    let mut bench = Bench::new();
+    bench.login(1, 1);
+    bench.root.acks = false;
+    assert_eq!(fill(&mut bench, 1), OUTSTANDING);
+    bench.run(40 * SECOND);
+    assert!(!bench.client_mut(1).closed, "nobody has looked whether it said something");
+    // Read again, it has the usual time.
+    bench.root.acks = true;
+    bench.root.acknowledge();
+    bench.run(10 * SECOND);
+    assert!(bench.gateway.wants_stream_of(ConnId(1)) && !bench.client_mut(1).closed);
+    bench.run(10 * SECOND);
+    assert!(bench.client_mut(1).closed, "control: it is read, and silent");
+}
+
+#[test]
 fn who_goes_on_above_the_rate_rests_and_others_are_read() {
     let mut bench = bench();
     bench.login(2, 2);

@@ -176,6 +176,11 @@ impl ServerSession {
         Ok(())
     }
 
+    /// What the client sends is not read at present: it can't be called silent, from now on.
+    pub fn excuse_silence(&mut self, now: Nanos) {
+        self.last_received = now;
+    }
+
     /// Sends a heartbeat when one is due; reports a client that did not log in in time or is dead.
     pub fn handle_timeout(
         &mut self,
