@@ -113,7 +113,10 @@ fn keep(site: &mut Site, number: usize) -> Result<std::path::PathBuf, Failure> {
 fn together(site: &Site) -> Result<(), Failure> {
     match site.all_within(CLOSE, PATIENCE) {
         true => Ok(()),
-        false => Err(failed("the replicas did not all come back in time")),
+        false => {
+            let standing = site.standing();
+            Err(failed(format!("the replicas did not all come back in time: {standing}")))
+        }
     }
 }
 
