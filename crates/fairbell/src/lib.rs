@@ -84,6 +84,7 @@ impl From<config::ConfigError> for Failure {
 
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {
+    end_with_reader();
     files::keep_private();
     limits::prepare();
     match run(std::env::args_os()) {
@@ -93,6 +94,20 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// Ends the process in silence when nobody reads its output any more, as `fairbell ... | head` does.
+fn end_with_reader() {
+    /// What a shell reports of a process that SIGPIPE ended.
+    const NO_READER: i32 = 128 + 13;
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let what = panic.payload_as_str().unwrap_or_default();
+        if what.starts_with("failed printing to std") && what.contains("Broken pipe") {
+            std::process::exit(NO_READER);
+        }
+        told(panic);
+    }));
 }
 
 /// Runs one command line, the program's name first.

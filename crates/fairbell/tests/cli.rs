@@ -31,6 +31,19 @@ fn help_is_a_result() {
 }
 
 #[test]
+fn who_stops_reading_sees_no_panic() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let command = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+        .args(["check", "book", "--runs", "1"])
+        .stdout(writer)
+        .output();
+    let output = command.unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(lines(&output.stderr), [""; 0]);
+}
+
+#[test]
 fn a_bad_option_is_one_line_and_two() {
     for args in [&["up", "--rate", "x"][..], &["up", "--fanout", "0"], &["fly"], &[]] {
         let output = fairbell(args);

@@ -362,16 +362,12 @@ fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result
 /// The drill's exchange: the built-in one with nobody but these clients.
 fn text(fault: Fault, args: &DrillArgs) -> String {
     let gateways = fault.gateways(args);
-    let each = args.every.max(args.away).as_secs_f64() + 1.0;
-    let seconds = each * f64::from(args.times + 3) + 60.0;
     let (segment_mib, snapshot_every) = match args.snapshot_every {
         0 => (fault.segment_mib(), 0),
         every => (2, every),
     };
-    let inputs = (seconds * args.rate as f64) as u64 + 100_000;
     let mut text = format!(
-        "[doors]\nplain = true\n\n[engine]\nlog_capacity = {inputs}\n\n\
-         [overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
+        "[doors]\nplain = true\n\n[overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
          change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {segment_mib}\n\
          snapshot_every = {snapshot_every}\ncheckpoint_every = {}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
          [gateway]\norders_per_s = 0\n\n[limits]\nopen_orders = 0\nmessages_per_s = 0\n\n\
@@ -424,13 +420,16 @@ fn print(report: &Report) {
         report.seed
     );
     println!(
-        "  {}: p50 {:.0} ms, max {:.0} ms",
+        "  {}: p50 {:.0} ms, max {}",
         match report.drill {
             "full-disk" => "longest time without an answer",
             _ => "from the fault to the first answer after it",
         },
         ms(serve.p50),
-        ms(serve.max)
+        match serve.max {
+            u64::MAX => "none: nothing was answered any more".to_string(),
+            max => format!("{:.0} ms", ms(max)),
+        }
     );
     println!("  until another leads: p50 {:.0} ms, max {:.0} ms", ms(lead.p50), ms(lead.max));
     println!(
