@@ -50,6 +50,27 @@ fn order(from: &str, to: &str) -> Result<request::Terms, Refusal> {
 }
 
 #[test]
+fn what_every_order_manager_sends_beside_is_taken_and_passed_over() {
+    let common = "1=ACC|65=WI|22=4|48=US0378331005|167=CS|200=202612|207=XNAS|106=Maker|107=Thing|15=USD|\
+                  63=0|64=20261124|77=O|100=XNAS|114=N|58=note|";
+    let later = "460=4|461=ESVUFR|526=b|583=link|528=A|529=1|541=20261224|581=1|582=1|660=99|";
+    let of = |version: Version| match version {
+        Version::Fix42 => format!("{common}47=A|76=BRKR|109=CLNT|"),
+        Version::Fix44 => format!("{common}{later}47=A|"),
+        Version::Fix50Sp2 => format!("{common}{later}1028=Y|1091=N|"),
+    };
+    for version in Version::ALL {
+        let more = of(version);
+        assert_eq!(ask(version, &format!("{LIMIT}{more}")), ask(version, LIMIT), "{version:?}");
+        let replace = LIMIT.replacen("D|11=a1|", "G|41=a1|11=a2|", 1);
+        assert_eq!(ask(version, &format!("{replace}{more}")), ask(version, &replace));
+        let cancel = "F|41=a1|11=a2|55=BTCUSD|54=1|60=20261122-09:30:00|";
+        let more = "48=US0378331005|22=4|167=CS|207=XNAS|58=note|";
+        assert_eq!(ask(version, &format!("{cancel}{more}")), ask(version, cancel), "{version:?}");
+    }
+}
+
+#[test]
 fn orders_are_read_in_every_version() {
     for version in Version::ALL {
         let Ok(Some(Request::New { terms, resent: false })) = ask(version, LIMIT) else {
@@ -95,6 +116,8 @@ fn terms_go_where_they_belong() {
         assert_eq!(order("40=2|", &format!("40=2|59={code}|")).unwrap().time_in_force, life);
     }
     let dated = order("40=2|", "40=2|59=6|126=20261231-00:00:00|").unwrap();
+    // It may trade all of its last day.
+    assert_eq!(order("40=2|", "40=2|59=6|432=20261230|").unwrap(), dated);
     assert_eq!(dated.time_in_force, TimeInForce::GoodTillDate);
     assert_eq!(dated.expire_at, fix::value::timestamp(b"20261231-00:00:00").unwrap());
     let terms = order("40=2|", "40=2|18=6|110=10|2964=3|1138=20|").unwrap();
@@ -121,6 +144,8 @@ fn each_refusal_has_its_words() {
         ("40=2|", "40=P|", Refusal::EXEC_INST),
         ("40=2|", "40=2|59=6|", Refusal::EXPIRY),
         ("40=2|", "40=2|126=20261231-00:00:00|", Refusal::EXPIRY),
+        ("40=2|", "40=2|432=20261230|", Refusal::EXPIRY),
+        ("40=2|", "40=2|59=6|126=20261231-00:00:00|432=20261230|", Refusal::EXPIRY),
     ];
     for (from, to, refusal) in cases {
         assert_eq!(order(from, to), Err(refusal), "{to}");

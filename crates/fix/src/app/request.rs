@@ -127,9 +127,12 @@ impl Refusal {
     pub const NO_STOP: Refusal = Refusal::new(5, 99, "StopPx is required for this OrdType");
     /// StopPx(99) is there and should not be.
     pub const STOP_UNWANTED: Refusal = Refusal::new(0, 11, "StopPx does not go with this OrdType");
-    /// ExpireTime(126) is missing, or there without need.
-    pub const EXPIRY: Refusal =
-        Refusal::new(5, 99, "ExpireTime goes with TimeInForce 6, and only with it");
+    /// ExpireTime(126) and ExpireDate(432) are both missing or both there, or there without need.
+    pub const EXPIRY: Refusal = Refusal::new(
+        5,
+        99,
+        "Either ExpireTime or ExpireDate goes with TimeInForce 6, only with it",
+    );
     /// ExecInst(18) does not fit OrdType(40).
     pub const EXEC_INST: Refusal = Refusal::new(0, 11, "ExecInst does not go with this OrdType");
     /// A code no rule of this exchange knows.
@@ -169,7 +172,7 @@ struct Raw<'a> {
 
 const PLACES: usize = 32;
 /// Fields by tag in the order of their places, from 1; the two ways to say one thing share theirs.
-const FIELDS: [(u32, usize); 18] = [
+const FIELDS: [(u32, usize); 19] = [
     (tag::CL_ORD_ID.number, CL_ORD_ID),
     (tag::EXEC_INST.number, EXEC_INST),
     (tag::ORDER_QTY.number, QTY),
@@ -185,6 +188,7 @@ const FIELDS: [(u32, usize); 18] = [
     (tag::MAX_FLOOR.number, DISPLAY),
     (tag::DISPLAY_QTY.number, DISPLAY),
     (tag::EXPIRE_TIME.number, EXPIRE),
+    (tag::EXPIRE_DATE.number, EXPIRE_DATE),
     (tag::PEG_DIFFERENCE.number, OFFSET),
     (tag::MASS_CANCEL_REQUEST_TYPE.number, MASS),
     (tag::SELF_MATCH_PREVENTION_INSTRUCTION.number, SELF_TRADE),
@@ -206,6 +210,7 @@ const EXPIRE: usize = 14;
 const OFFSET: usize = 15;
 const MASS: usize = 16;
 const SELF_TRADE: usize = 17;
+const EXPIRE_DATE: usize = 18;
 
 /// The place of each tag; 0: of no interest.
 static PLACE_OF: [u8; 2_965] = {
@@ -371,15 +376,20 @@ impl<'a> Raw<'a> {
             b'7' => TimeInForce::AtTheClose,
             _ => return Err(Refusal::CODE),
         };
-        match (life, self.text(EXPIRE)) {
-            (TimeInForce::GoodTillDate, text) => {
-                let at = value::timestamp(text).ok_or(Refusal::EXPIRY)?;
-                Ok((life, at))
-            }
-            (_, b"") => Ok((life, Nanos(0))),
-            _ => Err(Refusal::EXPIRY),
-        }
+        let at = match (life, self.text(EXPIRE), self.text(EXPIRE_DATE)) {
+            (TimeInForce::GoodTillDate, time, b"") => value::timestamp(time),
+            (TimeInForce::GoodTillDate, b"", date) => end_of(date),
+            (_, b"", b"") => Some(Nanos(0)),
+            _ => None,
+        };
+        at.map(|at| (life, at)).ok_or(Refusal::EXPIRY)
     }
+}
+
+/// The end of a day, UTC.
+fn end_of(date: &[u8]) -> Option<Nanos> {
+    const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+    value::date(date)?.checked_add(1)?.checked_mul(DAY_NS).map(Nanos)
 }
 
 fn lots(text: &[u8]) -> Result<u32, Refusal> {
