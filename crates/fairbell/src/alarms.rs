@@ -40,10 +40,32 @@ pub struct Record {
     pub at_ns: u64,
     /// Its key.
     pub key: String,
-    /// Raised, not cleared.
-    pub raised: bool,
+    /// What happened to it.
+    pub stage: Stage,
     /// What was said.
     pub text: String,
+}
+
+/// What happened to an alarm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// It stands from now on.
+    Raised,
+    /// It is over.
+    Over,
+    /// Something happened that does not last: told, and over at once.
+    Noted,
+}
+
+impl Stage {
+    /// In the audit file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Raised => "alarm",
+            Stage::Over => "over",
+            Stage::Noted => "noted",
+        }
+    }
 }
 
 #[derive(Default)]
@@ -74,7 +96,13 @@ impl Alarms {
             let alarm = Alarm { key: key.clone(), text: text.clone(), since_ns: at_ns, times: 1 };
             board.standing.insert(key, alarm);
         }
-        board.tell(Record { at_ns, key: key.to_string(), raised: true, text });
+        board.tell(Record { at_ns, key: key.to_string(), stage: Stage::Raised, text });
+    }
+
+    /// Something has happened that operators have to know and that does not last.
+    pub fn note(&self, key: &str, text: impl Into<String>) {
+        let (key, text) = (key.to_string(), text.into());
+        self.lock().tell(Record { at_ns: now_ns(), key, stage: Stage::Noted, text });
     }
 
     /// It is over; nothing for an alarm that does not stand.
@@ -82,7 +110,7 @@ impl Alarms {
         let mut board = self.lock();
         if board.standing.remove(key).is_some() {
             let (key, text) = (key.to_string(), text.into());
-            board.tell(Record { at_ns: now_ns(), key, raised: false, text });
+            board.tell(Record { at_ns: now_ns(), key, stage: Stage::Over, text });
         }
     }
 
@@ -118,7 +146,8 @@ impl Alarms {
         if lost > 0 {
             let text = format!("{lost} records of alarms found no room before this one");
             let key = "records-lost".to_string();
-            board.records.push_back(Record { at_ns: now_ns(), key, raised: true, text });
+            let stage = Stage::Raised;
+            board.records.push_back(Record { at_ns: now_ns(), key, stage, text });
         }
     }
 
@@ -129,7 +158,11 @@ impl Alarms {
 
 impl Board {
     fn tell(&mut self, record: Record) {
-        let word = if record.raised { "ALARM" } else { "alarm over" };
+        let word = match record.stage {
+            Stage::Raised => "ALARM",
+            Stage::Over => "alarm over",
+            Stage::Noted => "note",
+        };
         match self.lines.len() < WAITING_MAX {
             true => self.lines.push_back(format!("{word}: {}: {}", record.key, record.text)),
             false => self.lost[0] += 1,
@@ -182,11 +215,16 @@ mod tests {
         assert_eq!(alarms.take_lines().len(), 1, "another time is told again");
         let mut stages = Vec::new();
         while let Some(record) = alarms.first_record() {
-            stages.push((record.raised, record.text));
+            stages.push((record.stage, record.text));
             alarms.drop_record();
         }
-        let of = |raised, text: &str| (raised, text.to_string());
-        assert_eq!(stages, [of(true, "no room"), of(false, "goes on"), of(true, "again")]);
+        alarms.note("logon-refused", "GUEST");
+        assert_eq!(alarms.take_lines(), ["note: logon-refused: GUEST"]);
+        let last = alarms.first_record().map(|record| record.stage.name());
+        assert_eq!((last, alarms.standing().len()), (Some("noted"), 1), "it does not stand");
+        let of = |stage, text: &str| (stage, text.to_string());
+        use Stage::{Over, Raised};
+        assert_eq!(stages, [of(Raised, "no room"), of(Over, "goes on"), of(Raised, "again")]);
     }
 
     #[test]

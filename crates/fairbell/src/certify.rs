@@ -170,8 +170,7 @@ fn exchange(args: &CertifyArgs, clock: &Clock) -> ExchangeConfig {
     (config.overlay.depth, config.overlay.receivers, config.overlay.hedge) = (1, 1, 0);
     config.sequencer.enabled = false;
     let mut exchange = exchange_config(&config, clock);
-    let (comp_id, role) = (args.comp_id.clone(), FixRole::Orders);
-    let login = FixLogin { comp_id, version: args.fix.version(), role };
+    let login = FixLogin::new(&args.comp_id, args.fix.version(), FixRole::Orders);
     let account = |id: u16, (user, password): (&str, &str)| Account {
         id: AccountId(id),
         username: user.to_string(),

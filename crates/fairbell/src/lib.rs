@@ -32,6 +32,7 @@ pub mod password;
 pub mod plan;
 pub mod plant;
 pub mod query;
+pub mod refused;
 pub mod replay;
 pub mod replica;
 pub mod report;

@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use net::{Clock, Directory, Loop, LoopConfig, peer_addr};
-use participant::load::{Kind, Load, LoadConfig, LoadPhase, Login, Protocol, SecondPoint, Version};
+use participant::load::{
+    Kind, Load, LoadConfig, LoadCounts, LoadPhase, Login, Protocol, SecondPoint, Version,
+};
 use telemetry::Recorder;
 use types::{Instrument, InstrumentId, Nanos, NodeId, Price, Qty, Symbol, limits};
 
@@ -398,6 +400,7 @@ fn document(args: &LoadArgs, load: &Load, all: &Recorder) -> serde_json::Value {
         "executed_lots": counts.executed_lots,
         "logins": counts.logins,
         "logins_refused": counts.logins_refused,
+        "refusals": counts.refusals,
         "connections_lost": counts.connections_lost,
         "lateness_max_ns": load.lateness_max_ns(),
         "latency_ns": report_quantiles(&all.summary()),
@@ -458,11 +461,17 @@ fn print(args: &LoadArgs, load: &Load, all: &Recorder) {
     }
 }
 
+/// How many logins were refused, and why.
+fn refusals(counts: &LoadCounts) -> String {
+    let reasons = counts.refusals.iter().map(|(why, times)| format!("; {times}: {why}"));
+    format!("{} refused{}", counts.logins_refused, reasons.collect::<String>())
+}
+
 fn verdict(load: &Load) -> Result<(), Failure> {
     let counts = load.counts();
     let never = load.times().0.is_none();
     let wrong = [
-        (never, format!("not all clients could log in: {} refused", counts.logins_refused)),
+        (never, format!("not all clients could log in: {}", refusals(&counts))),
         (counts.lost > 0, format!("{} requests without an answer", counts.lost)),
         (counts.duplicates > 0, format!("{} requests answered twice", counts.duplicates)),
         (counts.stray > 0, format!("{} answers to nothing asked", counts.stray)),

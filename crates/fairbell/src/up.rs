@@ -647,6 +647,7 @@ impl Watch<'_> {
         }
         self.revise(&figures, view);
         figures.watch_capacities(self.run.config, &self.run.alarms);
+        figures.tell_refused(&self.before, &self.run.alarms);
         let percent = room::percent(&figures.fill, room::free(self.run.out), figures.log);
         room::tell(&self.run.alarms, self.run.out, &figures.fill, percent);
         self.rtt_second.clear();

@@ -1,8 +1,9 @@
 //! Sessions and the connections that have them: the whole door but its sockets.
 //!
 //! A connection belongs to nobody until its first message, which must be the Logon of a session
-//! that is not live. Whoever cannot say that is disconnected without a word, so that nothing is
-//! learned by trying. Before a Logon a connection costs one message of memory.
+//! that is not live. A Logon of CompIDs that no session has is answered with a Logout that says so,
+//! and one that is wrong in itself with a Logout that names the fault, once its credentials are right.
+//! Others are disconnected without a word. Before a Logon a connection costs one message of memory.
 //!
 //! Where an account's stream gives a session's numbers, a Logon may have to wait for what came
 //! before it ([`Acceptor::resume`]), and a connection ends once its last messages have theirs
@@ -13,8 +14,10 @@ use std::collections::BTreeMap;
 use types::{ConnId, Nanos};
 
 use crate::frame::{Frame, Framer};
+use crate::session::logon::{Refused, refuse};
 use crate::session::{Application, Ending, Entry, Session, SessionConfig, Slot, Store};
 use crate::tag;
+use crate::version::Version;
 use crate::view::{FieldIndex, Message};
 
 /// Bounds of a door.
@@ -89,6 +92,7 @@ pub struct Acceptor<S> {
     limits: Limits,
     index: FieldIndex,
     ahead: Option<Ahead>,
+    refused: Option<RefusedLogon>,
     /// What has happened.
     pub counters: Counters,
 }
@@ -104,6 +108,18 @@ pub struct Ahead {
     pub next: u32,
 }
 
+/// A Logon that was refused for what it says, whose credentials were right or of nobody.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RefusedLogon {
+    /// Whose it was: its session's place.
+    pub session: Option<usize>,
+    /// What was wrong, in words, as its sender was told.
+    pub why: String,
+}
+
+/// Bytes of an unknown CompID that operators are told.
+const NAME_KEPT: usize = 24;
+
 impl<S: Store> Acceptor<S> {
     /// A door for these sessions, each with its store; the application knows them by their place
     /// in the list.
@@ -116,6 +132,7 @@ impl<S: Store> Acceptor<S> {
             limits,
             index: FieldIndex::default(),
             ahead: None,
+            refused: None,
             counters: Counters::default(),
         }
     }
@@ -123,6 +140,11 @@ impl<S: Store> Acceptor<S> {
     /// The last counterparty that named a message never sent, since the last time.
     pub fn take_ahead(&mut self) -> Option<Ahead> {
         self.ahead.take()
+    }
+
+    /// The last Logon that was refused for what it says, since the last time.
+    pub fn take_refused(&mut self) -> Option<RefusedLogon> {
+        self.refused.take()
     }
 
     /// A session by its place.
@@ -211,6 +233,7 @@ impl<S: Store> Acceptor<S> {
             counters: &mut self.counters,
             index: &mut index,
             ahead: &mut self.ahead,
+            refused: &mut self.refused,
             app,
             out,
         };
@@ -272,6 +295,7 @@ impl<S: Store> Acceptor<S> {
             counters: &mut self.counters,
             index: &mut index,
             ahead: &mut self.ahead,
+            refused: &mut self.refused,
             app,
             out,
         };
@@ -359,6 +383,7 @@ struct Door<'a, S, A> {
     counters: &'a mut Counters,
     index: &'a mut FieldIndex,
     ahead: &'a mut Option<Ahead>,
+    refused: &'a mut Option<RefusedLogon>,
     app: &'a mut A,
     out: &'a mut Vec<u8>,
 }
@@ -438,7 +463,17 @@ impl<S: Store, A: Application> Door<'_, S, A> {
         }
         let found = match lookup(self.sessions, &message) {
             Ok(found) => found,
-            Err(ending) => return Some(ending),
+            Err(ending) => {
+                if ending == Ending::UnknownSession {
+                    let why = unknown(self.sessions, &message);
+                    refuse(self.now, &message, why, self.out);
+                    let name = message.get(tag::SENDER_COMP_ID.number).unwrap_or(&[]);
+                    let name = name.get(..NAME_KEPT).unwrap_or(name).escape_ascii();
+                    let why = format!("{why} (of {name})");
+                    *self.refused = Some(RefusedLogon { session: None, why });
+                }
+                return Some(ending);
+            }
         };
         let wanted = self.sessions.get_mut(found)?;
         let entered = wanted.handle_logon(self.now, &message, self.app, self.out);
@@ -460,8 +495,30 @@ impl<S: Store, A: Application> Door<'_, S, A> {
                 *held = Some(Held::Proof(bytes.to_vec()));
                 None
             }
-            Err(ending) => hold_ending(self.now, wanted, found, held, ending),
+            Err(Refused { ending, why }) => {
+                if !why.is_empty() {
+                    *self.refused = Some(RefusedLogon { session: Some(found), why });
+                }
+                hold_ending(self.now, wanted, found, held, ending)
+            }
         }
+    }
+}
+
+/// Why no session has what a Logon says, in words for its sender.
+fn unknown<S: Store>(sessions: &[Session<S>], message: &Message<'_>) -> &'static str {
+    let is = |tag: tag::Tag, name: &str| message.get(tag.number) == Some(name.as_bytes());
+    let theirs = |session: &&Session<S>| is(tag::SENDER_COMP_ID, &session.config.their_comp_id);
+    match sessions.iter().find(theirs) {
+        None => "Unknown SenderCompID",
+        Some(session) if !is(tag::TARGET_COMP_ID, &session.config.own_comp_id) => {
+            "Unknown TargetCompID"
+        }
+        Some(session) => match session.config.rules.version {
+            Version::Fix42 => "BeginString of this session is FIX.4.2",
+            Version::Fix44 => "BeginString of this session is FIX.4.4",
+            Version::Fix50Sp2 => "BeginString of this session is FIXT.1.1",
+        },
     }
 }
 

@@ -22,7 +22,7 @@ pub mod value;
 mod version;
 mod view;
 
-pub use acceptor::{Acceptor, Ahead, Counters, Limits};
+pub use acceptor::{Acceptor, Ahead, Counters, Limits, RefusedLogon};
 pub use frame::{Frame, Framer, SOH};
 pub use scan::checksum;
 pub use version::Version;

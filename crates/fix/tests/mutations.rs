@@ -106,6 +106,8 @@ struct Tally {
     framed: u64,
     answered: u64,
     logons: u64,
+    /// Logouts for Logons of no session.
+    strangers: u64,
 }
 
 fn pick<'a, T: ?Sized>(rng: &mut SplitMix64, from: &[&'a T]) -> &'a T {
@@ -251,6 +253,12 @@ impl Run {
             let judged = Checker::default().check(&self.rules, CustomTags::Refused, &message);
             assert_eq!(judged, Ok(()), "seed {seed}: {text}");
             let seq = message.get(34).and_then(uint).unwrap();
+            if ending == Some(Ending::UnknownSession) {
+                // Of no session, so of no numbers.
+                assert_eq!((message.msg_type(), seq), (&b"5"[..], 1), "seed {seed}: {text}");
+                self.tally.strangers += 1;
+                continue;
+            }
             let reset = message.msg_type() == b"A";
             if reset && seq == 1 {
                 self.expected_out = 1;
@@ -285,6 +293,7 @@ fn mutate(rules: &[Rules], first_seed: u64, count: u64) -> Tally {
         total.framed += run.tally.framed;
         total.answered += run.tally.answered;
         total.logons += run.tally.logons;
+        total.strangers += run.tally.strangers;
         seed += 1;
     }
     total
@@ -306,6 +315,7 @@ fn faulty_dialogues_are_answered_rightly_in_flat_memory() {
     let share = rest.framed * 100 / rest.sent;
     assert!(share >= 30, "only {share} % are messages");
     assert!(rest.answered > rest.sent / 10 && rest.logons > 10, "{rest:?}");
+    assert!(rest.strangers > 10, "{rest:?}");
     println!(
         "{} messages, {share} % passed framing, {} answers, {} logons, {grown} bytes grown",
         tenth.sent + rest.sent,

@@ -243,21 +243,61 @@ fn who_does_not_begin_anew_with_the_session_is_told_to() {
 }
 
 #[test]
-fn strangers_are_refused_without_a_word() {
-    let refused = |message: &str, ending| {
+fn whose_logon_is_refused_is_told_why_and_strangers_cost_no_number() {
+    // What is answered, and how many numbers that takes.
+    let refused = |message: &str, ending, answer: &[&str], numbers: u32| {
         let mut bench = bench(|_| {});
-        let answer = bench.give(&sample::wire(&sample::repaired(message)));
-        assert!(answer.is_empty(), "{message}: {answer:?}");
+        let said = bench.give(&sample::wire(&sample::repaired(message)));
+        assert_eq!(said, answer, "{message}");
         assert_eq!(bench.ending, Some(ending), "{message}");
-        assert_eq!(bench.door.session(0).unwrap().numbers(), (1, 1));
+        assert_eq!(bench.door.session(0).unwrap().numbers(), (1, 1 + numbers), "{message}");
+        if let Some((_, text)) = answer.first().and_then(|text| text.split_once("58=")) {
+            let told = bench.door.take_refused().map(|refused| refused.why);
+            let known = ending != Ending::NotAuthorized;
+            assert_eq!(told.is_some_and(|told| told.starts_with(text)), known, "{message}");
+        }
     };
-    let head = "8=FIX.4.4|9=0|35=A|34=1|52=20270115-08:00:00|";
-    refused(&format!("{head}49=MEM8|56=FAIR|98=0|108=30|"), Ending::UnknownSession);
-    refused(&format!("{head}56=FAIR|98=0|108=30|"), Ending::UnknownSession);
-    refused(&format!("{head}49=MEM7|56=FAIR|98=0|108=x|"), Ending::BadLogon);
-    refused(&format!("{head}49=MEM7|56=FAIR|98=0|108=99999|"), Ending::BadLogon);
-    refused(&format!("{head}49=MEM7|56=FAIR|98=0|108=30|554=guess|"), Ending::NotAuthorized);
-    refused(&head.replace("35=A", "35=0"), Ending::NotLogon);
+    let at = |time: &str| format!("8=FIX.4.4|9=0|35=A|34=1|52={time}|");
+    let head = at("20270115-08:00:00");
+    let mine = format!("{head}49=MEM7|56=FAIR|");
+    let logout = |text: &str| format!("35=5|34=1|58={text}");
+    let unknown = Ending::UnknownSession;
+    for (message, text) in [
+        (format!("{head}49=MEM8|56=FAIR|98=0|108=30|"), "Unknown SenderCompID"),
+        (format!("{head}49=MEM7|56=UNFAIR|98=0|108=30|"), "Unknown TargetCompID"),
+    ] {
+        refused(&message, unknown, &[&logout(text)], 0);
+    }
+    // Without a name there is nobody to answer.
+    refused(&format!("{head}56=FAIR|98=0|108=30|"), unknown, &[], 0);
+    let late = at("20270115-07:57:59") + "49=MEM7|56=FAIR|98=0|108=30|";
+    for (message, text) in [
+        (format!("{mine}98=0|108=x|"), "Incorrect data format for value: tag 108"),
+        (format!("{mine}98=0|"), "Required tag missing: tag 108"),
+        (format!("{mine}98=0|108=99999|"), "HeartBtInt must be 0 to 3600"),
+        (format!("{mine}98=0|108=30|5001=a|"), "Invalid tag number: tag 5001"),
+        (late, "SendingTime is more than 120 s from the exchange's clock"),
+        (mine.replace("34=1", "34=0") + "98=0|108=30|", "MsgSeqNum must be above 0"),
+        (
+            mine.replace("34=1", "34=2") + "98=0|108=30|141=Y|",
+            "ResetSeqNumFlag Y goes with MsgSeqNum 1",
+        ),
+        (
+            format!("{mine}98=0|108=30|789=7|"),
+            "NextExpectedMsgSeqNum too high, expecting at most 1 but received 7",
+        ),
+    ] {
+        refused(&message, Ending::BadLogon, &[&logout(text)], 1);
+        // A stranger hears nothing of it, and takes no number.
+        let guess = format!("{message}554=guess|");
+        let answer = [logout("Logon refused")];
+        let begins_anew = usize::from(message.contains("141=Y"));
+        let answer: Vec<&str> = answer.iter().take(begins_anew).map(String::as_str).collect();
+        refused(&guess, Ending::NotAuthorized, &answer, 0);
+    }
+    let other = format!("{mine}98=0|108=30|").replace("FIX.4.4", "FIX.4.3");
+    refused(&other, unknown, &["35=5|34=1|58=BeginString of this session is FIX.4.4"], 0);
+    refused(&head.replace("35=A", "35=0"), Ending::NotLogon, &[], 0);
     let mut bench = bench(|_| {});
     bench.give(b"GET / HTTP/1.1\r\n\r\n");
     assert_eq!(bench.ending, Some(Ending::Garbled));

@@ -1,5 +1,6 @@
 //! What a gateway is told at its start.
 
+use fix::dictionary::{CustomTags, Rules};
 use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
 
 use crate::guard::{GuardConfig, LoginTerms};
@@ -34,6 +35,18 @@ pub struct FixLogin {
     pub version: fix::Version,
     /// What it is for.
     pub role: FixRole,
+    /// What happens to tags of 5000 and above that its dictionary does not have.
+    pub custom_tags: CustomTags,
+    /// The operator's own dictionaries for what comes in; `None`: the exchange's.
+    pub rules: Option<Rules>,
+}
+
+impl FixLogin {
+    /// A session by the exchange's own dictionaries.
+    pub fn new(comp_id: &str, version: fix::Version, role: FixRole) -> FixLogin {
+        let comp_id = comp_id.to_string();
+        FixLogin { comp_id, version, role, custom_tags: CustomTags::Refused, rules: None }
+    }
 }
 
 /// What a FIX session is for.

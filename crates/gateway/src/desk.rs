@@ -5,12 +5,12 @@
 use std::collections::VecDeque;
 
 use overlay::uplink::{SubmitError, Uplink};
-use types::{AccountId, ClockReading, Command, CommandKind, Nanos, Outbox};
+use types::{AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox};
 use wire::ouch;
 use zerocopy::IntoBytes;
 
 use crate::config::GatewayConfig;
-use crate::guard::Guard;
+use crate::guard::{Guard, Refusal};
 use crate::throttle::Throttles;
 
 /// Requests that found no room upward and wait here, all sessions together. Reading stops while any
@@ -119,6 +119,14 @@ impl Desk {
         self.counters.ahead += 1;
         self.ahead.retain(|known| known.account != ahead.account);
         self.ahead.push(ahead);
+    }
+
+    /// Refuses the logon of whoever named a message never sent.
+    pub(crate) fn refuse_ahead(&mut self, now: Nanos, conn: ConnId, ahead: Ahead) {
+        let Ahead { account, asked, next } = ahead;
+        let detail = format!("message {asked} asked for, {next} is the next one");
+        self.guard.refuse(now, conn, account, (Refusal::Ahead, &detail));
+        self.note_ahead(ahead);
     }
 
     /// Whether bytes of those who are not logged on are taken: there is room upward.

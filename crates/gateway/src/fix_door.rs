@@ -8,18 +8,19 @@
 //!
 //! The caller passes on bytes, attachments and records, and closes what is said to have ended.
 
-use fix::app::{Refusal, Symbols, Wanted};
-use fix::session::{Application, Ending, MemoryStore, Port, Proof, SessionConfig, Store};
-use fix::{Acceptor, Limits, Message, dictionary, tag};
+use fix::app::Symbols;
+use fix::session::{Ending, MemoryStore, SessionConfig};
+use fix::{Acceptor, Limits, dictionary};
 use types::{
     AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionKind, ExecutionReport, Nanos,
-    Outbox, Qty, SESSION_RESET, UserRefNum,
+    Outbox, Qty, SESSION_RESET,
 };
 
 use crate::config::{FixRole, GatewayConfig};
 use crate::desk::{Ahead, Desk};
+use crate::fix_application::DoorApplication;
 use crate::fix_seat::{Progress, Seat};
-use crate::guard::Verdict;
+use crate::guard::Refusal;
 use crate::hold::{Release, Watermarks};
 use crate::market::Market;
 use crate::operate::SessionInfo;
@@ -95,8 +96,10 @@ impl FixDoor {
         for login in &config.logins {
             let Some(session) = &login.fix else { continue };
             // The exchange's own dictionaries are fit to be read, which a test of theirs shows.
-            let Ok(rules) = dictionary::builtin(session.version) else { continue };
+            let own = || dictionary::builtin(session.version).ok();
+            let Some(rules) = session.rules.clone().or_else(own) else { continue };
             let mut agreed = SessionConfig::new(&config.fix_comp_id, &session.comp_id, rules);
+            agreed.custom_tags = session.custom_tags;
             agreed.reset_on_logon = session.role == FixRole::MarketData;
             agreed.tells_reset = agreed.reset_on_logon;
             // What is lost of market data is old.
@@ -498,13 +501,26 @@ impl FixDoor {
         (now, conn): (ClockReading, ConnId),
         desk: &mut Desk,
         out: &mut Outbox,
-        call: impl FnOnce(&mut Acceptor<MemoryStore>, &mut Counter<'_>, &mut Vec<u8>) -> Option<Ending>,
+        call: impl FnOnce(
+            &mut Acceptor<MemoryStore>,
+            &mut DoorApplication<'_>,
+            &mut Vec<u8>,
+        ) -> Option<Ending>,
     ) -> Option<Ending> {
         self.written.clear();
         let FixDoor { acceptor, seats, symbols, written, counters, market, .. } = self;
         let market = market.as_ref();
-        let mut app =
-            Counter { now, conn, seats, symbols, desk, counters, market, out, wants_in: None };
+        let mut app = DoorApplication {
+            now,
+            conn,
+            seats,
+            symbols,
+            desk,
+            counters,
+            market,
+            out,
+            wants_in: None,
+        };
         let ending = call(acceptor, &mut app, written);
         if let Some(place) = app.wants_in
             && let Some(seat) = self.seats.get_mut(place)
@@ -528,6 +544,15 @@ impl FixDoor {
         {
             let (asked, next) = (u64::from(asked), u64::from(next));
             desk.note_ahead(Ahead { account: seat.account, asked, next });
+        }
+        if let Some(fix::RefusedLogon { session, why }) = self.acceptor.take_refused() {
+            let account = session.and_then(|place| self.seats.get(place)).map(|seat| seat.account);
+            match account {
+                Some(account) => {
+                    desk.guard.refuse(now.now, conn, account, (Refusal::BadLogon, &why));
+                }
+                None => desk.guard.refuse_unknown(now.now, conn, &why),
+            }
         }
         send(conn, &self.written, out);
         if let Some(place) = self.acceptor.place_of(conn) {
@@ -592,109 +617,5 @@ fn send(conn: ConnId, written: &[u8], out: &mut Outbox) {
     if !written.is_empty() {
         let bytes = out.store(written);
         out.stream(conn, bytes);
-    }
-}
-
-/// The application behind the door, while one connection is served.
-struct Counter<'a> {
-    now: ClockReading,
-    conn: ConnId,
-    seats: &'a mut [Seat],
-    symbols: &'a Symbols,
-    desk: &'a mut Desk,
-    counters: &'a mut FixCounters,
-    market: Option<&'a Market>,
-    out: &'a mut Outbox,
-    /// A session that has to get its stream first.
-    wants_in: Option<usize>,
-}
-
-impl Application for Counter<'_> {
-    fn logon(&mut self, session: usize, message: &Message<'_>) -> Proof {
-        let Some(seat) = self.seats.get(session) else { return Proof::Wrong };
-        // It was asked when the Logon came; now the account's stream has been read.
-        if seat.progress == Progress::Ready && seat.conn == Some(self.conn) {
-            return Proof::Right;
-        }
-        let name = message.get(tag::USERNAME.number);
-        let password = message.get(tag::PASSWORD.number).unwrap_or(&[]);
-        // The name has to be right only if there is one.
-        let account = name.is_none_or(|name| name == seat.username).then_some(seat.account);
-        let name = name.unwrap_or(&seat.username);
-        match self.desk.guard.attempt(self.now.now, self.conn, (name, account), password) {
-            Verdict::In => Proof::Right,
-            Verdict::Out(_) => Proof::Wrong,
-            Verdict::Later => Proof::Later,
-        }
-    }
-
-    fn ready(&mut self, session: usize) -> bool {
-        let ready = self.seats.get(session).is_some_and(|seat| seat.progress == Progress::Ready);
-        if ready {
-            self.counters.logons += 1;
-            // A market-data session has no stream to wait for: it is in.
-            self.desk.guard.forget(self.conn);
-        } else {
-            self.wants_in = Some(session);
-        }
-        ready
-    }
-
-    fn message<S: Store>(
-        &mut self,
-        session: usize,
-        now: Nanos,
-        message: &Message<'_>,
-        port: &mut Port<'_, S>,
-    ) {
-        let Some(seat) = self.seats.get_mut(session) else { return };
-        seat.tally.messages_in += 1;
-        let request = matches!(message.msg_type(), b"D" | b"F" | b"G" | b"q");
-        if request && seat.market.is_none() && port.received() <= seat.received {
-            // Another gateway brought it to the log; its answer is in the stream.
-            self.counters.repeated += 1;
-            return;
-        }
-        seat.desk.ledger.skip_to(UserRefNum(port.received()));
-        match seat.desk.handle(now, message, self.symbols, port) {
-            Wanted::Nothing => {}
-            Wanted::Command(mut command) => {
-                command.account = seat.account;
-                command.session_seq = port.received();
-                if self.desk.suspended {
-                    // Its slot waits for the log, so these are bounded as those above the rate are.
-                    self.desk.counters.requests_refused += 1;
-                    self.desk.counters.suspended += 1;
-                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
-                    seat.note_refusal(paid);
-                    seat.desk.take_back(now, message, &command, &Refusal::SUSPENDED, port);
-                } else if !self.desk.admits(self.now.now, seat.account, command.kind) {
-                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
-                    seat.note_refusal(paid);
-                    seat.desk.take_back(now, message, &command, &Refusal::RATE, port);
-                } else if !self.desk.submit(self.now, command, self.out) {
-                    self.desk.counters.requests_refused += 1;
-                    seat.desk.take_back(now, message, &command, &Refusal::BUSY, port);
-                }
-            }
-            other => match (&mut seat.market, other, self.market) {
-                (Some(told), Wanted::MarketData(request), market) => {
-                    told.request(&request, market, self.symbols, port);
-                }
-                (Some(told), Wanted::TradingStatus(id, wanted), Some(market)) => {
-                    told.state((id, None, wanted), market, self.symbols, port);
-                }
-                (Some(told), Wanted::SecurityStatus(id, name, wanted), Some(market)) => {
-                    told.state((id, Some(name), wanted), market, self.symbols, port);
-                }
-                _ => seat.desk.unavailable(now, message, port),
-            },
-        }
-    }
-
-    fn heartbeat(&mut self, session: usize, test_req_id: &[u8]) {
-        if let Some(told) = self.seats.get_mut(session).and_then(|seat| seat.market.as_mut()) {
-            told.heartbeat(test_req_id);
-        }
     }
 }

@@ -23,19 +23,20 @@ impl Gateway {
         match outcome {
             Outcome::Stays => {}
             Outcome::WantsIn(account) if self.is_locked(account) => {
+                self.desk.guard.refuse(now.now, conn, account, (Refusal::Locked, ""));
                 self.fix.count(fix::session::Ending::NotAuthorized);
                 self.leave_fix(now, conn, true, out);
             }
             Outcome::WantsIn(account) => match self.conn_of.get_mut(usize::from(account.0)) {
                 Some(slot @ None) => {
                     *slot = Some(conn);
-                    self.desk.guard.forget(conn);
+                    self.desk.guard.enter(conn);
                     let again = now.now.after(self.desk.config.cancel_grace_ns);
                     self.leaving.interrupt(account, again);
                     self.private.attach(now, account, 1, out);
                 }
                 _ => {
-                    self.desk.guard.refuse_second(now.now, conn, account);
+                    self.desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
                     self.fix.count(Ending::AlreadyLoggedOn);
                     self.leave_fix(now, conn, true, out);
                 }
@@ -48,14 +49,13 @@ impl Gateway {
         }
     }
 
-    /// The guard hears why a connection was not let in; of wrong credentials it knows.
+    /// The guard hears why a connection was not let in.
     fn note_refusal(&mut self, now: ClockReading, conn: ConnId, ending: Ending) {
         let why = match ending {
             Ending::Garbled | Ending::NotLogon => Refusal::NoLogon,
             Ending::LogonTimeout => Refusal::TooSlow,
-            Ending::UnknownSession => Refusal::UnknownName,
             Ending::AlreadyLoggedOn => Refusal::SecondLogon,
-            Ending::BadLogon => Refusal::BadLogon,
+            // The door has said so already, or the guard itself has refused it.
             _ => return,
         };
         if self.desk.guard.is_stranger(conn) {
@@ -116,7 +116,7 @@ impl Gateway {
             if self.fix.is_live(account) {
                 self.desk.counters.taken_over += 1;
             } else {
-                self.desk.guard.refuse_second(now.now, conn, account);
+                self.desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
                 self.fix.count(Ending::AlreadyLoggedOn);
             }
             self.leave_fix(now, conn, true, out);

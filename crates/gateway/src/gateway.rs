@@ -275,18 +275,21 @@ impl Gateway {
         if let Some((account, from)) = session.wants_in.take() {
             let locked = self.locked.get(usize::from(account.0)).copied().unwrap_or(false);
             match self.conn_of.get_mut(usize::from(account.0)) {
-                _ if locked => ending = Some(Ending::NotAuthorized),
+                _ if locked => {
+                    self.desk.guard.refuse(now.now, conn, account, (Refusal::Locked, ""));
+                    ending = Some(Ending::NotAuthorized);
+                }
                 Some(slot @ None) => {
                     *slot = Some(conn);
                     session.state = State::Attaching(account);
                     session.asked_from = from;
-                    self.desk.guard.forget(conn);
+                    self.desk.guard.enter(conn);
                     self.leaving
                         .interrupt(account, now.now.after(self.desk.config.cancel_grace_ns));
                     self.private.attach(now, account, from, out);
                 }
                 _ => {
-                    self.desk.guard.refuse_second(now.now, conn, account);
+                    self.desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
                     ending = Some(Ending::Unavailable);
                 }
             }
@@ -435,7 +438,7 @@ impl Gateway {
                 // What was told is not in the log: to go on would pass over that in silence.
                 PrivateEvent::Attached { account, next, .. } if session.asked_from > next => {
                     let asked = session.asked_from;
-                    desk.note_ahead(Ahead { account, asked, next });
+                    desk.refuse_ahead(now.now, conn, Ahead { account, asked, next });
                     ending = Some(Ending::Ahead { asked, next });
                 }
                 PrivateEvent::Attached { account, from, .. } => {
@@ -444,7 +447,7 @@ impl Gateway {
                     *due = session.next_timeout(desk).min(*due);
                 }
                 PrivateEvent::Behind { account, asked, next } => {
-                    desk.note_ahead(Ahead { account, asked, next });
+                    desk.refuse_ahead(now.now, conn, Ahead { account, asked, next });
                     ending = Some(Ending::Ahead { asked, next });
                 }
                 PrivateEvent::Detached { .. } if matches!(session.state, State::Live(_)) => {
@@ -453,7 +456,7 @@ impl Gateway {
                 PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
                     // It is logged in elsewhere.
                     leaving.forget(account);
-                    desk.guard.refuse_second(now.now, conn, account);
+                    desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
                     ending = Some(Ending::Unavailable);
                 }
                 PrivateEvent::Record { .. } => {}

@@ -15,6 +15,7 @@
 mod bucket;
 mod config;
 mod desk;
+mod fix_application;
 mod fix_door;
 mod fix_market;
 mod fix_seat;

@@ -87,11 +87,7 @@ mod tests {
             cancel_on_disconnect: false,
             terms: crate::LoginTerms::default(),
             throttle: crate::Throttle::default(),
-            fix: role.map(|role| FixLogin {
-                comp_id: number.to_string(),
-                version: FixVersion::Fix44,
-                role,
-            }),
+            fix: role.map(|role| FixLogin::new(&number.to_string(), FixVersion::Fix44, role)),
             firm: firm.to_string(),
         };
         let (orders, copy) = (Some(FixRole::Orders), Some(FixRole::DropCopy));

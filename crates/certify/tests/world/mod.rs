@@ -48,8 +48,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         firm: String::new(),
         fix,
     };
-    let role = FixRole::Orders;
-    let login = FixLogin { comp_id: "CLIENT".to_string(), version: Version::Fix44, role };
+    let login = FixLogin::new("CLIENT", Version::Fix44, FixRole::Orders);
     ExchangeConfig {
         depth: 1,
         fanout: 1,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::Applied;
 use gateway::Gateway;
 use net::LoopHandle;
-use roles::{Capacity, FIX_DOOR, Role, Root, SessionInfo, gateway_capacities, set_phase};
+use roles::{Capacity, FIX_DOOR, Refusals, Role, Root, SessionInfo, gateway_capacities, set_phase};
 use serde_json::{Value, json};
 use types::{
     AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,
@@ -25,6 +25,7 @@ use crate::alarms::{self, Alarms};
 use crate::capacities;
 use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::config::{Config, price_text};
+use crate::refused;
 use crate::replica::line::RootLine;
 
 /// Longest wait for nodes: a loop that does not answer for so long has other troubles.
@@ -61,6 +62,7 @@ struct GatewayView {
     waiting: (usize, usize),
     locked: Vec<AccountId>,
     capacities: [Capacity; 2],
+    refusals: Refusals,
     now: Nanos,
 }
 
@@ -204,6 +206,7 @@ impl Exchange {
             waiting: gateway.requests_waiting(),
             locked: (1..=accounts).map(AccountId).filter(|id| gateway.is_locked(*id)).collect(),
             capacities: gateway_capacities(gateway),
+            refusals: gateway.refusals().clone(),
             now: now.now,
         })
     }
@@ -213,8 +216,10 @@ impl Exchange {
             "{:<8} {:>7} {:<5} {:>9} {:>10} {:>10} {:>8}",
             "account", "gateway", "door", "for s", "in", "out", "waiting"
         )];
-        let mut list = Vec::new();
+        let (mut list, mut refusals) = (Vec::new(), Vec::new());
         for (number, view) in self.views()? {
+            let listed = refused::listed(number, &view.refusals, view.now);
+            refusals.extend(listed.into_iter().map(|(line, _)| line));
             for session in &view.sessions {
                 let name = self.name(session.account);
                 let door = if session.conn.door() == FIX_DOOR { "FIX" } else { "OUCH" };
@@ -231,6 +236,7 @@ impl Exchange {
                 }));
             }
         }
+        lines.extend(refusals);
         Ok(Reply::done(lines.join("\n"), Value::Array(list)))
     }
 
@@ -308,6 +314,13 @@ impl Exchange {
         text.extend(full);
         text.extend((!killed.is_empty()).then(|| format!("killed: {}", killed.join(" "))));
         text.extend((!locked.is_empty()).then(|| format!("locked: {}", locked.join(" "))));
+        let (refused, refusals) = refused::counts(views.iter().map(|(_, view)| &view.refusals));
+        let listed = |(number, view): &(usize, GatewayView)| {
+            refused::listed(*number, &view.refusals, view.now)
+        };
+        let listed = views.iter().flat_map(listed).map(|(_, document)| document);
+        let refusals = json!({ "counts": refusals, "last": listed.collect::<Vec<_>>() });
+        text.extend(refused);
         for (key, value) in [
             ("alarms", alarms),
             ("capacities", capacities),
@@ -315,6 +328,7 @@ impl Exchange {
             ("gateways", json!(gateways)),
             ("killed", json!(killed)),
             ("locked", json!(locked)),
+            ("logons_refused", refusals),
         ] {
             data[key] = value;
         }

@@ -1,7 +1,8 @@
 //! The audit file: who asked for what, when, and what came of it; a line of JSON each, only ever
 //! appended.
 //!
-//! Alarms of the exchange are in it, too (`alarm`, `over`): see [`crate::alarms`].
+//! Alarms of the exchange and refused logons are in it, too (`alarm`, `over`, `noted`): see
+//! [`crate::alarms`].
 //!
 //! An action is written down before it is tried (`asked`) and again with its outcome (`done`,
 //! `refused`), so a line without an outcome says that the exchange ended in between. What can't be
@@ -100,7 +101,7 @@ impl Audit {
             "n": self.written + 1,
             "at": date(record.at_ns),
             "at_ns": record.at_ns,
-            "stage": if record.raised { "alarm" } else { "over" },
+            "stage": record.stage.name(),
             "action": record.key,
             "outcome": record.text,
         }))

@@ -165,11 +165,7 @@ impl Terms {
             terms,
             cancel_on_disconnect: false,
             throttle: Throttle::default(),
-            fix: fix.then(|| FixLogin {
-                comp_id: name.to_string(),
-                version: FixVersion::Fix44,
-                role: FixRole::Orders,
-            }),
+            fix: fix.then(|| FixLogin::new(name, FixVersion::Fix44, FixRole::Orders)),
             firm: String::new(),
         };
         let bound = |certificate: &str, addresses: &str, hash: &str| {

@@ -67,6 +67,8 @@ pub const TRIGGERS: &[&str] = &["trade", "touch"];
 pub const FIX_VERSIONS: &[&str] = &["4.4", "4.2", "5.0SP2"];
 /// What FIX sessions are for.
 pub const FIX_ROLES: &[&str] = &["orders", "drop-copy", "market-data"];
+/// What happens to tags of 5000 and above that a session's dictionary does not have.
+pub const CUSTOM_TAGS: &[&str] = &["refused", "tolerated"];
 
 /// Every key there is.
 pub const KEYS: &[Key] = &[
@@ -214,6 +216,9 @@ pub const KEYS: &[Key] = &[
     key("account.fix_comp_id", Kind::Token { max: 24 }),
     key("account.fix_version", Kind::Choice(FIX_VERSIONS)),
     key("account.fix_role", Kind::Choice(FIX_ROLES)),
+    key("account.fix_custom_tags", Kind::Choice(CUSTOM_TAGS)),
+    key("account.fix_dictionary", Kind::Text { max: 1_024 }),
+    key("account.fix_transport_dictionary", Kind::Text { max: 1_024 }),
     key("account.firm", Kind::Token { max: 24 }),
 ];
 

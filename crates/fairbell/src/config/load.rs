@@ -428,6 +428,10 @@ fn logins(config: &Config, both: &mut impl FnMut((&str, String), (&str, String))
         if comp_id.is_empty() {
             continue;
         }
+        if let Err((key, why)) = entry.fix_rules() {
+            let path = format!("account[{index}].{key}");
+            both((&path, why.clone()), (&path, why));
+        }
         let path = format!("account[{index}].fix_comp_id");
         if index < config.flow.participants as usize {
             let why = "a built-in participant's account has no FIX session".to_string();

@@ -7,6 +7,7 @@
 
 mod clock;
 pub mod doors;
+mod fix;
 mod journal;
 pub mod keys;
 mod load;
@@ -22,7 +23,7 @@ mod throttles;
 mod tests;
 
 use engine::InstrumentRules;
-use roles::{FixLogin, FixRole, FixVersion, Spread};
+use roles::Spread;
 use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
@@ -357,32 +358,23 @@ pub struct AccountEntry {
     #[serde(default)]
     pub fix_comp_id: String,
     /// Version of its FIX session.
-    #[serde(default = "fix_version_default")]
+    #[serde(default = "fix::version_default")]
     pub fix_version: String,
     /// What its FIX session is for.
-    #[serde(default = "fix_role_default")]
+    #[serde(default = "fix::role_default")]
     pub fix_role: String,
+    /// What happens to tags of 5000 and above that its dictionary does not have.
+    #[serde(default = "fix::custom_tags_default")]
+    pub fix_custom_tags: String,
+    /// File of its dictionary in QuickFIX's XML format; empty: the exchange's own.
+    #[serde(default)]
+    pub fix_dictionary: String,
+    /// The same of FIXT 1.1 under FIX 5.0 SP2.
+    #[serde(default)]
+    pub fix_transport_dictionary: String,
     /// Its firm, whose drop-copy sessions get copies of its reports; empty: it has none.
     #[serde(default)]
     pub firm: String,
-}
-
-impl AccountEntry {
-    /// Its FIX session, if it has one.
-    pub fn fix(&self) -> Option<FixLogin> {
-        let version = match self.fix_version.as_str() {
-            "4.2" => FixVersion::Fix42,
-            "5.0SP2" => FixVersion::Fix50Sp2,
-            _ => FixVersion::Fix44,
-        };
-        let comp_id = self.fix_comp_id.clone();
-        let role = match self.fix_role.as_str() {
-            "drop-copy" => FixRole::DropCopy,
-            "market-data" => FixRole::MarketData,
-            _ => FixRole::Orders,
-        };
-        (!comp_id.is_empty()).then_some(FixLogin { comp_id, version, role })
-    }
 }
 
 /// The instruments, in order of their ids.
@@ -528,8 +520,11 @@ impl Default for Accounts {
             orders_burst: 0,
             cancels_per_s: 0,
             fix_comp_id: String::new(),
-            fix_version: fix_version_default(),
-            fix_role: fix_role_default(),
+            fix_version: fix::version_default(),
+            fix_role: fix::role_default(),
+            fix_custom_tags: fix::custom_tags_default(),
+            fix_dictionary: String::new(),
+            fix_transport_dictionary: String::new(),
             firm: String::new(),
         });
         let guest = AccountEntry {
@@ -544,8 +539,11 @@ impl Default for Accounts {
             orders_burst: 0,
             cancels_per_s: 0,
             fix_comp_id: String::new(),
-            fix_version: fix_version_default(),
-            fix_role: fix_role_default(),
+            fix_version: fix::version_default(),
+            fix_role: fix::role_default(),
+            fix_custom_tags: fix::custom_tags_default(),
+            fix_dictionary: String::new(),
+            fix_transport_dictionary: String::new(),
             firm: "GUESTS".to_string(),
         };
         let fix_guest = AccountEntry {
@@ -556,14 +554,6 @@ impl Default for Accounts {
         };
         Accounts(built_in.chain([guest, fix_guest]).collect())
     }
-}
-
-fn fix_role_default() -> String {
-    keys::FIX_ROLES[0].to_string()
-}
-
-fn fix_version_default() -> String {
-    keys::FIX_VERSIONS[0].to_string()
 }
 
 fn tick_default() -> Price {

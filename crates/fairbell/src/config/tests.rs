@@ -122,6 +122,70 @@ fn doors_are_plain_on_loopback_only_and_logins_complete() {
 }
 
 #[test]
+fn dictionaries_of_operators_are_read_and_faults_name_key_and_file() {
+    let dir = std::env::temp_dir().join(format!("fairbell-dictionary-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let small = |kind: &str, version: &str| {
+        format!(
+            "<fix type=\"{kind}\" {version}><header/><trailer/><messages/><components/><fields>\
+             <field number=\"8\" name=\"BeginString\" type=\"STRING\"/></fields></fix>"
+        )
+    };
+    let whole = file("FIX44.xml", &small("FIX", "major=\"4\" minor=\"4\""));
+    let transport = file("FIXT11.xml", &small("FIXT", "major=\"1\" minor=\"1\""));
+    let sp2 = "major=\"5\" minor=\"0\" servicepack=\"2\"";
+    let application = file("FIX50SP2.xml", &small("FIX", sp2));
+    let broken = file("broken.xml", "<fix");
+    let account = |keys: &str| {
+        format!(
+            "[[account]]\nname = \"a\"\nusername = \"FLOW01\"\npassword = \"flow\"\n[[account]]\n\
+             name = \"b\"\nusername = \"B\"\npassword = \"b\"\nfix_comp_id = \"B\"\n{keys}\n[flow]\n\
+             participants = 1\n"
+        )
+    };
+    let session = |keys: &str| {
+        let config = Loaded::text("x.toml", &account(keys)).unwrap().finish().unwrap();
+        config.accounts.0[1].fix().unwrap()
+    };
+    assert_eq!(session("").rules, None);
+    assert_eq!(session("").custom_tags, fix::dictionary::CustomTags::Refused);
+    let tolerated = session("fix_custom_tags = \"tolerated\"");
+    assert_eq!(tolerated.custom_tags, fix::dictionary::CustomTags::Tolerated);
+    let read = session(&format!("fix_dictionary = {whole:?}")).rules.unwrap();
+    assert_eq!(read.transport.name, "FIX.4.4");
+    let new = format!(
+        "fix_version = \"5.0SP2\"\nfix_dictionary = {application:?}\n\
+         fix_transport_dictionary = {transport:?}"
+    );
+    let read = session(&new).rules.unwrap();
+    assert_eq!((&*read.transport.name, &*read.application.name), ("FIXT.1.1", "FIX.5.0SP2"));
+    for (keys, key, why) in [
+        (format!("fix_dictionary = {broken:?}"), "fix_dictionary", "line"),
+        ("fix_dictionary = \"none.xml\"".to_string(), "fix_dictionary", "none.xml"),
+        (format!("fix_dictionary = {transport:?}"), "fix_dictionary", "is FIXT.1.1"),
+        (
+            format!("fix_version = \"5.0SP2\"\nfix_dictionary = {application:?}"),
+            "fix_dictionary",
+            "needs fix_transport_dictionary",
+        ),
+        (
+            format!("fix_transport_dictionary = {transport:?}"),
+            "fix_transport_dictionary",
+            "needs fix_dictionary",
+        ),
+    ] {
+        let said = complaint(&account(&keys));
+        assert!(said.contains(&format!("account[1].{key}: ")) && said.contains(why), "{said}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn unknown_and_missing_keys_name_line_and_key() {
     let cases = [
         ("[overlay]\nfan_out = 3", "2: overlay.fan_out: unknown key; did you mean overlay.fanout?"),

@@ -7,7 +7,7 @@ use net::Loop;
 use overlay::guard::GuardStats;
 use participant::Status;
 use replication::ReplicaId;
-use roles::{Capacity, Fill, Role};
+use roles::{Capacity, Fill, Refusals, Role};
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
 use super::plan::{DRIVER, LISTENERS};
@@ -15,6 +15,7 @@ use super::revise::Standing;
 use crate::alarms::Alarms;
 use crate::capacities;
 use crate::config::Config;
+use crate::refused;
 use crate::report::Hop;
 
 /// One instrument at the engine.
@@ -67,6 +68,8 @@ pub struct Figures {
     pub capacities: Vec<Capacity>,
     /// See `capacities`.
     pub gateways: BTreeMap<NodeId, [Capacity; 2]>,
+    /// By overlay node of a gateway: logons that it refused.
+    pub refusals: BTreeMap<NodeId, Refusals>,
     /// The root's replicas, where it is a group, by place.
     pub replicas: BTreeMap<usize, Standpoint>,
     /// By overlay node.
@@ -161,6 +164,12 @@ impl Figures {
         capacities::watch(&capacities::fullest(all), alarms);
     }
 
+    /// Tells of logons that were refused since an earlier look.
+    pub fn tell_refused(&self, before: &Figures, alarms: &Alarms) {
+        let number = |node| self.gateways.keys().take_while(|id| **id <= node).count();
+        refused::tell(&before.refusals, &self.refusals, number, alarms);
+    }
+
     /// Notes what a node says of itself.
     pub fn take(&mut self, id: NodeId, role: &Role) {
         let place = usize::from(id.0);
@@ -209,6 +218,10 @@ impl Figures {
                 set(&mut self.repairs, place, repairs);
                 set(&mut self.resends, place, edge.gateway().uplink().counters().resent);
                 self.gateways.insert(id, roles::gateway_capacities(edge.gateway()));
+                let refusals = edge.gateway().refusals();
+                if self.refusals.get(&id).map_or(0, Refusals::total) != refusals.total() {
+                    self.refusals.insert(id, refusals.clone());
+                }
             }
             Role::Listener(_) | Role::Snapshots(_) => {
                 let Some(listener) = role.as_listener() else { return };

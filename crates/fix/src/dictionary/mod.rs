@@ -201,7 +201,7 @@ impl Dictionary {
 }
 
 /// The dictionaries of a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rules {
     /// Which version they are for.
     pub version: Version,

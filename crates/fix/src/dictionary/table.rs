@@ -34,7 +34,7 @@ enum Form {
 }
 
 /// A field in a message type.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slot {
     part: u8,
     required: bool,
@@ -42,14 +42,14 @@ struct Slot {
 }
 
 /// A message type: its fields by number, and how many of them must be there.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Shape {
     slots: Vec<Slot>,
     required: u32,
 }
 
 /// The tables of two dictionaries.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tables {
     /// The number of each field by its tag; 0: there is none.
     numbers: Vec<u16>,

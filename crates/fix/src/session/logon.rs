@@ -4,9 +4,22 @@ use types::Nanos;
 
 use super::inbound::Gap;
 use super::{Application, Ending, Entry, Proof, Session, State, Store};
+use crate::dictionary::{Fault, RejectReason};
+use crate::encode::{Pen, Writer};
 use crate::tag;
 use crate::value;
 use crate::view::Message;
+
+/// Text(58) of every refusal of credentials.
+pub(crate) const NOT_AUTHORIZED: &str = "Logon refused";
+
+/// A Logon that is not taken.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) ending: Ending,
+    /// What is wrong with it, in words; empty: who asks is not known.
+    pub(crate) why: String,
+}
 
 impl<S: Store> Session<S> {
     /// The first message of a connection, a Logon with this session's BeginString and CompIDs.
@@ -17,23 +30,30 @@ impl<S: Store> Session<S> {
         message: &Message<'_>,
         app: &mut A,
         out: &mut Vec<u8>,
-    ) -> Result<Entry, Ending> {
-        if self.verify(now, message).is_err() {
-            return Err(Ending::BadLogon);
-        }
-        let (seq, heart_bt_s) = self.terms(message).ok_or(Ending::BadLogon)?;
+    ) -> Result<Entry, Refused> {
         let reset = message.flag(tag::RESET_SEQ_NUM_FLAG.number);
-        if reset && seq != 1 {
-            return Err(Ending::BadLogon);
-        }
         match app.logon(self.index, message) {
             Proof::Right => {}
-            Proof::Wrong => return Err(Ending::NotAuthorized),
+            Proof::Wrong => {
+                // A Logout takes a number of the session, which a stranger's words must not cost it;
+                // where numbers begin anew with the next Logon it costs nothing.
+                if reset || self.config.reset_on_logon {
+                    refuse(now, message, NOT_AUTHORIZED, out);
+                }
+                return Err(Refused { ending: Ending::NotAuthorized, why: String::new() });
+            }
             Proof::Later => return Ok(Entry::Unproved),
         }
         if !app.ready(self.index) {
             return Ok(Entry::Later);
         }
+        let (seq, heart_bt_s) = match self.acceptable(now, message) {
+            Ok(terms) => terms,
+            Err(why) => {
+                self.send_logout(now, &why, out);
+                return Err(Refused { ending: Ending::BadLogon, why });
+            }
+        };
         if reset || self.config.reset_on_logon {
             self.reset();
         }
@@ -42,7 +62,7 @@ impl<S: Store> Session<S> {
         if seq < expected && !duplicate {
             let text = format!("MsgSeqNum too low, expecting {expected} but received {seq}");
             self.send_logout(now, &text, out);
-            return Err(Ending::SequenceTooLow);
+            return Err(Refused { ending: Ending::SequenceTooLow, why: text });
         }
         // Its numbers go on, ours have begun anew: it is told to, and begins behind its Logon.
         let begins_anew = self.config.reset_on_logon && self.config.tells_reset && seq > 1;
@@ -56,7 +76,7 @@ impl<S: Store> Session<S> {
             );
             self.note_ahead(wanted, own);
             self.send_logout(now, &text, out);
-            return Err(Ending::BadLogon);
+            return Err(Refused { ending: Ending::BadLogon, why: text });
         }
         self.state = State::On;
         self.outbound.connect();
@@ -95,16 +115,47 @@ impl<S: Store> Session<S> {
         }
     }
 
+    /// MsgSeqNum and HeartBtInt of a Logon that is valid and asks for nothing that is not agreed;
+    /// otherwise why not, in words.
+    fn acceptable(&mut self, now: Nanos, message: &Message<'_>) -> Result<(u32, u64), String> {
+        match self.verify(now, message) {
+            Ok(()) => {}
+            Err(Fault { reason: RejectReason::SendingTime, .. }) => {
+                let most = self.config.latency_max_ns / Nanos::SECOND;
+                return Err(format!("SendingTime is more than {most} s from the exchange's clock"));
+            }
+            Err(Fault { reason, tag: Some(tag) }) => {
+                return Err(format!("{}: tag {tag}", reason.text()));
+            }
+            Err(Fault { reason, tag: None }) => return Err(reason.text().to_string()),
+        }
+        let terms = self.terms(message)?;
+        if message.flag(tag::RESET_SEQ_NUM_FLAG.number) && terms.0 != 1 {
+            return Err("ResetSeqNumFlag Y goes with MsgSeqNum 1".to_string());
+        }
+        if message.get(tag::NEW_PASSWORD.number).is_some() {
+            return Err("The operator changes passwords, NewPassword does not".to_string());
+        }
+        Ok(terms)
+    }
+
     /// MsgSeqNum and HeartBtInt of a Logon, if both are acceptable.
-    fn terms(&self, message: &Message<'_>) -> Option<(u32, u64)> {
-        let heart_bt_s = message.get(tag::HEART_BT_INT.number).and_then(value::uint)?;
-        let version = self.config.rules.version.appl_ver_id();
+    fn terms(&self, message: &Message<'_>) -> Result<(u32, u64), String> {
+        let most = self.config.heart_bt_int_max_s;
+        let heart_bt_s = message.get(tag::HEART_BT_INT.number).and_then(value::uint);
+        let heart_bt_s = heart_bt_s.filter(|&seconds| seconds <= most);
+        let heart_bt_s = heart_bt_s.ok_or(format!("HeartBtInt must be 0 to {most}"))?;
         let stated = message.get(tag::DEFAULT_APPL_VER_ID.number);
-        let version_fits = version.is_none_or(|wanted| stated == Some(wanted.as_bytes()));
-        let plain = message.get(tag::ENCRYPT_METHOD.number) == Some(b"0");
-        let seq = message.seq_num().filter(|&seq| seq > 0)?;
-        let acceptable = version_fits && plain && heart_bt_s <= self.config.heart_bt_int_max_s;
-        acceptable.then_some((seq, heart_bt_s))
+        if let Some(wanted) = self.config.rules.version.appl_ver_id()
+            && stated != Some(wanted.as_bytes())
+        {
+            return Err(format!("DefaultApplVerID must be {wanted}"));
+        }
+        if message.get(tag::ENCRYPT_METHOD.number) != Some(b"0") {
+            return Err("EncryptMethod must be 0".to_string());
+        }
+        let seq = message.seq_num().filter(|&seq| seq > 0);
+        Ok((seq.ok_or("MsgSeqNum must be above 0")?, heart_bt_s))
     }
 
     fn wanted(&self, message: &Message<'_>) -> Option<u32> {
@@ -146,7 +197,7 @@ impl<S: Store> Session<S> {
         out: &mut Vec<u8>,
     ) -> Option<Ending> {
         let terms = self.terms(message);
-        let Some((_, heart_bt_s)) = terms.filter(|_| seq == 1) else {
+        let Some((_, heart_bt_s)) = terms.ok().filter(|_| seq == 1) else {
             self.logout(now, "Logon with ResetSeqNumFlag not acceptable", out);
             return None;
         };
@@ -165,3 +216,29 @@ impl<S: Store> Session<S> {
         self.outbound.reset();
     }
 }
+
+/// A Logout for somebody who has no session, or whose numbers begin anew: its number is 1, and nothing
+/// of it is kept. Nothing for a Logon whose header can't be answered.
+pub(crate) fn refuse(now: Nanos, logon: &Message<'_>, text: &str, out: &mut Vec<u8>) {
+    let version = std::str::from_utf8(logon.begin_string()).ok();
+    let version = version.filter(|text| text.starts_with("FIX") && text.len() <= VERSION_MAX);
+    let name =
+        |tag: tag::Tag| logon.get(tag.number).filter(|name| (1..=NAME_MAX).contains(&name.len()));
+    let (Some(version), Some(their), Some(own)) =
+        (version, name(tag::SENDER_COMP_ID), name(tag::TARGET_COMP_ID))
+    else {
+        return;
+    };
+    let mut pen = Pen::default();
+    let mut writer = Writer::message(out, &mut pen, version, b"5");
+    writer.uint(tag::MSG_SEQ_NUM, 1);
+    writer.foreign(tag::SENDER_COMP_ID, own);
+    writer.stamp(tag::SENDING_TIME, now);
+    writer.foreign(tag::TARGET_COMP_ID, their);
+    writer.text(tag::TEXT, text.as_bytes());
+    writer.finish();
+}
+
+/// Bytes of a BeginString, and of a CompID, that are answered.
+const VERSION_MAX: usize = 8;
+const NAME_MAX: usize = 64;

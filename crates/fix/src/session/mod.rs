@@ -8,7 +8,7 @@
 
 mod config;
 mod inbound;
-mod logon;
+pub(crate) mod logon;
 mod outbound;
 mod slots;
 mod store;

@@ -16,6 +16,8 @@ mod refusals;
 mod sources;
 mod terms;
 
+use std::collections::BTreeMap;
+
 use overlay::aes_gcm::KeySource;
 use types::{
     AccountId, Address, Admission, AdmissionConfig, ConnId, Nanos, Outbox, Remote, Yields,
@@ -77,6 +79,8 @@ pub(crate) struct Guard {
     strangers: Vec<Stranger>,
     /// Which of them stay.
     places: Admission<ConnId>,
+    /// Those that are no strangers any more, and where they come from.
+    inside: BTreeMap<ConnId, Option<Address>>,
     sources: Sources,
     checks: Bucket,
     turns: u64,
@@ -102,6 +106,7 @@ impl Guard {
                 patience_ns: config.logon_wait_ns,
                 yields: Yields::Oldest,
             }),
+            inside: BTreeMap::new(),
             sources: Sources::new(config),
             checks: Bucket::new(config.checks),
             turns: 0,
@@ -122,16 +127,29 @@ impl Guard {
         self.strangers.push(Stranger { conn, remote: remote.clone(), check: None });
         if let Some(conn) = goes {
             let from = self.remote(conn).address;
-            self.refusals.note(now, Refusal::HalfOpen, from, b"");
+            self.refusals.note(now, Refusal::HalfOpen, from, (b"", ""));
             self.forget(conn);
         }
         goes
     }
 
-    /// A connection is logged on, or gone.
+    /// A connection is logged on, or about to be: it takes no place of a stranger any more.
+    pub(crate) fn enter(&mut self, conn: ConnId) {
+        let from = self.remote(conn).address;
+        self.forget(conn);
+        self.inside.insert(conn, from);
+    }
+
+    /// A connection is gone.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         self.places.leave(conn);
         self.strangers.retain(|stranger| stranger.conn != conn);
+        self.inside.remove(&conn);
+    }
+
+    /// Where a connection comes from, if that is known.
+    pub(crate) fn address(&self, conn: ConnId) -> Option<Address> {
+        self.inside.get(&conn).copied().unwrap_or_else(|| self.remote(conn).address)
     }
 
     /// Judges an attempt to log on. `account`: whom the name given is of, if anybody.
@@ -168,15 +186,26 @@ impl Guard {
         verdict
     }
 
-    /// The account is logged on already, somewhere.
-    pub(crate) fn refuse_second(&mut self, now: Nanos, conn: ConnId, account: AccountId) {
-        let from = self.remote(conn).address;
+    /// An account's logon is refused although its credentials are right.
+    pub(crate) fn refuse(
+        &mut self,
+        now: Nanos,
+        conn: ConnId,
+        account: AccountId,
+        (why, detail): (Refusal, &str),
+    ) {
+        let from = self.address(conn);
         let identity = self.identities.iter().find(|one| one.login.account == account);
         let name = identity.map_or(&b""[..], |identity| &identity.login.username);
-        self.refusals.note(now, Refusal::SecondLogon, from, name);
+        self.refusals.note(now, why, from, (name, detail));
     }
 
-    /// Whether the connection is not logged on.
+    /// A FIX Logon of CompIDs that no session has.
+    pub(crate) fn refuse_unknown(&mut self, now: Nanos, conn: ConnId, detail: &str) {
+        self.refusals.note(now, Refusal::UnknownName, self.address(conn), (b"", detail));
+    }
+
+    /// Whether the connection is a stranger's.
     pub(crate) fn is_stranger(&self, conn: ConnId) -> bool {
         self.strangers.iter().any(|stranger| stranger.conn == conn)
     }
@@ -222,7 +251,7 @@ impl Guard {
     /// Counts a refusal. The connection goes on being a stranger until the caller closes it.
     pub(crate) fn fail(&mut self, now: Nanos, conn: ConnId, name: &[u8], why: Refusal) {
         let from = self.remote(conn).address;
-        self.refusals.note(now, why, from, name);
+        self.refusals.note(now, why, from, (name, ""));
     }
 
     /// Gives the worker something to do, if it has nothing and somebody waits for it.
@@ -322,7 +351,7 @@ impl Guard {
     pub(crate) fn take_late(&mut self, now: Nanos) -> Option<ConnId> {
         let conn = self.places.expire(now)?;
         let from = self.remote(conn).address;
-        self.refusals.note(now, Refusal::TooSlow, from, b"");
+        self.refusals.note(now, Refusal::TooSlow, from, (b"", ""));
         self.forget(conn);
         Some(conn)
     }

@@ -6,8 +6,9 @@ use types::{Address, Nanos};
 
 /// Refusals that are kept.
 const KEPT: usize = 64;
-/// Bytes of a name that are kept.
+/// Bytes of a name, and of a detail, that are kept.
 const NAME_MAX: usize = 24;
+const DETAIL_MAX: usize = 120;
 
 macro_rules! reasons {
     ($($name:ident: $text:literal,)*) => {
@@ -43,6 +44,8 @@ reasons! {
     NewAddress: "too many wrong passwords for this account from addresses new to it",
     WrongPassword: "wrong password",
     SecondLogon: "the account is logged on already",
+    Locked: "locked by an operator",
+    Ahead: "it names a message that was never sent",
 }
 
 /// One refusal.
@@ -56,9 +59,11 @@ pub struct Refused {
     pub from: Option<Address>,
     /// The name that was given, its first bytes.
     pub name: Vec<u8>,
+    /// What was wrong with it, in words; empty: there is no more to say.
+    pub detail: String,
 }
 
-/// See the module.
+/// Counts of all refusals, and the last of them.
 #[derive(Clone, Debug, Default)]
 pub struct Refusals {
     counts: [u64; Refusal::ALL.len()],
@@ -76,7 +81,19 @@ impl Refusals {
         self.last.iter()
     }
 
-    pub(super) fn note(&mut self, at: Nanos, why: Refusal, from: Option<Address>, name: &[u8]) {
+    /// How many in all.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Counts one; name and detail are cut.
+    pub fn note(
+        &mut self,
+        at: Nanos,
+        why: Refusal,
+        from: Option<Address>,
+        (name, detail): (&[u8], &str),
+    ) {
         if let Some(count) = self.counts.get_mut(why as usize) {
             *count += 1;
         }
@@ -84,6 +101,7 @@ impl Refusals {
             self.last.pop_front();
         }
         let name = name.get(..NAME_MAX).unwrap_or(name).to_vec();
-        self.last.push_back(Refused { at, why, from, name });
+        let detail = detail.chars().take(DETAIL_MAX).collect();
+        self.last.push_back(Refused { at, why, from, name, detail });
     }
 }

@@ -38,7 +38,11 @@ pub struct Login {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     LoggedIn,
-    Refused,
+    /// The login is refused.
+    Refused {
+        /// Another try would be, too.
+        is_final: bool,
+    },
     Answer {
         order: u32,
         answer: Answer,
@@ -81,6 +85,14 @@ impl Door {
         match self {
             Door::Ouch(door) => door.connect(now, out),
             Door::Fix(door) => door.connect(now, out),
+        }
+    }
+
+    /// Why the last login was refused, as the other side said.
+    pub fn refusal(&self) -> &str {
+        match self {
+            Door::Ouch(door) => door.refusal(),
+            Door::Fix(door) => door.refusal(),
         }
     }
 

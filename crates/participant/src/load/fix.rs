@@ -52,6 +52,8 @@ pub struct FixDoor {
     /// Asked to resend from this number on, and not got it yet.
     asked: Option<u32>,
     logged_on: bool,
+    /// Text of the Logout that refused the last Logon.
+    refusal: String,
     /// A Logon has been sent in some connection.
     begun: bool,
     /// Said goodbye.
@@ -86,6 +88,7 @@ impl FixDoor {
             expected: 1,
             asked: None,
             logged_on: false,
+            refusal: String::new(),
             begun: false,
             leaving: false,
             last_sent: Nanos(0),
@@ -117,6 +120,10 @@ impl FixDoor {
                 writer.text(tag::DEFAULT_APPL_VER_ID, b"9");
             }
         });
+    }
+
+    pub fn refusal(&self) -> &str {
+        &self.refusal
     }
 
     /// Says goodbye; the answer is the end.
@@ -291,6 +298,12 @@ impl FixDoor {
             self.logged_on = true;
             on(Heard::LoggedIn);
         }
+        if kind == b"5" && !self.logged_on {
+            // Whatever its number: no session has begun.
+            let text = message.get(tag::TEXT.number).unwrap_or(b"Logout without a reason");
+            self.refusal = String::from_utf8_lossy(text).into_owned();
+            return on(Heard::Refused { is_final: true });
+        }
         if number < self.expected {
             return;
         }
@@ -305,7 +318,7 @@ impl FixDoor {
             }
             // It comes again, in its place; a goodbye does not.
             if kind == b"5" {
-                on(if self.logged_on { Heard::Over } else { Heard::Refused });
+                on(Heard::Over);
             }
             return;
         }
@@ -325,11 +338,10 @@ impl FixDoor {
                 });
             }
             b"5" => {
-                let accepted = self.logged_on;
                 if !self.leaving {
                     self.message(now, b"5", None, out, |_| {});
                 }
-                on(if accepted { Heard::Over } else { Heard::Refused });
+                on(Heard::Over);
             }
             b"0" | b"A" => {}
             _ => {

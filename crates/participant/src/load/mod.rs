@@ -122,6 +122,8 @@ struct Member {
     flow: Flow,
     /// Logins refused in a row.
     refused: u32,
+    /// A login was refused for good.
+    barred: bool,
     /// Said goodbye; it does not come back.
     leaving: bool,
 }
@@ -160,6 +162,9 @@ const LOGIN_NS: u64 = 10 * Nanos::SECOND;
 const SETTLE_NS: u64 = 500 * Nanos::MILLI;
 /// A client refused so often in a row gives up, and with it the load.
 const REFUSALS_MAX: u32 = 3;
+/// Why a login was refused, as far as is known, where the connection was closed instead of an answer.
+const UNANSWERED: &str =
+    "closed without an answer: wrong password, logged on elsewhere, or the wrong door";
 /// From the last login to the start of play.
 const START_DELAY_NS: u64 = 100 * Nanos::MILLI;
 /// From the last answer to the logout: executions that others have caused may still come.
@@ -194,6 +199,7 @@ impl Load {
                 requests: Requests::with_capacity(each as usize),
                 flow: Flow::new(seeds.next_u64(), config.middle, config.instrument.tick),
                 refused: 0,
+                barred: false,
                 leaving: false,
             })
         };
@@ -298,7 +304,7 @@ impl Load {
     }
 
     fn is_hopeless(&self) -> bool {
-        self.members.iter().any(|member| member.refused >= REFUSALS_MAX)
+        self.members.iter().any(|member| member.barred || member.refused >= REFUSALS_MAX)
     }
 
     fn finish(&mut self, now: Nanos, out: &mut Outbox) {
@@ -473,7 +479,20 @@ impl Member {
             return;
         }
         counts.connections_lost += 1;
-        self.link = Link::Down(now.after(RECONNECT_NS));
+        if matches!(self.link, Link::LoggingIn(_)) {
+            self.note_refusal(UNANSWERED, false, counts);
+        }
+        // Tries that can't succeed would lock this address.
+        let next = if self.barred { Nanos::NEVER } else { now.after(RECONNECT_NS) };
+        self.link = Link::Down(next);
+    }
+
+    /// A login is refused; `is_final`: another one would be, too.
+    fn note_refusal(&mut self, why: &str, is_final: bool, counts: &mut LoadCounts) {
+        counts.note_refusal(why);
+        self.refused += 1;
+        self.barred |= is_final;
+        self.link = Link::Down(Nanos::NEVER);
     }
 }
 
@@ -527,7 +546,7 @@ impl Node for Load {
         }
         let (counts, timings) = (&mut self.counts, &mut self.timings);
         let Member { door, link, requests, flow, refused, .. } = member;
-        let mut over = false;
+        let (mut over, mut refusal) = (false, None);
         self.scratch.clear();
         door.handle_bytes(now, bytes, &mut self.scratch, |heard| match heard {
             Heard::LoggedIn => {
@@ -535,9 +554,8 @@ impl Node for Load {
                 *refused = 0;
                 *link = Link::Settling(now.after(SETTLE_NS));
             }
-            Heard::Refused => {
-                counts.logins_refused += 1;
-                *refused += 1;
+            Heard::Refused { is_final } => {
+                refusal = Some(is_final);
                 over = true;
             }
             Heard::Answer { order, answer } => {
@@ -570,6 +588,10 @@ impl Node for Load {
         let written = std::mem::take(&mut self.scratch);
         member.write(&written, out);
         self.scratch = written;
+        if let Some(is_final) = refusal {
+            let why = member.door.refusal().to_string();
+            member.note_refusal(&why, is_final, &mut self.counts);
+        }
         if over {
             member.hang_up(now, &mut self.counts, out);
         }

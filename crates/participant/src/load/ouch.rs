@@ -5,7 +5,7 @@
 
 use types::{CancelReason, ClOrdId, Instrument, Nanos, Qty, Symbol, TimeInForce, UserRefNum};
 use wire::ouch::{self, NewOrder, Outbound, ReplaceRequest};
-use wire::soupbin::{ClientEvent, ClientSession};
+use wire::soupbin::{ClientEvent, ClientSession, RejectCode};
 
 use super::door::{Heard, Login};
 use super::requests::{Answer, Kind, Request};
@@ -17,6 +17,7 @@ pub struct OuchDoor {
     symbol: Symbol,
     /// Lowest number of ours; 0 until something has been sent.
     first: u32,
+    refusal: &'static str,
     scratch: Vec<u8>,
 }
 
@@ -25,7 +26,8 @@ impl OuchDoor {
     pub fn new(login: &Login, instrument: &Instrument) -> Option<OuchDoor> {
         let session = ClientSession::new(&login.username, &login.password).ok()?;
         let symbol = instrument.symbol;
-        Some(OuchDoor { session, symbol, first: 0, scratch: Vec::with_capacity(128) })
+        let scratch = Vec::with_capacity(128);
+        Some(OuchDoor { session, symbol, first: 0, refusal: "", scratch })
     }
 
     pub fn connect(&mut self, now: Nanos, out: &mut Vec<u8>) {
@@ -43,10 +45,17 @@ impl OuchDoor {
     }
 
     pub fn handle_bytes(&mut self, now: Nanos, bytes: &[u8], mut on: impl FnMut(Heard)) {
-        let first = self.first;
+        let (first, mut refusal) = (self.first, self.refusal);
         self.session.handle_bytes(now, bytes, |event| match event {
             ClientEvent::Accepted { .. } => on(Heard::LoggedIn),
-            ClientEvent::Rejected(_) => on(Heard::Refused),
+            ClientEvent::Rejected(RejectCode::NotAuthorized) => {
+                refusal = "wrong user name or password, or locked (SoupBinTCP: A)";
+                on(Heard::Refused { is_final: true });
+            }
+            ClientEvent::Rejected(RejectCode::SessionNotAvailable) => {
+                refusal = "logged on elsewhere, or no such session (SoupBinTCP: S)";
+                on(Heard::Refused { is_final: false });
+            }
             ClientEvent::Sequenced { message, .. } | ClientEvent::Unsequenced(message) => {
                 if let Some(heard) = heard(message, first) {
                     on(heard);
@@ -56,6 +65,11 @@ impl OuchDoor {
                 on(Heard::Over);
             }
         });
+        self.refusal = refusal;
+    }
+
+    pub fn refusal(&self) -> &str {
+        self.refusal
     }
 
     pub fn send(&mut self, now: Nanos, request: &Request, out: &mut Vec<u8>) -> bool {

@@ -65,10 +65,25 @@ pub struct LoadCounts {
     pub executed_lots: u64,
     /// Logins accepted.
     pub logins: u64,
-    /// Logins refused.
+    /// Logins refused, or not answered before the connection was closed.
     pub logins_refused: u64,
+    /// The same by reason, as the other side said; the first 16 reasons.
+    pub refusals: BTreeMap<String, u64>,
     /// Connections that ended, refused ones too.
     pub connections_lost: u64,
+}
+
+/// Reasons for refused logins that are counted apart.
+const REASONS_MAX: usize = 16;
+
+impl LoadCounts {
+    /// A login is refused.
+    pub(super) fn note_refusal(&mut self, why: &str) {
+        self.logins_refused += 1;
+        if self.refusals.len() < REASONS_MAX || self.refusals.contains_key(why) {
+            *self.refusals.entry(why.to_string()).or_default() += 1;
+        }
+    }
 }
 
 /// One request, as the doors send it.

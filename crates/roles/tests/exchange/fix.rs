@@ -2,6 +2,7 @@
 //! dies, is told later, completely and once.
 
 use proptest::prelude::*;
+use roles::Refusal;
 
 use crate::common::MS;
 use crate::fix_world::World;
@@ -35,6 +36,57 @@ fn what_happened_while_away_is_there_by_resend() {
     trade(&mut world, "back", 5);
     world.check(0, 1);
     world.check(1, 1);
+}
+
+/// Numbers of both sides go on behind a refused Logon, whatever it said.
+#[test]
+fn who_logs_on_with_a_fault_is_told_why_and_gets_in_without_it() {
+    let mut world = World::new(1, 4);
+    world.logon(0, 1);
+    let now = world.now.now;
+    world.clients[0].order(now, "rest", '1', 10, 100);
+    world.run(20 * MS);
+    for (times, (fault, why)) in (1..).zip([
+        ("5001=x|", "Invalid tag number: tag 5001"),
+        ("108=31|", "Tag appears more than once: tag 108"),
+        ("925=new|", "Tag not defined for this message type: tag 925"),
+    ]) {
+        world.hang_up(0);
+        world.connect(0, 1);
+        let now = world.now.now;
+        world.clients[0].logon(now, fault);
+        world.run(100 * MS);
+        assert!(!world.clients[0].logged_on && world.clients[0].closed, "{fault}");
+        assert_eq!(world.clients[0].logouts.last().map(String::as_str), Some(why));
+        let gateway = world.edges[0].as_ref().unwrap().gateway();
+        let refused = gateway.refusals().last().last().cloned().unwrap();
+        assert_eq!(refused.name, b"USER1", "{refused:?}");
+        assert_eq!((refused.why, refused.detail.as_str()), (Refusal::BadLogon, why));
+        assert_eq!(gateway.refusals().count(Refusal::BadLogon), times);
+    }
+    world.hang_up(0);
+    world.logon(0, 1);
+    world.run(100 * MS);
+    let now = world.now.now;
+    world.clients[0].cancel(now, "c1", "rest", '1');
+    world.run(50 * MS);
+    assert_eq!(world.clients[0].orders["rest"].status, b'4');
+    world.check(0, 4);
+    // A stranger costs no number, and hears nothing.
+    world.hang_up(0);
+    let (numbers, password) = (world.clients[0].next_in, world.clients[0].password.clone());
+    world.clients[0].password = "guess".to_string();
+    world.connect(0, 1);
+    let now = world.now.now;
+    world.clients[0].logon(now, "5001=x|");
+    world.run(100 * MS);
+    assert!(world.clients[0].closed);
+    assert_eq!(world.clients[0].next_in, numbers);
+    let gateway = world.edges[0].as_ref().unwrap().gateway();
+    assert_eq!(gateway.refusals().last().last().map(|one| one.why), Some(Refusal::WrongPassword));
+    world.clients[0].password = password;
+    world.logon(0, 1);
+    world.check(0, 4);
 }
 
 #[test]

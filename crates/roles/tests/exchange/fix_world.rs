@@ -25,15 +25,12 @@ pub fn fix_config(edges: usize) -> ExchangeConfig {
         let mut account = config.accounts[2].clone();
         (account.id, account.firm) = (AccountId(n), "HOUSE".to_string());
         (account.username, account.password) = (format!("USER{n}"), format!("secret{n}"));
-        let (comp_id, version) = (name.to_string(), FixVersion::Fix44);
-        account.fix = Some(FixLogin { comp_id, version, role });
+        account.fix = Some(FixLogin::new(name, FixVersion::Fix44, role));
         config.accounts.push(account);
     }
     for (account, comp_id) in config.accounts.iter_mut().zip(["ONE", "TWO"]) {
         account.firm = "HOUSE".to_string();
-        let version = FixVersion::Fix44;
-        account.fix =
-            Some(FixLogin { comp_id: comp_id.to_string(), version, role: FixRole::Orders });
+        account.fix = Some(FixLogin::new(comp_id, FixVersion::Fix44, FixRole::Orders));
     }
     config
 }

@@ -253,8 +253,7 @@ impl Scenario {
         let mut accounts: Vec<Account> = (0..first).map(account).collect();
         if self.eavesdropper {
             let listens = |(index, role)| {
-                let comp_id = format!("EAR{index}");
-                let fix = Some(FixLogin { comp_id, version: FixVersion::Fix44, role });
+                let fix = Some(FixLogin::new(&format!("EAR{index}"), FixVersion::Fix44, role));
                 Account { fix, cancel_on_disconnect: false, ..account(index) }
             };
             let roles = [FixRole::DropCopy, FixRole::MarketData];

@@ -1,0 +1,116 @@
+//! What the FIX door does with what its sessions are sent: credentials, orders, market data.
+
+use fix::app::{Refusal, Symbols, Wanted};
+use fix::session::{Application, Port, Proof, Store};
+use fix::{Message, tag};
+use types::{ClockReading, ConnId, Nanos, Outbox, UserRefNum};
+
+use crate::desk::Desk;
+use crate::fix_door::FixCounters;
+use crate::fix_seat::{Progress, Seat};
+use crate::guard::Verdict;
+use crate::market::Market;
+
+/// The application behind the door, while one connection is served.
+pub(crate) struct DoorApplication<'a> {
+    pub(crate) now: ClockReading,
+    pub(crate) conn: ConnId,
+    pub(crate) seats: &'a mut [Seat],
+    pub(crate) symbols: &'a Symbols,
+    pub(crate) desk: &'a mut Desk,
+    pub(crate) counters: &'a mut FixCounters,
+    pub(crate) market: Option<&'a Market>,
+    pub(crate) out: &'a mut Outbox,
+    /// A session that has to get its stream first.
+    pub(crate) wants_in: Option<usize>,
+}
+
+impl Application for DoorApplication<'_> {
+    fn logon(&mut self, session: usize, message: &Message<'_>) -> Proof {
+        let Some(seat) = self.seats.get(session) else { return Proof::Wrong };
+        // It was asked when the Logon came; now the account's stream has been read.
+        if seat.progress == Progress::Ready && seat.conn == Some(self.conn) {
+            return Proof::Right;
+        }
+        let name = message.get(tag::USERNAME.number);
+        let password = message.get(tag::PASSWORD.number).unwrap_or(&[]);
+        // The name has to be right only if there is one.
+        let account = name.is_none_or(|name| name == seat.username).then_some(seat.account);
+        let name = name.unwrap_or(&seat.username);
+        match self.desk.guard.attempt(self.now.now, self.conn, (name, account), password) {
+            Verdict::In => Proof::Right,
+            Verdict::Out(_) => Proof::Wrong,
+            Verdict::Later => Proof::Later,
+        }
+    }
+
+    fn ready(&mut self, session: usize) -> bool {
+        let ready = self.seats.get(session).is_some_and(|seat| seat.progress == Progress::Ready);
+        if ready {
+            self.counters.logons += 1;
+            // A market-data session has no stream to wait for: it is in.
+            self.desk.guard.enter(self.conn);
+        } else {
+            self.wants_in = Some(session);
+        }
+        ready
+    }
+
+    fn message<S: Store>(
+        &mut self,
+        session: usize,
+        now: Nanos,
+        message: &Message<'_>,
+        port: &mut Port<'_, S>,
+    ) {
+        let Some(seat) = self.seats.get_mut(session) else { return };
+        seat.tally.messages_in += 1;
+        let request = matches!(message.msg_type(), b"D" | b"F" | b"G" | b"q");
+        if request && seat.market.is_none() && port.received() <= seat.received {
+            // Another gateway brought it to the log; its answer is in the stream.
+            self.counters.repeated += 1;
+            return;
+        }
+        seat.desk.ledger.skip_to(UserRefNum(port.received()));
+        match seat.desk.handle(now, message, self.symbols, port) {
+            Wanted::Nothing => {}
+            Wanted::Command(mut command) => {
+                command.account = seat.account;
+                command.session_seq = port.received();
+                if self.desk.suspended {
+                    // Its slot waits for the log, so these are bounded as those above the rate are.
+                    self.desk.counters.requests_refused += 1;
+                    self.desk.counters.suspended += 1;
+                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
+                    seat.note_refusal(paid);
+                    seat.desk.take_back(now, message, &command, &Refusal::SUSPENDED, port);
+                } else if !self.desk.admits(self.now.now, seat.account, command.kind) {
+                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
+                    seat.note_refusal(paid);
+                    seat.desk.take_back(now, message, &command, &Refusal::RATE, port);
+                } else if !self.desk.submit(self.now, command, self.out) {
+                    self.desk.counters.requests_refused += 1;
+                    seat.desk.take_back(now, message, &command, &Refusal::BUSY, port);
+                }
+            }
+            other => match (&mut seat.market, other, self.market) {
+                (Some(told), Wanted::MarketData(request), market) => {
+                    told.request(&request, market, self.symbols, port);
+                }
+                (Some(told), Wanted::TradingStatus(id, wanted), Some(market)) => {
+                    told.state((id, None, wanted), market, self.symbols, port);
+                }
+                (Some(told), Wanted::SecurityStatus(id, name, wanted), Some(market)) => {
+                    told.state((id, Some(name), wanted), market, self.symbols, port);
+                }
+                _ => seat.desk.unavailable(now, message, port),
+            },
+        }
+    }
+
+    fn heartbeat(&mut self, session: usize, test_req_id: &[u8]) {
+        if let Some(told) = self.seats.get_mut(session).and_then(|seat| seat.market.as_mut()) {
+            told.heartbeat(test_req_id);
+        }
+    }
+}
