@@ -111,7 +111,7 @@ impl Config {
             in_flight: 64,
             uncommitted_bytes: 8 << 20,
             window: 16_384,
-            part_bytes: 64 << 10,
+            part_bytes: 256 << 10,
             snapshot_bytes: 1 << 30,
             sending_ticks: 300,
             digest_every: 1_024,

@@ -42,7 +42,7 @@ pub(crate) const NOTICES: u8 = 4;
 /// Most bytes of a notice.
 pub const NOTICE_MAX: usize = 4 << 10;
 /// Most bytes of a snapshot in one message.
-pub const PART_MAX: usize = 64 << 10;
+pub const PART_MAX: usize = 256 << 10;
 /// Most entries in a message.
 pub(crate) const ENTRIES_MAX: usize = 1 << 16;
 /// Most bytes of a message.

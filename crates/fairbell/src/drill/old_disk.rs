@@ -32,6 +32,8 @@ pub const NAMES: [&str; 9] = [
 const REFUSING: Duration = Duration::from_secs(2);
 /// How long is acknowledged what copies lack.
 const BEYOND: Duration = Duration::from_millis(400);
+/// How long replicas may take until all are there again: one gets the whole log from the others.
+const WHOLE: Duration = Duration::from_secs(60);
 /// How long there is no traffic where there is none.
 const REST: u64 = 6 * Nanos::SECOND;
 /// Leaders that are killed before the one that is wanted leads.
@@ -111,7 +113,7 @@ fn keep(site: &mut Site, number: usize) -> Result<std::path::PathBuf, Failure> {
 }
 
 fn together(site: &Site) -> Result<(), Failure> {
-    match site.all_within(CLOSE, PATIENCE) {
+    match site.all_within(CLOSE, WHOLE) {
         true => Ok(()),
         false => {
             let standing = site.standing();
