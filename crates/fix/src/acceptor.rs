@@ -313,12 +313,12 @@ impl<S: Store> Acceptor<S> {
         &mut self,
         now: Nanos,
         session: usize,
-        (ours, reset): (bool, bool),
+        (ticket, reset): (u64, bool),
         out: &mut Vec<u8>,
     ) -> Option<Ending> {
         let owner = self.connection_of(session);
         let outbound = self.sessions.get_mut(session)?.outbound();
-        if outbound.slot(now, ours, reset, out) == Slot::Broken {
+        if outbound.slot(now, ticket, reset, out) == Slot::Broken {
             return Some(Ending::Renumbered);
         }
         let connection = self.connections.get(&owner?)?;

@@ -236,7 +236,18 @@ fn who_does_not_begin_anew_with_the_session_is_told_to() {
     bench.reconnect();
     assert_eq!(bench.send_as(1, "A", "98=0|108=30|141=Y|"), ["35=A|34=1|98=0|108=30|141=Y"]);
     assert_eq!(bench.send_as(2, "1", "112=d|"), ["35=0|34=2|112=d"]);
+    // Numbers that go on, where nothing of before is left: an exchange that kept no log.
+    let mut bench = bench_with(MemoryStore::new(9, 999), |config| config.tells_reset = true);
+    assert_eq!(bench.send_as(7, "A", "98=0|108=30|"), ["35=A|34=1|98=0|108=30|141=Y"]);
+    assert_eq!(bench.send_as(1, "1", "112=e|"), ["35=0|34=2|112=e"]);
+    // From then on they go on here, too.
+    bench.reconnect();
+    let asked = ["35=A|34=3|98=0|108=30", "35=2|34=4|7=2|16=0"];
+    assert_eq!(bench.send_as(5, "A", "98=0|108=30|"), asked);
     // Where it is not agreed, a higher number is a gap.
+    let mut bench = bench_with(MemoryStore::new(9, 999), |_| {});
+    let asked = ["35=A|34=1|98=0|108=30", "35=2|34=2|7=1|16=0"];
+    assert_eq!(bench.send_as(7, "A", "98=0|108=30|"), asked);
     let mut bench = bench_with(MemoryStore::new(9, 999), |config| config.reset_on_logon = true);
     let asked = ["35=A|34=1|98=0|108=30", "35=2|34=2|7=1|16=0"];
     assert_eq!(bench.send_as(3, "A", "98=0|108=30|"), asked);

@@ -91,6 +91,8 @@ pub struct GatewayConfig {
     pub instruments: Vec<Instrument>,
     /// The stream of the feed that carries each of them, in their order; 0 for those left out.
     pub stream_of: Vec<u16>,
+    /// The log outlives the exchange's processes: numbers of FIX sessions go on in their next lives.
+    pub durable: bool,
     /// The exchange's CompID in FIX sessions.
     pub fix_comp_id: String,
     /// Midnight that OUCH times count from.

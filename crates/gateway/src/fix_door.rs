@@ -101,7 +101,8 @@ impl FixDoor {
             let mut agreed = SessionConfig::new(&config.fix_comp_id, &session.comp_id, rules);
             agreed.custom_tags = session.custom_tags;
             agreed.reset_on_logon = session.role == FixRole::MarketData;
-            agreed.tells_reset = agreed.reset_on_logon;
+            // Where nothing outlives the exchange, whoever was told of it before has to begin anew.
+            agreed.tells_reset = agreed.reset_on_logon || !config.durable;
             // What is lost of market data is old.
             let store = match agreed.reset_on_logon {
                 true => MemoryStore::new(0, 0),
@@ -326,13 +327,9 @@ impl FixDoor {
         if reset {
             seat.before = report.session_seq.saturating_sub(1);
         }
-        let ours = seat.tickets.front() == Some(&report.qty.0);
-        if ours {
-            seat.tickets.pop_front();
-        } else {
-            self.counters.foreign_slots += 1;
-        }
-        self.acceptor.slot(now, place, (ours, reset), &mut self.written)
+        let foreign = session.outbound().waiting() == 0;
+        self.counters.foreign_slots += u64::from(foreign);
+        self.acceptor.slot(now, place, (report.qty.0, reset), &mut self.written)
     }
 
     /// Lets a Logon in that waited for its stream, once that is read.
@@ -598,16 +595,19 @@ impl FixDoor {
                 // It waits for a slot, which is the last one asked for.
                 session.logout(now.now, why, &mut self.written);
             }
-            let Some(reset) = session.outbound().ask_slot() else { return };
+            if !session.outbound().is_asking() {
+                return;
+            }
             let ticket = desk.next_ticket();
+            let Some(reset) = session.outbound().ask_slot(ticket) else { return };
             let mut command = Command::new(CommandKind::SessionSlot);
             command.account = seat.account;
             command.session_seq = session.received();
             command.qty = Qty(ticket);
             command.flags = if reset { SESSION_RESET } else { 0 };
             // Without room even to wait the message is not sent, as if the line had been cut.
-            if desk.submit(now, command, out) {
-                seat.tickets.push_back(ticket);
+            if !desk.submit(now, command, out) {
+                session.outbound().drop_asked(ticket);
             }
         }
     }

@@ -4,8 +4,6 @@
 //! from its first record on, which rebuilds everything: the ledger, both directions' numbers, what
 //! may have to be resent. Memory: the ledger's and the store's bounds, for those logged on.
 
-use std::collections::VecDeque;
-
 use fix::Version;
 use fix::app::{Desk, LedgerLimits};
 use types::{AccountId, ConnId, Nanos};
@@ -50,8 +48,6 @@ pub(crate) struct Seat {
     /// Messages received until numbers last began at 1, and in all, as far as the stream tells.
     pub(crate) before: u32,
     pub(crate) received: u32,
-    /// Slots asked for and not come.
-    pub(crate) tickets: VecDeque<u64>,
     /// Slots that may be asked for.
     allowance: Bucket,
     /// It asked for too many and is being closed.
@@ -102,7 +98,6 @@ impl Seat {
             position: 1,
             before: 0,
             received: 0,
-            tickets: VecDeque::new(),
             allowance: Bucket::new(SLOTS),
             flooded: false,
             refusals: 0,

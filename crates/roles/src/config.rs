@@ -88,6 +88,8 @@ pub struct ExchangeConfig {
     pub timetable: Timetable,
     /// Accounts, ids dense from 1.
     pub accounts: Vec<Account>,
+    /// The log outlives the exchange's processes.
+    pub durable: bool,
     /// The exchange's CompID in FIX sessions.
     pub fix_comp_id: String,
     /// MoldUDP64 and SoupBinTCP session name.

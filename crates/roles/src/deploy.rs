@@ -152,6 +152,7 @@ fn edge(
         logins: config.accounts.iter().map(login).collect(),
         hold_max_ns: config.execution_hold_max_ns,
         cancel_grace_ns: config.cancel_grace_ns,
+        durable: config.durable,
         outstanding: config.outstanding,
         connections_max: config.connections_max,
         guard: config.guard,

@@ -63,6 +63,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         linger_ns: 0,
         execution_hold_max_ns: 100 * Nanos::MILLI,
         cancel_grace_ns: Nanos::SECOND,
+        durable: true,
         outstanding: 1_024,
         connections_max: 8,
         guard: GuardConfig::default(),

@@ -176,6 +176,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         self_trade: Vec::new(),
         timetable: super::day::timetable(config),
         accounts: accounts.collect(),
+        durable: config.journal.is_local() || config.journal.is_replicated(),
         fix_comp_id: config.gateway.fix_comp_id.clone(),
         session: session_name(now),
         midnight: Nanos(now.0 - now.0 % day_ns),

@@ -18,9 +18,9 @@ pub struct SessionConfig {
     /// Whether every Logon begins both directions at 1; otherwise sequence numbers go on, and what
     /// was sent while the counterparty was away is resent on request.
     pub reset_on_logon: bool,
-    /// Where every Logon begins both directions at 1: whether a Logon with another number, of a
-    /// counterparty whose numbers go on, is answered with ResetSeqNumFlag(141) Y, so that it begins
-    /// at 1, too. Otherwise it is taken for one that is ahead.
+    /// Where every Logon begins both directions at 1, or nothing was ever sent and received here:
+    /// whether a Logon with another number, of a counterparty whose numbers go on, is answered with
+    /// ResetSeqNumFlag(141) Y, so that it begins at 1, too. Otherwise it is taken for one that is ahead.
     pub tells_reset: bool,
     /// Farthest SendingTime(52) may be from our clock, either way.
     pub latency_max_ns: u64,

@@ -64,12 +64,13 @@ impl<S: Store> Session<S> {
             self.send_logout(now, &text, out);
             return Err(Refused { ending: Ending::SequenceTooLow, why: text });
         }
+        let own = self.outbound.next();
         // Its numbers go on, ours have begun anew: it is told to, and begins behind its Logon.
-        let begins_anew = self.config.reset_on_logon && self.config.tells_reset && seq > 1;
+        let anew = self.config.reset_on_logon || (own, expected) == (1, 1);
+        let begins_anew = anew && self.config.tells_reset && seq > 1;
         let wanted = self.wanted(message);
         let says_expected = wanted.is_some();
         let wanted = wanted.filter(|_| !begins_anew);
-        let own = self.outbound.next();
         if let Some(wanted) = wanted.filter(|&wanted| wanted > own) {
             let text = format!(
                 "NextExpectedMsgSeqNum too high, expecting at most {own} but received {wanted}"

@@ -242,7 +242,7 @@ impl<S: Store> Session<S> {
 
     /// Takes the memory that the session may need while it is live.
     pub fn prepare(&mut self) {
-        self.outbound.store.prepare();
+        self.outbound.prepare();
     }
 
     /// Bytes of messages that wait for earlier ones.

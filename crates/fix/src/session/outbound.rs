@@ -9,7 +9,7 @@
 
 use types::Nanos;
 
-use super::slots::Slots;
+use super::slots::{Answers, Slots};
 use super::store::{MsgType, Store, Stored};
 use crate::encode::{self, Pen, Piece, Writer};
 use crate::tag;
@@ -30,6 +30,8 @@ pub struct Outbound<S> {
     slice: usize,
     /// Messages that wait for their numbers, where an account's stream gives these.
     pub(super) slots: Option<Slots>,
+    /// What had a slot before, also in earlier connections.
+    pub(super) answers: Answers,
 }
 
 /// What is the same in all headers of a session.
@@ -100,7 +102,14 @@ impl<S: Store> Outbound<S> {
             last_sent: Nanos(0),
             slice,
             slots: None,
+            answers: Answers::default(),
         }
+    }
+
+    /// Takes the memory that a live session may need.
+    pub(super) fn prepare(&mut self) {
+        self.store.prepare();
+        self.answers.prepare();
     }
 
     /// The version spoken.
@@ -318,9 +327,7 @@ impl<S: Store> Outbound<S> {
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.job = None;
-        if let Some(slots) = &mut self.slots {
-            slots.clear();
-        }
+        self.end_slots();
     }
 
     /// Numbers begin at 1 again; where a stream gives them, with the slot of the next message.

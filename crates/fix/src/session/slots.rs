@@ -6,6 +6,9 @@
 //! the stream; a slot nobody here waits for is one of an earlier gateway's, and gap-filled. Nothing
 //! goes out before the answer to the Logon has its number. Bounded by the caller, who closes a
 //! session that makes too many messages wait.
+//!
+//! Answers and refusals are in no stream: those that had or asked for a slot here are kept beyond the
+//! end of the connection ([`Answers`]), and come again when the stream is read again here.
 
 use std::collections::VecDeque;
 
@@ -24,8 +27,64 @@ pub(super) struct Waiting {
     keep: bool,
     /// Numbers begin at 1 with it.
     reset: bool,
-    /// A slot has been asked for.
-    asked: bool,
+    /// Since when.
+    at: Nanos,
+    /// The ticket under which a slot has been asked for.
+    asked: Option<u64>,
+}
+
+/// The last application messages that had slots of an account's stream, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers {
+    kept: VecDeque<Answer>,
+    bytes: VecDeque<u8>,
+    /// Bytes that have left at the front.
+    gone: u64,
+}
+
+/// One of them; its body lies `start` bytes behind the first byte ever kept.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    ticket: u64,
+    msg_type: MsgType,
+    at: Nanos,
+    start: u64,
+    length: usize,
+}
+
+/// Answers of a session that are kept, and bytes of their bodies.
+const ANSWERS_MAX: usize = 1_024;
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+impl Answers {
+    /// Takes the memory for all of them.
+    pub(super) fn prepare(&mut self) {
+        self.kept.reserve(ANSWERS_MAX.saturating_sub(self.kept.len()));
+        self.bytes.reserve(ANSWER_BYTES_MAX.saturating_sub(self.bytes.len()));
+    }
+
+    /// Keeps one, with a larger ticket than those before it, at the cost of the oldest.
+    fn keep(&mut self, ticket: u64, msg_type: MsgType, at: Nanos, body: &[u8]) {
+        let length = body.len();
+        while self.kept.len() >= ANSWERS_MAX || self.bytes.len() + length > ANSWER_BYTES_MAX {
+            // One that is too long for all of the room is not kept.
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.bytes.drain(..oldest.length);
+            self.gone += oldest.length as u64;
+        }
+        let start = self.gone + self.bytes.len() as u64;
+        self.kept.push_back(Answer { ticket, msg_type, at, start, length });
+        self.bytes.extend(body);
+    }
+
+    /// Its type, when it was sent or was to be, and its body.
+    fn find(&self, ticket: u64, body: &mut Vec<u8>) -> Option<(MsgType, Nanos)> {
+        let at = self.kept.binary_search_by_key(&ticket, |answer| answer.ticket).ok()?;
+        let Answer { msg_type, at, start, length, .. } = *self.kept.get(at)?;
+        let start = (start - self.gone) as usize;
+        body.extend(self.bytes.range(start..start + length));
+        Some((msg_type, at))
+    }
 }
 
 /// Messages that wait for numbers, and those whose numbers wait for the end of a resend.
@@ -76,26 +135,44 @@ impl<S: Store> Outbound<S> {
         self.slots = Some(Slots::default());
     }
 
-    /// The next waiting message that no slot was asked for counts as asked for now; whether
-    /// numbers are to begin again with it.
-    pub fn ask_slot(&mut self) -> Option<bool> {
+    /// The next waiting message that no slot was asked for counts as asked for now, under a ticket of
+    /// the caller's, larger than those before it; whether numbers are to begin again with it.
+    pub fn ask_slot(&mut self, ticket: u64) -> Option<bool> {
         let slots = self.slots.as_mut()?;
-        let next = slots.waiting.iter_mut().find(|waiting| !waiting.asked)?;
-        next.asked = true;
+        let next = slots.waiting.iter_mut().find(|waiting| waiting.asked.is_none())?;
+        next.asked = Some(ticket);
         Some(next.reset)
     }
 
     /// Whether [`Outbound::ask_slot`] has one.
     pub fn is_asking(&self) -> bool {
         let slots = self.slots.as_ref();
-        slots.is_some_and(|slots| slots.waiting.iter().any(|waiting| !waiting.asked))
+        slots.is_some_and(|slots| slots.waiting.iter().any(|waiting| waiting.asked.is_none()))
     }
 
     /// Messages that no slot was asked for are not sent after all.
     pub fn drop_unasked(&mut self) {
         if let Some(slots) = &mut self.slots {
-            slots.waiting.retain(|waiting| waiting.asked);
+            slots.waiting.retain(|waiting| waiting.asked.is_some());
         }
+    }
+
+    /// No slot will come under this ticket: its message is not sent after all.
+    pub fn drop_asked(&mut self, ticket: u64) {
+        if let Some(slots) = &mut self.slots {
+            slots.waiting.retain(|waiting| waiting.asked != Some(ticket));
+        }
+    }
+
+    /// The connection is gone: what waits for a slot that was asked for comes again with it.
+    pub(super) fn end_slots(&mut self) {
+        let Some(slots) = &mut self.slots else { return };
+        for waiting in slots.waiting.iter().filter(|waiting| waiting.keep) {
+            if let Some(ticket) = waiting.asked {
+                self.answers.keep(ticket, waiting.msg_type, waiting.at, &waiting.body);
+            }
+        }
+        slots.clear();
     }
 
     /// Messages without a number, and those that have one and have not left.
@@ -116,14 +193,17 @@ impl<S: Store> Outbound<S> {
         body.clear();
         build(&mut Writer::fields(&mut body, &mut self.pen));
         let reset = std::mem::take(&mut slots.reset_next);
-        slots.waiting.push_back(Waiting { msg_type, body, keep, reset, asked: false });
+        slots.waiting.push_back(Waiting { msg_type, body, keep, reset, at: now, asked: None });
         self.last_sent = now;
     }
 
-    /// The stream has come to a slot. `ours`: the one asked for longest ago; `reset`: numbers begin
-    /// again with it.
-    pub fn slot(&mut self, now: Nanos, ours: bool, reset: bool, out: &mut Vec<u8>) -> Slot {
-        let waiting = self.slots.as_mut().filter(|_| ours).and_then(|s| s.waiting.pop_front());
+    /// The stream has come to a slot, asked for under a ticket, here or elsewhere; `reset`: numbers
+    /// begin again with it.
+    pub fn slot(&mut self, now: Nanos, ticket: u64, reset: bool, out: &mut Vec<u8>) -> Slot {
+        let waiting = self
+            .slots
+            .as_mut()
+            .and_then(|slots| slots.waiting.pop_front_if(|first| first.asked == Some(ticket)));
         if reset {
             self.store.reset();
             self.job = None;
@@ -133,12 +213,15 @@ impl<S: Store> Outbound<S> {
                 self.store.push_admin();
                 return Slot::Broken;
             }
-            self.pass(now, out);
+            self.again(now, ticket, out);
             return Slot::Passed;
         };
         let seq = self.store.next();
         match waiting.keep {
-            true => self.store.push_application(now, waiting.msg_type, &waiting.body),
+            true => {
+                self.store.push_application(now, waiting.msg_type, &waiting.body);
+                self.answers.keep(ticket, waiting.msg_type, now, &waiting.body);
+            }
             false => self.store.push_admin(),
         }
         if waiting.reset != reset {
@@ -164,6 +247,25 @@ impl<S: Store> Outbound<S> {
             self.pump(now, out);
         }
         Slot::Used
+    }
+
+    /// A slot of before: its message, if it is kept here; otherwise a gap fill covers it.
+    fn again(&mut self, now: Nanos, ticket: u64, out: &mut Vec<u8>) {
+        let mut body = std::mem::take(&mut self.scratch);
+        body.clear();
+        match self.answers.find(ticket, &mut body) {
+            None => self.pass(now, out),
+            Some((msg_type, at)) => {
+                let seq = self.store.next();
+                self.store.push_application(at, msg_type, &body);
+                if self.connected && self.job.is_none() {
+                    self.whole(now, msg_type.as_bytes(), seq, None, out, |writer| {
+                        writer.raw(&body);
+                    });
+                }
+            }
+        }
+        self.scratch = body;
     }
 
     fn write(&mut self, now: Nanos, seq: u32, waiting: &Waiting, out: &mut Vec<u8>) {

@@ -76,6 +76,7 @@ pub fn config() -> GatewayConfig {
         logins: (1..=3).map(login).collect(),
         hold_max_ns: HOLD_NS,
         cancel_grace_ns: CANCEL_GRACE_NS,
+        durable: true,
         outstanding: OUTSTANDING as usize,
         connections_max: CONNECTIONS,
         guard: GuardConfig::default(),

@@ -45,6 +45,7 @@ pub fn config() -> ExchangeConfig {
         linger_ns: 0,
         execution_hold_max_ns: 100 * MS,
         cancel_grace_ns: Nanos::SECOND,
+        durable: true,
         outstanding: 1_024,
         connections_max: 8,
         guard: GuardConfig::default(),

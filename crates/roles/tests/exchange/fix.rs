@@ -89,6 +89,41 @@ fn who_logs_on_with_a_fault_is_told_why_and_gets_in_without_it() {
     world.check(0, 4);
 }
 
+/// The door's own refusals are in no stream: the gateway that gave them has them again, others don't.
+#[test]
+fn what_the_door_refused_while_nobody_heard_comes_again_at_the_same_gateway() {
+    for (back_at, times) in [(1, 1), (2, 0)] {
+        let mut world = World::new(2, 5);
+        world.logon(0, 1);
+        let now = world.now.now;
+        world.clients[0].order(now, "good", '1', 10, 100);
+        world.run(20 * MS);
+        world.clients[0].deaf = true;
+        let now = world.now.now;
+        let order = "11=bad|55=NOTHING|54=1|60=20260101-10:00:00|38=1|40=2|44=100|";
+        world.clients[0].send(now, "D", order);
+        world.run(20 * MS);
+        // One whose slot is on its way when the line is cut.
+        let now = world.now.now;
+        world.clients[0].send(now, "D", &order.replace("bad", "late"));
+        world.flush();
+        world.hang_up(0);
+        world.clients[0].deaf = false;
+        world.run(50 * MS);
+        world.logon(0, back_at);
+        world.run(200 * MS);
+        for id in ["bad", "late"] {
+            let told = world.clients[0].refused.iter().filter(|(of, _)| of == id).count();
+            assert_eq!(told, times, "{id} at gateway {back_at}: {:?}", world.clients[0].refused);
+        }
+        let now = world.now.now;
+        world.clients[0].order(now, "next", '1', 10, 100);
+        world.run(50 * MS);
+        assert_eq!(world.clients[0].orders["next"].leaves, 10);
+        assert_eq!(world.clients[0].violations, Vec::<String>::new());
+    }
+}
+
 #[test]
 fn another_gateway_takes_over() {
     let mut world = World::new(2, 2);

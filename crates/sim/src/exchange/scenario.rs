@@ -276,6 +276,7 @@ impl Scenario {
                 datagrams: self.store.unwrap_or(StoreConfig::default().datagrams),
                 ..StoreConfig::default()
             },
+            durable: true,
             cancel_grace_ns: self.leaver.map_or(Nanos::SECOND, |_| leave::GRACE_NS),
             outstanding: 1_024,
             connections_max: 64,
