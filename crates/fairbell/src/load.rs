@@ -27,12 +27,12 @@ use crate::up::report_quantiles;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell load --protocol ouch --address 127.0.0.1:26401 --login 'P{nn}:secret{nn}' --first 9 --clients 1 --symbol BTCUSD --price 78000\n  \
-    fairbell load --protocol fix --address 127.0.0.1:26601 --comp-id 'CLIENT{nnn}' --clients 300 --rate 10000 --duration 60s --symbol GENA --price 100\n  \
+    fairbell load --protocol fix --address 127.0.0.1:27001 --comp-id 'CLIENT{nnn}' --clients 300 --rate 10000 --duration 60s --symbol GENA --price 100\n  \
     fairbell load ... --tls --ca authority.pem --cert member1.pem --key member1.key.pem\n  \
     fairbell load ... --json --hdr latency.hgrm\n\n\
     Open loop: a request that goes out late is charged with the delay. Every request must have\n\
-    exactly one answer, otherwise the exit code is 1. {n} in --login and --comp-id stands for the\n\
-    client's number, {nnn} for three digits of it.")]
+    exactly one answer, otherwise the exit code is 1. In --login and --comp-id {nnn} stands for three\n\
+    digits of the client's number, {nn} for two; a single n in braces for as many as it has.")]
 pub struct LoadArgs {
     /// The door's protocol
     #[arg(long, value_enum)]

@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 
 use super::plan::Addresses;
 use crate::config::Config;
+use crate::config::keys::FIX_ROLES;
 
 /// A layer of n nodes can hedge with n - 1 siblings at most.
 pub fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {
@@ -23,12 +24,16 @@ pub fn welcome(config: &Config, addresses: &Addresses) -> String {
         guests().find(|guest| guest.fix_comp_id.is_empty()).map_or_else(String::new, |guest| {
             format!("\n  login: user {} password {}", guest.username, shown(&guest.password))
         });
-    let fix_login = guests().find_map(|guest| {
-        let (comp_id, own) = (guest.fix()?.comp_id, &config.gateway.fix_comp_id);
+    // The first session of each kind.
+    let fix_login = FIX_ROLES.iter().filter_map(|role| {
+        let guest =
+            guests().find(|guest| guest.fix_role == *role && !guest.fix_comp_id.is_empty())?;
+        let (comp_id, own) = (&guest.fix_comp_id, &config.gateway.fix_comp_id);
         let (version, password) = (&guest.fix_version, shown(&guest.password));
-        Some(format!("\n  FIX {version}: sender {comp_id} target {own} password {password}"))
+        let said = format!("sender {comp_id} target {own} password {password}");
+        Some(format!("\n  FIX {version}, {role}: {said}"))
     });
-    let fix_login = fix_login.unwrap_or_default();
+    let fix_login = fix_login.collect::<String>();
     let fix = all(&addresses.fix);
     let tls = if config.doors.tls() { ", TLS 1.3" } else { "" };
     format!(
