@@ -62,8 +62,7 @@ impl FixWatch {
             }
             b"2" => facts.asked_from = Some(number(message, 7)),
             b"3" => {
-                let text = String::from_utf8_lossy(message.get(58).unwrap_or(b"")).into_owned();
-                let of = number(message, 45);
+                let (of, text) = (number(message, 45), text(message));
                 facts.fault(format!("rejected message {of} of the exchange: {text}"));
             }
             b"5" => facts.logouts += 1,
@@ -105,8 +104,12 @@ impl FixWatch {
             }
         }
         if kind == b"3" || kind == b"j" {
-            let text = String::from_utf8_lossy(message.get(58).unwrap_or(b"")).into_owned();
-            facts.fault(format!("its message {} was refused: {text}", number(message, 45)));
+            let tag = message.get(371).map(|tag| format!(": tag {}", tag.escape_ascii()));
+            let (text, tag) = (text(message), tag.unwrap_or_default());
+            facts.fault(format!("its message {} was refused: {text}{tag}", number(message, 45)));
+        }
+        if kind == b"5" && !facts.logged_on {
+            facts.fault(format!("its Logon was refused: {}", text(message)));
         }
         if kind == b"1" {
             facts.test = Some((message.get(112).unwrap_or(b"").to_vec(), false));
@@ -129,6 +132,11 @@ impl FixWatch {
             report(message, facts);
         }
     }
+}
+
+/// Text(58).
+fn text(message: &Message<'_>) -> String {
+    String::from_utf8_lossy(message.get(58).unwrap_or(b"")).into_owned()
 }
 
 /// An ExecutionReport.

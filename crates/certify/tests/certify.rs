@@ -50,6 +50,11 @@ fn who_does_not_get_in_is_not_judged_further() {
     assert_eq!(failed(&report), ["logon"]);
     let reached = report.steps.iter().skip(1).filter(|step| step.status == Status::NotReached);
     assert_eq!(reached.count(), 9);
+    // Over FIX it is told why, and so is whoever certifies it.
+    let report = certify(Protocol::Fix, Fault::WrongPassword);
+    assert_eq!(failed(&report), ["logon"]);
+    let told = report.steps[0].status.detail();
+    assert!(told.contains("its Logon was refused: Logon refused"), "{told}");
 }
 
 #[test]
