@@ -293,10 +293,8 @@ struct Watch<'a> {
 impl Run<'_> {
     /// Messages per second while the sample plays.
     fn messages_per_s(&self) -> u64 {
-        let flow = &self.config.flow;
-        let recorded = self.sample.is_some();
-        let generated = self.config.instruments.0.len() - usize::from(recorded);
-        u64::from(recorded) * flow.rate + generated as u64 * flow.generated_rate
+        let instruments = self.config.instruments.0.len();
+        self.config.flow.rate_of_all(instruments, self.sample.is_some())
     }
 
     /// Length of the play as planned.

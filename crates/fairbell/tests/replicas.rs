@@ -17,7 +17,7 @@ impl Scratch {
         // Little enough for two busy cores.
         let text = format!(
             "[doors]\nplain = true\n[overlay]\ndepth = 2\nfanout = 2\nreceivers = 2\n\
-             [journal]\ndir = \"{}\"\n[flow]\nsample = \"none\"\ngenerated_rate = 60\n",
+             [journal]\ndir = \"{}\"\n[flow]\nsample = \"none\"\nrate = 60\ngenerated_rate = 60\n",
             path.join("journal").display()
         );
         std::fs::write(path.join("group.toml"), text).expect("a file");

@@ -167,9 +167,9 @@ pub struct Ports {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flow {
-    /// Client messages of the sample per second.
+    /// Client messages per second of the sample, or without it of the first instrument's flow.
     pub rate: u64,
-    /// Client messages per second on each instrument with generated flow.
+    /// Client messages per second on each other instrument; 0: none of it, and none without sample.
     pub generated_rate: u64,
     /// Of a thousand generated messages, orders with less usual terms: icebergs, hidden orders,
     /// stops, pegs and so on.
@@ -180,6 +180,24 @@ pub struct Flow {
     pub seed: u64,
     /// Folder of the sample files.
     pub sample: String,
+}
+
+impl Flow {
+    /// Client messages per second on the instrument at a place, from 0. Where there is no sample the
+    /// first one's flow is generated, too, as fast as the sample would have been played.
+    pub fn rate_of(&self, place: usize, recorded: bool) -> u64 {
+        match (place, self.generated_rate) {
+            (0, _) if recorded => self.rate,
+            (_, 0) => 0,
+            (0, _) => self.rate,
+            (_, each) => each,
+        }
+    }
+
+    /// The same of so many instruments together.
+    pub fn rate_of_all(&self, instruments: usize, recorded: bool) -> u64 {
+        (0..instruments).map(|place| self.rate_of(place, recorded)).sum()
+    }
 }
 
 /// The trading day of `fairbell up`.

@@ -81,9 +81,9 @@ fn flow(
         seconds = (sample.live.len() as u64).div_ceil(config.flow.rate.max(1));
         schedule.add(Source::Recorded(sample.live.iter().copied().collect()), config.flow.rate);
     }
-    let generated = instruments.iter().skip(usize::from(sample.is_some()));
+    let generated = instruments.iter().enumerate().skip(usize::from(sample.is_some()));
     let mut seeds = SplitMix64::new(config.flow.seed);
-    for instrument in generated {
+    for (place, instrument) in generated {
         let reference = Price::from_whole(GENERATED_PRICE);
         let mut settings = GeneratorConfig::new(*instrument, reference, seeds.next_u64());
         settings.participants = (config.flow.participants as u8).min(PARTICIPANTS);
@@ -96,9 +96,9 @@ fn flow(
         if config.day.auctions {
             opening.extend(crossing(instrument, reference, settings.participants));
         }
-        let left = seconds * config.flow.generated_rate;
-        let source = Source::Generated { flow: Box::new(flow), left };
-        schedule.add(source, config.flow.generated_rate);
+        let rate = config.flow.rate_of(place, sample.is_some());
+        let source = Source::Generated { flow: Box::new(flow), left: seconds * rate };
+        schedule.add(source, rate);
     }
     (opening, schedule)
 }
@@ -131,13 +131,12 @@ fn crossing(
 
 /// Messages that the timetable has, cut at the duration if there is one.
 pub fn timed(config: &Config, sample: Option<&Sample>, duration_ns: Option<u64>) -> u64 {
-    let generated = (config.instruments.0.len() - usize::from(sample.is_some())) as u64;
-    let rate =
-        u64::from(sample.is_some()) * config.flow.rate + generated * config.flow.generated_rate;
+    let flow = &config.flow;
+    let rate = flow.rate_of_all(config.instruments.0.len(), sample.is_some());
     let all = match sample {
         Some(sample) => {
             let live = sample.live.len() as u64;
-            live + generated * config.flow.generated_rate * live.div_ceil(config.flow.rate.max(1))
+            live + (rate - flow.rate) * live.div_ceil(flow.rate.max(1))
         }
         None => rate * WITHOUT_SAMPLE_S,
     };
