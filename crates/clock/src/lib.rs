@@ -11,7 +11,7 @@
 //! | [`wire`] | datagrams |
 //! | [`mesh`], [`path`], [`hull`] | who probes whom; pairs, and what is kept of them |
 //! | [`mod@line`], [`graph`] | one pair of nodes, the whole mesh |
-//! | [`track`], [`solver`] | one node over time, corrections |
+//! | [`track`], [`wander`], [`solver`] | one node over time, how far oscillators wander, corrections |
 //! | [`discipline`], [`agent`] | the slewed clock, the node |
 //! | [`star`] | estimators to compare with: NTP's way, and a Kalman filter |
 //! | [`world`], [`simulate`] | wandering clocks, virtual time, whole meshes judged by the truth |
@@ -27,6 +27,7 @@ pub mod simulate;
 pub mod solver;
 pub mod star;
 pub mod track;
+pub mod wander;
 pub mod wire;
 pub mod world;
 

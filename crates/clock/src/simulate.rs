@@ -38,13 +38,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The usual run: 20 s, offsets up to 10 ms, drifts up to 50 ppm that wander by 20 ppb a second.
+    /// The usual run: 30 s, of which the last 10 count, offsets up to 10 ms, drifts up to 50 ppm that wander by 20 ppb a second.
     pub fn new(nodes: usize, seed: u64) -> Plan {
         Plan {
             nodes,
             seed,
-            run_ns: 20 * Nanos::SECOND,
-            settle_ns: 10 * Nanos::SECOND,
+            run_ns: 30 * Nanos::SECOND,
+            settle_ns: 20 * Nanos::SECOND,
             clocks: ClockModel { offset_ns: 10 * Nanos::MILLI, drift_ppb: 50_000, wander_ppb: 20 },
             agent: AgentConfig::new(NodeId(0), &[], NodeId(0)),
             exchange_every_ns: 5 * Nanos::MILLI,

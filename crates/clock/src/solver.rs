@@ -8,7 +8,7 @@
 //! The bound of a correction is: so many standard deviations of the node's value, as the loops'
 //! residuals tell them; a configured asymmetry of the paths' base delays, which no protocol sees,
 //! times the share of it that reaches the node; the reference's own bound. It grows by the drift's
-//! standard deviation and the wander of oscillators. Where loops are too few to rely on, both are
+//! standard deviation and the wander of oscillators ([`crate::wander`]). Where loops are too few to rely on, both are
 //! what causality leaves of the offset at that moment and of the drift, and any asymmetry is within.
 
 use std::collections::VecDeque;
@@ -18,7 +18,8 @@ use types::{Nanos, NodeId};
 use crate::graph::{self, Edge, Fit, Interval};
 use crate::hull::{Point, Side, reduce};
 use crate::line::{Causal, Line, support_vector};
-use crate::track::{Fix, Track};
+use crate::track::{Fix, Track, Walk};
+use crate::wander::Wander;
 use crate::wire::{CHAIN_MAX, Correction};
 
 /// How estimates and bounds are made.
@@ -34,13 +35,19 @@ pub struct SolverConfig {
     pub asymmetry_ns: u64,
     /// The reference's own largest error, in ns.
     pub reference_bound_ns: u64,
-    /// Standard deviation of a drift's change within a second, in parts of 10^9.
-    pub wander_ppb: f64,
+    /// Largest standard deviation of a drift's change within a second, in parts of 10^9: bounds
+    /// begin with it, and residuals narrow it.
+    pub wander_max_ppb: f64,
+    /// Off: the maximum is taken for the truth, for comparison.
+    pub estimate_wander: bool,
     /// Off: every window stands for itself, for comparison.
     pub track: bool,
     /// Off: values along a tree, for comparison.
     pub correct_loops: bool,
 }
+
+/// The usual `wander_max_ppb`: a quartz without oven in moving air.
+pub const WANDER_MAX_PPB: f64 = 500.0;
 
 impl Default for SolverConfig {
     fn default() -> SolverConfig {
@@ -50,7 +57,8 @@ impl Default for SolverConfig {
             sigmas: 4.0,
             asymmetry_ns: 0,
             reference_bound_ns: 0,
-            wander_ppb: 20.0,
+            wander_max_ppb: WANDER_MAX_PPB,
+            estimate_wander: true,
             track: true,
             correct_loops: true,
         }
@@ -74,6 +82,14 @@ pub struct SolverStats {
     pub edge_sigma_ns: f64,
     /// Median gap between an edge's two bounds, in ns: about its round-trip time.
     pub gap_ns: f64,
+    /// Upper limit of the wander of all oscillators, in parts of 10^9.
+    pub wander_ppb: f64,
+    /// Nodes whose residuals stand out from the others'.
+    pub wander_apart: u64,
+    /// Whether residuals refute the configured maximum now.
+    pub wander_beyond: bool,
+    /// Solutions at which they did.
+    pub wander_alarms: u64,
 }
 
 /// Fewer loops than these are not relied on: causality is.
@@ -96,7 +112,8 @@ pub struct Solver {
     /// Variance of an edge's offset and drift, smoothed.
     variance: Option<(f64, f64)>,
     tracks: Vec<Option<Track>>,
-    /// How surprising fixes are of late, at least 1: wander beyond the configured.
+    wander: Wander,
+    /// How surprising fixes are of late, at least 1: wander beyond the estimated.
     unrest: f64,
     stats: SolverStats,
 }
@@ -154,6 +171,12 @@ impl Solver {
             first_window: None,
             variance: None,
             tracks: vec![None; members.len()],
+            wander: Wander::new(
+                members.len(),
+                config.wander_max_ppb,
+                config.windows,
+                config.window_ns,
+            ),
             unrest: 1.0,
             stats: SolverStats { edges: mesh.len() as u64, ..SolverStats::default() },
         }
@@ -204,7 +227,7 @@ impl Solver {
         let offsets = self.fitted(offsets, None);
         let slopes = self.fitted(slopes, Some(&offsets.1.weights));
         self.note(&lines, &offsets.1, &slopes.1);
-        self.follow(at, &offsets.1, &slopes.1);
+        self.follow(window, at, [&offsets.1, &slopes.1], spanned == self.config.windows);
         let now = collected.0 as i64;
         let passed = now.wrapping_sub(at) as f64;
         let causal = |line: &&EdgeLine| {
@@ -310,40 +333,63 @@ impl Solver {
     }
 
     /// Takes the window's values into the nodes' tracks.
-    fn follow(&mut self, at: i64, offsets: &Fit, slopes: &Fit) {
+    fn follow(&mut self, window: u32, at: i64, [offsets, slopes]: [&Fit; 2], whole: bool) {
         let (offset_variance, drift_variance) = self.variance.unwrap_or_default();
         // Windows overlap: that many in a row are worth about one.
         let worth = f64::from(self.config.windows.max(1));
-        let wander = self.wander();
+        let half_s = self.spanned() / 2.0;
         let (mut surprise, mut count) = (0.0, 0u32);
-        for (node, track) in self.tracks.iter_mut().enumerate() {
+        for node in 0..self.tracks.len() {
             let (Some(offset), Some(drift)) = (offsets.values[node], slopes.values[node]) else {
                 continue;
             };
+            let seen = offset_variance * offsets.spread[node];
+            let drift_seen = drift_variance * slopes.spread[node] * 1e18;
+            let walk = self.walk(node);
             let fix = Fix {
                 offset,
                 drift: drift * 1e9,
-                offset_variance: (offset_variance * offsets.spread[node] * worth).max(1.0),
-                drift_variance: (drift_variance * slopes.spread[node] * worth * 1e18).max(1.0),
+                offset_variance: (seen * worth).max(1.0),
+                drift_variance: (drift_seen * worth).max(1.0),
+                half_s,
             };
-            match track {
-                Some(track) if self.config.track => {
-                    if let Some(one) = track.update(at, &fix, wander) {
-                        (surprise, count) = (surprise + one, count + 1);
-                    }
-                }
-                _ => *track = Some(Track::new(at, &fix)),
+            match &mut self.tracks[node] {
+                Some(track) if self.config.track => match track.update(at, &fix, walk) {
+                    Some(one) => (surprise, count) = (surprise + one, count + 1),
+                    None => self.wander.forget(node),
+                },
+                track => *track = Some(Track::new(at, &fix, walk)),
+            }
+            // The first windows span less and say less.
+            if node != self.reference && whole {
+                self.wander.take(node, window, at, offset, seen);
             }
         }
+        self.wander.end(window);
         if count > 0 {
             let mean = surprise / f64::from(count);
             self.unrest = (0.7 * self.unrest + 0.3 * mean).clamp(1.0, 1e6);
         }
+        let nodes = 0..self.members.len();
+        self.stats.wander_ppb = self.wander.all();
+        self.stats.wander_apart = nodes.filter(|node| self.wander.stands_out(*node)).count() as u64;
+        self.stats.wander_beyond = self.config.estimate_wander && self.wander.is_beyond();
+        self.stats.wander_alarms += u64::from(self.stats.wander_beyond);
     }
 
-    /// Standard deviation of a drift's change within a second, in ns per s.
-    fn wander(&self) -> f64 {
-        self.config.wander_ppb * self.unrest.sqrt()
+    /// How far a node's drift walks.
+    fn walk(&self, node: usize) -> Walk {
+        let more = self.unrest.sqrt();
+        if !self.config.estimate_wander {
+            let most = self.config.wander_max_ppb * more;
+            return Walk { likely: most, most };
+        }
+        Walk { likely: self.wander.likely() * more, most: self.wander.of(node) * more }
+    }
+
+    /// Seconds that an estimate spans.
+    fn spanned(&self) -> f64 {
+        self.config.window_ns as f64 * f64::from(self.config.windows) / 1e9
     }
 
     fn corrections(
@@ -361,15 +407,15 @@ impl Solver {
         // Some loops tell their own variance badly, as Student's t against the normal; too few tell
         // nothing to rely on.
         let sigmas = config.sigmas * (1.0 + 4.0 / offsets.loops.max(1) as f64);
-        let wander = self.wander();
-        // A drift that walks at random moves an offset by wander * sqrt(t^3 / 3), and t^1.5 is
-        // nowhere above (c t + t^2 / c) / 2.
-        let (middle, walk) = (4.0, config.sigmas * wander / 3f64.sqrt());
-        let spanned = config.window_ns as f64 * f64::from(config.windows) / 1e9;
+        let (middle, spanned) = (2.0, self.spanned());
         let farthest = |value: f64, (low, high): (f64, f64)| (value - low).max(high - value);
         let correction = |node: usize| {
             offsets.values[node]?;
             let track = self.tracks[node].as_ref()?;
+            let wander = self.walk(node).most;
+            // A drift that walks at random moves an offset by wander * sqrt(t^3 / 3), and t^1.5 is
+            // nowhere above (c t + t^2 / c) / 2.
+            let walk = config.sigmas * wander / 3f64.sqrt();
             let (offset, drift, covariance) = track.at(now, wander);
             let Causal { offsets: within, slopes: (slowest, fastest) } = left[node];
             let offset = offset.max(within.0).min(within.1);

@@ -33,6 +33,13 @@ fn plan(seed: u64) -> Plan {
     plan
 }
 
+/// From when residuals tell how far oscillators wander.
+fn settled(seed: u64) -> Plan {
+    let mut plan = plan(seed);
+    (plan.settle_ns, plan.run_ns) = (20 * Nanos::SECOND, 23 * Nanos::SECOND);
+    plan
+}
+
 fn p99(outcome: &Outcome) -> u64 {
     quantile(&outcome.errors(), 990)
 }
@@ -40,13 +47,13 @@ fn p99(outcome: &Outcome) -> u64 {
 #[test]
 fn errors_are_below_a_microsecond_and_bounds_hold_and_are_tight() {
     for seed in 0..2 {
-        let outcome = run(&plan(seed), table1(seed), |_| {});
+        let outcome = run(&settled(seed), table1(seed), |_| {});
         assert_eq!(outcome.without_reading, 0, "seed {seed}");
         let (error, bound) = (p99(&outcome), quantile(&outcome.bounds(), 500));
         assert!(error <= 1_000, "seed {seed}: p99 {error}");
         assert!(outcome.held() >= 0.999, "seed {seed}: held {}", outcome.held());
-        // Of so few nodes the 99th percentile is mostly one node's; the demand is for a hundred.
-        assert!(bound <= 4 * error, "seed {seed}: bound {bound}, error {error}");
+        // The demand is for a hundred nodes; the residuals of so few leave the wander open.
+        assert!(bound <= 5 * error, "seed {seed}: bound {bound}, {error} {:?}", outcome.solver);
         let minimum = quantile(&sizes(&outcome.minimum_delay), 990);
         assert!(minimum > 2 * error, "seed {seed}: minimum delay {minimum}, ours {error}");
     }
@@ -77,9 +84,9 @@ fn without_loops_errors_are_larger() {
 #[test]
 fn an_asymmetry_is_seen_by_nobody_and_covered_only_where_it_is_configured() {
     let (seed, asymmetry) = (6, 8_000);
-    let blind = run(&plan(seed), lopsided(seed, asymmetry), |_| {});
+    let blind = run(&settled(seed), lopsided(seed, asymmetry), |_| {});
     assert!(blind.held() < 0.6, "held {}", blind.held());
-    let mut told = plan(seed);
+    let mut told = settled(seed);
     told.agent.solver.asymmetry_ns = asymmetry;
     let told = run(&told, lopsided(seed, asymmetry), |_| {});
     assert!(told.held() >= 0.999, "held {}", told.held());
@@ -169,5 +176,56 @@ fn without_the_reference_clocks_go_on_and_bounds_grow() {
     let of = |node: usize| outcome.looks.iter().filter(move |look| look.node == node);
     for node in 1..NODES {
         assert!(of(node).is_sorted_by(|a, b| a.bound_ns < b.bound_ns), "node {node}");
+    }
+}
+
+/// From the first reading until residuals tell how far oscillators wander.
+fn wandering(seed: u64, wander_ppb: u64) -> Plan {
+    let mut plan = plan(seed);
+    plan.nodes = 12;
+    (plan.settle_ns, plan.run_ns) = (Nanos::SECOND, 13 * Nanos::SECOND);
+    plan.clocks.wander_ppb = wander_ppb;
+    plan
+}
+
+#[test]
+fn bounds_hold_however_oscillators_wander() {
+    for wander_ppb in [20, 50, 200, 500] {
+        for seed in 100..120 {
+            let outcome = run(&wandering(seed, wander_ppb), table1(seed), |_| {});
+            assert_eq!(outcome.held(), 1.0, "seed {seed}, {wander_ppb} ppb");
+            assert_eq!(outcome.solver.wander_alarms, 0, "seed {seed}, {wander_ppb} ppb");
+        }
+    }
+}
+
+#[test]
+fn control_bounds_that_assume_20_ppb_of_wander_break_beyond() {
+    for (wander_ppb, most) in [(200, 0.98), (500, 0.9)] {
+        let held = |seed| {
+            let mut assumed = wandering(seed, wander_ppb);
+            assumed.settle_ns = 5 * Nanos::SECOND;
+            assumed.agent.solver.wander_max_ppb = 20.0;
+            assumed.agent.solver.estimate_wander = false;
+            run(&assumed, table1(seed), |_| {}).held()
+        };
+        let held = (100..110).map(held).sum::<f64>() / 10.0;
+        assert!(held < most, "{wander_ppb} ppb: held {held}");
+    }
+}
+
+#[test]
+fn wander_beyond_the_configured_is_an_alarm_and_widens_the_bound() {
+    for seed in 120..124 {
+        let mut beyond = wandering(seed, 400);
+        beyond.nodes = NODES;
+        beyond.agent.solver.wander_max_ppb = 40.0;
+        (beyond.settle_ns, beyond.run_ns) = (15 * Nanos::SECOND, 22 * Nanos::SECOND);
+        let outcome = run(&beyond, table1(seed), |_| {});
+        assert!(outcome.solver.wander_beyond && outcome.solver.wander_alarms > 8, "seed {seed}");
+        assert_eq!(outcome.held(), 1.0, "seed {seed}");
+        let mut within = wandering(seed, 40);
+        within.agent.solver.wander_max_ppb = 40.0;
+        assert_eq!(run(&within, table1(seed), |_| {}).solver.wander_alarms, 0, "seed {seed}");
     }
 }

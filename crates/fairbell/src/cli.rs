@@ -17,7 +17,7 @@ mod clock;
 mod records;
 
 pub use admin::{Action, AdminArgs, LIMITS, Members, PARAMETERS};
-pub use clock::{AgentArgs, Clock, ClockArgs, ReportArgs, SimulateArgs, StatusArgs};
+pub use clock::{AgentArgs, AsymmetryOf, Clock, ClockArgs, ReportArgs, SimulateArgs, StatusArgs};
 pub use records::{
     Check, CheckArgs, CheckBookArgs, DryRunArgs, ExplainArgs, Log, LogArgs, LogReplayArgs,
     Operation, PHASES, StatementArgs, WriteArgs, config, config_with_doors,

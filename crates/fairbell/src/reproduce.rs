@@ -11,12 +11,13 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
-use sim::cloud::report::{Check, Experiment, Report, Row, Run};
+use sim::cloud::report::{Check, Experiment, Options, Report, Row, Run};
 use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
 
 use crate::Failure;
 
 mod canvas;
+mod page;
 pub(crate) mod plot;
 
 /// Steps of the progress bar.
@@ -29,20 +30,85 @@ const STEPS: u64 = 1_000;
     fairbell reproduce table1               one experiment as a table, its figures as files\n  \
     fairbell reproduce fairness --seeds 5   quicker, wider confidence intervals\n  \
     fairbell reproduce table1 --json        one JSON document on standard output\n  \
+    fairbell reproduce fairness --seed-offset 1000   seeds that nobody has looked at\n  \
+    fairbell reproduce scale --receivers 2000 --depth 3 --hedge 1 --loss 0.1   a tree of yours\n  \
+    fairbell reproduce page jasper          the tables of docs/jasper.md, as Markdown\n  \
     fairbell reproduce all                  everything, about half an hour\n  \
     fairbell reproduce speed                events a second of the simulator itself")]
 pub struct ReproduceArgs {
-    /// Name of an experiment, or `list`, `all`, `speed`
+    /// Name of an experiment, or `list`, `all`, `speed`, `page`
     pub name: String,
+    /// With `page`: jasper or treebuilder
+    pub page: Option<String>,
     /// One JSON document on standard output instead of tables
     #[arg(long)]
     pub json: bool,
     /// Seeds 0 up to this many [default: the experiment's own number]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: Option<u64>,
+    /// The first seed [default: 0]
+    #[arg(long, value_name = "S", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub seed_offset: u64,
+    /// Receivers of the one tree that `scale` measures
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub receivers: Option<u32>,
+    /// Its depth [default: by the paper's rule]
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub depth: Option<u32>,
+    /// Its fan-out [default: 10]
+    #[arg(long, value_name = "F", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub fanout: Option<u32>,
+    /// Its H [default: 2]
+    #[arg(long, value_name = "H", value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub hedge: Option<u32>,
+    /// Copies lost, percent, of scale, hedging, components and dynamic [default: 0]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub loss: Option<f64>,
     /// Folder for figures
     #[arg(long, default_value = "out/reproduce")]
     pub out: PathBuf,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (0.0..=50.0).contains(value));
+    value.ok_or_else(|| "a number from 0 to 50".into())
+}
+
+/// Experiments that take `--loss`; the tree's options are of `scale` alone.
+const LOSSY: [&str; 4] = ["scale", "hedging", "components", "dynamic"];
+
+/// What was asked for, if the experiments take it.
+fn options(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<Options, Failure> {
+    let some = |value: Option<u32>| value.map(|value| value as usize);
+    let options = Options {
+        receivers: some(args.receivers),
+        depth: some(args.depth),
+        fanout: some(args.fanout),
+        hedge: some(args.hedge),
+        loss_ppm: args.loss.map(|percent| (percent * 1e4).round() as u32),
+        first_seed: args.seed_offset,
+    };
+    for one in experiments {
+        if options.has_tree() && one.name != "scale" {
+            let what = "--receivers, --depth, --fanout and --hedge are of scale";
+            return Err(Failure::Usage(format!("{}: {what}", one.name)));
+        }
+        if options.loss_ppm.is_some() && !LOSSY.contains(&one.name) {
+            let takers = LOSSY.join(", ");
+            return Err(Failure::Usage(format!("{}: --loss is of {takers}", one.name)));
+        }
+    }
+    if options.has_tree() {
+        let receivers = options.receivers.unwrap_or(1_000);
+        let depth = options.depth.unwrap_or(table1::rule_depth(receivers)) as u32;
+        let last = options.fanout.unwrap_or(10).checked_pow(depth - 1);
+        if last.is_none_or(|proxies| proxies > receivers) {
+            let what = "more proxies in the last layer than receivers";
+            return Err(Failure::Usage(format!("--depth, --fanout: {what}")));
+        }
+    }
+    Ok(options)
 }
 
 /// Runs the command.
@@ -53,6 +119,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             Ok(())
         }
         "speed" => speed(args.json),
+        "page" => page::run(args),
         "all" => several(args, EXPERIMENTS),
         name => match experiment(name) {
             Some(experiment) => several(args, std::slice::from_ref(experiment)),
@@ -60,7 +127,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
                 let names: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
                 let names = names.join(", ");
                 Err(Failure::Usage(format!(
-                    "no experiment {name:?}; there are: list, all, speed, {names}"
+                    "no experiment {name:?}; there are: list, all, speed, page, {names}"
                 )))
             }
         },
@@ -79,13 +146,14 @@ fn list(as_json: bool) {
 }
 
 fn several(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<(), Failure> {
+    let options = options(args, experiments)?;
     let mut documents = Vec::new();
     let mut failed: Vec<String> = Vec::new();
     for experiment in experiments {
         let seeds = args.seeds.unwrap_or(experiment.seeds);
         let bar = progress(experiment.name);
         let mut set = |part: f64| bar.set_position((part * STEPS as f64) as u64);
-        let mut report = (experiment.run)(&mut Run { seeds, progress: &mut set });
+        let mut report = (experiment.run)(&mut Run { seeds, options, progress: &mut set });
         if report.name == "lemondrop" {
             crate::plan::timing::add(&mut report);
         }
@@ -96,9 +164,9 @@ fn several(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<(), Failu
         let missed = report.checks.iter().filter(|check| !check.holds());
         failed.extend(missed.map(|check| format!("{}: {}", report.name, check.what)));
         if args.json {
-            documents.push(document(&report, &files));
+            documents.push(document(&report, args.seed_offset, &files));
         } else {
-            print(&report, &files);
+            print(&report, args.seed_offset, &files);
         }
     }
     match documents.len() {
@@ -127,6 +195,7 @@ fn progress(name: &'static str) -> ProgressBar {
 /// A figure for people: ns as us, everything else as it is.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
+        _ if value.is_nan() => "none".into(),
         "ns" if value.abs() >= 1e7 => format!("{:.2} ms", value / 1e6),
         "ns" => format!("{:.2} us", value / 1e3),
         "VMs" | "trades" | "packets" | "messages" | "1/s" => format!("{value:.0} {unit}"),
@@ -135,10 +204,11 @@ fn shown(value: f64, unit: &str) -> String {
     }
 }
 
-fn print(report: &Report, files: &[PathBuf]) {
+fn print(report: &Report, first: u64, files: &[PathBuf]) {
     println!("\n{}\n", report.title);
     println!("model: {}", report.model);
-    println!("seeds: 0..{}; +- is the 95 % confidence interval over seeds\n", report.seeds);
+    let end = first + report.seeds;
+    println!("seeds: {first}..{end}; +- is the 95 % confidence interval over seeds\n");
     let width = report.rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
     println!("{:width$}  {:>14}  {:>14}  {:>12}  {:>8}", "", "published", "ours", "+-", "diff");
     for row in &report.rows {
@@ -184,7 +254,7 @@ fn row(row: &Row) -> Value {
     Value::Object(fields)
 }
 
-fn document(report: &Report, files: &[PathBuf]) -> Value {
+fn document(report: &Report, first: u64, files: &[PathBuf]) -> Value {
     let check = |check: &Check| {
         json!({
             "what": check.what, "ours": check.ours, "least": check.allowed.0,
@@ -200,7 +270,7 @@ fn document(report: &Report, files: &[PathBuf]) -> Value {
         "name": report.name,
         "title": report.title,
         "model": report.model,
-        "seeds": (0..report.seeds).collect::<Vec<u64>>(),
+        "seeds": (first..first + report.seeds).collect::<Vec<u64>>(),
         "rows": report.rows.iter().map(row).collect::<Vec<_>>(),
         "checks": report.checks.iter().map(check).collect::<Vec<_>>(),
         "passes": report.passes(),
@@ -285,22 +355,49 @@ mod tests {
             checks: vec![Check::new("c", 2.0, 0.0, 1.0)],
             ..Report::default()
         };
-        let document = document(&report, &[]);
+        let document = document(&report, 5, &[]);
         assert_eq!(document["rms_error"], 0.5);
         assert_eq!(document["rows"][0]["ours_ns"], 91.0);
         assert_eq!(document["rows"][0]["published_ns"], 100.0);
         assert_eq!(document["rows"][1]["ours"], 7.0);
         assert_eq!(document["rows"][1]["published"], Value::Null);
         assert_eq!(document["passes"], false);
-        assert_eq!(document["seeds"], json!([0, 1]));
+        assert_eq!(document["seeds"], json!([5, 6]));
     }
 
     #[test]
     fn unknown_names_are_refused_with_the_known_ones() {
-        let args =
-            ReproduceArgs { name: "tableX".into(), json: false, seeds: None, out: PathBuf::new() };
-        let error = run(&args).unwrap_err();
+        let error = run(&args("tableX")).unwrap_err();
         assert!(matches!(&error, Failure::Usage(line) if line.contains("hedging-montecarlo")));
+    }
+
+    fn args(name: &str) -> ReproduceArgs {
+        ReproduceArgs {
+            name: name.into(),
+            page: None,
+            json: false,
+            seeds: None,
+            seed_offset: 0,
+            receivers: None,
+            depth: None,
+            fanout: None,
+            hedge: None,
+            loss: None,
+            out: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn options_are_refused_where_nothing_takes_them() {
+        let refused = |args: &ReproduceArgs| matches!(run(args), Err(Failure::Usage(_)));
+        assert!(refused(&ReproduceArgs { hedge: Some(1), ..args("table1") }));
+        assert!(refused(&ReproduceArgs { loss: Some(0.1), ..args("fairness") }));
+        let narrow = ReproduceArgs { receivers: Some(50), depth: Some(3), ..args("scale") };
+        assert!(refused(&narrow), "100 proxies for 50 receivers");
+        assert!(percent("0.1").is_ok() && percent("51").is_err() && percent("nan").is_err());
+        let scale = experiment("scale").map(std::slice::from_ref).unwrap();
+        let asked = options(&ReproduceArgs { loss: Some(0.1), ..args("scale") }, scale);
+        assert_eq!(asked.ok().and_then(|asked| asked.loss_ppm), Some(1_000));
     }
 
     #[test]

@@ -21,7 +21,7 @@ struct Plain {
     block: u32,
     /// Senders of a message that is hedged as the tree is.
     copies: u32,
-    /// Product of the sizes of the layers above the senders'.
+    /// Product of the sizes of the proxy layers below the senders'.
     radix: u64,
     /// Message last asked about, and the index of its own parent.
     id: u64,
@@ -57,7 +57,8 @@ impl Seat {
         };
         let width = layers[above];
         let block = (index as u64 * u64::from(width) / u64::from(layers[layer])) as u32;
-        let radix = layers[..above].iter().map(|size| u64::from(*size)).product();
+        let below = &layers[layer..layers.len() - 1];
+        let radix = below.iter().map(|size| u64::from(*size)).product();
         let first = topology.seating().place(topology.node_id(above, 0)?);
         let mut plain = Plain { first, width, block, copies, radix, id, own };
         plain.own = plain.own(0, tree.dynamic);

@@ -8,7 +8,8 @@
 //! `ceil(b N_{j+1} / N_j) .. ceil((b + 1) N_{j+1} / N_j)` of the next layer, with the block
 //! `b = (i + offset_j(m)) mod N_j`. Where N_{j+1} = F N_j this is the paper's rule (Jasper §5),
 //! elsewhere it still gives every node exactly one parent. Offsets are mixed radix,
-//! `offset_j(m) = m div (N_0 .. N_{j-1}) mod N_j`, so that every path from the root is used.
+//! `offset_j(m) = m div (N_{j+1} .. N_{D-2}) mod N_j`, so that every path from the root is used and
+//! a receiver has another parent for every message.
 //!
 //! Who sends further copies is [`Hedging`]'s matter; the default is the paper's. H is at most
 //! N_j - 1, and layer 0, whose one parent is the root, is never hedged.
@@ -594,8 +595,10 @@ impl Topology {
         if !dynamic {
             return 0;
         }
-        let above = (0..layer).map(|above| u64::from(self.plane_size(above)));
-        let digits = above.fold(id, |id, size| id / size);
+        // The layer above the receivers has the fastest digit: what a leaf's own parent delays is
+        // over with the message.
+        let below = layer + 1..self.depth.saturating_sub(1);
+        let digits = below.fold(id, |id, below| id / u64::from(self.plane_size(below)));
         (digits % u64::from(self.plane_size(layer))) as u32
     }
 }

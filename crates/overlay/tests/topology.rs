@@ -82,6 +82,40 @@ fn mixed_radix_reaches_every_path_to_every_leaf() {
     }
 }
 
+/// Longest run of messages for which a leaf keeps its parent.
+fn longest_run(tree: &Topology, leaf: NodeId, messages: u64, dynamic: bool) -> u64 {
+    let parent = |id| tree.parents(leaf, id, 0, dynamic).next();
+    let (mut run, mut longest) = (1, 1);
+    for id in 1..messages {
+        run = if parent(id) == parent(id - 1) { run + 1 } else { 1 };
+        longest = longest.max(run);
+    }
+    longest
+}
+
+proptest! {
+    #[test]
+    fn a_leaf_has_another_parent_for_every_message(layers in layers(), first in any::<u32>()) {
+        let tree = Topology::from_layers(&layers).unwrap();
+        let above = layers.len().checked_sub(2).map_or(1, |above| layers[above]);
+        let leaf = tree.receiver_ids().nth(first as usize % tree.receivers()).unwrap();
+        let longest = longest_run(&tree, leaf, 3_000, true);
+        prop_assert_eq!(longest, if above > 1 { 1 } else { 3_000 });
+        // The control: a leaf whose parents do not change.
+        prop_assert_eq!(longest_run(&tree, leaf, 3_000, false), 3_000);
+    }
+}
+
+#[test]
+fn a_leaf_of_the_usual_trees_has_another_parent_for_every_message() {
+    // By the digits the other way round it was 10 and 100 messages.
+    for layers in [&[10, 100, 1_000][..], &[10, 100, 1_000, 10_000]] {
+        let tree = Topology::from_layers(layers).unwrap();
+        let leaf = tree.receiver_ids().nth(7).unwrap();
+        assert_eq!(longest_run(&tree, leaf, 20_000, true), 1);
+    }
+}
+
 #[test]
 fn attempts_walk_through_every_way_up() {
     let tree = Topology::new(3, 3, 27).unwrap();

@@ -29,14 +29,25 @@ pub enum Clock {
     Report(ReportArgs),
 }
 
+/// Whose base delays differ by direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum AsymmetryOf {
+    /// Each path's: one direction of each, drawn up to the largest.
+    Paths,
+    /// Odd nodes hear even ones later.
+    Nodes,
+}
+
 /// Options of `fairbell clock simulate`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell clock simulate                          a hundred nodes, Table-1 links, 20 s\n  \
+    fairbell clock simulate                          a hundred nodes, Table-1 links, 30 s\n  \
     fairbell clock simulate --nodes 100 --seed 3 --json\n  \
     fairbell clock simulate --loops off              what the network effect is worth\n  \
     fairbell clock simulate --asymmetry-us 8         base delays that differ by direction\n  \
-    fairbell clock simulate --asymmetry-us 8 --assume-us 8   with a bound that covers it")]
+    fairbell clock simulate --asymmetry-us 8 --asymmetry-of nodes    the bound breaks\n  \
+    fairbell clock simulate --asymmetry-us 8 --asymmetry-of nodes --assume-us 8    covered\n  \
+    fairbell clock simulate --wander-ppb 500         oscillators that wander far")]
 pub struct SimulateArgs {
     /// Nodes, the reference included
     #[arg(long, value_name = "N", default_value_t = 100,
@@ -45,8 +56,8 @@ pub struct SimulateArgs {
     /// Seed of clocks, delays and mesh
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
-    /// Length; errors count after the first 10 s
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20s")]
+    /// Length; errors count after the first 20 s
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub duration: Duration,
     /// Links: table1, standard, gcp-like
     #[arg(long, value_name = "NAME", default_value = "table1")]
@@ -75,10 +86,21 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=50))]
     pub congested: u64,
-    /// Largest difference of the two directions' base delays, us; drawn for each path
+    /// Largest difference of the two directions' base delays, us
     #[arg(long, value_name = "US", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=1_000))]
     pub asymmetry_us: u64,
+    /// Whose asymmetry: drawn for each path, or odd nodes hear everything later by all of it, which
+    /// no loop shows
+    #[arg(long, value_name = "paths|nodes", value_enum, default_value_t = AsymmetryOf::Paths)]
+    pub asymmetry_of: AsymmetryOf,
+    /// Largest wander that bounds begin with, ppb
+    #[arg(long, value_name = "PPB", default_value_t = 500,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub wander_max_ppb: u32,
+    /// Estimate the wander; off: --wander-max-ppb is taken for the truth
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = super::Switch::On)]
+    pub estimate_wander: super::Switch,
     /// Asymmetry that bounds are to cover, us
     #[arg(long, value_name = "US", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=1_000))]
@@ -120,6 +142,10 @@ pub struct AgentArgs {
     #[arg(long, value_name = "US", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub asymmetry_us: u64,
+    /// Largest standard deviation of a drift's change within a second, ppb: of the reference's use
+    #[arg(long, value_name = "PPB", default_value_t = 500,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub wander_max_ppb: u32,
     /// The reference's own largest error against UTC, us: part of every bound
     #[arg(long, value_name = "US", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]

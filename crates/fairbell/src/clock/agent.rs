@@ -66,6 +66,12 @@ pub struct Sample {
     /// The difference of such a one that is not followed yet, in ns.
     #[serde(default)]
     pub doubted_ns: Option<u64>,
+    /// Of the reference: upper limit of the oscillators' wander, in parts of 10^9.
+    #[serde(default)]
+    pub wander_ppb: Option<f64>,
+    /// Of the reference: solutions so far at which residuals refuted `--wander-max-ppb`.
+    #[serde(default)]
+    pub wander_beyond: u64,
 }
 
 /// A free-running clock that is wrong on purpose.
@@ -151,7 +157,7 @@ impl Host {
     fn sample(&mut self, now: Nanos) {
         let raw = self.wrong.raw(now);
         let reading = self.agent.reading(raw);
-        let stats = self.agent.stats();
+        let (stats, solved) = (self.agent.stats(), self.agent.solver_stats());
         let correction = self.agent.correction();
         let sample = Sample {
             node: self.id.0,
@@ -170,6 +176,8 @@ impl Host {
             refused: stats.refused + self.guard.as_ref().map_or(0, PairGuard::refused),
             beyond_bound: self.agent.discipline().beyond(),
             doubted_ns: self.agent.discipline().doubted_ns(),
+            wander_ppb: solved.map(|solved| solved.wander_ppb),
+            wander_beyond: solved.map_or(0, |solved| solved.wander_alarms),
         };
         // A writer that is behind loses lines, not the clock.
         let _ = self.samples.try_send(sample);
@@ -270,6 +278,7 @@ fn host(
     config.per_node = args.neighbours.into();
     config.tolerance_ns = args.pure_us * Nanos::MICRO;
     config.solver.asymmetry_ns = args.asymmetry_us * Nanos::MICRO;
+    config.solver.wander_max_ppb = f64::from(args.wander_max_ppb);
     config.solver.reference_bound_ns = args.reference_bound_us * Nanos::MICRO;
     let life = crate::up::life()?;
     let guard = match &args.key_file {
@@ -357,6 +366,14 @@ fn write(args: &AgentArgs, lines: &Receiver<Sample>, stop: &AtomicBool) -> std::
         let line = serde_json::to_string(&sample)?;
         if sample.beyond_bound > last.as_ref().map_or(0, |last: &Sample| last.beyond_bound) {
             eprintln!("{}", alarm(&sample));
+        }
+        if sample.wander_beyond > 0 && last.as_ref().is_none_or(|last| last.wander_beyond == 0) {
+            eprintln!(
+                "alarm: oscillators wander by {:.0} ppb within a second, more than \
+                 --wander-max-ppb {}: bounds are widened by what residuals say",
+                sample.wander_ppb.unwrap_or_default(),
+                args.wander_max_ppb
+            );
         }
         if let Some(trace) = &mut trace {
             writeln!(trace, "{line}")?;

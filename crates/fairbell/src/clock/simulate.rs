@@ -14,7 +14,7 @@ use sim::cloud::stats::cdf_us;
 use types::{Nanos, SplitMix64};
 
 use crate::Failure;
-use crate::cli::{SimulateArgs, Switch};
+use crate::cli::{AsymmetryOf, SimulateArgs, Switch};
 use crate::reproduce::plot;
 
 /// Bytes of Ethernet, IPv4, UDP and seal around a datagram.
@@ -59,7 +59,7 @@ fn plan(args: &SimulateArgs) -> Result<Plan, Failure> {
     let mut plan = Plan::new(args.nodes.into(), args.seed);
     plan.run_ns = u64::try_from(args.duration.as_nanos()).unwrap_or(u64::MAX);
     if plan.run_ns <= plan.settle_ns || plan.run_ns > 3_600 * Nanos::SECOND {
-        return Err(Failure::Usage("--duration: more than 10s and at most 1h".to_string()));
+        return Err(Failure::Usage("--duration: more than 20s and at most 1h".to_string()));
     }
     plan.clocks.offset_ns = args.offset_ms * Nanos::MILLI;
     plan.clocks.drift_ppb = args.drift_ppm * 1_000;
@@ -67,6 +67,8 @@ fn plan(args: &SimulateArgs) -> Result<Plan, Failure> {
     plan.agent.per_node = args.neighbours.into();
     plan.agent.tolerance_ns = args.pure_us * Nanos::MICRO;
     plan.agent.solver.asymmetry_ns = args.assume_us * Nanos::MICRO;
+    plan.agent.solver.wander_max_ppb = f64::from(args.wander_max_ppb);
+    plan.agent.solver.estimate_wander = args.estimate_wander == Switch::On;
     plan.agent.solver.correct_loops = args.loops == Switch::On;
     Ok(plan)
 }
@@ -82,6 +84,7 @@ fn delays(
     let mut cloud = Cloud::new(profile, args.seed, &layers, run_ns);
     let mut rng = SplitMix64::new(args.seed ^ 0x9E0E);
     let (salt, asymmetry, congested) = (rng.next_u64(), args.asymmetry_us, args.congested);
+    let of = args.asymmetry_of;
     let mut message = 0u64;
     move |from, to, at| {
         message += 1;
@@ -91,7 +94,11 @@ fn delays(
         let pair = (from.min(to) * 1_024 + from.max(to)) as u64;
         let drawn = SplitMix64::mix(salt ^ pair);
         let longer = (drawn >> 63 == 1) == (from < to);
-        let base = if longer { (drawn >> 1) % (asymmetry * Nanos::MICRO + 1) } else { 0 };
+        let base = match of {
+            AsymmetryOf::Paths if longer => (drawn >> 1) % (asymmetry * Nanos::MICRO + 1),
+            AsymmetryOf::Nodes if from % 2 < to % 2 => asymmetry * Nanos::MICRO,
+            _ => 0,
+        };
         let spell = at.0 / SPELL_NS;
         let path = SplitMix64::mix(salt ^ (from * 1_024 + to) as u64 ^ spell << 32);
         let queue = match path % 100 < congested {
@@ -147,6 +154,8 @@ fn document(args: &SimulateArgs, plan: &Plan, outcome: &Outcome, checks: &[Check
         "causal": summary(&causal),
         "minimum_delay": summary(&sizes(&outcome.minimum_delay)),
         "kalman": summary(&sizes(&outcome.kalman)),
+        "wander_estimate_ppb": outcome.solver.wander_ppb,
+        "wander_alarms": outcome.solver.wander_alarms,
         "edges": outcome.solver.edges_used,
         "edges_doubted": outcome.solver.edges_doubted,
         "edge_sigma_ns": outcome.solver.edge_sigma_ns,
@@ -191,6 +200,11 @@ fn print(args: &SimulateArgs, document: &Value, checks: &[Check]) {
         number("edges_doubted"),
         number("neighbours"),
         number("pure_share") * 100.0
+    );
+    println!(
+        "wander: {:.0} ppb at most by residuals; {:.0} solutions beyond the configured maximum",
+        number("wander_estimate_ppb"),
+        number("wander_alarms")
     );
     println!(
         "each node sends {:.0} datagrams/s, {:.2} Mbit/s with seal and headers",

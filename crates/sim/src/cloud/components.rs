@@ -2,11 +2,10 @@
 
 use super::{
     deadline::Kind,
-    dissemination::{self, Case},
+    dissemination::{Case, Medians},
     hold_release::{self, Setup, WARM_UP},
     link::Profile,
     report::{Check, Curve, Figure, Report, Row, Run},
-    stats::median,
 };
 
 const RECEIVERS: usize = 100;
@@ -14,7 +13,8 @@ const MESSAGES: usize = 5_000;
 
 /// The experiment.
 pub fn run(run: &mut Run) -> Report {
-    let profile = Profile::standard;
+    let standard = run.lossy(Profile::standard());
+    let profile = || standard.clone();
     let cases = [
         ("direct unicast", Case::direct(profile(), RECEIVERS), Some(254e3)),
         (
@@ -28,13 +28,8 @@ pub fn run(run: &mut Run) -> Report {
     ];
     let mut rows = Vec::new();
     for (done, (name, case, published)) in cases.into_iter().enumerate() {
-        let median_of = |seed| {
-            let all = |_| true;
-            let run = dissemination::measure(&case, seed, MESSAGES as u64, all, all);
-            median(&mut { run.omls }) as f64
-        };
-        let medians: Vec<f64> = (0..run.seeds).map(median_of).collect();
-        rows.push(Row::new(format!("{name}: median OML"), "ns", published, &medians));
+        let medians = Medians::of(&case, run.range(), MESSAGES as u64);
+        rows.extend(medians.rows(name, published));
         (run.progress)((done + 1) as f64 / 7.0);
     }
     for (name, kind, published) in [
@@ -43,19 +38,21 @@ pub fn run(run: &mut Run) -> Report {
     ] {
         let oml = |seed| {
             let setup = Setup::standard(RECEIVERS, 2, WARM_UP + MESSAGES, seed);
+            let setup = Setup { profile: profile(), ..setup };
             hold_release::run(&setup, &[kind]).1[0].oml_release_ns
         };
-        let omls: Vec<f64> = (0..run.seeds).map(oml).collect();
+        let omls: Vec<f64> = run.range().map(oml).collect();
         rows.push(Row::new(format!("{name}: median release OML"), "ns", published, &omls));
     }
     (run.progress)(1.0);
-    let mean = |index: usize| rows[index].ours.mean;
+    let of_oml = || rows.iter().filter(|row| row.unit == "ns");
+    let mean = |index: usize| of_oml().nth(index).map_or(f64::NAN, |row| row.ours.mean);
     let checks = vec![
         Check::new("tree over direct unicast", mean(1) / mean(0), 0.0, 0.6),
         Check::new("tree with H=2 over the tree alone", mean(4) / mean(2), 0.0, 1.0),
         Check::new("hold-and-release over the tree with H=2", mean(5) / mean(4), 1.0, 1.4),
     ];
-    let points = (1..).zip(&rows).map(|(x, row)| (f64::from(x), row.ours.mean / 1e3)).collect();
+    let points = (1..).zip(of_oml()).map(|(x, row)| (f64::from(x), row.ours.mean / 1e3)).collect();
     Report {
         name: "components",
         title: "Figure 10: OML as each component is introduced",

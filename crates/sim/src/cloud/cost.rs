@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn equals_the_published_table() {
-        let report = run(&mut Run { seeds: 1, progress: &mut |_| () });
+        let report = run(&mut Run::new(1, &mut |_| ()));
         let close = |row: &Row| row.difference().is_none_or(|d| d.abs() < 1e-9);
         assert!(report.rows.iter().all(close), "{report:?}");
     }

@@ -5,19 +5,21 @@ use super::{
     flow::{Flow, LOST},
     link::{Cloud, Profile, QueueModel, SpikeModel},
     report::{Check, Curve, Figure, Report, Row, Run},
+    seeds,
     stats::{cdf_us, median, percentile},
     table1,
 };
 
-const LAYERS: [usize; 2] = [10, 100];
+/// Trees: D = 2, and bursts by themselves at D = 3 and 4, too.
+const TREES: [&[usize]; 3] = [&[10, 100], &[10, 100, 1_000], &[10, 100, 1_000, 5_000]];
 /// Messages of a burst, and time between them.
 const BURST: u64 = 60;
 const BURST_NS: u64 = 20_000;
 /// A burst every so often; between bursts 5,000 messages a second.
 const PERIOD: u64 = 200;
 const CALM_NS: u64 = 200_000;
-/// A message is slow when it takes a receiver longer than this.
-const SLOW_NS: u64 = 250_000;
+/// A message is slow when it takes a receiver longer than this for each hop.
+const SLOW_NS: u64 = 125_000;
 
 #[derive(Default)]
 struct Outcome {
@@ -30,8 +32,20 @@ struct Outcome {
     longest_run: u64,
 }
 
-fn measure(profile: &Profile, dynamic: bool, seed: u64, messages: u64, bursts: bool) -> Outcome {
-    let tree = table1::tree(&LAYERS, 0, dynamic);
+/// What is compared.
+struct Case {
+    name: &'static str,
+    file: &'static str,
+    profile: Profile,
+    layers: &'static [usize],
+    messages: u64,
+    bursts: bool,
+}
+
+fn measure(case: &Case, dynamic: bool, seed: u64) -> Outcome {
+    let Case { profile, layers, messages, bursts, .. } = case;
+    let (messages, bursts, slow_ns) = (*messages, *bursts, SLOW_NS * layers.len() as u64);
+    let tree = table1::tree(layers, 0, dynamic);
     let run_ns = messages * CALM_NS;
     let mut flow = Flow::new(tree, Cloud::new(profile, seed, tree.topology.layers(), run_ns));
     let receivers = tree.topology.receivers();
@@ -44,14 +58,14 @@ fn measure(profile: &Profile, dynamic: bool, seed: u64, messages: u64, bursts: b
         let mut oml = 0;
         for (index, arrival) in flow.send(id, sent_at, 0).iter().enumerate() {
             // A loss is repaired some time later; here it counts as slow only.
-            let delay = if *arrival == LOST { SLOW_NS + 1 } else { arrival - sent_at };
+            let delay = if *arrival == LOST { slow_ns + 1 } else { arrival - sent_at };
             delays[index].push(delay);
-            runs[index] = if delay > SLOW_NS { runs[index] + 1 } else { 0 };
+            runs[index] = if delay > slow_ns { runs[index] + 1 } else { 0 };
             outcome.longest_run = outcome.longest_run.max(runs[index]);
             oml = oml.max(delay);
         }
         outcome.omls.push(oml);
-        if bursting || (!bursts && oml > SLOW_NS) {
+        if bursting || (!bursts && oml > slow_ns) {
             outcome.stressed.push(oml);
         }
     }
@@ -71,16 +85,26 @@ pub fn run(run: &mut Run) -> Report {
         let queue = Some(QueueModel { at_root, ..queue });
         Profile { queue, spikes: None, ..Profile::standard() }
     };
+    let case = |name, file, profile: Profile, layers, messages, bursts| {
+        let profile = run.lossy(profile);
+        Case { name, file, profile, layers, messages, bursts }
+    };
+    let [two, three, four] = TREES;
+    let own = || independent.clone();
     let cases = [
-        ("independent", independent, false),
-        ("load-induced", loaded(false), true),
-        ("load-induced, root too", loaded(true), true),
+        case("independent", "dynamic-independent", own(), two, messages, false),
+        case("load-induced", "dynamic-load", loaded(false), two, messages, true),
+        case("load-induced, root too", "dynamic-load-root", loaded(true), two, messages, true),
+        case("independent, D=3", "dynamic-independent-3", own(), three, messages / 2, false),
+        case("independent, D=4", "dynamic-independent-4", own(), four, messages / 4, false),
     ];
+    let count = cases.len() as f64;
     let mut report = Report {
         name: "dynamic",
         title: "Section 5: fixed against changing parents",
         model: format!(
-            "profile standard, N=100, D=2, F=10, H=0, {messages} messages a seed; independent: a \
+            "profile standard without loss, N=100, D=2 (N=1000, D=3; N=5000, D=4), F=10, H=0, {messages} \
+             messages a seed (half; a quarter); slow: above 125 us a hop; independent: a \
              path has a burst of 20 ms with 0.5 ms more delay every 30 s; load-induced: a path \
              serves a packet in {} us and every {PERIOD} messages {BURST} come {} us apart",
             queue.service_ns / 1_000,
@@ -89,16 +113,18 @@ pub fn run(run: &mut Run) -> Report {
         seeds: run.seeds,
         ..Report::default()
     };
-    for (index, (name, profile, bursts)) in cases.into_iter().enumerate() {
+    for (index, case) in cases.iter().enumerate() {
+        let (name, bursts) = (case.name, case.bursts);
         let mut curves = Vec::new();
         let mut medians = Vec::new();
         for dynamic in [false, true] {
             let [mut omls, mut stressed, mut owds, mut longest] = <[Vec<f64>; 4]>::default();
             let mut all = Vec::new();
-            for seed in 0..run.seeds {
-                let mut outcome = measure(&profile, dynamic, seed, messages, bursts);
+            for mut outcome in seeds::map(run.range(), |seed| measure(case, dynamic, seed)) {
                 omls.push(median(&mut outcome.omls) as f64);
-                stressed.push(median(&mut outcome.stressed) as f64);
+                if bursts {
+                    stressed.push(median(&mut outcome.stressed) as f64);
+                }
                 owds.push(outcome.owd_g as f64);
                 longest.push(outcome.longest_run as f64);
                 all.append(&mut outcome.omls);
@@ -134,13 +160,13 @@ pub fn run(run: &mut Run) -> Report {
             }
         }
         report.figures.push(Figure {
-            file: ["dynamic-independent", "dynamic-load", "dynamic-load-root"][index],
+            file: case.file,
             title: format!("Fixed and changing parents, {name} bursts of delay"),
             x: "OML (us)",
             y: "share of messages",
             curves,
         });
-        (run.progress)((index + 1) as f64 / 3.0);
+        (run.progress)((index + 1) as f64 / count);
     }
     report.notes.extend([
         "With bursts of delay that strike paths independently of what we send, changing parents \
@@ -166,7 +192,7 @@ mod tests {
 
     #[test]
     fn changing_parents_help_against_load_and_spread_independent_bursts() {
-        let report = run(&mut Run { seeds: 2, progress: &mut |_| () });
+        let report = run(&mut Run::new(2, &mut |_| ()));
         let ours = |what: &str| {
             let row = report.rows.iter().find(|row| row.what == what);
             row.map(|row| row.ours.mean).unwrap_or_else(|| panic!("{what}"))
@@ -179,5 +205,11 @@ mod tests {
             ours(&format!("independent, changing parents: {run}")),
         );
         assert!(changing < fixed / 2.0, "{fixed} {changing}");
+        // A leaf's parent changes with every message whatever the depth.
+        for depth in ["D=3", "D=4"] {
+            let longest = ours(&format!("independent, {depth}, changing parents: {run}"));
+            let fixed = ours(&format!("independent, {depth}, fixed parents: {run}"));
+            assert!(longest < fixed / 4.0, "{depth}: {fixed} {longest}");
+        }
     }
 }

@@ -49,7 +49,11 @@ struct Series {
 }
 
 impl Series {
-    fn new(seeds: u64, kinds: &[Kind], setup: impl Fn(u64) -> Setup + Sync) -> Series {
+    fn new(
+        seeds: std::ops::Range<u64>,
+        kinds: &[Kind],
+        setup: impl Fn(u64) -> Setup + Sync,
+    ) -> Series {
         let mut series = Series { arrivals: Vec::new(), outcomes: vec![Vec::new(); kinds.len()] };
         let runs = seeds::map(seeds, |seed| hold_release::run(&setup(seed), kinds));
         for (arrivals, outcomes) in runs {
@@ -129,7 +133,7 @@ pub fn run(run: &mut Run) -> Report {
 /// Tables and curves for one N.
 fn trade_off(run: &Run, report: &mut Report, receivers: usize, messages: usize) {
     let series =
-        Series::new(run.seeds, &KINDS, |seed| Setup::standard(receivers, 2, messages, seed));
+        Series::new(run.range(), &KINDS, |seed| Setup::standard(receivers, 2, messages, seed));
     let published =
         TABLE2.iter().find(|(n, ..)| *n == receivers).map(|(_, share, oml)| (*share, *oml));
     let name = |kind: &Kind| format!("N={receivers} H=2, {}", kind.name());
@@ -215,7 +219,7 @@ fn figure9(run: &Run, report: &mut Report) {
     let cases = [("Jasper H=2", 2, 2), ("Jasper H=0", 2, 0), ("CloudEx-like", 1, 0)];
     let (mut windows, mut omls) = (Vec::new(), Vec::new());
     for (name, depth, hedge) in cases {
-        let series = Series::new(run.seeds, &[PAPER], |seed| {
+        let series = Series::new(run.range(), &[PAPER], |seed| {
             let mut setup = Setup::standard(100, hedge, messages, seed);
             if depth == 1 {
                 setup.layers = vec![100];
@@ -252,7 +256,7 @@ fn figure9(run: &Run, report: &mut Report) {
 
 fn gcp(run: &Run, report: &mut Report) {
     for (receivers, share, oml) in TABLE4 {
-        let series = Series::new(run.seeds, &[PAPER], |seed| Setup {
+        let series = Series::new(run.range(), &[PAPER], |seed| Setup {
             profile: Profile::gcp_like(),
             ..Setup::standard(receivers, 2, 8_000, seed)
         });
@@ -267,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_maximums_percentile_is_fair_where_the_papers_estimator_is_not() {
-        let series = Series::new(3, &[PAPER, OURS], |seed| Setup::standard(300, 2, 9_000, seed));
+        let series = Series::new(0..3, &[PAPER, OURS], |seed| Setup::standard(300, 2, 9_000, seed));
         let (paper, ours) = (series.mean(0, |o| o.p_fair), series.mean(1, |o| o.p_fair));
         assert!(ours > 0.94 && paper < ours - 0.02, "{paper} {ours}");
         assert_eq!(series.mean(1, |o| o.dws_ns), 0.0);

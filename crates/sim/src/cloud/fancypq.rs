@@ -164,7 +164,8 @@ pub fn run(run: &mut Run) -> Report {
     let mut gains: [Vec<(f64, f64)>; 2] = Default::default();
     let mut cuts: [Vec<(f64, f64)>; 2] = Default::default();
     for (done, levels) in LEVELS.into_iter().enumerate() {
-        let outcomes: Vec<[Outcome; 4]> = (0..run.seeds)
+        let outcomes: Vec<[Outcome; 4]> = run
+            .range()
             .map(|seed| {
                 let orders = orders(levels, seed);
                 QUEUES.map(|(_, policy, age)| measure(&orders, levels, policy, age))

@@ -213,10 +213,10 @@ pub fn run(run: &mut Run) -> Report {
     let steps: Vec<u64> = (0..=16).map(|step| step * 25_000).collect();
     let (mut rows, mut curves, mut checks) = (Vec::new(), Vec::new(), Vec::new());
     for (done, ways) in [1usize, 2, 3].into_iter().enumerate() {
-        let runs: Vec<Vec<Order>> = seeds::map(run.seeds, |seed| orders(seed, ways, true));
+        let runs: Vec<Vec<Order>> = seeds::map(run.range(), |seed| orders(seed, ways, true));
         let name = ["one way up", "two ways up", "three ways up"][done];
         let share = |policy: &(dyn Fn(&[Order]) -> Policy + Sync)| -> [Vec<f64>; 3] {
-            let outcomes = seeds::map(run.seeds, |seed| {
+            let outcomes = seeds::map(run.range(), |seed| {
                 let orders = &runs[seed as usize];
                 let outcome = judge(orders, policy(orders));
                 let added = outcome.latency_ns as f64 - spread(orders).1 as f64;
@@ -303,7 +303,7 @@ pub fn run(run: &mut Run) -> Report {
 
 /// Without hold-and-release, who is told later reacts later: what ordering by reaction time does.
 fn unheld(run: &Run, rows: &mut Vec<Row>) {
-    let runs: Vec<Vec<Order>> = (0..run.seeds).map(|seed| orders(seed, 2, false)).collect();
+    let runs: Vec<Vec<Order>> = run.range().map(|seed| orders(seed, 2, false)).collect();
     let by_reaction = |orders: &Vec<Order>| -> Vec<Order> {
         // Judged by reaction, not by generation.
         let one = |order: &Order| Order { generated: order.tick + order.since_tick, ..*order };

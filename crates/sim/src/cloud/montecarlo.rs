@@ -68,7 +68,7 @@ pub fn run(run: &mut Run) -> Report {
     for (done, (depth, hedge)) in cases.iter().copied().enumerate() {
         for (index, kind) in ["independent", "shared"].into_iter().enumerate() {
             let (mut all, mut deviations, mut points) = (Vec::new(), Vec::new(), Vec::new());
-            for seed in 0..run.seeds {
+            for seed in run.range() {
                 let mut rng = SplitMix64::new(SplitMix64::mix(seed) ^ 0xF);
                 let mut buffers = [Vec::new(), Vec::new()];
                 let s = match index {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn means_are_as_calculated_elsewhere_and_the_control_is_not() {
-        let report = run(&mut Run { seeds: 1, progress: &mut |_| () });
+        let report = run(&mut Run::new(1, &mut |_| ()));
         for check in &report.checks {
             assert!(check.holds(), "{check:?}");
         }

@@ -246,7 +246,7 @@ pub fn run(run: &mut Run) -> Report {
     for (done, (place, scenario)) in scenarios.into_iter().enumerate() {
         let (mut curves, mut unpaced) = (Vec::new(), Vec::new());
         for (name, policy) in policies {
-            let runs = seeds::map(run.seeds, |seed| measure(policy, scenario, seed));
+            let runs = seeds::map(run.range(), |seed| measure(policy, scenario, seed));
             let values = |field: fn(&Outcome) -> f64| -> Vec<f64> {
                 runs.iter().map(|(outcome, _)| field(outcome)).collect()
             };

@@ -68,7 +68,7 @@ pub fn run(run: &mut Run) -> Report {
     let (mut rows, mut curves, mut worst) = (Vec::new(), Vec::new(), 0.0f64);
     for (done, (name, layers, hedge, dynamic, fair)) in cases.into_iter().enumerate() {
         let runs: Vec<Vec<f64>> =
-            (0..run.seeds).map(|seed| shares(layers, hedge, dynamic, fair, seed)).collect();
+            run.range().map(|seed| shares(layers, hedge, dynamic, fair, seed)).collect();
         let mut points = Vec::new();
         for (index, who) in ACTIVE.iter().enumerate() {
             let values: Vec<f64> = runs.iter().map(|shares| shares[index]).collect();

@@ -1,6 +1,8 @@
 //! What an experiment gives: rows of published and own figures, curves to draw, checks, remarks.
 
-use super::stats::Estimate;
+use std::ops::Range;
+
+use super::{link::Profile, stats::Estimate};
 
 /// One figure beside the published one.
 #[derive(Clone, PartialEq, Debug)]
@@ -119,12 +121,57 @@ impl Report {
     }
 }
 
+/// What a user asks of an experiment; `None`: the experiment's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// N.
+    pub receivers: Option<usize>,
+    /// D.
+    pub depth: Option<usize>,
+    /// F.
+    pub fanout: Option<usize>,
+    /// H.
+    pub hedge: Option<usize>,
+    /// Copies lost, of a million.
+    pub loss_ppm: Option<u32>,
+    /// The first seed.
+    pub first_seed: u64,
+}
+
+impl Options {
+    /// Whether another tree is asked for.
+    pub fn has_tree(&self) -> bool {
+        [self.receivers, self.depth, self.fanout, self.hedge].iter().any(Option::is_some)
+    }
+}
+
 /// How an experiment is run.
 pub struct Run<'a> {
-    /// Seeds to use, 0 up to this many; at least 1.
+    /// Seeds to use, so many from the first one on; at least 1.
     pub seeds: u64,
+    /// What else was asked for.
+    pub options: Options,
     /// Told what part of the work (0 to 1) is done.
     pub progress: &'a mut dyn FnMut(f64),
+}
+
+impl<'a> Run<'a> {
+    /// An experiment as it is, with seeds 0 up to so many.
+    pub fn new(seeds: u64, progress: &'a mut dyn FnMut(f64)) -> Run<'a> {
+        Run { seeds, options: Options::default(), progress }
+    }
+
+    /// The seeds.
+    pub fn range(&self) -> Range<u64> {
+        let first = self.options.first_seed;
+        first..first.saturating_add(self.seeds)
+    }
+
+    /// A profile that loses what was asked for, nothing otherwise: the paper's section 11.5 says
+    /// that its runs saw no loss.
+    pub fn lossy(&self, profile: Profile) -> Profile {
+        Profile { loss_ppm: self.options.loss_ppm.unwrap_or(0), ..profile }
+    }
 }
 
 /// One experiment of the list.

@@ -1,10 +1,11 @@
 //! Percentiles, means and confidence intervals of samples.
 
-/// The value that at least `part` (0 to 1) of the samples do not exceed; reorders them. 0 for none.
+/// The value that at least `part` (0 to 1) of the samples do not exceed; reorders them.
+///
+/// # Panics
+/// When there are no samples: nothing has no percentile.
 pub fn percentile(samples: &mut [u64], part: f64) -> u64 {
-    if samples.is_empty() {
-        return 0;
-    }
+    assert!(!samples.is_empty(), "a percentile of nothing");
     let rank = (samples.len() as f64 * part).ceil().max(1.0) as usize;
     *samples.select_nth_unstable(rank.min(samples.len()) - 1).1
 }
@@ -12,6 +13,12 @@ pub fn percentile(samples: &mut [u64], part: f64) -> u64 {
 /// The median; reorders the samples.
 pub fn median(samples: &mut [u64]) -> u64 {
     percentile(samples, 0.5)
+}
+
+/// The median of those of `all` messages that reached everybody; `None` when it was half of them or
+/// fewer, as those few are not like all.
+pub fn mostly(complete: &mut [u64], all: u64) -> Option<f64> {
+    (2 * complete.len() as u64 > all).then(|| median(complete) as f64)
 }
 
 /// Mean and half-width of its 95 % confidence interval (Student's t), over independent runs.
@@ -24,11 +31,11 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of one value per run.
+    /// Of one value per run; of none, not a number.
     pub fn of(values: &[f64]) -> Estimate {
         let n = values.len();
         if n == 0 {
-            return Estimate::default();
+            return Estimate { mean: f64::NAN, half_width: f64::NAN };
         }
         let mean = values.iter().sum::<f64>() / n as f64;
         if n == 1 {
@@ -74,7 +81,20 @@ mod tests {
         assert_eq!(percentile(&mut samples, 0.951), 96);
         assert_eq!((median(&mut samples), percentile(&mut samples, 0.0)), (50, 1));
         assert_eq!(percentile(&mut samples, 1.0), 100);
-        assert_eq!(median(&mut []), 0);
+        assert_eq!(mostly(&mut [5, 6], 3), Some(5.0));
+        assert_eq!(mostly(&mut [5], 3), None, "the one that came says nothing of three");
+        assert_eq!(mostly(&mut [], 3), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "a percentile of nothing")]
+    fn nothing_has_no_median() {
+        median(&mut []);
+    }
+
+    #[test]
+    fn no_runs_have_no_mean() {
+        assert!(Estimate::of(&[]).mean.is_nan());
     }
 
     #[test]

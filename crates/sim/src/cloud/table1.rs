@@ -69,7 +69,7 @@ pub fn run(run: &mut Run) -> Report {
     for (done, (receivers, depth, fanout, published_us)) in PUBLISHED.into_iter().enumerate() {
         let shape = layers(receivers, depth, fanout);
         let values: Vec<f64> =
-            (0..run.seeds).map(|seed| median_oml_ns(&shape, seed, MESSAGES)).collect();
+            run.range().map(|seed| median_oml_ns(&shape, seed, MESSAGES)).collect();
         let what = format!("N={receivers} D={depth} F={fanout}: median OML");
         let row = Row::new(what, "ns", Some(published_us * 1e3), &values);
         if by_size.last().is_none_or(|(size, _)| *size != receivers) {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_model_reproduces_the_table() {
-        let report = run(&mut Run { seeds: 1, progress: &mut |_| () });
+        let report = run(&mut Run::new(1, &mut |_| ()));
         for check in &report.checks {
             assert!(check.holds(), "{check:?}");
         }

@@ -85,7 +85,7 @@ fn parallel(run: &mut Run, rows: &mut Vec<Row>, single: f64) -> f64 {
     for planes in 2..=3 {
         let setup = Setup { planes, ..Setup::one(2) };
         let from = single * f64::from(planes);
-        let rates: Vec<f64> = (0..run.seeds).map(|seed| most(setup, from, seed)).collect();
+        let rates: Vec<f64> = run.range().map(|seed| most(setup, from, seed)).collect();
         rows.push(Row::new(
             format!("H=2, {planes} planes by turns, or as many trees by symbol"),
             "1/s",
@@ -113,7 +113,7 @@ pub fn run(run: &mut Run) -> Report {
     let (mut limited, mut carried) = (0.0, Vec::new());
     for hedge in 0..=2 {
         let setup = Setup::one(hedge);
-        let rates: Vec<f64> = (0..run.seeds).map(|seed| most(setup, SLOWEST, seed)).collect();
+        let rates: Vec<f64> = run.range().map(|seed| most(setup, SLOWEST, seed)).collect();
         let what = format!("H={hedge}, six sending threads: most messages a second");
         rows.push(Row::new(what, "1/s", None, &rates));
         points.push((hedge as f64, rows[rows.len() - 1].ours.mean / 1e3));
@@ -127,7 +127,7 @@ pub fn run(run: &mut Run) -> Report {
         (run.progress)((hedge + 1) as f64 / 6.0);
     }
     let thread = Setup { threads: 1, ..Setup::one(2) };
-    let single: Vec<f64> = (0..run.seeds).map(|seed| most(thread, SLOWEST, seed)).collect();
+    let single: Vec<f64> = run.range().map(|seed| most(thread, SLOWEST, seed)).collect();
     rows.push(Row::new("H=2, one sending thread", "1/s", None, &single));
     let given_back = parallel(run, &mut rows, limited);
     (run.progress)(1.0);

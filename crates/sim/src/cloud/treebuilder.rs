@@ -231,7 +231,7 @@ fn figure(all: &[Vec<Outcome>]) -> Figure {
 /// The experiment.
 pub fn run(run: &mut Run) -> Report {
     let model = CloudModel::default();
-    let all = seeds::map(run.seeds, |seed| compare(model, seed));
+    let all = seeds::map(run.range(), |seed| compare(model, seed));
     (run.progress)(1.0);
     let mean = |name: &str, of| Estimate::of(&column(&all, index(name), of)).mean;
     let p90 = |name: &str| mean(name, |o| o.worst.p90_ns);
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_selection_is_for_shows_in_a_few_clouds() {
-        let report = run(&mut Run { seeds: 12, progress: &mut |_| () });
+        let report = run(&mut Run::new(12, &mut |_| ()));
         for check in report.checks.iter().take(3) {
             assert!(check.holds(), "{check:?}");
         }
@@ -323,7 +323,7 @@ mod tests {
         // Negative control: all alike, so no order of strategies is decided.
         let model =
             CloudModel { stragglers: 0, pair_sigma: 0.0, vm_sigma: 0.0, ..CloudModel::default() };
-        let all = seeds::map(8, |seed| compare(model, seed));
+        let all = seeds::map(0..8, |seed| compare(model, seed));
         let difference = difference(&all, "BEST-P50", "WORST-P90");
         assert!(difference.mean.abs() < 10.0, "{difference:?}");
     }
