@@ -7,6 +7,7 @@
 //! Records of schema `status` in the file begin and end trading. Prices keep as many decimals as
 //! the file uses, at least four.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
@@ -179,10 +180,12 @@ fn decimals(messages: &[Mbo]) -> u32 {
 /// An order as the file has it.
 #[derive(Clone, Copy, Debug)]
 struct Live {
+    side: Side,
     price: u32,
+    /// Lots by adds, changes and cancels: what the format says of the book.
+    rest: u32,
+    /// Lots by what was put into the record so far, where fills count at once.
     left: u32,
-    /// Lots of fills that no cancel or change has told of.
-    filled: u32,
 }
 
 struct Reader {
@@ -194,6 +197,8 @@ struct Reader {
     grouped: bool,
     /// Books of which the data lost messages.
     torn: BTreeSet<u32>,
+    /// Orders filled since the last event was complete.
+    filled: BTreeSet<(u32, u64)>,
 }
 
 impl Reader {
@@ -205,6 +210,7 @@ impl Reader {
             unit: 10_i64.pow(DECIMALS - decimals),
             grouped: false,
             torn: BTreeSet::new(),
+            filled: BTreeSet::new(),
         }
     }
 
@@ -231,8 +237,38 @@ impl Reader {
             self.recording.push(Record { time, instrument, what }, records_max)?;
         }
         if !matches!(message.action, OPENS | CLOSES) {
+            if self.grouped && message.flags.is_last() {
+                self.settle(message, instrument, records_max)?;
+            }
             let (edit, check) = (self.edit(message), self.check(message));
             self.recording.step(instrument, edit, check);
+        }
+        Ok(())
+    }
+
+    /// At the end of an event the record has the orders that were filled as the format says: a
+    /// cancel or change may have told of more lots than the fills, or of fewer.
+    fn settle(
+        &mut self,
+        message: &Mbo,
+        instrument: InstrumentId,
+        records_max: usize,
+    ) -> Result<(), RecordingError> {
+        let own = (message.venue_id, 0)..=(message.venue_id, u64::MAX);
+        let filled: Vec<_> = self.filled.range(own).copied().collect();
+        for key in filled {
+            self.filled.remove(&key);
+            let Some(live) = self.live.get_mut(&key) else { continue };
+            let (order, qty, price) = (key.1, live.rest, live.price);
+            let what = match live.left.cmp(&qty) {
+                Ordering::Equal => continue,
+                Ordering::Greater => What::Reduce { order, qty: live.left - qty },
+                // Its place is lost where the record had none of it left.
+                Ordering::Less => What::Add { order, side: live.side, qty, price },
+            };
+            live.left = qty;
+            let time = Nanos(message.time);
+            self.recording.push(Record { time, instrument, what }, records_max)?;
         }
         Ok(())
     }
@@ -277,18 +313,19 @@ impl Reader {
             b'M' => self.change(key, message),
             b'F' => {
                 let live = self.live.get_mut(&key)?;
+                self.filled.insert(key);
                 let qty = message.size.min(live.left);
                 live.left -= qty;
-                live.filled = live.filled.saturating_add(message.size);
-                Some(What::Execute { order: message.order, qty, printed: Printed::Apart })
+                let execute = What::Execute { order: message.order, qty, printed: Printed::Apart };
+                (qty > 0).then_some(execute)
             }
             b'C' => {
                 let live = self.live.get_mut(&key)?;
-                let filled = live.filled.min(message.size);
-                live.filled -= filled;
-                let qty = (message.size - filled).min(live.left);
+                live.rest = live.rest.saturating_sub(message.size);
+                // What a fill took is no longer there.
+                let qty = live.left.saturating_sub(live.rest);
                 live.left -= qty;
-                if live.left == 0 {
+                if live.rest == 0 {
                     self.live.remove(&key);
                 }
                 (qty > 0).then_some(What::Reduce { order: message.order, qty })
@@ -327,7 +364,8 @@ impl Reader {
             _ => return None,
         };
         let price = self.price(message)?;
-        self.live.insert(key, Live { price, left: message.size, filled: 0 });
+        let (rest, left) = (message.size, message.size);
+        self.live.insert(key, Live { side, price, rest, left });
         Some(What::Add { order: message.order, side, qty: message.size, price })
     }
 
@@ -338,16 +376,22 @@ impl Reader {
             self.live.remove(&key);
             return Some(What::Delete { order });
         };
-        let left = message.size;
-        if left == 0 {
+        let size = message.size;
+        if size == 0 {
             self.live.remove(&key);
             return Some(What::Delete { order });
         }
-        self.live.insert(key, Live { price, left, filled: 0 });
-        if price != live.price || left > live.left {
-            return Some(What::Replace { old: order, new: order, qty: left, price });
+        self.live.insert(key, Live { price, rest: size, left: size, ..live });
+        // Dearer, cheaper or larger than it was: last at its price.
+        if price != live.price || size > live.left {
+            // An order that the record filled whole is no longer there.
+            return Some(if live.left == 0 {
+                What::Add { order, side: live.side, qty: size, price }
+            } else {
+                What::Replace { old: order, new: order, qty: size, price }
+            });
         }
-        (left < live.left).then(|| What::Reduce { order, qty: live.left - left })
+        (size < live.left).then(|| What::Reduce { order, qty: live.left - size })
     }
 }
 
