@@ -1,17 +1,24 @@
 //! A recording out of Databento's DBN, schema `mbo`: CME and other venues, order by order.
 //!
 //! In that schema a fill tells what traded and a cancel or change behind it tells what that did to
-//! the book; here the fill does both, so what follows is counted less the lots filled before. Prices
-//! keep as many decimals as the file uses, at least four.
+//! the book; here the fill does both, so what follows is counted less the lots filled before. The
+//! data's own book follows the format's rule instead: only adds, changes, cancels and clears touch
+//! it, and it is to be read where the flag `F_LAST` says that an event of the venue is complete.
+//! Records of schema `status` in the file begin and end trading. Prices keep as many decimals as
+//! the file uses, at least four.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use dbn::decode::{DbnMetadata, DecodeRecordRef, DynDecoder};
-use dbn::{MboMsg, UNDEF_PRICE, UNDEF_TIMESTAMP, VersionUpgradePolicy};
+use dbn::{
+    FlagSet, MboMsg, StatusAction, StatusMsg, UNDEF_PRICE, UNDEF_TIMESTAMP, VersionUpgradePolicy,
+};
 use types::{InstrumentId, Nanos, Side, Symbol};
 
-use crate::record::{Record, Recording, RecordingError, What};
+use crate::data_book::{Check, Edit, Excluded};
+use crate::record::{Printed, Record, Recording, RecordingError, What};
 
 /// Decimals of prices in the format.
 const DECIMALS: u32 = 9;
@@ -45,6 +52,10 @@ impl From<RecordingError> for DbnError {
     }
 }
 
+/// Action of a [`Mbo`] that was a status: trading begins or ends. No action of the format.
+const OPENS: u8 = 1;
+const CLOSES: u8 = 2;
+
 /// One message, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
 struct Mbo {
@@ -56,6 +67,7 @@ struct Mbo {
     size: u32,
     action: u8,
     side: u8,
+    flags: FlagSet,
 }
 
 /// Reads a whole file, plain or compressed by Zstandard, of what happened to the instruments
@@ -88,15 +100,19 @@ pub fn read_dbn(
     };
     let mut messages = Vec::new();
     while let Some(record) = decoder.decode_record_ref().map_err(DbnError::Format)? {
-        let Some(mbo) = record.get::<MboMsg>() else { continue };
-        if wanted(mbo.hd.instrument_id) {
+        let mbo = record.get::<MboMsg>().map(message);
+        let Some(mbo) = mbo.or_else(|| record.get::<StatusMsg>().and_then(status)) else {
+            continue;
+        };
+        if wanted(mbo.venue_id) {
             if messages.len() >= records_max {
                 return Err(RecordingError::Records(records_max).into());
             }
-            messages.push(message(mbo));
+            messages.push(mbo);
         }
     }
     let mut reader = Reader::new(decimals(&messages));
+    reader.grouped = messages.iter().any(|message| message.flags.is_last());
     for message in &messages {
         reader.take(message, &name, records_max)?;
     }
@@ -113,7 +129,42 @@ fn message(mbo: &MboMsg) -> Mbo {
         size: mbo.size,
         action: mbo.action as u8,
         side: mbo.side as u8,
+        flags: mbo.flags,
     }
+}
+
+/// A change of state, if it says whether orders trade.
+fn status(status: &StatusMsg) -> Option<Mbo> {
+    let by_action = || match StatusAction::try_from(status.action).ok()? {
+        StatusAction::Trading => Some(OPENS),
+        StatusAction::PreOpen
+        | StatusAction::PreCross
+        | StatusAction::Cross
+        | StatusAction::Rotation
+        | StatusAction::Halt
+        | StatusAction::Pause
+        | StatusAction::Suspend
+        | StatusAction::Close
+        | StatusAction::PostClose
+        | StatusAction::NotAvailableForTrading => Some(CLOSES),
+        _ => None,
+    };
+    let action = match status.is_trading as u8 {
+        b'Y' => OPENS,
+        b'N' => CLOSES,
+        _ => by_action()?,
+    };
+    let time = status.hd.ts_event;
+    Some(Mbo {
+        time: if time == UNDEF_TIMESTAMP { status.ts_recv } else { time },
+        venue_id: status.hd.instrument_id,
+        order: 0,
+        price: UNDEF_PRICE,
+        size: 0,
+        action,
+        side: b'N',
+        flags: FlagSet::default(),
+    })
 }
 
 /// Decimals that all prices together need.
@@ -129,10 +180,12 @@ fn decimals(messages: &[Mbo]) -> u32 {
 /// An order as the file has it.
 #[derive(Clone, Copy, Debug)]
 struct Live {
+    side: Side,
     price: u32,
+    /// Lots by adds, changes and cancels: what the format says of the book.
+    rest: u32,
+    /// Lots by what was put into the record so far, where fills count at once.
     left: u32,
-    /// Lots of fills that no cancel or change has told of.
-    filled: u32,
 }
 
 struct Reader {
@@ -140,6 +193,12 @@ struct Reader {
     instruments: BTreeMap<u32, InstrumentId>,
     live: BTreeMap<(u32, u64), Live>,
     unit: i64,
+    /// Some message of the file says that it is the last of its event.
+    grouped: bool,
+    /// Books of which the data lost messages.
+    torn: BTreeSet<u32>,
+    /// Orders filled since the last event was complete.
+    filled: BTreeSet<(u32, u64)>,
 }
 
 impl Reader {
@@ -149,6 +208,9 @@ impl Reader {
             instruments: BTreeMap::new(),
             live: BTreeMap::new(),
             unit: 10_i64.pow(DECIMALS - decimals),
+            grouped: false,
+            torn: BTreeSet::new(),
+            filled: BTreeSet::new(),
         }
     }
 
@@ -174,7 +236,74 @@ impl Reader {
             let time = Nanos(message.time);
             self.recording.push(Record { time, instrument, what }, records_max)?;
         }
+        if !matches!(message.action, OPENS | CLOSES) {
+            if self.grouped && message.flags.is_last() {
+                self.settle(message, instrument, records_max)?;
+            }
+            let (edit, check) = (self.edit(message), self.check(message));
+            self.recording.step(instrument, edit, check);
+        }
         Ok(())
+    }
+
+    /// At the end of an event the record has the orders that were filled as the format says: a
+    /// cancel or change may have told of more lots than the fills, or of fewer.
+    fn settle(
+        &mut self,
+        message: &Mbo,
+        instrument: InstrumentId,
+        records_max: usize,
+    ) -> Result<(), RecordingError> {
+        let own = (message.venue_id, 0)..=(message.venue_id, u64::MAX);
+        let filled: Vec<_> = self.filled.range(own).copied().collect();
+        for key in filled {
+            self.filled.remove(&key);
+            let Some(live) = self.live.get_mut(&key) else { continue };
+            let (order, qty, price) = (key.1, live.rest, live.price);
+            let what = match live.left.cmp(&qty) {
+                Ordering::Equal => continue,
+                Ordering::Greater => What::Reduce { order, qty: live.left - qty },
+                // Its place is lost where the record had none of it left.
+                Ordering::Less => What::Add { order, side: live.side, qty, price },
+            };
+            live.left = qty;
+            let time = Nanos(message.time);
+            self.recording.push(Record { time, instrument, what }, records_max)?;
+        }
+        Ok(())
+    }
+
+    /// What a message does to the data's own book.
+    fn edit(&self, message: &Mbo) -> Option<Edit> {
+        let (order, qty) = (message.order, message.size);
+        // The engine's prices have no fractions of a unit; one that has is none of them.
+        let whole = message.price % self.unit == 0;
+        let price = if whole { message.price / self.unit } else { i64::MAX };
+        match (message.action, message.side) {
+            (b'A' | b'M', b'B') => Some(Edit::Set { order, side: Side::Buy, price, qty }),
+            (b'A' | b'M', b'A') => Some(Edit::Set { order, side: Side::Sell, price, qty }),
+            (b'C', _) => Some(Edit::Reduce { order, qty }),
+            (b'R', _) => Some(Edit::Clear),
+            _ => None,
+        }
+    }
+
+    /// Whether the data's own book can be read after a message.
+    fn check(&mut self, message: &Mbo) -> Check {
+        if message.action == b'R' {
+            self.torn.remove(&message.venue_id);
+        } else if message.flags.is_maybe_bad_book() {
+            self.torn.insert(message.venue_id);
+        }
+        if message.flags.is_snapshot() {
+            Check::Excluded(Excluded::Snapshot)
+        } else if self.grouped && !message.flags.is_last() {
+            Check::Unfinished
+        } else if self.torn.contains(&message.venue_id) {
+            Check::Excluded(Excluded::Gap)
+        } else {
+            Check::Book
+        }
     }
 
     fn what(&mut self, message: &Mbo) -> Option<What> {
@@ -184,22 +313,34 @@ impl Reader {
             b'M' => self.change(key, message),
             b'F' => {
                 let live = self.live.get_mut(&key)?;
+                self.filled.insert(key);
                 let qty = message.size.min(live.left);
                 live.left -= qty;
-                live.filled = live.filled.saturating_add(message.size);
-                Some(What::Execute { order: message.order, qty })
+                let execute = What::Execute { order: message.order, qty, printed: Printed::Apart };
+                (qty > 0).then_some(execute)
             }
             b'C' => {
                 let live = self.live.get_mut(&key)?;
-                let filled = live.filled.min(message.size);
-                live.filled -= filled;
-                let qty = (message.size - filled).min(live.left);
+                live.rest = live.rest.saturating_sub(message.size);
+                // What a fill took is no longer there.
+                let qty = live.left.saturating_sub(live.rest);
                 live.left -= qty;
-                if live.left == 0 {
+                if live.rest == 0 {
                     self.live.remove(&key);
                 }
                 (qty > 0).then_some(What::Reduce { order: message.order, qty })
             }
+            b'T' => {
+                let price = u32::try_from(message.price / self.unit).ok()?;
+                let aggressor = match message.side {
+                    b'B' => Some(Side::Buy),
+                    b'A' => Some(Side::Sell),
+                    _ => None,
+                };
+                Some(What::Print { aggressor, qty: message.size, price })
+            }
+            OPENS => Some(What::Trading(true)),
+            CLOSES => Some(What::Trading(false)),
             b'R' => {
                 self.live.retain(|(venue_id, _), _| *venue_id != message.venue_id);
                 Some(What::Clear)
@@ -223,7 +364,8 @@ impl Reader {
             _ => return None,
         };
         let price = self.price(message)?;
-        self.live.insert(key, Live { price, left: message.size, filled: 0 });
+        let (rest, left) = (message.size, message.size);
+        self.live.insert(key, Live { side, price, rest, left });
         Some(What::Add { order: message.order, side, qty: message.size, price })
     }
 
@@ -234,28 +376,41 @@ impl Reader {
             self.live.remove(&key);
             return Some(What::Delete { order });
         };
-        let left = message.size;
-        if left == 0 {
+        let size = message.size;
+        if size == 0 {
             self.live.remove(&key);
             return Some(What::Delete { order });
         }
-        self.live.insert(key, Live { price, left, filled: 0 });
-        if price != live.price || left > live.left {
-            return Some(What::Replace { old: order, new: order, qty: left, price });
+        self.live.insert(key, Live { price, rest: size, left: size, ..live });
+        // Dearer, cheaper or larger than it was: last at its price.
+        if price != live.price || size > live.left {
+            // An order that the record filled whole is no longer there.
+            return Some(if live.left == 0 {
+                What::Add { order, side: live.side, qty: size, price }
+            } else {
+                What::Replace { old: order, new: order, qty: size, price }
+            });
         }
-        (left < live.left).then(|| What::Reduce { order, qty: live.left - left })
+        (size < live.left).then(|| What::Reduce { order, qty: live.left - size })
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use dbn::encode::{DbnEncoder, EncodeRecord};
     use dbn::{FlagSet, MappingInterval, Metadata, RecordHeader, SType, Schema, SymbolMapping};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn mbo(action: u8, side: u8, order_id: u64, price: i64, size: u32, time: u64) -> MboMsg {
+    pub(crate) fn mbo(
+        action: u8,
+        side: u8,
+        order_id: u64,
+        price: i64,
+        size: u32,
+        time: u64,
+    ) -> MboMsg {
         MboMsg {
             hd: RecordHeader::new::<MboMsg>(dbn::rtype::MBO, 1, 5_482, time),
             order_id,
@@ -271,7 +426,7 @@ mod tests {
         }
     }
 
-    fn file(schema: Schema, messages: &[MboMsg]) -> Vec<u8> {
+    pub(crate) fn file(schema: Schema, messages: &[MboMsg]) -> Vec<u8> {
         let day = |day| time::Date::from_calendar_date(2025, time::Month::December, day).unwrap();
         let (start_date, end_date) = (day(1), day(2));
         let interval = MappingInterval { start_date, end_date, symbol: "5482".to_string() };
@@ -324,8 +479,9 @@ mod tests {
             let expected = [
                 (100, What::Add { order: 1, side: Side::Buy, qty: 10, price: 65_000 }),
                 (101, What::Add { order: 2, side: Side::Sell, qty: 5, price: 65_005 }),
-                (102, What::Execute { order: 1, qty: 4 }),
-                (103, What::Execute { order: 2, qty: 2 }),
+                (102, What::Print { aggressor: Some(Side::Sell), qty: 4, price: 65_000 }),
+                (102, What::Execute { order: 1, qty: 4, printed: Printed::Apart }),
+                (103, What::Execute { order: 2, qty: 2, printed: Printed::Apart }),
                 (104, What::Reduce { order: 2, qty: 2 }),
                 (105, What::Replace { old: 2, new: 2, qty: 1, price: 65_010 }),
                 (106, What::Reduce { order: 1, qty: 6 }),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use types::{InstrumentId, Nanos, Symbol};
-use wire::itch::{self, ItchError, Message, Side, State};
+use wire::itch::{self, ItchError, Message, Printable, Side, State};
 
-use crate::record::{Record, Recording, RecordingError, What};
+use crate::data_book::{Check, Edit};
+use crate::record::{Printed, Record, Recording, RecordingError, What};
 
 /// Takes messages one by one. Instruments are those of the directory, all or the chosen ones, in
 /// the order in which they are met.
@@ -73,6 +74,7 @@ impl ItchReader {
         };
         if let Some(instrument) = instrument {
             self.recording.push(Record { time, instrument, what }, self.records_max)?;
+            self.recording.step(instrument, Edit::of(&what), Check::Book);
         }
         Ok(())
     }
@@ -127,10 +129,20 @@ fn what(message: &Message<'_>) -> Option<What> {
             price: add.price.get(),
         },
         Message::OrderExecuted(executed) => {
-            What::Execute { order: executed.order_ref.get(), qty: executed.shares.get() }
+            let (order, qty) = (executed.order_ref.get(), executed.shares.get());
+            What::Execute { order, qty, printed: Printed::AtLimit }
         }
         Message::OrderExecutedWithPrice(executed) => {
-            What::Execute { order: executed.order_ref.get(), qty: executed.shares.get() }
+            let (order, qty) = (executed.order_ref.get(), executed.shares.get());
+            // What is not printable is part of a cross, which is printed as a whole.
+            let printable = executed.printable == Printable::Yes;
+            let price = executed.price.get();
+            let printed = if printable { Printed::At(price) } else { Printed::Apart };
+            What::Execute { order, qty, printed }
+        }
+        Message::CrossTrade(cross) => {
+            let qty = u32::try_from(cross.shares.get()).unwrap_or(u32::MAX);
+            What::Print { aggressor: None, qty, price: cross.price.get() }
         }
         Message::OrderCancel(cancel) => {
             What::Reduce { order: cancel.order_ref.get(), qty: cancel.shares.get() }

@@ -14,9 +14,13 @@
 //! by the recording.
 
 mod account;
+mod calls;
+mod data_book;
 mod dbn;
+mod equality;
 mod itch;
 mod market;
+mod observer;
 mod outcome;
 mod record;
 mod run;
@@ -24,10 +28,15 @@ mod strategy;
 mod venue;
 
 pub use account::{Account, Fees, Fill, Holding};
+pub use data_book::{Check, DEPTH, DataBook, Edit, Excluded, Levels, Lots, Step};
 pub use dbn::{DbnError, read_dbn};
+pub use equality::{Best, Compared, Equality, Shares};
 pub use itch::{ItchReader, ReadError};
 pub use market::{Market, MarketCounters};
+pub use observer::Observer;
 pub use outcome::{Markout, Outcome, Point};
-pub use record::{Record, Recording, RecordingError, What};
-pub use run::{Config, Delay, run};
-pub use strategy::{Desk, Idle, Maker, MakerConfig, Order, Strategy, Taker, TakerConfig};
+pub use record::{Printed, Record, Recording, RecordingError, What};
+pub use run::{Config, Delay, run, run_observed};
+pub use strategy::{
+    Desk, Idle, Maker, MakerConfig, MarketTrade, Order, Strategy, Taker, TakerConfig,
+};

@@ -2,7 +2,8 @@
 //!
 //! A recorded trade of an order is an immediate-or-cancel order of the other side that trades with
 //! whoever is first, one order of the book at a time: the strategy's orders that stand before the
-//! recorded one, then that one. After every event an order is at most as large as recorded.
+//! recorded one, then that one. After every event an order is at most as large as recorded. In a
+//! call nothing trades by itself: orders shrink by what the record says that they traded.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,9 @@ use types::{
     Side, TimeInForce, UserRefNum,
 };
 
-use crate::record::{Record, What};
+use crate::calls::Turn;
+use crate::record::{Printed, Record, What};
+use crate::strategy::MarketTrade;
 use crate::venue::{COMERS, RECORDED, STRATEGY, Told, Venue};
 
 /// How the record and the books got on.
@@ -31,6 +34,12 @@ pub struct MarketCounters {
     pub out_of_turn: u64,
     /// Lots that recorded orders traded among each other as they came, unlike recorded.
     pub crossed: u64,
+    /// Lots that left recorded orders in auctions, as recorded; both sides count.
+    pub called: u64,
+    /// Calls that the data implies by a crossed or locked book.
+    pub calls_implied: u64,
+    /// States that the data tells, that end or begin continuous trading.
+    pub states: u64,
 }
 
 /// One recorded order that has not ended by the record.
@@ -98,6 +107,13 @@ impl Market {
         (self.orders.len(), lacking.sum())
     }
 
+    /// An implied call begins or ends.
+    pub(crate) fn turn(&mut self, now: Nanos, turn: &Turn, venue: &mut Venue) {
+        self.counters.calls_implied += u64::from(turn.begins);
+        venue.call(now, turn.instrument, turn.begins);
+        self.heed(venue);
+    }
+
     /// Has the next event of the record happen.
     pub(crate) fn apply(&mut self, record: &Record, venue: &mut Venue) {
         self.counters.records += 1;
@@ -106,7 +122,10 @@ impl Market {
             What::Add { order, side, qty, price } => {
                 self.add((instrument, order), (side, qty, price), now, venue);
             }
-            What::Execute { order, qty } => self.execute((instrument, order), qty, now, venue),
+            What::Execute { order, qty, .. } => {
+                self.execute((instrument, order), qty, now, venue);
+            }
+            What::Print { .. } => {}
             What::Trade { side, qty, price } => {
                 self.hidden(instrument, side, (qty, price), now, venue);
             }
@@ -119,10 +138,34 @@ impl Market {
                     self.add((instrument, new), (side, qty, price), now, venue);
                 }
             }
-            What::Trading(open) => venue.trading(now, instrument, open),
+            What::Trading(open) => {
+                self.counters.states += 1;
+                venue.trading(now, instrument, open);
+            }
             What::Clear => self.clear(instrument, now, venue),
         }
         self.heed(venue);
+    }
+
+    /// The trade that the next event of the record tells, if it tells one; `open`: not in a call.
+    pub(crate) fn trade(&self, record: &Record, open: bool) -> Option<MarketTrade> {
+        let instrument = record.instrument;
+        let (aggressor, qty, price) = match record.what {
+            What::Print { aggressor, qty, price } => (aggressor, qty, price),
+            What::Trade { side, qty, price } => (Some(side.opposite()), qty, price),
+            What::Execute { order, qty, printed } => {
+                let order = self.orders.get(&(instrument, order))?;
+                let price = match printed {
+                    Printed::AtLimit => order.price,
+                    Printed::At(price) => price,
+                    Printed::Apart => return None,
+                };
+                (open.then(|| order.side.opposite()), qty, price)
+            }
+            _ => return None,
+        };
+        let (qty, price) = (Qty(u64::from(qty)), Price(i64::from(price)));
+        Some(MarketTrade { time: record.time, instrument, price, qty, aggressor })
     }
 
     fn add(&mut self, key: Key, terms: (Side, u32, u32), now: Nanos, venue: &mut Venue) {
@@ -160,6 +203,9 @@ impl Market {
         let mut rest = u64::from(qty).min(order.left);
         order.left -= rest;
         let order = *order;
+        if !venue.is_trading(key.0) {
+            self.counters.called += rest;
+        }
         while rest > 0 && venue.is_trading(key.0) {
             let Some(first) = front(venue, key.0, order.side) else { break };
             let own = first.account == RECORDED && first.user_ref == order.user_ref;

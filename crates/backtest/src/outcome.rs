@@ -3,6 +3,7 @@
 use types::{InstrumentId, Nanos};
 
 use crate::account::{Account, Fill};
+use crate::equality::Equality;
 use crate::market::MarketCounters;
 
 /// What trades were worth some time later, by the middle of the best prices.
@@ -32,6 +33,10 @@ pub struct Point {
 pub struct Outcome {
     /// How record and books got on.
     pub market: MarketCounters,
+    /// How often the engine's books were the data's own.
+    pub equality: Equality,
+    /// Trades that the record tells.
+    pub prints: u64,
     /// Recorded orders that live at the end, and lots of them that the books lack.
     pub missing: (usize, u64),
     /// Requests of the strategy: orders, cancels.

@@ -1,5 +1,6 @@
 //! What a market-by-order feed told, in the words of none.
 
+use crate::data_book::{Check, Edit, Levels, Step};
 use types::limits::{INSTRUMENTS_MAX, PRICE_MAX, QTY_MAX};
 use types::{Instrument, InstrumentId, Nanos, Price, Qty, Side, Symbol};
 
@@ -13,6 +14,17 @@ pub struct Record {
     pub instrument: InstrumentId,
     /// What happened.
     pub what: What,
+}
+
+/// How the trade of an execution is told to the public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Printed {
+    /// By the execution, at the order's price.
+    AtLimit,
+    /// By the execution, at this price.
+    At(u32),
+    /// By a [`What::Print`] of its own.
+    Apart,
 }
 
 /// What happened.
@@ -35,6 +47,17 @@ pub enum What {
         order: u64,
         /// Lots.
         qty: u32,
+        /// How the trade is told to the public.
+        printed: Printed,
+    },
+    /// A trade, told apart from the executions of its orders ([`Printed::Apart`]).
+    Print {
+        /// Side of the order that came; `None` in an auction.
+        aggressor: Option<Side>,
+        /// Lots.
+        qty: u32,
+        /// The price.
+        price: u32,
     },
     /// Lots of an order that was not displayed traded.
     Trade {
@@ -79,6 +102,8 @@ pub enum What {
 pub struct Recording {
     instruments: Vec<Instrument>,
     records: Vec<Record>,
+    steps: Vec<Step>,
+    levels: Vec<Levels>,
     /// Decimals of prices.
     pub price_decimals: u32,
     /// Events with prices or quantities that no order of the exchange can have, left out.
@@ -148,7 +173,9 @@ impl Recording {
         };
         if !sound {
             self.left_out += 1;
-            return Ok(());
+            // What the order becomes is left out; what it was is gone nevertheless.
+            let What::Replace { old, .. } = record.what else { return Ok(()) };
+            record.what = What::Delete { order: old };
         }
         if self.records.len() >= max {
             return Err(RecordingError::Records(max));
@@ -159,6 +186,28 @@ impl Recording {
         }
         self.records.push(record);
         Ok(())
+    }
+
+    /// Notes what the message just read says of the data's own book, and whether books can be
+    /// compared after it.
+    pub fn step(&mut self, instrument: InstrumentId, edit: Option<Edit>, check: Check) {
+        self.steps.push(Step { records: self.records.len(), instrument, edit, check });
+    }
+
+    /// Notes the levels that the data itself tells after what was pushed so far.
+    pub fn step_to_levels(&mut self, instrument: InstrumentId, levels: Levels) {
+        self.levels.push(levels);
+        self.step(instrument, None, Check::Levels(self.levels.len() - 1));
+    }
+
+    /// The data's own book, step by step, in the order of the file.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Levels named by [`Check::Levels`].
+    pub fn levels(&self) -> &[Levels] {
+        &self.levels
     }
 
     /// What is traded, by number.

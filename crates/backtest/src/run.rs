@@ -6,17 +6,20 @@ use engine::Engine;
 use feed::{BookImage, StreamDigest};
 use types::{
     Command, CommandKind, ExecutionKind, ExecutionReport, InstrumentId, Liquidity, MarketEvent,
-    Nanos, Side, SplitMix64,
+    Nanos, SelfTrade, Side, SplitMix64,
 };
 use wire::itch::Encoder;
 use zerocopy::IntoBytes;
 
 use crate::account::{Account, Fees, Fill};
+use crate::calls::{Turn, implied};
+use crate::equality::{Comparison, Equality};
 use crate::market::Market;
+use crate::observer::{Observer, Unobserved};
 use crate::outcome::{Markout, Outcome, Point};
-use crate::record::{Recording, What};
-use crate::strategy::{Blotter, Desk, Strategy};
-use crate::venue::{Told, Venue};
+use crate::record::{Record, Recording, What};
+use crate::strategy::{Blotter, Desk, MarketTrade, Strategy};
+use crate::venue::{STRATEGY, Told, Venue};
 
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
@@ -45,6 +48,8 @@ pub struct Config {
     pub markout: Nanos,
     /// Points of the course, at most.
     pub points: usize,
+    /// What happens when an order of the strategy would trade with another of its own.
+    pub self_trade: SelfTrade,
 }
 
 impl Default for Config {
@@ -56,6 +61,7 @@ impl Default for Config {
             fees: Fees::default(),
             markout: Nanos(Nanos::SECOND),
             points: 1_000,
+            self_trade: SelfTrade::CancelNewest,
         }
     }
 }
@@ -104,6 +110,7 @@ struct Run<'s> {
     news: Line<Told>,
     requests: Line<Command>,
     strategy: &'s mut dyn Strategy,
+    observer: &'s mut dyn Observer,
     image: BookImage,
     encoder: Encoder,
     bytes: Vec<u8>,
@@ -138,28 +145,71 @@ fn peak(recording: &Recording) -> usize {
     peak
 }
 
-fn engine_config(recording: &Recording) -> engine::Config {
+fn engine_config(recording: &Recording, self_trade: SelfTrade) -> engine::Config {
     let mut config = engine::Config::new(recording.instruments().to_vec());
     let orders = (peak(recording) + (1 << 12)).min(1 << 24) as u32;
     config.book = book::Capacity { orders, levels: orders, stops: 1 << 8, pegs: 1 << 8 };
     (config.accounts_max, config.gateways_max) = (4, 2);
+    config.self_trade = vec![SelfTrade::Allow; usize::from(STRATEGY.0)];
+    if let Some(rule) = config.self_trade.last_mut() {
+        *rule = self_trade;
+    }
     config
 }
 
 /// Plays `recording` with `strategy` in it. An empty recording, or one without instruments, gives
 /// `None`.
 pub fn run(recording: &Recording, config: Config, strategy: &mut dyn Strategy) -> Option<Outcome> {
+    run_observed(recording, config, strategy, &mut Unobserved)
+}
+
+/// The same, and `observer` is told of every trade and best price.
+pub fn run_observed(
+    recording: &Recording,
+    config: Config,
+    strategy: &mut dyn Strategy,
+    observer: &mut dyn Observer,
+) -> Option<Outcome> {
+    play(recording, config, strategy, observer, &implied(recording))
+}
+
+fn play(
+    recording: &Recording,
+    config: Config,
+    strategy: &mut dyn Strategy,
+    observer: &mut dyn Observer,
+    mut turns: &[Turn],
+) -> Option<Outcome> {
     let (first, last) = (recording.records().first()?, recording.records().last()?);
     recording.instruments().first()?;
-    let mut run = Run::new(recording, config, strategy, (first.time, last.time));
+    let mut run = Run::new(recording, config, (strategy, observer), (first.time, last.time));
     run.publish(first.time);
-    for record in recording.records() {
+    let mut comparison = Comparison::new(recording);
+    let mut before = first.time;
+    for (record, index) in recording.records().iter().zip(0..) {
+        let now = turns.iter().take_while(|turn| turn.index <= index).count();
+        let (due, later) = turns.split_at(now);
+        turns = later;
+        // A call that is over ended with the event before.
+        for turn in due.iter().filter(|turn| !turn.begins) {
+            run.turn(before, turn);
+        }
         run.until(record.time);
+        if run.strategy.has_failed() {
+            break;
+        }
+        for turn in due.iter().filter(|turn| turn.begins) {
+            run.turn(record.time, turn);
+        }
+        run.tape(record);
         run.market.apply(record, &mut run.venue);
         run.publish(record.time);
+        run.compare(&mut comparison, (index + 1, record.time));
+        before = record.time;
     }
     // What was on its way arrives.
     run.until(Nanos(last.time.0.saturating_add(10 * Nanos::SECOND)));
+    run.outcome.equality = comparison.equality;
     Some(run.finish(last.time))
 }
 
@@ -167,10 +217,10 @@ impl<'s> Run<'s> {
     fn new(
         recording: &Recording,
         config: Config,
-        strategy: &'s mut dyn Strategy,
+        (strategy, observer): (&'s mut dyn Strategy, &'s mut dyn Observer),
         span: (Nanos, Nanos),
     ) -> Run<'s> {
-        let engine = engine_config(recording);
+        let engine = engine_config(recording, config.self_trade);
         let midnight = Nanos(span.0.0 - span.0.0 % DAY_NS);
         Run {
             image: BookImage::new(engine.book.orders as usize + 1),
@@ -179,6 +229,7 @@ impl<'s> Run<'s> {
             news: Line::new(config.feed, config.seed),
             requests: Line::new(config.orders, SplitMix64::mix(config.seed)),
             strategy,
+            observer,
             encoder: Encoder::new(recording.instruments(), midnight),
             bytes: Vec::with_capacity(64),
             midnight,
@@ -208,6 +259,8 @@ impl<'s> Run<'s> {
                 taken: Markout::default(),
                 points: Vec::new(),
                 unpriced: Vec::new(),
+                equality: Equality::default(),
+                prints: 0,
                 digest: 0,
                 span,
             },
@@ -241,6 +294,7 @@ impl<'s> Run<'s> {
                 self.digest.push(report.as_bytes());
                 if report.kind == ExecutionKind::Executed {
                     let fill = fill(report);
+                    self.observer.fill(&fill);
                     self.account.fill(&fill);
                     self.outcome.fills.push(fill);
                     self.judged.push_back((Nanos(now.0 + self.config.markout.0), fill));
@@ -253,6 +307,32 @@ impl<'s> Run<'s> {
         self.judge(now);
         if now.0 >= self.next_point {
             self.point(now);
+        }
+    }
+
+    fn turn(&mut self, now: Nanos, turn: &Turn) {
+        self.market.turn(now, turn, &mut self.venue);
+        self.publish(now);
+    }
+
+    /// What the record says of trades goes out.
+    fn tape(&mut self, record: &Record) {
+        let open = self.venue.is_trading(record.instrument);
+        if let Some(trade) = self.market.trade(record, open) {
+            self.observer.trade(&trade);
+            self.outcome.prints += 1;
+            self.venue.told.push(Told::Trade(trade));
+        }
+    }
+
+    fn compare(&mut self, comparison: &mut Comparison<'_>, (records, now): (usize, Nanos)) {
+        while let Some(found) = comparison
+            .next(records, &self.venue.engine, |instrument| self.venue.is_trading(instrument))
+        {
+            if let Some(compared) = found {
+                let open = self.venue.is_trading(compared.instrument);
+                self.observer.best(now, open, &compared);
+            }
         }
     }
 
@@ -298,6 +378,7 @@ impl<'s> Run<'s> {
     fn hear(&mut self, now: Nanos) {
         let mut touched: Vec<InstrumentId> = Vec::new();
         let mut reports: Vec<ExecutionReport> = Vec::new();
+        let mut trades: Vec<MarketTrade> = Vec::new();
         while let Some(told) = self.news.pop(now) {
             match told {
                 Told::Market(event) => {
@@ -306,6 +387,7 @@ impl<'s> Run<'s> {
                         touched.push(instrument);
                     }
                 }
+                Told::Trade(trade) => trades.push(trade),
                 Told::Report(report) => {
                     self.blotter.heed(&report);
                     self.outcome.refused += u64::from(matches!(
@@ -329,6 +411,9 @@ impl<'s> Run<'s> {
         };
         for report in &reports {
             self.strategy.on_report(report, &mut desk);
+        }
+        for trade in &trades {
+            self.strategy.on_trade(trade, &mut desk);
         }
         for instrument in touched {
             self.strategy.on_book(instrument, &mut desk);
@@ -394,3 +479,6 @@ fn middle(engine: &Engine, id: InstrumentId, known: &mut BTreeMap<InstrumentId, 
     }
     known.get(&id).copied().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

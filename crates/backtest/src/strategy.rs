@@ -21,6 +21,30 @@ pub trait Strategy {
     fn on_report(&mut self, report: &ExecutionReport, desk: &mut Desk<'_>) {
         let _ = (report, desk);
     }
+    /// A trade of the recorded market. Trades of the strategy's own are told by
+    /// [`Strategy::on_report`] alone.
+    fn on_trade(&mut self, trade: &MarketTrade, desk: &mut Desk<'_>) {
+        let _ = (trade, desk);
+    }
+    /// Whether it can't go on; the backtest ends then.
+    fn has_failed(&self) -> bool {
+        false
+    }
+}
+
+/// A trade as the record tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarketTrade {
+    /// When it happened at the exchange.
+    pub time: Nanos,
+    /// On what.
+    pub instrument: InstrumentId,
+    /// The price.
+    pub price: Price,
+    /// Lots.
+    pub qty: Qty,
+    /// Side of the order that came; `None` in an auction.
+    pub aggressor: Option<Side>,
 }
 
 /// An order of the strategy, as far as the strategy has heard.

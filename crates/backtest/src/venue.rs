@@ -1,10 +1,14 @@
 //! The engine with one gateway: requests in, what they caused out.
 
+use std::collections::BTreeMap;
+
 use engine::{Applied, Engine, Output};
 use types::{
     AccountId, Command, CommandKind, ExecutionReport, GatewayId, Incarnation, Input, InstrumentId,
     MarketEvent, Nanos, Phase, Seq, ShardId, Source, UserRefNum,
 };
+
+use crate::strategy::MarketTrade;
 
 /// The recorded market.
 pub(crate) const RECORDED: AccountId = AccountId(1);
@@ -22,9 +26,18 @@ pub(crate) enum Told {
     Market(MarketEvent),
     /// A report of its own.
     Report(ExecutionReport),
+    /// A trade of the record.
+    Trade(MarketTrade),
 }
 
-/// See the module.
+/// What the data says of an instrument's state; by default it is open.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    stated_closed: bool,
+    implied_call: bool,
+}
+
+/// The exchange, with the recorded market, the strategy and their gateway.
 #[derive(Debug)]
 pub(crate) struct Venue {
     pub engine: Engine,
@@ -37,6 +50,7 @@ pub(crate) struct Venue {
     requests: u64,
     incarnation: Incarnation,
     comers: u32,
+    states: BTreeMap<InstrumentId, State>,
 }
 
 impl Venue {
@@ -51,6 +65,7 @@ impl Venue {
             requests: 0,
             incarnation: Incarnation(0),
             comers: 0,
+            states: BTreeMap::new(),
         };
         let mut grant = Command::new(CommandKind::GrantIncarnation);
         grant.user_ref = UserRefNum(1);
@@ -98,8 +113,22 @@ impl Venue {
         UserRefNum(self.comers)
     }
 
-    /// Orders trade as they come from now on, or they are only collected.
+    /// The data states that orders trade as they come from now on, or that they don't.
     pub fn trading(&mut self, now: Nanos, instrument: InstrumentId, open: bool) {
+        self.states.entry(instrument).or_default().stated_closed = !open;
+        self.enter(now, instrument);
+    }
+
+    /// The data implies that orders are collected from now on, or no longer.
+    pub fn call(&mut self, now: Nanos, instrument: InstrumentId, begins: bool) {
+        self.states.entry(instrument).or_default().implied_call = begins;
+        self.enter(now, instrument);
+    }
+
+    /// Sets the phase that follows from what is stated and implied.
+    fn enter(&mut self, now: Nanos, instrument: InstrumentId) {
+        let state = self.states.get(&instrument).copied().unwrap_or_default();
+        let open = !state.stated_closed && !state.implied_call;
         if self.is_trading(instrument) != open {
             let mut command = Command::new(CommandKind::SetPhase);
             command.instrument = instrument;

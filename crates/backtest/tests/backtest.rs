@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use backtest::{
-    Config, Delay, Desk, Fees, Idle, ItchReader, Maker, MakerConfig, Outcome, Record, Recording,
-    Strategy, Taker, TakerConfig, What, run,
+    Config, Delay, Desk, Fees, Idle, ItchReader, Maker, MakerConfig, Outcome, Printed, Record,
+    Recording, Strategy, Taker, TakerConfig, What, run,
 };
 use feed::BookImage;
 use proptest::prelude::*;
@@ -25,6 +25,10 @@ fn tape(events: &[(u64, What)]) -> Recording {
 
 fn add(order: u64, side: Side, qty: u32, price: u32) -> What {
     What::Add { order, side, qty, price }
+}
+
+fn execute(order: u64, qty: u32) -> What {
+    What::Execute { order, qty, printed: Printed::AtLimit }
 }
 
 /// One instant, and no delay.
@@ -198,12 +202,12 @@ fn who_stands_before_the_recorded_order_trades_first_and_it_shrinks_as_recorded(
         (10, add(1, Side::Sell, 10, 110)),
         (11, add(2, Side::Buy, 10, 100)),
         // Behind order 2: its trade passes the strategy by.
-        (20, What::Execute { order: 2, qty: 4 }),
+        (20, execute(2, 4)),
         (21, add(3, Side::Buy, 10, 100)),
         (22, What::Delete { order: 2 }),
         // Before order 3.
-        (30, What::Execute { order: 3, qty: 4 }),
-        (40, What::Execute { order: 3, qty: 4 }),
+        (30, execute(3, 4)),
+        (40, execute(3, 4)),
         (50, What::Delete { order: 3 }),
     ]);
     let outcome = run(&tape, prompt(), &mut Once { at: 100, order, sent: false }).unwrap();
@@ -222,8 +226,8 @@ fn lots_that_the_strategy_took_are_not_there_for_the_recorded_trade() {
     let tape = tape(&[
         (10, add(1, Side::Sell, 10, 110)),
         (11, add(2, Side::Buy, 10, 100)),
-        (20, What::Execute { order: 1, qty: 8 }),
-        (30, What::Execute { order: 1, qty: 2 }),
+        (20, execute(1, 8)),
+        (30, execute(1, 2)),
         (40, add(3, Side::Sell, 1, 120)),
     ]);
     let outcome = run(&tape, prompt(), &mut Once { at: 100, order, sent: false }).unwrap();
@@ -310,7 +314,7 @@ fn any_what() -> impl Strategy_<Value = What> {
     prop_oneof![
         4 => (order.clone(), side.clone(), qty.clone(), price.clone())
             .prop_map(|(order, side, qty, price)| What::Add { order, side, qty, price }),
-        3 => (order.clone(), qty.clone()).prop_map(|(order, qty)| What::Execute { order, qty }),
+        3 => (order.clone(), qty.clone()).prop_map(|(order, qty)| execute(order, qty)),
         1 => (side, qty.clone(), price.clone())
             .prop_map(|(side, qty, price)| What::Trade { side, qty, price }),
         1 => (order.clone(), qty.clone()).prop_map(|(order, qty)| What::Reduce { order, qty }),

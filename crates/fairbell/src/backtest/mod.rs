@@ -1,8 +1,11 @@
 //! `fairbell backtest`: a recorded market in our engine, with a strategy in it.
 
 mod read;
+mod record_files;
 mod tell;
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -10,8 +13,9 @@ use backtest::{
     Config, Delay, Fees, Idle, Maker, MakerConfig, Outcome, Recording, Strategy, Taker, TakerConfig,
 };
 use clap::{Args, ValueEnum};
-use types::Nanos;
+use types::{Nanos, SelfTrade};
 
+use self::record_files::RecordFiles;
 use crate::Failure;
 
 /// Options of `fairbell backtest`.
@@ -75,7 +79,10 @@ pub struct BacktestArgs {
     /// Configuration that an input log was written under [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Folder for the plots of the course
+    /// When an order of the strategy would trade with another of its own
+    #[arg(long, value_name = "RULE", default_value = "cancel-newest")]
+    pub self_trade: SelfTradeRule,
+    /// Folder for trades.csv, best.csv and the plots of the course
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print one JSON document
@@ -92,6 +99,30 @@ pub enum Name {
     Maker,
     /// Buys where many bid and few offer, and the other way round
     Taker,
+}
+
+/// What ends instead of a trade of the strategy with itself.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SelfTradeRule {
+    /// The rest of the order that comes
+    CancelNewest,
+    /// The order that rests
+    CancelOldest,
+    /// Both
+    CancelBoth,
+    /// What would have traded, of both
+    Decrement,
+}
+
+impl SelfTradeRule {
+    fn rule(self) -> SelfTrade {
+        match self {
+            SelfTradeRule::CancelNewest => SelfTrade::CancelNewest,
+            SelfTradeRule::CancelOldest => SelfTrade::CancelOldest,
+            SelfTradeRule::CancelBoth => SelfTrade::CancelBoth,
+            SelfTradeRule::Decrement => SelfTrade::Decrement,
+        }
+    }
 }
 
 /// All there is to tell.
@@ -115,7 +146,12 @@ pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
     };
     let read = read::read(&args.file, &wanted)?;
     let start = Instant::now();
-    let (strategy, outcome) = play(args, &read.recording);
+    let files = args.out.as_deref().map(|folder| {
+        let files = RecordFiles::create(folder, &read.recording);
+        files.map_err(|error| crate::log::on(folder, error))
+    });
+    let mut files = files.transpose()?;
+    let (strategy, outcome) = play(args, &read.recording, files.as_mut());
     let Some(outcome) = outcome else {
         let line = format!("{}: no event of these instruments", args.file.display());
         return Err(Failure::Run(line));
@@ -127,7 +163,13 @@ pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
     } else {
         print!("{}", tell::text(&told));
     }
-    if let Some(folder) = &args.out {
+    if let (Some(folder), Some(files)) = (&args.out, files) {
+        files.finish().map_err(|error| crate::log::on(folder, error))?;
+        if !args.json {
+            for name in ["trades.csv", "best.csv"] {
+                println!("{}", folder.join(name).display());
+            }
+        }
         let files = crate::reproduce::plot::write(&tell::figures(&told), folder);
         let files = files.map_err(|error| crate::log::on(folder, error))?;
         if !args.json {
@@ -137,7 +179,11 @@ pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn play(args: &BacktestArgs, recording: &Recording) -> (&'static str, Option<Outcome>) {
+fn play(
+    args: &BacktestArgs,
+    recording: &Recording,
+    files: Option<&mut RecordFiles<BufWriter<File>>>,
+) -> (&'static str, Option<Outcome>) {
     let delay = |us: u64| Delay {
         ns: us.saturating_mul(Nanos::MICRO),
         jitter_ns: args.jitter_us.saturating_mul(Nanos::MICRO).min(Nanos::SECOND * 3_600),
@@ -149,6 +195,7 @@ fn play(args: &BacktestArgs, recording: &Recording) -> (&'static str, Option<Out
         fees: Fees { maker: args.maker_fee, taker: args.taker_fee },
         markout: Nanos(args.markout_ms.saturating_mul(Nanos::MILLI)),
         points: 1_000,
+        self_trade: args.self_trade.rule(),
     };
     let (qty, lots_max) = (args.qty, args.lots_max);
     let mut strategy: Box<dyn Strategy> = match args.strategy {
@@ -159,5 +206,9 @@ fn play(args: &BacktestArgs, recording: &Recording) -> (&'static str, Option<Out
             Box::new(Taker(TakerConfig { qty, lots_max, threshold_permille }))
         }
     };
-    (strategy.name(), backtest::run(recording, config, strategy.as_mut()))
+    let outcome = match files {
+        Some(files) => backtest::run_observed(recording, config, strategy.as_mut(), files),
+        None => backtest::run(recording, config, strategy.as_mut()),
+    };
+    (strategy.name(), outcome)
 }

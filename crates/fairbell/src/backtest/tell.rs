@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use backtest::Markout;
+use backtest::{Equality, Excluded, Markout, Shares};
 use serde_json::{Value, json};
 use sim::cloud::report::{Curve, Figure};
 
@@ -68,8 +68,15 @@ fn write_text(told: &Told<'_>, to: &mut String) -> std::fmt::Result {
     writeln!(to, "  lots traded that were not recorded   {:>14}", market.crossed)?;
     writeln!(to, "  events about unknown orders          {:>14}", market.unknown)?;
     writeln!(to, "  orders refused by the engine         {:>14}", market.refused)?;
+    writeln!(to, "  lots out of orders in auctions       {:>14}", market.called)?;
+    writeln!(
+        to,
+        "  states told, calls implied           {:>14} {}",
+        market.states, market.calls_implied
+    )?;
     let (live, lacking) = outcome.missing;
     writeln!(to, "  orders at the end, lots they lack    {live:>14} {lacking}")?;
+    write_equality(&outcome.equality, to)?;
     let (made, taken) = told.lots();
     writeln!(to, "\nstrategy {}, seed {}", told.strategy, told.args.seed)?;
     writeln!(
@@ -99,6 +106,47 @@ fn write_text(told: &Told<'_>, to: &mut String) -> std::fmt::Result {
         writeln!(to, "  holdings of {count} instruments have no price and count nothing")?;
     }
     writeln!(to, "digest {:016x}", outcome.digest)
+}
+
+/// `equal` of `of`, and the share.
+fn share(equal: u64, of: u64) -> String {
+    match of {
+        0 => "0 of 0".to_string(),
+        _ => format!("{equal} of {of} {:>9.4} %", equal as f64 * 100.0 / of as f64),
+    }
+}
+
+fn write_equality(equality: &Equality, to: &mut String) -> std::fmt::Result {
+    writeln!(to, "\nbooks equal to the data's own, by events")?;
+    for (name, shares) in [("outside calls", equality.outside), ("in calls", equality.calls)] {
+        for (what, equal) in [
+            ("best price", shares.price),
+            ("best size", shares.size),
+            ("ten levels", shares.levels),
+        ] {
+            let name = format!("{what}, {name}");
+            writeln!(to, "  {name:<28} {:>36}", share(equal, shares.events))?;
+        }
+    }
+    for (why, count) in Excluded::ALL.iter().zip(equality.excluded) {
+        if count > 0 {
+            writeln!(to, "  not compared after {count} messages: {}", why.name())?;
+        }
+    }
+    if equality.unfinished > 0 {
+        let count = equality.unfinished;
+        writeln!(to, "  not compared after {count} messages: more of the same event follows")?;
+    }
+    Ok(())
+}
+
+fn shares(shares: Shares) -> Value {
+    json!({
+        "events": shares.events,
+        "best_price": shares.price,
+        "best_size": shares.size,
+        "ten_levels": shares.levels,
+    })
 }
 
 pub fn json(told: &Told<'_>) -> Value {
@@ -141,6 +189,20 @@ pub fn json(told: &Told<'_>) -> Value {
             "refused": market.refused,
             "orders_at_end": outcome.missing.0,
             "lacking_lots": outcome.missing.1,
+            "auction_lots": market.called,
+            "states": market.states,
+            "calls_implied": market.calls_implied,
+            "prints": outcome.prints,
+        },
+        "equal": {
+            "outside_calls": shares(outcome.equality.outside),
+            "in_calls": shares(outcome.equality.calls),
+            "excluded": {
+                "snapshot": outcome.equality.excluded[Excluded::Snapshot as usize],
+                "gap": outcome.equality.excluded[Excluded::Gap as usize],
+                "price": outcome.equality.excluded[Excluded::Price as usize],
+                "unfinished": outcome.equality.unfinished,
+            },
         },
         "strategy": told.strategy,
         "seed": told.args.seed,
