@@ -15,6 +15,7 @@ use super::disks::{copy, set_back};
 use super::fault::{CLOSE, Done};
 use super::site::{CLIENTS, Site};
 use crate::Failure;
+use crate::replica::host::Status;
 
 /// Names of the nine arrangements: whose folder, then how.
 pub const NAMES: [&str; 9] = [
@@ -116,10 +117,28 @@ fn together(site: &Site) -> Result<(), Failure> {
     match site.all_within(CLOSE, WHOLE) {
         true => Ok(()),
         false => {
-            let standing = site.standing();
+            let standing = standing(site);
             Err(failed(format!("the replicas did not all come back in time: {standing}")))
         }
     }
+}
+
+/// How each replica stands, in words.
+fn standing(site: &Site) -> String {
+    let statuses = site.statuses();
+    let stands = |(number, one): (usize, &Option<Status>)| match one {
+        None => format!("replica {} does not answer", number + 1),
+        Some(Status { replica, term, leading, inputs, committed, waits, stopped, .. }) => {
+            let role = if *leading { "leads" } else { "follows" };
+            let why = waits.iter().chain(stopped).map(|why| format!(", {why}"));
+            format!(
+                "replica {replica} {role} in term {term}, {inputs} inputs applied, \
+                 {committed} positions committed{}",
+                why.collect::<String>()
+            )
+        }
+    };
+    statuses.iter().enumerate().map(stands).collect::<Vec<_>>().join("; ")
 }
 
 /// Two of three replicas go on without the third until each has all that any two have acknowledged:
@@ -138,7 +157,7 @@ fn go_on(site: &Site, two: [usize; 2]) -> Result<(), Failure> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(failed(format!("two replicas did not go on in time: {}", site.standing())))
+    Err(failed(format!("two replicas did not go on in time: {}", standing(site))))
 }
 
 /// Leaders die until a certain one leads.

@@ -416,24 +416,6 @@ impl Site {
         false
     }
 
-    /// How each replica stands, in words.
-    pub fn standing(&self) -> String {
-        let statuses = self.statuses();
-        let stands = |(number, one): (usize, &Option<Status>)| match one {
-            None => format!("replica {} does not answer", number + 1),
-            Some(Status { replica, term, leading, inputs, committed, waits, stopped, .. }) => {
-                let role = if *leading { "leads" } else { "follows" };
-                let why = waits.iter().chain(stopped).map(|why| format!(", {why}"));
-                format!(
-                    "replica {replica} {role} in term {term}, {inputs} inputs applied, \
-                     {committed} positions committed{}",
-                    why.collect::<String>()
-                )
-            }
-        };
-        statuses.iter().enumerate().map(stands).collect::<Vec<_>>().join("; ")
-    }
-
     /// Waits until the logs of all that answer begin after so many inputs, and what a dead one may have had
     /// beyond them.
     pub fn others_begin_after(&self, inputs: u64, patience: Duration) -> bool {

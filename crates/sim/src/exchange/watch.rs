@@ -466,27 +466,6 @@ impl Watch {
         self.append(at, place, published, packet.messages().skip(known as usize));
     }
 
-    /// The next messages of a stream are known, and who published them when.
-    fn append<'a>(
-        &mut self,
-        at: Nanos,
-        place: usize,
-        published: Published,
-        messages: impl Iterator<Item = &'a [u8]>,
-    ) {
-        let Some(stream) = self.streams.get_mut(place) else { return };
-        let first = published.seq;
-        stream.published.push(published);
-        stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
-        let messages: Vec<&[u8]> = messages.collect();
-        for message in &messages {
-            stream.digest.push(message);
-            stream.messages.push((*message).into());
-        }
-        self.read_trades(place, first, &messages);
-        self.publish_ahead(place);
-    }
-
     /// Notes where trades are told of in messages from number `first` on.
     fn read_trades(&mut self, place: usize, first: u64, messages: &[&[u8]]) {
         for (number, message) in (first..).zip(messages.iter().copied()) {

@@ -1,11 +1,33 @@
-//! What edges hand on before any root was seen to send it, and what roots send again.
+//! Messages that a stream is known to have: what a root sent, and what edges hand on before any root was seen
+//! to send it.
 
 use types::Nanos;
 use wire::moldudp::Packet;
 
-use super::{Checker, Published, Watch};
+use super::{Checker, Delivery, Published, Watch};
 
 impl Watch {
+    /// The next messages of a stream are known, and who published them when.
+    pub(super) fn append<'a>(
+        &mut self,
+        at: Nanos,
+        place: usize,
+        published: Published,
+        messages: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let Some(stream) = self.streams.get_mut(place) else { return };
+        let first = published.seq;
+        stream.published.push(published);
+        stream.deliveries.push(Delivery { at, first: Nanos::NEVER, last: at, receivers: 0 });
+        let messages: Vec<&[u8]> = messages.collect();
+        for message in &messages {
+            stream.digest.push(message);
+            stream.messages.push((*message).into());
+        }
+        self.read_trades(place, first, &messages);
+        self.publish_ahead(place);
+    }
+
     /// An edge hands on what no root was seen to send: a root that was cut off published it, and what
     /// it sent later carries it as parity. At the end a root must have owned up to it.
     pub(super) fn take_unseen(&mut self, at: Nanos, of: usize, packet: &Packet<'_>) {
