@@ -2,7 +2,7 @@
 //!
 //! - A [`Recording`] is what a market-by-order feed told, venue by venue the same: orders that came,
 //!   traded, shrank, went. It is made of ITCH messages ([`ItchReader`]), of a
-//!   DBN file ([`read_dbn`]), or put together by the caller from any other format.
+//!   DBN file ([`read_dbn`]), of LOBSTER's files ([`read_lobster`]), or put together by the caller from any other format.
 //! - [`Market`] enters the recorded orders into an [`engine::Engine`] and has their recorded trades
 //!   happen by orders of the other side, so that whoever stands before them in the book trades first.
 //! - A [`Strategy`] sees the engine's feed and its own reports late by a configured delay, and its
@@ -19,6 +19,7 @@ mod data_book;
 mod dbn;
 mod equality;
 mod itch;
+mod lobster;
 mod market;
 mod observer;
 mod outcome;
@@ -32,6 +33,7 @@ pub use data_book::{Check, DEPTH, DataBook, Edit, Excluded, Levels, Lots, Step};
 pub use dbn::{DbnError, read_dbn};
 pub use equality::{Best, Compared, Equality, Shares};
 pub use itch::{ItchReader, ReadError};
+pub use lobster::{LobsterError, read_lobster};
 pub use market::{Market, MarketCounters};
 pub use observer::Observer;
 pub use outcome::{Markout, Outcome, Point};

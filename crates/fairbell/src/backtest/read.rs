@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use backtest::{ItchReader, ReadError, Recording, read_dbn};
+use backtest::{ItchReader, ReadError, Recording, read_dbn, read_lobster};
 use engine::{Engine, Output};
 use feed::pcap::{Payload, Pcap};
 use types::{Nanos, Symbol};
@@ -75,9 +75,27 @@ pub fn read(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
         [0x0a, 0x0d, 0x0d, 0x0a, ..]
         | [0xd4 | 0x4d, 0xc3 | 0x3c, 0xb2, 0xa1, ..]
         | [0xa1, 0xb2, 0xc3 | 0x3c, 0xd4 | 0x4d, ..] => capture(path, &whole()?, wanted),
+        [b'0'..=b'9', ..] if path.extension().is_some_and(|kind| kind == "csv") => {
+            lobster(path, &whole()?, wanted)
+        }
         head if head.starts_with(engine::log_file::MAGIC) => input_log(path, wanted),
         _ => framed(path, &whole()?, wanted),
     }
+}
+
+/// LOBSTER's messages; the levels are in the file of the same name with `orderbook` in place of
+/// `message`, if there is one.
+fn lobster(path: &Path, messages: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failure> {
+    let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    let beside = path.with_file_name(name.replacen("message", "orderbook", 1));
+    let levels = match beside != path && beside.exists() {
+        true => Some(std::fs::read(&beside).map_err(|error| on(&beside, error))?),
+        false => None,
+    };
+    let symbol = name.split('_').next().and_then(Symbol::new).unwrap_or(Symbol(*b"UNKNOWN "));
+    let recording = read_lobster(messages, levels.as_deref(), symbol, wanted.records_max);
+    let recording = recording.map_err(|error| on(path, error))?;
+    Ok(Found { recording, format: "lobster", lost: 0, refused: 0 })
 }
 
 fn on_line(path: &Path, error: impl std::fmt::Display) -> String {
