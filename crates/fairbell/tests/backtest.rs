@@ -133,3 +133,72 @@ fn one_market_in_files_of_every_kind_plays_the_same() {
     std::fs::write(&path, [7; 99]).expect("a file");
     assert_eq!(backtest(&path, &[]).status.code(), Some(2));
 }
+
+/// A folder with one market in it.
+fn market(name: &str) -> (Scratch, PathBuf) {
+    let name = format!("fairbell-backtest-{name}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("market");
+    std::fs::write(&path, framed(messages().iter().map(Vec::as_slice))).expect("a file");
+    (Scratch(folder), path)
+}
+
+#[test]
+fn a_strategy_in_python_trades_the_same_every_time() {
+    let (_scratch, path) = market("python");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/backtest_strategy.py");
+    let command = format!("python3 '{example}'");
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let output = backtest(&path, &["--strategy-cmd", &command]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&json["strategy"], &json["taken_lots"]), (&"command".into(), &5.into()));
+        assert!(json["market"]["prints"].as_u64() > Some(300), "{json:#}");
+        seen.push((json["digest"].clone(), json["result"].clone()));
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[test]
+fn a_strategy_that_dies_talks_rubbish_or_says_nothing_is_told_so() {
+    let (_scratch, path) = market("broken");
+    let cases = [
+        ("true", "its output ended"),
+        ("echo '[]'", "its output ended"),
+        ("echo '[]'; cat", "no list of actions"),
+        ("echo hello; sleep 1", "no list of actions"),
+        ("sleep 20", "did not answer within 1 s"),
+        ("head -c 200000 /dev/zero; sleep 1", "a line above 65536 bytes"),
+        ("no-such-program-here", "its output ended"),
+    ];
+    for (command, complaint) in cases {
+        let output = backtest(&path, &["--strategy-cmd", command, "--strategy-timeout-s", "1"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains(complaint), "{command}: {said}");
+    }
+}
+
+#[test]
+fn trades_and_best_prices_are_written_line_by_line() {
+    let (scratch, path) = market("files");
+    let folder = scratch.0.join("out");
+    let folder_name = folder.display().to_string();
+    let output = backtest(&path, &["--strategy", "none", "--out", &folder_name]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let equal = &json["equal"]["outside_calls"];
+    assert_eq!(equal["events"], messages().len() - 1);
+    for what in ["best_price", "best_size", "ten_levels"] {
+        assert_eq!(equal[what], equal["events"], "{json:#}");
+    }
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(folder.join(name)).expect("a file");
+        text.lines().map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("trades.csv").len() as u64, 1 + json["market"]["prints"].as_u64().unwrap());
+    let best = lines("best.csv");
+    assert!(best.len() > 400 && best[1].contains(",MSFT,open,100.0000,10,,,100.0000,10,,"));
+}

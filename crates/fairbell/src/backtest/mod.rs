@@ -1,5 +1,6 @@
 //! `fairbell backtest`: a recorded market in our engine, with a strategy in it.
 
+mod command;
 mod read;
 mod record_files;
 mod tell;
@@ -7,7 +8,7 @@ mod tell;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use backtest::{
     Config, Delay, Fees, Idle, Maker, MakerConfig, Outcome, Recording, Strategy, Taker, TakerConfig,
@@ -15,6 +16,7 @@ use backtest::{
 use clap::{Args, ValueEnum};
 use types::{Nanos, SelfTrade};
 
+use self::command::External;
 use self::record_files::RecordFiles;
 use crate::Failure;
 
@@ -35,6 +37,14 @@ pub struct BacktestArgs {
     /// What trades in it
     #[arg(long, value_name = "NAME", default_value = "maker")]
     pub strategy: Name,
+    /// A strategy in another process, started by a shell: news and orders are lines of JSON over
+    /// its standard input and output
+    #[arg(long, value_name = "COMMAND", conflicts_with = "strategy")]
+    pub strategy_cmd: Option<String>,
+    /// How long the other process may take for an answer, in seconds
+    #[arg(long, value_name = "S", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub strategy_timeout_s: u64,
     /// Only these instruments; may be given several times [default: all]
     #[arg(long = "instrument", value_name = "SYMBOL")]
     pub instruments: Vec<String>,
@@ -151,7 +161,7 @@ pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
         files.map_err(|error| crate::log::on(folder, error))
     });
     let mut files = files.transpose()?;
-    let (strategy, outcome) = play(args, &read.recording, files.as_mut());
+    let (strategy, outcome) = play(args, &read.recording, files.as_mut())?;
     let Some(outcome) = outcome else {
         let line = format!("{}: no event of these instruments", args.file.display());
         return Err(Failure::Run(line));
@@ -183,7 +193,7 @@ fn play(
     args: &BacktestArgs,
     recording: &Recording,
     files: Option<&mut RecordFiles<BufWriter<File>>>,
-) -> (&'static str, Option<Outcome>) {
+) -> Result<(&'static str, Option<Outcome>), Failure> {
     let delay = |us: u64| Delay {
         ns: us.saturating_mul(Nanos::MICRO),
         jitter_ns: args.jitter_us.saturating_mul(Nanos::MICRO).min(Nanos::SECOND * 3_600),
@@ -198,6 +208,19 @@ fn play(
         self_trade: args.self_trade.rule(),
     };
     let (qty, lots_max) = (args.qty, args.lots_max);
+    let play = |strategy: &mut dyn Strategy| match files {
+        Some(files) => backtest::run_observed(recording, config, strategy, files),
+        None => backtest::run(recording, config, strategy),
+    };
+    if let Some(command) = &args.strategy_cmd {
+        let patience = Duration::from_secs(args.strategy_timeout_s);
+        let mut external = External::start(command, patience, recording)?;
+        let outcome = play(&mut external);
+        return match external.finish() {
+            Some(error) => Err(Failure::Run(format!("strategy {command}: {error}"))),
+            None => Ok(("command", outcome)),
+        };
+    }
     let mut strategy: Box<dyn Strategy> = match args.strategy {
         Name::None => Box::new(Idle),
         Name::Maker => Box::new(Maker(MakerConfig { qty, offset: args.offset, lots_max })),
@@ -206,9 +229,6 @@ fn play(
             Box::new(Taker(TakerConfig { qty, lots_max, threshold_permille }))
         }
     };
-    let outcome = match files {
-        Some(files) => backtest::run_observed(recording, config, strategy.as_mut(), files),
-        None => backtest::run(recording, config, strategy.as_mut()),
-    };
-    (strategy.name(), outcome)
+    let outcome = play(strategy.as_mut());
+    Ok((strategy.name(), outcome))
 }
