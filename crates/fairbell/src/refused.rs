@@ -1,7 +1,7 @@
 //! Logons that gateways refused, as operators are told of them: who, from where, why.
 //!
 //! Each goes to output and to the audit file once a second, the same ones of a second as one line;
-//! at most [`LINES_MAX`] lines a second, the rest as a count. Wrong passwords that have locked a name
+//! at most eight lines a second, the rest as a count. Wrong passwords that have locked a name
 //! or a network out raise an alarm, which is over when nobody has been refused so for a minute.
 
 use std::collections::BTreeMap;
