@@ -123,6 +123,8 @@ pub struct Root {
     room: Room,
     /// No command that ends orders is given before this.
     expires_from: Nanos,
+    /// The feed's session ends with the last input that waits for its commit.
+    ends_when_applied: bool,
     counters: RootCounters,
 }
 
@@ -183,6 +185,7 @@ impl Root {
             more: false,
             room: Room::default(),
             expires_from: Nanos(0),
+            ends_when_applied: false,
             counters: RootCounters::default(),
         })
     }
@@ -465,6 +468,10 @@ impl Root {
             }
             output.clear();
         });
+        if self.ends_when_applied && self.waiting() == 0 {
+            self.ends_when_applied = false;
+            self.downlinks.end_session(now, out);
+        }
         self.pass_grants(out);
         last
     }
@@ -520,9 +527,15 @@ impl Root {
 
     /// Tells every listener that the feed's session is over. Orders that still come are not taken
     /// and not acknowledged: their market data could not be published.
+    ///
+    /// In a group it is over when what waits for its commit is published, too.
     pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
         self.ended = true;
-        self.downlinks.end_session(now, out);
+        if self.group.is_none() || self.waiting() == 0 {
+            self.downlinks.end_session(now, out);
+        } else {
+            self.ends_when_applied = true;
+        }
     }
 
     /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
