@@ -28,14 +28,14 @@ pub enum Edit {
         side: Side,
         /// Price in units of the recording; may be one that no order of the exchange can have.
         price: i64,
-        /// Lots.
+        /// Lots that rest; 0: the order is gone.
         qty: u32,
     },
     /// The order is so many lots smaller.
     Reduce {
         /// Its reference.
         order: u64,
-        /// Lots.
+        /// Lots by which it shrinks; those it has or more: it is gone.
         qty: u32,
     },
     /// The order is gone and another of its side rests.

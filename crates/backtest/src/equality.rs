@@ -3,7 +3,7 @@
 use engine::Engine;
 use types::{InstrumentId, Side};
 
-use crate::data_book::{Check, DEPTH, DataBook, Excluded, Levels, Lots};
+use crate::data_book::{Check, DEPTH, DataBook, Excluded, Levels, Lots, Step};
 use crate::record::Recording;
 use crate::venue::STRATEGY;
 
@@ -65,6 +65,8 @@ pub type Best = [Option<Lots>; 2];
 pub struct Compared {
     /// Of what.
     pub instrument: InstrumentId,
+    /// Orders trade as they come; not in a call.
+    pub open: bool,
     /// The engine's, without the strategy's own orders.
     pub engine: Best,
     /// The data's own.
@@ -86,40 +88,46 @@ impl<'r> Comparison<'r> {
         Comparison { recording, book, next: 0, equality }
     }
 
-    /// Takes the next message among those up to and with the record's first `records` events;
-    /// `Some(None)` when there is nothing to compare after it.
-    pub fn next(
+    /// Takes the messages up to and with the record's first `records` events; `tell` gets what was
+    /// compared after each.
+    pub fn take(
         &mut self,
         records: usize,
         engine: &Engine,
         is_open: impl Fn(InstrumentId) -> bool,
-    ) -> Option<Option<Compared>> {
-        let step = self.recording.steps().get(self.next).filter(|s| s.records <= records)?;
-        self.next += 1;
-        if let Some(edit) = &step.edit {
-            self.book.apply(step.instrument, edit);
-        }
-        let data = match step.check {
-            Check::Unfinished => {
-                self.equality.unfinished += 1;
-                return Some(None);
+        mut tell: impl FnMut(&Compared),
+    ) {
+        let recording = self.recording;
+        let due = |step: &&Step| step.records <= records;
+        while let Some(step) = recording.steps().get(self.next).filter(due) {
+            self.next += 1;
+            if let Some(edit) = &step.edit {
+                self.book.apply(step.instrument, edit);
             }
-            Check::Excluded(why) => return Some(self.exclude(why)),
-            Check::Book if self.book.is_strange(step.instrument) => {
-                return Some(self.exclude(Excluded::Price));
+            let known = match step.check {
+                Check::Unfinished => {
+                    self.equality.unfinished += 1;
+                    continue;
+                }
+                Check::Excluded(why) => Err(why),
+                Check::Book if self.book.is_strange(step.instrument) => Err(Excluded::Price),
+                Check::Book => Ok(self.book.levels(step.instrument)),
+                Check::Levels(index) => {
+                    Ok(recording.levels().get(index).cloned().unwrap_or_default())
+                }
+            };
+            match known {
+                Ok(data) => {
+                    let open = is_open(step.instrument);
+                    tell(&self.compare(step.instrument, &data, engine, open));
+                }
+                Err(why) => {
+                    if let Some(count) = self.equality.excluded.get_mut(why as usize) {
+                        *count += 1;
+                    }
+                }
             }
-            Check::Book => self.book.levels(step.instrument),
-            Check::Levels(index) => self.recording.levels().get(index)?.clone(),
-        };
-        let open = is_open(step.instrument);
-        Some(Some(self.compare(step.instrument, &data, engine, open)))
-    }
-
-    fn exclude(&mut self, why: Excluded) -> Option<Compared> {
-        if let Some(count) = self.equality.excluded.get_mut(why as usize) {
-            *count += 1;
         }
-        None
     }
 
     fn compare(
@@ -142,6 +150,6 @@ impl<'r> Comparison<'r> {
         shares.price += u64::from(prices(own) == prices(theirs));
         shares.size += u64::from(own == theirs);
         shares.levels += u64::from(own == theirs && all);
-        Compared { instrument, engine: own, data: theirs }
+        Compared { instrument, open, engine: own, data: theirs }
     }
 }

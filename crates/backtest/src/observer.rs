@@ -12,15 +12,15 @@ pub trait Observer {
     fn trade(&mut self, trade: &MarketTrade);
     /// A trade of the strategy.
     fn fill(&mut self, fill: &Fill);
-    /// Best prices after an event of the record at `now`; `open`: orders trade as they come.
-    fn best(&mut self, now: Nanos, open: bool, compared: &Compared);
+    /// Best prices after an event of the record at `now`.
+    fn best(&mut self, now: Nanos, compared: &Compared);
 }
 
-/// Nobody.
+/// An observer that writes nothing down, for runs without files.
 pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn trade(&mut self, _: &MarketTrade) {}
     fn fill(&mut self, _: &Fill) {}
-    fn best(&mut self, _: Nanos, _: bool, _: &Compared) {}
+    fn best(&mut self, _: Nanos, _: &Compared) {}
 }

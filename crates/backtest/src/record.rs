@@ -45,7 +45,7 @@ pub enum What {
     Execute {
         /// The order.
         order: u64,
-        /// Lots.
+        /// Lots that traded, above 0.
         qty: u32,
         /// How the trade is told to the public.
         printed: Printed,
@@ -54,7 +54,7 @@ pub enum What {
     Print {
         /// Side of the order that came; `None` in an auction.
         aggressor: Option<Side>,
-        /// Lots.
+        /// Lots that traded; of an auction counted once.
         qty: u32,
         /// The price.
         price: u32,
@@ -63,7 +63,7 @@ pub enum What {
     Trade {
         /// Side of the order that rested.
         side: Side,
-        /// Lots.
+        /// Lots that traded, above 0.
         qty: u32,
         /// The price.
         price: u32,
@@ -72,7 +72,7 @@ pub enum What {
     Reduce {
         /// The order.
         order: u64,
-        /// Lots.
+        /// Lots by which it shrinks, above 0.
         qty: u32,
     },
     /// A resting order went away.

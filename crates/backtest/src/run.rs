@@ -204,7 +204,10 @@ fn play(
         run.tape(record);
         run.market.apply(record, &mut run.venue);
         run.publish(record.time);
-        run.compare(&mut comparison, (index + 1, record.time));
+        let Run { venue, observer, .. } = &mut run;
+        let is_open = |instrument| venue.is_trading(instrument);
+        comparison
+            .take(index + 1, &venue.engine, is_open, |found| observer.best(record.time, found));
         before = record.time;
     }
     // What was on its way arrives.
@@ -322,17 +325,6 @@ impl<'s> Run<'s> {
             self.observer.trade(&trade);
             self.outcome.prints += 1;
             self.venue.told.push(Told::Trade(trade));
-        }
-    }
-
-    fn compare(&mut self, comparison: &mut Comparison<'_>, (records, now): (usize, Nanos)) {
-        while let Some(found) = comparison
-            .next(records, &self.venue.engine, |instrument| self.venue.is_trading(instrument))
-        {
-            if let Some(compared) = found {
-                let open = self.venue.is_trading(compared.instrument);
-                self.observer.best(now, open, &compared);
-            }
         }
     }
 

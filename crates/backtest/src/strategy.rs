@@ -39,9 +39,9 @@ pub struct MarketTrade {
     pub time: Nanos,
     /// On what.
     pub instrument: InstrumentId,
-    /// The price.
+    /// In units of the recording's decimals.
     pub price: Price,
-    /// Lots.
+    /// Lots that traded; of an auction counted once.
     pub qty: Qty,
     /// Side of the order that came; `None` in an auction.
     pub aggressor: Option<Side>,

@@ -49,9 +49,9 @@ impl Fix {
 /// How far a drift walks within a second, as a standard deviation in ns per s.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Walk {
-    /// Likely.
+    /// The best estimate: decides how much a fix moves the track.
     pub likely: f64,
-    /// At most, as far as is known.
+    /// The upper limit, at least `likely`: bounds are made with it.
     pub most: f64,
 }
 
@@ -153,6 +153,11 @@ mod tests {
     const WANDER: f64 = 20.0;
     const WALK: Walk = Walk { likely: WANDER, most: WANDER };
 
+    /// A fix with errors of 300 ns and 500 ns per s.
+    fn seen_as(offset: f64, drift: f64) -> Fix {
+        Fix { offset, drift, offset_variance: 9e4, drift_variance: 25e4, half_s: 0.0 }
+    }
+
     #[test]
     fn it_knows_more_than_its_fixes_and_how_much() {
         let mut rng = SplitMix64::new(9);
@@ -164,13 +169,7 @@ mod tests {
             let (dt, at_ns) = (0.5, step * 500_000_000);
             offset += drift * dt;
             drift += normal(WANDER * 0.5f64.sqrt());
-            let fix = Fix {
-                offset: offset + normal(300.0),
-                drift: drift + normal(500.0),
-                offset_variance: 9e4,
-                drift_variance: 25e4,
-                half_s: 0.0,
-            };
+            let fix = seen_as(offset + normal(300.0), drift + normal(500.0));
             let track = track.get_or_insert(Track::new(at_ns, &fix, WALK));
             surprise += track.update(at_ns, &fix, WALK).unwrap();
             let (shown, _, p) = track.at(at_ns, WANDER);
@@ -192,13 +191,7 @@ mod tests {
         for step in 0..4_000i64 {
             offset += drift * 0.5;
             drift += normal(200.0 * 0.5f64.sqrt());
-            let fix = Fix {
-                offset: offset + normal(300.0),
-                drift: drift + normal(500.0),
-                offset_variance: 9e4,
-                drift_variance: 25e4,
-                half_s: 0.0,
-            };
+            let fix = seen_as(offset + normal(300.0), drift + normal(500.0));
             let track = track.get_or_insert(Track::new(step * 500_000_000, &fix, walk));
             track.update(step * 500_000_000, &fix, walk);
             let (shown, _, p) = track.at(step * 500_000_000, 200.0);

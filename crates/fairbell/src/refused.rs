@@ -124,7 +124,7 @@ mod tests {
         let from = Some(Address::v4(0x0A00_0001));
         let detail = if why == Refusal::BadLogon { "HeartBtInt must be 0 to 3600" } else { "" };
         let refusals = of.entry(NodeId(7)).or_default();
-        refusals.note(Nanos(seconds * Nanos::SECOND), why, from, (name.as_bytes(), detail));
+        refusals.note(Nanos(seconds * Nanos::SECOND), why, from, name.as_bytes(), detail);
     }
 
     #[test]

@@ -17,7 +17,6 @@ use crate::frame::{Frame, Framer};
 use crate::session::logon::{Refused, refuse};
 use crate::session::{Application, Ending, Entry, Session, SessionConfig, Slot, Store};
 use crate::tag;
-use crate::version::Version;
 use crate::view::{FieldIndex, Message};
 
 /// Bounds of a door.
@@ -313,7 +312,8 @@ impl<S: Store> Acceptor<S> {
         &mut self,
         now: Nanos,
         session: usize,
-        (ticket, reset): (u64, bool),
+        ticket: u64,
+        reset: bool,
         out: &mut Vec<u8>,
     ) -> Option<Ending> {
         let owner = self.connection_of(session);
@@ -466,7 +466,7 @@ impl<S: Store, A: Application> Door<'_, S, A> {
             Err(ending) => {
                 if ending == Ending::UnknownSession {
                     let why = unknown(self.sessions, &message);
-                    refuse(self.now, &message, why, self.out);
+                    refuse(self.now, &message, &why, self.out);
                     let name = message.get(tag::SENDER_COMP_ID.number).unwrap_or(&[]);
                     let name = name.get(..NAME_KEPT).unwrap_or(name).escape_ascii();
                     let why = format!("{why} (of {name})");
@@ -506,19 +506,20 @@ impl<S: Store, A: Application> Door<'_, S, A> {
 }
 
 /// Why no session has what a Logon says, in words for its sender.
-fn unknown<S: Store>(sessions: &[Session<S>], message: &Message<'_>) -> &'static str {
+fn unknown<S: Store>(sessions: &[Session<S>], message: &Message<'_>) -> String {
     let is = |tag: tag::Tag, name: &str| message.get(tag.number) == Some(name.as_bytes());
     let theirs = |session: &&Session<S>| is(tag::SENDER_COMP_ID, &session.config.their_comp_id);
     match sessions.iter().find(theirs) {
-        None => "Unknown SenderCompID",
+        None => "Unknown SenderCompID".to_string(),
         Some(session) if !is(tag::TARGET_COMP_ID, &session.config.own_comp_id) => {
-            "Unknown TargetCompID"
+            "Unknown TargetCompID".to_string()
         }
-        Some(session) => match session.config.rules.version {
-            Version::Fix42 => "BeginString of this session is FIX.4.2",
-            Version::Fix44 => "BeginString of this session is FIX.4.4",
-            Version::Fix50Sp2 => "BeginString of this session is FIXT.1.1",
-        },
+        Some(session) => {
+            format!(
+                "BeginString of this session is {}",
+                session.config.rules.version.begin_string()
+            )
+        }
     }
 }
 

@@ -125,7 +125,7 @@ impl Desk {
     pub(crate) fn refuse_ahead(&mut self, now: Nanos, conn: ConnId, ahead: Ahead) {
         let Ahead { account, asked, next } = ahead;
         let detail = format!("message {asked} asked for, {next} is the next one");
-        self.guard.refuse(now, conn, account, (Refusal::Ahead, &detail));
+        self.guard.refuse(now, conn, account, Refusal::Ahead, &detail);
         self.note_ahead(ahead);
     }
 

@@ -327,9 +327,9 @@ impl FixDoor {
         if reset {
             seat.before = report.session_seq.saturating_sub(1);
         }
-        let foreign = session.outbound().waiting() == 0;
-        self.counters.foreign_slots += u64::from(foreign);
-        self.acceptor.slot(now, place, (report.qty.0, reset), &mut self.written)
+        let ticket = report.qty.0;
+        self.counters.foreign_slots += u64::from(!session.outbound().awaits(ticket));
+        self.acceptor.slot(now, place, ticket, reset, &mut self.written)
     }
 
     /// Lets a Logon in that waited for its stream, once that is read.
@@ -546,7 +546,7 @@ impl FixDoor {
             let account = session.and_then(|place| self.seats.get(place)).map(|seat| seat.account);
             match account {
                 Some(account) => {
-                    desk.guard.refuse(now.now, conn, account, (Refusal::BadLogon, &why));
+                    desk.guard.refuse(now.now, conn, account, Refusal::BadLogon, &why);
                 }
                 None => desk.guard.refuse_unknown(now.now, conn, &why),
             }

@@ -23,7 +23,7 @@ impl Gateway {
         match outcome {
             Outcome::Stays => {}
             Outcome::WantsIn(account) if self.is_locked(account) => {
-                self.desk.guard.refuse(now.now, conn, account, (Refusal::Locked, ""));
+                self.desk.guard.refuse(now.now, conn, account, Refusal::Locked, "");
                 self.fix.count(fix::session::Ending::NotAuthorized);
                 self.leave_fix(now, conn, true, out);
             }
@@ -36,7 +36,7 @@ impl Gateway {
                     self.private.attach(now, account, 1, out);
                 }
                 _ => {
-                    self.desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
+                    self.desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                     self.fix.count(Ending::AlreadyLoggedOn);
                     self.leave_fix(now, conn, true, out);
                 }
@@ -116,7 +116,7 @@ impl Gateway {
             if self.fix.is_live(account) {
                 self.desk.counters.taken_over += 1;
             } else {
-                self.desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
+                self.desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                 self.fix.count(Ending::AlreadyLoggedOn);
             }
             self.leave_fix(now, conn, true, out);

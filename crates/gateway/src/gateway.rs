@@ -276,7 +276,7 @@ impl Gateway {
             let locked = self.locked.get(usize::from(account.0)).copied().unwrap_or(false);
             match self.conn_of.get_mut(usize::from(account.0)) {
                 _ if locked => {
-                    self.desk.guard.refuse(now.now, conn, account, (Refusal::Locked, ""));
+                    self.desk.guard.refuse(now.now, conn, account, Refusal::Locked, "");
                     ending = Some(Ending::NotAuthorized);
                 }
                 Some(slot @ None) => {
@@ -289,7 +289,7 @@ impl Gateway {
                     self.private.attach(now, account, from, out);
                 }
                 _ => {
-                    self.desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
+                    self.desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                     ending = Some(Ending::Unavailable);
                 }
             }
@@ -456,7 +456,7 @@ impl Gateway {
                 PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
                     // It is logged in elsewhere.
                     leaving.forget(account);
-                    desk.guard.refuse(now.now, conn, account, (Refusal::SecondLogon, ""));
+                    desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                     ending = Some(Ending::Unavailable);
                 }
                 PrivateEvent::Record { .. } => {}

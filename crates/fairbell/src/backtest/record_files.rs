@@ -101,13 +101,13 @@ impl<W: Write> Observer for RecordFiles<W> {
         self.keep(result);
     }
 
-    fn best(&mut self, now: Nanos, open: bool, compared: &Compared) {
-        let line = (open, compared.engine, compared.data);
+    fn best(&mut self, now: Nanos, compared: &Compared) {
+        let line = (compared.open, compared.engine, compared.data);
         if self.last.insert(compared.instrument, line) == Some(line) {
             return;
         }
         let (symbol, state) =
-            (self.symbol(compared.instrument), if open { "open" } else { "call" });
+            (self.symbol(compared.instrument), if compared.open { "open" } else { "call" });
         let [bid, ask] = compared.engine.map(|level| self.level(level));
         let [data_bid, data_ask] = compared.data.map(|level| self.level(level));
         let result =
@@ -133,10 +133,9 @@ mod tests {
         let liquidity = Liquidity::Removed;
         files.fill(&Fill { time, instrument, side: Side::Sell, qty, price, liquidity });
         let best = [Some((500, 2)), None];
-        for now in [8, 9] {
-            files.best(Nanos(now), false, &Compared { instrument, engine: best, data: best });
+        for (now, open) in [(8, false), (9, false), (10, true)] {
+            files.best(Nanos(now), &Compared { instrument, open, engine: best, data: best });
         }
-        files.best(Nanos(10), true, &Compared { instrument, engine: best, data: best });
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let trades = format!("{TRADES}\n7,A,market,,4800.0500,3\n7,A,taker,sell,4800.0500,3\n");
         assert_eq!(text(&files.trades), trades);

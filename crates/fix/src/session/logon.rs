@@ -11,7 +11,7 @@ use crate::value;
 use crate::view::Message;
 
 /// Text(58) of every refusal of credentials.
-pub(crate) const NOT_AUTHORIZED: &str = "Logon refused";
+const NOT_AUTHORIZED: &str = "Logon refused";
 
 /// A Logon that is not taken.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl<S: Store> Session<S> {
         let most = self.config.heart_bt_int_max_s;
         let heart_bt_s = message.get(tag::HEART_BT_INT.number).and_then(value::uint);
         let heart_bt_s = heart_bt_s.filter(|&seconds| seconds <= most);
-        let heart_bt_s = heart_bt_s.ok_or(format!("HeartBtInt must be 0 to {most}"))?;
+        let heart_bt_s = heart_bt_s.ok_or_else(|| format!("HeartBtInt must be 0 to {most}"))?;
         let stated = message.get(tag::DEFAULT_APPL_VER_ID.number);
         if let Some(wanted) = self.config.rules.version.appl_ver_id()
             && stated != Some(wanted.as_bytes())

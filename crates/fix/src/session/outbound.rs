@@ -9,8 +9,8 @@
 
 use types::Nanos;
 
-use super::slots::{Answers, Slots};
-use super::store::{MsgType, Store, Stored};
+use super::slots::{ANSWER_BYTES_MAX, ANSWERS_MAX, Slots};
+use super::store::{Bodies, MsgType, Store, Stored};
 use crate::encode::{self, Pen, Piece, Writer};
 use crate::tag;
 use crate::version::Version;
@@ -30,8 +30,8 @@ pub struct Outbound<S> {
     slice: usize,
     /// Messages that wait for their numbers, where an account's stream gives these.
     pub(super) slots: Option<Slots>,
-    /// What had a slot before, also in earlier connections.
-    pub(super) answers: Answers,
+    /// Application messages that had or asked for a slot, by ticket, also in earlier connections.
+    pub(super) answers: Bodies,
 }
 
 /// What is the same in all headers of a session.
@@ -102,7 +102,7 @@ impl<S: Store> Outbound<S> {
             last_sent: Nanos(0),
             slice,
             slots: None,
-            answers: Answers::default(),
+            answers: Bodies::new(ANSWERS_MAX, ANSWER_BYTES_MAX),
         }
     }
 

@@ -8,7 +8,7 @@
 //! session that makes too many messages wait.
 //!
 //! Answers and refusals are in no stream: those that had or asked for a slot here are kept beyond the
-//! end of the connection ([`Answers`]), and come again when the stream is read again here.
+//! end of the connection, by ticket, and come again when the stream is read again here.
 
 use std::collections::VecDeque;
 
@@ -33,59 +33,9 @@ pub(super) struct Waiting {
     asked: Option<u64>,
 }
 
-/// The last application messages that had slots of an account's stream, the oldest first.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Answers {
-    kept: VecDeque<Answer>,
-    bytes: VecDeque<u8>,
-    /// Bytes that have left at the front.
-    gone: u64,
-}
-
-/// One of them; its body lies `start` bytes behind the first byte ever kept.
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    ticket: u64,
-    msg_type: MsgType,
-    at: Nanos,
-    start: u64,
-    length: usize,
-}
-
-/// Answers of a session that are kept, and bytes of their bodies.
-const ANSWERS_MAX: usize = 1_024;
-const ANSWER_BYTES_MAX: usize = 256 << 10;
-
-impl Answers {
-    /// Takes the memory for all of them.
-    pub(super) fn prepare(&mut self) {
-        self.kept.reserve(ANSWERS_MAX.saturating_sub(self.kept.len()));
-        self.bytes.reserve(ANSWER_BYTES_MAX.saturating_sub(self.bytes.len()));
-    }
-
-    /// Keeps one, with a larger ticket than those before it, at the cost of the oldest.
-    fn keep(&mut self, ticket: u64, msg_type: MsgType, at: Nanos, body: &[u8]) {
-        let length = body.len();
-        while self.kept.len() >= ANSWERS_MAX || self.bytes.len() + length > ANSWER_BYTES_MAX {
-            // One that is too long for all of the room is not kept.
-            let Some(oldest) = self.kept.pop_front() else { return };
-            self.bytes.drain(..oldest.length);
-            self.gone += oldest.length as u64;
-        }
-        let start = self.gone + self.bytes.len() as u64;
-        self.kept.push_back(Answer { ticket, msg_type, at, start, length });
-        self.bytes.extend(body);
-    }
-
-    /// Its type, when it was sent or was to be, and its body.
-    fn find(&self, ticket: u64, body: &mut Vec<u8>) -> Option<(MsgType, Nanos)> {
-        let at = self.kept.binary_search_by_key(&ticket, |answer| answer.ticket).ok()?;
-        let Answer { msg_type, at, start, length, .. } = *self.kept.get(at)?;
-        let start = (start - self.gone) as usize;
-        body.extend(self.bytes.range(start..start + length));
-        Some((msg_type, at))
-    }
-}
+/// Answers of a session that are kept beyond its connections, and bytes of their bodies.
+pub(super) const ANSWERS_MAX: usize = 1_024;
+pub(super) const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Messages that wait for numbers, and those whose numbers wait for the end of a resend.
 #[derive(Clone, Debug, Default)]
@@ -157,6 +107,12 @@ impl<S: Store> Outbound<S> {
         }
     }
 
+    /// Whether the first waiting message is the one for which a slot was asked under this ticket.
+    pub fn awaits(&self, ticket: u64) -> bool {
+        let first = self.slots.as_ref().and_then(|slots| slots.waiting.front());
+        first.is_some_and(|first| first.asked == Some(ticket))
+    }
+
     /// No slot will come under this ticket: its message is not sent after all.
     pub fn drop_asked(&mut self, ticket: u64) {
         if let Some(slots) = &mut self.slots {
@@ -169,7 +125,7 @@ impl<S: Store> Outbound<S> {
         let Some(slots) = &mut self.slots else { return };
         for waiting in slots.waiting.iter().filter(|waiting| waiting.keep) {
             if let Some(ticket) = waiting.asked {
-                self.answers.keep(ticket, waiting.msg_type, waiting.at, &waiting.body);
+                self.answers.push(ticket, waiting.at, waiting.msg_type, &waiting.body);
             }
         }
         slots.clear();
@@ -200,10 +156,8 @@ impl<S: Store> Outbound<S> {
     /// The stream has come to a slot, asked for under a ticket, here or elsewhere; `reset`: numbers
     /// begin again with it.
     pub fn slot(&mut self, now: Nanos, ticket: u64, reset: bool, out: &mut Vec<u8>) -> Slot {
-        let waiting = self
-            .slots
-            .as_mut()
-            .and_then(|slots| slots.waiting.pop_front_if(|first| first.asked == Some(ticket)));
+        let ours = self.awaits(ticket);
+        let waiting = self.slots.as_mut().filter(|_| ours).and_then(|s| s.waiting.pop_front());
         if reset {
             self.store.reset();
             self.job = None;
@@ -220,7 +174,7 @@ impl<S: Store> Outbound<S> {
         match waiting.keep {
             true => {
                 self.store.push_application(now, waiting.msg_type, &waiting.body);
-                self.answers.keep(ticket, waiting.msg_type, now, &waiting.body);
+                self.answers.push(ticket, now, waiting.msg_type, &waiting.body);
             }
             false => self.store.push_admin(),
         }
@@ -253,7 +207,7 @@ impl<S: Store> Outbound<S> {
     fn again(&mut self, now: Nanos, ticket: u64, out: &mut Vec<u8>) {
         let mut body = std::mem::take(&mut self.scratch);
         body.clear();
-        match self.answers.find(ticket, &mut body) {
+        match self.answers.read(ticket, &mut body) {
             None => self.pass(now, out),
             Some((msg_type, at)) => {
                 let seq = self.store.next();

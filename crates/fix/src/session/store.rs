@@ -72,9 +72,22 @@ pub trait Store {
     }
 }
 
+/// The last bodies of messages within fixed bounds, by keys that ascend.
+#[derive(Clone, Debug)]
+pub(super) struct Bodies {
+    kept: VecDeque<Kept>,
+    bytes: VecDeque<u8>,
+    /// Bytes that have left at the front.
+    gone: u64,
+    messages_max: usize,
+    bytes_max: usize,
+    /// Bodies that were let go, or never kept.
+    dropped: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    seq: u32,
+    key: u64,
     msg_type: MsgType,
     at: Nanos,
     /// Where its body begins, counted from the first byte ever kept.
@@ -82,37 +95,72 @@ struct Kept {
     length: usize,
 }
 
+impl Bodies {
+    pub(super) fn new(messages_max: usize, bytes_max: usize) -> Bodies {
+        let (kept, bytes) = (VecDeque::new(), VecDeque::new());
+        Bodies { kept, bytes, gone: 0, messages_max, bytes_max, dropped: 0 }
+    }
+
+    /// Keeps one whose key is larger than those before it, at the cost of the oldest.
+    pub(super) fn push(&mut self, key: u64, at: Nanos, msg_type: MsgType, body: &[u8]) {
+        if body.len() > self.bytes_max || self.messages_max == 0 {
+            self.dropped += 1;
+            return;
+        }
+        while self.kept.len() >= self.messages_max || self.bytes.len() + body.len() > self.bytes_max
+        {
+            let Some(oldest) = self.kept.pop_front() else { break };
+            self.bytes.drain(..oldest.length);
+            self.gone += oldest.length as u64;
+            self.dropped += 1;
+        }
+        let start = self.gone + self.bytes.len() as u64;
+        self.kept.push_back(Kept { key, msg_type, at, start, length: body.len() });
+        self.bytes.extend(body);
+    }
+
+    /// Type and time of the one with this key; its body is appended to `body`.
+    pub(super) fn read(&self, key: u64, body: &mut Vec<u8>) -> Option<(MsgType, Nanos)> {
+        let at = self.kept.binary_search_by_key(&key, |kept| kept.key).ok()?;
+        let kept = self.kept.get(at)?;
+        let start = (kept.start - self.gone) as usize;
+        body.extend(self.bytes.range(start..start + kept.length));
+        Some((kept.msg_type, kept.at))
+    }
+
+    fn clear(&mut self) {
+        self.kept.clear();
+        self.bytes.clear();
+    }
+
+    /// Both bounds at once: systems give memory out when it is written to.
+    pub(super) fn prepare(&mut self) {
+        self.kept.reserve(self.messages_max.saturating_sub(self.kept.len()));
+        self.bytes.reserve(self.bytes_max.saturating_sub(self.bytes.len()));
+    }
+}
+
 /// The last messages of a session in memory, within fixed bounds; what is older is gap-filled.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     next: u32,
-    kept: VecDeque<Kept>,
-    bytes: VecDeque<u8>,
-    /// Bytes that have left at the front.
-    gone: u64,
-    messages_max: usize,
-    bytes_max: usize,
-    /// Messages that a resend can no longer bring.
-    pub dropped: u64,
+    bodies: Bodies,
 }
 
 impl MemoryStore {
     /// A store of at most so many messages and bytes.
     pub fn new(messages_max: usize, bytes_max: usize) -> MemoryStore {
-        MemoryStore {
-            next: 1,
-            kept: VecDeque::new(),
-            bytes: VecDeque::new(),
-            gone: 0,
-            messages_max,
-            bytes_max,
-            dropped: 0,
-        }
+        MemoryStore { next: 1, bodies: Bodies::new(messages_max, bytes_max) }
     }
 
     /// Bytes kept.
     pub fn held(&self) -> usize {
-        self.bytes.len()
+        self.bodies.bytes.len()
+    }
+
+    /// Messages that a resend can no longer bring.
+    pub fn dropped(&self) -> u64 {
+        self.bodies.dropped
     }
 }
 
@@ -126,54 +174,35 @@ impl Store for MemoryStore {
     }
 
     fn push_application(&mut self, at: Nanos, msg_type: MsgType, body: &[u8]) {
-        let seq = self.next;
+        self.bodies.push(u64::from(self.next), at, msg_type, body);
         self.next = self.next.saturating_add(1);
-        if body.len() > self.bytes_max || self.messages_max == 0 {
-            self.dropped += 1;
-            return;
-        }
-        while self.kept.len() >= self.messages_max || self.bytes.len() + body.len() > self.bytes_max
-        {
-            let Some(oldest) = self.kept.pop_front() else { break };
-            self.bytes.drain(..oldest.length);
-            self.gone += oldest.length as u64;
-            self.dropped += 1;
-        }
-        let start = self.gone + self.bytes.len() as u64;
-        self.kept.push_back(Kept { seq, msg_type, at, start, length: body.len() });
-        self.bytes.extend(body);
     }
 
     fn read(&mut self, seq: u32, body: &mut Vec<u8>) -> Stored {
-        let Ok(at) = self.kept.binary_search_by_key(&seq, |kept| kept.seq) else {
-            return Stored::Nothing;
-        };
-        let Some(kept) = self.kept.get(at) else { return Stored::Nothing };
-        let start = (kept.start - self.gone) as usize;
-        body.extend(self.bytes.range(start..start + kept.length));
-        Stored::Application { msg_type: kept.msg_type, at: kept.at }
+        match self.bodies.read(u64::from(seq), body) {
+            Some((msg_type, at)) => Stored::Application { msg_type, at },
+            None => Stored::Nothing,
+        }
     }
 
     fn reset(&mut self) {
         self.next = 1;
-        self.kept.clear();
-        self.bytes.clear();
+        self.bodies.clear();
     }
 
     fn skip_to(&mut self, next: u32) {
         self.next = self.next.max(next);
     }
 
-    /// Both bounds at once: systems give memory out when it is written to.
     fn prepare(&mut self) {
-        self.kept.reserve(self.messages_max.saturating_sub(self.kept.len()));
-        self.bytes.reserve(self.bytes_max.saturating_sub(self.bytes.len()));
+        self.bodies.prepare();
     }
 
     fn release(&mut self) {
-        self.reset();
-        self.kept = VecDeque::new();
-        self.bytes = VecDeque::new();
+        self.next = 1;
+        let dropped = self.bodies.dropped;
+        let bodies = Bodies::new(self.bodies.messages_max, self.bodies.bytes_max);
+        self.bodies = Bodies { dropped, ..bodies };
     }
 }
 
@@ -189,7 +218,7 @@ mod tests {
             store.push_admin();
             store.push_application(Nanos(u64::from(number)), kind, &[number; 4]);
         }
-        assert_eq!((store.next(), store.dropped, store.held()), (11, 3, 8));
+        assert_eq!((store.next(), store.dropped(), store.held()), (11, 3, 8));
         let mut body = Vec::new();
         assert_eq!(store.read(6, &mut body), Stored::Nothing);
         let found = Stored::Application { msg_type: kind, at: Nanos(4) };
@@ -197,7 +226,7 @@ mod tests {
         assert_eq!(body, [4; 4]);
         assert_eq!(store.read(9, &mut body), Stored::Nothing);
         store.push_application(Nanos(9), kind, &[0; 11]);
-        assert_eq!((store.next(), store.dropped), (12, 4));
+        assert_eq!((store.next(), store.dropped()), (12, 4));
         store.reset();
         assert_eq!((store.next(), store.held()), (1, 0));
     }

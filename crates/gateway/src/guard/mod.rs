@@ -127,7 +127,7 @@ impl Guard {
         self.strangers.push(Stranger { conn, remote: remote.clone(), check: None });
         if let Some(conn) = goes {
             let from = self.remote(conn).address;
-            self.refusals.note(now, Refusal::HalfOpen, from, (b"", ""));
+            self.refusals.note(now, Refusal::HalfOpen, from, b"", "");
             self.forget(conn);
         }
         goes
@@ -186,23 +186,24 @@ impl Guard {
         verdict
     }
 
-    /// An account's logon is refused although its credentials are right.
+    /// An account's logon is refused although its credentials are right; `detail` may be empty.
     pub(crate) fn refuse(
         &mut self,
         now: Nanos,
         conn: ConnId,
         account: AccountId,
-        (why, detail): (Refusal, &str),
+        why: Refusal,
+        detail: &str,
     ) {
         let from = self.address(conn);
         let identity = self.identities.iter().find(|one| one.login.account == account);
         let name = identity.map_or(&b""[..], |identity| &identity.login.username);
-        self.refusals.note(now, why, from, (name, detail));
+        self.refusals.note(now, why, from, name, detail);
     }
 
     /// A FIX Logon of CompIDs that no session has.
     pub(crate) fn refuse_unknown(&mut self, now: Nanos, conn: ConnId, detail: &str) {
-        self.refusals.note(now, Refusal::UnknownName, self.address(conn), (b"", detail));
+        self.refusals.note(now, Refusal::UnknownName, self.address(conn), b"", detail);
     }
 
     /// Whether the connection is a stranger's.
@@ -251,7 +252,7 @@ impl Guard {
     /// Counts a refusal. The connection goes on being a stranger until the caller closes it.
     pub(crate) fn fail(&mut self, now: Nanos, conn: ConnId, name: &[u8], why: Refusal) {
         let from = self.remote(conn).address;
-        self.refusals.note(now, why, from, (name, ""));
+        self.refusals.note(now, why, from, name, "");
     }
 
     /// Gives the worker something to do, if it has nothing and somebody waits for it.
@@ -351,7 +352,7 @@ impl Guard {
     pub(crate) fn take_late(&mut self, now: Nanos) -> Option<ConnId> {
         let conn = self.places.expire(now)?;
         let from = self.remote(conn).address;
-        self.refusals.note(now, Refusal::TooSlow, from, (b"", ""));
+        self.refusals.note(now, Refusal::TooSlow, from, b"", "");
         self.forget(conn);
         Some(conn)
     }

@@ -92,7 +92,8 @@ impl Refusals {
         at: Nanos,
         why: Refusal,
         from: Option<Address>,
-        (name, detail): (&[u8], &str),
+        name: &[u8],
+        detail: &str,
     ) {
         if let Some(count) = self.counts.get_mut(why as usize) {
             *count += 1;

@@ -492,6 +492,7 @@ impl Member {
         counts.note_refusal(why);
         self.refused += 1;
         self.barred |= is_final;
+        // The end of its connection is no other refusal.
         self.link = Link::Down(Nanos::NEVER);
     }
 }
@@ -546,7 +547,7 @@ impl Node for Load {
         }
         let (counts, timings) = (&mut self.counts, &mut self.timings);
         let Member { door, link, requests, flow, refused, .. } = member;
-        let (mut over, mut refusal) = (false, None);
+        let (mut over, mut refused_for_good) = (false, None);
         self.scratch.clear();
         door.handle_bytes(now, bytes, &mut self.scratch, |heard| match heard {
             Heard::LoggedIn => {
@@ -555,8 +556,7 @@ impl Node for Load {
                 *link = Link::Settling(now.after(SETTLE_NS));
             }
             Heard::Refused { is_final } => {
-                refusal = Some(is_final);
-                over = true;
+                refused_for_good = Some(is_final);
             }
             Heard::Answer { order, answer } => {
                 let first = requests.answered(order, answer, counts);
@@ -588,11 +588,11 @@ impl Node for Load {
         let written = std::mem::take(&mut self.scratch);
         member.write(&written, out);
         self.scratch = written;
-        if let Some(is_final) = refusal {
+        if let Some(is_final) = refused_for_good {
             let why = member.door.refusal().to_string();
             member.note_refusal(&why, is_final, &mut self.counts);
         }
-        if over {
+        if over || refused_for_good.is_some() {
             member.hang_up(now, &mut self.counts, out);
         }
         self.members_due = self.members_due.min(member.next_timeout());
