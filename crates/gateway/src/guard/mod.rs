@@ -135,7 +135,7 @@ impl Guard {
 
     /// A connection is logged on, or about to be: it takes no place of a stranger any more.
     pub(crate) fn enter(&mut self, conn: ConnId) {
-        let from = self.remote(conn).address;
+        let from = self.address(conn);
         self.forget(conn);
         self.inside.insert(conn, from);
     }
@@ -416,4 +416,25 @@ fn encode_work(hash: &[u8], password: &[u8], into: &mut Vec<u8>) {
 pub fn decode_work(job: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = job.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_somebody_comes_from_is_known_until_the_connection_is_gone() {
+        let mut guard = Guard::new(GuardConfig::default(), &[]);
+        let (conn, from) = (ConnId(7), Some(Address::v4(0x0A00_0001)));
+        guard.admit(Nanos(1), conn, &Remote { address: from, certificate: None });
+        assert_eq!(guard.address(conn), from);
+        // A FIX session enters when its credentials are right, and again when its stream has been read.
+        guard.enter(conn);
+        guard.enter(conn);
+        assert_eq!((guard.address(conn), guard.strangers()), (from, 0));
+        guard.refuse(Nanos(2), conn, AccountId(1), Refusal::BadLogon, "why");
+        assert_eq!(guard.refusals.last().last().map(|one| one.from), Some(from));
+        guard.forget(conn);
+        assert_eq!(guard.address(conn), None);
+    }
 }
