@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use types::{InstrumentId, Nanos};
 
-use crate::data_book::{DataBook, Edit};
+use crate::data_book::DataBook;
 use crate::record::{Recording, What};
 
 /// A call begins or ends before an event of the record.
@@ -61,7 +61,7 @@ pub(crate) fn implied(recording: &Recording) -> Vec<Turn> {
             What::Clear if !one.called => one.quiet = Some(index),
             _ => {}
         }
-        if let Some(edit) = Edit::of(&record.what) {
+        if let Some(edit) = record.what.edit() {
             book.apply(instrument, &edit);
         }
         let crossed = book.is_crossed(instrument);

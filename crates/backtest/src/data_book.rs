@@ -9,8 +9,6 @@ use std::collections::BTreeMap;
 use types::limits::PRICE_MAX;
 use types::{InstrumentId, Side};
 
-use crate::record::What;
-
 /// Levels of a side that are compared.
 pub const DEPTH: usize = 10;
 
@@ -51,24 +49,6 @@ pub enum Edit {
     },
     /// Every order is gone.
     Clear,
-}
-
-impl Edit {
-    /// What an event of the record changes, for formats whose messages are events one by one.
-    pub fn of(what: &What) -> Option<Edit> {
-        Some(match *what {
-            What::Add { order, side, qty, price } => {
-                Edit::Set { order, side, price: i64::from(price), qty }
-            }
-            What::Execute { order, qty, .. } | What::Reduce { order, qty } => {
-                Edit::Reduce { order, qty }
-            }
-            What::Delete { order } => Edit::Reduce { order, qty: u32::MAX },
-            What::Replace { old, new, qty, price } => Edit::Replace { old, new, price, qty },
-            What::Clear => Edit::Clear,
-            What::Trade { .. } | What::Print { .. } | What::Trading(_) => return None,
-        })
-    }
 }
 
 /// Why books are not compared after a message.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use types::{InstrumentId, Nanos, Symbol};
 use wire::itch::{self, ItchError, Message, Printable, Side, State};
 
-use crate::data_book::{Check, Edit};
+use crate::data_book::Check;
 use crate::record::{Printed, Record, Recording, RecordingError, What};
 
 /// Takes messages one by one. Instruments are those of the directory, all or the chosen ones, in
@@ -74,7 +74,7 @@ impl ItchReader {
         };
         if let Some(instrument) = instrument {
             self.recording.push(Record { time, instrument, what }, self.records_max)?;
-            self.recording.step(instrument, Edit::of(&what), Check::Book);
+            self.recording.step(instrument, what.edit(), Check::Book);
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! - A [`Recording`] is what a market-by-order feed told, venue by venue the same: orders that came,
 //!   traded, shrank, went. It is made of ITCH messages ([`ItchReader`]), of a
-//!   DBN file ([`read_dbn`]), of LOBSTER's files ([`read_lobster`]), or put together by the caller from any other format.
+//!   DBN file ([`read_dbn`]), of LOBSTER's files ([`read_lobster`]), or put together by the caller
+//!   from any other format.
 //! - [`Market`] enters the recorded orders into an [`engine::Engine`] and has their recorded trades
 //!   happen by orders of the other side, so that whoever stands before them in the book trades first.
 //! - A [`Strategy`] sees the engine's feed and its own reports late by a configured delay, and its
@@ -37,8 +38,6 @@ pub use lobster::{LobsterError, read_lobster};
 pub use market::{Market, MarketCounters};
 pub use observer::Observer;
 pub use outcome::{Markout, Outcome, Point};
-pub use record::{Printed, Record, Recording, RecordingError, What};
+pub use record::{MarketTrade, Printed, Record, Recording, RecordingError, What};
 pub use run::{Config, Delay, run, run_observed};
-pub use strategy::{
-    Desk, Idle, Maker, MakerConfig, MarketTrade, Order, Strategy, Taker, TakerConfig,
-};
+pub use strategy::{Desk, Idle, Maker, MakerConfig, Order, Strategy, Taker, TakerConfig};

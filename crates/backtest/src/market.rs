@@ -13,8 +13,7 @@ use types::{
 };
 
 use crate::calls::Turn;
-use crate::record::{Printed, Record, What};
-use crate::strategy::MarketTrade;
+use crate::record::{MarketTrade, Printed, Record, What};
 use crate::venue::{COMERS, RECORDED, STRATEGY, Told, Venue};
 
 /// How the record and the books got on.

@@ -16,6 +16,21 @@ pub struct Record {
     pub what: What,
 }
 
+/// A trade as the record tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarketTrade {
+    /// When it happened at the exchange.
+    pub time: Nanos,
+    /// On what.
+    pub instrument: InstrumentId,
+    /// In units of the recording's decimals.
+    pub price: Price,
+    /// Lots that traded; of an auction counted once.
+    pub qty: Qty,
+    /// Side of the order that came; `None` in an auction.
+    pub aggressor: Option<Side>,
+}
+
 /// How the trade of an execution is told to the public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Printed {
@@ -95,6 +110,24 @@ pub enum What {
     Trading(bool),
     /// Every resting order went away.
     Clear,
+}
+
+impl What {
+    /// What it changes in the data's own book, for formats whose messages are events one by one.
+    pub fn edit(&self) -> Option<Edit> {
+        Some(match *self {
+            What::Add { order, side, qty, price } => {
+                Edit::Set { order, side, price: i64::from(price), qty }
+            }
+            What::Execute { order, qty, .. } | What::Reduce { order, qty } => {
+                Edit::Reduce { order, qty }
+            }
+            What::Delete { order } => Edit::Reduce { order, qty: u32::MAX },
+            What::Replace { old, new, qty, price } => Edit::Replace { old, new, price, qty },
+            What::Clear => Edit::Clear,
+            What::Trade { .. } | What::Print { .. } | What::Trading(_) => return None,
+        })
+    }
 }
 
 /// A recorded market: its instruments and what happened, in order of time.

@@ -17,8 +17,8 @@ use crate::equality::{Comparison, Equality};
 use crate::market::Market;
 use crate::observer::{Observer, Unobserved};
 use crate::outcome::{Markout, Outcome, Point};
-use crate::record::{Record, Recording, What};
-use crate::strategy::{Blotter, Desk, MarketTrade, Strategy};
+use crate::record::{MarketTrade, Record, Recording, What};
+use crate::strategy::{Blotter, Desk, Strategy};
 use crate::venue::{STRATEGY, Told, Venue};
 
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;

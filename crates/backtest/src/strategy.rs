@@ -9,6 +9,7 @@ use types::{
 };
 
 use crate::account::Account;
+use crate::record::MarketTrade;
 use crate::venue::STRATEGY;
 
 /// Reacts to the market. Called at the time at which news reaches the strategy.
@@ -30,21 +31,6 @@ pub trait Strategy {
     fn has_failed(&self) -> bool {
         false
     }
-}
-
-/// A trade as the record tells it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MarketTrade {
-    /// When it happened at the exchange.
-    pub time: Nanos,
-    /// On what.
-    pub instrument: InstrumentId,
-    /// In units of the recording's decimals.
-    pub price: Price,
-    /// Lots that traded; of an auction counted once.
-    pub qty: Qty,
-    /// Side of the order that came; `None` in an auction.
-    pub aggressor: Option<Side>,
 }
 
 /// An order of the strategy, as far as the strategy has heard.

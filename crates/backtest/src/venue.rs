@@ -8,7 +8,7 @@ use types::{
     MarketEvent, Nanos, Phase, Seq, ShardId, Source, UserRefNum,
 };
 
-use crate::strategy::MarketTrade;
+use crate::record::MarketTrade;
 
 /// The recorded market.
 pub(crate) const RECORDED: AccountId = AccountId(1);

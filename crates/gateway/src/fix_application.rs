@@ -6,10 +6,34 @@ use fix::{Message, tag};
 use types::{ClockReading, ConnId, Nanos, Outbox, UserRefNum};
 
 use crate::desk::Desk;
-use crate::fix_door::FixCounters;
 use crate::fix_seat::{Progress, Seat};
 use crate::guard::Verdict;
 use crate::market::Market;
+
+/// What happened at FIX doors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FixCounters {
+    /// Logons answered.
+    pub logons: u64,
+    /// Logons with a wrong user name or password.
+    pub wrong_credentials: u64,
+    /// Logons of CompIDs or versions nobody has.
+    pub unknown_sessions: u64,
+    /// Logons of sessions that are live, here or at another gateway.
+    pub second_logons: u64,
+    /// Connections that began with something else, or with nothing in time.
+    pub no_logons: u64,
+    /// Logons that were wrong in themselves: malformed, late clock, numbers that do not fit.
+    pub bad_logons: u64,
+    /// Sessions ended because they caused too many messages without a record in the stream.
+    pub floods: u64,
+    /// Sessions ended because they went on far above their rate.
+    pub over_rate: u64,
+    /// Messages of a session that an earlier gateway had dealt with.
+    pub repeated: u64,
+    /// Slots that were an earlier gateway's.
+    pub foreign_slots: u64,
+}
 
 /// The application behind the door, while one connection is served.
 pub(crate) struct DoorApplication<'a> {

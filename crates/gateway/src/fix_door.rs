@@ -18,7 +18,7 @@ use types::{
 
 use crate::config::{FixRole, GatewayConfig};
 use crate::desk::{Ahead, Desk};
-use crate::fix_application::DoorApplication;
+use crate::fix_application::{DoorApplication, FixCounters};
 use crate::fix_seat::{Progress, Seat};
 use crate::guard::Refusal;
 use crate::hold::{Release, Watermarks};
@@ -30,31 +30,6 @@ const RESEND_MESSAGES_MAX: usize = 65_536;
 const RESEND_BYTES_MAX: usize = 24 << 20;
 /// A slice of a long resend follows the one before after this: 13 MB a second.
 const RESEND_PACE_NS: u64 = 5 * Nanos::MILLI;
-
-/// What happened at FIX doors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FixCounters {
-    /// Logons answered.
-    pub logons: u64,
-    /// Logons with a wrong user name or password.
-    pub wrong_credentials: u64,
-    /// Logons of CompIDs or versions nobody has.
-    pub unknown_sessions: u64,
-    /// Logons of sessions that are live, here or at another gateway.
-    pub second_logons: u64,
-    /// Connections that began with something else, or with nothing in time.
-    pub no_logons: u64,
-    /// Logons that were wrong in themselves: malformed, late clock, numbers that do not fit.
-    pub bad_logons: u64,
-    /// Sessions ended because they caused too many messages without a record in the stream.
-    pub floods: u64,
-    /// Sessions ended because they went on far above their rate.
-    pub over_rate: u64,
-    /// Messages of a session that an earlier gateway had dealt with.
-    pub repeated: u64,
-    /// Slots that were an earlier gateway's.
-    pub foreign_slots: u64,
-}
 
 /// What the caller has to do for a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

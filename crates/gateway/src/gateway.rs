@@ -17,7 +17,8 @@ use zerocopy::TryFromBytes;
 use crate::{
     config::GatewayConfig,
     desk::{Ahead, Desk, GatewayCounters},
-    fix_door::{FixCounters, FixDoor},
+    fix_application::FixCounters,
+    fix_door::FixDoor,
     guard::{Guard, Refusal, Refusals},
     hold::Watermarks,
     leaving::Leaving,

@@ -34,7 +34,7 @@ pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTST
 pub use desk::{Ahead, GatewayCounters};
 pub use fix::Version as FixVersion;
 pub use fix::app::market::{Level, Print};
-pub use fix_door::FixCounters;
+pub use fix_application::FixCounters;
 pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
 pub use guard::{
     CertificateRule, GuardConfig, GuardKey, LoginTerms, Refusal, Refusals, Refused, decode_work,
