@@ -19,8 +19,9 @@ const ANSWER_MAX: usize = 2_048;
 const PACE: Duration = Duration::from_micros(200);
 /// How long the last answers are waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// At what a forger's orders buy: a price that no flow has.
-pub const FORGED_PRICE: Price = Price(4_000_000_000);
+/// At what a forger's orders buy, 400,001.23: a price of no order of the sample, which has one at
+/// 400,000, and of no generated flow.
+pub const FORGED_PRICE: Price = Price(4_000_012_300);
 /// An Add Order of a forger.
 const ORDER_LEN: usize = 36;
 
