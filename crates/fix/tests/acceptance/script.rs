@@ -16,12 +16,25 @@ use crate::server::{Clock, Server};
 /// Longest wait for anything; the longest a script needs is 7.2 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Scripts whose Logon is refused: they expect silence before the end. The session layer's own test
+/// cases (1S) leave it to the acceptor to say why with a Logout, which this one does, so here the
+/// Logout must come.
+const REFUSED_LOGONS: [&str; 5] = [
+    "1c_InvalidSenderCompID",
+    "1c_InvalidTargetCompID",
+    "1d_InvalidLogonBadSendingTime",
+    "1d_InvalidLogonNoDefaultApplVerID",
+    "1d_InvalidLogonWrongBeginString",
+];
+
 #[derive(Debug)]
 enum Action {
     Connect,
     Disconnect,
     Send(String),
     Expect(String),
+    /// A Logout with text, number 1.
+    ExpectLogout,
     ExpectDisconnect,
 }
 
@@ -45,6 +58,7 @@ impl Case {
 
     /// Reads a text.
     pub fn parse(name: &str, text: &str) -> Case {
+        let refused = REFUSED_LOGONS.iter().any(|file| name.ends_with(file));
         let mut steps = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim_end_matches('\r');
@@ -62,6 +76,9 @@ impl Case {
                 ('E', _) => Action::Expect(rest.to_string()),
                 _ => panic!("{name}:{number}: not understood: {line}"),
             };
+            if refused && matches!(action, Action::ExpectDisconnect) {
+                steps.push((number, conn, Action::ExpectLogout));
+            }
             steps.push((number, conn, action));
         }
         Case { name: name.to_string(), waits: text.contains("\x01108=6\x01"), steps }
@@ -141,6 +158,13 @@ fn step(
             let actual = peer.receive()?.ok_or(format!("disconnected before {expected}"))?;
             if let Some(difference) = formats.difference(&expected, &actual) {
                 return Err(format!("{difference}\n  expected {expected}\n  actual   {actual}"));
+            }
+        }
+        Action::ExpectLogout => {
+            let actual = peer.receive()?.ok_or("disconnected without a Logout")?;
+            let fields = ["\x0135=5\x01", "\x0134=1\x01", "\x0158="];
+            if !fields.iter().all(|field| actual.contains(field)) {
+                return Err(format!("not a Logout with a text: {actual}"));
             }
         }
         Action::ExpectDisconnect => {
