@@ -1,23 +1,25 @@
-"""Reads a capture of a released feed with a parser that somebody else wrote.
+"""Reads a capture of a released feed with parsers that somebody else wrote.
 
     check.py CAPTURE          compare with CAPTURE.bbo.json
     check.py --self-test      a made-up capture passes, and fails with any of several defects
 
-CAPTURE: for each released datagram, in order of arrival, its length (u16, big endian) and its
-bytes, a MoldUDP64 packet; what was repaired stands where it came. CAPTURE.bbo.json: a list of {"feed_seq", "symbol", "bid_price", "bid_qty", "ask_price",
+CAPTURE: pcap of the released datagrams, MoldUDP64 packets, in order of arrival; what was repaired
+stands where it came. CAPTURE.bbo.json: a list of {"feed_seq", "symbol", "bid_price", "bid_qty", "ask_price",
 "ask_qty"}, null for an empty side, prices in 1/10000: the best prices of an instrument that
 Fairbell's own listener held after that feed message.
 
-Every message of every instrument goes through the third-party parser; books are plain
+dpkt reads the pcap, itchfeed every message of every instrument; books are plain
 dictionaries. Exit 0 when the feed has no gap, nothing is refused and all positions agree.
 """
 
+import io
 import json
 import os
 import struct
 import sys
 
 os.environ["ITCH_NO_CPP"] = "1"  # the pure-Python parser, whatever else is installed
+import dpkt  # noqa: E402
 from itch import parser as itch_parser  # noqa: E402
 
 POSITIONS_MIN = 20
@@ -29,7 +31,27 @@ class Defect(Exception):
 
 
 def packets(data):
-    """The datagrams of a capture file."""
+    """The datagrams of a pcap file, whole and with right IP checksums, in order of time."""
+    read, before = 24, 0.0
+    try:
+        for time, frame in dpkt.pcap.Reader(io.BytesIO(data)):
+            read += 16 + len(frame)
+            ip = dpkt.ethernet.Ethernet(frame).data
+            udp = ip.data
+            if not isinstance(udp, dpkt.udp.UDP) or udp.ulen != 8 + len(udp.data):
+                raise Defect(f"byte {read}: a frame that is no whole datagram")
+            if dpkt.in_cksum(frame[14:34]) != 0 or time < before:
+                raise Defect(f"byte {read}: a wrong checksum or time")
+            before = time
+            yield udp.data
+    except (dpkt.Error, ValueError) as error:
+        raise Defect(f"byte {read}: {error}") from None
+    if read != len(data):
+        raise Defect(f"byte {read}: a record is cut off")
+
+
+def framed(data):
+    """Byte strings, each behind its length (u16, big endian)."""
     at = 0
     while at < len(data):
         if at + 2 > len(data):
@@ -216,14 +238,23 @@ def made_up():
 
 
 def pack(feed, first=1):
-    """Two messages a packet."""
-    out = b""
+    """A capture with two messages a packet."""
+    out = io.BytesIO()
+    writer = dpkt.pcap.Writer(out, nano=True)
     for at in range(0, len(feed), 2):
         body = b"".join(struct.pack(">H", len(m)) + m for m in feed[at : at + 2])
         count = len(feed[at : at + 2])
         packet = struct.pack(">10sQH", b"SELFTEST  ", first + at, count) + body
-        out += struct.pack(">H", len(packet)) + packet
-    return out
+        udp = dpkt.udp.UDP(sport=1, dport=1, data=packet, ulen=8 + len(packet))
+        ip = dpkt.ip.IP(src=bytes(4), dst=bytes(4), p=dpkt.ip.IP_PROTO_UDP, data=udp)
+        ip.len = 20 + udp.ulen
+        writer.writepkt(bytes(dpkt.ethernet.Ethernet(data=ip)), ts=first + at)
+    return out.getvalue()
+
+
+def spoilt_checksum(capture):
+    """The first frame's IP checksum with a bit flipped."""
+    return capture[:64] + bytes([capture[64] ^ 1]) + capture[65:]
 
 
 def self_test():
@@ -235,17 +266,28 @@ def self_test():
         message[byte] ^= 1
         return pack(feed[: position - 1] + [bytes(message)] + feed[position:])
 
-    repaired = pack(feed[:10]) + pack(feed[12:], 13) + pack(feed[10:12], 11) + pack(feed[:2])
+    def joined(*parts):
+        """Captures behind one another, times counted from each record's place."""
+        frames = [frame for part in parts for _, frame in dpkt.pcap.Reader(io.BytesIO(part))]
+        out = io.BytesIO()
+        writer = dpkt.pcap.Writer(out, nano=True)
+        for time, frame in enumerate(frames):
+            writer.writepkt(frame, ts=time)
+        return out.getvalue()
+
+    repaired = joined(pack(feed[:10]), pack(feed[12:], 13), pack(feed[10:12], 11), pack(feed[:2]))
     check(repaired, expected)
     wrong = {
         "a flipped price byte": flipped(119, 35),
         "a flipped quantity byte": flipped(119, 23),
         "an unknown type": flipped(40, 0),
         "a flipped reference": flipped(123, 18),
-        "a missing packet": pack(feed[:10]) + pack(feed[12:], 13),
-        "another message at a position": pack(feed) + pack(feed[2:4]),
+        "a missing packet": joined(pack(feed[:10]), pack(feed[12:], 13)),
+        "another message at a position": joined(pack(feed), pack(feed[2:4])),
         "a short message": pack(feed[:5] + [feed[5][:-1]] + feed[6:]),
         "a cut file": pack(feed)[:-1],
+        "a wrong checksum": spoilt_checksum(pack(feed)),
+        "no pcap": b"".join(struct.pack(">H", len(m)) + m for m in feed),
         "too few positions": pack(feed[:40]),
     }
     for defect, capture in wrong.items():

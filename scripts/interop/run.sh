@@ -37,7 +37,7 @@ fi
 out=.cache/interop
 base=31400
 mkdir -p "$out"
-rm -f "$out/feed.bin" "$out/feed.bin.bbo.json" "$out/snapshot.bin" "$out/quotes.csv"
+rm -f "$out/feed.pcap" "$out/feed.pcap.bbo.json" "$out/snapshot.bin" "$out/quotes.csv"
 # The tests' own binary, when they have just built it.
 fairbell=${FAIRBELL_BINARY:-}
 if [ -z "$fairbell" ]; then
@@ -55,14 +55,14 @@ fi
 # Nassau can neither pad its requests nor show a token: the exchange knows its address.
 sed 's/^known = "none" /known = "127.0.0.1" /' fairbell.toml >"$out/known.toml"
 "$fairbell" up --config "$out/known.toml" --once --duration 10s --port-base "$base" --quiet \
-    --capture "$out/feed.bin" --out "$out" >"$out/report.txt" || {
+    --capture "$out/feed.pcap" --out "$out" >"$out/report.txt" || {
     tail -n 5 "$out/report.txt"
     exit 1
 }
 wait "$client"
-"$venv/bin/python" scripts/interop/check.py "$out/feed.bin"
-"$venv/bin/python" scripts/interop/snapshot.py join "$out/snapshot.bin" "$out/feed.bin"
+"$venv/bin/python" scripts/interop/check.py "$out/feed.pcap"
+"$venv/bin/python" scripts/interop/snapshot.py join "$out/snapshot.bin" "$out/feed.pcap"
 if [ "$java_too" ]; then
     wait "$market"
-    "$venv/bin/python" scripts/interop/quotes.py "$out/feed.bin.bbo.json" "$out/quotes.csv"
+    "$venv/bin/python" scripts/interop/quotes.py "$out/feed.pcap.bbo.json" "$out/quotes.csv"
 fi

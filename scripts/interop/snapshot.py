@@ -70,7 +70,7 @@ def parsed(raw, parser, where):
 def load(snapshot):
     """Books of a snapshot and the feed position to go on from."""
     parser, books = check.itch_parser.MessageParser(), Books()
-    all_of_it = list(check.packets(snapshot))
+    all_of_it = list(check.framed(snapshot))
     for number, raw in enumerate(all_of_it, start=1):
         if raw[:1] == b"G":
             if number != len(all_of_it) or len(raw) != 21:

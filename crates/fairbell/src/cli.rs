@@ -119,7 +119,7 @@ pub enum Command {
     fairbell up --receivers 27 --depth 3          a deeper tree\n  \
     fairbell up --duration 20s --late-listener 8s     one joins by a snapshot of the books\n  \
     fairbell up --replicas 3 --duration 10s --rate 200   three replicas of the root, one log\n  \
-    fairbell up --once --capture feed.bin         also write the released feed of a receiver\n\n\
+    fairbell up --once --capture feed.pcap        also write the released feed of a receiver\n\n\
     Without --once and --duration it keeps serving after the sample until Ctrl-C: connect your\n\
     own OUCH client or MoldUDP64 listener to the addresses it prints.")]
 pub struct UpArgs {
@@ -181,7 +181,7 @@ pub struct UpArgs {
     /// First port on the loopback address; 0 takes free ones
     #[arg(long, value_name = "PORT")]
     pub port_base: Option<u32>,
-    /// Write the feed that the first receiver releases to FILE, and FILE.bbo.json beside it
+    /// Write the feed that the first receiver releases to FILE, a pcap, and FILE.bbo.json beside it
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
     /// Flip one byte of the Nth packet that receiver 1 releases: the run must then fail

@@ -64,21 +64,23 @@ fn tamper(file: &Path, text: &str) {
     assert_eq!(changed.expect("a store"), 1, "{text}");
 }
 
-/// Flips a bit in a message in the middle of a capture: behind the lengths and the packet's header.
+/// Flips a bit in a message in the middle of a capture: behind the headers of pcap, Ethernet, IPv4,
+/// UDP and MoldUDP64, and the message's length.
 fn flip(capture: &Path) {
     let mut bytes = std::fs::read(capture).expect("a capture");
-    let mut at = 0;
-    while at < bytes.len() / 2 || bytes[at] == 0 && bytes[at + 1] < 40 {
-        at += 2 + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+    let mut at = 24;
+    let length = |at: usize| u32::from_le_bytes(bytes[at + 8..at + 12].try_into().expect("four"));
+    while at < bytes.len() / 2 || length(at) < 42 + 40 {
+        at += 16 + length(at) as usize;
     }
-    bytes[at + 2 + 20 + 2 + 6] ^= 1;
+    bytes[at + 16 + 42 + 20 + 2 + 6] ^= 1;
     std::fs::write(capture, bytes).expect("written");
 }
 
 #[test]
 fn a_run_is_in_the_store_and_log_store_and_feed_reconcile() {
     let scratch = Scratch::new("store-run");
-    let capture = scratch.at("feed.bin");
+    let capture = scratch.at("feed.pcap");
     let run = document(&scratch.up("1s").arg("--capture").arg(&capture).output().expect("runs"));
     let store = &run["store"];
     assert!(number(store, "orders") > 1_000 && number(store, "behind") == 0, "{store}");

@@ -4,14 +4,16 @@
 //! best prices at some positions to compare theirs with. When one part is full it stops growing;
 //! the others go on.
 
-use types::{FeedSeq, InstrumentId, Side};
+use types::{FeedSeq, InstrumentId, Nanos, Side};
 
-use crate::{image::BookImage, ladder::Level};
+use crate::{image::BookImage, ladder::Level, pcap};
 
 /// How much to keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CaptureConfig {
-    /// Bytes of packets, lengths included.
+    /// Destination that the packets are recorded with: IPv4 address and port.
+    pub to: ([u8; 4], u16),
+    /// Bytes of packets, with what pcap puts before each.
     pub packet_bytes_max: usize,
     /// Bytes of messages, lengths included.
     pub message_bytes_max: usize,
@@ -47,11 +49,12 @@ pub struct Capture {
 impl Capture {
     /// An empty capture.
     pub fn new(config: CaptureConfig) -> Capture {
-        let (packets, messages, quotes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut packets, messages, quotes) = (Vec::new(), Vec::new(), Vec::new());
+        pcap::put_header(&mut packets);
         Capture { config, packets, messages, quotes, messages_full: false }
     }
 
-    /// Datagrams in order of arrival, each behind its length as two bytes, big-endian.
+    /// Datagrams in order of arrival: a pcap file, with the times of this listener's clock.
     pub fn packets(&self) -> &[u8] {
         &self.packets
     }
@@ -67,8 +70,11 @@ impl Capture {
         &self.quotes
     }
 
-    pub(crate) fn packet(&mut self, bytes: &[u8]) {
-        append(&mut self.packets, bytes, self.config.packet_bytes_max);
+    pub(crate) fn packet(&mut self, now: Nanos, bytes: &[u8]) {
+        let length = pcap::UDP_RECORD + bytes.len();
+        if self.packets.len() + length <= self.config.packet_bytes_max {
+            pcap::put_udp(&mut self.packets, now, self.config.to, bytes);
+        }
     }
 
     pub(crate) fn message(&mut self, bytes: &[u8]) {

@@ -445,7 +445,7 @@ impl Node for Listener {
         }
         self.counters.packets += 1;
         if let Some(capture) = &mut self.capture {
-            capture.packet(bytes);
+            capture.packet(now, bytes);
         }
         self.ended |= packet.is_end_of_session();
         self.known = self.known.max(packet.next_seq());

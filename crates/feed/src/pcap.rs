@@ -227,7 +227,18 @@ pub fn put_header(out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a datagram as a frame; at most 65,000 bytes of it.
+/// Bytes that a datagram's record has before its payload: pcap, Ethernet, IPv4, UDP.
+pub const UDP_RECORD: usize = 16 + 14 + 20 + 8;
+
+/// Sum of an IPv4 header whose own sum is 0 (RFC 1071).
+fn header_sum(header: &[u8]) -> u16 {
+    let words = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xFFFF) + (sum >> 16);
+    !((folded & 0xFFFF) + (folded >> 16)) as u16
+}
+
+/// Appends a datagram as a frame; at most 65,000 bytes of it. It has no UDP checksum (RFC 768).
 pub fn put_udp(out: &mut Vec<u8>, time: Nanos, (to, port): ([u8; 4], u16), bytes: &[u8]) {
     let bytes = bytes.get(..bytes.len().min(65_000)).unwrap_or(&[]);
     let length = bytes.len() as u16;
@@ -237,10 +248,12 @@ pub fn put_udp(out: &mut Vec<u8>, time: Nanos, (to, port): ([u8; 4], u16), bytes
         out.extend_from_slice(&word.to_le_bytes());
     }
     out.extend_from_slice(&[1, 0, 0x5E, to[1] & 0x7F, to[2], to[3], 2, 0, 0, 0, 0, 1, 8, 0]);
-    out.extend_from_slice(&[0x45, 0]);
-    out.extend_from_slice(&(length + 28).to_be_bytes());
-    out.extend_from_slice(&[0, 0, 0x40, 0, 15, 17, 0, 0, 10, 0, 0, 1]);
-    out.extend_from_slice(&to);
+    let [high, low] = (length + 28).to_be_bytes();
+    let [a, b, c, d] = to;
+    let mut ip = [0x45, 0, high, low, 0, 0, 0x40, 0, 15, 17, 0, 0, 10, 0, 0, 1, a, b, c, d];
+    let sum = header_sum(&ip).to_be_bytes();
+    ip[10..12].copy_from_slice(&sum);
+    out.extend_from_slice(&ip);
     out.extend_from_slice(&port.to_be_bytes());
     out.extend_from_slice(&port.to_be_bytes());
     out.extend_from_slice(&(length + 8).to_be_bytes());

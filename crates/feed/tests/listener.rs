@@ -18,6 +18,7 @@ fn config() -> ListenerConfig {
     config.checkpoint_every = 50;
     config.prints_max = 10_000;
     config.capture = Some(CaptureConfig {
+        to: ([233, 252, 0, 1], 26_400),
         packet_bytes_max: 1 << 20,
         message_bytes_max: 1 << 20,
         quote_every: 100,

@@ -150,11 +150,10 @@ fn capture(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Fail
     Ok(sequence.finish("pcap"))
 }
 
-/// Messages, or packets of them, each behind its length in two bytes: Nasdaq's files of a day, and
-/// what `fairbell up --capture` writes.
+/// Messages, each behind its length in two bytes: Nasdaq's files of a day.
 fn framed(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failure> {
     let mut sequence = sequence(wanted)?;
-    let (mut rest, mut packets, mut messages) = (bytes, 0, 0);
+    let (mut rest, mut messages) = (bytes, 0);
     while let Some((length, after)) = rest.split_first_chunk::<2>() {
         let length = usize::from(u16::from_be_bytes(*length));
         // Nasdaq ends a file with an empty message.
@@ -165,21 +164,15 @@ fn framed(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failu
         }
         match sequence.reader.take(one) {
             Ok(()) => messages += 1,
-            Err(ReadError::Message(_)) => match Packet::parse(one) {
-                Ok(packet) => {
-                    packets += 1;
-                    sequence.packet(&packet).map_err(|error| on(path, error))?;
-                }
-                Err(_) => sequence.refused += 1,
-            },
+            Err(ReadError::Message(_)) => sequence.refused += 1,
             Err(error) => return Err(on(path, error)),
         }
     }
-    if packets + messages == 0 {
+    if messages == 0 {
         let line = "neither a capture, ITCH messages, an input log nor a DBN file";
         return Err(Failure::Usage(on_line(path, line)));
     }
-    Ok(sequence.finish(if packets > 0 { "packets" } else { "itch" }))
+    Ok(sequence.finish("itch"))
 }
 
 /// What the exchange published, by its own log.

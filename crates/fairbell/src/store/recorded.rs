@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use engine::Output;
-use feed::pcap::{Payload, Pcap};
+use feed::pcap::{Payload, Pcap, PcapError};
 use types::{AccountId, ExecutionKind, ExecutionReport, Input, Instrument, Side};
 use wire::itch;
 use wire::moldudp::Packet;
@@ -52,22 +52,12 @@ pub struct RecordedFeed {
     found: Recorded,
 }
 
-/// The datagrams of a file: pcap or pcapng, or each behind its length as two bytes, big-endian.
-fn datagrams<'a>(file: &'a [u8], mut visit: impl FnMut(&'a [u8])) -> Result<(), String> {
-    if let Ok(capture) = Pcap::new(file) {
-        for datagram in capture {
-            if let Payload::Udp(_, _, bytes) = datagram.map_err(|e| e.to_string())?.payload {
-                visit(bytes);
-            }
+/// The datagrams of a file: pcap or pcapng.
+fn datagrams<'a>(file: &'a [u8], mut visit: impl FnMut(&'a [u8])) -> Result<(), PcapError> {
+    for datagram in Pcap::new(file)? {
+        if let Payload::Udp(_, _, bytes) = datagram?.payload {
+            visit(bytes);
         }
-        return Ok(());
-    }
-    let mut rest = file;
-    while let Some((len, after)) = rest.split_first_chunk::<2>() {
-        let len = usize::from(u16::from_be_bytes(*len));
-        let packet = after.get(..len).ok_or("is neither pcap nor a capture of `fairbell up`")?;
-        visit(packet);
-        rest = after.get(len..).unwrap_or(&[]);
     }
     Ok(())
 }

@@ -54,6 +54,8 @@ pub const TRACE_BATCH: usize = 1_024;
 const JOBS: usize = 512;
 /// Packets and messages that `--capture` keeps.
 const CAPTURE: CaptureConfig = CaptureConfig {
+    // Multicast set aside for documents (RFC 5771): the released packets come by unicast.
+    to: ([233, 252, 0, 1], 26_400),
     packet_bytes_max: 256 << 20,
     message_bytes_max: 256 << 20,
     quote_every: CHECKPOINT_EVERY,
