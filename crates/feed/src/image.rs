@@ -118,6 +118,8 @@ pub struct InstrumentStats {
     pub last_price: Price,
     /// Number of the last one.
     pub last_match: MatchNumber,
+    /// Side of the order that took in the last one; `None` after a cross, where none does.
+    pub last_aggressor: Option<Side>,
 }
 
 #[derive(Debug)]
@@ -161,11 +163,12 @@ impl Book {
         if side == Side::Buy { &mut self.bids } else { &mut self.asks }
     }
 
-    fn print(&mut self, price: u32, shares: u64, match_number: u64) {
+    fn print(&mut self, aggressor: Option<Side>, price: u32, shares: u64, match_number: u64) {
         self.stats.trades += 1;
         self.stats.volume = self.stats.volume.saturating_add(shares);
         self.stats.last_price = Price(price.into());
         self.stats.last_match = MatchNumber(match_number);
+        self.stats.last_aggressor = aggressor;
     }
 }
 
@@ -241,16 +244,21 @@ impl BookImage {
                 self.add(Adding { order_ref, locate, side, shares, price })
             }
             Message::OrderExecuted(m) => {
-                let price = self.take(locate, m.order_ref.get(), m.shares.get())?;
-                self.print(locate, price, m.shares.get().into(), m.match_number.get())
+                let order = self.take(locate, m.order_ref.get(), m.shares.get())?;
+                let aggressor = Some(order.side.opposite());
+                let (shares, number) = (m.shares.get().into(), m.match_number.get());
+                self.book(locate, None)?.print(aggressor, order.price, shares, number);
+                Ok(())
             }
             Message::OrderExecutedWithPrice(m) => {
-                self.take(locate, m.order_ref.get(), m.shares.get())?;
+                let order = self.take(locate, m.order_ref.get(), m.shares.get())?;
                 match m.printable {
                     Printable::No => Ok(()),
                     Printable::Yes => {
+                        let aggressor = Some(order.side.opposite());
                         let (shares, number) = (m.shares.get().into(), m.match_number.get());
-                        self.print(locate, m.price.get(), shares, number)
+                        self.book(locate, None)?.print(aggressor, m.price.get(), shares, number);
+                        Ok(())
                     }
                 }
             }
@@ -270,12 +278,15 @@ impl BookImage {
                 m.price.get(),
             ),
             Message::Trade(m) => {
-                self.book(locate, Some(Symbol(m.stock)))?;
-                self.print(locate, m.price.get(), m.shares.get().into(), m.match_number.get())
+                let book = self.book(locate, Some(Symbol(m.stock)))?;
+                let aggressor = Some(Side::from(m.side).opposite());
+                let (shares, number) = (m.shares.get().into(), m.match_number.get());
+                book.print(aggressor, m.price.get(), shares, number);
+                Ok(())
             }
             Message::CrossTrade(m) => {
                 let book = self.book(locate, Some(Symbol(m.stock)))?;
-                book.print(m.price.get(), m.shares.get(), m.match_number.get());
+                book.print(None, m.price.get(), m.shares.get(), m.match_number.get());
                 book.stats.crosses += 1;
                 book.stats.cross_volume = book.stats.cross_volume.saturating_add(m.shares.get());
                 Ok(())
@@ -326,17 +337,6 @@ impl BookImage {
         }
     }
 
-    fn print(
-        &mut self,
-        locate: u16,
-        price: u32,
-        shares: u64,
-        number: u64,
-    ) -> Result<(), ImageError> {
-        self.book(locate, None)?.print(price, shares, number);
-        Ok(())
-    }
-
     fn find(&self, locate: u16, order_ref: u64) -> Result<Slot, ImageError> {
         let unknown = ImageError::UnknownOrder(OrderRef(order_ref));
         let slot = self.orders.find(order_ref).ok_or(unknown)?;
@@ -363,7 +363,8 @@ impl BookImage {
     }
 
     /// Takes `shares` from an order, which goes when nothing is left; gives its price.
-    fn take(&mut self, locate: u16, order_ref: u64, shares: u32) -> Result<u32, ImageError> {
+    /// The order as it was before.
+    fn take(&mut self, locate: u16, order_ref: u64, shares: u32) -> Result<Resting, ImageError> {
         let slot = self.find(locate, order_ref)?;
         let order = *self.orders.get(slot);
         if shares == 0 {
@@ -378,7 +379,7 @@ impl BookImage {
         } else if let Some(book) = self.books.get_mut(usize::from(locate)) {
             book.side_mut(order.side).reduce(&mut self.orders, slot, shares);
         }
-        Ok(order.price)
+        Ok(order)
     }
 
     fn remove(&mut self, slot: Slot) {

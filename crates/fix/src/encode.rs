@@ -373,6 +373,15 @@ impl<'a> Writer<'a> {
         self.put8(tail, 6);
     }
 
+    /// UTCDateOnly and UTCTimeOnly of a time, to the millisecond.
+    pub fn date_and_time(&mut self, date: Tag, time: Tag, at: Nanos) {
+        let stamp = *self.stamps.text(at);
+        // `YYYYMMDD-HH:MM:SS.mmm`
+        let (day, of_day) = stamp.split_at(8);
+        self.text(date, day);
+        self.text(time, of_day.split_at(1).1);
+    }
+
     /// A letter and a number, as identifiers are made.
     #[inline(always)]
     pub fn id(&mut self, tag: Tag, letter: u8, number: u64, suffix: &[u8]) {

@@ -3,7 +3,7 @@
 mod sample;
 
 use fix::app::ledger::Status;
-use fix::app::market::{self, Level, MarketDataRefusal, Print, Subscription, Update};
+use fix::app::market::{self, Level, MarketDataRefusal, Print, Refresh, Subscription, Update};
 use fix::app::request::{self, Request};
 use fix::app::{Ledger, LedgerLimits, Refusal, Symbols, report};
 use fix::dictionary::{Checker, CustomTags, builtin};
@@ -587,9 +587,14 @@ fn market_data_lists_and_states() {
     let symbol = sample::instrument().symbol;
     let level = |side, price| Level { side, price: Price(price), qty: Qty(5), orders: 2 };
     let (match_number, price) = (MatchNumber(9), Price(25_000));
-    let print = Print { match_number, price, qty: Qty(7), broken: false };
+    let at = Nanos(sample::now().0 - Nanos::SECOND);
+    let aggressor = Some(Side::Sell);
+    let print = Print { match_number, price, qty: Qty(7), at, aggressor, broken: false };
     let broken = Print { broken: true, ..print };
+    let crossed = Print { aggressor: None, ..print };
     let levels = [level(Side::Buy, 20_000), level(Side::Buy, 10_000), level(Side::Sell, 30_000)];
+    let refresh =
+        |version| Refresh { version, id: b"m1", symbol: &symbol, at: Some(sample::now()), told: 9 };
     let sent = |version, msg_type, write: &dyn Fn(&mut fix::encode::Writer<'_>)| {
         let mut outbound =
             Outbound::new(version, "FAIR", "MEM7", MemoryStore::new(9, 9_999), 9_999);
@@ -600,21 +605,38 @@ fn market_data_lists_and_states() {
     };
     for version in Version::ALL {
         let text = sent(version, fix::app::MARKET_DATA_SNAPSHOT, &|writer| {
-            market::write_snapshot(b"m1", &symbol, &levels, Some(&print), writer);
+            market::write_snapshot(&refresh(version), &levels, Some(&print), writer);
         });
-        let bids = "269=0|270=2|271=5|346=2|290=1|269=0|270=1|271=5|346=2|290=2|";
-        let last = "269=2|270=2.5|271=7|";
-        assert_eq!(
-            text,
-            format!("W|262=m1|55=BTCUSD|268=4|{bids}269=1|270=3|271=5|346=2|290=1|{last}")
-        );
+        let (now, then) = ("272=20261122|273=09:30:00.251|", "272=20261122|273=09:29:59.251|");
+        let told = if version == Version::Fix50Sp2 { "83=9|" } else { "" };
+        let level = |kind, price, place| {
+            format!("269={kind}|270={price}|271=5|{now}346=2|290={place}|{told}")
+        };
+        let levels_told = level(0, 2, 1) + &level(0, 1, 2) + &level(1, 3, 1);
+        let last = format!("269=2|270=2.5|271=7|{then}58=SELL|{told}");
+        assert_eq!(text, format!("W|262=m1|55=BTCUSD|268=4|{levels_told}{last}"));
+        let text = sent(version, fix::app::MARKET_DATA_SNAPSHOT, &|writer| {
+            let refresh = Refresh { at: None, ..refresh(version) };
+            market::write_snapshot(&refresh, &levels[..1], Some(&crossed), writer);
+        });
+        let last = format!("269=2|270=2.5|271=7|{then}{told}");
+        let level = format!("269=0|270=2|271=5|346=2|290=1|{told}");
+        assert_eq!(text, format!("W|262=m1|55=BTCUSD|268=2|{level}{last}"));
         let updates = [(Update::Delete, levels[0]), (Update::New, levels[2])];
         let text = sent(version, fix::app::MARKET_DATA_INCREMENTAL, &|writer| {
-            market::write_updates(b"m1", &symbol, [print, broken].iter(), &updates, writer);
+            market::write_updates(&refresh(version), [print, broken].iter(), &updates, writer);
         });
-        let rest = "279=2|269=0|55=BTCUSD|270=2|279=0|269=1|55=BTCUSD|270=3|271=5|346=2|";
-        let prints = "279=0|269=2|278=9|55=BTCUSD|270=2.5|271=7|279=2|269=2|278=9|55=BTCUSD|";
-        assert_eq!(text, format!("X|262=m1|268=4|{prints}{rest}"));
+        let number = |number| match version {
+            Version::Fix50Sp2 => format!("83={number}|"),
+            _ => String::new(),
+        };
+        let entries = [
+            format!("279=0|269=2|278=9|55=BTCUSD|270=2.5|271=7|{then}58=SELL|{}", number(10)),
+            format!("279=2|269=2|278=9|55=BTCUSD|{then}{}", number(11)),
+            format!("279=2|269=0|55=BTCUSD|270=2|{now}{}", number(12)),
+            format!("279=0|269=1|55=BTCUSD|270=3|271=5|{now}346=2|{}", number(13)),
+        ];
+        assert_eq!(text, format!("X|262=m1|268=4|{}", entries.concat()));
         let text = sent(version, fix::app::SECURITY_STATUS, &|writer| {
             let state = Some(TradingState::Paused);
             market::write_security_status(version, b"s", b"BTCUSD", state, writer);

@@ -8,7 +8,9 @@
 
 use std::collections::VecDeque;
 
-use fix::app::market::{self, Level, MarketDataRefusal, MarketDataRequest, Subscription, Update};
+use fix::app::market::{
+    self, Level, MarketDataRefusal, MarketDataRequest, Refresh, Subscription, Update,
+};
 use fix::app::{
     MARKET_DATA_INCREMENTAL, MARKET_DATA_REQUEST_REJECT, MARKET_DATA_SNAPSHOT, SECURITY_STATUS,
     Symbols, TRADING_SESSION_STATUS,
@@ -45,6 +47,8 @@ struct Part {
     instrument: InstrumentId,
     version: u64,
     printed: u64,
+    /// Entries of refreshes so far, RptSeq of the last.
+    entries: u64,
     levels: Vec<Level>,
 }
 
@@ -144,12 +148,15 @@ impl MarketSeat {
             let line = market.line(*instrument);
             let last = line.and_then(|line| line.last).filter(|_| wanted[2]);
             let levels = &self.levels;
+            let at = line.map(|line| line.at);
+            let version = port.version();
+            let refresh = Refresh { version, id: &one.id, symbol: name, at, told: 0 };
             port.send(MARKET_DATA_SNAPSHOT, |writer| {
-                market::write_snapshot(&one.id, name, levels, last.as_ref(), writer);
+                market::write_snapshot(&refresh, levels, last.as_ref(), writer);
             });
             let (version, printed) = line.map_or((0, 0), |line| (line.version, line.printed));
             let levels = self.levels.clone();
-            one.parts.push(Part { instrument: *instrument, version, printed, levels });
+            one.parts.push(Part { instrument: *instrument, version, printed, entries: 0, levels });
         }
         if updates {
             self.subscriptions.push(one);
@@ -261,24 +268,29 @@ impl Subscribed {
         market.levels(part.instrument, [self.wanted[0], self.wanted[1]], self.depth, levels);
         let prints = line.prints_after(if self.wanted[2] { part.printed } else { line.printed });
         differences(&part.levels, levels, updates);
-        let id = &self.id;
+        let (version, told) = (session.outbound().version(), part.entries);
+        let mut refresh = Refresh { version, id: &self.id, symbol: name, at: Some(line.at), told };
         let nothing = updates.is_empty() && prints.len() == 0;
         if self.full && !nothing {
+            refresh.told += 1;
+            part.entries = refresh.told;
             let last = line.last.filter(|_| self.wanted[2]);
             session.outbound().send(now, MARKET_DATA_SNAPSHOT, out, |writer| {
-                market::write_snapshot(id, name, levels, last.as_ref(), writer);
+                market::write_snapshot(&refresh, levels, last.as_ref(), writer);
             });
         } else if !nothing {
             // Trades in messages of a bounded length; what they left of the levels behind the last.
             let mut prints = prints;
+            part.entries += (prints.len() + updates.len()) as u64;
             while prints.len() > PRINTS_PER_MESSAGE {
                 session.outbound().send(now, MARKET_DATA_INCREMENTAL, out, |writer| {
                     let some = prints.by_ref().take(PRINTS_PER_MESSAGE);
-                    market::write_updates(id, name, some, &[], writer);
+                    market::write_updates(&refresh, some, &[], writer);
                 });
+                refresh.told += PRINTS_PER_MESSAGE as u64;
             }
             session.outbound().send(now, MARKET_DATA_INCREMENTAL, out, |writer| {
-                market::write_updates(id, name, prints, updates, writer);
+                market::write_updates(&refresh, prints, updates, writer);
             });
         }
         (part.version, part.printed) = (line.version, line.printed);
@@ -427,11 +439,13 @@ mod tests {
     struct Trades(u64);
 
     impl crate::market::Books for Trades {
-        fn apply(&mut self, _: &[u8]) -> Option<crate::market::News> {
+        fn apply(&mut self, _: Nanos, _: &[u8]) -> Option<crate::market::News> {
             self.0 += 1;
             let match_number = types::MatchNumber(self.0);
-            let print = market::Print { match_number, price: Price(1), qty: Qty(1), broken: false };
-            Some(crate::market::News { instrument: InstrumentId(1), print: Some(print) })
+            let (price, qty, at) = (Price(1), Qty(1), Nanos(self.0 * Nanos::SECOND));
+            let (aggressor, broken) = (Some(Side::Sell), false);
+            let print = market::Print { match_number, price, qty, at, aggressor, broken };
+            Some(crate::market::News { instrument: InstrumentId(1), at, print: Some(print) })
         }
 
         fn levels(&self, _: InstrumentId, _: Side, _: usize, _: &mut Vec<Level>) {}
@@ -445,14 +459,14 @@ mod tests {
     fn trades_between_two_refreshes_are_told_one_by_one_in_messages_of_bounded_length() {
         let mut market = Market::new(Box::new(Trades(0)));
         let symbols = Symbols::new(&[fix::sample::instrument()]);
-        let rules = fix::dictionary::builtin(fix::Version::Fix44).unwrap();
+        let rules = fix::dictionary::builtin(fix::Version::Fix50Sp2).unwrap();
         let config = fix::session::SessionConfig::new("FAIRBELL", "DATA", rules);
         let store = fix::session::MemoryStore::new(10_000, 1 << 20);
         let mut session = Session::new(0, config, store);
         session.outbound().connect();
         let mut seat = MarketSeat::default();
-        let parts =
-            vec![Part { instrument: InstrumentId(1), version: 0, printed: 0, levels: Vec::new() }];
+        let (instrument, levels) = (InstrumentId(1), Vec::new());
+        let parts = vec![Part { instrument, version: 0, printed: 0, entries: 0, levels }];
         let wanted = [true; 3];
         seat.subscriptions.push(Subscribed {
             id: b"M".to_vec(),
@@ -463,19 +477,20 @@ mod tests {
         });
         let mut told = 0;
         for trades in [1, 120, 64, 65, 1_024] {
-            (0..trades).for_each(|_| market.apply(&[]));
+            (0..trades).for_each(|_| market.apply(Nanos(0), &[]));
             let mut out = Vec::new();
             seat.due = Nanos(0);
             seat.refresh(Nanos(1), &market, &symbols, &mut session, &mut out);
             let text = String::from_utf8_lossy(&out).replace('\u{1}', "|");
             let messages: Vec<&str> = text.split("|35=X|").skip(1).collect();
             assert_eq!(messages.len(), usize::div_ceil(trades, PRINTS_PER_MESSAGE));
-            let numbers: Vec<u64> = text
-                .split("|278=")
-                .skip(1)
-                .map(|rest| rest.split('|').next().unwrap().parse().unwrap())
-                .collect();
-            assert_eq!(numbers, (told + 1..=told + trades as u64).collect::<Vec<_>>());
+            let numbers = |tag: &str| -> Vec<u64> {
+                let values = text.split(tag).skip(1).map(|rest| rest.split('|').next());
+                values.map(|value| value.unwrap().parse().unwrap()).collect()
+            };
+            let due: Vec<u64> = (told + 1..=told + trades as u64).collect();
+            assert_eq!((numbers("|278="), numbers("|83=")), (due.clone(), due));
+            assert!(text.contains("|272=19700101|273=00:00:01.000|58=SELL|") == (told == 0));
             for message in messages {
                 let count = message.matches("|278=").count();
                 assert!(count <= PRINTS_PER_MESSAGE && message.contains(&format!("|268={count}|")));

@@ -2,7 +2,7 @@
 
 use fix::session::Ending;
 use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
-use types::{AccountId, ClockReading, ConnId, Outbox};
+use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 
 use crate::config::FixRole;
 use crate::desk::Ahead;
@@ -155,9 +155,15 @@ impl Gateway {
     }
 
     /// The receivers on this VM have released messages of the feed; `None`: some are missing.
-    pub fn handle_released<'a>(&mut self, messages: Option<impl Iterator<Item = &'a [u8]>>) {
+    pub fn handle_released<'a>(
+        &mut self,
+        now: Nanos,
+        messages: Option<impl Iterator<Item = &'a [u8]>>,
+    ) {
         match (&mut self.fix.market, messages) {
-            (Some(market), Some(messages)) => messages.for_each(|message| market.apply(message)),
+            (Some(market), Some(messages)) => {
+                messages.for_each(|message| market.apply(now, message))
+            }
             (Some(market), None) => market.lost = true,
             (None, _) => {}
         }

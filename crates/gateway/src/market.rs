@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use fix::app::market::{Level, Print};
-use types::{InstrumentId, Side, TradingState};
+use types::{InstrumentId, Nanos, Side, TradingState};
 
 /// Trades of an instrument that a session which is behind is told one by one. A gateway that did not
 /// run for a while (a busy machine) is behind with all its sessions.
@@ -12,8 +12,8 @@ const PRINTS_MAX: usize = 1_024;
 
 /// Books built from the released feed.
 pub trait Books: Send {
-    /// Applies one message. `None`: it contradicts the books.
-    fn apply(&mut self, message: &[u8]) -> Option<News>;
+    /// Applies one message that was released just now. `None`: it contradicts the books.
+    fn apply(&mut self, now: Nanos, message: &[u8]) -> Option<News>;
 
     /// Appends at most so many levels of a side, from the best.
     fn levels(&self, instrument: InstrumentId, side: Side, most: usize, into: &mut Vec<Level>);
@@ -27,6 +27,8 @@ pub trait Books: Send {
 pub struct News {
     /// On what; 0: on nothing in particular.
     pub instrument: InstrumentId,
+    /// When the exchange published it, since the epoch.
+    pub at: Nanos,
     /// The trade it told of, or broke.
     pub print: Option<Print>,
 }
@@ -36,6 +38,8 @@ pub struct News {
 pub(crate) struct Line {
     /// Grows with every message.
     pub(crate) version: u64,
+    /// Time of the last one.
+    pub(crate) at: Nanos,
     /// Trades and breaks so far.
     pub(crate) printed: u64,
     /// The last of them.
@@ -66,11 +70,11 @@ impl Market {
     }
 
     /// The next message of a stream of the feed.
-    pub(crate) fn apply(&mut self, message: &[u8]) {
+    pub(crate) fn apply(&mut self, now: Nanos, message: &[u8]) {
         if self.lost {
             return;
         }
-        let Some(news) = self.books.apply(message) else {
+        let Some(news) = self.books.apply(now, message) else {
             self.lost = true;
             return;
         };
@@ -83,6 +87,7 @@ impl Market {
         }
         let Some(line) = self.lines.get_mut(place) else { return };
         line.version += 1;
+        line.at = news.at;
         if let Some(print) = news.print {
             line.printed += 1;
             if line.prints.capacity() < PRINTS_MAX {

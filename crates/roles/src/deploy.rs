@@ -162,7 +162,7 @@ fn edge(
         Receiver::new(*tree, node, ReceiverConfig { session, ..receiver })
     };
     Edge::new(node, trees.iter().map(of_stream).collect(), Gateway::new(gateway))
-        .with_books(config.open_orders_max)
+        .with_books(config.open_orders_max, config.midnight)
 }
 
 fn login(account: &crate::Account) -> Login {

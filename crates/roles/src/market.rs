@@ -4,7 +4,7 @@
 use feed::BookImage;
 use gateway::{Books, Gateway, Level, News, Print};
 use types::{
-    Channel, ClockReading, InstrumentId, MarketEvent, MatchNumber, Op, Outbox, Qty, Side,
+    Channel, ClockReading, InstrumentId, MarketEvent, MatchNumber, Nanos, Op, Outbox, Qty, Side,
     TradingState,
 };
 use wire::itch::{self, Message};
@@ -13,14 +13,30 @@ use wire::moldudp::Packet;
 /// Books of the displayed orders.
 pub(crate) struct FeedBooks {
     image: BookImage,
+    /// A midnight, from the last of which the feed counts its times; since the epoch.
+    midnight: Nanos,
     /// By instrument number.
     states: Vec<Option<TradingState>>,
 }
 
 impl FeedBooks {
     /// Empty books with room for so many resting orders.
-    pub(crate) fn new(orders_max: usize) -> FeedBooks {
-        FeedBooks { image: BookImage::new(orders_max), states: Vec::new() }
+    pub(crate) fn new(orders_max: usize, midnight: Nanos) -> FeedBooks {
+        FeedBooks { image: BookImage::new(orders_max), midnight, states: Vec::new() }
+    }
+
+    /// The time, since the epoch, that the feed calls `ns` after midnight: within half a day of `now`.
+    fn time(&self, now: Nanos, ns: u64) -> Nanos {
+        const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+        let into_day = (now.0 + DAY_NS - self.midnight.0 % DAY_NS) % DAY_NS;
+        let at = now.0.saturating_sub(into_day) + ns % DAY_NS;
+        if at > now.0 + DAY_NS / 2 {
+            Nanos(at.saturating_sub(DAY_NS))
+        } else if at + DAY_NS / 2 < now.0 {
+            Nanos(at + DAY_NS)
+        } else {
+            Nanos(at)
+        }
     }
 
     fn note_state(&mut self, instrument: InstrumentId, state: TradingState) {
@@ -38,9 +54,11 @@ impl FeedBooks {
 }
 
 impl Books for FeedBooks {
-    fn apply(&mut self, message: &[u8]) -> Option<News> {
+    fn apply(&mut self, now: Nanos, message: &[u8]) -> Option<News> {
         let message = itch::parse(message).ok()?;
-        let instrument = InstrumentId(message.header().locate.get());
+        let header = message.header();
+        let instrument = InstrumentId(header.locate.get());
+        let at = self.time(now, header.time.get());
         let before = self.image.stats(instrument);
         self.image.apply_message(&message).ok()?;
         let after = self.image.stats(instrument);
@@ -51,17 +69,19 @@ impl Books for FeedBooks {
             Message::BrokenTrade(broken) => {
                 let match_number = MatchNumber(broken.match_number.get());
                 let (price, qty) = (after.last_price, Qty(0));
-                Some(Print { match_number, price, qty, broken: true })
+                Some(Print { match_number, price, qty, at, aggressor: None, broken: true })
             }
             _ if after.trades > before.trades => Some(Print {
                 match_number: after.last_match,
                 price: after.last_price,
                 qty: Qty(after.volume - before.volume),
+                at,
+                aggressor: after.last_aggressor,
                 broken: false,
             }),
             _ => None,
         };
-        Some(News { instrument, print })
+        Some(News { instrument, at, print })
     }
 
     fn levels(&self, instrument: InstrumentId, side: Side, most: usize, into: &mut Vec<Level>) {
@@ -109,11 +129,90 @@ impl Passing {
             }
             let new = packet.messages().skip(next.saturating_sub(packet.seq()) as usize);
             let whole = packet.seq() <= *next;
-            gateway.handle_released(whole.then_some(new));
+            gateway.handle_released(now.now, whole.then_some(new));
             *next = packet.next_seq();
         }
         if *next > before {
             gateway.refresh_market(now, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{CrossKind, Instrument, OrderRef, Price, Symbol};
+
+    use super::*;
+
+    const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+
+    #[test]
+    fn times_of_the_feed_are_those_nearest_to_now() {
+        for midnight in [0, 7 * DAY_NS, 7 * DAY_NS + 3_600 * Nanos::SECOND] {
+            let books = FeedBooks::new(1, Nanos(midnight));
+            for published in [20 * DAY_NS, 20 * DAY_NS + 5, 21 * DAY_NS - 1] {
+                let told = (published - midnight) % DAY_NS;
+                for apart in [0, 1, 3_600 * Nanos::SECOND, DAY_NS / 2 - 1] {
+                    for now in [published - apart, published + apart] {
+                        assert_eq!(books.time(Nanos(now), told), Nanos(published), "{now}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn trades_tell_their_time_and_who_took() {
+        let instrument = InstrumentId(1);
+        let (qty, match_number) = (Qty(5), MatchNumber(3));
+        let price = Price(10_000);
+        let order = |order_ref, side| MarketEvent::AddOrder {
+            instrument,
+            order_ref: OrderRef(order_ref),
+            side,
+            qty,
+            price,
+        };
+        let executed = |order_ref| MarketEvent::OrderExecuted {
+            instrument,
+            order_ref: OrderRef(order_ref),
+            qty,
+            match_number,
+        };
+        let hidden = |side| MarketEvent::Trade { instrument, side, qty, price, match_number };
+        let kind = CrossKind::Opening;
+        let cross = MarketEvent::CrossTrade { instrument, qty, price, match_number, kind };
+        let told = [
+            (order(1, Side::Buy), None),
+            (executed(1), Some(Some(Side::Sell))),
+            (order(2, Side::Sell), None),
+            (executed(2), Some(Some(Side::Buy))),
+            (hidden(Side::Buy), Some(Some(Side::Sell))),
+            (hidden(Side::Sell), Some(Some(Side::Buy))),
+            (cross, Some(None)),
+        ];
+        let midnight = Nanos(20 * DAY_NS);
+        let instruments = [Instrument {
+            id: instrument,
+            symbol: Symbol(*b"BTCUSD  "),
+            tick: Price(1),
+            price_max: Price(1 << 20),
+            qty_max: Qty(100),
+            lot_decimals: 0,
+        }];
+        let encoder = itch::Encoder::new(&instruments, midnight);
+        let mut books = FeedBooks::new(8, midnight);
+        let mut apply = |event: &MarketEvent, at| {
+            let mut bytes = Vec::new();
+            encoder.encode(event, at, &mut bytes).expect("valid");
+            books.apply(at.after(Nanos::MILLI), &bytes).expect("in sequence").print
+        };
+        apply(&MarketEvent::Directory { instrument }, midnight);
+        for ((event, aggressor), second) in told.iter().zip(1..) {
+            let at = midnight.after(DAY_NS + second * Nanos::SECOND);
+            let print = apply(event, at);
+            assert_eq!(print.map(|print| print.aggressor), *aggressor, "{event:?}");
+            assert!(print.is_none_or(|print| print.at == at), "{print:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Market data for those without the feed, the list of instruments, and the state of trading.
 
-use types::{InstrumentId, MatchNumber, Price, Qty, Side, Symbol, TradingState};
+use types::{InstrumentId, MatchNumber, Nanos, Price, Qty, Side, Symbol, TradingState};
 
 use super::Symbols;
 use crate::encode::Writer;
@@ -185,21 +185,64 @@ pub struct Print {
     pub price: Price,
     /// Lots.
     pub qty: Qty,
+    /// When the exchange published it, or that it is broken; since the epoch.
+    pub at: Nanos,
+    /// Side of the order that took; `None` in a cross, where none did.
+    pub aggressor: Option<Side>,
     /// It was broken: only its number counts.
     pub broken: bool,
+}
+
+/// What the messages to one subscription about one instrument have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Refresh<'a> {
+    /// Version of the session.
+    pub version: Version,
+    /// MDReqID(262) of the subscription.
+    pub id: &'a [u8],
+    /// The instrument.
+    pub symbol: &'a Symbol,
+    /// When the exchange last published something on it, since the epoch; `None`: never yet.
+    pub at: Option<Nanos>,
+    /// RptSeq(83) of the last entry of an incremental refresh, or of the last full one, before.
+    pub told: u64,
+}
+
+impl Refresh<'_> {
+    fn write_time(&self, at: Option<Nanos>, writer: &mut Writer<'_>) {
+        if let Some(at) = at {
+            writer.date_and_time(tag::MD_ENTRY_DATE, tag::MD_ENTRY_TIME, at);
+        }
+    }
+
+    /// What only FIX 5.0 SP2 has room for.
+    fn write_number(&self, number: u64, writer: &mut Writer<'_>) {
+        if self.version == Version::Fix50Sp2 {
+            writer.uint(tag::RPT_SEQ, number);
+        }
+    }
+}
+
+/// Side of the order that took, as Text(58): FIX has AggressorSide(2446) in extension packs alone,
+/// which the dictionaries that come with FIX engines may not have.
+fn write_aggressor(print: &Print, writer: &mut Writer<'_>) {
+    match print.aggressor {
+        Some(Side::Buy) => writer.text(tag::TEXT, b"BUY"),
+        Some(Side::Sell) => writer.text(tag::TEXT, b"SELL"),
+        None => {}
+    }
 }
 
 /// Writes the body of a MarketDataSnapshotFullRefresh: bids from the best, then offers, then the
 /// last trade if there is one.
 pub fn write_snapshot(
-    id: &[u8],
-    symbol: &Symbol,
+    refresh: &Refresh<'_>,
     levels: &[Level],
     last: Option<&Print>,
     writer: &mut Writer<'_>,
 ) {
-    writer.foreign(tag::MD_REQ_ID, id);
-    writer.padded(tag::SYMBOL, &symbol.0);
+    writer.foreign(tag::MD_REQ_ID, refresh.id);
+    writer.padded(tag::SYMBOL, &refresh.symbol.0);
     writer.uint(tag::NO_MD_ENTRIES, levels.len() as u64 + u64::from(last.is_some()));
     let (mut side, mut place) = (Side::Buy, 0);
     for level in levels {
@@ -208,46 +251,60 @@ pub fn write_snapshot(
         writer.char(tag::MD_ENTRY_TYPE, entry_type(level.side));
         writer.price(tag::MD_ENTRY_PX, level.price);
         writer.uint(tag::MD_ENTRY_SIZE, level.qty.0);
+        refresh.write_time(refresh.at, writer);
         writer.uint(tag::NUMBER_OF_ORDERS, u64::from(level.orders));
         writer.uint(tag::MD_ENTRY_POSITION_NO, place);
+        refresh.write_number(refresh.told, writer);
     }
     if let Some(print) = last {
         writer.char(tag::MD_ENTRY_TYPE, b'2');
         writer.price(tag::MD_ENTRY_PX, print.price);
         writer.uint(tag::MD_ENTRY_SIZE, print.qty.0);
+        refresh.write_time(Some(print.at), writer);
+        write_aggressor(print, writer);
+        refresh.write_number(refresh.told, writer);
     }
 }
 
 /// Writes the body of a MarketDataIncrementalRefresh: trades, then levels.
 pub fn write_updates<'a>(
-    id: &[u8],
-    symbol: &Symbol,
+    refresh: &Refresh<'_>,
     prints: impl ExactSizeIterator<Item = &'a Print>,
     updates: &[(Update, Level)],
     writer: &mut Writer<'_>,
 ) {
-    writer.foreign(tag::MD_REQ_ID, id);
+    writer.foreign(tag::MD_REQ_ID, refresh.id);
     writer.uint(tag::NO_MD_ENTRIES, (prints.len() + updates.len()) as u64);
-    for print in prints {
+    let mut numbers = refresh.told + 1..;
+    for (print, number) in prints.zip(&mut numbers) {
         let update = if print.broken { Update::Delete } else { Update::New };
         writer.char(tag::MD_UPDATE_ACTION, update as u8);
         writer.char(tag::MD_ENTRY_TYPE, b'2');
         writer.uint(tag::MD_ENTRY_ID, print.match_number.0);
-        writer.padded(tag::SYMBOL, &symbol.0);
+        writer.padded(tag::SYMBOL, &refresh.symbol.0);
         if !print.broken {
             writer.price(tag::MD_ENTRY_PX, print.price);
             writer.uint(tag::MD_ENTRY_SIZE, print.qty.0);
         }
+        refresh.write_time(Some(print.at), writer);
+        if !print.broken {
+            write_aggressor(print, writer);
+        }
+        refresh.write_number(number, writer);
     }
-    for (update, level) in updates {
+    for ((update, level), number) in updates.iter().zip(numbers) {
         writer.char(tag::MD_UPDATE_ACTION, *update as u8);
         writer.char(tag::MD_ENTRY_TYPE, entry_type(level.side));
-        writer.padded(tag::SYMBOL, &symbol.0);
+        writer.padded(tag::SYMBOL, &refresh.symbol.0);
         writer.price(tag::MD_ENTRY_PX, level.price);
         if *update != Update::Delete {
             writer.uint(tag::MD_ENTRY_SIZE, level.qty.0);
+        }
+        refresh.write_time(refresh.at, writer);
+        if *update != Update::Delete {
             writer.uint(tag::NUMBER_OF_ORDERS, u64::from(level.orders));
         }
+        refresh.write_number(number, writer);
     }
 }
 

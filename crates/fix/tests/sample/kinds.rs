@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each user takes what it needs")]
 
-use fix::app::market::{self, Level, MarketDataRefusal, Print, Update};
+use fix::app::market::{self, Level, MarketDataRefusal, Print, Refresh, Update};
 use fix::app::{
     Desk, LedgerLimits, MARKET_DATA_INCREMENTAL, MARKET_DATA_REQUEST_REJECT, MARKET_DATA_SNAPSHOT,
     Refusal, SECURITY_STATUS, Symbols, TRADING_SESSION_STATUS, Wanted, report,
@@ -598,13 +598,15 @@ impl House {
         let symbol = sample::instrument().symbol;
         let level = |side, price| Level { side, price: Price(price), qty: Qty(5), orders: 2 };
         let (match_number, price) = (MatchNumber(9), Price(25_000));
-        let print = Print { match_number, price, qty: Qty(7), broken: false };
+        let (at, aggressor) = (sample::now(), Some(Side::Buy));
+        let print = Print { match_number, price, qty: Qty(7), at, aggressor, broken: false };
         let broken = Print { broken: true, ..print };
+        let refresh = Refresh { version, id: b"m1", symbol: &symbol, at: Some(at), told: 9 };
         let levels =
             [level(Side::Buy, 20_000), level(Side::Buy, 10_000), level(Side::Sell, 30_000)];
         for (shown, last) in [(&levels[..], Some(&print)), (&levels[..2], None), (&[], None)] {
             self.write("market data snapshot", MARKET_DATA_SNAPSHOT, |writer| {
-                market::write_snapshot(b"m1", &symbol, shown, last, writer);
+                market::write_snapshot(&refresh, shown, last, writer);
             });
         }
         let updates =
@@ -613,7 +615,7 @@ impl House {
             [(&[print, broken][..], &updates[..]), (&[print], &[]), (&[], &updates)]
         {
             self.write("market data refresh", MARKET_DATA_INCREMENTAL, |writer| {
-                market::write_updates(b"m1", &symbol, prints.iter(), updates, writer);
+                market::write_updates(&refresh, prints.iter(), updates, writer);
             });
         }
         use MarketDataRefusal::*;
