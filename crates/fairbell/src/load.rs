@@ -203,6 +203,7 @@ fn config(args: &LoadArgs, now: Nanos) -> Result<LoadConfig, Failure> {
         warmup_ns: nanos(args.warmup),
         login_timeout_ns: LOGINS_NS,
         drain_timeout_ns: nanos(args.patience),
+        expiring: 0,
         seed: args.seed,
         run: run_name(now),
     })

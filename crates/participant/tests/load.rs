@@ -26,6 +26,7 @@ fn config(protocol: impl Fn(usize) -> Protocol) -> LoadConfig {
         warmup_ns: 100 * MS,
         login_timeout_ns: 20_000 * MS,
         drain_timeout_ns: 2_000 * MS,
+        expiring: 0,
         seed: 1,
         run: "T".to_string(),
     }
@@ -72,6 +73,15 @@ fn over_ouch_every_request_has_its_answer() {
     let seconds = world.driver.timings().seconds();
     assert_eq!(seconds.iter().map(|point| point.count).sum::<u64>(), 4_500);
     assert_eq!(world.driver.lateness_max_ns(), 0);
+}
+
+#[test]
+fn orders_with_a_time_to_end_end_and_never_trade_after() {
+    let mut world = World::new(Load::new(LoadConfig { expiring: 500, ..ouch() }).unwrap());
+    finish(&mut world);
+    flawless(&world.driver);
+    let counts = world.driver.counts();
+    assert!(counts.expired > 20 && counts.executed_expired == 0, "{counts:?}");
 }
 
 #[test]

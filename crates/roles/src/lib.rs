@@ -16,6 +16,7 @@ mod day;
 mod deploy;
 mod downlinks;
 mod edge;
+mod expiry;
 mod lost;
 mod market;
 mod member;
@@ -36,6 +37,7 @@ pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, group_root, listener, subscriber};
 pub use downlinks::Dealer;
 pub use edge::Edge;
+pub use expiry::{Ending, Expiries};
 pub use gateway::{
     CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, GuardConfig, GuardKey,
     LoginTerms, OUCH_DOOR, OUTSTANDING, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle,

@@ -2,7 +2,7 @@
 
 use engine::replay;
 use participant::load::LoadCounts;
-use roles::{Audit, audit};
+use roles::{Audit, Ending, Expiries, audit};
 use serde::Serialize;
 use types::{CancelReason, ExecutionKind, Input};
 
@@ -11,6 +11,9 @@ use crate::Failure;
 use crate::config::Config;
 use crate::replica::checkpoints::Begin;
 use crate::replica::host::{Host, Status};
+
+/// Orders that traded or ended at a wrong time which are named.
+const LATE_SHOWN: usize = 20;
 
 /// Messages that clients have counted, or that follow from a log.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -29,6 +32,8 @@ pub struct Told {
     pub executions: u64,
     /// Their lots.
     pub executed_lots: u64,
+    /// Orders whose time was over; the log may have more, when clients have gone.
+    pub expired: u64,
 }
 
 impl Told {
@@ -42,14 +47,25 @@ impl Told {
             rejected: counts.rejected.values().sum(),
             executions: counts.executions,
             executed_lots: counts.executed_lots,
+            expired: counts.expired,
         }
     }
 
-    /// What a log's engine says to its participants.
-    pub fn log(config: engine::Config, inputs: impl Iterator<Item = Input>) -> Told {
-        let mut told = Told::default();
-        replay(config, inputs, |_, _, _, output| {
+    /// What a log's engine says to its participants, and which of it was past an order's time.
+    pub fn log(config: engine::Config, inputs: impl Iterator<Item = Input>) -> (Told, Vec<String>) {
+        let (mut told, mut expiries, mut wrong) =
+            (Told::default(), Expiries::default(), Vec::new());
+        replay(config, inputs, |_, input, _, output| {
+            expiries.note(&input.command);
             for report in &output.executions {
+                match expiries.judge(report) {
+                    Ending::None => {}
+                    Ending::Expired => told.expired += 1,
+                    ending => {
+                        let (account, order) = (report.account.0, report.user_ref.0);
+                        wrong.push(format!("account {account}, order {order}: {ending:?}"));
+                    }
+                }
                 match report.kind {
                     ExecutionKind::Accepted => told.accepted += 1,
                     ExecutionKind::Replaced => told.replaced += 1,
@@ -66,7 +82,7 @@ impl Told {
                 }
             }
         });
-        told
+        (told, wrong)
     }
 
     /// Messages that clients have and the log has not.
@@ -78,6 +94,7 @@ impl Told {
             (self.cancels_rejected, log.cancels_rejected),
             (self.rejected, log.rejected),
             (self.executions, log.executions),
+            (self.expired, log.expired),
         ];
         pairs.iter().map(|(ours, theirs)| ours.saturating_sub(*theirs)).sum()
     }
@@ -108,6 +125,8 @@ pub struct Findings {
     pub books_equal: bool,
     /// Positions at which they were compared.
     pub positions: u64,
+    /// Reports of good-till-date orders that traded at their end or later, or ended before it.
+    pub off_time: u64,
     /// What else is wrong.
     pub problems: Vec<String>,
 }
@@ -153,7 +172,7 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
         disks.array_windows().all(|[one, other]| one.is_like(other)) && roots.iter().all(same_log);
     let counts = remains.load.counts();
     let clients = Told::clients(&counts);
-    let log = Told::log(first.engine().config().clone(), first.log().records());
+    let (log, mut late) = Told::log(first.engine().config().clone(), first.log().records());
     let Audit { books_equal, positions, mut problems, unequal, .. } =
         audit(first, remains.listeners().map(feed::Subscriber::channels));
     problems.extend(unequal.iter().map(|one| {
@@ -173,8 +192,14 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
             problems.push(format!("replica {number} had another state than all inputs make"));
         }
     }
-    if clients != log {
+    let off_time = late.len() as u64 + counts.executed_expired;
+    late.truncate(LATE_SHOWN);
+    problems.append(&mut late);
+    if clients != (Told { expired: clients.expired, ..log }) {
         problems.push("clients were not told what the log says".to_string());
+    }
+    if counts.executed_expired > 0 {
+        problems.push(format!("{} executions of expired orders", counts.executed_expired));
     }
     Ok(Findings {
         acknowledged_lost: clients.beyond(&log),
@@ -188,6 +213,7 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
         disks,
         books_equal,
         positions,
+        off_time,
         problems,
     })
 }

@@ -134,6 +134,8 @@ const REPLACED_MAX: u32 = 100;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long clients wait for their last answers.
 const DRAIN: Duration = Duration::from_secs(30);
+/// Of a thousand new orders: those good for a millisecond to two seconds.
+const EXPIRING: u64 = 150;
 
 /// Runs a drill and tells of it.
 pub fn run(drill: &Drill) -> Result<(), Failure> {
@@ -401,6 +403,7 @@ fn load(args: &DrillArgs, instrument: Instrument, gateways: Vec<Peer>) -> LoadCo
         warmup_ns: 0,
         login_timeout_ns: 60 * Nanos::SECOND,
         drain_timeout_ns: DRAIN.as_nanos() as u64,
+        expiring: EXPIRING,
         seed: args.seed,
         run: "DRIL".to_string(),
     }
@@ -444,6 +447,10 @@ fn print(report: &Report) {
         findings.acknowledged_lost,
         findings.duplicates,
         findings.unanswered
+    );
+    println!(
+        "  {} good-till-date orders ended at their time; traded or ended at another time: {}",
+        findings.log.expired, findings.off_time
     );
     println!("  sessions of clients that ended: {}", findings.connections_lost);
     println!("  snapshots that replicas got from others: {}", report.snapshots_installed);

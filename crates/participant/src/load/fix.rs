@@ -205,7 +205,10 @@ impl FixDoor {
                 writer.uint(tag::ORDER_QTY, u64::from(request.lots));
                 writer.char(tag::ORD_TYPE, b'2');
                 writer.decimal(tag::PRICE, request.price.0, Places::Four);
-                writer.char(tag::TIME_IN_FORCE, b'0');
+                writer.char(tag::TIME_IN_FORCE, request.expire_at.map_or(b'0', |_| b'6'));
+                if let Some(at) = request.expire_at {
+                    writer.stamp(tag::EXPIRE_TIME, at);
+                }
             }
         });
         true
@@ -413,7 +416,8 @@ fn execution(message: &Message<'_>, id: Id, reason: u16) -> Option<Heard> {
         b"5" => Answer::Replaced,
         b"8" => Answer::Rejected(reason),
         b"4" if id.cancel => Answer::Canceled,
-        b"4" | b"C" | b"3" => Answer::Removed,
+        b"C" => Answer::Expired,
+        b"4" | b"3" => Answer::Removed,
         b"F" | b"1" | b"2" => {
             let lots = message.get(tag::LAST_QTY.number).and_then(value::uint).unwrap_or(0);
             return Some(Heard::Executed { order, lots });

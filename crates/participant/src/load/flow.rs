@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use types::{Nanos, Price, Side, SplitMix64};
 
-use super::requests::{Answer, Request, Requests};
+use super::LoadConfig;
+use super::requests::{Answer, Request, Requests, Terms};
 
 /// Orders a client keeps open; with more the oldest is cancelled.
 const OPEN_MAX: usize = 16;
@@ -16,6 +17,8 @@ const CROSSING: u64 = 200;
 const FAR: u64 = 20;
 /// Largest order, lots.
 const LOTS_MAX: u64 = 100;
+/// An order with a time to end lives a millisecond, doubled less often than this: 2 s at most.
+const LIVE_DOUBLED: u64 = 12;
 
 /// See the module; deterministic from its seed and from what it hears.
 #[derive(Debug)]
@@ -23,16 +26,19 @@ pub struct Flow {
     rng: SplitMix64,
     middle: i64,
     tick: i64,
+    /// Of a thousand new orders: those with a time to end.
+    expiring: u64,
     /// Orders thought open, oldest first, without those with a cancel on the way.
     open: VecDeque<u32>,
 }
 
 impl Flow {
-    /// Around `middle`, in whole ticks of it.
-    pub fn new(seed: u64, middle: Price, tick: Price) -> Flow {
-        let tick = tick.0.max(1);
-        let middle = middle.0 / tick * tick;
-        Flow { rng: SplitMix64::new(seed), middle, tick, open: VecDeque::with_capacity(64) }
+    /// Around the load's price, in whole ticks of its instrument.
+    pub fn new(seed: u64, config: &LoadConfig) -> Flow {
+        let tick = config.instrument.tick.0.max(1);
+        let middle = config.middle.0 / tick * tick;
+        let (rng, open) = (SplitMix64::new(seed), VecDeque::with_capacity(64));
+        Flow { rng, middle, tick, expiring: config.expiring, open }
     }
 
     /// The next request, entered into `requests`.
@@ -44,18 +50,25 @@ impl Flow {
         }
         if self.rng.permille(REPLACES)
             && let Some(original) = self.open.pop_front()
-            && let Some((side, _, lots)) = requests.terms(original)
+            && let Some(terms) = requests.terms(original)
         {
-            let price = self.price(side);
-            let request = requests.add(original, (side, price, lots), due);
+            let price = self.price(terms.side);
+            let request = requests.add(original, Terms { price, ..terms }, due);
             self.open.push_back(request.order);
             return request;
         }
         let side = if self.rng.below(2) == 0 { Side::Buy } else { Side::Sell };
         let (price, lots) = (self.price(side), 1 + self.rng.below(LOTS_MAX) as u32);
-        let request = requests.add(0, (side, price, lots), due);
+        let expires = self.expiring > 0 && self.rng.permille(self.expiring);
+        let expire_at = expires.then(|| self.end(due));
+        let request = requests.add(0, Terms { side, price, lots, expire_at }, due);
         self.open.push_back(request.order);
         request
+    }
+
+    fn end(&mut self, due: Nanos) -> Nanos {
+        let at = due.after(Nanos::MILLI << self.rng.below(LIVE_DOUBLED));
+        Nanos(at.0 - at.0 % Nanos::MILLI)
     }
 
     fn price(&mut self, side: Side) -> Price {
@@ -67,7 +80,10 @@ impl Flow {
 
     /// An answer: orders that are not there are not cancelled.
     pub fn heard(&mut self, order: u32, answer: Answer) {
-        if matches!(answer, Answer::Rejected(_) | Answer::Removed | Answer::Canceled) {
+        if matches!(
+            answer,
+            Answer::Rejected(_) | Answer::Removed | Answer::Expired | Answer::Canceled
+        ) {
             self.gone(order);
         }
     }

@@ -55,6 +55,8 @@ pub struct LoadConfig {
     pub login_timeout_ns: u64,
     /// Patience for the last answers.
     pub drain_timeout_ns: u64,
+    /// Of a thousand new orders: those with a time of their own to end, 1 ms to 2 s later.
+    pub expiring: u64,
     /// Source of sides, prices, quantities and kinds of messages.
     pub seed: u64,
     /// Tells the identifiers of this run from those of others, where they are text; 1 to 4
@@ -197,7 +199,7 @@ impl Load {
                 conn: None,
                 gateway: index % config.gateways.len(),
                 requests: Requests::with_capacity(each as usize),
-                flow: Flow::new(seeds.next_u64(), config.middle, config.instrument.tick),
+                flow: Flow::new(seeds.next_u64(), &config),
                 refused: 0,
                 barred: false,
                 leaving: false,
@@ -568,9 +570,7 @@ impl Node for Load {
                 }
             }
             Heard::Executed { order, lots } => {
-                counts.executions += 1;
-                counts.executed_lots += lots;
-                if requests.executed(order, lots) {
+                if requests.executed(order, lots, counts) {
                     flow.gone(order);
                 }
             }

@@ -4,7 +4,7 @@
 //! runs, and tells which order numbers are used. Ours begin behind them.
 
 use types::{CancelReason, ClOrdId, Instrument, Nanos, Qty, Symbol, TimeInForce, UserRefNum};
-use wire::ouch::{self, NewOrder, Outbound, ReplaceRequest};
+use wire::ouch::{self, NewOrder, Outbound, ReplaceRequest, Terms};
 use wire::soupbin::{ClientEvent, ClientSession, RejectCode};
 
 use super::door::{Heard, Login};
@@ -80,6 +80,10 @@ impl OuchDoor {
         self.scratch.clear();
         let (qty, price) = (Qty(request.lots.into()), request.price);
         let cl_ord_id = ClOrdId::default();
+        let time_in_force =
+            request.expire_at.map_or(TimeInForce::Day, |_| TimeInForce::GoodTillDate);
+        let expire_at = request.expire_at.unwrap_or(Nanos(0));
+        let terms = Terms { expire_at, ..Terms::default() };
         let encoded = match request.kind {
             Kind::Cancel => ouch::encode_cancel(user_ref, Qty(0), &mut self.scratch),
             Kind::New => {
@@ -89,11 +93,11 @@ impl OuchDoor {
                     qty,
                     symbol: self.symbol,
                     price: Some(price),
-                    time_in_force: TimeInForce::Day,
+                    time_in_force,
                     post_only: false,
                     cl_ord_id,
                 };
-                ouch::encode_enter_order(&order, &mut self.scratch)
+                ouch::encode_enter_order_with(&order, &terms, &mut self.scratch)
             }
             Kind::Replace => {
                 let replace = ReplaceRequest {
@@ -101,11 +105,11 @@ impl OuchDoor {
                     user_ref,
                     qty,
                     price,
-                    time_in_force: TimeInForce::Day,
+                    time_in_force,
                     post_only: false,
                     cl_ord_id,
                 };
-                ouch::encode_replace(&replace, &mut self.scratch)
+                ouch::encode_replace_with(&replace, &terms, &mut self.scratch)
             }
         };
         encoded.is_ok() && self.session.send_unsequenced(now, &self.scratch, out).is_ok()
@@ -129,8 +133,12 @@ fn heard(message: &[u8], first: u32) -> Option<Heard> {
         Outbound::OrderRejected(m, _) => (m.user_ref.get(), Answer::Rejected(m.reason.get())),
         Outbound::CancelReject(m, _) => (m.user_ref.get(), Answer::CancelRejected),
         Outbound::OrderCanceled(m, _) => {
-            let asked = ouch::cancel_reason(m.reason) == Some(CancelReason::Requested);
-            (m.user_ref.get(), if asked { Answer::Canceled } else { Answer::Removed })
+            let answer = match ouch::cancel_reason(m.reason) {
+                Some(CancelReason::Requested) => Answer::Canceled,
+                Some(CancelReason::Expired) => Answer::Expired,
+                _ => Answer::Removed,
+            };
+            (m.user_ref.get(), answer)
         }
         Outbound::OrderExecuted(m, _) => {
             let (order, lots) = (m.user_ref.get(), u64::from(m.quantity.get()));

@@ -28,6 +28,8 @@ pub enum Answer {
     Canceled,
     /// Cancelled without having been asked for; no answer to anything.
     Removed,
+    /// Its time was over; no answer to anything.
+    Expired,
     /// The cancel was refused: nothing to cancel.
     CancelRejected,
 }
@@ -63,6 +65,10 @@ pub struct LoadCounts {
     pub executions: u64,
     /// Their lots.
     pub executed_lots: u64,
+    /// Orders whose time was over.
+    pub expired: u64,
+    /// Executions of those after that was said.
+    pub executed_expired: u64,
     /// Logins accepted.
     pub logins: u64,
     /// Logins refused, or not answered before the connection was closed.
@@ -86,6 +92,19 @@ impl LoadCounts {
     }
 }
 
+/// What an order says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// Side.
+    pub side: Side,
+    /// Limit price.
+    pub price: Price,
+    /// Lots.
+    pub lots: u32,
+    /// When it ends, since the epoch, whole milliseconds; `None`: with the day.
+    pub expire_at: Option<Nanos>,
+}
+
 /// One request, as the doors send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
@@ -101,6 +120,8 @@ pub struct Request {
     pub price: Price,
     /// Lots.
     pub lots: u32,
+    /// When it ends, since the epoch, whole milliseconds; `None`: with the day.
+    pub expire_at: Option<Nanos>,
     /// Has been sent before.
     pub sent: bool,
 }
@@ -113,6 +134,8 @@ struct Slot {
     answered: bool,
     /// Open lots after the answer.
     open: u32,
+    /// The exchange said that its time was over.
+    expired: bool,
     /// When its cancel was due, until that is answered.
     cancel: Option<Nanos>,
     /// A cancel has been asked for and answered.
@@ -152,16 +175,17 @@ impl Requests {
     }
 
     /// A new order, or the replacement of `original` when that is not 0.
-    pub fn add(&mut self, original: u32, terms: (Side, Price, u32), due: Nanos) -> Request {
+    pub fn add(&mut self, original: u32, terms: Terms, due: Nanos) -> Request {
         let kind = if original == 0 { Kind::New } else { Kind::Replace };
         let order = self.first.saturating_add(self.slots.len() as u32);
-        let (side, price, lots) = terms;
-        let request = Request { kind, order, original, side, price, lots, sent: false };
+        let Terms { side, price, lots, expire_at } = terms;
+        let request = Request { kind, order, original, side, price, lots, expire_at, sent: false };
         self.slots.push(Slot {
             request,
             due,
             answered: false,
             open: lots,
+            expired: false,
             cancel: None,
             canceled: false,
             cancel_sent: false,
@@ -194,9 +218,10 @@ impl Requests {
     }
 
     /// The terms of an order.
-    pub fn terms(&self, order: u32) -> Option<(Side, Price, u32)> {
+    pub fn terms(&self, order: u32) -> Option<Terms> {
         let slot = self.slots.get(order.checked_sub(self.first)? as usize)?;
-        Some((slot.request.side, slot.request.price, slot.request.lots))
+        let Request { side, price, lots, expire_at, .. } = slot.request;
+        Some(Terms { side, price, lots, expire_at })
     }
 
     /// An answer; when it is the first to its request: what was asked and when that was due.
@@ -212,8 +237,10 @@ impl Requests {
         };
         let kind = slot.request.kind;
         let first = match answer {
-            Answer::Removed => {
+            Answer::Removed | Answer::Expired => {
                 slot.open = 0;
+                slot.expired |= answer == Answer::Expired;
+                counts.expired += u64::from(answer == Answer::Expired);
                 return None;
             }
             Answer::Canceled | Answer::CancelRejected => {
@@ -247,14 +274,17 @@ impl Requests {
             Answer::Canceled => counts.canceled += 1,
             Answer::CancelRejected => counts.cancels_rejected += 1,
             Answer::Rejected(reason) => *counts.rejected.entry(reason).or_default() += 1,
-            Answer::Removed => {}
+            Answer::Removed | Answer::Expired => {}
         }
         first
     }
 
     /// An execution; true when nothing of the order is open any more.
-    pub fn executed(&mut self, order: u32, lots: u64) -> bool {
+    pub fn executed(&mut self, order: u32, lots: u64, counts: &mut LoadCounts) -> bool {
+        counts.executions += 1;
+        counts.executed_lots += lots;
         let Some(slot) = self.slot(order) else { return false };
+        counts.executed_expired += u64::from(slot.expired);
         slot.open = slot.open.saturating_sub(u32::try_from(lots).unwrap_or(u32::MAX));
         slot.open == 0
     }
@@ -264,5 +294,23 @@ impl Requests {
         let orders = self.slots.iter().filter(|slot| !slot.answered).map(|slot| slot.request);
         let cancels = self.slots.iter().filter(|slot| slot.cancel.is_some());
         orders.chain(cancels.map(|slot| Request { kind: Kind::Cancel, ..slot.request })).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_execution_after_the_order_has_expired_is_counted() {
+        let (mut requests, mut counts) = (Requests::with_capacity(2), LoadCounts::default());
+        let terms = Terms { side: Side::Buy, price: Price(1), lots: 5, expire_at: Some(Nanos(9)) };
+        let order = requests.add(0, terms, Nanos(1)).order;
+        assert!(requests.answered(order, Answer::Accepted, &mut counts).is_some());
+        assert!(!requests.executed(order, 2, &mut counts));
+        assert_eq!(requests.answered(order, Answer::Expired, &mut counts), None);
+        assert_eq!((counts.expired, counts.executed_expired, counts.duplicates), (1, 0, 0));
+        assert!(requests.executed(order, 2, &mut counts));
+        assert_eq!((counts.executions, counts.executed_expired), (2, 1));
     }
 }

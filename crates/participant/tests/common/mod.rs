@@ -112,8 +112,24 @@ impl Exchange {
         }
         self.sessions.insert(conn, (session, account));
         self.extra.push((conn, out));
+        self.expire(now);
         for request in requests {
             self.request(account.expect("logged in"), &request);
+        }
+    }
+
+    /// Ends good-till-date orders that are over.
+    fn expire(&mut self, now: Nanos) {
+        let over = |order: &Resting| {
+            order.command.time_in_force == TimeInForce::GoodTillDate
+                && order.command.expire_at <= now
+        };
+        while let Some(index) = self.resting.iter().position(over) {
+            let order = self.resting.remove(index);
+            let mut report = report(ExecutionKind::Canceled, &order.command);
+            report.qty = Qty(order.open);
+            report.cancel_reason = CancelReason::Expired;
+            self.tell(order.account, report);
         }
     }
 

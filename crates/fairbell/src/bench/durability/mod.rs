@@ -205,6 +205,7 @@ fn load(
         warmup_ns: WARM_UP_NS.min(duration_ns / 4),
         login_timeout_ns: patience_ns,
         drain_timeout_ns: patience_ns,
+        expiring: 0,
         seed: config.flow.seed + seed,
         run: "D".to_string(),
     })

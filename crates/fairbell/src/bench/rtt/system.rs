@@ -190,6 +190,7 @@ impl System {
             warmup_ns: WARM_UP_NS.min(slice_ns / 4),
             login_timeout_ns: PATIENCE_NS,
             drain_timeout_ns: PATIENCE_NS,
+            expiring: 0,
             seed: self.config.flow.seed + seed,
             run: "B".to_string(),
         })
