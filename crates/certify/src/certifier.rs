@@ -38,6 +38,8 @@ pub struct CertifierConfig {
     pub skip: Vec<Step>,
     /// Patience with the client in each step, ns.
     pub patience_ns: u64,
+    /// Whether the dialogue goes on after a step that the client did not do within that.
+    pub keep_going: bool,
 }
 
 /// What the certifier does to the line.
@@ -58,6 +60,8 @@ pub struct Hands {
     pub cut: bool,
     /// Nobody is let in.
     pub closed: bool,
+    /// The market is to be in a call.
+    pub call: bool,
 }
 
 impl Hands {
@@ -160,7 +164,7 @@ pub struct Certifier {
     done: Vec<StepReport>,
     progress: Option<Progress>,
     faults_seen: usize,
-    /// No session came about.
+    /// The rest of the script is not asked for.
     given_up: bool,
     look_at: Nanos,
 }
@@ -202,6 +206,11 @@ impl Certifier {
     /// Steps that are over, in order.
     pub fn finished(&self) -> &[StepReport] {
         &self.done
+    }
+
+    /// Whether the market is to be in a call, for the owner to see to it.
+    pub fn wants_call(&self) -> bool {
+        self.hands.call
     }
 
     /// Nothing more will be asked of the client.
@@ -249,29 +258,30 @@ impl Certifier {
                 self.drop_line(out);
             }
             let patience = step.timeout_ns(self.config.patience_ns, self.facts.heartbeat_ns);
+            let mut late = false;
             let status = match verdict {
                 Verdict::Passed(seen) => Status::Passed(seen),
                 Verdict::Failed(wrong) => Status::Failed(wrong),
                 Verdict::Wait if took < patience => return,
                 Verdict::Wait => {
+                    late = true;
                     Status::Failed(format!("not within {} s", patience / Nanos::SECOND))
                 }
             };
+            let failed = matches!(status, Status::Failed(_));
             self.finish(step, status, took, out);
+            // Without a session there is nothing to judge; a client that does not do as asked
+            // would let every further step wait, too.
+            self.given_up |= failed && step == Step::Logon || late && !self.config.keep_going;
         }
     }
 
     fn finish(&mut self, step: Step, status: Status, took_ns: u64, out: &mut Outbox) {
-        let failed = matches!(status, Status::Failed(_));
         let (name, asked) = (step.name(), step.asked());
         self.done.push(StepReport { name, asked, status, took_ns });
         self.progress = None;
         self.hands.let_go();
         self.release(out);
-        if failed && step == Step::Logon {
-            // Without a session there is nothing to judge.
-            self.given_up = true;
-        }
     }
 
     fn client_bytes(&mut self, now: Nanos, bytes: &[u8], out: &mut Outbox) {

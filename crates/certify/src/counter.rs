@@ -1,7 +1,7 @@
 //! The certifier's own participant: an OUCH session that trades against the client's orders.
 
 use types::{ClOrdId, Nanos, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
-use wire::ouch::{NewOrder, Outbound, encode_enter_order, parse_outbound};
+use wire::ouch::{NewOrder, Outbound, encode_cancel, encode_enter_order, parse_outbound};
 use wire::soupbin::{ClientEvent, ClientSession};
 
 use crate::facts::Open;
@@ -58,15 +58,51 @@ impl Counter {
 
     /// Takes one lot of an order of the client, at its price; nothing is left in the book.
     pub fn take_one(&mut self, now: Nanos, of: &Open, out: &mut Vec<u8>) {
+        self.enter(now, (of.side.opposite(), of.price), TimeInForce::ImmediateOrCancel, out);
+    }
+
+    /// An order of one lot against one of the client, which rests in a call.
+    pub fn rest_against(&mut self, now: Nanos, of: &Open, out: &mut Vec<u8>) {
+        self.enter(now, (of.side.opposite(), of.price), TimeInForce::Day, out);
+    }
+
+    /// One lot traded at a price, with itself if nobody else has it there; nothing is left in the
+    /// book.
+    pub fn trade_at(&mut self, now: Nanos, price: Price, out: &mut Vec<u8>) {
+        self.enter(now, (Side::Buy, price), TimeInForce::Day, out);
+        let resting = self.number;
+        self.enter(now, (Side::Sell, price), TimeInForce::ImmediateOrCancel, out);
+        self.cancel(now, resting, out);
+    }
+
+    /// Cancels its last order.
+    pub fn withdraw(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        self.cancel(now, self.number, out);
+    }
+
+    fn cancel(&mut self, now: Nanos, number: u32, out: &mut Vec<u8>) {
+        self.scratch.clear();
+        if encode_cancel(UserRefNum(number), Qty(0), &mut self.scratch).is_ok() {
+            let _ = self.session.send_unsequenced(now, &self.scratch, out);
+        }
+    }
+
+    fn enter(
+        &mut self,
+        now: Nanos,
+        (side, price): (Side, Price),
+        time_in_force: TimeInForce,
+        out: &mut Vec<u8>,
+    ) {
         self.number += 1;
         self.scratch.clear();
         let order = NewOrder {
             user_ref: UserRefNum(self.number),
-            side: if of.side == Side::Buy { Side::Sell } else { Side::Buy },
+            side,
             qty: Qty(1),
             symbol: self.symbol,
-            price: Some(Price(of.price.0)),
-            time_in_force: TimeInForce::ImmediateOrCancel,
+            price: Some(price),
+            time_in_force,
             post_only: false,
             cl_ord_id: ClOrdId::default(),
         };

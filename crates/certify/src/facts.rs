@@ -33,6 +33,10 @@ pub struct Facts {
     pub replaced: u64,
     pub canceled: u64,
     pub removed: u64,
+    /// Of those that went away otherwise: at their time.
+    pub expired: u64,
+    /// Stop orders that were triggered.
+    pub triggered: u64,
     pub rejected: u64,
     pub executed: u64,
     /// Executions of an order that stayed open.
@@ -49,6 +53,8 @@ pub struct Facts {
     pub heartbeat_ns: u64,
     /// Orders the client thinks are open.
     pub open: BTreeMap<Key, Open>,
+    /// FIX: stop prices of those that are not triggered yet.
+    pub stops: BTreeMap<Key, Price>,
     /// The number of the next message the client lacks.
     pub next_told: u64,
     /// FIX: the exchange's last TestRequest, and whether it was answered.
@@ -92,7 +98,7 @@ impl Facts {
     /// An order is open as told.
     pub fn opened(&mut self, key: &[u8], open: Open) {
         if open.leaves == 0 {
-            self.open.remove(key);
+            self.gone(key);
         } else if self.open.len() < OPEN_MAX {
             self.open.insert(key.to_vec(), open);
         }
@@ -108,19 +114,31 @@ impl Facts {
     /// So many lots of an order are left.
     pub fn left(&mut self, key: &[u8], leaves: u64) {
         if leaves == 0 {
-            self.open.remove(key);
+            self.gone(key);
         } else if let Some(open) = self.open.get_mut(key) {
             open.leaves = leaves;
         }
     }
 
-    /// An open order of two lots or more that a counter order would trade with first: of the best
-    /// bids or, without any, of the best offers.
+    /// The order is open no more.
+    pub fn gone(&mut self, key: &[u8]) {
+        self.open.remove(key);
+        self.stops.remove(key);
+    }
+
+    /// An open order of two lots or more that a counter order would trade with first.
     pub fn tradable(&self) -> Option<Open> {
-        let bids = self.open.values().filter(|open| open.side == Side::Buy);
-        let offers = self.open.values().filter(|open| open.side == Side::Sell);
+        self.best(2)
+    }
+
+    /// An open order, with so many lots or more, that a counter order would trade with first: of
+    /// the best bids or, without any, of the best offers.
+    pub fn best(&self, lots: u64) -> Option<Open> {
+        let booked = self.open.iter().filter(|(key, _)| !self.stops.contains_key(*key));
+        let bids = booked.clone().map(|(_, open)| open).filter(|open| open.side == Side::Buy);
+        let offers = booked.map(|(_, open)| open).filter(|open| open.side == Side::Sell);
         let bid = bids.max_by_key(|open| open.price);
         let offer = offers.min_by_key(|open| open.price);
-        [bid, offer].into_iter().flatten().find(|open| open.leaves >= 2).copied()
+        [bid, offer].into_iter().flatten().find(|open| open.leaves >= lots).copied()
     }
 }

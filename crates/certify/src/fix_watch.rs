@@ -153,11 +153,14 @@ fn report(message: &Message<'_>, facts: &mut Facts) {
         Some(b"0") => {
             facts.accepted += 1;
             facts.opened(key, open);
+            if let Some(stop) = message.get(99).and_then(price).filter(|_| open.leaves > 0) {
+                facts.stops.insert(key.to_vec(), stop);
+            }
         }
         Some(b"5") => {
             facts.replaced += 1;
             if let Some(original) = original {
-                facts.open.remove(original);
+                facts.gone(original);
             }
             facts.opened(key, open);
         }
@@ -172,7 +175,12 @@ fn report(message: &Message<'_>, facts: &mut Facts) {
         }
         Some(b"C") => {
             facts.removed += 1;
+            facts.expired += 1;
             facts.left(key, lots(151));
+        }
+        // FIX 4.2 and 4.4 have no word of its own for what 5.0 SP2 calls triggered.
+        Some(b"L" | b"D") => {
+            facts.triggered += u64::from(facts.stops.remove(key).is_some());
         }
         Some(b"8") => facts.rejected += 1,
         Some(b"F" | b"1" | b"2") => facts.traded(key, lots(151)),

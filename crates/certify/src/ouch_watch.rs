@@ -80,7 +80,9 @@ fn told(message: &[u8], facts: &mut Facts) {
         }
         Outbound::OrderCanceled(m, _) => {
             let key = m.user_ref.get().to_be_bytes();
-            let asked = ouch::cancel_reason(m.reason) == Some(CancelReason::Requested);
+            let reason = ouch::cancel_reason(m.reason);
+            let asked = reason == Some(CancelReason::Requested);
+            facts.expired += u64::from(reason == Some(CancelReason::Expired));
             facts.canceled += u64::from(asked);
             facts.removed += u64::from(!asked);
             let leaves = left_of(facts, &key, m.quantity.get());

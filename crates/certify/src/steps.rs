@@ -22,6 +22,12 @@ pub enum Step {
     Replace,
     /// Cancels an order.
     Cancel,
+    /// A good-till-date order ends by itself.
+    Expiry,
+    /// FIX: a stop order is triggered.
+    Trigger,
+    /// Part of an order trades in an auction.
+    Auction,
     /// An order is refused.
     Reject,
     /// Is never silent for longer than agreed.
@@ -59,17 +65,22 @@ const AWAY_NS: u64 = 300 * Nanos::MILLI;
 const CANCELLED_NS: u64 = 2_500 * Nanos::MILLI;
 /// Tries to trade while the client is away.
 const TRIES_MAX: u32 = 5;
+/// Stage of a step that has what it asked for.
+const SETTLING: u32 = 99;
 /// Heartbeats are late beyond 1.2 intervals and a second for the way.
 const LATE_PERMILLE: u64 = 1_200;
 
 impl Step {
     /// All of them.
-    pub const ALL: [Step; 13] = [
+    pub const ALL: [Step; 16] = [
         Step::Logon,
         Step::Order,
         Step::PartialFill,
         Step::Replace,
         Step::Cancel,
+        Step::Expiry,
+        Step::Trigger,
+        Step::Auction,
         Step::Reject,
         Step::Heartbeats,
         Step::TestRequest,
@@ -88,6 +99,9 @@ impl Step {
             Step::PartialFill => "partial-fill",
             Step::Replace => "replace",
             Step::Cancel => "cancel",
+            Step::Expiry => "expiry",
+            Step::Trigger => "trigger",
+            Step::Auction => "auction",
             Step::Reject => "reject",
             Step::Heartbeats => "heartbeats",
             Step::TestRequest => "test-request",
@@ -107,6 +121,12 @@ impl Step {
             Step::PartialFill => "have an order of 2 lots or more open; one lot of it is traded",
             Step::Replace => "replace an open order",
             Step::Cancel => "cancel an open order",
+            Step::Expiry => "enter a good-till-date order that ends within seconds, and let it end",
+            Step::Trigger => "enter a stop order; something trades at its stop price",
+            Step::Auction => {
+                "the market is in a call: enter a limit order; one lot of it is traded by the \
+                 auction"
+            }
             Step::Reject => "enter an order; it is refused on purpose, and the session goes on",
             Step::Heartbeats => "nothing; be heard in the agreed intervals",
             Step::TestRequest => "nothing; answer the exchange's TestRequest",
@@ -131,7 +151,8 @@ impl Step {
 
     /// Whether the protocol has it.
     pub fn applies(self, protocol: Protocol) -> bool {
-        protocol == Protocol::Fix || !matches!(self, Step::TestRequest | Step::Gap | Step::Resend)
+        let of_fix = matches!(self, Step::Trigger | Step::TestRequest | Step::Gap | Step::Resend);
+        protocol == Protocol::Fix || !of_fix
     }
 
     /// How long it may take: patience with the client, and what its heartbeats take by themselves.
@@ -164,6 +185,7 @@ impl Progress {
         facts.silence_ns = 0;
         hands.let_go();
         match step {
+            Step::Auction => hands.call = true,
             Step::Reject => hands.spoil = true,
             Step::TestRequest => hands.hold = true,
             Step::Gap => hands.lose_out = true,
@@ -199,6 +221,11 @@ impl Progress {
             Step::CancelOnDisconnect => self.long_away(now, facts, hands),
             _ if left => Verdict::Failed("left in the middle of it".to_string()),
             Step::PartialFill => self.partial_fill(now, facts, counter, trade),
+            Step::Expiry => {
+                self.settled(now, facts.expired > self.base.expired, "an order ended at its time")
+            }
+            Step::Trigger => self.trigger(now, facts, counter, trade),
+            Step::Auction => self.auction(now, facts, hands, counter, trade),
             Step::Reject => self.reject(facts),
             Step::Heartbeats => self.heartbeats(now, facts),
             Step::TestRequest => match &facts.test {
@@ -235,6 +262,70 @@ impl Progress {
         {
             counter.take_one(now, &open, trade);
             self.at = now.after(TRY_NS);
+        }
+        Verdict::Wait
+    }
+
+    /// Passed a while after it was so, in which the client shows that it takes it.
+    fn settled(&mut self, now: Nanos, so: bool, what: &str) -> Verdict {
+        if self.stage != SETTLING && so {
+            (self.stage, self.at) = (SETTLING, now);
+        }
+        match self.stage == SETTLING && now.since(self.at) >= SETTLE_NS {
+            true => Verdict::Passed(what.to_string()),
+            false => Verdict::Wait,
+        }
+    }
+
+    /// Trades at the stop price of an order of the client, until the client is told.
+    fn trigger(
+        &mut self,
+        now: Nanos,
+        facts: &Facts,
+        counter: &mut Counter,
+        trade: &mut Vec<u8>,
+    ) -> Verdict {
+        let triggered = facts.triggered > self.base.triggered;
+        if !triggered
+            && let Some(price) = facts.stops.values().next()
+            && counter.is_active()
+            && now >= self.at
+        {
+            counter.trade_at(now, *price, trade);
+            self.at = now.after(TRY_NS);
+        }
+        self.settled(now, triggered, "a stop order was triggered")
+    }
+
+    /// An order against the client's in a call, and the end of the call.
+    fn auction(
+        &mut self,
+        now: Nanos,
+        facts: &Facts,
+        hands: &mut Hands,
+        counter: &mut Counter,
+        trade: &mut Vec<u8>,
+    ) -> Verdict {
+        match self.stage {
+            0 if facts.accepted > self.base.accepted && counter.is_active() => {
+                if let Some(open) = facts.best(1) {
+                    counter.rest_against(now, &open, trade);
+                    (self.stage, self.at) = (1, now);
+                }
+            }
+            1 if now.since(self.at) >= QUIET_NS => {
+                hands.call = false;
+                (self.stage, self.at) = (2, now);
+            }
+            2 | SETTLING => {
+                let traded = facts.executed > self.base.executed;
+                let verdict = self.settled(now, traded, "traded in an auction");
+                if !matches!(verdict, Verdict::Wait) {
+                    counter.withdraw(now, trade);
+                }
+                return verdict;
+            }
+            _ => {}
         }
         Verdict::Wait
     }

@@ -23,7 +23,7 @@ fn our_clients_pass_over_both_protocols() {
         let report = certify(protocol, Fault::Nothing);
         assert!(report.passed(), "{}", report.to_markdown());
         let left_out = report.steps.iter().filter(|step| step.status == Status::LeftOut).count();
-        assert_eq!(left_out, if protocol == Protocol::Ouch { 3 } else { 0 });
+        assert_eq!(left_out, if protocol == Protocol::Ouch { 4 } else { 0 });
     }
 }
 
@@ -33,6 +33,7 @@ fn a_wrong_client_fails_the_right_step() {
         (Protocol::Fix, Fault::IgnoresGaps, "gap"),
         (Protocol::Fix, Fault::ForgetsTest, "test-request"),
         (Protocol::Fix, Fault::FallsSilent, "heartbeats"),
+        (Protocol::Fix, Fault::HasNoStops, "trigger"),
         (Protocol::Ouch, Fault::AsksForAll, "return"),
         (Protocol::Ouch, Fault::FallsSilent, "heartbeats"),
     ];
@@ -49,12 +50,19 @@ fn who_does_not_get_in_is_not_judged_further() {
     let report = certify(Protocol::Ouch, Fault::WrongPassword);
     assert_eq!(failed(&report), ["logon"]);
     let reached = report.steps.iter().skip(1).filter(|step| step.status == Status::NotReached);
-    assert_eq!(reached.count(), 9);
+    assert_eq!(reached.count(), 11);
     // Over FIX it is told why, and so is whoever certifies it.
     let report = certify(Protocol::Fix, Fault::WrongPassword);
     assert_eq!(failed(&report), ["logon"]);
     let told = report.steps[0].status.detail();
     assert!(told.contains("its Logon was refused: Logon refused"), "{told}");
+}
+
+#[test]
+fn a_step_that_is_not_done_in_time_ends_the_dialogue() {
+    let report = certify(Protocol::Fix, Fault::HasNoStops);
+    assert_eq!(failed(&report), ["trigger"]);
+    assert_eq!(report.steps.last().map(|step| &step.status), Some(&Status::NotReached));
 }
 
 #[test]

@@ -13,11 +13,13 @@ use std::time::Duration;
 
 use ::certify::{Certifier, CertifierConfig, Protocol, Report, Status, Step, StepReport};
 use clap::Args;
-use net::{Clock, Directory, Loop, LoopConfig, peer_addr};
+use net::{
+    Clients, Clock, Directory, Identity, Loop, LoopConfig, LoopHandle, ServerTls, peer_addr,
+};
 use roles::{Account, ExchangeConfig, FixLogin, FixRole, LoginTerms, Role, Throttle, deploy};
 use types::{
-    AccountId, Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, NodeId,
-    Outbox, Peer, Price, Qty, Symbol, limits,
+    AccountId, Channel, ClOrdId, ClockReading, Command, ConnId, Instrument, InstrumentId, Nanos,
+    Node, NodeId, Outbox, Peer, Phase, Price, Qty, Symbol, limits,
 };
 
 use crate::Failure;
@@ -32,9 +34,11 @@ use crate::up::exchange_config;
 #[command(after_help = "Examples:\n  \
     fairbell certify --protocol fix            door on port 27900; connect your client there\n  \
     fairbell certify --protocol ouch --user TEST01 --password secret --out report.md\n  \
-    fairbell certify --protocol fix --json --skip logout\n\n\
-    Prints what the client has to do, step by step, and judges what it does. The exit code is 1\n\
-    when a step fails.")]
+    fairbell certify --protocol fix --json --skip logout --skip trigger\n  \
+    fairbell certify --protocol fix --tls door.pem --tls-key door.key.pem\n\n\
+    Prints what the client has to do, step by step, and judges what it does. A step that the client\n\
+    does not do in time ends the dialogue, unless --keep-going. The exit code is 1 when a step\n\
+    fails.")]
 pub struct CertifyArgs {
     /// What the client speaks
     #[arg(long, value_enum)]
@@ -60,6 +64,18 @@ pub struct CertifyArgs {
     /// Patience with the client in each step
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
     pub patience: Duration,
+    /// Go on after a step that the client did not do in time
+    #[arg(long)]
+    pub keep_going: bool,
+    /// The door speaks TLS 1.3 with this certificate (PEM, with those of its authorities)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls: Option<String>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub tls_key: Option<String>,
+    /// The client must have a certificate of these authorities (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub tls_client_ca: Option<String>,
     /// Leave a step out; again for further ones
     #[arg(long, value_name = "STEP", value_parser = step)]
     pub skip: Vec<Step>,
@@ -81,6 +97,11 @@ const SYMBOL: &str = "CERTA";
 /// The certifier's own login and place.
 const OWN: (&str, &str) = ("CERT", "certify");
 const CERTIFIER: NodeId = NodeId(60_002);
+const ROOT: NodeId = NodeId(0);
+/// Name of its commands in the log.
+const NAME: ClOrdId = ClOrdId(*b"CERTIFY       ");
+/// The phase in which a client's order trades by auction.
+const CALL: Phase = Phase::VolatilityCall;
 /// How often the outcome is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -206,6 +227,7 @@ fn play(args: &CertifyArgs) -> Result<Report, Failure> {
         .map_err(|error| Failure::Run(format!("TCP {}: {error}", args.listen)))?;
     let client_door = v4(door.local_addr().map_err(io)?)?;
     let of = host(args, door)?;
+    let exchange = of.handle();
     eprintln!("{}", welcome(args, client_door));
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -215,12 +237,17 @@ fn play(args: &CertifyArgs) -> Result<Report, Failure> {
     let seen: Mutex<(Option<Step>, Vec<StepReport>)> = Mutex::default();
     let nodes = thread::scope(|scope| {
         let running = scope.spawn(|| {
+            let mut in_call = false;
             of.run(&stop, LOOK, |of, _| {
                 for (_, host) in of.nodes() {
                     let Host::Certifier(certifier) = host else { continue };
                     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                     *seen = (certifier.current(), certifier.finished().to_vec());
                     over.store(certifier.is_done(), Ordering::Relaxed);
+                    if certifier.wants_call() != in_call {
+                        in_call = certifier.wants_call();
+                        set_phase(&exchange, if in_call { CALL } else { Phase::Continuous });
+                    }
                 }
             })
         });
@@ -244,6 +271,17 @@ fn play(args: &CertifyArgs) -> Result<Report, Failure> {
         Host::Exchange(_) => None,
     });
     report.ok_or_else(|| Failure::Run("the certifier is gone".to_string()))
+}
+
+/// What the root is asked for as by an operator.
+fn set_phase(exchange: &LoopHandle<Host>, phase: Phase) {
+    let command = Command { cl_ord_id: NAME, ..roles::set_phase(InstrumentId(0), phase) };
+    // Refused only when the loop is over, which shows elsewhere.
+    let _ = exchange.call(ROOT, move |host, now, out| {
+        if let Host::Exchange(role) = host {
+            role.with_root(out, |root, out| root.operator(now, command, out));
+        }
+    });
 }
 
 /// What the operator has been told.
@@ -312,15 +350,30 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
         symbol,
         skip: args.skip.clone(),
         patience_ns: u64::try_from(args.patience.as_nanos()).unwrap_or(u64::MAX),
+        keep_going: args.keep_going,
     });
     let certifier = certifier.ok_or_else(|| Failure::Run("a login is too long".to_string()))?;
     let node = Host::Certifier(Box::new(certifier));
     of.add_node(CERTIFIER, node, Vec::new(), Some(door)).map_err(io)?;
+    if let Some(tls) = tls(args)? {
+        of.secure_door(CERTIFIER, 0, tls);
+    }
     Ok(of)
 }
 
+/// TLS of the client's door, if it is asked for.
+fn tls(args: &CertifyArgs) -> Result<Option<ServerTls>, Failure> {
+    let (Some(chain), Some(key)) = (&args.tls, &args.tls_key) else { return Ok(None) };
+    let authorities = args.tls_client_ca.as_ref().map(|file| crate::tls::read(file)).transpose()?;
+    let clients = authorities.as_ref().map_or(Clients::Any, |pem| Clients::Required(pem));
+    let (chain, key) = (crate::tls::read(chain)?, crate::tls::read(key)?);
+    let tls = ServerTls::new(Identity { chain: &chain, key: &key }, clients);
+    tls.map(Some).map_err(|error| Failure::Usage(format!("--tls: {error}")))
+}
+
 fn welcome(args: &CertifyArgs, door: SocketAddrV4) -> String {
-    let terms = format!("instrument {SYMBOL}, tick 0.01, any price, whole lots");
+    let tls = if args.tls.is_some() { "TLS 1.3, " } else { "" };
+    let terms = format!("{tls}instrument {SYMBOL}, tick 0.01, any price, whole lots");
     match args.protocol {
         ProtocolName::Ouch => format!(
             "OUCH 5.0 over SoupBinTCP: {door}, user {} password {}; {terms}",

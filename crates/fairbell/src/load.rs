@@ -96,6 +96,10 @@ pub struct LoadArgs {
     /// Price step
     #[arg(long, value_name = "PRICE", default_value = "0.01")]
     pub tick: String,
+    /// Of a hundred new orders, those good for 1 ms to 2 s only
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub good_till_date: u64,
     /// Seed of all randomness
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -203,7 +207,7 @@ fn config(args: &LoadArgs, now: Nanos) -> Result<LoadConfig, Failure> {
         warmup_ns: nanos(args.warmup),
         login_timeout_ns: LOGINS_NS,
         drain_timeout_ns: nanos(args.patience),
-        expiring: 0,
+        expiring: args.good_till_date * 10,
         seed: args.seed,
         run: run_name(now),
     })

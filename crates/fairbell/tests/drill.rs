@@ -20,7 +20,9 @@ fn drill(kind: &str, more: &[&str]) -> (bool, Value, String) {
 fn holds(kind: &str, more: &[&str]) -> Value {
     let (passed, report, errors) = drill(kind, more);
     assert!(passed, "{kind}: {errors}\n{report:#}");
-    for zero in ["acknowledged_lost", "duplicates", "unanswered", "connections_lost", "stray", "off_time"] {
+    for zero in
+        ["acknowledged_lost", "duplicates", "unanswered", "connections_lost", "stray", "off_time"]
+    {
         assert_eq!(report[zero], 0, "{kind}: {zero}: {report:#}");
     }
     assert_eq!((&report["replicas_equal"], &report["books_equal"]), (&true.into(), &true.into()));

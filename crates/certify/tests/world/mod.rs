@@ -11,7 +11,7 @@ use roles::{
 };
 use types::{
     AccountId, Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, NodeId, Op,
-    Outbox, Peer, Price, Qty, Symbol, limits,
+    Outbox, Peer, Phase, Price, Qty, Symbol, limits,
 };
 
 const START: Nanos = Nanos(1_767_261_600 * Nanos::SECOND);
@@ -35,6 +35,8 @@ pub enum Fault {
     FallsSilent,
     /// Wrong password.
     WrongPassword,
+    /// FIX: enters no stop order when one is asked for.
+    HasNoStops,
 }
 
 fn exchange(fix: bool) -> ExchangeConfig {
@@ -119,6 +121,7 @@ fn load(protocol: Protocol, fault: Fault, seconds: u64) -> Load {
         warmup_ns: 0,
         login_timeout_ns: 30 * Nanos::SECOND,
         drain_timeout_ns: Nanos::SECOND,
+        expiring: 300,
         seed: 7,
         run: "C".to_string(),
     })
@@ -145,6 +148,7 @@ pub struct World {
     /// The other end of each open connection.
     ends: BTreeMap<(usize, ConnId), (usize, ConnId)>,
     out: Outbox,
+    in_call: bool,
 }
 
 const CLIENT: usize = 3;
@@ -163,6 +167,7 @@ impl World {
             symbol: instrument().symbol,
             skip: Vec::new(),
             patience_ns: 30 * Nanos::SECOND,
+            keep_going: false,
         };
         World {
             root,
@@ -175,6 +180,7 @@ impl World {
             events: BTreeMap::new(),
             ends: BTreeMap::new(),
             out: Outbox::default(),
+            in_call: false,
         }
     }
 
@@ -208,6 +214,14 @@ impl World {
         self.now = self.now.max((*timer).min(due));
         let now = ClockReading { now: Nanos(self.now), bound_ns: 0 };
         let mut out = std::mem::take(&mut self.out);
+        if self.certifier.wants_call() != self.in_call {
+            self.in_call = !self.in_call;
+            let phase = if self.in_call { Phase::VolatilityCall } else { Phase::Continuous };
+            let command = roles::set_phase(InstrumentId(0), phase);
+            self.root.with_root(&mut out, |root, out| root.operator(now, command, out));
+            self.carry_out(0, &out);
+            out.clear();
+        }
         let event = self.events.first_entry().filter(|_| due <= *timer).map(|entry| entry.remove());
         let place = match event {
             None => {
@@ -283,38 +297,57 @@ impl World {
 
     /// What the client says, with its fault.
     fn spoiled(&self, place: usize, bytes: &[u8]) -> Vec<u8> {
-        let silent = self.certifier.current() == Some(certify::Step::Heartbeats);
+        let step = self.certifier.current();
+        if place != CLIENT {
+            return bytes.to_vec();
+        }
+        if step == Some(certify::Step::Trigger) && self.fault != Fault::HasNoStops {
+            return altered(bytes, "35=D", stop);
+        }
+        let silent = step == Some(certify::Step::Heartbeats);
         match self.fault {
-            _ if place != CLIENT => bytes.to_vec(),
             Fault::FallsSilent if silent => Vec::new(),
             Fault::AsksForAll if bytes.get(2) == Some(&b'L') => {
                 let mut login = bytes.to_vec();
                 login[29..49].copy_from_slice(b"                   1");
                 login
             }
-            Fault::IgnoresGaps => heartbeats_instead(bytes, "35=2"),
-            Fault::ForgetsTest => heartbeats_instead(bytes, "35=0"),
+            Fault::IgnoresGaps => altered(bytes, "35=2", heartbeat),
+            Fault::ForgetsTest => altered(bytes, "35=0", heartbeat),
             _ => bytes.to_vec(),
         }
     }
 }
 
-/// The messages with plain heartbeats for those of a type.
-fn heartbeats_instead(bytes: &[u8], kind: &str) -> Vec<u8> {
+/// The fields of a heartbeat in place of another message.
+fn heartbeat(fields: &[&str]) -> Vec<String> {
+    let kept = |field: &&&str| ["34=", "49=", "52=", "56="].iter().any(|t| field.starts_with(t));
+    let kept = fields.iter().filter(kept).map(ToString::to_string);
+    std::iter::once("35=0".to_string()).chain(kept).collect()
+}
+
+/// The fields of a stop order in place of a limit order: its price is the stop price.
+fn stop(fields: &[&str]) -> Vec<String> {
+    let field = |field: &&str| match *field {
+        "40=2" => "40=3".to_string(),
+        price => price.strip_prefix("44=").map_or(price.to_string(), |at| format!("99={at}")),
+    };
+    fields.iter().map(field).collect()
+}
+
+/// The messages, those of a type with other fields between length and sum.
+fn altered(bytes: &[u8], kind: &str, with: impl Fn(&[&str]) -> Vec<String>) -> Vec<u8> {
     let mut framer = Framer::new(1 << 16);
     framer.push(bytes);
     let mut all = Vec::new();
     while let Some(Frame::Message(message)) = framer.next_frame() {
         let text = String::from_utf8_lossy(message).into_owned();
-        let fields: Vec<&str> = text.split('\x01').collect();
+        let fields: Vec<&str> = text.split_terminator('\x01').collect();
         if !fields.contains(&kind) {
             all.extend_from_slice(message);
             continue;
         }
-        let kept =
-            |field: &&&str| ["34=", "49=", "52=", "56="].iter().any(|t| field.starts_with(t));
-        let inner: Vec<&str> = fields.iter().filter(kept).copied().collect();
-        let body = format!("35=0\x01{}\x01", inner.join("\x01"));
+        let body = with(&fields[2..fields.len() - 1]).join("\x01") + "\x01";
         let mut whole = format!("{}\x019={}\x01{body}", fields[0], body.len());
         let sum = whole.bytes().fold(0u8, |sum, byte| sum.wrapping_add(byte));
         whole.push_str(&format!("10={sum:03}\x01"));
