@@ -4,6 +4,7 @@
 #   books in the middle of it that joins the feed;
 # - the same feed, live, through Maven Central's Nassau (MoldUDP64, with packets lost on purpose) and
 #   Juncture (ITCH 5.0), while its participant trades by OUCH over Nassau's SoupBinTCP.
+# Before that the samples of examples/python are run against a small exchange of their own.
 # The second half needs a JDK (17 or later) and Maven; without them it is left out and says so, and
 # fails where FAIRBELL_PEERS=required.
 set -euo pipefail
@@ -44,6 +45,7 @@ if [ -z "$fairbell" ]; then
     cargo build --locked --quiet --package fairbell
     fairbell=${CARGO_TARGET_DIR:-target}/debug/fairbell
 fi
+python3 scripts/interop/samples.py "$fairbell" .cache/interop-samples
 "$venv/bin/python" scripts/interop/snapshot.py fetch 127.0.0.1:"$((base + 299))" 5 \
     "$out/snapshot.bin" &
 client=$!
