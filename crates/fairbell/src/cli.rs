@@ -69,6 +69,8 @@ pub enum Command {
     Load(crate::load::LoadArgs),
     /// Certify a participant's own FIX or OUCH client, step by step
     Certify(crate::certify::CertifyArgs),
+    /// The exchange's FIX dictionaries, for QuickFIX engines
+    Fix(crate::dictionaries::FixArgs),
     /// Run the exchange in the deterministic simulator, once per seed
     Sim(SimArgs),
     /// Replay the sample in file order through the engine, in process

@@ -21,6 +21,7 @@ pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod dictionaries;
 pub mod drill;
 pub mod explain;
 pub mod files;
@@ -121,6 +122,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Drill(args) => drill::run(&args.what),
         Command::Load(args) => load::run(&args),
         Command::Certify(args) => certify::run(&args),
+        Command::Fix(args) => dictionaries::run(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Log(args) => match args.log {

@@ -21,6 +21,7 @@ fn help_is_a_result() {
         &["explain", "--help"],
         &["statement", "--help"],
         &["check", "book", "--help"],
+        &["fix", "dictionary", "--help"],
         &["--version"],
     ];
     for args in commands {
@@ -28,6 +29,30 @@ fn help_is_a_result() {
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
     }
+}
+
+#[test]
+fn fix_dictionaries_are_written_for_each_version() {
+    let folder = std::env::temp_dir().join(format!("fairbell-spec-{}", std::process::id()));
+    let out = folder.to_str().unwrap();
+    let names = |output: &Output| -> Vec<String> {
+        let bare = |line: String| line.rsplit('/').next().unwrap_or("").to_string();
+        lines(&output.stdout).into_iter().map(bare).collect()
+    };
+    let all = fairbell(&["fix", "dictionary", "--out", out]);
+    assert_eq!(names(&all), ["FIX42.xml", "FIX44.xml", "FIXT11.xml", "FIX50SP2.xml"]);
+    let pair = fairbell(&["fix", "dictionary", "--version", "5.0SP2", "--out", out]);
+    assert_eq!(names(&pair), ["FIXT11.xml", "FIX50SP2.xml"]);
+    let versions = [("4.2", "FIX42"), ("4.4", "FIX44"), ("T1.1", "FIXT11"), ("5.0SP2", "FIX50SP2")];
+    for (version, name) in versions {
+        let printed = fairbell(&["fix", "dictionary", "--version", version]).stdout;
+        assert_eq!(printed, std::fs::read(folder.join(format!("{name}.xml"))).unwrap(), "{name}");
+        let text = String::from_utf8(printed).unwrap();
+        let read = fix::dictionary::Dictionary::from_xml(&text).unwrap();
+        assert_eq!(read.name.replace('.', ""), name);
+    }
+    assert_eq!(fairbell(&["fix", "dictionary"]).status.code(), Some(2));
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 #[test]

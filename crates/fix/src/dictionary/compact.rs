@@ -97,7 +97,8 @@ impl Reader {
             Ok((code.to_string(), meaning.replace('_', " ")))
         };
         let values = values.iter().map(value).collect::<Result<Vec<_>, String>>()?;
-        let field = FieldDef { tag, name: name.to_string(), kind: Kind::of(kind), values };
+        let (name, type_name) = (name.to_string(), kind.to_string());
+        let field = FieldDef { tag, name, kind: Kind::of(kind), type_name, values };
         self.dictionary.fields.insert(tag, field);
         Ok(())
     }

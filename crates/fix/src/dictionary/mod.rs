@@ -2,7 +2,7 @@
 //!
 //! A [`Dictionary`] comes from an XML file in QuickFIX's format ([`Dictionary::from_xml`]) or from
 //! the compact text this crate carries ([`Dictionary::compact`], docs/fix.md describes the format);
-//! [`builtin`] has the ones the exchange's own doors use. FIXT 1.1 splits a version in two, a
+//! displayed it is such an XML file again. [`builtin`] has the ones the exchange's own doors use. FIXT 1.1 splits a version in two, a
 //! [`Rules`] is therefore a pair: transport (header, trailer, session messages) and application.
 //! A [`Checker`] judges a message by them and answers with the exact SessionRejectReason(373).
 
@@ -10,6 +10,7 @@ mod check;
 mod compact;
 mod kind;
 mod table;
+mod write;
 mod xml;
 
 use std::collections::BTreeMap;
@@ -51,6 +52,8 @@ pub struct FieldDef {
     pub name: String,
     /// Form of its value.
     pub kind: Kind,
+    /// The type as the dictionary calls it: several have one form.
+    pub type_name: String,
     /// The values it may have, sorted, each with what it means; none: any of its form.
     pub values: Vec<(String, String)>,
 }

@@ -98,10 +98,12 @@ impl<'a, 'input> Reader<'a, 'input> {
         let number = self.required(node, "number")?;
         let tag = number.parse::<u32>().ok().filter(|tag| (1..=super::TAG_MAX).contains(tag));
         let tag = tag.ok_or_else(|| self.error(node, format!("{number} is no tag")))?;
+        let type_name = self.required(node, "type")?.to_ascii_uppercase();
         let mut field = FieldDef {
             tag,
             name: self.required(node, "name")?.to_string(),
-            kind: Kind::of(&self.required(node, "type")?.to_ascii_uppercase()),
+            kind: Kind::of(&type_name),
+            type_name,
             values: Vec::new(),
         };
         let open = attribute(node, "allowOtherValues") == Some("Y");
