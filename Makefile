@@ -29,9 +29,10 @@ sim: setup ## a thousand simulated networks with losses, duplicates, reordering 
 fix-acceptance: setup ## QuickFIX's server acceptance scripts, their folder in FAIRBELL_FIX_SCRIPTS
 	FAIRBELL_FIX_CLOCK=1 cargo test --locked --package fix --test acceptance
 
-interop: sample ## our feed in somebody else's ITCH 5.0 parser, our FIX door with QuickFIX/J clients
+interop: sample ## our feed in somebody else's ITCH 5.0 parser, our FIX door with QuickFIX clients, the samples
 	scripts/interop/run.sh
 	scripts/interop/fix.sh
+	scripts/interop/kit.sh
 
 bench: setup ## order to acceptance, beside its floor
 	$(MEASURED) bench rtt $(ARGS)

@@ -29,3 +29,8 @@ fi
 if [ "${FAIRBELL_PEERS:-}" = required ] && ! { command -v java && command -v mvn; } >/dev/null; then
     apt_install default-jdk-headless maven
 fi
+# Go 1.19, which Debian 12 has, is new enough for quickfixgo.
+if [ "${FAIRBELL_PEERS:-}" = required ] && ! command -v go >/dev/null &&
+    ! [ -x /usr/local/go/bin/go ]; then
+    apt_install golang-go
+fi
