@@ -1,7 +1,6 @@
 //! `fairbell fix dictionary`: the exchange's FIX dictionaries as QuickFIX's XML, for participants.
 //!
-//! They are what the doors judge messages by, written out; an engine that is given them refuses what
-//! the exchange would refuse, before it is sent.
+//! They are what the doors judge messages by, written out: all that the exchange takes and sends.
 
 use std::path::{Path, PathBuf};
 

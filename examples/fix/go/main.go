@@ -364,6 +364,6 @@ func main() {
 		log.Fatal("FAIL: ", fault)
 	default:
 	}
-	fmt.Printf("done: %s, an order accepted and cancelled, another filled with %s lots, %d refreshes of market data\n",
+	fmt.Printf("done: %s, an order accepted and cancelled, another filled with %s lots; refreshes of market data: %d\n",
 		orders.BeginString, traded, best.refreshes)
 }

@@ -112,8 +112,8 @@ public final class Sample {
             throw new Failed(listener.faults.peek());
         }
         System.out.println("done: " + orders.getBeginString() + ", an order accepted and cancelled,"
-            + " another filled with " + traded + " lots, " + best.refreshes()
-            + " refreshes of market data");
+            + " another filled with " + traded + " lots; refreshes of market data: "
+            + best.refreshes());
     }
 
     /** Waits for something, but not for ever. */
