@@ -1,8 +1,9 @@
 """The FIX samples of examples/fix against the exchange of examples/fix/exchange.toml.
 
 Each sample runs in each version, with the exchange's dictionaries and with its engine's own ones. It
-must say that an order was accepted and cancelled and another filled, and the engine's log must say
-the same. Controls: a wrong password, and a dictionary that lacks a field, must end in failure.
+must say that an order was accepted and cancelled, another filled, and that market data told of a
+trade; the engine's log must have the same orders and lots. Controls: a wrong password, and a
+dictionary that lacks a field, must end in failure.
 """
 
 import argparse
@@ -65,7 +66,8 @@ class Client:
         done = f"done: {VERSIONS[version]}, an order accepted and cancelled, another filled with {LOTS} lots"
         statuses = re.findall(r"OrdStatus (\w)", printed)
         filled = sum(int(lots) for lots in re.findall(r", traded (\d+) at ", printed))
-        if code != 0 or done not in printed or filled != LOTS or statuses[:3] != ["0", "4", "0"]:
+        told = "market data: " in printed
+        if code != 0 or done not in printed or filled != LOTS or not told or statuses[:3] != ["0", "4", "0"]:
             fail(f"{self.name}, {version}, {whose} dictionaries: {code}\n{printed}")
         print(f"ok: {self.name}, {VERSIONS[version]}, {whose} dictionaries: accepted, cancelled,"
               f" {filled} lots traded")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quickfixgo/quickfix"
+	"github.com/quickfixgo/quickfix/datadictionary"
 )
 
 // Tags that are used here.
@@ -48,10 +49,7 @@ const (
 	tagMDEntryType             = 269
 	tagMDEntryPx               = 270
 	tagMDEntrySize             = 271
-	tagMDEntryID               = 278
 	tagMDUpdateAction          = 279
-	tagMDEntryPositionNo       = 290
-	tagNumberOfOrders          = 346
 	tagPassword                = 554
 )
 
@@ -64,19 +62,21 @@ type report struct {
 	traded string
 }
 
-// market is what market data told: best prices, and how often they were refreshed.
+// market is what market data told: best prices, and how many trades.
 type market struct {
 	bid, offer float64
-	refreshes  int
+	trades     int
 }
 
 // client is the application that quickfixgo calls.
 type client struct {
 	settings map[quickfix.SessionID]*quickfix.SessionSettings
-	on       sync.Map // sessions that have been logged on
-	logons   chan string
-	reports  chan report
-	best     market
+	// Of the application messages.
+	dictionary *datadictionary.DataDictionary
+	on         sync.Map // sessions that have been logged on
+	logons     chan string
+	reports    chan report
+	best       market
 	// The newest of them; it takes the place of one that was not looked at.
 	prices chan market
 	faults chan string
@@ -138,11 +138,8 @@ func (c *client) FromApp(message *quickfix.Message, _ quickfix.SessionID) quickf
 	switch kind {
 	case "8":
 		return c.executionReport(message)
-	case "W":
-		return c.marketData(message, inSnapshot)
-	case "X":
-		c.best.refreshes++
-		return c.marketData(message, inRefresh)
+	case "W", "X":
+		return c.marketData(message, kind)
 	case "9", "j", "Y":
 		c.faults <- "refused: " + text(message)
 	}
@@ -168,20 +165,12 @@ func (c *client) executionReport(message *quickfix.Message) quickfix.MessageReje
 	return nil
 }
 
-// What an entry of a snapshot may hold, in its order, and one of a refresh, which begins with what
-// happened.
-var (
-	inSnapshot = []quickfix.Tag{tagMDEntryType, tagMDEntryPx, tagMDEntrySize, tagNumberOfOrders,
-		tagMDEntryPositionNo}
-	inRefresh = []quickfix.Tag{tagMDUpdateAction, tagMDEntryType, tagMDEntryID, tagSymbol,
-		tagMDEntryPx, tagMDEntrySize, tagNumberOfOrders}
-)
-
 // marketData keeps the best prices. With MarketDepth 1 whatever is not deleted is the best one.
-func (c *client) marketData(message *quickfix.Message, tags []quickfix.Tag) quickfix.MessageRejectError {
+func (c *client) marketData(message *quickfix.Message, kind string) quickfix.MessageRejectError {
+	// What an entry may hold is what the dictionary says of this kind of message.
 	template := quickfix.GroupTemplate{}
-	for _, tag := range tags {
-		template = append(template, quickfix.GroupElement(tag))
+	for _, field := range c.dictionary.Messages[kind].Fields[tagNoMDEntries].Fields {
+		template = append(template, quickfix.GroupElement(quickfix.Tag(field.Tag())))
 	}
 	entries := quickfix.NewRepeatingGroup(tagNoMDEntries, template)
 	if err := message.Body.GetGroup(entries); err != nil {
@@ -201,6 +190,10 @@ func (c *client) marketData(message *quickfix.Message, tags []quickfix.Tag) quic
 			c.best.bid = value
 		case "1":
 			c.best.offer = value
+		case "2":
+			size, _ := entry.GetString(tagMDEntrySize)
+			fmt.Printf("market data: %s traded at %s\n", size, price)
+			c.best.trades++
 		}
 	}
 	select {
@@ -260,6 +253,7 @@ func subscribe(id quickfix.SessionID) {
 		quickfix.GroupTemplate{quickfix.GroupElement(tagMDEntryType)})
 	kinds.Add().SetString(tagMDEntryType, "0") // bid
 	kinds.Add().SetString(tagMDEntryType, "1") // offer
+	kinds.Add().SetString(tagMDEntryType, "2") // trade
 	request.Body.SetGroup(kinds)
 	symbols := quickfix.NewRepeatingGroup(tagNoRelatedSym,
 		quickfix.GroupTemplate{quickfix.GroupElement(tagSymbol)})
@@ -321,6 +315,16 @@ func main() {
 			roles[role] = id
 		}
 	}
+	path, err := settings.GlobalSettings().Setting("DataDictionary")
+	if err != nil { // FIX 5.0 SP2 has two
+		path, err = settings.GlobalSettings().Setting("AppDataDictionary")
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	if c.dictionary, err = datadictionary.Parse(path); err != nil {
+		log.Fatal(err)
+	}
 	logs, err := quickfix.NewFileLogFactory(settings)
 	if err != nil {
 		log.Fatal(err)
@@ -354,8 +358,8 @@ func main() {
 	until(c, cancels, "4")
 	buy(orders, takes, 10, best.offer+1, "3")
 	traded := until(c, takes, "2")
-	for best.refreshes == 0 {
-		best = next(c, "market data that tells of the trade", c.prices)
+	for best.trades == 0 {
+		best = next(c, "a trade told by market data", c.prices)
 	}
 
 	initiator.Stop()
@@ -364,6 +368,6 @@ func main() {
 		log.Fatal("FAIL: ", fault)
 	default:
 	}
-	fmt.Printf("done: %s, an order accepted and cancelled, another filled with %s lots; refreshes of market data: %d\n",
-		orders.BeginString, traded, best.refreshes)
+	fmt.Printf("done: %s, an order accepted and cancelled, another filled with %s lots\n",
+		orders.BeginString, traded)
 }

@@ -15,6 +15,7 @@ import quickfix.field.LastPx;
 import quickfix.field.LastQty;
 import quickfix.field.LeavesQty;
 import quickfix.field.MDEntryPx;
+import quickfix.field.MDEntrySize;
 import quickfix.field.MDEntryType;
 import quickfix.field.MDUpdateAction;
 import quickfix.field.MsgType;
@@ -29,8 +30,8 @@ final class Listener implements Application {
     /** What is to be known of an ExecutionReport. */
     record Report(String order, char status, String traded) {}
 
-    /** What market data told: best prices, and how often they were refreshed. */
-    record Market(double bid, double offer, int refreshes) {}
+    /** What market data told: best prices, and how many trades. */
+    record Market(double bid, double offer, int trades) {}
 
     final BlockingQueue<SessionID> logons = new LinkedBlockingQueue<>();
     final BlockingQueue<Report> reports = new LinkedBlockingQueue<>();
@@ -94,8 +95,8 @@ final class Listener implements Application {
     public void fromApp(Message message, SessionID id) throws FieldNotFound {
         switch (type(message)) {
             case MsgType.EXECUTION_REPORT -> executionReport(message);
-            case MsgType.MARKET_DATA_SNAPSHOT_FULL_REFRESH -> marketData(message, 0);
-            case MsgType.MARKET_DATA_INCREMENTAL_REFRESH -> marketData(message, 1);
+            case MsgType.MARKET_DATA_SNAPSHOT_FULL_REFRESH, MsgType.MARKET_DATA_INCREMENTAL_REFRESH ->
+                marketData(message);
             case MsgType.ORDER_CANCEL_REJECT, MsgType.BUSINESS_MESSAGE_REJECT,
                 MsgType.MARKET_DATA_REQUEST_REJECT -> faults.add("refused: " + text(message));
             default -> { }
@@ -124,9 +125,10 @@ final class Listener implements Application {
     }
 
     /** Keeps the best prices: with MarketDepth 1 whatever is not deleted is the best one. */
-    private void marketData(Message message, int refreshes) throws FieldNotFound {
+    private void marketData(Message message) throws FieldNotFound {
         double bid = market.bid();
         double offer = market.offer();
+        int trades = market.trades();
         for (Group entry : message.getGroups(NoMDEntries.FIELD)) {
             boolean deleted = entry.isSetField(MDUpdateAction.FIELD)
                 && entry.getChar(MDUpdateAction.FIELD) == MDUpdateAction.DELETE;
@@ -135,11 +137,16 @@ final class Listener implements Application {
                 switch (entry.getChar(MDEntryType.FIELD)) {
                     case MDEntryType.BID -> bid = price;
                     case MDEntryType.OFFER -> offer = price;
+                    case MDEntryType.TRADE -> {
+                        trades++;
+                        System.out.println("market data: " + entry.getString(MDEntrySize.FIELD)
+                            + " traded at " + entry.getString(MDEntryPx.FIELD));
+                    }
                     default -> { }
                 }
             }
         }
-        market = new Market(bid, offer, market.refreshes() + refreshes);
+        market = new Market(bid, offer, trades);
         markets.add(market);
     }
 

@@ -103,8 +103,8 @@ public final class Sample {
         until("c" + run, OrdStatus.CANCELED);
         buy("t" + run, 10, best.offer() + 1, TimeInForce.IMMEDIATE_OR_CANCEL);
         String traded = until("t" + run, OrdStatus.FILLED);
-        while (best.refreshes() == 0) {
-            best = next("market data that tells of the trade", listener.markets);
+        while (best.trades() == 0) {
+            best = next("a trade told by market data", listener.markets);
         }
 
         initiator.stop();
@@ -112,8 +112,7 @@ public final class Sample {
             throw new Failed(listener.faults.peek());
         }
         System.out.println("done: " + orders.getBeginString() + ", an order accepted and cancelled,"
-            + " another filled with " + traded + " lots; refreshes of market data: "
-            + best.refreshes());
+            + " another filled with " + traded + " lots");
     }
 
     /** Waits for something, but not for ever. */
@@ -152,7 +151,7 @@ public final class Sample {
         request.setField(new SubscriptionRequestType(SubscriptionRequestType.SNAPSHOT_UPDATES));
         request.setField(new MarketDepth(1)); // best prices
         request.setField(new MDUpdateType(MDUpdateType.INCREMENTAL_REFRESH));
-        for (char kind : new char[] {MDEntryType.BID, MDEntryType.OFFER}) {
+        for (char kind : new char[] {MDEntryType.BID, MDEntryType.OFFER, MDEntryType.TRADE}) {
             Group entry = new Group(NoMDEntryTypes.FIELD, MDEntryType.FIELD);
             entry.setField(new MDEntryType(kind));
             request.addGroup(entry);
