@@ -182,15 +182,15 @@ func (c *client) marketData(message *quickfix.Message, kind string) quickfix.Mes
 		price, _ := entry.GetString(tagMDEntryPx)
 		action, _ := entry.GetString(tagMDUpdateAction)
 		value, err := strconv.ParseFloat(price, 64)
-		if err != nil || action == "2" {
+		if err != nil || action == "2" { // deleted
 			continue
 		}
-		switch side {
-		case "0":
+		switch {
+		case side == "0":
 			c.best.bid = value
-		case "1":
+		case side == "1":
 			c.best.offer = value
-		case "2":
+		case side == "2" && kind == "X": // a snapshot has the last trade of before
 			size, _ := entry.GetString(tagMDEntrySize)
 			fmt.Printf("market data: %s traded at %s\n", size, price)
 			c.best.trades++

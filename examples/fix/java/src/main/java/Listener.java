@@ -130,20 +130,20 @@ final class Listener implements Application {
         double offer = market.offer();
         int trades = market.trades();
         for (Group entry : message.getGroups(NoMDEntries.FIELD)) {
-            boolean deleted = entry.isSetField(MDUpdateAction.FIELD)
-                && entry.getChar(MDUpdateAction.FIELD) == MDUpdateAction.DELETE;
-            if (!deleted && entry.isSetField(MDEntryPx.FIELD)) {
-                double price = entry.getDouble(MDEntryPx.FIELD);
-                switch (entry.getChar(MDEntryType.FIELD)) {
-                    case MDEntryType.BID -> bid = price;
-                    case MDEntryType.OFFER -> offer = price;
-                    case MDEntryType.TRADE -> {
-                        trades++;
-                        System.out.println("market data: " + entry.getString(MDEntrySize.FIELD)
-                            + " traded at " + entry.getString(MDEntryPx.FIELD));
-                    }
-                    default -> { }
-                }
+            char action = entry.isSetField(MDUpdateAction.FIELD) ? entry.getChar(MDUpdateAction.FIELD) : ' ';
+            if (action == MDUpdateAction.DELETE || !entry.isSetField(MDEntryPx.FIELD)) {
+                continue;
+            }
+            double price = entry.getDouble(MDEntryPx.FIELD);
+            char kind = entry.getChar(MDEntryType.FIELD);
+            if (kind == MDEntryType.BID) {
+                bid = price;
+            } else if (kind == MDEntryType.OFFER) {
+                offer = price;
+            } else if (action == MDUpdateAction.NEW) { // a snapshot has the last trade of before
+                trades++;
+                System.out.println("market data: " + entry.getString(MDEntrySize.FIELD) + " traded at "
+                    + entry.getString(MDEntryPx.FIELD));
             }
         }
         market = new Market(bid, offer, trades);
