@@ -40,6 +40,8 @@ pub struct PacerConfig {
     pub update_ns: u64,
     /// Largest quantum, in ns.
     pub quantum_max_ns: u64,
+    /// Quantum to begin with (the paper's P0), in ns.
+    pub quantum_first_ns: u64,
 }
 
 impl Default for PacerConfig {
@@ -52,6 +54,7 @@ impl Default for PacerConfig {
             window_ns: 50 * Nanos::MILLI,
             update_ns: Nanos::MILLI,
             quantum_max_ns: 10 * Nanos::MILLI,
+            quantum_first_ns: 0,
         }
     }
 }
@@ -68,11 +71,11 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// A quantum of zero and no delay known.
+    /// The first quantum and no delay known.
     pub fn new(config: PacerConfig) -> Pacer {
         Pacer {
             config,
-            quantum_ns: 0,
+            quantum_ns: config.quantum_first_ns.min(config.quantum_max_ns),
             delays: VecDeque::with_capacity(DELAYS_MAX),
             scratch: Vec::with_capacity(DELAYS_MAX),
             update_at: Nanos(0),

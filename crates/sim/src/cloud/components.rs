@@ -4,44 +4,52 @@ use super::{
     deadline::Kind,
     dissemination::{Case, Medians},
     hold_release::{self, Setup, WARM_UP},
+    hosts::Clocks,
     link::Profile,
     report::{Check, Curve, Figure, Report, Row, Run},
+    seeds,
 };
 
-const RECEIVERS: usize = 100;
 const MESSAGES: usize = 5_000;
 
 /// The experiment.
 pub fn run(run: &mut Run) -> Report {
     let standard = run.lossy(Profile::standard());
     let profile = || standard.clone();
+    let layers = run.options.layers(100);
+    let receivers = layers.last().copied().unwrap_or(0);
+    let published = |value: f64| (!run.options.has_tree()).then_some(value);
+    let hedge = run.options.hedge.unwrap_or(2);
+    let clocks = Clocks::of_run(run, &standard, receivers);
+    let tree = |hedge| Case { profile: profile(), layers: layers.clone(), hedge, dynamic: true };
     let cases = [
-        ("direct unicast", Case::direct(profile(), RECEIVERS), Some(254e3)),
-        (
-            "tree, fixed parents",
-            Case { dynamic: false, ..Case::tree(profile(), RECEIVERS, 0) },
-            Some(139e3),
-        ),
-        ("tree, changing parents", Case::tree(profile(), RECEIVERS, 0), None),
-        ("and hedging H=1", Case::tree(profile(), RECEIVERS, 1), None),
-        ("and hedging H=2", Case::tree(profile(), RECEIVERS, 2), Some(129e3)),
+        ("direct unicast".into(), Case::direct(profile(), receivers), published(254e3)),
+        ("tree, fixed parents".into(), Case { dynamic: false, ..tree(0) }, published(139e3)),
+        ("tree, changing parents".into(), tree(0), None),
+        ("and hedging H=1".into(), tree(1), None),
+        (format!("and hedging H={hedge}"), tree(hedge), published(129e3)),
     ];
     let mut rows = Vec::new();
     for (done, (name, case, published)) in cases.into_iter().enumerate() {
         let medians = Medians::of(&case, run.range(), MESSAGES as u64);
-        rows.extend(medians.rows(name, published));
+        rows.extend(medians.rows(&name, published));
         (run.progress)((done + 1) as f64 / 7.0);
     }
     for (name, kind, published) in [
-        ("and hold-and-release, the paper's estimator", Kind::MaxOfPercentiles(950), Some(175e3)),
+        (
+            "and hold-and-release, the paper's estimator",
+            Kind::MaxOfPercentiles(950),
+            published(175e3),
+        ),
         ("and hold-and-release, p95 of the maximum", Kind::OfMaximum(950), None),
     ] {
         let oml = |seed| {
-            let setup = Setup::standard(RECEIVERS, 2, WARM_UP + MESSAGES, seed);
-            let setup = Setup { profile: profile(), ..setup };
+            let setup = Setup::standard(1, hedge, WARM_UP + MESSAGES, seed);
+            let (layers, hosts) = (layers.clone(), clocks.of_seed(seed));
+            let setup = Setup { profile: profile(), layers, hosts, ..setup };
             hold_release::run(&setup, &[kind]).1[0].oml_release_ns
         };
-        let omls: Vec<f64> = run.range().map(oml).collect();
+        let omls: Vec<f64> = seeds::map(run.range(), oml);
         rows.push(Row::new(format!("{name}: median release OML"), "ns", published, &omls));
     }
     (run.progress)(1.0);
@@ -53,12 +61,13 @@ pub fn run(run: &mut Run) -> Report {
         Check::new("hold-and-release over the tree with H=2", mean(5) / mean(4), 1.0, 1.4),
     ];
     let points = (1..).zip(of_oml()).map(|(x, row)| (f64::from(x), row.ours.mean / 1e3)).collect();
+    rows.extend(clocks.rows());
     Report {
         name: "components",
         title: "Figure 10: OML as each component is introduced",
         model: format!(
-            "profile standard, N={RECEIVERS}, D=2, F=10, {MESSAGES} messages a seed at 5,000 a \
-             second"
+            "profile standard, layers of {layers:?} below the root, {MESSAGES} messages a seed at 5,000 \
+             a second; clocks as the last rows say"
         ),
         seeds: run.seeds,
         rows,

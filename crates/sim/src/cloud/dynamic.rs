@@ -37,7 +37,8 @@ struct Case {
     name: &'static str,
     file: &'static str,
     profile: Profile,
-    layers: &'static [usize],
+    layers: Vec<usize>,
+    hedge: usize,
     messages: u64,
     bursts: bool,
 }
@@ -45,7 +46,7 @@ struct Case {
 fn measure(case: &Case, dynamic: bool, seed: u64) -> Outcome {
     let Case { profile, layers, messages, bursts, .. } = case;
     let (messages, bursts, slow_ns) = (*messages, *bursts, SLOW_NS * layers.len() as u64);
-    let tree = table1::tree(layers, 0, dynamic);
+    let tree = table1::tree(layers, case.hedge, dynamic);
     let run_ns = messages * CALM_NS;
     let mut flow = Flow::new(tree, Cloud::new(profile, seed, tree.topology.layers(), run_ns));
     let receivers = tree.topology.receivers();
@@ -56,7 +57,7 @@ fn measure(case: &Case, dynamic: bool, seed: u64) -> Outcome {
         let bursting = bursts && id % PERIOD < BURST;
         sent_at += if bursting { BURST_NS } else { CALM_NS };
         let mut oml = 0;
-        for (index, arrival) in flow.send(id, sent_at, 0).iter().enumerate() {
+        for (index, arrival) in flow.send(id, sent_at, case.hedge).iter().enumerate() {
             // A loss is repaired some time later; here it counts as slow only.
             let delay = if *arrival == LOST { slow_ns + 1 } else { arrival - sent_at };
             delays[index].push(delay);
@@ -85,26 +86,33 @@ pub fn run(run: &mut Run) -> Report {
         let queue = Some(QueueModel { at_root, ..queue });
         Profile { queue, spikes: None, ..Profile::standard() }
     };
-    let case = |name, file, profile: Profile, layers, messages, bursts| {
-        let profile = run.lossy(profile);
-        Case { name, file, profile, layers, messages, bursts }
+    let (asked, hedge) = (run.options.has_tree(), run.options.hedge.unwrap_or(0));
+    let case = |name, file, profile: Profile, layers: &[usize], messages, bursts| {
+        let (profile, layers) = (run.lossy(profile), layers.to_vec());
+        Case { name, file, profile, layers, hedge, messages, bursts }
     };
     let [two, three, four] = TREES;
-    let own = || independent.clone();
-    let cases = [
-        case("independent", "dynamic-independent", own(), two, messages, false),
+    let own = run.options.layers(100);
+    let two = if asked { own.as_slice() } else { two };
+    let mut cases = vec![
+        case("independent", "dynamic-independent", independent.clone(), two, messages, false),
         case("load-induced", "dynamic-load", loaded(false), two, messages, true),
         case("load-induced, root too", "dynamic-load-root", loaded(true), two, messages, true),
-        case("independent, D=3", "dynamic-independent-3", own(), three, messages / 2, false),
-        case("independent, D=4", "dynamic-independent-4", own(), four, messages / 4, false),
     ];
+    if !asked {
+        let independent = |name, file, layers, messages| {
+            case(name, file, independent.clone(), layers, messages, false)
+        };
+        cases.push(independent("independent, D=3", "dynamic-independent-3", three, messages / 2));
+        cases.push(independent("independent, D=4", "dynamic-independent-4", four, messages / 4));
+    }
     let count = cases.len() as f64;
     let mut report = Report {
         name: "dynamic",
         title: "Section 5: fixed against changing parents",
         model: format!(
-            "profile standard without loss, N=100, D=2 (N=1000, D=3; N=5000, D=4), F=10, H=0, {messages} \
-             messages a seed (half; a quarter); slow: above 125 us a hop; independent: a \
+            "profile standard without loss, layers of {two:?} below the root (D=3: N=1000; D=4: \
+             N=5000), H={hedge}, {messages} messages a seed (half; a quarter); slow: above 125 us a hop; independent: a \
              path has a burst of 20 ms with 0.5 ms more delay every 30 s; load-induced: a path \
              serves a packet in {} us and every {PERIOD} messages {BURST} come {} us apart",
             queue.service_ns / 1_000,
@@ -153,7 +161,7 @@ pub fn run(run: &mut Run) -> Report {
             let values = change(&medians[0].1, &medians[1].1);
             let what = format!("{name}: change of the median OML in bursts (paper: up to)");
             report.rows.push(Row::new(what, "%", Some(-80.0), &values));
-            if index == 1 {
+            if index == 1 && run.options.given().is_empty() {
                 let ours = report.rows[report.rows.len() - 1].ours.mean;
                 let what = "load-induced: change of the median OML in bursts (%)";
                 report.checks.push(Check::new(what, ours, -80.0, -30.0));

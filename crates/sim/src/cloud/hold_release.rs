@@ -1,7 +1,7 @@
 //! Hold-and-release in one cloud. One pass over the messages serves every
 //! estimator: arrivals don't depend on deadlines.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use overlay::{
     delay::{OwdEstimator, PERMILLE},
@@ -11,6 +11,7 @@ use overlay::{
 use super::{
     deadline::{Estimator, Kind, Rounds, WINDOW},
     flow::{Flow, LOST},
+    hosts::Hosts,
     link::{Cloud, Profile},
     stats::{median, percentile},
     table1,
@@ -47,6 +48,8 @@ pub struct Setup {
     pub messages: usize,
     /// Seed.
     pub seed: u64,
+    /// Clocks of the receivers; `None`: as the cloud has them.
+    pub hosts: Option<Arc<Hosts>>,
 }
 
 impl Setup {
@@ -54,7 +57,7 @@ impl Setup {
     pub fn standard(receivers: usize, hedge: usize, messages: usize, seed: u64) -> Setup {
         let layers = table1::layers(receivers, table1::rule_depth(receivers), 10);
         let profile = Profile::standard();
-        Setup { profile, layers, hedge, dynamic: true, messages, seed }
+        Setup { profile, layers, hedge, dynamic: true, messages, seed, hosts: None }
     }
 }
 
@@ -113,16 +116,15 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
     let cloud = Cloud::new(&setup.profile, setup.seed, tree.topology.layers(), run_ns);
     let receivers = tree.topology.receivers();
     let first = tree.topology.nodes() - receivers;
-    let clocks: Vec<i64> = (first..first + receivers).map(|node| cloud.clock_ns(node)).collect();
-    let spread = (clocks.iter().max().unwrap_or(&0) - clocks.iter().min().unwrap_or(&0)) as u64;
-    let slowest_clock = clocks.iter().map(|clock| -clock).max().unwrap_or(0);
+    let assumed = || Arc::new(Hosts::assumed(&cloud, first..first + receivers));
+    let hosts = setup.hosts.clone().unwrap_or_else(assumed);
     let mut flow = Flow::new(tree, cloud);
     let mut rounds = Rounds::new(receivers);
-    let mut receivers = Receivers::new(clocks);
+    let mut receivers = Receivers::new(hosts, receivers);
     let mut estimators: Vec<(Estimator, Tally)> =
         kinds.iter().map(|kind| (Estimator::new(*kind, ROUND), Tally::default())).collect();
     let permilles: BTreeSet<u32> = kinds.iter().map(Kind::permille).collect();
-    let mut omls = Vec::new();
+    let (mut omls, mut widest) = (Vec::new(), 0);
     let mut due: Option<Vec<Sample>> = None;
     for (index, id) in (1..=setup.messages as u64).enumerate() {
         if index % ROUND == 0 && index > 0 {
@@ -141,6 +143,9 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
             }
         }
         let sent_at = id * INTERVAL_NS;
+        receivers.read_clocks(sent_at);
+        let (slowest_clock, spread) = receivers.clocks_range();
+        widest = widest.max(spread);
         let message = receivers.take(sent_at, flow.send(id, sent_at, setup.hedge));
         rounds.arrived(id, message.owd_ns);
         let measured = index >= WARM_UP;
@@ -156,16 +161,19 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
     }
     let arrivals = Arrivals {
         oml_ns: median(&mut omls) as f64,
-        clocks_ns: spread,
+        clocks_ns: widest,
         repaired: receivers.repaired,
     };
-    let outcome = |(estimator, tally): (Estimator, Tally)| tally.outcome(estimator.kind(), spread);
+    let outcome = |(estimator, tally): (Estimator, Tally)| tally.outcome(estimator.kind());
     (arrivals, estimators.into_iter().map(outcome).collect())
 }
 
 /// All receivers of a run.
 struct Receivers {
+    hosts: Arc<Hosts>,
+    /// Their clocks' errors at the last look, and when that was.
     clocks: Vec<i64>,
+    look: Option<u64>,
     /// When everything so far had arrived, true time: delivery is in sequence.
     ready: Vec<u64>,
     /// What each keeps of its delays by its own clock.
@@ -174,10 +182,27 @@ struct Receivers {
 }
 
 impl Receivers {
-    fn new(clocks: Vec<i64>) -> Receivers {
-        let count = clocks.len();
+    fn new(hosts: Arc<Hosts>, count: usize) -> Receivers {
         let delays = (0..count).map(|_| OwdEstimator::new(WINDOW, PERMILLE)).collect();
-        Receivers { clocks, ready: vec![0; count], delays, repaired: 0 }
+        let (clocks, ready) = (vec![0; count], vec![0; count]);
+        Receivers { hosts, clocks, look: None, ready, delays, repaired: 0 }
+    }
+
+    fn read_clocks(&mut self, at: u64) {
+        let look = Some(Hosts::look(at));
+        if self.look != look {
+            self.look = look;
+            for (receiver, clock) in self.clocks.iter_mut().enumerate() {
+                *clock = self.hosts.error_ns(receiver, at);
+            }
+        }
+    }
+
+    /// How far the slowest clock is behind, and how far it and the fastest are apart.
+    fn clocks_range(&self) -> (i64, u64) {
+        let (least, most) = (self.clocks.iter().min(), self.clocks.iter().max());
+        let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
+        (-least, (most - least) as u64)
     }
 
     fn take(&mut self, sent_at: u64, arrivals: &[u64]) -> Message {
@@ -222,6 +247,8 @@ struct Tally {
     hold_ns: u64,
     omls: Vec<u64>,
     windows: Vec<u64>,
+    /// The same in true time.
+    true_windows: Vec<u64>,
 }
 
 impl Tally {
@@ -234,9 +261,10 @@ impl Tally {
         let release = delay_ns.saturating_add_signed(slowest_clock).max(message.needed_ns);
         self.omls.push(release);
         self.windows.push(late);
+        self.true_windows.push(late + spread);
     }
 
-    fn outcome(mut self, kind: Kind, spread: u64) -> Outcome {
+    fn outcome(mut self, kind: Kind) -> Outcome {
         let count = self.omls.len().max(1) as f64;
         let dws_ns = median(&mut self.windows) as f64;
         Outcome {
@@ -245,7 +273,7 @@ impl Tally {
             p_fair: self.fair as f64 / count,
             dws_ns,
             dws_p99_ns: percentile(&mut self.windows, 0.99) as f64,
-            dws_true_ns: dws_ns + spread as f64,
+            dws_true_ns: median(&mut self.true_windows) as f64,
             oml_release_ns: median(&mut self.omls) as f64,
             hold_ns: self.hold_ns as f64 / count,
             omls: self.omls,

@@ -5,6 +5,7 @@
 //! the experiments, each giving a [`report::Report`] of published and own figures side by side. A
 //! seed decides everything, to the bit, on every machine ([`math`]).
 
+pub mod clock_mesh;
 pub mod components;
 pub mod cost;
 pub mod deadline;
@@ -14,6 +15,7 @@ pub mod fairness;
 pub mod fancypq;
 pub mod flow;
 pub mod hold_release;
+pub mod hosts;
 pub mod inbound;
 pub mod lemondrop;
 pub mod link;
@@ -31,100 +33,181 @@ pub mod throughput;
 pub mod treebuilder;
 pub mod wheel;
 
-use report::Experiment;
+use report::{Experiment, Takes};
 
-/// All experiments: the Jasper paper's in its order, then those of the TreeBuilder thesis.
+/// A tree.
+const TREE: &[Takes] = &[Takes::Receivers, Takes::Depth, Takes::Fanout, Takes::Hedge];
+/// A tree and a cloud.
+const WITHOUT_HOLD: &[Takes] = &[
+    Takes::Receivers,
+    Takes::Depth,
+    Takes::Fanout,
+    Takes::Hedge,
+    Takes::Loss,
+    Takes::Stragglers,
+    Takes::StragglerExtra,
+];
+/// A tree, a cloud and clocks.
+const ALL: &[Takes] = &[
+    Takes::Receivers,
+    Takes::Depth,
+    Takes::Fanout,
+    Takes::Hedge,
+    Takes::Loss,
+    Takes::Clocks,
+    Takes::Stragglers,
+    Takes::StragglerExtra,
+];
+
+/// All experiments: the Jasper paper's in its order, those of the TreeBuilder thesis, the clocks'.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "table1",
         about: "median OML by depth and fan-out (table 1)",
         seeds: 5,
+        takes: TREE,
         run: table1::run,
     },
     Experiment {
         name: "hedging-montecarlo",
         about: "delay under hedging, literal recursion and shared tree (appendix F, figure 14)",
         seeds: 3,
+        takes: &[Takes::Fanout],
         run: montecarlo::run,
     },
     Experiment {
         name: "figure5",
         about: "direct unicast against the tree (figure 5)",
         seeds: 10,
+        takes: &[Takes::Receivers, Takes::Depth, Takes::Fanout],
         run: dissemination::figure5,
     },
     Experiment {
         name: "hedging",
         about: "OML, delivery window and receivers' delays by H (figures 6, 7)",
         seeds: 20,
+        takes: &[
+            Takes::Receivers,
+            Takes::Depth,
+            Takes::Fanout,
+            Takes::Loss,
+            Takes::Stragglers,
+            Takes::StragglerExtra,
+        ],
         run: dissemination::hedging,
     },
     Experiment {
         name: "scale",
         about: "100 to 5,000 receivers (figure 8)",
         seeds: 10,
+        takes: WITHOUT_HOLD,
         run: dissemination::scale,
     },
     Experiment {
         name: "fairness",
         about: "hold-and-release and its estimators (figure 9, tables 2 and 4)",
         seeds: 20,
+        takes: ALL,
         run: fairness::run,
+    },
+    Experiment {
+        name: "stragglers",
+        about: "P(F) of the paper's estimator by N and stragglers (table 2)",
+        seeds: 10,
+        takes: &[Takes::Loss, Takes::Clocks],
+        run: fairness::stragglers,
     },
     Experiment {
         name: "components",
         about: "latency as each component is introduced (figure 10)",
         seeds: 10,
+        takes: ALL,
         run: components::run,
     },
     Experiment {
         name: "dynamic",
         about: "fixed against changing parents (section 5)",
         seeds: 10,
+        takes: WITHOUT_HOLD,
         run: dynamic::run,
     },
     Experiment {
         name: "fancypq",
         about: "the limit-order queue under bursts (figures 11, 12)",
         seeds: 5,
+        takes: &[],
         run: fancypq::run,
     },
     Experiment {
         name: "pacing",
         about: "losses by incast: the paper's rule and credits (section 7.1)",
         seeds: 5,
+        takes: &[],
         run: pacing::run,
     },
     Experiment {
         name: "throughput",
         about: "messages a second through one tree (section 11.5)",
         seeds: 2,
+        takes: &[],
         run: throughput::run,
     },
-    Experiment { name: "cost", about: "VMs and dollars (table 3)", seeds: 1, run: cost::run },
+    Experiment {
+        name: "cost",
+        about: "VMs and dollars (table 3), computed",
+        seeds: 1,
+        takes: TREE,
+        run: cost::run,
+    },
     Experiment {
         name: "profit-share",
         about: "who wins the races (appendix C)",
         seeds: 20,
+        takes: ALL,
         run: profit::run,
     },
     Experiment {
         name: "inbound-fairness",
         about: "orders processed as generated, against added latency",
         seeds: 20,
+        takes: &[
+            Takes::Receivers,
+            Takes::Fanout,
+            Takes::Hedge,
+            Takes::Loss,
+            Takes::Clocks,
+            Takes::Stragglers,
+            Takes::StragglerExtra,
+        ],
         run: inbound::run,
     },
     Experiment {
         name: "treebuilder",
         about: "trees by strategy, root and K (TreeBuilder thesis, tables 5.4 to 5.6)",
         seeds: 60,
+        takes: &[Takes::Depth, Takes::Fanout],
         run: treebuilder::run,
     },
     Experiment {
         name: "lemondrop",
         about: "LemonDrop's accuracy and time by iterations (TreeBuilder thesis, A.5.6)",
         seeds: 60,
+        takes: &[Takes::Depth, Takes::Fanout],
         run: lemondrop::run,
+    },
+    Experiment {
+        name: "clock-errors",
+        about: "errors and bounds of clocks that agents keep together, beside comparators",
+        seeds: 5,
+        takes: &[],
+        run: clock_mesh::errors,
+    },
+    Experiment {
+        name: "clock-wander",
+        about: "whether bounds hold however oscillators wander",
+        seeds: 20,
+        takes: &[],
+        run: clock_mesh::wander,
     },
 ];
 

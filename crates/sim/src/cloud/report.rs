@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{link::Profile, stats::Estimate};
+use super::{link::Profile, stats::Estimate, table1};
 
 /// One figure beside the published one.
 #[derive(Clone, PartialEq, Debug)]
@@ -112,6 +112,8 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// What a reader must know: what does not reproduce, and why.
     pub notes: Vec<String>,
+    /// Whether the rows follow from given numbers by arithmetic alone: nothing was simulated.
+    pub computed: bool,
 }
 
 impl Report {
@@ -119,6 +121,53 @@ impl Report {
     pub fn passes(&self) -> bool {
         self.checks.iter().all(Check::holds)
     }
+}
+
+/// An option that an experiment may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Takes {
+    /// `--receivers`.
+    Receivers,
+    /// `--depth`.
+    Depth,
+    /// `--fanout`.
+    Fanout,
+    /// `--hedge`.
+    Hedge,
+    /// `--loss`.
+    Loss,
+    /// `--clocks`.
+    Clocks,
+    /// `--stragglers`.
+    Stragglers,
+    /// `--straggler-extra`.
+    StragglerExtra,
+}
+
+impl Takes {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Takes::Receivers => "--receivers",
+            Takes::Depth => "--depth",
+            Takes::Fanout => "--fanout",
+            Takes::Hedge => "--hedge",
+            Takes::Loss => "--loss",
+            Takes::Clocks => "--clocks",
+            Takes::Stragglers => "--stragglers",
+            Takes::StragglerExtra => "--straggler-extra",
+        }
+    }
+}
+
+/// Whose errors the hosts' clocks have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClockSource {
+    /// What the clock agents leave, simulated in a cloud of the same profile.
+    #[default]
+    Agents,
+    /// Drawn once for each host: 300 ns at the 99th percentile in the standard cloud.
+    Assumed,
 }
 
 /// What a user asks of an experiment; `None`: the experiment's own.
@@ -134,6 +183,12 @@ pub struct Options {
     pub hedge: Option<usize>,
     /// Copies lost, of a million.
     pub loss_ppm: Option<u32>,
+    /// Clocks.
+    pub clocks: Option<ClockSource>,
+    /// Stragglers, of a million VMs.
+    pub straggler_ppm: Option<u32>,
+    /// Mean of what a straggler's delays are longer, in thousandths.
+    pub straggler_extra_permille: Option<u32>,
     /// The first seed.
     pub first_seed: u64,
 }
@@ -142,6 +197,29 @@ impl Options {
     /// Whether another tree is asked for.
     pub fn has_tree(&self) -> bool {
         [self.receivers, self.depth, self.fanout, self.hedge].iter().any(Option::is_some)
+    }
+
+    /// The options that were given.
+    pub fn given(&self) -> Vec<Takes> {
+        let all = [
+            (Takes::Receivers, self.receivers.is_some()),
+            (Takes::Depth, self.depth.is_some()),
+            (Takes::Fanout, self.fanout.is_some()),
+            (Takes::Hedge, self.hedge.is_some()),
+            (Takes::Loss, self.loss_ppm.is_some()),
+            (Takes::Clocks, self.clocks.is_some()),
+            (Takes::Stragglers, self.straggler_ppm.is_some()),
+            (Takes::StragglerExtra, self.straggler_extra_permille.is_some()),
+        ];
+        all.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect()
+    }
+
+    /// Layers of the tree asked for, where nothing else is said of `receivers` receivers below
+    /// proxies of fan-out 10 and as deep as the paper's rule says.
+    pub fn layers(&self, receivers: usize) -> Vec<usize> {
+        let receivers = self.receivers.unwrap_or(receivers);
+        let depth = self.depth.unwrap_or_else(|| table1::rule_depth(receivers));
+        table1::layers(receivers, depth, self.fanout.unwrap_or(10))
     }
 }
 
@@ -167,10 +245,22 @@ impl<'a> Run<'a> {
         first..first.saturating_add(self.seeds)
     }
 
+    /// A profile with the losses and stragglers that were asked for.
+    pub fn profile(&self, profile: Profile) -> Profile {
+        let Options { loss_ppm, straggler_ppm, straggler_extra_permille, .. } = self.options;
+        let extra = straggler_extra_permille.map(|permille| f64::from(permille) / 1e3);
+        Profile {
+            loss_ppm: loss_ppm.unwrap_or(profile.loss_ppm),
+            straggler_ppm: straggler_ppm.unwrap_or(profile.straggler_ppm),
+            straggler_extra: extra.unwrap_or(profile.straggler_extra),
+            ..profile
+        }
+    }
+
     /// A profile that loses what was asked for, nothing otherwise: the paper's section 11.5 says
     /// that its runs saw no loss.
     pub fn lossy(&self, profile: Profile) -> Profile {
-        Profile { loss_ppm: self.options.loss_ppm.unwrap_or(0), ..profile }
+        self.profile(Profile { loss_ppm: 0, ..profile })
     }
 }
 
@@ -182,6 +272,8 @@ pub struct Experiment {
     pub about: &'static str,
     /// Seeds when none are asked for.
     pub seeds: u64,
+    /// Options it takes beside the seeds.
+    pub takes: &'static [Takes],
     /// Runs it.
     pub run: fn(&mut Run) -> Report,
 }

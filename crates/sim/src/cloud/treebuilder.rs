@@ -11,7 +11,7 @@ use planner::stats::Summary;
 use planner::{Pick, Shape, Strategy, Tree};
 use types::SplitMix64;
 
-use super::report::{Check, Curve, Figure, Report, Row, Run};
+use super::report::{Check, Curve, Figure, Options, Report, Row, Run};
 use super::seeds;
 use super::stats::Estimate;
 
@@ -19,6 +19,22 @@ use super::stats::Estimate;
 pub const VMS: usize = 25;
 /// Its tree.
 pub const SHAPE: Shape = Shape { depth: 3, fanout: 2 };
+
+/// Whether the tree that was asked for can be built: of the pool, by a parent that sees K of it.
+pub fn fits(options: &Options) -> bool {
+    let shape = shape(options);
+    Shape::new(shape.depth, shape.fanout).is_some_and(|shape| shape.positions() <= VMS)
+        && shape.fanout <= CANDIDATES
+}
+
+/// The tree that was asked for, or the thesis'.
+pub fn shape(options: &Options) -> Shape {
+    Shape {
+        depth: options.depth.unwrap_or(SHAPE.depth),
+        fanout: options.fanout.unwrap_or(SHAPE.fanout),
+    }
+}
+
 const CANDIDATES: usize = 4;
 /// Probes per candidate and per pair, messages of an evaluation. The thesis sends 100,000 and
 /// 300,000; percentiles of this many move by about a hundredth.
@@ -111,17 +127,17 @@ fn build(cloud: &Cloud, mut builder: Builder, rng: &mut SplitMix64) -> Tree {
     builder.tree().expect("all questions are answered")
 }
 
-fn tree(cloud: &Cloud, mesh: &Hops, kind: &Kind, seed: u64) -> Tree {
+fn tree(cloud: &Cloud, mesh: &Hops, kind: &Kind, shape: Shape, seed: u64) -> Tree {
     let mut rng = SplitMix64::new(SplitMix64::mix(seed ^ 0x7EE));
     let pool: Vec<usize> = (0..VMS).collect();
     match kind.1 {
         How::Placed(goal) => {
-            let vms = place(goal, SHAPE, mesh, seed);
-            Tree::new(SHAPE, vms).expect("a placement is a tree")
+            let vms = place(goal, shape, mesh, seed);
+            Tree::new(shape, vms).expect("a placement is a tree")
         }
         How::Probed(pick, strategy, candidates) => {
             let strategy = Strategy::parse(strategy).expect("a known strategy");
-            let options = BuildOptions { shape: SHAPE, candidates, pick, strategy, seed };
+            let options = BuildOptions { shape, candidates, pick, strategy, seed };
             let roots = planner::faq::shuffled(VMS, &mut rng);
             let root = match kind.2 {
                 Root::Random(index) => roots[index],
@@ -137,11 +153,11 @@ fn tree(cloud: &Cloud, mesh: &Hops, kind: &Kind, seed: u64) -> Tree {
 }
 
 /// All kinds in one cloud.
-fn compare(model: CloudModel, seed: u64) -> Vec<Outcome> {
+fn compare(model: CloudModel, shape: Shape, seed: u64) -> Vec<Outcome> {
     let cloud = Cloud::new(model, VMS, seed);
     let mesh = cloud.mesh(PROBES / (VMS - 1) * 10, &mut SplitMix64::new(seed ^ 0x3E5));
     let outcome = |kind: &Kind| {
-        let tree = tree(&cloud, &mesh, kind, seed);
+        let tree = tree(&cloud, &mesh, kind, shape, seed);
         // The same seed for all: differences are the trees'.
         let (leaves, messages) = cloud.evaluate(&tree, MESSAGES, &mut SplitMix64::new(seed));
         let worst = leaves.iter().max_by(|a, b| a.p90_ns.total_cmp(&b.p90_ns)).copied();
@@ -230,8 +246,8 @@ fn figure(all: &[Vec<Outcome>]) -> Figure {
 
 /// The experiment.
 pub fn run(run: &mut Run) -> Report {
-    let model = CloudModel::default();
-    let all = seeds::map(run.range(), |seed| compare(model, seed));
+    let (model, shape) = (CloudModel::default(), shape(&run.options));
+    let all = seeds::map(run.range(), |seed| compare(model, shape, seed));
     (run.progress)(1.0);
     let mean = |name: &str, of| Estimate::of(&column(&all, index(name), of)).mean;
     let p90 = |name: &str| mean(name, |o| o.worst.p90_ns);
@@ -258,6 +274,7 @@ pub fn run(run: &mut Run) -> Report {
             1.0,
         ),
     ];
+    let checks = if shape == SHAPE { checks } else { Vec::new() };
     let pairs = [
         ("BEST-WEIGHTED", "BEST-P90"),
         ("BEST-P90", "BEST-P50"),
@@ -288,10 +305,12 @@ pub fn run(run: &mut Run) -> Report {
         name: "treebuilder",
         title: "TreeBuilder, tables 5.4 to 5.6: worst leaves by strategy, root and K",
         model: format!(
-            "{VMS} VMs, {} stragglers, D=3, F=2, K=4, {PROBES} probes per candidate, {MESSAGES} \
+            "{VMS} VMs, {} stragglers, D={}, F={}, K=4, {PROBES} probes per candidate, {MESSAGES} \
              messages per tree; a hop takes {:.0} us + log-normal of median {:.0} us and \
              sigma {:.2}",
             model.stragglers,
+            shape.depth,
+            shape.fanout,
             model.base_ns / 1e3,
             model.median_ns / 1e3,
             model.sigma
@@ -323,7 +342,8 @@ mod tests {
         // Negative control: all alike, so no order of strategies is decided.
         let model =
             CloudModel { stragglers: 0, pair_sigma: 0.0, vm_sigma: 0.0, ..CloudModel::default() };
-        let all = seeds::map(0..8, |seed| compare(model, seed));
+        let shape = SHAPE;
+        let all = seeds::map(0..8, |seed| compare(model, shape, seed));
         let difference = difference(&all, "BEST-P50", "WORST-P90");
         assert!(difference.mean.abs() < 10.0, "{difference:?}");
     }
