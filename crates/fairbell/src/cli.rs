@@ -369,6 +369,7 @@ pub enum Bench {
     fairbell bench rtt --protocol fix    the same through the FIX door\n  \
     fairbell bench rtt --path tree       through the whole exchange, beside its hops and its window\n  \
     fairbell bench rtt --duration 2m --rate 20000 --json\n  \
+    fairbell bench rtt --no-bar          exit code 0 whatever the ratio\n  \
     fairbell bench rtt --sealed off      what sealing costs")]
 pub struct RttArgs {
     /// Time of measurement, floor and system together
@@ -387,6 +388,9 @@ pub struct RttArgs {
     /// Whether datagrams between gateway and root are sealed, as `fairbell up` does
     #[arg(long, value_name = "on|off", value_enum, default_value_t = Switch::On)]
     pub sealed: Switch,
+    /// Do not fail when the ratio to the floor is above its bar
+    #[arg(long)]
+    pub no_bar: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

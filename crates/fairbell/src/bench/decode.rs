@@ -1,8 +1,11 @@
-//! P7: market data decoded on one core, beside a floor written by hand, in turns in one run.
+//! P7: market data decoded on one core, beside a decoder written by hand and a floor, in turns in
+//! one run.
 //!
 //! The stream is made before anything is timed. Decoding fills in every value of every message and
 //! adds it to a checksum, which has to be that of all other turns; normalizing makes the event of
-//! each message as well. For ITCH the floor is the hand-written view of the same messages.
+//! each message as well. The decoder written by hand is for right streams only, and for ITCH the
+//! view of the same messages. The floor is what no decoder can do without: the bytes are read and
+//! copied.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -30,7 +33,7 @@ use generated::OpraV2;
 /// Options of `fairbell bench decode`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell bench decode --format opra-fast-v2 --json     the description beside the floor\n  \
+    fairbell bench decode --format opra-fast-v2 --json     the description, by hand, the floor\n  \
     fairbell bench decode --format fast-1.1                the same bytes through templates\n  \
     fairbell bench decode --format itch --mebibytes 256    the description beside the view\n  \
     fairbell bench decode --format opra-fast-v2 --write stream.bin --templates opra.xml")]
@@ -49,7 +52,7 @@ pub struct DecodeArgs {
     #[arg(long, value_name = "N", default_value_t = 9,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
-    /// Measure this step only, for profilers: decode, floor, normalize, "at run time"
+    /// Measure this step only, for profilers: decode, hand-written, floor, normalize, "at run time"
     #[arg(long, value_name = "STEP")]
     pub only: Option<String>,
     /// Also write the stream to FILE, each packet behind its length as two bytes, big-endian
@@ -75,6 +78,10 @@ pub enum Format {
     Itch,
 }
 
+/// Names of two steps.
+const BY_HAND: &str = "hand-written";
+const FLOOR: &str = "floor";
+
 /// One of the things measured in turns: what it did, and how it came out.
 struct Turn {
     name: &'static str,
@@ -94,13 +101,26 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
             let messages = itch_messages(args.seed, bytes);
             let mut described = || itch_described(&messages);
             let mut written = || itch_written(&messages);
-            measure(args, &mut [("decode", true, &mut described), ("floor", true, &mut written)])?
+            let count = each_itch(&messages, |_| ());
+            let mut copy = Vec::new();
+            let mut floor = || (copied(std::iter::once(messages.as_slice()), &mut copy), count);
+            measure(
+                args,
+                &mut [
+                    ("decode", true, &mut described),
+                    (BY_HAND, true, &mut written),
+                    (FLOOR, false, &mut floor),
+                ],
+            )?
         }
         Format::OpraFastV2 | Format::Fast11 => {
             let shape = Shape { seed: args.seed, bytes, ..Shape::default() };
             let stream = make::<V2>(shape);
             write_files(args, &stream)?;
             let mut decode = || decode(&stream);
+            let count = bare(&stream).1;
+            let mut copy = Vec::new();
+            let mut floor = || (copied(stream.packets(), &mut copy), count);
             let mut bare = || bare(&stream);
             let mut normalize = || normalize(&stream);
             let templates = Templates::from_xml(&fast_templates(&V2::FORMAT));
@@ -115,7 +135,8 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
                     args,
                     &mut [
                         ("decode", true, &mut compiled),
-                        ("floor", true, &mut bare),
+                        (BY_HAND, true, &mut bare),
+                        (FLOOR, false, &mut floor),
                         ("at run time", true, &mut read),
                     ],
                 )?
@@ -124,7 +145,8 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
                     args,
                     &mut [
                         ("decode", true, &mut decode),
-                        ("floor", true, &mut bare),
+                        (BY_HAND, true, &mut bare),
+                        (FLOOR, false, &mut floor),
                         ("normalize", false, &mut normalize),
                     ],
                 )?
@@ -195,12 +217,13 @@ fn median(turn: &Turn) -> f64 {
 fn print(args: &DecodeArgs, turns: &[Turn]) {
     let find = |name: &str| turns.iter().find(|turn| turn.name == name);
     let (Some(decode), Some(floor)) =
-        (find("decode").or(turns.first()), find("floor").or(turns.first()))
+        (find("decode").or(turns.first()), find(FLOOR).or(turns.first()))
     else {
         return;
     };
+    let by_hand = find(BY_HAND).unwrap_or(decode);
     let ns = median(decode).max(f64::MIN_POSITIVE);
-    let x_floor = ns / median(floor).max(f64::MIN_POSITIVE);
+    let x_of = |turn: &Turn| ns / median(turn).max(f64::MIN_POSITIVE);
     let format =
         args.format.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
     if args.json {
@@ -216,7 +239,9 @@ fn print(args: &DecodeArgs, turns: &[Turn]) {
             "ns_min": decode.ns.first(),
             "ns_max": decode.ns.last(),
             "floor_ns": median(floor),
-            "x_floor": x_floor,
+            "x_floor": x_of(floor),
+            "hand_written_ns": median(by_hand),
+            "x_hand_written": x_of(by_hand),
         });
         if let Some(normalize) = find("normalize") {
             document["normalized_ns_per_message"] = median(normalize).into();
@@ -258,6 +283,13 @@ fn decode(stream: &Stream) -> (u64, u64) {
         }
     }
     (sum.sum, sum.messages)
+}
+
+/// Reads all bytes into `copy`: what is left of decoding when nothing is decoded.
+fn copied<'a>(packets: impl Iterator<Item = &'a [u8]>, copy: &mut Vec<u8>) -> u64 {
+    copy.clear();
+    packets.for_each(|packet| copy.extend_from_slice(black_box(packet)));
+    black_box(copy.as_slice()).len() as u64
 }
 
 fn bare(stream: &Stream) -> (u64, u64) {
@@ -480,6 +512,34 @@ mod tests {
             assert!(run(&DecodeArgs { json: false, ..args.clone() }).is_ok());
             let only = |step: &str| DecodeArgs { only: Some(step.to_string()), ..args.clone() };
             assert!(run(&only("floor")).is_ok() && run(&only("ceiling")).is_err());
+            assert!(run(&only("hand-written")).is_ok());
         }
+    }
+
+    #[test]
+    fn the_floor_is_below_every_decoder() {
+        let args = DecodeArgs {
+            format: Format::OpraFastV2,
+            mebibytes: 1,
+            seed: 2,
+            runs: 3,
+            only: None,
+            write: None,
+            templates: None,
+            json: true,
+        };
+        let stream = make::<V2>(Shape { seed: 2, bytes: 1 << 20, ..Shape::default() });
+        let (count, mut copy) = (bare(&stream).1, Vec::new());
+        let mut floor = || (copied(stream.packets(), &mut copy), count);
+        let mut works = (|| decode(&stream), || bare(&stream));
+        let works: &mut [Work<'_>] = &mut [
+            ("decode", true, &mut works.0),
+            (BY_HAND, true, &mut works.1),
+            (FLOOR, false, &mut floor),
+        ];
+        let turns = measure(&args, works).unwrap();
+        let least = |turn: &Turn| turn.ns.first().copied().unwrap_or(0.0);
+        assert!(3.0 * least(&turns[2]) < least(&turns[0]), "{:?} {:?}", turns[2].ns, turns[0].ns);
+        assert!(3.0 * least(&turns[2]) < least(&turns[1]), "{:?} {:?}", turns[2].ns, turns[1].ns);
     }
 }
