@@ -8,11 +8,11 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
-use sim::cloud::report::{Check, Experiment, Options, Report, Row, Run};
-use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
+use sim::cloud::report::{Check, ClockSource, Experiment, Options, Report, Row, Run};
+use sim::cloud::{EXPERIMENTS, experiment, nodes, table1, treebuilder};
 
 use crate::Failure;
 
@@ -32,13 +32,15 @@ const STEPS: u64 = 1_000;
     fairbell reproduce table1 --json        one JSON document on standard output\n  \
     fairbell reproduce fairness --seed-offset 1000   seeds that nobody has looked at\n  \
     fairbell reproduce scale --receivers 2000 --depth 3 --hedge 1 --loss 0.1   a tree of yours\n  \
+    fairbell reproduce fairness --receivers 500 --clocks assumed   clocks of 300 ns p99\n  \
     fairbell reproduce page jasper          the tables of docs/jasper.md, as Markdown\n  \
+    fairbell reproduce page clock --into docs/clock.md   put into the document\n  \
     fairbell reproduce all                  everything, about half an hour\n  \
     fairbell reproduce speed                events a second of the simulator itself")]
 pub struct ReproduceArgs {
     /// Name of an experiment, or `list`, `all`, `speed`, `page`
     pub name: String,
-    /// With `page`: jasper or treebuilder
+    /// With `page`: jasper, treebuilder, clock, or an experiment
     pub page: Option<String>,
     /// One JSON document on standard output instead of tables
     #[arg(long)]
@@ -50,7 +52,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "S", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub seed_offset: u64,
-    /// Receivers of the one tree that `scale` measures
+    /// Receivers of the one tree that is asked for, where an experiment has a tree
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub receivers: Option<u32>,
     /// Its depth [default: by the paper's rule]
@@ -59,15 +61,36 @@ pub struct ReproduceArgs {
     /// Its fan-out [default: 10]
     #[arg(long, value_name = "F", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub fanout: Option<u32>,
-    /// Its H [default: 2]
+    /// Its H [default: the experiment's own]
     #[arg(long, value_name = "H", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub hedge: Option<u32>,
-    /// Copies lost, percent, of scale, hedging, components and dynamic [default: 0]
+    /// Copies lost, percent [default: 0.1 with hold-and-release, 0 elsewhere]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub loss: Option<f64>,
+    /// Whose errors the hosts' clocks have [default: agents]
+    #[arg(long, value_enum, value_name = "SOURCE")]
+    pub clocks: Option<Clocks>,
+    /// VMs that are stragglers, percent [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub stragglers: Option<f64>,
+    /// How much longer a straggler's delays are in the mean, percent [default: 40]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub straggler_extra: Option<u32>,
+    /// With `page`: put each table into FILE, between its marks, instead of printing it
+    #[arg(long, value_name = "FILE")]
+    pub into: Option<PathBuf>,
     /// Folder for figures
     #[arg(long, default_value = "out/reproduce")]
     pub out: PathBuf,
+}
+
+/// Where clocks' errors come from.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clocks {
+    /// What the clock agents leave, simulated in a cloud of the same kind
+    Agents,
+    /// Drawn once for each host: 300 ns at the 99th percentile
+    Assumed,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -75,40 +98,72 @@ fn percent(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a number from 0 to 50".into())
 }
 
-/// Experiments that take `--loss`; the tree's options are of `scale` alone.
-const LOSSY: [&str; 4] = ["scale", "hedging", "components", "dynamic"];
-
 /// What was asked for, if the experiments take it.
 fn options(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<Options, Failure> {
     let some = |value: Option<u32>| value.map(|value| value as usize);
+    let ppm = |percent: Option<f64>| percent.map(|percent| (percent * 1e4).round() as u32);
     let options = Options {
         receivers: some(args.receivers),
         depth: some(args.depth),
         fanout: some(args.fanout),
         hedge: some(args.hedge),
-        loss_ppm: args.loss.map(|percent| (percent * 1e4).round() as u32),
+        loss_ppm: ppm(args.loss),
+        clocks: args.clocks.map(|clocks| match clocks {
+            Clocks::Agents => ClockSource::Agents,
+            Clocks::Assumed => ClockSource::Assumed,
+        }),
+        straggler_ppm: ppm(args.stragglers),
+        straggler_extra_permille: args.straggler_extra.map(|percent| percent * 10),
         first_seed: args.seed_offset,
     };
     for one in experiments {
-        if options.has_tree() && one.name != "scale" {
-            let what = "--receivers, --depth, --fanout and --hedge are of scale";
-            return Err(Failure::Usage(format!("{}: {what}", one.name)));
+        for given in options.given() {
+            if !one.takes.contains(&given) {
+                let takers = EXPERIMENTS.iter().filter(|other| other.takes.contains(&given));
+                let takers: Vec<&str> = takers.map(|other| other.name).collect();
+                let (name, option, takers) = (one.name, given.name(), takers.join(", "));
+                let line = format!("{name} has no {option}; those that have it: {takers}");
+                return Err(Failure::Usage(line));
+            }
         }
-        if options.loss_ppm.is_some() && !LOSSY.contains(&one.name) {
-            let takers = LOSSY.join(", ");
-            return Err(Failure::Usage(format!("{}: --loss is of {takers}", one.name)));
-        }
-    }
-    if options.has_tree() {
-        let receivers = options.receivers.unwrap_or(1_000);
-        let depth = options.depth.unwrap_or(table1::rule_depth(receivers)) as u32;
-        let last = options.fanout.unwrap_or(10).checked_pow(depth - 1);
-        if last.is_none_or(|proxies| proxies > receivers) {
-            let what = "more proxies in the last layer than receivers";
-            return Err(Failure::Usage(format!("--depth, --fanout: {what}")));
+        if options.has_tree()
+            && let Some(fault) = fault(one.name, &options)
+        {
+            return Err(Failure::Usage(format!("{}: {fault}", one.name)));
         }
     }
     Ok(options)
+}
+
+/// Why an experiment cannot have the tree that is asked for.
+fn fault(name: &str, options: &Options) -> Option<&'static str> {
+    match name {
+        "treebuilder" | "lemondrop" => {
+            let line = "--depth, --fanout: a tree of at most 25 VMs with a fan-out of at most 4";
+            return (!treebuilder::fits(options)).then_some(line);
+        }
+        "hedging-montecarlo" => {
+            let many = options.fanout.is_some_and(|fanout| fanout > 10);
+            return many.then_some("--fanout: at most 10, as trees have four layers");
+        }
+        _ => {}
+    }
+    // Races are run in a tree of two hops; all others have the depth of the rule.
+    let receivers = options.receivers.unwrap_or(match name {
+        "scale" | "fairness" | "cost" | "table1" => 1_000,
+        _ => 100,
+    });
+    let depth = match name {
+        "inbound-fairness" => 2,
+        _ => options.depth.unwrap_or_else(|| table1::rule_depth(receivers)),
+    };
+    let last = options.fanout.unwrap_or(10).checked_pow(depth as u32 - 1);
+    let many = last.is_none_or(|proxies| proxies > receivers);
+    match (many, name) {
+        (true, _) => Some("--depth, --fanout: more proxies in the last layer than receivers"),
+        (false, "profit-share") if receivers < 4 => Some("--receivers: four of them trade"),
+        _ => None,
+    }
 }
 
 /// Runs the command.
@@ -198,10 +253,15 @@ fn shown(value: f64, unit: &str) -> String {
         _ if value.is_nan() => "none".into(),
         "ns" if value.abs() >= 1e7 => format!("{:.2} ms", value / 1e6),
         "ns" => format!("{:.2} us", value / 1e3),
-        "VMs" | "trades" | "packets" | "messages" | "1/s" => format!("{value:.0} {unit}"),
+        "VMs" | "trades" | "packets" | "messages" | "1/s" | "ppb" => format!("{value:.0} {unit}"),
         "%" => format!("{value:.2} %"),
         _ => format!("{value:.3} {unit}"),
     }
+}
+
+/// What the figures of a report are.
+fn kind(report: &Report) -> &'static str {
+    if report.computed { "computed" } else { "simulated" }
 }
 
 fn print(report: &Report, first: u64, files: &[PathBuf]) {
@@ -210,7 +270,8 @@ fn print(report: &Report, first: u64, files: &[PathBuf]) {
     let end = first + report.seeds;
     println!("seeds: {first}..{end}; +- is the 95 % confidence interval over seeds\n");
     let width = report.rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
-    println!("{:width$}  {:>14}  {:>14}  {:>12}  {:>8}", "", "published", "ours", "+-", "diff");
+    let ours = kind(report);
+    println!("{:width$}  {:>14}  {:>14}  {:>12}  {:>8}", "", "published", ours, "+-", "diff");
     for row in &report.rows {
         let published = row.published.map_or("-".into(), |value| shown(value, row.unit));
         let ours = shown(row.ours.mean, row.unit);
@@ -269,6 +330,7 @@ fn document(report: &Report, first: u64, files: &[PathBuf]) -> Value {
     let rest = json!({
         "name": report.name,
         "title": report.title,
+        "kind": kind(report),
         "model": report.model,
         "seeds": (first..first + report.seeds).collect::<Vec<u64>>(),
         "rows": report.rows.iter().map(row).collect::<Vec<_>>(),
@@ -283,7 +345,7 @@ fn document(report: &Report, first: u64, files: &[PathBuf]) -> Value {
     Value::Object(fields)
 }
 
-/// Events a second that the simulator has to reach in its best run.
+/// Events a second that the simulator has to reach in the median of its runs.
 const SPEED_LEAST: f64 = 3e6;
 
 /// P6: events a second with the real overlay nodes, N = 1,000, H = 2, one thread, sealer off.
@@ -308,7 +370,7 @@ fn speed(as_json: bool) -> Result<(), Failure> {
     }
     rates.sort_by(f64::total_cmp);
     let (median, least, most) = (rates[RUNS as usize / 2], rates[0], rates[RUNS as usize - 1]);
-    let holds = most >= SPEED_LEAST;
+    let holds = fast_enough(&rates);
     if as_json {
         println!(
             "{}",
@@ -327,10 +389,15 @@ fn speed(as_json: bool) -> Result<(), Failure> {
     match holds {
         true => Ok(()),
         false => Err(Failure::Run(format!(
-            "the best of {RUNS} runs is below {:.0} M events/s",
+            "the median of {RUNS} runs is below {:.0} M events/s",
             SPEED_LEAST / 1e6
         ))),
     }
+}
+
+/// Whether the median of runs in ascending order is fast enough; the best one says nothing.
+fn fast_enough(rates: &[f64]) -> bool {
+    rates.get(rates.len() / 2).is_some_and(|median| *median >= SPEED_LEAST)
 }
 
 /// Where a figure's file goes.
@@ -383,6 +450,10 @@ mod tests {
             fanout: None,
             hedge: None,
             loss: None,
+            clocks: None,
+            stragglers: None,
+            straggler_extra: None,
+            into: None,
             out: PathBuf::new(),
         }
     }
@@ -390,14 +461,57 @@ mod tests {
     #[test]
     fn options_are_refused_where_nothing_takes_them() {
         let refused = |args: &ReproduceArgs| matches!(run(args), Err(Failure::Usage(_)));
-        assert!(refused(&ReproduceArgs { hedge: Some(1), ..args("table1") }));
-        assert!(refused(&ReproduceArgs { loss: Some(0.1), ..args("fairness") }));
+        let why = |args: &ReproduceArgs| run(args).err().map(|error| error.to_string());
+        let line = why(&ReproduceArgs { hedge: Some(1), ..args("pacing") }).unwrap_or_default();
+        assert!(line.contains("pacing has no --hedge; those that have it: table1"), "{line}");
+        assert!(refused(&ReproduceArgs { loss: Some(0.1), ..args("figure5") }));
+        assert!(refused(&ReproduceArgs { clocks: Some(Clocks::Assumed), ..args("hedging") }));
+        assert!(refused(&ReproduceArgs { stragglers: Some(1.0), ..args("table1") }));
         let narrow = ReproduceArgs { receivers: Some(50), depth: Some(3), ..args("scale") };
         assert!(refused(&narrow), "100 proxies for 50 receivers");
+        assert!(refused(&ReproduceArgs { receivers: Some(9), ..args("inbound-fairness") }));
+        assert!(refused(&ReproduceArgs { depth: Some(5), ..args("treebuilder") }), "63 VMs of 25");
+        assert!(refused(&ReproduceArgs { fanout: Some(11), ..args("hedging-montecarlo") }));
         assert!(percent("0.1").is_ok() && percent("51").is_err() && percent("nan").is_err());
-        let scale = experiment("scale").map(std::slice::from_ref).unwrap();
-        let asked = options(&ReproduceArgs { loss: Some(0.1), ..args("scale") }, scale);
-        assert_eq!(asked.ok().and_then(|asked| asked.loss_ppm), Some(1_000));
+        // Negative control: what an experiment has is taken.
+        let taken = |name: &str, args: ReproduceArgs| {
+            options(&args, experiment(name).map(std::slice::from_ref).unwrap()).unwrap()
+        };
+        let asked = ReproduceArgs { loss: Some(0.1), receivers: Some(300), ..args("fairness") };
+        let asked = taken("fairness", asked);
+        assert_eq!((asked.loss_ppm, asked.receivers), (Some(1_000), Some(300)));
+        let asked = ReproduceArgs { stragglers: Some(20.0), ..args("hedging") };
+        let asked = ReproduceArgs { straggler_extra: Some(120), ..asked };
+        let asked = taken("hedging", asked);
+        let of = (asked.straggler_ppm, asked.straggler_extra_permille);
+        assert_eq!(of, (Some(200_000), Some(1_200)));
+        let asked = ReproduceArgs { depth: Some(2), ..args("lemondrop") };
+        assert_eq!(taken("lemondrop", asked).depth, Some(2));
+    }
+
+    #[test]
+    fn options_change_what_an_experiment_does() {
+        let asked = |name: &str, options: Options| {
+            let mut told = |_| {};
+            let experiment = experiment(name).unwrap();
+            (experiment.run)(&mut Run { seeds: 1, options, progress: &mut told })
+        };
+        let tree = Options { receivers: Some(40), fanout: Some(4), ..Options::default() };
+        for name in ["table1", "figure5", "cost", "dynamic", "profit-share"] {
+            let clocks = Some(ClockSource::Assumed);
+            let (own, other) =
+                (asked(name, Options { clocks, ..tree }), asked(name, Options { clocks, ..tree }));
+            assert_eq!(own.rows, other.rows, "{name}");
+            let hedge = Some(3);
+            let fewer = Options { clocks, hedge, receivers: Some(20), ..tree };
+            assert_ne!(own.rows, asked(name, fewer).rows, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_median_run_decides_about_speed() {
+        assert!(!fast_enough(&[1e6, 2e6, 2.9e6, 5e6, 6e6]), "the best one does not help");
+        assert!(fast_enough(&[1e6, 2e6, 3e6, 5e6, 6e6]));
     }
 
     #[test]
