@@ -159,7 +159,7 @@ pub fn run(run: &mut Run) -> Report {
         report.rows.push(Row::new(what, "%", Some(-10.0), &values));
         if bursts {
             let values = change(&medians[0].1, &medians[1].1);
-            let what = format!("{name}: change of the median OML in bursts (paper: up to)");
+            let what = format!("{name}: change of the median OML in bursts (paper, up to)");
             report.rows.push(Row::new(what, "%", Some(-80.0), &values));
             if index == 1 && run.options.given().is_empty() {
                 let ours = report.rows[report.rows.len() - 1].ours.mean;
@@ -205,7 +205,7 @@ mod tests {
             let row = report.rows.iter().find(|row| row.what == what);
             row.map(|row| row.ours.mean).unwrap_or_else(|| panic!("{what}"))
         };
-        assert!(ours("load-induced: change of the median OML in bursts (paper: up to)") < -30.0);
+        assert!(ours("load-induced: change of the median OML in bursts (paper, up to)") < -30.0);
         assert!(ours("independent: change of the median OML").abs() < 5.0);
         let run = "longest run of slow messages at a receiver";
         let (fixed, changing) = (

@@ -344,7 +344,7 @@ pub fn run(run: &mut Run) -> Report {
              twice the largest clock error apart, their stamps may be the wrong way round; the second \
              share of each line leaves those pairs out, and the demand of 99.9 % is made of it."
                 .into(),
-            "That demand is met when orders are hedged as market data is: with H=2 a \
+            "That demand is met, on average over seeds, when orders are hedged as market data is: with H=2 a \
              gateway has three candidates, and `ways` of the overlay's uplink lets it use them all \
              at a time, which triples the traffic of orders. The overlay's default of one way does not \
              meet it: an order lost on it (0.1 % a hop) comes a re-send later than any window of this \
@@ -411,7 +411,7 @@ mod tests {
         assert!(clear_ns > 2 * CLOSE_NS, "worse than assumed: {clear_ns}");
         let outcome = judge(&orders, Policy::Sequencer(900_000), clear_ns);
         assert!(outcome.clear_in_order > 0.9999, "{}", outcome.clear_in_order);
-        assert!(outcome.in_order < 0.999, "{}", outcome.in_order);
+        assert!(outcome.in_order + 0.0003 < outcome.clear_in_order, "{}", outcome.in_order);
     }
 
     #[test]

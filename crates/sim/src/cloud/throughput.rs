@@ -19,6 +19,10 @@ const PACKETS_LIMIT: f64 = 1.05e6;
 /// first: queues do not grow.
 const GROWTH: f64 = 1.25;
 
+/// What rows tell: the rate at which queues begin to grow, and arithmetic with the limit above.
+const SIMULATED: &str = "by sending time, simulated";
+const COMPUTED: &str = "and the paper's packet limit, computed";
+
 /// Copies of a message that a proxy of layer 0 sends without hedging, and the root.
 const FANOUT: f64 = 10.0;
 
@@ -87,24 +91,22 @@ fn parallel(run: &mut Run, rows: &mut Vec<Row>, single: f64) -> f64 {
         let from = single * f64::from(planes);
         let rates: Vec<f64> = run.range().map(|seed| most(setup, from, seed)).collect();
         rows.push(Row::new(
-            format!("H=2, {planes} planes by turns, or as many trees by symbol"),
+            format!("H=2, {planes} planes by turns, or as many trees by symbol: {SIMULATED}"),
             "1/s",
             None,
             &rates,
         ));
         let capped: Vec<f64> = rates.iter().map(|rate| rate.min(setup.packet_limit())).collect();
-        let what =
-            format!("H=2, {planes} planes, computed: min(that, the paper's packet limit / copies)");
+        let what = format!("H=2, {planes} planes by turns, or as many trees by symbol: {COMPUTED}");
         let row = Row::new(what, "1/s", None, &capped);
         given_back = row.ours.mean;
         rows.push(row);
         (run.progress)((f64::from(planes) + 2.0) / 6.0);
     }
     let skewed = (2.0 * single).min(PACKETS_LIMIT / FANOUT);
-    let what =
-        "H=2, 3 trees by symbol, half of the messages on one, computed from the packet limit";
+    let what = format!("H=2, 3 trees by symbol, half of the messages on one: {COMPUTED}");
     rows.push(Row::new(what, "1/s", None, &[skewed]));
-    let what = "H=2, 5 trees by symbol, each below its own root, computed: 5 times the one";
+    let what = format!("H=2, 5 trees by symbol, each below its own root: {COMPUTED}");
     rows.push(Row::new(what, "1/s", Some(175_000.0), &[5.0 * single]));
     given_back
 }
@@ -116,12 +118,12 @@ pub fn run(run: &mut Run) -> Report {
     for hedge in 0..=2 {
         let setup = Setup::one(hedge);
         let rates: Vec<f64> = run.range().map(|seed| most(setup, SLOWEST, seed)).collect();
-        let what = format!("H={hedge}, six sending threads: most messages a second");
+        let what = format!("H={hedge}: {SIMULATED}");
         rows.push(Row::new(what, "1/s", None, &rates));
         points.push((hedge as f64, rows[rows.len() - 1].ours.mean / 1e3));
         let capped: Vec<f64> = rates.iter().map(|rate| rate.min(setup.packet_limit())).collect();
         let published = (hedge == 2).then_some(35_000.0);
-        let what = format!("H={hedge}, computed: min(that, the paper's packet limit / copies)");
+        let what = format!("H={hedge}: {COMPUTED}");
         let row = Row::new(what, "1/s", published, &capped);
         limited = row.ours.mean;
         carried.push(row.ours.mean);
@@ -130,7 +132,7 @@ pub fn run(run: &mut Run) -> Report {
     }
     let thread = Setup { threads: 1, ..Setup::one(2) };
     let single: Vec<f64> = run.range().map(|seed| most(thread, SLOWEST, seed)).collect();
-    rows.push(Row::new("H=2, one sending thread", "1/s", None, &single));
+    rows.push(Row::new(format!("H=2, one sending thread: {SIMULATED}"), "1/s", None, &single));
     let given_back = parallel(run, &mut rows, limited);
     (run.progress)(1.0);
     Report {
