@@ -2,7 +2,7 @@
 //!
 //! The agents are those of crate `clock`, run in virtual time over a cloud of the same profile: a
 //! mesh of one reference, which has true time and is the experiments' root, and [`MESH`] hosts. Up to
-//! so many receivers have a mesh to themselves; more share [`MESHES_MAX`] meshes, at different
+//! so many receivers have a mesh to themselves; more share three meshes, at different
 //! moments, as a mesh of thousands would be another experiment. Errors are looked at every 50 ms.
 
 use std::ops::Range;
