@@ -5,6 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Folders of crates: what a venue runs, what proves and measures it, stand-ins for others' crates.
+const ROOMS: &[&str] = &["crates", "lab", "vendor"];
+
 /// Layers; a crate may depend on crates of lower layers only.
 const LAYERS: &[(&str, u8)] = &[
     ("counting", 0),
@@ -228,6 +231,16 @@ fn layering(krate: &str, manifest: &str) -> Vec<String> {
     complaints
 }
 
+/// Complaints about what a crate needs of the laboratory's other than for tests.
+fn of_the_lab(krate: &str, manifest: &str, lab: &[String]) -> Vec<String> {
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let needed = ["dependencies", "build-dependencies"].into_iter().filter_map(|section| {
+        manifest.get(section).and_then(toml::Value::as_table).map(toml::Table::keys)
+    });
+    let forbidden = needed.flatten().filter(|name| lab.contains(name));
+    forbidden.map(|name| format!("{krate} needs {name} of lab/")).collect()
+}
+
 /// Complaints about header and size.
 fn shape(source: &Source) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -297,6 +310,10 @@ fn purity(source: &Source) -> Vec<String> {
     complaints
 }
 
+fn manifest_of(krate: &Path) -> String {
+    fs::read_to_string(krate.join("Cargo.toml")).unwrap()
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -327,8 +344,19 @@ fn texts() -> Vec<Source> {
 }
 
 fn sources() -> Vec<Source> {
-    let rust = |source: &Source| source.path.starts_with("crates/") && source.path.ends_with(".rs");
+    let in_a_room = |path: &str| ROOMS.iter().any(|room| path.starts_with(&format!("{room}/")));
+    let rust = |source: &Source| in_a_room(&source.path) && source.path.ends_with(".rs");
     texts().into_iter().filter(rust).collect()
+}
+
+/// Folders of a room's crates.
+fn crates_of(room: &str) -> Vec<PathBuf> {
+    let folders = fs::read_dir(root().join(room)).unwrap().map(|entry| entry.unwrap().path());
+    folders.filter(|path| path.join("Cargo.toml").exists()).collect()
+}
+
+fn name_of(krate: &Path) -> String {
+    krate.file_name().and_then(|name| name.to_str()).unwrap().to_string()
 }
 
 fn assert_none(complaints: Vec<String>) {
@@ -337,15 +365,23 @@ fn assert_none(complaints: Vec<String>) {
 
 #[test]
 fn dependencies_point_strictly_downwards() {
-    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    let manifests: Vec<PathBuf> =
-        crates.map(|path| path.join("Cargo.toml")).filter(|path| path.exists()).collect();
-    assert!(manifests.len() > 1, "no crates found");
-    let check = |path: &PathBuf| {
-        let krate = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-        layering(krate.unwrap(), &fs::read_to_string(path).unwrap())
-    };
-    assert_none(manifests.iter().flat_map(check).collect());
+    let crates: Vec<PathBuf> = ROOMS.iter().flat_map(|room| crates_of(room)).collect();
+    assert!(crates.len() > 20, "few crates found");
+    let check = |path: &PathBuf| layering(&name_of(path), &manifest_of(path));
+    assert_none(crates.iter().flat_map(check).collect());
+}
+
+#[test]
+fn what_a_venue_runs_needs_nothing_of_the_laboratory() {
+    let lab: Vec<String> = crates_of("lab").iter().map(|path| name_of(path)).collect();
+    assert!(!lab.is_empty());
+    let check = |path: &PathBuf| of_the_lab(&name_of(path), &manifest_of(path), &lab);
+    assert_none(crates_of("crates").iter().flat_map(check).collect());
+    // Control.
+    let needed = "[dependencies]\ncounting.workspace = true\n";
+    assert_eq!(of_the_lab("book", needed, &lab), ["book needs counting of lab/"]);
+    let tested = "[dev-dependencies]\ncounting.workspace = true\n";
+    assert!(of_the_lab("book", tested, &lab).is_empty());
 }
 
 #[test]
