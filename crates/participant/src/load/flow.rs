@@ -28,6 +28,8 @@ pub struct Flow {
     tick: i64,
     /// Of a thousand new orders: those with a time to end.
     expiring: u64,
+    /// Latest end of those.
+    last_end: Option<Nanos>,
     /// Orders thought open, oldest first, without those with a cancel on the way.
     open: VecDeque<u32>,
 }
@@ -38,7 +40,7 @@ impl Flow {
         let tick = config.instrument.tick.0.max(1);
         let middle = config.middle.0 / tick * tick;
         let (rng, open) = (SplitMix64::new(seed), VecDeque::with_capacity(64));
-        Flow { rng, middle, tick, expiring: config.expiring, open }
+        Flow { rng, middle, tick, expiring: config.expiring, last_end: None, open }
     }
 
     /// The next request, entered into `requests`.
@@ -68,7 +70,14 @@ impl Flow {
 
     fn end(&mut self, due: Nanos) -> Nanos {
         let at = due.after(Nanos::MILLI << self.rng.below(LIVE_DOUBLED));
-        Nanos(at.0 - at.0 % Nanos::MILLI)
+        let at = Nanos(at.0 - at.0 % Nanos::MILLI);
+        self.last_end = self.last_end.max(Some(at));
+        at
+    }
+
+    /// The latest time at which one of its orders ends by itself.
+    pub fn last_end(&self) -> Option<Nanos> {
+        self.last_end
     }
 
     fn price(&mut self, side: Side) -> Price {

@@ -169,6 +169,8 @@ const UNANSWERED: &str =
     "closed without an answer: wrong password, logged on elsewhere, or the wrong door";
 /// From the last login to the start of play.
 const START_DELAY_NS: u64 = 100 * Nanos::MILLI;
+/// From the end of an order by its time until the exchange has told of it.
+const END_TOLD_NS: u64 = Nanos::SECOND;
 /// From the last answer to the logout: executions that others have caused may still come.
 const LINGER_NS: u64 = 200 * Nanos::MILLI;
 /// Most messages played before the loop gets a turn.
@@ -297,7 +299,10 @@ impl Load {
             let answered = self.members.iter().all(|member| member.requests.waiting() == 0);
             if answered && self.answered_at.is_none() {
                 self.answered_at = Some(now);
-                self.deadline = self.deadline.min(now.after(LINGER_NS));
+                // Also when their orders with a time to end have ended, so that they hear of it.
+                let ends = self.members.iter().filter_map(|member| member.flow.last_end()).max();
+                let ended = ends.map_or(now, |end| end.after(END_TOLD_NS).max(now));
+                self.deadline = self.deadline.min(ended.after(LINGER_NS));
             }
             if now >= self.deadline {
                 self.finish(now, out);
