@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use sim::cloud::report::{Check, ClockSource, Experiment, Options, Report, Row, Run};
-use sim::cloud::{EXPERIMENTS, experiment, nodes, table1, treebuilder};
+use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
 
 use crate::Failure;
 
@@ -126,44 +126,11 @@ fn options(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<Options, 
                 return Err(Failure::Usage(line));
             }
         }
-        if options.has_tree()
-            && let Some(fault) = fault(one.name, &options)
-        {
+        if let Some(fault) = (one.fault)(&options) {
             return Err(Failure::Usage(format!("{}: {fault}", one.name)));
         }
     }
     Ok(options)
-}
-
-/// Why an experiment cannot have the tree that is asked for.
-fn fault(name: &str, options: &Options) -> Option<&'static str> {
-    match name {
-        "treebuilder" | "lemondrop" => {
-            let line = "--depth, --fanout: a tree of at most 25 VMs with a fan-out of at most 4";
-            return (!treebuilder::fits(options)).then_some(line);
-        }
-        "hedging-montecarlo" => {
-            let many = options.fanout.is_some_and(|fanout| fanout > 10);
-            return many.then_some("--fanout: at most 10, as trees have four layers");
-        }
-        _ => {}
-    }
-    // Races are run in a tree of two hops; all others have the depth of the rule.
-    let receivers = options.receivers.unwrap_or(match name {
-        "scale" | "fairness" | "cost" | "table1" => 1_000,
-        _ => 100,
-    });
-    let depth = match name {
-        "inbound-fairness" => 2,
-        _ => options.depth.unwrap_or_else(|| table1::rule_depth(receivers)),
-    };
-    let last = options.fanout.unwrap_or(10).checked_pow(depth as u32 - 1);
-    let many = last.is_none_or(|proxies| proxies > receivers);
-    match (many, name) {
-        (true, _) => Some("--depth, --fanout: more proxies in the last layer than receivers"),
-        (false, "profit-share") if receivers < 4 => Some("--receivers: four of them trade"),
-        _ => None,
-    }
 }
 
 /// Runs the command.

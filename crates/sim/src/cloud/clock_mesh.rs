@@ -5,7 +5,7 @@ use clock::simulate::{Outcome, Plan, quantile, sizes};
 use types::Nanos;
 
 use super::{
-    hosts::mesh,
+    clock_errors::mesh,
     link::Profile,
     report::{Check, Report, Row, Run},
     seeds,

@@ -1,10 +1,10 @@
 //! Figure 10: what each component of Jasper does to the latency.
 
 use super::{
+    clock_errors::Clocks,
     deadline::Kind,
     dissemination::{Case, Medians},
     hold_release::{self, Setup, WARM_UP},
-    hosts::Clocks,
     link::Profile,
     report::{Check, Curve, Figure, Report, Row, Run},
     seeds,
@@ -45,8 +45,8 @@ pub fn run(run: &mut Run) -> Report {
     ] {
         let oml = |seed| {
             let setup = Setup::standard(1, hedge, WARM_UP + MESSAGES, seed);
-            let (layers, hosts) = (layers.clone(), clocks.of_seed(seed));
-            let setup = Setup { profile: profile(), layers, hosts, ..setup };
+            let (layers, clock_errors) = (layers.clone(), clocks.of_seed(seed));
+            let setup = Setup { profile: profile(), layers, clock_errors, ..setup };
             hold_release::run(&setup, &[kind]).1[0].oml_release_ns
         };
         let omls: Vec<f64> = seeds::map(run.range(), oml);

@@ -1,9 +1,9 @@
 //! Figure 9, tables 2 and 4: simultaneous delivery, and what it costs.
 
 use super::{
+    clock_errors::Clocks,
     deadline::Kind,
     hold_release::{self, Arrivals, Outcome, Setup},
-    hosts::Clocks,
     link::Profile,
     report::{Check, Curve, Figure, Report, Row, Run, Takes},
     seeds,
@@ -103,7 +103,7 @@ impl Place<'_> {
         Setup {
             profile: self.profile.clone(),
             layers: self.layers.clone(),
-            hosts: self.clocks.of_seed(seed),
+            clock_errors: self.clocks.of_seed(seed),
             ..Setup::standard(1, self.hedge, self.messages, seed)
         }
     }

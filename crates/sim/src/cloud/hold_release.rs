@@ -9,9 +9,9 @@ use overlay::{
 };
 
 use super::{
+    clock_errors::ClockErrors,
     deadline::{Estimator, Kind, Rounds, WINDOW},
     flow::{Flow, LOST},
-    hosts::Hosts,
     link::{Cloud, Profile},
     stats::{median, percentile},
     table1,
@@ -49,7 +49,7 @@ pub struct Setup {
     /// Seed.
     pub seed: u64,
     /// Clocks of the receivers; `None`: as the cloud has them.
-    pub hosts: Option<Arc<Hosts>>,
+    pub clock_errors: Option<Arc<ClockErrors>>,
 }
 
 impl Setup {
@@ -57,7 +57,7 @@ impl Setup {
     pub fn standard(receivers: usize, hedge: usize, messages: usize, seed: u64) -> Setup {
         let layers = table1::layers(receivers, table1::rule_depth(receivers), 10);
         let profile = Profile::standard();
-        Setup { profile, layers, hedge, dynamic: true, messages, seed, hosts: None }
+        Setup { profile, layers, hedge, dynamic: true, messages, seed, clock_errors: None }
     }
 }
 
@@ -116,11 +116,11 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
     let cloud = Cloud::new(&setup.profile, setup.seed, tree.topology.layers(), run_ns);
     let receivers = tree.topology.receivers();
     let first = tree.topology.nodes() - receivers;
-    let assumed = || Arc::new(Hosts::assumed(&cloud, first..first + receivers));
-    let hosts = setup.hosts.clone().unwrap_or_else(assumed);
+    let assumed = || Arc::new(ClockErrors::assumed(&cloud, first..first + receivers));
+    let errors = setup.clock_errors.clone().unwrap_or_else(assumed);
     let mut flow = Flow::new(tree, cloud);
     let mut rounds = Rounds::new(receivers);
-    let mut receivers = Receivers::new(hosts, receivers);
+    let mut receivers = Receivers::new(errors, receivers);
     let mut estimators: Vec<(Estimator, Tally)> =
         kinds.iter().map(|kind| (Estimator::new(*kind, ROUND), Tally::default())).collect();
     let permilles: BTreeSet<u32> = kinds.iter().map(Kind::permille).collect();
@@ -170,7 +170,7 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
 
 /// All receivers of a run.
 struct Receivers {
-    hosts: Arc<Hosts>,
+    errors: Arc<ClockErrors>,
     /// Their clocks' errors at the last look, and when that was.
     clocks: Vec<i64>,
     look: Option<u64>,
@@ -182,18 +182,18 @@ struct Receivers {
 }
 
 impl Receivers {
-    fn new(hosts: Arc<Hosts>, count: usize) -> Receivers {
+    fn new(errors: Arc<ClockErrors>, count: usize) -> Receivers {
         let delays = (0..count).map(|_| OwdEstimator::new(WINDOW, PERMILLE)).collect();
         let (clocks, ready) = (vec![0; count], vec![0; count]);
-        Receivers { hosts, clocks, look: None, ready, delays, repaired: 0 }
+        Receivers { errors, clocks, look: None, ready, delays, repaired: 0 }
     }
 
     fn read_clocks(&mut self, at: u64) {
-        let look = Some(Hosts::look(at));
+        let look = Some(ClockErrors::look(at));
         if self.look != look {
             self.look = look;
             for (receiver, clock) in self.clocks.iter_mut().enumerate() {
-                *clock = self.hosts.error_ns(receiver, at);
+                *clock = self.errors.error_ns(receiver, at);
             }
         }
     }

@@ -10,9 +10,9 @@ use overlay::{
 use types::{ClockReading, GatewayId, Incarnation, Nanos, NodeId, ShardId, Source, SplitMix64};
 
 use super::{
-    hosts::{Clocks, Hosts},
+    clock_errors::{ClockErrors, Clocks},
     link::{Cloud, Profile},
-    report::{Check, Curve, Figure, Report, Row, Run, Takes},
+    report::{Check, Curve, Figure, Options, Report, Row, Run, Takes},
     seeds,
     stats::{median, percentile},
     table1,
@@ -100,16 +100,16 @@ impl Place {
         let run_ns = RACES * RACE_NS;
         let mut cloud = Cloud::new(&self.profile, seed, &layers, run_ns);
         let first = 1 + layers[0] as usize;
-        let hosts = self.clocks.of_seed(seed);
-        let assumed = || Hosts::assumed(&cloud, first..first + layers[1] as usize).into();
-        let hosts = hosts.unwrap_or_else(assumed);
+        let errors = self.clocks.of_seed(seed);
+        let assumed = || ClockErrors::assumed(&cloud, first..first + layers[1] as usize).into();
+        let errors = errors.unwrap_or_else(assumed);
         let mut rng = SplitMix64::new(SplitMix64::mix(seed) ^ 0x1B);
         let mut orders = Vec::new();
         for race in 0..RACES {
             let tick = race * RACE_NS;
             for _ in 0..ORDERS {
                 let receiver = rng.below(u64::from(layers[1])) as usize;
-                let clock = hosts.error_ns(receiver, tick);
+                let clock = errors.error_ns(receiver, tick);
                 let delivered = match held {
                     // By the participant's own clock.
                     true => (START + tick + 300_000).saturating_add_signed(-clock),
@@ -248,6 +248,11 @@ fn spread(orders: &[Order]) -> (u64, u64) {
     let mut delays: Vec<u64> = orders.iter().map(|order| order.arrived - order.generated).collect();
     let least = delays.iter().min().copied().unwrap_or(0);
     (percentile(&mut delays, 0.95) - least, median(&mut delays))
+}
+
+/// Why the races can't be run in the tree that was asked for, which has two hops.
+pub fn fault(options: &Options) -> Option<&'static str> {
+    Options { depth: Some(2), ..*options }.tree_fault(RECEIVERS)
 }
 
 /// The experiment.

@@ -5,6 +5,7 @@
 //! the experiments, each giving a [`report::Report`] of published and own figures side by side. A
 //! seed decides everything, to the bit, on every machine ([`math`]).
 
+pub mod clock_errors;
 pub mod clock_mesh;
 pub mod components;
 pub mod cost;
@@ -15,7 +16,6 @@ pub mod fairness;
 pub mod fancypq;
 pub mod flow;
 pub mod hold_release;
-pub mod hosts;
 pub mod inbound;
 pub mod lemondrop;
 pub mod link;
@@ -66,6 +66,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "median OML by depth and fan-out (table 1)",
         seeds: 5,
         takes: TREE,
+        fault: |options| options.tree_fault(1_000),
         run: table1::run,
     },
     Experiment {
@@ -73,6 +74,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "delay under hedging, literal recursion and shared tree (appendix F, figure 14)",
         seeds: 3,
         takes: &[Takes::Fanout],
+        fault: montecarlo::fault,
         run: montecarlo::run,
     },
     Experiment {
@@ -80,6 +82,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "direct unicast against the tree (figure 5)",
         seeds: 10,
         takes: &[Takes::Receivers, Takes::Depth, Takes::Fanout],
+        fault: |options| options.tree_fault(100),
         run: dissemination::figure5,
     },
     Experiment {
@@ -94,6 +97,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
             Takes::Stragglers,
             Takes::StragglerExtra,
         ],
+        fault: |options| options.tree_fault(100),
         run: dissemination::hedging,
     },
     Experiment {
@@ -101,6 +105,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "100 to 5,000 receivers (figure 8)",
         seeds: 10,
         takes: WITHOUT_HOLD,
+        fault: |options| options.tree_fault(1_000),
         run: dissemination::scale,
     },
     Experiment {
@@ -108,6 +113,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "hold-and-release and its estimators (figure 9, tables 2 and 4)",
         seeds: 20,
         takes: ALL,
+        fault: |options| options.tree_fault(1_000),
         run: fairness::run,
     },
     Experiment {
@@ -115,6 +121,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "P(F) of the paper's estimator by N and stragglers (table 2)",
         seeds: 10,
         takes: &[Takes::Loss, Takes::Clocks],
+        fault: |_| None,
         run: fairness::stragglers,
     },
     Experiment {
@@ -122,6 +129,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "latency as each component is introduced (figure 10)",
         seeds: 10,
         takes: ALL,
+        fault: |options| options.tree_fault(100),
         run: components::run,
     },
     Experiment {
@@ -129,6 +137,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "fixed against changing parents (section 5)",
         seeds: 10,
         takes: WITHOUT_HOLD,
+        fault: |options| options.tree_fault(100),
         run: dynamic::run,
     },
     Experiment {
@@ -136,6 +145,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "the limit-order queue under bursts (figures 11, 12)",
         seeds: 5,
         takes: &[],
+        fault: |_| None,
         run: fancypq::run,
     },
     Experiment {
@@ -143,6 +153,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "losses by incast: the paper's rule and credits (section 7.1)",
         seeds: 5,
         takes: &[],
+        fault: |_| None,
         run: pacing::run,
     },
     Experiment {
@@ -150,6 +161,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "messages a second through one tree (section 11.5)",
         seeds: 2,
         takes: &[],
+        fault: |_| None,
         run: throughput::run,
     },
     Experiment {
@@ -157,6 +169,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "VMs and dollars (table 3), computed",
         seeds: 1,
         takes: TREE,
+        fault: |options| options.tree_fault(1_000),
         run: cost::run,
     },
     Experiment {
@@ -164,6 +177,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "who wins the races (appendix C)",
         seeds: 20,
         takes: ALL,
+        fault: profit::fault,
         run: profit::run,
     },
     Experiment {
@@ -179,6 +193,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
             Takes::Stragglers,
             Takes::StragglerExtra,
         ],
+        fault: inbound::fault,
         run: inbound::run,
     },
     Experiment {
@@ -186,6 +201,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "trees by strategy, root and K (TreeBuilder thesis, tables 5.4 to 5.6)",
         seeds: 60,
         takes: &[Takes::Depth, Takes::Fanout],
+        fault: treebuilder::fault,
         run: treebuilder::run,
     },
     Experiment {
@@ -193,6 +209,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "LemonDrop's accuracy and time by iterations (TreeBuilder thesis, A.5.6)",
         seeds: 60,
         takes: &[Takes::Depth, Takes::Fanout],
+        fault: treebuilder::fault,
         run: lemondrop::run,
     },
     Experiment {
@@ -200,6 +217,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "errors and bounds of clocks that agents keep together, beside comparators",
         seeds: 5,
         takes: &[],
+        fault: |_| None,
         run: clock_mesh::errors,
     },
     Experiment {
@@ -207,6 +225,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "whether bounds hold however oscillators wander",
         seeds: 20,
         takes: &[],
+        fault: |_| None,
         run: clock_mesh::wander,
     },
 ];

@@ -5,7 +5,7 @@
 
 use types::SplitMix64;
 
-use super::report::{Check, Curve, Figure, Report, Row, Run};
+use super::report::{Check, Curve, Figure, Options, Report, Row, Run};
 use super::seeds;
 
 const FANOUT: usize = 3;
@@ -81,6 +81,12 @@ fn draws(kind: usize, depth: usize, fanout: usize, hedge: usize, seed: u64) -> V
         values.extend_from_slice(shared(depth, fanout, hedge, &mut rng, &mut buffers));
     }
     values
+}
+
+/// Why there are no trees of the fan-out that was asked for.
+pub fn fault(options: &Options) -> Option<&'static str> {
+    let many = options.fanout.is_some_and(|fanout| fanout > 10);
+    many.then_some("--fanout: at most 10, as trees have four layers")
 }
 
 /// The experiment.

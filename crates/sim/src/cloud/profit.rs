@@ -3,11 +3,11 @@
 use types::SplitMix64;
 
 use super::{
+    clock_errors::{ClockErrors, Clocks},
     flow::{Flow, LOST},
     hold_release::INTERVAL_NS,
-    hosts::{Clocks, Hosts},
     link::{Cloud, Profile, exponential},
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Curve, Figure, Options, Report, Row, Run},
     seeds,
     stats::percentile,
     table1,
@@ -47,8 +47,8 @@ fn shares(case: &Case, seed: u64) -> Vec<f64> {
     let run_ns = (WARM_UP + ORDERS + 1) * INTERVAL_NS;
     let cloud = Cloud::new(profile, seed, tree.topology.layers(), run_ns);
     let first = tree.topology.nodes() - receivers;
-    let assumed = || Hosts::assumed(&cloud, first..first + receivers).into();
-    let hosts = clocks.of_seed(seed).unwrap_or_else(assumed);
+    let assumed = || ClockErrors::assumed(&cloud, first..first + receivers).into();
+    let errors = clocks.of_seed(seed).unwrap_or_else(assumed);
     let mut flow = Flow::new(tree, cloud);
     let mut rng = SplitMix64::new(SplitMix64::mix(seed) ^ 0xC);
     let (mut maxima, mut delay_ns) = (Vec::new(), None);
@@ -68,7 +68,7 @@ fn shares(case: &Case, seed: u64) -> Vec<f64> {
         });
         // The engine takes the order with the earliest timestamp, of the participant's own clock.
         let stamp = |who: usize, rng: &mut SplitMix64| {
-            let own = arrivals[who].saturating_add_signed(hosts.error_ns(who, sent_at));
+            let own = arrivals[who].saturating_add_signed(errors.error_ns(who, sent_at));
             own.max(sent_at + delay_ns).saturating_add(exponential(REACTION_NS, rng) as u64)
         };
         let stamps = active.map(|who| stamp(who, &mut rng));
@@ -77,6 +77,13 @@ fn shares(case: &Case, seed: u64) -> Vec<f64> {
         }
     }
     wins.iter().map(|wins| *wins as f64 / ORDERS as f64 * 100.0).collect()
+}
+
+/// Why the races can't be run in the tree that was asked for.
+pub fn fault(options: &Options) -> Option<&'static str> {
+    let few = options.receivers.is_some_and(|receivers| receivers < ACTIVE);
+    let line = "--receivers: four of them trade";
+    options.tree_fault(RECEIVERS).or(few.then_some(line))
 }
 
 /// The experiment.

@@ -173,17 +173,17 @@ pub enum ClockSource {
 /// What a user asks of an experiment; `None`: the experiment's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// N.
+    /// Receivers of the tree (N), at least 1.
     pub receivers: Option<usize>,
-    /// D.
+    /// Layers of the tree below the root (D), at least 1.
     pub depth: Option<usize>,
-    /// F.
+    /// Children of a node (F), at least 1.
     pub fanout: Option<usize>,
-    /// H.
+    /// Siblings whose children a node also sends to (H).
     pub hedge: Option<usize>,
     /// Copies lost, of a million.
     pub loss_ppm: Option<u32>,
-    /// Clocks.
+    /// Whose errors the hosts' clocks have.
     pub clocks: Option<ClockSource>,
     /// Stragglers, of a million VMs.
     pub straggler_ppm: Option<u32>,
@@ -212,6 +212,15 @@ impl Options {
             (Takes::StragglerExtra, self.straggler_extra_permille.is_some()),
         ];
         all.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect()
+    }
+
+    /// Why there is no such tree, where nothing else is said of `receivers` receivers.
+    pub fn tree_fault(&self, receivers: usize) -> Option<&'static str> {
+        let receivers = self.receivers.unwrap_or(receivers);
+        let above = self.depth.unwrap_or_else(|| table1::rule_depth(receivers)) as u32 - 1;
+        let last = self.fanout.unwrap_or(10).checked_pow(above);
+        let line = "--depth, --fanout: more proxies in the last layer than receivers";
+        last.is_none_or(|proxies| proxies > receivers).then_some(line)
     }
 
     /// Layers of the tree asked for, where nothing else is said of `receivers` receivers below
@@ -274,6 +283,8 @@ pub struct Experiment {
     pub seeds: u64,
     /// Options it takes beside the seeds.
     pub takes: &'static [Takes],
+    /// Why it cannot have the tree that is asked for; `None`: it can.
+    pub fault: fn(&Options) -> Option<&'static str>,
     /// Runs it.
     pub run: fn(&mut Run) -> Report,
 }

@@ -20,11 +20,13 @@ pub const VMS: usize = 25;
 /// Its tree.
 pub const SHAPE: Shape = Shape { depth: 3, fanout: 2 };
 
-/// Whether the tree that was asked for can be built: of the pool, by a parent that sees K of it.
-pub fn fits(options: &Options) -> bool {
+/// Why the tree that was asked for can't be built: of the pool, by a parent that sees K of it.
+pub fn fault(options: &Options) -> Option<&'static str> {
     let shape = shape(options);
-    Shape::new(shape.depth, shape.fanout).is_some_and(|shape| shape.positions() <= VMS)
-        && shape.fanout <= CANDIDATES
+    let fits = Shape::new(shape.depth, shape.fanout)
+        .is_some_and(|shape| shape.positions() <= VMS && shape.fanout <= CANDIDATES);
+    let line = "--depth, --fanout: a tree of at most 25 VMs with a fan-out of at most 4";
+    (!fits).then_some(line)
 }
 
 /// The tree that was asked for, or the thesis'.

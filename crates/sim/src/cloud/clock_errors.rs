@@ -17,7 +17,7 @@ use super::{
     seeds,
 };
 
-/// Hosts of a mesh, its reference left out.
+/// ClockErrors of a mesh, its reference left out.
 pub const MESH: usize = 110;
 /// Meshes of a seed at most.
 const MESHES_MAX: usize = 3;
@@ -29,7 +29,7 @@ const COUNT_NS: u64 = 3 * Nanos::SECOND;
 
 /// Errors of all receivers' clocks during a run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Hosts {
+pub struct ClockErrors {
     /// By host, then by look: reading less true time, in ns.
     errors: Vec<Vec<i64>>,
     /// Median of the bounds that the agents publish, in ns; 0 for assumed errors.
@@ -58,9 +58,9 @@ pub fn mesh(profile: &Profile, plan: &Plan) -> Outcome {
     clock::simulate::run(plan, delay, |_| {})
 }
 
-impl Hosts {
+impl ClockErrors {
     /// What agents leave in the cloud of a seed, for so many receivers.
-    pub fn agents(profile: &Profile, seed: u64, receivers: usize) -> Hosts {
+    pub fn agents(profile: &Profile, seed: u64, receivers: usize) -> ClockErrors {
         let meshes = receivers.div_ceil(MESH).clamp(1, MESHES_MAX) as u64;
         let (mut errors, mut bounds) = (Vec::new(), Vec::new());
         for number in 0..meshes {
@@ -78,12 +78,15 @@ impl Hosts {
             }
         }
         bounds.sort_unstable();
-        Hosts { errors, bound_ns: quantile(&bounds, 500) }
+        ClockErrors { errors, bound_ns: quantile(&bounds, 500) }
     }
 
     /// What the profile assumes: the errors that the cloud drew for its last nodes, the receivers.
-    pub fn assumed(cloud: &Cloud, receivers: Range<usize>) -> Hosts {
-        Hosts { errors: receivers.map(|node| vec![cloud.clock_ns(node)]).collect(), bound_ns: 0 }
+    pub fn assumed(cloud: &Cloud, receivers: Range<usize>) -> ClockErrors {
+        ClockErrors {
+            errors: receivers.map(|node| vec![cloud.clock_ns(node)]).collect(),
+            bound_ns: 0,
+        }
     }
 
     /// Reading less true time of a receiver's clock, so long after the beginning of a run.
@@ -114,39 +117,39 @@ pub struct Clocks {
     profile: Profile,
     first_seed: u64,
     /// By seed; `None` where errors are assumed, as the clouds of the experiment have them.
-    hosts: Option<Vec<Arc<Hosts>>>,
+    errors: Option<Vec<Arc<ClockErrors>>>,
 }
 
 impl Clocks {
     /// As the run was asked for, for so many receivers.
     pub fn of_run(run: &Run, profile: &Profile, receivers: usize) -> Clocks {
-        let hosts = match run.options.clocks.unwrap_or_default() {
+        let errors = match run.options.clocks.unwrap_or_default() {
             ClockSource::Assumed => None,
             ClockSource::Agents => {
-                let agents = |seed| Arc::new(Hosts::agents(profile, seed, receivers));
+                let agents = |seed| Arc::new(ClockErrors::agents(profile, seed, receivers));
                 Some(seeds::map(run.range(), agents))
             }
         };
-        Clocks { profile: profile.clone(), first_seed: run.options.first_seed, hosts }
+        Clocks { profile: profile.clone(), first_seed: run.options.first_seed, errors }
     }
 
     /// Those of a seed, unless they are assumed.
-    pub fn of_seed(&self, seed: u64) -> Option<Arc<Hosts>> {
-        self.hosts.as_ref()?.get((seed - self.first_seed) as usize).cloned()
+    pub fn of_seed(&self, seed: u64) -> Option<Arc<ClockErrors>> {
+        self.errors.as_ref()?.get((seed - self.first_seed) as usize).cloned()
     }
 
     /// The largest error of all, in ns.
     pub fn largest_ns(&self) -> u64 {
-        match &self.hosts {
+        match &self.errors {
             None => (1.5 * self.profile.clock_error_ns) as u64,
-            Some(hosts) => hosts.iter().map(|hosts| hosts.largest_ns()).max().unwrap_or(0),
+            Some(errors) => errors.iter().map(|errors| errors.largest_ns()).max().unwrap_or(0),
         }
     }
 
     /// Which clocks an experiment had, for its report.
     pub fn rows(&self) -> Vec<Row> {
         let name = self.profile.name;
-        let Some(hosts) = &self.hosts else {
+        let Some(errors) = &self.errors else {
             // By definition of the profile: its 99th percentile, the median of the same normal.
             let p99 = self.profile.clock_error_ns;
             let row = |what: &str, value| {
@@ -156,14 +159,14 @@ impl Clocks {
             return vec![row("p50 of the error", p50), row("p99 of the error", p99)];
         };
         let quantiles = |permille| -> Vec<f64> {
-            let one = |hosts: &Arc<Hosts>| {
-                let mut sizes: Vec<u64> = hosts.sizes().collect();
+            let one = |errors: &Arc<ClockErrors>| {
+                let mut sizes: Vec<u64> = errors.sizes().collect();
                 sizes.sort_unstable();
                 quantile(&sizes, permille) as f64
             };
-            hosts.iter().map(one).collect()
+            errors.iter().map(one).collect()
         };
-        let bounds: Vec<f64> = hosts.iter().map(|hosts| hosts.bound_ns as f64).collect();
+        let bounds: Vec<f64> = errors.iter().map(|errors| errors.bound_ns as f64).collect();
         let row = |what: &str, values: &[f64]| {
             Row::new(format!("clocks by the agents, {name}: {what}"), "ns", None, values)
         };
@@ -183,18 +186,18 @@ mod tests {
     #[test]
     fn agents_errors_come_from_the_agents_and_not_from_the_profile() {
         let profile = Profile::table1();
-        let hosts = Hosts::agents(&profile, 3, 100);
-        assert_eq!(hosts, Hosts::agents(&profile, 3, 100), "a seed decides everything");
-        let mut sizes: Vec<u64> = hosts.sizes().collect();
+        let errors = ClockErrors::agents(&profile, 3, 100);
+        assert_eq!(errors, ClockErrors::agents(&profile, 3, 100), "a seed decides everything");
+        let mut sizes: Vec<u64> = errors.sizes().collect();
         sizes.sort_unstable();
         // The profile's clocks are perfect, the agents' are not.
         let p99 = quantile(&sizes, 990);
         assert!((250..1_000).contains(&p99), "{p99}");
-        assert_ne!(hosts.error_ns(0, 0), hosts.error_ns(1, 0));
-        assert_ne!(hosts.error_ns(0, 0), hosts.error_ns(0, 2 * Nanos::SECOND), "clocks go on");
-        assert_ne!(hosts.error_ns(0, 0), hosts.error_ns(MESH, 0), "shared, at another moment");
+        assert_ne!(errors.error_ns(0, 0), errors.error_ns(1, 0));
+        assert_ne!(errors.error_ns(0, 0), errors.error_ns(0, 2 * Nanos::SECOND), "clocks go on");
+        assert_ne!(errors.error_ns(0, 0), errors.error_ns(MESH, 0), "shared, at another moment");
         let cloud = Cloud::new(&profile, 3, &[10, 100], 0);
-        assert_eq!(Hosts::assumed(&cloud, 11..111).largest_ns(), 0, "control");
+        assert_eq!(ClockErrors::assumed(&cloud, 11..111).largest_ns(), 0, "control");
     }
 
     #[test]
