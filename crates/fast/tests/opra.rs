@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fast::opra::checksum::{self, Checksum};
 use fast::opra::stream::{Shape, Stream, make};
-use fast::opra::{Event, Opra, V1, V2, fast_templates, floor, to_event};
+use fast::opra::{Event, Opra, V1, V2, by_hand, fast_templates, to_event};
 use fast::slots::{Contents, Description, Kind, Message, More, SlotDecoder, SlotEncoder, SlotSink};
 use fast::{Code, Decoder, Sink, Templates, Value};
 use proptest::prelude::*;
@@ -28,25 +28,25 @@ fn generated(stream: &Stream) -> Checksum {
 }
 
 #[test]
-fn the_generated_decoder_the_floor_and_the_standard_decoder_agree() {
+fn the_generated_decoder_that_by_hand_and_the_standard_decoder_agree() {
     let stream = make::<V2>(shape(7, 1));
     let ours = generated(&stream);
     assert_eq!(ours.messages, stream.messages);
     let mut sum = 0;
-    let count: u64 = stream.packets().map(|packet| floor::packet(packet, &mut sum)).sum();
+    let count: u64 = stream.packets().map(|packet| by_hand::packet(packet, &mut sum)).sum();
     assert_eq!((sum, count), (ours.sum, ours.messages));
     assert_eq!(standard(&stream), (ours.sum, ours.messages));
     // A control: one bit of one value changes the sum.
     let mut other = stream.clone();
     let at = other.ends[100] - 2;
     other.bytes[at] ^= 1;
-    assert_ne!(floor_sum(&other), ours.sum);
+    assert_ne!(by_hand_sum(&other), ours.sum);
 }
 
-fn floor_sum(stream: &Stream) -> u64 {
+fn by_hand_sum(stream: &Stream) -> u64 {
     let mut sum = 0;
     stream.packets().for_each(|packet| {
-        floor::packet(packet, &mut sum);
+        by_hand::packet(packet, &mut sum);
     });
     sum
 }

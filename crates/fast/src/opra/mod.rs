@@ -10,9 +10,9 @@
 //! what follows; fields of version 1 follow in the order of their slots.
 
 pub mod binary;
+pub mod by_hand;
 pub mod checksum;
 mod event;
-pub mod floor;
 mod formats;
 pub mod stream;
 mod templates;
