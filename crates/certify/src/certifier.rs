@@ -245,34 +245,36 @@ impl Certifier {
             let mut verdict = progress.judge(now, facts, hands, &mut self.counter, &mut trade);
             let step = progress.step;
             let took = now.since(progress.began);
-            if !trade.is_empty() {
-                let span = out.store(&trade);
-                out.stream(COUNTER, span);
-            }
             if let Some(fault) = self.facts.faults.get(self.faults_seen) {
                 verdict = Verdict::Failed(fault.clone());
                 self.faults_seen = self.facts.faults.len();
             }
+            let patience = step.timeout_ns(self.config.patience_ns, self.facts.heartbeat_ns);
+            let undone = matches!(verdict, Verdict::Wait);
+            let goes_on = undone && took < patience;
+            if !goes_on {
+                self.counter.withdraw(now, &mut trade);
+            }
+            tell_gateway(&trade, out);
             if std::mem::take(&mut self.hands.cut) {
                 self.hands.mute = false;
                 self.drop_line(out);
             }
-            let patience = step.timeout_ns(self.config.patience_ns, self.facts.heartbeat_ns);
-            let mut late = false;
+            if goes_on {
+                return;
+            }
             let status = match verdict {
                 Verdict::Passed(seen) => Status::Passed(seen),
                 Verdict::Failed(wrong) => Status::Failed(wrong),
-                Verdict::Wait if took < patience => return,
                 Verdict::Wait => {
-                    late = true;
                     Status::Failed(format!("not within {} s", patience / Nanos::SECOND))
                 }
             };
-            let failed = matches!(status, Status::Failed(_));
-            self.finish(step, status, took, out);
             // Without a session there is nothing to judge; a client that does not do as asked
             // would let every further step wait, too.
-            self.given_up |= failed && step == Step::Logon || late && !self.config.keep_going;
+            let failed = matches!(status, Status::Failed(_));
+            self.given_up |= failed && step == Step::Logon || undone && !self.config.keep_going;
+            self.finish(step, status, took, out);
         }
     }
 
@@ -367,10 +369,15 @@ impl Certifier {
         }
         let mut bytes = Vec::new();
         self.counter.handle_timeout(now, &mut bytes);
-        if !bytes.is_empty() {
-            let span = out.store(&bytes);
-            out.stream(COUNTER, span);
-        }
+        tell_gateway(&bytes, out);
+    }
+}
+
+/// Sends what the certifier's own session says, if it says anything.
+fn tell_gateway(bytes: &[u8], out: &mut Outbox) {
+    if !bytes.is_empty() {
+        let span = out.store(bytes);
+        out.stream(COUNTER, span);
     }
 }
 
@@ -400,8 +407,7 @@ impl Node for Certifier {
         if conn == COUNTER {
             let mut bytes = Vec::new();
             self.counter.connect(now.now, &mut bytes);
-            let span = out.store(&bytes);
-            out.stream(COUNTER, span);
+            tell_gateway(&bytes, out);
             return;
         }
         if let Some(line) = &mut self.line {

@@ -13,6 +13,8 @@ pub struct Counter {
     symbol: Symbol,
     number: u32,
     executions: u64,
+    /// Its order that may rest in the book.
+    resting: Option<u32>,
     scratch: Vec<u8>,
 }
 
@@ -20,7 +22,14 @@ impl Counter {
     /// `None` when the credentials do not fit SoupBinTCP.
     pub fn new(username: &str, password: &str, symbol: Symbol) -> Option<Counter> {
         let session = ClientSession::new(username, password).ok()?;
-        Some(Counter { session, symbol, number: 0, executions: 0, scratch: Vec::new() })
+        Some(Counter {
+            session,
+            symbol,
+            number: 0,
+            executions: 0,
+            resting: None,
+            scratch: Vec::new(),
+        })
     }
 
     pub fn connect(&mut self, now: Nanos, out: &mut Vec<u8>) {
@@ -64,23 +73,21 @@ impl Counter {
     /// An order of one lot against one of the client, which rests in a call.
     pub fn rest_against(&mut self, now: Nanos, of: &Open, out: &mut Vec<u8>) {
         self.enter(now, (of.side.opposite(), of.price), TimeInForce::Day, out);
+        self.resting = Some(self.number);
     }
 
     /// One lot traded at a price, with itself if nobody else has it there; nothing is left in the
     /// book.
     pub fn trade_at(&mut self, now: Nanos, price: Price, out: &mut Vec<u8>) {
         self.enter(now, (Side::Buy, price), TimeInForce::Day, out);
-        let resting = self.number;
+        self.resting = Some(self.number);
         self.enter(now, (Side::Sell, price), TimeInForce::ImmediateOrCancel, out);
-        self.cancel(now, resting, out);
+        self.withdraw(now, out);
     }
 
-    /// Cancels its last order.
+    /// Cancels its order that may rest, if it has one.
     pub fn withdraw(&mut self, now: Nanos, out: &mut Vec<u8>) {
-        self.cancel(now, self.number, out);
-    }
-
-    fn cancel(&mut self, now: Nanos, number: u32, out: &mut Vec<u8>) {
+        let Some(number) = self.resting.take() else { return };
         self.scratch.clear();
         if encode_cancel(UserRefNum(number), Qty(0), &mut self.scratch).is_ok() {
             let _ = self.session.send_unsequenced(now, &self.scratch, out);

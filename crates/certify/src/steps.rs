@@ -249,21 +249,16 @@ impl Progress {
         counter: &mut Counter,
         trade: &mut Vec<u8>,
     ) -> Verdict {
-        if self.stage == 1 {
-            let done = now.since(self.at) >= SETTLE_NS;
-            let seen = || Verdict::Passed("one lot traded, the rest stayed open".to_string());
-            return if done { seen() } else { Verdict::Wait };
-        }
-        if facts.partial > self.base.partial {
-            (self.stage, self.at) = (1, now);
-        } else if let Some(open) = facts.tradable()
+        let traded = facts.partial > self.base.partial;
+        if !traded
+            && let Some(open) = facts.tradable()
             && counter.is_active()
             && now >= self.at
         {
             counter.take_one(now, &open, trade);
             self.at = now.after(TRY_NS);
         }
-        Verdict::Wait
+        self.settled(now, traded, "one lot traded, the rest stayed open")
     }
 
     /// Passed a while after it was so, in which the client shows that it takes it.
@@ -319,11 +314,7 @@ impl Progress {
             }
             2 | SETTLING => {
                 let traded = facts.executed > self.base.executed;
-                let verdict = self.settled(now, traded, "traded in an auction");
-                if !matches!(verdict, Verdict::Wait) {
-                    counter.withdraw(now, trade);
-                }
-                return verdict;
+                return self.settled(now, traded, "traded in an auction");
             }
             _ => {}
         }

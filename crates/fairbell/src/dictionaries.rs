@@ -36,7 +36,7 @@ pub struct FixArgs {
     AppDataDictionary. On standard output --version T1.1 is the first, 5.0SP2 the second.")]
 pub struct DictionaryArgs {
     /// Which version [default with --out: all]
-    #[arg(long, value_name = "V", required_unless_present = "out")]
+    #[arg(long, value_name = "V")]
     pub version: Option<Which>,
     /// Folder of the files; made if it is not there
     #[arg(long, value_name = "DIR")]
@@ -81,8 +81,8 @@ pub fn run(args: &FixArgs) -> Result<(), Failure> {
             Version::ALL.iter().try_for_each(|&version| files(folder, version, None))
         }
         (Some(folder), Some(which)) => files(folder, which.version(), Some(which)),
-        (None, which) => {
-            let which = which.unwrap_or(Which::Fix44);
+        (None, None) => Err(Failure::Usage("--version or --out is needed".to_string())),
+        (None, Some(which)) => {
             let rules = rules(which.version())?;
             let session = which == Which::Fixt11;
             print!("{}", if session { &rules.transport } else { &rules.application });

@@ -245,20 +245,16 @@ impl BookImage {
             }
             Message::OrderExecuted(m) => {
                 let order = self.take(locate, m.order_ref.get(), m.shares.get())?;
-                let aggressor = Some(order.side.opposite());
-                let (shares, number) = (m.shares.get().into(), m.match_number.get());
-                self.book(locate, None)?.print(aggressor, order.price, shares, number);
-                Ok(())
+                let (shares, number) = (m.shares.get(), m.match_number.get());
+                self.print(locate, order.side, order.price, shares, number)
             }
             Message::OrderExecutedWithPrice(m) => {
                 let order = self.take(locate, m.order_ref.get(), m.shares.get())?;
                 match m.printable {
                     Printable::No => Ok(()),
                     Printable::Yes => {
-                        let aggressor = Some(order.side.opposite());
-                        let (shares, number) = (m.shares.get().into(), m.match_number.get());
-                        self.book(locate, None)?.print(aggressor, m.price.get(), shares, number);
-                        Ok(())
+                        let (shares, number) = (m.shares.get(), m.match_number.get());
+                        self.print(locate, order.side, m.price.get(), shares, number)
                     }
                 }
             }
@@ -278,11 +274,9 @@ impl BookImage {
                 m.price.get(),
             ),
             Message::Trade(m) => {
-                let book = self.book(locate, Some(Symbol(m.stock)))?;
-                let aggressor = Some(Side::from(m.side).opposite());
-                let (shares, number) = (m.shares.get().into(), m.match_number.get());
-                book.print(aggressor, m.price.get(), shares, number);
-                Ok(())
+                self.book(locate, Some(Symbol(m.stock)))?;
+                let (shares, number) = (m.shares.get(), m.match_number.get());
+                self.print(locate, m.side.into(), m.price.get(), shares, number)
             }
             Message::CrossTrade(m) => {
                 let book = self.book(locate, Some(Symbol(m.stock)))?;
@@ -335,6 +329,20 @@ impl BookImage {
             }
             _ => Ok(book),
         }
+    }
+
+    /// A trade with an order that rested on a side.
+    fn print(
+        &mut self,
+        locate: u16,
+        rested: Side,
+        price: u32,
+        shares: u32,
+        number: u64,
+    ) -> Result<(), ImageError> {
+        let aggressor = Some(rested.opposite());
+        self.book(locate, None)?.print(aggressor, price, shares.into(), number);
+        Ok(())
     }
 
     fn find(&self, locate: u16, order_ref: u64) -> Result<Slot, ImageError> {

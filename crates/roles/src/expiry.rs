@@ -20,7 +20,7 @@ pub struct Expiries {
 /// What a report says of an order's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Nothing.
+    /// It says nothing of one: neither a trade at or behind the end nor an expiry.
     None,
     /// It was over, at its end or later.
     Expired,

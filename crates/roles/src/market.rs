@@ -10,33 +10,31 @@ use types::{
 use wire::itch::{self, Message};
 use wire::moldudp::Packet;
 
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+
 /// Books of the displayed orders.
 pub(crate) struct FeedBooks {
     image: BookImage,
-    /// A midnight, from the last of which the feed counts its times; since the epoch.
-    midnight: Nanos,
+    /// When the feed's days begin, ns after those of UTC (0..DAY_NS).
+    day_begins_ns: u64,
     /// By instrument number.
     states: Vec<Option<TradingState>>,
 }
 
 impl FeedBooks {
-    /// Empty books with room for so many resting orders.
+    /// Empty books with room for so many resting orders; times count from the last midnight, of
+    /// which `midnight` is one.
     pub(crate) fn new(orders_max: usize, midnight: Nanos) -> FeedBooks {
-        FeedBooks { image: BookImage::new(orders_max), midnight, states: Vec::new() }
+        let day_begins_ns = midnight.0 % DAY_NS;
+        FeedBooks { image: BookImage::new(orders_max), day_begins_ns, states: Vec::new() }
     }
 
     /// The time, since the epoch, that the feed calls `ns` after midnight: within half a day of `now`.
     fn time(&self, now: Nanos, ns: u64) -> Nanos {
-        const DAY_NS: u64 = 86_400 * Nanos::SECOND;
-        let into_day = (now.0 + DAY_NS - self.midnight.0 % DAY_NS) % DAY_NS;
-        let at = now.0.saturating_sub(into_day) + ns % DAY_NS;
-        if at > now.0 + DAY_NS / 2 {
-            Nanos(at.saturating_sub(DAY_NS))
-        } else if at + DAY_NS / 2 < now.0 {
-            Nanos(at + DAY_NS)
-        } else {
-            Nanos(at)
-        }
+        let after_utc = ns % DAY_NS + self.day_begins_ns;
+        // How far behind the time half a day before now.
+        let behind = (after_utc + DAY_NS + DAY_NS / 2 - now.0 % DAY_NS) % DAY_NS;
+        Nanos((now.0 + behind).saturating_sub(DAY_NS / 2))
     }
 
     fn note_state(&mut self, instrument: InstrumentId, state: TradingState) {
@@ -143,8 +141,6 @@ mod tests {
     use types::{CrossKind, Instrument, OrderRef, Price, Symbol};
 
     use super::*;
-
-    const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
     #[test]
     fn times_of_the_feed_are_those_nearest_to_now() {

@@ -199,14 +199,14 @@ impl FixDoor {
                 writer.char(tag::HANDL_INST, b'1');
             }
             writer.text(tag::SYMBOL, &symbol);
-            writer.char(tag::SIDE, if request.side == Side::Buy { b'1' } else { b'2' });
+            writer.char(tag::SIDE, if request.terms.side == Side::Buy { b'1' } else { b'2' });
             writer.stamp(tag::TRANSACT_TIME, now);
             if !cancel {
-                writer.uint(tag::ORDER_QTY, u64::from(request.lots));
+                writer.uint(tag::ORDER_QTY, u64::from(request.terms.lots));
                 writer.char(tag::ORD_TYPE, b'2');
-                writer.decimal(tag::PRICE, request.price.0, Places::Four);
-                writer.char(tag::TIME_IN_FORCE, request.expire_at.map_or(b'0', |_| b'6'));
-                if let Some(at) = request.expire_at {
+                writer.decimal(tag::PRICE, request.terms.price.0, Places::Four);
+                writer.char(tag::TIME_IN_FORCE, request.terms.expire_at.map_or(b'0', |_| b'6'));
+                if let Some(at) = request.terms.expire_at {
                     writer.stamp(tag::EXPIRE_TIME, at);
                 }
             }

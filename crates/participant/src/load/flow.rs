@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use types::{Nanos, Price, Side, SplitMix64};
 
 use super::LoadConfig;
-use super::requests::{Answer, Request, Requests, Terms};
+use super::requests::{Answer, LimitOrder, Request, Requests};
 
 /// Orders a client keeps open; with more the oldest is cancelled.
 const OPEN_MAX: usize = 16;
@@ -28,8 +28,6 @@ pub struct Flow {
     tick: i64,
     /// Of a thousand new orders: those with a time to end.
     expiring: u64,
-    /// Latest end of those.
-    last_end: Option<Nanos>,
     /// Orders thought open, oldest first, without those with a cancel on the way.
     open: VecDeque<u32>,
 }
@@ -40,7 +38,7 @@ impl Flow {
         let tick = config.instrument.tick.0.max(1);
         let middle = config.middle.0 / tick * tick;
         let (rng, open) = (SplitMix64::new(seed), VecDeque::with_capacity(64));
-        Flow { rng, middle, tick, expiring: config.expiring, last_end: None, open }
+        Flow { rng, middle, tick, expiring: config.expiring, open }
     }
 
     /// The next request, entered into `requests`.
@@ -55,7 +53,7 @@ impl Flow {
             && let Some(terms) = requests.terms(original)
         {
             let price = self.price(terms.side);
-            let request = requests.add(original, Terms { price, ..terms }, due);
+            let request = requests.add(original, LimitOrder { price, ..terms }, due);
             self.open.push_back(request.order);
             return request;
         }
@@ -63,21 +61,14 @@ impl Flow {
         let (price, lots) = (self.price(side), 1 + self.rng.below(LOTS_MAX) as u32);
         let expires = self.expiring > 0 && self.rng.permille(self.expiring);
         let expire_at = expires.then(|| self.end(due));
-        let request = requests.add(0, Terms { side, price, lots, expire_at }, due);
+        let request = requests.add(0, LimitOrder { side, price, lots, expire_at }, due);
         self.open.push_back(request.order);
         request
     }
 
     fn end(&mut self, due: Nanos) -> Nanos {
         let at = due.after(Nanos::MILLI << self.rng.below(LIVE_DOUBLED));
-        let at = Nanos(at.0 - at.0 % Nanos::MILLI);
-        self.last_end = self.last_end.max(Some(at));
-        at
-    }
-
-    /// The latest time at which one of its orders ends by itself.
-    pub fn last_end(&self) -> Option<Nanos> {
-        self.last_end
+        Nanos(at.0 - at.0 % Nanos::MILLI)
     }
 
     fn price(&mut self, side: Side) -> Price {

@@ -300,7 +300,8 @@ impl Load {
             if answered && self.answered_at.is_none() {
                 self.answered_at = Some(now);
                 // Also when their orders with a time to end have ended, so that they hear of it.
-                let ends = self.members.iter().filter_map(|member| member.flow.last_end()).max();
+                let ends =
+                    self.members.iter().filter_map(|member| member.requests.last_end()).max();
                 let ended = ends.map_or(now, |end| end.after(END_TOLD_NS).max(now));
                 self.deadline = self.deadline.min(ended.after(LINGER_NS));
             }

@@ -78,18 +78,18 @@ impl OuchDoor {
             self.first = request.order;
         }
         self.scratch.clear();
-        let (qty, price) = (Qty(request.lots.into()), request.price);
+        let (qty, price) = (Qty(request.terms.lots.into()), request.terms.price);
         let cl_ord_id = ClOrdId::default();
         let time_in_force =
-            request.expire_at.map_or(TimeInForce::Day, |_| TimeInForce::GoodTillDate);
-        let expire_at = request.expire_at.unwrap_or(Nanos(0));
+            request.terms.expire_at.map_or(TimeInForce::Day, |_| TimeInForce::GoodTillDate);
+        let expire_at = request.terms.expire_at.unwrap_or(Nanos(0));
         let terms = Terms { expire_at, ..Terms::default() };
         let encoded = match request.kind {
             Kind::Cancel => ouch::encode_cancel(user_ref, Qty(0), &mut self.scratch),
             Kind::New => {
                 let order = NewOrder {
                     user_ref,
-                    side: request.side,
+                    side: request.terms.side,
                     qty,
                     symbol: self.symbol,
                     price: Some(price),

@@ -92,14 +92,14 @@ impl LoadCounts {
     }
 }
 
-/// What an order says.
+/// A limit order: of one side, at a price or better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
-    /// Side.
+pub struct LimitOrder {
+    /// Whether it buys or sells.
     pub side: Side,
-    /// Limit price.
+    /// The worst price it takes, above zero.
     pub price: Price,
-    /// Lots.
+    /// Quantity in lots, at least 1.
     pub lots: u32,
     /// When it ends, since the epoch, whole milliseconds; `None`: with the day.
     pub expire_at: Option<Nanos>,
@@ -114,14 +114,8 @@ pub struct Request {
     pub order: u32,
     /// Number of the order replaced.
     pub original: u32,
-    /// Side.
-    pub side: Side,
-    /// Limit price.
-    pub price: Price,
-    /// Lots.
-    pub lots: u32,
-    /// When it ends, since the epoch, whole milliseconds; `None`: with the day.
-    pub expire_at: Option<Nanos>,
+    /// What the order says; of a cancel, the order it is about.
+    pub terms: LimitOrder,
     /// Has been sent before.
     pub sent: bool,
 }
@@ -175,16 +169,15 @@ impl Requests {
     }
 
     /// A new order, or the replacement of `original` when that is not 0.
-    pub fn add(&mut self, original: u32, terms: Terms, due: Nanos) -> Request {
+    pub fn add(&mut self, original: u32, terms: LimitOrder, due: Nanos) -> Request {
         let kind = if original == 0 { Kind::New } else { Kind::Replace };
         let order = self.first.saturating_add(self.slots.len() as u32);
-        let Terms { side, price, lots, expire_at } = terms;
-        let request = Request { kind, order, original, side, price, lots, expire_at, sent: false };
+        let request = Request { kind, order, original, terms, sent: false };
         self.slots.push(Slot {
             request,
             due,
             answered: false,
-            open: lots,
+            open: terms.lots,
             expired: false,
             cancel: None,
             canceled: false,
@@ -218,10 +211,14 @@ impl Requests {
     }
 
     /// The terms of an order.
-    pub fn terms(&self, order: u32) -> Option<Terms> {
+    pub fn terms(&self, order: u32) -> Option<LimitOrder> {
         let slot = self.slots.get(order.checked_sub(self.first)? as usize)?;
-        let Request { side, price, lots, expire_at, .. } = slot.request;
-        Some(Terms { side, price, lots, expire_at })
+        Some(slot.request.terms)
+    }
+
+    /// The latest time at which an order ends by itself, since the epoch; `None`: none does.
+    pub fn last_end(&self) -> Option<Nanos> {
+        self.slots.iter().filter_map(|slot| slot.request.terms.expire_at).max()
     }
 
     /// An answer; when it is the first to its request: what was asked and when that was due.
@@ -304,7 +301,8 @@ mod tests {
     #[test]
     fn an_execution_after_the_order_has_expired_is_counted() {
         let (mut requests, mut counts) = (Requests::with_capacity(2), LoadCounts::default());
-        let terms = Terms { side: Side::Buy, price: Price(1), lots: 5, expire_at: Some(Nanos(9)) };
+        let expire_at = Some(Nanos(9));
+        let terms = LimitOrder { side: Side::Buy, price: Price(1), lots: 5, expire_at };
         let order = requests.add(0, terms, Nanos(1)).order;
         assert!(requests.answered(order, Answer::Accepted, &mut counts).is_some());
         assert!(!requests.executed(order, 2, &mut counts));
@@ -312,5 +310,6 @@ mod tests {
         assert_eq!((counts.expired, counts.executed_expired, counts.duplicates), (1, 0, 0));
         assert!(requests.executed(order, 2, &mut counts));
         assert_eq!((counts.executions, counts.executed_expired), (2, 1));
+        assert_eq!(requests.last_end(), expire_at);
     }
 }
