@@ -14,6 +14,9 @@ pub enum PcapError {
     LinkType(u32),
     /// The file ends inside a record, or a length is impossible.
     Truncated,
+    /// An interface's times (if_tsresol of pcapng) are finer than 2^-63 s or 10^-19 s, or it is more
+    /// than the 256th.
+    Resolution(u8),
 }
 
 impl std::fmt::Display for PcapError {
@@ -22,6 +25,9 @@ impl std::fmt::Display for PcapError {
             PcapError::Unknown => f.write_str("neither pcap nor pcapng"),
             PcapError::LinkType(kind) => write!(f, "link type {kind}, not Ethernet"),
             PcapError::Truncated => f.write_str("ends inside a record"),
+            PcapError::Resolution(code) => {
+                write!(f, "an interface with if_tsresol {code}, or more than {INTERFACES_MAX}")
+            }
         }
     }
 }
@@ -72,12 +78,21 @@ enum Layout {
     Blocks,
 }
 
+/// Interfaces of a section of a pcapng that are told apart.
+const INTERFACES_MAX: usize = 256;
+/// Ticks of a second of an interface that is not described.
+const MICROS: u64 = 1_000_000;
+/// Option of an interface: resolution of its times.
+const TSRESOL: u16 = 9;
+
 /// A file being read; an iterator over its frames that ends after an error.
 #[derive(Debug)]
 pub struct Pcap<'a> {
     rest: &'a [u8],
     order: Order,
     layout: Layout,
+    /// Of a pcapng: ticks of a second, by interface of the section.
+    ticks: Vec<u64>,
     failed: bool,
 }
 
@@ -93,7 +108,8 @@ impl<'a> Pcap<'a> {
         let magic = *file.first_chunk::<4>().ok_or(PcapError::Unknown)?;
         if magic == SECTION {
             let order = section_order(file).ok_or(PcapError::Unknown)?;
-            return Ok(Pcap { rest: file, order, layout: Layout::Blocks, failed: false });
+            let (layout, ticks) = (Layout::Blocks, Vec::new());
+            return Ok(Pcap { rest: file, order, layout, ticks, failed: false });
         }
         let (little, unit) = match magic {
             [0xD4, 0xC3, 0xB2, 0xA1] => (true, 1_000),
@@ -108,7 +124,8 @@ impl<'a> Pcap<'a> {
             return Err(PcapError::LinkType(link));
         }
         let rest = file.get(24..).unwrap_or(&[]);
-        Ok(Pcap { rest, order, layout: Layout::Classic(unit), failed: false })
+        let (layout, ticks) = (Layout::Classic(unit), Vec::new());
+        Ok(Pcap { rest, order, layout, ticks, failed: false })
     }
 
     fn classic(&mut self, unit: u64) -> Option<Captured<'a>> {
@@ -125,6 +142,7 @@ impl<'a> Pcap<'a> {
     fn block(&mut self) -> Option<Result<Option<Captured<'a>>, PcapError>> {
         if self.rest.first_chunk::<4>() == Some(&SECTION) {
             self.order = section_order(self.rest)?;
+            self.ticks.clear();
         }
         let order = self.order;
         let kind = order.u32(self.rest, 0)?;
@@ -137,7 +155,7 @@ impl<'a> Pcap<'a> {
         let body = block.get(8..length - 4)?;
         Some(match kind {
             1 => match order.u16(body, 0)?.into() {
-                ETHERNET => Ok(None),
+                ETHERNET => self.interface(order, body.get(8..)?).map(|()| None),
                 link => Err(PcapError::LinkType(link)),
             },
             3 => {
@@ -147,16 +165,38 @@ impl<'a> Pcap<'a> {
                 Ok(Some(Captured { time: Nanos(0), payload: payload(frame) }))
             }
             6 => {
-                // Microseconds, the resolution of interfaces that name none.
+                let interface = order.u32(body, 0)? as usize;
+                let ticks = self.ticks.get(interface).copied().unwrap_or(MICROS);
                 let high = u64::from(order.u32(body, 4)?);
                 let time = high << 32 | u64::from(order.u32(body, 8)?);
                 let length = order.u32(body, 12)? as usize;
                 let frame = body.get(20..)?.get(..length)?;
-                let time = Nanos(time.saturating_mul(1_000));
+                let ns = u128::from(time) * u128::from(Nanos::SECOND) / u128::from(ticks);
+                let time = Nanos(u64::try_from(ns).unwrap_or(u64::MAX));
                 Ok(Some(Captured { time, payload: payload(frame) }))
             }
             _ => Ok(None),
         })
+    }
+}
+
+impl Pcap<'_> {
+    /// Notes an interface by its options: code and length, two bytes each, the value, and padding to
+    /// four bytes.
+    fn interface(&mut self, order: Order, mut options: &[u8]) -> Result<(), PcapError> {
+        let mut resolution = 6;
+        while let (Some(code), Some(length)) = (order.u16(options, 0), order.u16(options, 2)) {
+            let length = usize::from(length);
+            if let (TSRESOL, 1, Some(value)) = (code, length, options.get(4)) {
+                resolution = *value;
+            }
+            options = options.get(4 + length.next_multiple_of(4)..).unwrap_or(&[]);
+        }
+        let base: u64 = if resolution & 0x80 == 0 { 10 } else { 2 };
+        let ticks = base.checked_pow((resolution & 0x7F).into());
+        let ticks = ticks.filter(|_| self.ticks.len() < INTERFACES_MAX);
+        self.ticks.push(ticks.ok_or(PcapError::Resolution(resolution))?);
+        Ok(())
     }
 }
 

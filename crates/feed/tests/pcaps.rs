@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use feed::Pcap;
-use feed::pcap::{Payload, put_header, put_udp};
+use feed::pcap::{Payload, PcapError, put_header, put_udp};
 use proptest::prelude::*;
 use types::Nanos;
 use wire::moldudp::Packet;
@@ -91,36 +91,46 @@ fn captures_of_others_decode_completely() {
     }
 }
 
+/// Appends a block of pcapng.
+fn put_block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let padding = body.len().next_multiple_of(4) - body.len();
+    let length = (12 + body.len() + padding) as u32;
+    file.extend_from_slice(&kind.to_le_bytes());
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(body);
+    file.extend(std::iter::repeat_n(0, padding));
+    file.extend_from_slice(&length.to_le_bytes());
+}
+
+/// The beginning of a pcapng, little-endian.
+fn section() -> Vec<u8> {
+    let mut file = Vec::new();
+    let body = [0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
+    put_block(&mut file, 0x0A0D_0D0A, &body);
+    file
+}
+
+/// Appends a packet of pcapng, at so many ticks of an interface.
+fn put_packet(file: &mut Vec<u8>, interface: u32, ticks: u64, bytes: &[u8]) {
+    let mut record = Vec::new();
+    put_udp(&mut record, Nanos(0), ([233, 1, 2, 3], 9_000), bytes);
+    let frame = &record[16..];
+    let length = frame.len() as u32;
+    let mut body = Vec::new();
+    for word in [interface, (ticks >> 32) as u32, ticks as u32, length, length] {
+        body.extend_from_slice(&word.to_le_bytes());
+    }
+    body.extend_from_slice(frame);
+    put_block(file, 6, &body);
+}
+
 /// A pcapng file of the same frames.
 fn blocks(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
-    let mut file = Vec::new();
-    let mut block = |kind: u32, body: &[u8]| {
-        let padding = body.len().next_multiple_of(4) - body.len();
-        let length = (12 + body.len() + padding) as u32;
-        file.extend_from_slice(&kind.to_le_bytes());
-        file.extend_from_slice(&length.to_le_bytes());
-        file.extend_from_slice(body);
-        file.extend(std::iter::repeat_n(0, padding));
-        file.extend_from_slice(&length.to_le_bytes());
-    };
-    block(
-        0x0A0D_0D0A,
-        &[0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255],
-    );
-    block(1, &[1, 0, 0, 0, 0, 0, 4, 0]);
-    block(5, &[0; 12]);
+    let mut file = section();
+    put_block(&mut file, 1, &[1, 0, 0, 0, 0, 0, 4, 0]);
+    put_block(&mut file, 5, &[0; 12]);
     for (time, bytes) in frames {
-        let mut framed = Vec::new();
-        put_udp(&mut framed, Nanos(*time), ([233, 1, 2, 3], 9_000), bytes);
-        let frame = &framed[16..];
-        let micros = time / 1_000;
-        let mut body = vec![0; 4];
-        body.extend_from_slice(&((micros >> 32) as u32).to_le_bytes());
-        body.extend_from_slice(&(micros as u32).to_le_bytes());
-        body.extend_from_slice(&(frame.len() as u32).to_le_bytes());
-        body.extend_from_slice(&(frame.len() as u32).to_le_bytes());
-        body.extend_from_slice(frame);
-        block(6, &body);
+        put_packet(&mut file, 0, time / 1_000, bytes);
     }
     file
 }
@@ -134,6 +144,44 @@ fn read(file: &[u8]) -> Vec<(u64, Vec<u8>)> {
         }
     };
     Pcap::new(file).unwrap().map(one).collect()
+}
+
+/// A pcapng of one packet at so many ticks, on the last of these interfaces (if_tsresol).
+fn at_resolutions(resolutions: &[Option<u8>], ticks: u64) -> Vec<u8> {
+    let mut file = section();
+    for resolution in resolutions {
+        let mut body = vec![1, 0, 0, 0, 0xFF, 0xFF, 0, 0];
+        if let Some(resolution) = resolution {
+            // A name of three bytes, if_tsresol, the end of the options.
+            body.extend_from_slice(b"\x02\0\x03\0eth\0\x09\0\x01\0");
+            body.extend_from_slice(&[*resolution, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        put_block(&mut file, 1, &body);
+    }
+    put_packet(&mut file, resolutions.len() as u32 - 1, ticks, &[7]);
+    file
+}
+
+#[test]
+fn times_of_pcapng_have_the_resolution_of_their_interface() {
+    let at = 1_795_585_508_739_375_123_u64;
+    let cases = [
+        (vec![None], at / 1_000, at / 1_000 * 1_000),
+        (vec![Some(6)], at / 1_000, at / 1_000 * 1_000),
+        (vec![Some(9)], at, at),
+        (vec![Some(6), Some(9)], at, at),
+        (vec![Some(9), None], at / 1_000, at / 1_000 * 1_000),
+        (vec![Some(0)], 1_795_585_508, 1_795_585_508_000_000_000),
+        // Powers of two: 1/1024 s.
+        (vec![Some(0x80 | 10)], 1_024 * 5 + 512, 5_500_000_000),
+    ];
+    for (interfaces, ticks, due) in cases {
+        let file = at_resolutions(&interfaces, ticks);
+        assert_eq!(read(&file), [(due, vec![7])], "{interfaces:?}");
+    }
+    let finer = at_resolutions(&[Some(60)], 1);
+    let first = Pcap::new(&finer).unwrap().next();
+    assert_eq!(first, Some(Err(PcapError::Resolution(60))));
 }
 
 proptest! {
