@@ -11,7 +11,8 @@ use crate::{image::BookImage, ladder::Level, pcap};
 /// How much to keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CaptureConfig {
-    /// Destination that the packets are recorded with: IPv4 address and port.
+    /// Destination that the packets are recorded with: IPv4 address and port. A subscriber's further
+    /// sessions have the addresses after it.
     pub to: ([u8; 4], u16),
     /// Bytes of packets, with what pcap puts before each.
     pub packet_bytes_max: usize,

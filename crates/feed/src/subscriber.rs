@@ -34,6 +34,10 @@ impl Subscriber {
             if let Some(catch_up) = &mut settings.catch_up {
                 catch_up.names = names;
             }
+            if let Some(capture) = &mut settings.capture {
+                // So that files of several sessions can be merged into one.
+                capture.to.0[3] = capture.to.0[3].wrapping_add(names as u8);
+            }
             clients.push(Listener::new(settings));
         }
         if clients.is_empty() {
@@ -179,5 +183,33 @@ mod tests {
         ear.handle_datagram(NOW, Channel::FEED, Peer::Addr(9), &token, &mut Outbox::default());
         assert_eq!((ear.counters().tokens, ear.counters().malformed), (1, 0));
         assert!(ear.image(InstrumentId(2)).is_some() && ear.image(InstrumentId(4)).is_none());
+    }
+
+    #[test]
+    fn captures_of_two_sessions_have_destinations_of_their_own() {
+        use crate::pcap::{Payload, Pcap};
+        let sessions = [*b"FAIRBELL01", *b"FAIRBELL02"];
+        let mut settings = ListenerConfig::new(Session(sessions[0]), Vec::new(), Vec::new());
+        settings.capture = Some(crate::CaptureConfig {
+            to: ([233, 252, 0, 1], 26_400),
+            packet_bytes_max: 1 << 10,
+            message_bytes_max: 0,
+            quote_every: 0,
+            quotes_max: 0,
+        });
+        let channels = sessions.map(|session| (Session(session), Vec::new()));
+        let mut ear = Subscriber::new(&settings, channels);
+        for session in &sessions {
+            let (bytes, mut out) = (packet(session, 1, 1), Outbox::default());
+            ear.handle_datagram(NOW, Channel::FEED, Peer::Addr(1), &bytes, &mut out);
+        }
+        for (channel, last) in ear.channels().iter().zip([1, 2]) {
+            let capture = channel.capture().expect("configured").packets();
+            let frames: Vec<_> = Pcap::new(capture).expect("pcap").collect();
+            let [Ok(frame)] = &frames[..] else { panic!("one frame: {frames:?}") };
+            assert!(
+                matches!(frame.payload, Payload::Udp([233, 252, 0, at], 26_400, _) if at == last)
+            );
+        }
     }
 }
