@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use types::{Nanos, Price, Side, SplitMix64};
 
-use super::LoadConfig;
 use super::requests::{Answer, LimitOrder, Request, Requests};
 
 /// Orders a client keeps open; with more the oldest is cancelled.
@@ -33,12 +32,12 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Around the load's price, in whole ticks of its instrument.
-    pub fn new(seed: u64, config: &LoadConfig) -> Flow {
-        let tick = config.instrument.tick.0.max(1);
-        let middle = config.middle.0 / tick * tick;
+    /// Around `middle`, in whole ticks of it; `expiring` of a thousand new orders have a time to end.
+    pub fn new(seed: u64, middle: Price, tick: Price, expiring: u64) -> Flow {
+        let tick = tick.0.max(1);
+        let middle = middle.0 / tick * tick;
         let (rng, open) = (SplitMix64::new(seed), VecDeque::with_capacity(64));
-        Flow { rng, middle, tick, expiring: config.expiring, open }
+        Flow { rng, middle, tick, expiring, open }
     }
 
     /// The next request, entered into `requests`.

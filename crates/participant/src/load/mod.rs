@@ -201,7 +201,12 @@ impl Load {
                 conn: None,
                 gateway: index % config.gateways.len(),
                 requests: Requests::with_capacity(each as usize),
-                flow: Flow::new(seeds.next_u64(), &config),
+                flow: Flow::new(
+                    seeds.next_u64(),
+                    config.middle,
+                    config.instrument.tick,
+                    config.expiring,
+                ),
                 refused: 0,
                 barred: false,
                 leaving: false,
