@@ -13,7 +13,7 @@ use feed::{ArbiterConfig, Notice};
 use sim::cloud::report::{Curve, Figure};
 use types::Nanos;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::reproduce::plot;
 
 /// Options of `fairbell feed arbitrate`.

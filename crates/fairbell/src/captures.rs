@@ -19,7 +19,7 @@ use types::Nanos;
 use wire::moldudp::Packet;
 use wire::soupbin::Framer;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Options of `fairbell feed`.
 #[derive(Args, Clone, Debug)]

@@ -12,7 +12,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::tls::{hex, read};
 
 /// Options of `fairbell cert`.

@@ -22,9 +22,9 @@ use types::{
     Node, NodeId, Outbox, Peer, Phase, Price, Qty, Symbol, limits,
 };
 
-use crate::Failure;
 use crate::cli::duration;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::load::{FixName, ProtocolName};
 use crate::sockets::{io, v4};
 use crate::up::exchange_config;

@@ -8,8 +8,8 @@ use book_model::compare::{RunStats, run_seed};
 use book_model::coverage::Coverage;
 use indicatif::ProgressBar;
 
-use crate::Failure;
 use crate::cli::CheckBookArgs;
+use crate::failure::Failure;
 
 /// Random commands to the book and to the model of its rules, seed after seed.
 pub fn book(args: &CheckBookArgs) -> Result<(), Failure> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::Failure;
 use crate::config::{Config, Loaded};
+use crate::failure::Failure;
 use crate::load::ProtocolName;
 
 mod admin;

@@ -7,8 +7,8 @@ mod report;
 mod simulate;
 pub(crate) mod source;
 
-use crate::Failure;
 use crate::cli::{Clock, ClockArgs};
+use crate::failure::Failure;
 
 /// Runs the command.
 pub fn run(args: &ClockArgs) -> Result<(), Failure> {

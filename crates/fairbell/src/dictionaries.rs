@@ -8,8 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use fix::Version;
 use fix::dictionary::{Dictionary, Rules, builtin};
 
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// What `fairbell fix` is asked for.
 #[derive(Subcommand, Clone, Debug)]

@@ -8,9 +8,9 @@ use types::{
     AccountId, Command, ExecutionReport, Input, MarketEvent, Nanos, OrderRef, Price, UserRefNum,
 };
 
-use crate::Failure;
 use crate::cli::ExplainArgs;
-use crate::log::{on, open};
+use crate::failure::{Failure, on};
+use crate::log::open;
 
 /// Tells the story, as text or JSON; an order that the log does not know is a failure.
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {

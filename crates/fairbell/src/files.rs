@@ -6,8 +6,7 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// From now on whatever this process makes has mode 0600, folders 0700, wherever nothing stricter is
 /// asked for: journals, logs, reports, spilled streams, audit files.

@@ -17,9 +17,9 @@ use engine::log_file::{LogHeader, write_header, write_input};
 use engine::{Applied, Engine, Output};
 use journal::{DiskErrorKind, JournalError, Verified};
 
-use crate::Failure;
 use crate::cli;
-use crate::log::{Outputs, lab, on};
+use crate::failure::{Failure, on};
+use crate::log::{Outputs, lab};
 use crate::up;
 use kept::Genesis;
 use read::{inputs, look};

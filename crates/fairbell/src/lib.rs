@@ -24,6 +24,7 @@ pub mod config;
 pub mod dictionaries;
 pub mod drill;
 pub mod explain;
+pub mod failure;
 pub mod files;
 pub mod journal;
 pub mod limits;
@@ -48,41 +49,7 @@ pub mod up;
 pub mod view;
 
 use cli::{Bench, Check, Command, Log};
-
-/// Why a command ends without success: one line for people.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Failure {
-    /// Wrong options or configuration; nothing was started.
-    Usage(String),
-    /// It ran, and the result is bad.
-    Run(String),
-}
-
-impl Failure {
-    /// The process's exit code.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Failure::Usage(_) => 2,
-            Failure::Run(_) => 1,
-        }
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Usage(line) | Failure::Run(line) => f.write_str(line),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl From<config::ConfigError> for Failure {
-    fn from(error: config::ConfigError) -> Failure {
-        Failure::Usage(error.to_string())
-    }
-}
+use failure::Failure;
 
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {

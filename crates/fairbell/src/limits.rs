@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Descriptors kept for files that are opened while it runs: segments, snapshots, reports, sockets of
 /// operators.

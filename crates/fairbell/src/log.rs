@@ -22,8 +22,8 @@ use types::{Input, Nanos, Seq};
 use wire::itch;
 use zerocopy::IntoBytes;
 
-use crate::Failure;
 use crate::cli::{self, LogReplayArgs, WriteArgs};
+use crate::failure::{Failure, on};
 use crate::journal::read::AsLog;
 use crate::up;
 use entry::Entry;
@@ -37,11 +37,6 @@ mod dry;
 const LOOK_EVERY: u64 = 1 << 14;
 /// A day in nanoseconds; ITCH times count from the midnight before an input.
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
-
-/// What goes wrong with a file, in one line with its name.
-pub fn on(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::Run(format!("{}: {error}", path.display()))
-}
 
 /// A log opened for reading, and what its exchange was made of.
 pub struct Opened {

@@ -11,7 +11,7 @@ use argon2::password_hash::{Output, PasswordHash, PasswordHasher, Salt, SaltStri
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use clap::Args;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Memory of a hash we make, KiB, and passes over it: the second choice of RFC 9106 with less
 /// memory, as common guidance for servers has it (19 MiB, 2 passes, 1 lane).

@@ -1,7 +1,7 @@
 //! `fairbell replay`: the sample in file order through the engine alone.
 
-use crate::Failure;
 use crate::cli::ReplayArgs;
+use crate::failure::Failure;
 use crate::up;
 
 /// Replays the sample and compares with the venue's trades.

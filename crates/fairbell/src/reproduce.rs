@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use sim::cloud::report::{Check, ClockSource, Experiment, Options, Report, Row, Run};
 use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 mod canvas;
 mod page;

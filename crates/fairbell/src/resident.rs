@@ -1,6 +1,6 @@
 //! Memory of this process.
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Bytes of this process in memory, anonymous ones only.
 ///

@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use sim::exchange::{Figures, Scenario, SeedReport, Summary, run_seeds};
 
-use crate::Failure;
 use crate::cli::{DEFAULT_ORDERS, SimArgs};
+use crate::failure::Failure;
 
 mod attacks;
 mod fuzz;

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Trouble with sockets.
 pub fn io(error: std::io::Error) -> Failure {

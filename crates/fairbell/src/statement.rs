@@ -9,9 +9,9 @@ use engine::{Engine, Output};
 use serde_json::{Value, json};
 use types::{AccountId, InstrumentId, Price};
 
-use crate::Failure;
 use crate::cli::StatementArgs;
-use crate::log::{on, open, progress};
+use crate::failure::{Failure, on};
+use crate::log::{open, progress};
 use crate::report::numbers::{grouped, lots};
 
 /// Differences that are shown one by one.

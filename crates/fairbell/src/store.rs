@@ -16,10 +16,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use store::{Query, StoreError, Table};
 
+use crate::cli;
 use crate::config::Config;
-use crate::log::{on, progress};
+use crate::failure::{Failure, on};
+use crate::log::progress;
 use crate::report::numbers::grouped;
-use crate::{Failure, cli};
 use follow::{Feed, Writing};
 
 /// Options of `fairbell store`.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use net::{ClientTls, Clients, Identity, ServerTls};
 
-use crate::Failure;
 use crate::config::Doors;
 use crate::config::doors::NONE;
+use crate::failure::Failure;
 
 /// Largest file that is read.
 const FILE_MAX: u64 = 1 << 20;

@@ -35,10 +35,10 @@ use roles::{Offline, Role};
 use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
 use types::{Nanos, NodeId};
 
-use crate::Failure;
 use crate::alarms::Alarms;
 use crate::cli::UpArgs;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::journal::health::{Health, Standing};
 use crate::journal::kept;
 use crate::replica::line::RootLine;
@@ -168,7 +168,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         .write(&args.out, &plots)
         .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;
     let elsewhere = past.on_disk().transpose()?;
-    files::write_log(&log, &ended.nodes, elsewhere).map_err(|error| crate::log::on(&log, error))?;
+    files::write_log(&log, &ended.nodes, elsewhere)
+        .map_err(|error| crate::failure::on(&log, error))?;
     if let Some(path) = &args.capture {
         capture::write(path, &ended.nodes, &config)?;
     }

@@ -16,8 +16,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::Failure;
 use crate::cli::AdminArgs;
+use crate::failure::Failure;
 use protocol::{REPLY_MAX, Reply, Request};
 
 /// Longest wait for the answer; the exchange gives up on a node much earlier.

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use super::audit::{Audit, Who};
 use super::callers::Callers;
 use super::protocol::{Reply, Request};
-use crate::Failure;
 use crate::alarms::Alarms;
 use crate::cli::Action;
+use crate::failure::Failure;
 
 /// Connections accepted in a row while others wait to be read.
 const ACCEPTS_PER_TURN: usize = 16;

@@ -24,9 +24,9 @@ use types::{ClOrdId, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
 use wire::ouch::{self, NewOrder};
 use wire::soupbin::{ClientPacket, Framer, LoginRequest};
 
-use crate::Failure;
 use crate::admin::{ask, protocol::Request};
 use crate::cli::{Action, duration};
+use crate::failure::Failure;
 use crate::report::numbers::{grouped, micros};
 use crate::sockets::io;
 

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use telemetry::Recorder;
 use types::{Price, Side, Symbol};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::report::numbers::{grouped, micros};
 use crate::resident::resident;
 use case::{AttackCase, Evidence, Seen, Tools};

@@ -18,9 +18,9 @@ use roles::{
 use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Side, Symbol};
 
 use super::strangers::FORGED_PRICE;
-use crate::Failure;
 use crate::cert::{Authority, End, Pair};
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::sockets::{io, v4};
 
 /// Where honest clients connect from, and attackers.

@@ -10,7 +10,7 @@ use types::Price;
 use wire::moldudp::{HEADER_LEN, PacketBuilder, Request, Session, TOKEN_LEN};
 
 use super::line::{Line, Login, Ouch};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::sockets::io;
 
 /// Largest answer there is.

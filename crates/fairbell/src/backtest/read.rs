@@ -12,8 +12,8 @@ use types::{Nanos, Symbol};
 use wire::itch::Encoder;
 use wire::moldudp::Packet;
 
-use crate::Failure;
-use crate::log::{self, on};
+use crate::failure::{Failure, on};
+use crate::log;
 
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 

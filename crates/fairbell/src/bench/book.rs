@@ -18,7 +18,7 @@ use types::{
     Trigger,
 };
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::report::numbers;
 use crate::resident::resident;
 

@@ -22,7 +22,7 @@ use fast::slots::{Description, Message, SlotDecoder, SlotSink};
 use fast::{Decoder, Sink, Templates, Value};
 use types::SplitMix64;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 #[allow(unused_variables)]
 mod generated {

@@ -22,9 +22,9 @@ use types::{
     Nanos, Outbox, Peer, Price, Qty, Seq, ShardId, Source, TimeInForce, UserRefNum,
 };
 
-use crate::Failure;
 use crate::config::Config;
-use crate::log::{Generated, lab, on, progress};
+use crate::failure::{Failure, on};
+use crate::log::{Generated, lab, progress};
 use crate::report::numbers::grouped;
 use crate::resident::resident;
 use crate::up;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use clap::Args;
 use fix::sample::Steps;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Options of `fairbell bench fix`.
 #[derive(Args, Clone, Debug)]

@@ -17,8 +17,7 @@ use journal::{Config, Folder, FolderConfig, Journal, JournalError, Syncing};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use telemetry::Recorder;
 
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// Bytes of a record: those of an input of the engine.
 pub(super) const RECORD: usize = size_of::<types::Input>();

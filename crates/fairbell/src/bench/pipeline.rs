@@ -22,7 +22,7 @@ use types::{
 };
 use wire::{itch, ouch};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::report::numbers;
 
 /// Participants, one account each.

@@ -18,7 +18,7 @@ use planner::{Shape, Square};
 use serde_json::{Value, json};
 use types::SplitMix64;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Options of `fairbell bench plan`.
 #[derive(Args, Clone, Debug)]

@@ -15,9 +15,9 @@ use journal::{Config, Folder, FolderConfig, Journal, JournalError, Syncing};
 use types::Input;
 use zerocopy::IntoBytes;
 
-use crate::Failure;
+use crate::failure::{Failure, on};
 use crate::journal::kept::input_of;
-use crate::log::{Generated, lab, on, progress};
+use crate::log::{Generated, lab, progress};
 use crate::report::numbers::grouped;
 
 /// What the records are.

@@ -12,8 +12,8 @@ use engine::{Engine, Output};
 use store::{Account, Keeper, Origin, Query, Store, StoreError, Table};
 use types::Input;
 
-use crate::Failure;
-use crate::log::{Generated, lab, on};
+use crate::failure::{Failure, on};
+use crate::log::{Generated, lab};
 use crate::report::numbers::grouped;
 
 /// Options of `fairbell bench store`.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::load;
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 
 /// Options of `fairbell log`.
 #[derive(Args, Clone, Debug)]

@@ -21,8 +21,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
 
-use crate::Failure;
 use crate::cli::AgentArgs;
+use crate::failure::Failure;
 
 /// Between two lines of the trace.
 const SAMPLE_NS: u64 = 100 * Nanos::MILLI;

@@ -11,8 +11,8 @@ use sim::cloud::report::{Curve, Figure};
 
 use super::RTS25_NS;
 use super::agent::Sample;
-use crate::Failure;
 use crate::cli::ReportArgs;
+use crate::failure::Failure;
 use crate::reproduce::plot;
 
 /// Errors of one kind of clock.

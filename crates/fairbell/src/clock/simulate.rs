@@ -13,8 +13,8 @@ use sim::cloud::report::{Check, Curve, Figure};
 use sim::cloud::stats::cdf_us;
 use types::{Nanos, SplitMix64};
 
-use crate::Failure;
 use crate::cli::{AsymmetryOf, SimulateArgs, Switch};
+use crate::failure::Failure;
 use crate::reproduce::plot;
 
 /// Bytes of Ethernet, IPv4, UDP and seal around a datagram.

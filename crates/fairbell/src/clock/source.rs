@@ -9,8 +9,8 @@ use std::process::Command;
 use serde_json::json;
 
 use super::agent::Sample;
-use crate::Failure;
 use crate::cli::StatusArgs;
+use crate::failure::Failure;
 
 /// Where the kernel lists PTP hardware clocks.
 const PTP: &str = "/sys/class/ptp";

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Config;
 use super::load::Both;
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// How long an input lasts before anybody hears what became of it.
 pub const DURABILITIES: &[&str] = &["none", "local", "replicated"];

@@ -7,8 +7,8 @@ use serde::Serialize;
 use types::{CancelReason, ExecutionKind, Input};
 
 use super::site::{Remains, folder};
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::replica::checkpoints::Begin;
 use crate::replica::host::{Host, Status};
 

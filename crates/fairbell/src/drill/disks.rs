@@ -8,8 +8,7 @@ use std::process::Command;
 use journal::{Folder, FolderConfig};
 use types::SplitMix64;
 
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// Size of a disk.
 const BYTES: u64 = 1 << 30;

@@ -22,8 +22,7 @@ use wire::itch;
 use wire::moldudp::{Packet, Request, Session, TOKEN_LEN, Token, parse_token};
 
 use super::site::Site;
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 use crate::replica::checkpoints::Begin;
 use crate::replica::cluster::Cluster;
 use crate::replica::host::Host;

@@ -9,7 +9,7 @@ use types::Nanos;
 use super::disks::{Disks, flip};
 use super::site::{CLIENTS, Site, folder};
 use super::{DrillArgs, PATIENCE, old_disk};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::replica::host::Status;
 
 /// A replica that came back takes part when it is no further behind, in inputs.

@@ -17,9 +17,8 @@ use participant::load::{LoadConfig, Login, Mark, Protocol};
 use serde::Serialize;
 use types::{Instrument, Nanos, Peer};
 
-use crate::Failure;
 use crate::cli::duration;
-use crate::log::on;
+use crate::failure::{Failure, on};
 use checks::Findings;
 use early::{Eager, Ear, Heard};
 use fault::{Away, Done, Fault};

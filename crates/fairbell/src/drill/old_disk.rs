@@ -14,7 +14,7 @@ use super::PATIENCE;
 use super::disks::{copy, set_back};
 use super::fault::{CLOSE, Done};
 use super::site::{CLIENTS, Site};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::replica::host::Status;
 
 /// Names of the nine arrangements: whose folder, then how.

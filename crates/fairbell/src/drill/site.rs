@@ -17,9 +17,8 @@ use roles::{ExchangeConfig, Role, deploy};
 use types::{Channel, ClockReading, Nanos, NodeId, Peer};
 
 use super::relay::Relay;
-use crate::Failure;
 use crate::config::Config;
-use crate::log::on;
+use crate::failure::{Failure, on};
 use crate::replica::SOCKET;
 use crate::replica::cluster::{Cluster, Place};
 use crate::replica::host::{self, Sockets, Status};

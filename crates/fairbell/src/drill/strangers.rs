@@ -24,8 +24,7 @@ use wire::soupbin::{ClientEvent, ClientSession};
 
 use super::Times;
 use super::site::{folder, places, udp};
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 use crate::replica::cluster::Cluster;
 use crate::replica::{claims, host, papers};
 use crate::sockets::{connect_from, io, v4};

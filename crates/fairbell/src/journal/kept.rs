@@ -16,8 +16,7 @@ use types::{Input, Nanos, Node};
 use zerocopy::TryFromBytes;
 
 use super::health::Health;
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// What the records of such a journal are.
 pub const LABEL: [u8; 32] = *b"fairbell: genesis, then inputs  ";

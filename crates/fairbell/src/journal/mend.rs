@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use journal::{Folder, FolderConfig, JournalError};
 
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// Options of `fairbell journal mend`.
 #[derive(Args, Clone, Debug)]

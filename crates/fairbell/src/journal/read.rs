@@ -15,8 +15,7 @@ use journal::{Folder, FolderConfig, Record, Verified};
 use types::Input;
 
 use super::kept::{self, Genesis, input_of};
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 use crate::replica::host;
 
 /// Bytes of a log that are handed on together.

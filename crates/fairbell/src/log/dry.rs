@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use engine::{Applied, Output};
 use types::{AccountId, ClOrdId, Command, CommandKind, InstrumentId};
 
-use super::{on, open};
-use crate::Failure;
+use super::open;
 use crate::cli::{DryRunArgs, Operation, PHASES};
+use crate::failure::Failure;
+use crate::failure::on;
 
 /// Replays the log, then tries the command on a copy of the engine.
 pub fn run(args: &DryRunArgs) -> Result<(), Failure> {

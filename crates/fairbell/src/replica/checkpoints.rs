@@ -23,7 +23,7 @@ use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use roles::{Checkpoint, ExchangeConfig, Keep, Reguard, Root};
 use types::{Checked, ExecutionReport, Shelf};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::up::{Paper, streams_in};
 
 /// Their folder in a replica's.

@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::{Nanos, NodeId};
 
 use super::papers;
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 
 /// Where one replica is.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]

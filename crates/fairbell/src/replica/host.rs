@@ -25,12 +25,11 @@ use super::gate::{self, Entrant, Gate, Limits};
 use super::links::{self, Way};
 use super::papers::{self, Papers};
 use super::writer::{self, Job};
-use crate::Failure;
 use crate::alarms::Alarms;
 use crate::config::Config;
+use crate::failure::{Failure, on};
 use crate::journal::health::Health;
 use crate::journal::kept::{Genesis, input_of};
-use crate::log::on;
 use crate::sockets::{io, v4};
 
 /// What the records of a replica's journal are.

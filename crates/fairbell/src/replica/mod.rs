@@ -20,12 +20,12 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use net::Clock;
 
-use crate::Failure;
 use crate::admin::members;
 use crate::admin::protocol::Reply;
 use crate::admin::server::Server;
 use crate::alarms::{self, Alarms};
 use crate::cli::Action;
+use crate::failure::Failure;
 use checkpoints::Begin;
 use cluster::Cluster;
 use host::Host;

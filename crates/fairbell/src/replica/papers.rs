@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use net::{ClientTls, Clients, Identity, ServerTls};
 
 use super::cluster::Cluster;
-use crate::Failure;
 use crate::cert::{Authority, End, Pair, keep};
+use crate::failure::Failure;
 use crate::tls::read;
 
 /// The folder, beside the cluster file.

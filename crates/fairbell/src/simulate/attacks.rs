@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sim::exchange::{AttackKind, Harm, HarmCheck, Service, harm};
 
 use super::progress;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Options of `fairbell sim attack`.
 #[derive(Args, Clone, Debug)]

@@ -9,7 +9,8 @@ use sim::exchange::{Summary, Timings, run_timed};
 
 use super::{attacks::service, document, print, progress, scenario, verdict};
 use crate::cli::SimArgs;
-use crate::{Failure, reproduce::plot};
+use crate::failure::Failure;
+use crate::reproduce::plot;
 
 /// Points of a distribution in a figure.
 const POINTS: usize = 200;

@@ -9,10 +9,11 @@ use store::{Account, Keeper, Origin, Store};
 use types::Input;
 
 use super::{Places, at};
+use crate::failure::{Failure, on};
 use crate::journal::kept::{Genesis, input_of};
 use crate::journal::read::NO_LOG;
-use crate::log::{lab, on};
-use crate::{Failure, up};
+use crate::log::lab;
+use crate::up;
 
 /// Records taken from the journal at a time.
 const AT_ONCE: usize = 1 << 16;

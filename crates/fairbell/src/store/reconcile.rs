@@ -14,8 +14,7 @@ use store::{Found, Query, differences, disagreements};
 use super::follow::{Feed, Writing};
 use super::recorded::{DropCopy, Recorded, RecordedFeed};
 use super::{Places, ReconcileArgs, at, beside, remove};
-use crate::Failure;
-use crate::log::on;
+use crate::failure::{Failure, on};
 use crate::report::numbers::grouped;
 
 /// Differences that are shown one by one.

@@ -13,10 +13,9 @@ use types::{AccountId, ExecutionKind, ExecutionReport, Input, Instrument, Side};
 use wire::itch;
 use wire::moldudp::Packet;
 
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::{Failure, on};
 use crate::journal::kept::Genesis;
-use crate::log::on;
 
 /// Differences that are kept to be shown.
 const SHOWN_MAX: usize = 20;

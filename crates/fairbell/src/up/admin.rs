@@ -8,11 +8,11 @@ use net::LoopHandle;
 use roles::Role;
 use types::NodeId;
 
-use crate::Failure;
 use crate::admin::act::Exchange;
 use crate::admin::server::Server;
 use crate::alarms::Alarms;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::replica::line::RootLine;
 
 /// Lines about actions that may wait for the live view.

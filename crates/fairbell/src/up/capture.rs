@@ -5,8 +5,8 @@ use std::path::Path;
 use roles::Role;
 use types::NodeId;
 
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 
 /// Writes what receiver 1 released, and our own best prices, for readers of other makes.
 pub fn write(path: &Path, nodes: &[(NodeId, Role)], config: &Config) -> Result<(), Failure> {

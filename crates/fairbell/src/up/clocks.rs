@@ -15,10 +15,10 @@ use clock::{Agent, AgentConfig};
 use net::{Clock, Directory, Loop, LoopConfig, Timekeeper};
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
 
-use crate::Failure;
 use crate::clock::agent::Wrong;
 use crate::clock::source;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::report::{ClockReport, Quantiles};
 
 /// How long the first corrections may take.

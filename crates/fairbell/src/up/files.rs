@@ -17,10 +17,9 @@ use roles::{Role, Root, Snapshots};
 use rustix::fs::{FallocateFlags, fallocate};
 use types::{Input, NodeId, Outbox, Shelf};
 
-use crate::Failure;
 use crate::config::Memory;
+use crate::failure::{Failure, on};
 use crate::files;
-use crate::log::on;
 
 /// Where the private streams' file is made.
 const STREAMS_FILE: &str = "streams.tmp";

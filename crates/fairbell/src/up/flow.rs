@@ -9,8 +9,8 @@ use participant::{
 };
 use types::{Instrument, Nanos, OrderType, Peer, Price, Qty, Side, SplitMix64, TimeInForce};
 
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 
 /// Play of generated flow when there is no sample, in seconds.
 const WITHOUT_SAMPLE_S: u64 = 30;

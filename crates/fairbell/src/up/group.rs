@@ -20,9 +20,9 @@ use types::{Input, NodeId};
 
 use super::board::Board;
 use super::plan::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
-use crate::Failure;
 use crate::alarms::Alarms;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::replica::checkpoints::Begin;
 use crate::replica::cluster::Cluster;
 use crate::replica::host::{DiskInputs, Host, Sockets};

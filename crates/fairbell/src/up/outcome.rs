@@ -16,8 +16,8 @@ use super::files::snapshot_from;
 use super::group::Leaders;
 use super::plan::CHECKPOINT_EVERY;
 use super::revise::Turns;
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::replica::host::DiskInputs;
 use crate::report::{
     AuctionReport, Curve, DeadProxyReport, Depth, EpochReport, HaltReport, InstrumentReport,

@@ -25,8 +25,8 @@ use types::{AccountId, Channel, Nanos, NodeId, Peer};
 use super::files;
 use super::group::{Group, Rest};
 use super::tamper::Relay;
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::journal::kept::{Inputs, Kept};
 use crate::sockets::{io, v4};
 

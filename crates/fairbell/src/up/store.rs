@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use ::store::{Query, Table};
 
-use crate::Failure;
 use crate::alarms::Alarms;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::report::{Report, StoreReport};
 use crate::store::follow::{Feed, Writing};
 use crate::store::{Places, at};

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use telemetry::Recorder;
 
-use crate::Failure;
 use crate::bench::journal::{BLOCK, FILE_BYTES, RECORD, batch_bytes, prepared};
-use crate::log::on;
+use crate::failure::{Failure, on};
 use crate::sockets::io;
 
 /// An OUCH order, and its acceptance, each in its SoupBinTCP packet.

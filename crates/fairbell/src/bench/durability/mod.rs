@@ -23,9 +23,9 @@ use telemetry::Recorder;
 use types::{Nanos, NodeId, Peer, Price};
 
 use super::journal::Removed;
-use crate::Failure;
 use crate::cli::duration;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::report::Quantiles;
 use crate::sockets::io;
 use crate::up::{report_quantiles, serve};
@@ -97,7 +97,7 @@ pub fn run(args: &DurabilityArgs) -> Result<(), Failure> {
         row("local", Between::Disk),
         row("replicated", Between::Replicas(args.replicas)),
     ];
-    std::fs::create_dir_all(&args.dir).map_err(|error| crate::log::on(&args.dir, error))?;
+    std::fs::create_dir_all(&args.dir).map_err(|error| crate::failure::on(&args.dir, error))?;
     let every = Duration::from_secs_f64(1.0 / args.rate as f64);
     for round in 0..args.rounds {
         for row in &mut rows {

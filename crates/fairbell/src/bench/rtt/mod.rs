@@ -23,9 +23,9 @@ use telemetry::Recorder;
 use types::{Nanos, NodeId, Peer};
 
 use super::echo::{EchoClient, EchoConfig};
-use crate::Failure;
 use crate::cli::{RttArgs, RttPath, Switch};
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::load::ProtocolName;
 use crate::report::{Quantiles, numbers};
 use crate::sockets::{io, v4};

@@ -13,9 +13,9 @@ use telemetry::Recorder;
 use types::{Channel, Nanos, NodeId, Peer, Price};
 
 use super::{CLIENT, CONNECTIONS, address, io, listen, panicked, v4, wait_for, wait_strategy};
-use crate::Failure;
 use crate::cli::{RttArgs, RttPath, Switch};
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::load::ProtocolName;
 use crate::up::{exchange_config, options};
 

@@ -9,8 +9,8 @@ use types::{
 };
 use zerocopy::{IntoBytes, TryFromBytes};
 
-use crate::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::up::exchange_config;
 
 /// Most requests of a slice.

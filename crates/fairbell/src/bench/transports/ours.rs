@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use super::tally::{PATIENCE, Slice, Tally, Timetable};
 use super::{TransportsArgs, host};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::sockets::io;
 
 /// The gateway's place: the one receiver's.

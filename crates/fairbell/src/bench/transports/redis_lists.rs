@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 use super::resp::{Redis, Reply};
 use super::tally::{Slice, Start, Tally, Timetable};
 use super::{TransportsArgs, host};
-use crate::Failure;
+use crate::failure::Failure;
 
 const ORDERS: &[u8] = b"fairbell:orders";
 const IN_WORK: &[u8] = b"fairbell:in_work";

@@ -14,7 +14,7 @@ use zmq::{Context, Socket, SocketType};
 
 use super::tally::{PATIENCE, Slice, Start, Tally, Timetable};
 use super::{TransportsArgs, host};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// How often a side that waits looks whether it is over.
 const LOOK: Duration = Duration::from_millis(20);

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use telemetry::{LatencySummary, Recorder};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::sockets::io;
 use node::{Answerer, Caller, Terms, Transport};
 
