@@ -11,9 +11,50 @@ pub mod journal;
 pub mod pipeline;
 pub mod plan;
 pub mod recovery;
-mod rtt;
+pub mod rtt;
 pub mod store;
 pub mod transports;
 pub mod wires;
 
-pub use rtt::run as rtt;
+use clap::{Args, Subcommand};
+
+/// Options of `fairbell bench`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+/// The benchmarks.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Bench {
+    /// The order book alone, on tapes whose trades are known
+    Book(crate::bench::book::BookArgs),
+    /// The engine from OUCH bytes in to ITCH and OUCH bytes out, on one thread
+    Engine(crate::bench::pipeline::EngineArgs),
+    /// Market data decoded from descriptions, beside a floor written by hand
+    Decode(crate::bench::decode::DecodeArgs),
+    /// The FIX codec on an order and a report, beside a bare scan of the bytes
+    Fix(crate::bench::fix::FixArgs),
+    /// LemonDrop's placement, beside scipy's FAQ when there is one
+    Plan(crate::bench::plan::PlanBenchArgs),
+    /// The journal's group commit, beside a bare loop of write and fdatasync
+    Journal(crate::bench::journal::JournalArgs),
+    /// Order to acceptance with the log in memory, on one disk and on most of three, beside floors
+    Durability(crate::bench::durability::DurabilityArgs),
+    /// Round trips over every transport of the exchange
+    Pingpong(crate::bench::wires::PingpongArgs),
+    /// Messages in a second over every transport of the exchange
+    Rate(crate::bench::wires::RateArgs),
+    /// A root's memory over hundreds of millions of inputs: flat, or not
+    Endless(crate::bench::endless::EndlessArgs),
+    /// An engine from its journal: time against length of the log, without and with snapshots
+    Recovery(crate::bench::recovery::RecoveryArgs),
+    /// The post-trade store fed with a generated log, beside the engine alone
+    Store(crate::bench::store::StoreBenchArgs),
+    /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
+    Rtt(rtt::RttArgs),
+    /// Gateway to engine and back over our transport, Redis lists and ZeroMQ
+    Transports(crate::bench::transports::TransportsArgs),
+}

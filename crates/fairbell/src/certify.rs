@@ -22,10 +22,10 @@ use types::{
     Node, NodeId, Outbox, Peer, Phase, Price, Qty, Symbol, limits,
 };
 
-use crate::cli::duration;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::load::{FixName, ProtocolName};
+use crate::options::duration;
 use crate::sockets::{io, v4};
 use crate::up::exchange_config;
 

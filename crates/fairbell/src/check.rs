@@ -1,5 +1,6 @@
 //! `fairbell check`: parts of the exchange against models of them.
 
+use clap::{Args, Subcommand};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,45 @@ use book_model::compare::{RunStats, run_seed};
 use book_model::coverage::Coverage;
 use indicatif::ProgressBar;
 
-use crate::cli::CheckBookArgs;
 use crate::failure::Failure;
+
+/// Options of `fairbell check`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckArgs {
+    /// What to check.
+    #[command(subcommand)]
+    pub check: Check,
+}
+
+/// The checks.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Check {
+    /// The order book against a naive model of the same rules, by random commands
+    Book(CheckBookArgs),
+    /// A configuration: every key, the certificates and keys it names, what accounts need
+    Config(crate::tls::CheckConfigArgs),
+}
+
+/// Options of `fairbell check book`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell check book                              a minute of seeds\n  \
+    fairbell check book --seconds 600 --seed-from 1000000\n  \
+    fairbell check book --seed 4711                  one seed again")]
+pub struct CheckBookArgs {
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub seconds: u64,
+    /// First seed
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed_from: u64,
+    /// This seed alone
+    #[arg(long, value_name = "S", conflicts_with_all = ["seconds", "seed_from"])]
+    pub seed: Option<u64>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Random commands to the book and to the model of its rules, seed after seed.
 pub fn book(args: &CheckBookArgs) -> Result<(), Failure> {

@@ -7,8 +7,29 @@ mod report;
 mod simulate;
 pub(crate) mod source;
 
-use crate::cli::{Clock, ClockArgs};
 use crate::failure::Failure;
+use clap::{Args, Subcommand};
+
+/// Options of `fairbell clock`.
+#[derive(Args, Clone, Debug)]
+pub struct ClockArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub clock: Clock,
+}
+
+/// What can be done about clocks.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Clock {
+    /// Synchronize a simulated cloud and judge errors and bounds by the truth
+    Simulate(simulate::SimulateArgs),
+    /// Keep this machine's clock with others' by probes over UDP
+    Agent(agent::AgentArgs),
+    /// Which clock this machine has, and what its agent says
+    Status(source::StatusArgs),
+    /// Judge agents' traces: skew, drift, and the 100 us of RTS 25
+    Report(report::ReportArgs),
+}
 
 /// Runs the command.
 pub fn run(args: &ClockArgs) -> Result<(), Failure> {

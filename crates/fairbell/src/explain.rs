@@ -1,6 +1,8 @@
 //! `fairbell explain`: one order's whole story from a log.
 
+use clap::Args;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use engine::explain::{Line, Which, explain};
 use serde_json::{Value, json};
@@ -8,9 +10,29 @@ use types::{
     AccountId, Command, ExecutionReport, Input, MarketEvent, Nanos, OrderRef, Price, UserRefNum,
 };
 
-use crate::cli::ExplainArgs;
 use crate::failure::{Failure, on};
 use crate::log::open;
+
+/// Options of `fairbell explain`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell explain 3:17 --log out/exchange.log     request 17 of account 3\n  \
+    fairbell explain 4711 --log out/exchange.log     the order with this reference on the feed\n  \
+    fairbell explain 3:17 --log out/exchange.log --json")]
+pub struct ExplainArgs {
+    /// account:number of the request, or the order's reference on the feed
+    #[arg(value_name = "ORDER")]
+    pub order: String,
+    /// The log
+    #[arg(long, value_name = "FILE", default_value = "out/exchange.log")]
+    pub log: PathBuf,
+    /// Configuration that the log was written under [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Tells the story, as text or JSON; an order that the log does not know is a failure.
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ use engine::log_file::{LogHeader, write_header, write_input};
 use engine::{Applied, Engine, Output};
 use journal::{DiskErrorKind, JournalError, Verified};
 
-use crate::cli;
+use crate::config;
 use crate::failure::{Failure, on};
 use crate::log::{Outputs, lab};
 use crate::up;
@@ -307,7 +307,7 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
 }
 
 fn replay(args: &ReplayArgs) -> Result<(), Failure> {
-    let loaded = cli::config(args.config.as_deref())?;
+    let loaded = config::read(args.config.as_deref())?;
     let known = [up::engine_config(&loaded), lab::config()];
     let state = std::cell::RefCell::new(None);
     let begin = |genesis: &Genesis| {

@@ -30,6 +30,7 @@ pub mod journal;
 pub mod limits;
 pub mod load;
 pub mod log;
+pub mod options;
 pub mod password;
 pub mod plan;
 pub mod plant;
@@ -48,8 +49,11 @@ pub mod tls;
 pub mod up;
 pub mod view;
 
-use cli::{Bench, Check, Command, Log};
+use bench::Bench;
+use check::Check;
+use cli::Command;
 use failure::Failure;
+use log::Log;
 
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {
@@ -128,7 +132,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             Bench::Endless(args) => bench::endless::run(&args),
             Bench::Recovery(args) => bench::recovery::run(&args),
             Bench::Store(args) => bench::store::run(&args),
-            Bench::Rtt(args) => bench::rtt(&args),
+            Bench::Rtt(args) => bench::rtt::run(&args),
             Bench::Transports(args) => bench::transports::run(&args),
         },
     }

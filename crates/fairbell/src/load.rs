@@ -17,9 +17,9 @@ use participant::load::{
 use telemetry::Recorder;
 use types::{Instrument, InstrumentId, Nanos, NodeId, Price, Qty, Symbol, limits};
 
-use crate::cli::duration;
 use crate::config::price_text;
 use crate::failure::Failure;
+use crate::options::duration;
 use crate::report::numbers;
 use crate::up::report_quantiles;
 

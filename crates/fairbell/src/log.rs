@@ -7,9 +7,11 @@ mod entry;
 pub mod lab;
 mod script;
 
+use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use engine::log_file::{
@@ -22,7 +24,6 @@ use types::{Input, Nanos, Seq};
 use wire::itch;
 use zerocopy::IntoBytes;
 
-use crate::cli::{self, LogReplayArgs, WriteArgs};
 use crate::failure::{Failure, on};
 use crate::journal::read::AsLog;
 use crate::up;
@@ -30,6 +31,81 @@ use entry::Entry;
 use script::Script;
 
 pub use dry::run as dry_run;
+
+/// Options of `fairbell log`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell log write --commands 1000000 --out day.log\n  \
+    fairbell log write --commands 5000000 --out day.log --snapshot-at 2500000 --snapshot day.snap\n  \
+    fairbell log replay day.log --from 2500000 --json      from the start\n  \
+    fairbell log replay day.log --snapshot day.snap --json from half way: equal digests\n  \
+    fairbell log dry-run out/exchange.log kill --account 3  what an operator's command would do")]
+pub struct LogArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub log: Log,
+}
+
+/// What can be done with a log.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Log {
+    /// Write a log of generated commands of all kinds, through gateway decoding and engine
+    Write(WriteArgs),
+    /// Replay a log, from its start or from a snapshot, and print digests
+    Replay(LogReplayArgs),
+    /// Say what an operator's command would do at the end of a log; nothing is written
+    DryRun(dry::DryRunArgs),
+}
+
+/// Options of `fairbell log write`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell log write --commands 1000000 --out day.log\n  \
+    fairbell log write --commands 50000 --out a.log --snapshot-at 25000 --snapshot a.snap")]
+pub struct WriteArgs {
+    /// Commands to write
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub commands: u64,
+    /// The log
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Write a snapshot after this many commands
+    #[arg(long, value_name = "K", requires = "snapshot")]
+    pub snapshot_at: Option<u64>,
+    /// The snapshot's file
+    #[arg(long, value_name = "FILE", requires = "snapshot_at")]
+    pub snapshot: Option<PathBuf>,
+    /// Seed of everything drawn
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `fairbell log replay`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell log replay out/exchange.log            digests of state and messages\n  \
+    fairbell log replay a.log --from 25000 --json   outputs after 25,000 commands only\n  \
+    fairbell log replay a.log --snapshot a.snap     from half way: the same digests")]
+pub struct LogReplayArgs {
+    /// The log
+    #[arg(value_name = "FILE")]
+    pub log: PathBuf,
+    /// Begin with this snapshot instead of an empty exchange
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    pub snapshot: Option<PathBuf>,
+    /// Digest outputs from after this many commands only, as a replay from a snapshot does
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub from: u64,
+    /// Configuration that the log was written under [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 mod dry;
 
@@ -112,7 +188,7 @@ pub fn open(path: &Path, config: Option<&Path>) -> Result<Opened, Failure> {
     let reader = LogReader::new(from);
     let reader = reader.map_err(|error| on(path, error))?;
     let mut configs = vec![lab::config()];
-    let loaded = cli::config(config)?;
+    let loaded = crate::config::read(config)?;
     configs.insert(0, up::engine_config(&loaded));
     let header = reader.header();
     if header.rules_version != engine::RULES_VERSION {

@@ -45,7 +45,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "FILE")]
     pub key_file: PathBuf,
     /// Stop after this time
-    #[arg(long, value_name = "TIME", value_parser = crate::cli::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::options::duration)]
     pub duration: Option<Duration>,
 }
 
@@ -73,10 +73,10 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
     /// Length of a PARENT or LEMON job
-    #[arg(long, value_name = "TIME", value_parser = crate::cli::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::options::duration)]
     pub job: Option<Duration>,
     /// Length of an evaluation
-    #[arg(long, value_name = "TIME", value_parser = crate::cli::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::options::duration)]
     pub evaluation: Option<Duration>,
     /// Seed of roots, slices and of the synthetic cloud
     #[arg(long, value_name = "S")]
@@ -88,7 +88,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "VM", requires = "local", requires = "after")]
     pub kill: Option<u16>,
     /// When to kill it
-    #[arg(long, value_name = "TIME", value_parser = crate::cli::duration, requires = "kill")]
+    #[arg(long, value_name = "TIME", value_parser = crate::options::duration, requires = "kill")]
     pub after: Option<Duration>,
     /// Build BEST trees in this many clouds with three stragglers and count who got in
     #[arg(long, value_name = "RUNS", requires = "local",

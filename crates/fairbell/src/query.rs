@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use store::{Filter, OrderLine, PartyLine, Query, TradeLine};
 use types::{Nanos, Price};
 
-use crate::cli;
+use crate::config;
 use crate::failure::Failure;
 use crate::report::numbers::{grouped, lots};
 use crate::store::at;
@@ -102,7 +102,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     };
     let file = match &rows.file {
         Some(file) => file.clone(),
-        None => PathBuf::from(cli::config(rows.config.as_deref())?.store.file),
+        None => PathBuf::from(config::read(rows.config.as_deref())?.store.file),
     };
     let wrong = |error| at(&file, error);
     let query = Query::open(&file).map_err(wrong)?;

@@ -1,8 +1,36 @@
 //! `fairbell replay`: the sample in file order through the engine alone.
 
-use crate::cli::ReplayArgs;
+use crate::config::{Config, Loaded};
 use crate::failure::Failure;
 use crate::up;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Options of `fairbell replay`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell replay                      how many of the venue's trades the engine reproduces\n  \
+    fairbell replay --sample DIR --json  another folder, one JSON document")]
+pub struct ReplayArgs {
+    /// Configuration file [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder of the sample's files
+    #[arg(long, value_name = "DIR")]
+    pub sample: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ReplayArgs {
+    /// The configuration: file or defaults, then these options, then checked as a whole.
+    pub fn load_config(&self) -> Result<Config, Failure> {
+        let mut loaded = Loaded::usual(self.config.as_deref())?;
+        loaded.set_sample(self.sample.as_deref())?;
+        Ok(loaded.finish()?)
+    }
+}
 
 /// Replays the sample and compares with the venue's trades.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {

@@ -1,14 +1,16 @@
 //! `fairbell sim`: whole exchanges in the deterministic simulator, one per seed; random scenarios,
 //! scenarios from files, and attacks.
 
+use crate::options::seeds;
+use clap::Args;
 use std::io::IsTerminal;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use sim::exchange::{Figures, Scenario, SeedReport, Summary, run_seeds};
 
-use crate::cli::{DEFAULT_ORDERS, SimArgs};
 use crate::failure::Failure;
 
 mod attacks;
@@ -22,6 +24,58 @@ pub use attacks::AttackArgs;
 pub use fuzz::FuzzArgs;
 pub use replicas::ReplicasArgs;
 pub use zones::ZonesArgs;
+
+/// Orders of a simulated seed.
+pub const DEFAULT_ORDERS: u64 = 500;
+
+/// Options of `fairbell sim`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+    fairbell sim                         seeds 0 to 999\n  \
+    fairbell sim --seed 42 --orders 2000 one seed again, longer\n  \
+    fairbell sim --seeds 0..50 --json    sums as one JSON document\n  \
+    fairbell sim fuzz                    ten thousand random scenarios\n  \
+    fairbell sim --scenario scenarios/storm.toml   a scenario from a file\n  \
+    fairbell sim attack order-spam       an attack and what others have to bear\n  \
+    fairbell sim replicas                ten thousand groups of replicas under faults\n\n\
+    Every seed is a network with losses, duplicates, reordering and delays. A seed passes when all\n\
+    books are equal and every order was answered exactly once."
+)]
+pub struct SimArgs {
+    /// Other ways to simulate
+    #[command(subcommand)]
+    pub what: Option<crate::simulate::Sim>,
+    /// A scenario file: network, faults, participants, length
+    #[arg(long, value_name = "FILE", conflicts_with = "orders")]
+    pub scenario: Option<PathBuf>,
+    /// Folder for the figures of a scenario
+    #[arg(long, value_name = "DIR", requires = "scenario", default_value = "out/scenario")]
+    pub out: PathBuf,
+    /// Seeds to run, first..last, the last one not included [default: 0..1000; of a scenario 0..5]
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    pub seeds: Option<Range<u64>>,
+    /// This seed alone
+    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+    /// Orders of each seed
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_ORDERS,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub orders: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl SimArgs {
+    /// The seeds asked for.
+    pub fn seeds(&self) -> Range<u64> {
+        let usual = 0..if self.scenario.is_some() { 5 } else { 1_000 };
+        let seeds = self.seeds.clone().unwrap_or(usual);
+        self.seed.map_or(seeds, |seed| seed..seed.saturating_add(1))
+    }
+}
 
 /// Other ways to simulate.
 #[derive(clap::Subcommand, Clone, Debug)]

@@ -1,18 +1,43 @@
 //! `fairbell statement`: what everybody traded, closing prices, the trade file, and whether log,
 //! statements and feed tell of the same.
 
+use clap::Args;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::path::PathBuf;
 
 use engine::statement::{Difference, Ledger, Statement, Tape, reconcile};
 use engine::{Engine, Output};
 use serde_json::{Value, json};
 use types::{AccountId, InstrumentId, Price};
 
-use crate::cli::StatementArgs;
 use crate::failure::{Failure, on};
 use crate::log::{open, progress};
 use crate::report::numbers::{grouped, lots};
+
+/// Options of `fairbell statement`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell statement --log out/exchange.log                    all participants\n  \
+    fairbell statement --log out/exchange.log --participant 3\n  \
+    fairbell statement --log out/exchange.log --trades trades.csv")]
+pub struct StatementArgs {
+    /// The log
+    #[arg(long, value_name = "FILE", default_value = "out/exchange.log")]
+    pub log: PathBuf,
+    /// Of this account only
+    #[arg(long, value_name = "N")]
+    pub participant: Option<u16>,
+    /// Write every trade to FILE as CSV
+    #[arg(long, value_name = "FILE")]
+    pub trades: Option<PathBuf>,
+    /// Configuration that the log was written under [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Differences that are shown one by one.
 const SHOWN_MAX: usize = 20;

@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use store::{Query, StoreError, Table};
 
-use crate::cli;
+use crate::config;
 use crate::config::Config;
 use crate::failure::{Failure, on};
 use crate::log::progress;
@@ -111,7 +111,7 @@ pub struct Places {
 
 impl WhereArgs {
     fn places(&self) -> Result<Places, Failure> {
-        let config = cli::config(self.config.as_deref())?;
+        let config = config::read(self.config.as_deref())?;
         let journal = self.journal.clone().unwrap_or_else(|| PathBuf::from(&config.journal.dir));
         let file = self.file.clone().unwrap_or_else(|| PathBuf::from(&config.store.file));
         Ok(Places { config, journal, file })

@@ -87,7 +87,7 @@ pub fn client(
 /// # Errors
 /// The first mistake.
 pub fn check(args: &CheckConfigArgs) -> Result<(), Failure> {
-    let config = crate::cli::config_with_doors(args.config.as_deref())?;
+    let config = crate::config::read_with_doors(args.config.as_deref())?;
     let tls = doors(&config.doors)?;
     let accounts = &config.accounts.0;
     let count = |what: fn(&crate::config::AccountEntry) -> bool| {

@@ -4,6 +4,7 @@
 //! when asked to, and decides when the run is over.
 
 mod admin;
+mod args;
 mod bare;
 mod board;
 mod capture;
@@ -36,7 +37,6 @@ use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
 use types::{Nanos, NodeId};
 
 use crate::alarms::Alarms;
-use crate::cli::UpArgs;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::journal::health::{Health, Standing};
@@ -68,6 +68,7 @@ const ROOT: NodeId = roles::ExchangeConfig::ROOT;
 /// The input log's file in the output folder.
 const LOG_FILE: &str = "exchange.log";
 
+pub use args::UpArgs;
 pub use bare::serve;
 pub use files::{Paper, lay_down, snapshot_from, streams_in};
 pub use outcome::quantiles as report_quantiles;

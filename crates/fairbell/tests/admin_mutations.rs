@@ -4,8 +4,8 @@
 #[path = "../../wire/tests/mutations/faults.rs"]
 mod faults;
 
+use fairbell::admin::action::Action;
 use fairbell::admin::protocol::{LINE_MAX, Request};
-use fairbell::cli::Action;
 use faults::{Faults, Tally, Target, mutate};
 
 #[global_allocator]

@@ -21,9 +21,9 @@ use types::{
 use super::audit::Who;
 use super::members;
 use super::protocol::Reply;
+use crate::admin::action::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::alarms::{self, Alarms};
 use crate::capacities;
-use crate::cli::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::config::{Config, price_text};
 use crate::refused;
 use crate::replica::line::RootLine;

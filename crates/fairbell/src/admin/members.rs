@@ -12,7 +12,7 @@ use replication::{Change, Membership, Refusal, ReplicaId};
 use serde_json::{Value, json};
 
 use super::protocol::Reply;
-use crate::cli::Members;
+use crate::admin::action::Members;
 use crate::replica::line::RootLine;
 
 /// Longest wait for all steps of a command; whoever asks waits longer.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Action;
+use crate::admin::action::Action;
 
 /// Longest request, its line end included.
 pub const LINE_MAX: usize = 4_096;

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::audit::{Audit, Who};
 use super::callers::Callers;
 use super::protocol::{Reply, Request};
+use crate::admin::action::Action;
 use crate::alarms::Alarms;
-use crate::cli::Action;
 use crate::failure::Failure;
 
 /// Connections accepted in a row while others wait to be read.

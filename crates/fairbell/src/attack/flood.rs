@@ -24,9 +24,10 @@ use types::{ClOrdId, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
 use wire::ouch::{self, NewOrder};
 use wire::soupbin::{ClientPacket, Framer, LoginRequest};
 
+use crate::admin::action::Action;
 use crate::admin::{ask, protocol::Request};
-use crate::cli::{Action, duration};
 use crate::failure::Failure;
+use crate::options::duration;
 use crate::report::numbers::{grouped, micros};
 use crate::sockets::io;
 

@@ -48,7 +48,7 @@ pub struct JournalArgs {
     pub batches: u32,
     /// Whether files are written past the page cache
     #[arg(long, value_name = "SWITCH", default_value = "on")]
-    pub direct: crate::cli::Switch,
+    pub direct: crate::options::Switch,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -199,7 +199,7 @@ fn batches(args: &JournalArgs, records: usize) -> u32 {
 }
 
 fn direct(args: &JournalArgs) -> bool {
-    args.direct == crate::cli::Switch::On
+    args.direct == crate::options::Switch::On
 }
 
 fn group_commit(

@@ -4,10 +4,13 @@
 //! tests a virtual offset and drift lie on top. The host adds the seal, and takes a reading ten
 //! times a second for the trace.
 
+use crate::options::duration;
+use clap::Args;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -21,8 +24,72 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
 
-use crate::cli::AgentArgs;
 use crate::failure::Failure;
+
+/// Options of `fairbell clock agent`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell clock agent --id 1 --node 0=10.0.0.1:7400 --node 1=10.0.0.2:7400 --key-file key\n  \
+    fairbell clock agent --id 0 --node 0=127.0.0.1:7400 --node 1=127.0.0.1:7401 --duration 30s")]
+pub struct AgentArgs {
+    /// This node
+    #[arg(long, value_name = "ID")]
+    pub id: u16,
+    /// Every node of the mesh and its address, this one among them
+    #[arg(long = "node", value_name = "ID=IP:PORT", value_parser = node, required = true)]
+    pub nodes: Vec<(u16, SocketAddrV4)>,
+    /// The node whose clock the others follow
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    pub reference: u16,
+    /// Neighbours that each node chooses
+    #[arg(long, value_name = "K", default_value_t = 10,
+          value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub neighbours: u16,
+    /// 64 hexadecimal digits that seal the datagrams; the same file everywhere
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Largest difference of the two directions' base delays, us: part of every bound
+    #[arg(long, value_name = "US", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub asymmetry_us: u64,
+    /// Largest standard deviation of a drift's change within a second, ppb: of the reference's use
+    #[arg(long, value_name = "PPB", default_value_t = 500,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub wander_max_ppb: u32,
+    /// The reference's own largest error against UTC, us: part of every bound
+    #[arg(long, value_name = "US", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub reference_bound_us: u64,
+    /// Change of a pair's spacing up to which it is pure, us
+    #[arg(long, value_name = "US", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub pure_us: u64,
+    /// Put the free-running clock wrong by so much, for tests, us
+    #[arg(long, value_name = "US", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i64).range(-1_000_000_000..=1_000_000_000))]
+    pub virtual_offset_us: i64,
+    /// And let it drift by so much, ppb
+    #[arg(long, value_name = "PPB", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i64).range(-500_000..=500_000))]
+    pub virtual_drift_ppb: i64,
+    /// Stop after this time [default: at Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Write a line of JSON ten times a second
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Keep the last such line here, for `fairbell clock status`
+    #[arg(long, value_name = "FILE")]
+    pub status: Option<PathBuf>,
+}
+
+/// `3=10.0.0.4:7400`
+fn node(text: &str) -> Result<(u16, SocketAddrV4), String> {
+    let parts = text.split_once('=');
+    parts
+        .and_then(|(id, addr)| Some((id.parse().ok()?, addr.parse().ok()?)))
+        .ok_or_else(|| "write a number and an address, like 3=10.0.0.4:7400".to_string())
+}
 
 /// Between two lines of the trace.
 const SAMPLE_NS: u64 = 100 * Nanos::MILLI;

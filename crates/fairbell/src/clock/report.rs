@@ -4,16 +4,42 @@
 //! measures it. Of the disciplined clock the truth is known only where all agents share a machine,
 //! whose monotonic clock then tells; elsewhere the published bound stands for the error.
 
+use crate::options::duration;
+use clap::Args;
 use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sim::cloud::report::{Curve, Figure};
 
 use super::RTS25_NS;
 use super::agent::Sample;
-use crate::cli::ReportArgs;
 use crate::failure::Failure;
 use crate::reproduce::plot;
+
+/// Options of `fairbell clock report`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell clock report a.jsonl b.jsonl c.jsonl      all agents' traces, the reference's too\n  \
+    fairbell clock report out/clock/*.jsonl --same-machine --json   the truth is known")]
+pub struct ReportArgs {
+    /// Traces
+    #[arg(value_name = "FILE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// All agents ran on one machine: judge readings by its one clock
+    #[arg(long)]
+    pub same_machine: bool,
+    /// Leave out so much after each agent's first reading
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
+    pub settle: Duration,
+    /// Folder for figures
+    #[arg(long, value_name = "DIR", default_value = "out/clock")]
+    pub out: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Errors of one kind of clock.
 #[derive(Clone, PartialEq, Debug, Default)]

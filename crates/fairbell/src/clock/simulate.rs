@@ -3,7 +3,11 @@
 //! Links are those of the paper's experiments (`sim::cloud`), clocks wander, and the truth is known.
 //! The command fails when a demand is not met; demands are made of symmetric links only.
 
+use crate::options::{Switch, duration};
+use clap::Args;
 use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clock::simulate::{Outcome, Plan, quantile, sizes};
 use indicatif::ProgressBar;
@@ -13,9 +17,95 @@ use sim::cloud::report::{Check, Curve, Figure};
 use sim::cloud::stats::cdf_us;
 use types::{Nanos, SplitMix64};
 
-use crate::cli::{AsymmetryOf, SimulateArgs, Switch};
 use crate::failure::Failure;
 use crate::reproduce::plot;
+
+/// Whose base delays differ by direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum AsymmetryOf {
+    /// Each path's: one direction of each, drawn up to the largest.
+    Paths,
+    /// Odd nodes hear even ones later.
+    Nodes,
+}
+
+/// Options of `fairbell clock simulate`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell clock simulate                          a hundred nodes, Table-1 links, 30 s\n  \
+    fairbell clock simulate --nodes 100 --seed 3 --json\n  \
+    fairbell clock simulate --loops off              what the network effect is worth\n  \
+    fairbell clock simulate --asymmetry-us 8         base delays that differ by direction\n  \
+    fairbell clock simulate --asymmetry-us 8 --asymmetry-of nodes    the bound breaks\n  \
+    fairbell clock simulate --asymmetry-us 8 --asymmetry-of nodes --assume-us 8    covered\n  \
+    fairbell clock simulate --wander-ppb 500         oscillators that wander far")]
+pub struct SimulateArgs {
+    /// Nodes, the reference included
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u16).range(2..=512))]
+    pub nodes: u16,
+    /// Seed of clocks, delays and mesh
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Length; errors count after the first 20 s
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub duration: Duration,
+    /// Links: table1, standard, gcp-like
+    #[arg(long, value_name = "NAME", default_value = "table1")]
+    pub profile: String,
+    /// Neighbours that each node chooses
+    #[arg(long, value_name = "K", default_value_t = 10,
+          value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub neighbours: u16,
+    /// Largest offset of a clock at the start, ms
+    #[arg(long, value_name = "MS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pub offset_ms: u64,
+    /// Largest drift, ppm
+    #[arg(long, value_name = "PPM", default_value_t = 50,
+          value_parser = clap::value_parser!(u64).range(0..=500))]
+    pub drift_ppm: u64,
+    /// Standard deviation of a drift's change within a second, ppb
+    #[arg(long, value_name = "PPB", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pub wander_ppb: u64,
+    /// Change of a pair's spacing up to which it is pure, us
+    #[arg(long, value_name = "US", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub pure_us: u64,
+    /// Paths of a hundred that have a long queue, one way, in any spell of 3 s
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=50))]
+    pub congested: u64,
+    /// Largest difference of the two directions' base delays, us
+    #[arg(long, value_name = "US", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=1_000))]
+    pub asymmetry_us: u64,
+    /// Whose asymmetry: drawn for each path, or odd nodes hear everything later by all of it, which
+    /// no loop shows
+    #[arg(long, value_name = "paths|nodes", value_enum, default_value_t = AsymmetryOf::Paths)]
+    pub asymmetry_of: AsymmetryOf,
+    /// Largest wander that bounds begin with, ppb
+    #[arg(long, value_name = "PPB", default_value_t = 500,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub wander_max_ppb: u32,
+    /// Estimate the wander; off: --wander-max-ppb is taken for the truth
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = Switch::On)]
+    pub estimate_wander: Switch,
+    /// Asymmetry that bounds are to cover, us
+    #[arg(long, value_name = "US", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=1_000))]
+    pub assume_us: u64,
+    /// Correction over loops
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = Switch::On)]
+    pub loops: Switch,
+    /// Folder for figures
+    #[arg(long, value_name = "DIR", default_value = "out/clock")]
+    pub out: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Bytes of Ethernet, IPv4, UDP and seal around a datagram.
 const AROUND: u64 = 14 + 20 + 8 + overlay::seal::OVERHEAD as u64;

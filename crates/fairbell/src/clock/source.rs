@@ -3,14 +3,29 @@
 //! Read, never set: the kernel's clock source, PTP hardware clocks, chrony's tracking report. The
 //! best source that says how wrong it may be is named: agent, then chrony, then nothing.
 
+use clap::Args;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::json;
 
 use super::agent::Sample;
-use crate::cli::StatusArgs;
 use crate::failure::Failure;
+
+/// Options of `fairbell clock status`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell clock status                          what the kernel has\n  \
+    fairbell clock status --agent clock.json --json    and what the agent says")]
+pub struct StatusArgs {
+    /// The file that the agent keeps with --status
+    #[arg(long, value_name = "FILE")]
+    pub agent: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Where the kernel lists PTP hardware clocks.
 const PTP: &str = "/sys/class/ptp";

@@ -13,6 +13,8 @@ use toml::de::{DeTable, DeValue};
 use super::Config;
 use super::keys::{self, Given, KEYS, LISTS};
 
+/// The configuration file read when no other is named and this one exists.
+pub const CONFIG_FILE: &str = "fairbell.toml";
 /// Doors without TLS.
 const PLAIN: &str = "doors.plain";
 
@@ -44,11 +46,49 @@ pub struct Loaded {
     is_file: bool,
 }
 
+/// The configuration in `path`, or the usual one, checked as a whole.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn read(path: Option<&Path>) -> Result<Config, ConfigError> {
+    Loaded::usual(path)?.finish()
+}
+
+/// The same, for whoever opens the gateways' doors.
+///
+/// # Errors
+/// As for [`read`], and what is wrong with the doors' certificates, keys and accounts.
+pub fn read_with_doors(path: Option<&Path>) -> Result<Config, ConfigError> {
+    Loaded::usual(path)?.finish_with_doors()
+}
+
 impl Loaded {
     /// The built-in defaults.
     pub fn defaults() -> Loaded {
         let name = "built-in defaults".to_string();
         Loaded { config: Config::default(), name, origins: BTreeMap::new(), is_file: false }
+    }
+
+    /// The file at `path`; without one [`CONFIG_FILE`] if it exists, else the defaults.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and where.
+    pub fn usual(path: Option<&Path>) -> Result<Loaded, ConfigError> {
+        match path {
+            Some(path) => Loaded::file(path),
+            None if Path::new(CONFIG_FILE).exists() => Loaded::file(Path::new(CONFIG_FILE)),
+            None => Ok(Loaded::defaults()),
+        }
+    }
+
+    /// The sample's folder, as an option of the command line names it.
+    ///
+    /// # Errors
+    /// That the value may not be so.
+    pub fn set_sample(&mut self, folder: Option<&Path>) -> Result<(), ConfigError> {
+        let Some(folder) = folder else { return Ok(()) };
+        let text = folder.to_string_lossy().into_owned();
+        self.set("flow.sample", "--sample", text, |config, folder| config.flow.sample = folder)
     }
 
     /// Reads the file at `path`.

@@ -32,7 +32,7 @@ pub use self::clock::Clocks;
 pub use self::journal::Journal;
 pub use self::store::Store;
 pub use doors::Doors;
-pub use load::{ConfigError, Loaded};
+pub use load::{CONFIG_FILE, ConfigError, Loaded, read, read_with_doors};
 pub use memory::Memory;
 pub use overlay::Overlay;
 pub use retransmission::Retransmission;

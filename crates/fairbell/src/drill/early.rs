@@ -208,7 +208,7 @@ impl Eager {
         site.kill(number);
         let (folder, [cluster, config]) = (site.folder(number), site.files(number));
         let cluster = Cluster::read(&cluster)?;
-        let config = crate::cli::load_plain(Some(&config))?;
+        let config = crate::config::read(Some(&config))?;
         let of = (number as u8 + 1, folder.as_path());
         let host = Host::new((&config, &cluster), of, Clock::start(0), Begin::Checkpoint)
             .map_err(|error| on(dir, error))?;

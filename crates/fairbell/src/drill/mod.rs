@@ -17,13 +17,21 @@ use participant::load::{LoadConfig, Login, Mark, Protocol};
 use serde::Serialize;
 use types::{Instrument, Nanos, Peer};
 
-use crate::cli::duration;
 use crate::failure::{Failure, on};
+use crate::options::duration;
 use checks::Findings;
 use early::{Eager, Ear, Heard};
 use fault::{Away, Done, Fault};
 use site::{CLIENTS, Site};
 use strangers::StrangersArgs;
+
+/// Options of `fairbell drill`.
+#[derive(Args, Clone, Debug)]
+pub struct Drills {
+    /// Which one
+    #[command(subcommand)]
+    pub what: Drill,
+}
 
 /// Drills.
 #[derive(Subcommand, Clone, Debug)]
@@ -277,7 +285,7 @@ fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result
     let file = dir.join("exchange.toml");
     let disks = fault.disks(dir, args.replicas)?;
     std::fs::write(&file, text(fault, args)).map_err(|error| on(&file, error))?;
-    let config = crate::cli::load_plain(Some(&file))?;
+    let config = crate::config::read(Some(&file))?;
     let instrument = config.instruments().into_iter().next_back();
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
     let load = |gateways| load(args, instrument, gateways);

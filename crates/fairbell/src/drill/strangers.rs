@@ -260,7 +260,7 @@ impl Group {
     fn new(dir: &Path, first_come: bool) -> Result<Group, Failure> {
         let file = dir.join("exchange.toml");
         std::fs::write(&file, CONFIG).map_err(|error| on(&file, error))?;
-        let config = crate::cli::load_plain(Some(&file))?;
+        let config = crate::config::read(Some(&file))?;
         let clock = Clock::start(0);
         let exchange = crate::up::exchange_config(&config, &clock);
         let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;

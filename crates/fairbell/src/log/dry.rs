@@ -1,14 +1,74 @@
 //! `fairbell log dry-run`: what an operator's command would do at the end of a log.
 
+use crate::admin::action::PHASES;
+use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use engine::{Applied, Output};
 use types::{AccountId, ClOrdId, Command, CommandKind, InstrumentId};
 
 use super::open;
-use crate::cli::{DryRunArgs, Operation, PHASES};
 use crate::failure::Failure;
 use crate::failure::on;
+
+/// Options of `fairbell log dry-run`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell log dry-run out/exchange.log kill --account 3\n  \
+    fairbell log dry-run out/exchange.log cancel --instrument 2 --side buy\n  \
+    fairbell log dry-run out/exchange.log phase --instrument 2 --phase halt")]
+pub struct DryRunArgs {
+    /// The log
+    #[arg(value_name = "FILE")]
+    pub log: PathBuf,
+    /// The command.
+    #[command(subcommand)]
+    pub operation: Operation,
+    /// Configuration that the log was written under [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+/// An operator's commands.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Operation {
+    /// Kill switch: cancel everything of an account and refuse its orders
+    #[command(after_help = "Examples:\n  fairbell log dry-run out/exchange.log kill --account 3")]
+    Kill {
+        /// The account; 0 for all
+        #[arg(long, value_name = "N")]
+        account: u16,
+    },
+    /// Cancel orders
+    #[command(after_help = "Examples:\n  \
+        fairbell log dry-run out/exchange.log cancel --instrument 2 --side buy")]
+    Cancel {
+        /// Of this account only
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        account: u16,
+        /// Of this instrument only
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        instrument: u16,
+        /// Of this side only
+        #[arg(long, value_name = "SIDE", value_parser = ["buy", "sell"])]
+        side: Option<String>,
+    },
+    /// Change the phase of an instrument
+    #[command(after_help = "Examples:\n  \
+        fairbell log dry-run out/exchange.log phase --instrument 2 --phase halt")]
+    Phase {
+        /// The instrument; 0 for all
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        instrument: u16,
+        /// The phase
+        #[arg(long, value_name = "PHASE", value_parser = PHASES)]
+        phase: String,
+    },
+    /// End the trading day
+    #[command(after_help = "Examples:\n  fairbell log dry-run out/exchange.log end-of-day")]
+    EndOfDay,
+}
 
 /// Replays the log, then tries the command on a copy of the engine.
 pub fn run(args: &DryRunArgs) -> Result<(), Failure> {

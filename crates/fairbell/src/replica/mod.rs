@@ -20,11 +20,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use net::Clock;
 
+use crate::admin::action::Action;
 use crate::admin::members;
 use crate::admin::protocol::Reply;
 use crate::admin::server::Server;
 use crate::alarms::{self, Alarms};
-use crate::cli::Action;
 use crate::failure::Failure;
 use checkpoints::Begin;
 use cluster::Cluster;
@@ -96,7 +96,7 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
         return issue(cluster, path);
     }
     let (Some(id), Some(dir)) = (args.id, &args.dir) else { return ask_all(&cluster) };
-    let config = crate::cli::load_plain(args.config.as_deref())?;
+    let config = crate::config::read(args.config.as_deref())?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))

@@ -26,7 +26,7 @@ const MANY_SEEDS: u64 = 1_000;
     effect at least 100 times.")]
 pub struct FuzzArgs {
     /// Seeds to run, first..last, the last one not included
-    #[arg(long, value_name = "A..B", value_parser = crate::cli::seeds, default_value = "0..10000")]
+    #[arg(long, value_name = "A..B", value_parser = crate::options::seeds, default_value = "0..10000")]
     pub seeds: Range<u64>,
     /// This seed alone
     #[arg(long, value_name = "S", conflicts_with = "seeds")]

@@ -7,8 +7,8 @@ use sim::cloud::report::{Curve, Figure};
 use sim::cloud::stats::cdf_us;
 use sim::exchange::{Summary, Timings, run_timed};
 
+use super::SimArgs;
 use super::{attacks::service, document, print, progress, scenario, verdict};
-use crate::cli::SimArgs;
 use crate::failure::Failure;
 use crate::reproduce::plot;
 

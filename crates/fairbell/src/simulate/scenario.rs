@@ -225,7 +225,7 @@ impl<'a> Section<'a> {
     /// Nanoseconds.
     fn time(&self, key: &str) -> Result<Option<u64>, Failure> {
         let Some((value, text)) = self.text(key)? else { return Ok(None) };
-        let ns = crate::cli::duration(text).map(|time| time.as_nanos() as u64);
+        let ns = crate::options::duration(text).map(|time| time.as_nanos() as u64);
         ns.map(Some).map_err(|what| self.complaint(key, value, &what))
     }
 }

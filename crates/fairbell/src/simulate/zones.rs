@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use sim::zones::{LAYOUTS, Latency, Loss, Options, Row, run as play};
 
-use crate::cli::duration;
 use crate::failure::Failure;
+use crate::options::duration;
 
 /// Options of `fairbell sim zones`.
 #[derive(Args, Clone, Debug)]

@@ -23,9 +23,9 @@ use telemetry::Recorder;
 use types::{Nanos, NodeId, Peer, Price};
 
 use super::journal::Removed;
-use crate::cli::duration;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::options::duration;
 use crate::report::Quantiles;
 use crate::sockets::io;
 use crate::up::{report_quantiles, serve};

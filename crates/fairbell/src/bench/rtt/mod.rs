@@ -12,6 +12,8 @@
 
 mod system;
 
+use crate::options::{Switch, duration};
+use clap::{Args, ValueEnum};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +25,6 @@ use telemetry::Recorder;
 use types::{Nanos, NodeId, Peer};
 
 use super::echo::{EchoClient, EchoConfig};
-use crate::cli::{RttArgs, RttPath, Switch};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::load::ProtocolName;
@@ -32,6 +33,49 @@ use crate::sockets::{io, v4};
 use crate::up::report_quantiles;
 
 use system::System;
+
+/// Options of `fairbell bench rtt`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell bench rtt                   40 s: system and floor in alternating slices\n  \
+    fairbell bench rtt --protocol fix    the same through the FIX door\n  \
+    fairbell bench rtt --path tree       through the whole exchange, beside its hops and its window\n  \
+    fairbell bench rtt --duration 2m --rate 20000 --json\n  \
+    fairbell bench rtt --no-bar          exit code 0 whatever the ratio\n  \
+    fairbell bench rtt --sealed off      what sealing costs")]
+pub struct RttArgs {
+    /// Time of measurement, floor and system together
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "40s")]
+    pub duration: Duration,
+    /// Orders per second, open loop
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub rate: u64,
+    /// The door's protocol
+    #[arg(long, value_enum, default_value_t = ProtocolName::Ouch)]
+    pub protocol: ProtocolName,
+    /// What is between participant and book
+    #[arg(long, value_enum, default_value_t = RttPath::Engine)]
+    pub path: RttPath,
+    /// Whether datagrams between gateway and root are sealed, as `fairbell up` does
+    #[arg(long, value_name = "on|off", value_enum, default_value_t = Switch::On)]
+    pub sealed: Switch,
+    /// Do not fail when the ratio to the floor is above its bar
+    #[arg(long)]
+    pub no_bar: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What an order goes through.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RttPath {
+    /// Gateway and engine alone (P3a)
+    Engine,
+    /// The whole exchange with its tree and its sequencing window (P3b)
+    Tree,
+}
 
 /// Longest slice.
 const SLICE_NS: u64 = 10 * Nanos::SECOND;

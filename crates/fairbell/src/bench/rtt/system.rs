@@ -13,10 +13,11 @@ use telemetry::Recorder;
 use types::{Channel, Nanos, NodeId, Peer, Price};
 
 use super::{CLIENT, CONNECTIONS, address, io, listen, panicked, v4, wait_for, wait_strategy};
-use crate::cli::{RttArgs, RttPath, Switch};
+use super::{RttArgs, RttPath};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::load::ProtocolName;
+use crate::options::Switch;
 use crate::up::{exchange_config, options};
 
 /// Answers of this time give no latency: caches and buffers are still cold.

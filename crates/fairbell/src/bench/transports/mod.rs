@@ -24,8 +24,8 @@ use clap::Args;
 use telemetry::Recorder;
 use types::Nanos;
 
-use crate::cli::duration;
 use crate::failure::Failure;
+use crate::options::duration;
 use crate::report::numbers;
 use crate::up::report_quantiles;
 use tally::{Slice, Timetable};

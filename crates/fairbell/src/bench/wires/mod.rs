@@ -65,7 +65,7 @@ pub struct WiresArgs {
     #[arg(long = "size", value_name = "BYTES", value_parser = size)]
     pub sizes: Vec<usize>,
     /// Time for each transport and size
-    #[arg(long, value_name = "TIME", value_parser = crate::cli::duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = crate::options::duration, default_value = "1s")]
     pub time: Duration,
     /// Look again and again instead of sleeping; for machines with a core per thread
     #[arg(long)]

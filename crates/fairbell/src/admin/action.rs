@@ -1,11 +1,11 @@
-//! Options of `fairbell admin`; the actions are what goes over the socket, too.
+//! What operators can ask for: the actions of the command line and of the admin socket.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
-use super::PHASES;
+/// Names of phases, in the order of their numbers.
+pub const PHASES: [&str; 8] =
+    ["closed", "pre-open", "opening", "continuous", "halt", "volatility", "closing", "batch"];
 
 /// Names of limits, in the order of their numbers.
 pub const LIMITS: [&str; 7] = [
@@ -21,33 +21,6 @@ pub const LIMITS: [&str; 7] = [
 /// Names of parameters of an instrument, in the order of their numbers.
 pub const PARAMETERS: [&str; 5] =
     ["reference", "static-collar-bp", "dynamic-collar-bp", "qty-min", "qty-max"];
-
-/// Options of `fairbell admin`.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  \
-    fairbell admin status\n  \
-    fairbell admin sessions --json\n  \
-    fairbell admin --as alice kill FLOW01   cancel all of an account, refuse its orders\n  \
-    fairbell admin revive FLOW01\n  \
-    fairbell admin halt GENB                and: fairbell admin resume GENB\n  \
-    fairbell admin replicas replace 2 --by 4\n\n\
-    An account is its user name, its number, or where that makes sense \"all\"; an instrument\n\
-    its symbol, its number or \"all\". Every action is written to admin-audit.jsonl beside the\n\
-    socket.")]
-pub struct AdminArgs {
-    /// The exchange's admin socket
-    #[arg(long, value_name = "PATH", default_value = "out/admin.sock", global = true)]
-    pub socket: PathBuf,
-    /// On whose behalf, for the audit file; who you are to the system is there anyway
-    #[arg(long = "as", value_name = "NAME", global = true)]
-    pub operator: Option<String>,
-    /// Print the answer as one JSON document
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// What to do.
-    #[command(subcommand)]
-    pub action: Action,
-}
 
 /// What operators can do.
 #[derive(Subcommand, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

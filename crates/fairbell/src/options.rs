@@ -1,0 +1,69 @@
+//! Values that several commands take as options: times, seeds, switches.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// On or off.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// `30s`, `500ms`, `250us`, `2m`, `1h`: a whole number above zero and a unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let complaint = "write a whole number above zero and a unit, like 30s, 500ms or 2m";
+    let number: u64 = number.parse().map_err(|_| complaint.to_string())?;
+    let micros_each = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        _ => return Err(complaint.to_string()),
+    };
+    match number.checked_mul(micros_each) {
+        Some(micros) if micros > 0 => Ok(Duration::from_micros(micros)),
+        _ => Err(complaint.to_string()),
+    }
+}
+
+/// `0..1000`: the first seed and the one after the last.
+pub fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let range = text
+        .split_once("..")
+        .and_then(|(first, last)| Some(first.parse().ok()?..last.parse().ok()?))
+        .filter(|range: &Range<u64>| !range.is_empty());
+    range.ok_or_else(|| "write the first seed and the one after the last, like 0..1000".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in
+            ["", "s", "30", "-1s", "1.5s", "0s", "1d", "99999999999999999999s", "9999999999h"]
+        {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn seeds_are_a_range_that_is_not_empty() {
+        assert_eq!(seeds("0..1000"), Ok(0..1000));
+        for bad in ["", "5", "5..5", "9..1", "a..b", "0..", "..3", "0..=3"] {
+            assert!(seeds(bad).is_err(), "{bad}");
+        }
+    }
+}
