@@ -6,15 +6,15 @@
 //! a message takes from its sender to whoever wants it in sequence, with one side and with both.
 
 use std::path::PathBuf;
+use telemetry::plot::{Curve, Figure};
 
 use clap::Args;
 use feed::lab::{GOOD, Outcome, Play, Repair, Way, play};
 use feed::{ArbiterConfig, Notice};
-use sim::cloud::report::{Curve, Figure};
 use types::Nanos;
 
 use crate::failure::Failure;
-use crate::reproduce::plot;
+use telemetry::plot;
 
 /// Options of `fairbell feed arbitrate`.
 #[derive(Args, Clone, Debug)]

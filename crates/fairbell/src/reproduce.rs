@@ -16,9 +16,7 @@ use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
 
 use crate::failure::Failure;
 
-mod canvas;
 mod page;
-pub(crate) mod plot;
 
 /// Steps of the progress bar.
 const STEPS: u64 = 1_000;
@@ -180,7 +178,7 @@ fn several(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<(), Failu
             crate::plan::timing::add(&mut report);
         }
         bar.finish_and_clear();
-        let files = plot::write(&report.figures, &args.out).map_err(|error| {
+        let files = telemetry::plot::write(&report.figures, &args.out).map_err(|error| {
             Failure::Run(format!("cannot write figures to {}: {error}", args.out.display()))
         })?;
         let missed = report.checks.iter().filter(|check| !check.holds());
@@ -365,11 +363,6 @@ fn speed(as_json: bool) -> Result<(), Failure> {
 /// Whether the median of runs in ascending order is fast enough; the best one says nothing.
 fn fast_enough(rates: &[f64]) -> bool {
     rates.get(rates.len() / 2).is_some_and(|median| *median >= SPEED_LEAST)
-}
-
-/// Where a figure's file goes.
-fn file(folder: &Path, name: &str, extension: &str) -> PathBuf {
-    folder.join(format!("{name}.{extension}"))
 }
 
 #[cfg(test)]

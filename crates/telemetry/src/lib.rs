@@ -1,4 +1,5 @@
-//! Figures of a running exchange: latency distributions, and what the feed's delivery was worth.
+//! Figures of a running exchange: latency distributions, what the feed's delivery was worth, and
+//! drawings of both ([`plot`]).
 //!
 //! A [`DeliveryLedger`] consumes [`types::Trace`]s of the publisher and of all receivers, in any
 //! order across nodes, and answers the questions of corner 14: when the last copy arrived, when it
@@ -9,9 +10,11 @@
 //! nodes are compared as they are: their clocks' error belongs into the window of fairness that
 //! the caller gives. Nothing here reads a clock.
 
+mod canvas;
 mod latency;
 mod ledger;
 mod measure;
+pub mod plot;
 mod series;
 
 pub use latency::{LatencySummary, Recorder};

@@ -180,7 +180,7 @@ pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
                 println!("{}", folder.join(name).display());
             }
         }
-        let files = crate::reproduce::plot::write(&tell::figures(&told), folder);
+        let files = telemetry::plot::write(&tell::figures(&told), folder);
         let files = files.map_err(|error| crate::failure::on(folder, error))?;
         if !args.json {
             files.iter().for_each(|file| println!("{}", file.display()));

@@ -1,10 +1,10 @@
 //! The report of a backtest: text, JSON, plots.
 
 use std::fmt::Write;
+use telemetry::plot::{Curve, Figure};
 
 use backtest::{Equality, Excluded, Markout, Shares};
 use serde_json::{Value, json};
-use sim::cloud::report::{Curve, Figure};
 
 use super::Told;
 

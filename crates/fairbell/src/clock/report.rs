@@ -9,14 +9,14 @@ use clap::Args;
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
+use telemetry::plot::{Curve, Figure};
 
 use serde_json::{Value, json};
-use sim::cloud::report::{Curve, Figure};
 
 use super::RTS25_NS;
 use super::agent::Sample;
 use crate::failure::Failure;
-use crate::reproduce::plot;
+use telemetry::plot;
 
 /// Options of `fairbell clock report`.
 #[derive(Args, Clone, Debug)]

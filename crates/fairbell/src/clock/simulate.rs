@@ -8,17 +8,18 @@ use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
+use telemetry::plot::{Curve, Figure};
 
 use clock::simulate::{Outcome, Plan, quantile, sizes};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use sim::cloud::link::{Cloud, Profile};
-use sim::cloud::report::{Check, Curve, Figure};
+use sim::cloud::report::Check;
 use sim::cloud::stats::cdf_us;
 use types::{Nanos, SplitMix64};
 
 use crate::failure::Failure;
-use crate::reproduce::plot;
+use telemetry::plot;
 
 /// Whose base delays differ by direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
+use telemetry::plot::{Curve, Figure};
 
 use planner::campaign::Results;
 use planner::report::{Drawing, Table, comparison, drawings, leaves, markdown, page};
-use sim::cloud::report::{Curve, Figure};
 
-use crate::reproduce::plot::picture;
+use telemetry::plot::picture;
 
 const STYLE: &str = "body{font:15px sans-serif;color:#333b47;max-width:1000px;margin:24px auto}\
     table{border-collapse:collapse;margin:12px 0}td,th{border:1px solid #d8dde4;padding:4px 8px;\

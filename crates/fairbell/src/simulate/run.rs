@@ -1,16 +1,16 @@
 //! `fairbell sim --scenario FILE`: the seeds of one scenario, with its times as tables and figures.
 
 use std::path::Path;
+use telemetry::plot::{Curve, Figure};
 
 use serde_json::json;
-use sim::cloud::report::{Curve, Figure};
 use sim::cloud::stats::cdf_us;
 use sim::exchange::{Summary, Timings, run_timed};
 
 use super::SimArgs;
 use super::{attacks::service, document, print, progress, scenario, verdict};
 use crate::failure::Failure;
-use crate::reproduce::plot;
+use telemetry::plot;
 
 /// Points of a distribution in a figure.
 const POINTS: usize = 200;

@@ -6,9 +6,10 @@ use super::{
     dissemination::{Case, Medians},
     hold_release::{self, Setup, WARM_UP},
     link::Profile,
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Report, Row, Run},
     seeds,
 };
+use telemetry::plot::{Curve, Figure};
 
 const MESSAGES: usize = 5_000;
 

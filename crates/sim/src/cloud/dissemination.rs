@@ -1,11 +1,12 @@
 //! Figures 5 to 8: latency of the multicast itself, without hold-and-release.
 
 use std::ops::Range;
+use telemetry::plot::{Curve, Figure};
 
 use super::{
     flow::{Flow, LOST},
     link::{Cloud, Profile},
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Report, Row, Run},
     seeds,
     stats::{Estimate, cdf_us, median, mostly, percentile},
     table1,

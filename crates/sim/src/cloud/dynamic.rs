@@ -4,11 +4,12 @@
 use super::{
     flow::{Flow, LOST},
     link::{Cloud, Profile, QueueModel, SpikeModel},
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Report, Row, Run},
     seeds,
     stats::{cdf_us, median, percentile},
     table1,
 };
+use telemetry::plot::{Curve, Figure};
 
 /// Trees: D = 2, and bursts by themselves at D = 3 and 4, too.
 const TREES: [&[usize]; 3] = [&[10, 100], &[10, 100, 1_000], &[10, 100, 1_000, 5_000]];

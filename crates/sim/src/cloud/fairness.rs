@@ -5,11 +5,12 @@ use super::{
     deadline::Kind,
     hold_release::{self, Arrivals, Outcome, Setup},
     link::Profile,
-    report::{Check, Curve, Figure, Report, Row, Run, Takes},
+    report::{Check, Report, Row, Run, Takes},
     seeds,
     stats::{Estimate, cdf_us},
     table1,
 };
+use telemetry::plot::{Curve, Figure};
 
 /// The paper's estimator.
 const PAPER: Kind = Kind::MaxOfPercentiles(950);

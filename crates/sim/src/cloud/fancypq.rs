@@ -5,12 +5,13 @@ use overlay::{
     egress::{EgressQueue, QueueConfig, QueuePolicy},
     order_facts::{OrderFacts, OrderKind},
 };
+use telemetry::plot::{Curve, Figure};
 use types::{Nanos, SplitMix64};
 
 use super::{
     link::exponential,
     market::{Market, Side},
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Report, Row, Run},
     stats::percentile,
 };
 

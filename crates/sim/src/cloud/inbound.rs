@@ -7,12 +7,13 @@ use overlay::{
     sequencer::{Offer, Sequencer, SequencerConfig},
     topology::Tree,
 };
+use telemetry::plot::{Curve, Figure};
 use types::{ClockReading, GatewayId, Incarnation, Nanos, NodeId, ShardId, Source, SplitMix64};
 
 use super::{
     clock_errors::{ClockErrors, Clocks},
     link::{Cloud, Profile},
-    report::{Check, Curve, Figure, Options, Report, Row, Run, Takes},
+    report::{Check, Options, Report, Row, Run, Takes},
     seeds,
     stats::{median, percentile},
     table1,

@@ -13,9 +13,10 @@ use planner::lap::Lap;
 use planner::objective::Goal;
 use planner::polish::two_opt;
 use planner::{Shape, Square, Tree};
+use telemetry::plot::{Curve, Figure};
 use types::SplitMix64;
 
-use super::report::{Check, Curve, Figure, Report, Row, Run};
+use super::report::{Check, Report, Row, Run};
 use super::seeds;
 use super::stats::Estimate;
 use super::treebuilder::{SHAPE, VMS, shape};

@@ -3,9 +3,10 @@
 //! Twice: the recursion read literally, in which the H + 1 ways to a node share nothing, and the
 //! tree as it is, in which they share ancestors. Both agree up to D = 2.
 
+use telemetry::plot::{Curve, Figure};
 use types::SplitMix64;
 
-use super::report::{Check, Curve, Figure, Options, Report, Row, Run};
+use super::report::{Check, Options, Report, Row, Run};
 use super::seeds;
 
 const FANOUT: usize = 3;

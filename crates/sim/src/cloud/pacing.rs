@@ -6,6 +6,7 @@
 //! hop's two ends are the overlay's own ([`Lift`], [`Inlet`]).
 
 use std::collections::VecDeque;
+use telemetry::plot::{Curve, Figure};
 
 use overlay::{
     control::{ControlHeader, ControlKind},
@@ -20,7 +21,7 @@ use zerocopy::IntoBytes;
 
 use super::{
     link::exponential,
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Report, Row, Run},
     seeds,
     stats::percentile,
 };

@@ -1,5 +1,6 @@
 //! Appendix C: who wins the race for each opportunity, with and without simultaneous delivery.
 
+use telemetry::plot::{Curve, Figure};
 use types::SplitMix64;
 
 use super::{
@@ -7,7 +8,7 @@ use super::{
     flow::{Flow, LOST},
     hold_release::INTERVAL_NS,
     link::{Cloud, Profile, exponential},
-    report::{Check, Curve, Figure, Options, Report, Row, Run},
+    report::{Check, Options, Report, Row, Run},
     seeds,
     stats::percentile,
     table1,

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use telemetry::plot::Figure;
+
 use super::{link::Profile, stats::Estimate, table1};
 
 /// One figure beside the published one.
@@ -65,30 +67,6 @@ impl Check {
     pub fn holds(&self) -> bool {
         self.allowed.0 <= self.ours && self.ours <= self.allowed.1
     }
-}
-
-/// One line of a figure.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Curve {
-    /// Its legend.
-    pub name: String,
-    /// Points in the order of x.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// A figure to draw.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Figure {
-    /// File name without extension.
-    pub file: &'static str,
-    /// Title.
-    pub title: String,
-    /// What x is.
-    pub x: &'static str,
-    /// What y is.
-    pub y: &'static str,
-    /// Lines.
-    pub curves: Vec<Curve>,
 }
 
 /// The result of one experiment.

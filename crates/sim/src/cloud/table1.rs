@@ -1,11 +1,12 @@
 //! Table 1: the median OML of trees of different depth and fan-out.
 
 use overlay::topology::{Topology, Tree};
+use telemetry::plot::{Curve, Figure};
 
 use super::{
     flow::Flow,
     link::{Cloud, Profile},
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Report, Row, Run},
     seeds,
     stats::median,
 };

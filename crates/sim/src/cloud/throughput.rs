@@ -1,11 +1,12 @@
 //! Section 11.5: how many messages a second one tree carries, and several trees in parallel.
 
 use overlay::hedging::Hedging;
+use telemetry::plot::{Curve, Figure};
 
 use super::{
     flow::{Flow, LOST},
     link::{Cloud, Profile},
-    report::{Check, Curve, Figure, Report, Row, Run},
+    report::{Check, Report, Row, Run},
     stats::median,
     table1,
 };

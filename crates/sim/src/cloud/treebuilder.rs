@@ -9,9 +9,10 @@ use planner::cloud::{Cloud, CloudModel};
 use planner::objective::{Goal, Hops};
 use planner::stats::Summary;
 use planner::{Pick, Shape, Strategy, Tree};
+use telemetry::plot::{Curve, Figure};
 use types::SplitMix64;
 
-use super::report::{Check, Curve, Figure, Options, Report, Row, Run};
+use super::report::{Check, Options, Report, Row, Run};
 use super::seeds;
 use super::stats::Estimate;
 

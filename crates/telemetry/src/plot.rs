@@ -1,4 +1,4 @@
-//! Figures of experiments: lines over two linear axes, written as SVG and as PNG.
+//! Figures of measurements: lines over two linear axes, written as SVG and as PNG.
 //!
 //! Both come from the same strokes and words, so they show the same; neither needs a font library.
 
@@ -6,10 +6,31 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sim::cloud::report::Figure;
+use crate::canvas::{Canvas, INK, PALE};
 
-use super::canvas::{Canvas, INK, PALE};
-use super::file;
+/// One line of a figure.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Curve {
+    /// Its legend.
+    pub name: String,
+    /// Points in the order of x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A figure to draw.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// File name without extension.
+    pub file: &'static str,
+    /// Title.
+    pub title: String,
+    /// What x is.
+    pub x: &'static str,
+    /// What y is.
+    pub y: &'static str,
+    /// Lines.
+    pub curves: Vec<Curve>,
+}
 
 const WIDTH: i32 = 960;
 const HEIGHT: i32 = 600;
@@ -38,7 +59,7 @@ pub fn write(figures: &[Figure], folder: &Path) -> io::Result<Vec<PathBuf>> {
     for figure in figures {
         let drawing = draw(figure);
         for (extension, bytes) in [("svg", svg(&drawing).into_bytes()), ("png", png(&drawing))] {
-            let path = file(folder, figure.file, extension);
+            let path = folder.join(format!("{}.{extension}", figure.file));
             std::fs::write(&path, bytes)?;
             files.push(path);
         }
@@ -47,7 +68,7 @@ pub fn write(figures: &[Figure], folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// A figure as SVG text.
-pub(crate) fn picture(figure: &Figure) -> String {
+pub fn picture(figure: &Figure) -> String {
     svg(&draw(figure))
 }
 
@@ -230,7 +251,6 @@ fn png(shapes: &[Shape]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::cloud::report::Curve;
 
     #[test]
     fn figures_become_files_of_both_kinds() {
