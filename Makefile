@@ -5,9 +5,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-# One profile and one target folder for everything that is checked; release for what is measured.
-CHECKED := cargo run --locked --package fairbell --
-MEASURED := cargo run --locked --release --package fairbell --
+# The laboratory: one profile and one target folder for everything that is checked; release for what
+# is measured.
+CHECKED := cargo run --locked --package fairbell-lab --
+MEASURED := cargo run --locked --release --package fairbell-lab --
 
 .DEFAULT_GOAL := help
 .PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
@@ -17,7 +18,7 @@ help: ## show this list
 		| while IFS='|' read -r name text; do printf '  make %-16s %s\n' "$$name" "$$text"; done
 
 run: sample ## play the real sample through a whole exchange on this machine, then report
-	$(MEASURED) up --once $(ARGS)
+	cargo run --locked --release --package fairbell -- up --once $(ARGS)
 
 test: sample ## all tests, a thousand simulated networks, and the interoperability check
 	cargo test --locked --workspace
@@ -59,7 +60,7 @@ stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests 
 	scripts/stress burst
 
 drill: setup ## replicas killed, paused, cut off, replaced under load; disks full and rotten; gateways; whole groups
-	cargo build --locked --release
+	cargo build --locked --release --package fairbell-lab
 	scripts/drill.sh $(ARGS)
 
 soak: setup ## half an hour at 10,000 orders/s, after a warm-up: is memory flat? ARGS="--minutes 5 --warmup-minutes 2"

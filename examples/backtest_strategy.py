@@ -1,9 +1,9 @@
-"""A strategy for `fairbell backtest --strategy-cmd`: buys once the market traded at the offer.
+"""A strategy for `fairbell-lab backtest --strategy-cmd`: buys once the market traded at the offer.
 
 Each line of standard input is a JSON document; each but the last is answered by one line, a JSON
 array of actions. Words for the user go to standard error: standard output is the exchange's.
 
-    fairbell backtest out/exchange.log --strategy-cmd 'python3 examples/backtest_strategy.py'
+    fairbell-lab backtest out/exchange.log --strategy-cmd 'python3 examples/backtest_strategy.py'
 """
 
 import json

@@ -17,4 +17,4 @@ if [[ -d "$qaplib" ]]; then
 else
     echo "QAPLIB is left out: no folder $qaplib" >&2
 fi
-exec cargo run --locked --release --package fairbell -- bench plan "${options[@]}" "$@"
+exec cargo run --locked --release --package fairbell-lab -- bench plan "${options[@]}" "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Gateway to engine over our transport, Redis lists and ZeroMQ: installs what is missing of
-# redis-server and libzmq (Debian packages), builds fairbell with the feature `transports`, starts a
+# redis-server and libzmq (Debian packages), builds fairbell-lab with the feature `transports`, starts a
 # Redis server of its own on a free port, measures, and ends it. Options go to
-# `fairbell bench transports`, like --slices 9 --json.
+# `fairbell-lab bench transports`, like --slices 9 --json.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +17,7 @@ if ((${#missing[@]})); then
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
 fi
 
-cargo build --locked --release --quiet --package fairbell --features transports
+cargo build --locked --release --quiet --package fairbell-lab --features transports
 
 folder=$(mktemp -d)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -36,4 +36,4 @@ if [[ $up = no ]]; then
     cat "$folder/log" >&2
     exit 1
 fi
-"${CARGO_TARGET_DIR:-target}/release/fairbell" bench transports --redis "127.0.0.1:$port" "$@"
+"${CARGO_TARGET_DIR:-target}/release/fairbell-lab" bench transports --redis "127.0.0.1:$port" "$@"

@@ -4,12 +4,12 @@
 # Goes on after one that fails; the exit code says whether all held.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-fairbell=${CARGO_TARGET_DIR:-target}/release/fairbell
+fairbell=${CARGO_TARGET_DIR:-target}/release/fairbell-lab
 
 outcomes=()
 status=0
 play() {
-    echo "== fairbell drill $*"
+    echo "== fairbell-lab drill $*"
     if "$fairbell" drill "$@"; then
         outcomes+=("held: $1")
     else

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scipy's FAQ as a peer of `fairbell bench plan`: one problem per line in, one answer per line out.
+"""scipy's FAQ as a peer of `fairbell-lab bench plan`: one problem per line in, one answer per line out.
 
 Only the call is timed; the start is the barycentre, scipy's default.
 """

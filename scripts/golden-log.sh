@@ -6,14 +6,14 @@ cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
 
 version=$(sed -nE 's/^pub const RULES_VERSION: u32 = ([0-9]+);/\1/p' crates/engine/src/*.rs)
-folder=crates/fairbell/tests/golden
+folder=lab/fairbell-lab/tests/golden
 if [ -e "$folder/rules-$version.log" ]; then
     echo "golden log of rules version $version exists; remove it yourself if it was never committed"
     exit 1
 fi
 mkdir -p "$folder"
-cargo build --locked --quiet --package fairbell
-fairbell=${CARGO_TARGET_DIR:-target}/debug/fairbell
+cargo build --locked --quiet --package fairbell-lab
+fairbell=${CARGO_TARGET_DIR:-target}/debug/fairbell-lab
 "$fairbell" log write --commands 510 --seed 3 --out "$folder/rules-$version.log"
 "$fairbell" log replay "$folder/rules-$version.log" --json \
     | python3 -c 'import json, sys

@@ -14,20 +14,20 @@ half=$((commands / 2))
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-cargo build --locked --quiet --release --package fairbell
-cargo build --locked --quiet --package fairbell
+cargo build --locked --quiet --release --package fairbell-lab
+cargo build --locked --quiet --package fairbell-lab
 target=${CARGO_TARGET_DIR:-target}
 
-"$target/release/fairbell" log write --commands "$commands" --out "$folder/log" \
+"$target/release/fairbell-lab" log write --commands "$commands" --out "$folder/log" \
     --snapshot-at "$half" --snapshot "$folder/snapshot"
-"$target/release/fairbell" log replay "$folder/log" --from "$half" --json >"$folder/start.json" &
+"$target/release/fairbell-lab" log replay "$folder/log" --from "$half" --json >"$folder/start.json" &
 one=$!
-"$target/release/fairbell" log replay "$folder/log" --snapshot "$folder/snapshot" --json \
+"$target/release/fairbell-lab" log replay "$folder/log" --snapshot "$folder/snapshot" --json \
     >"$folder/snapshot.json" &
 two=$!
 wait "$one"
 wait "$two"
-"$target/debug/fairbell" log replay "$folder/log" --from "$half" --json >"$folder/debug.json"
+"$target/debug/fairbell-lab" log replay "$folder/log" --from "$half" --json >"$folder/debug.json"
 
 python3 - "$folder" <<'EOF'
 import json, sys

@@ -31,8 +31,6 @@ mod room;
 mod slab;
 mod snapshot;
 mod stops;
-#[cfg(feature = "compare")]
-pub mod subject;
 mod take;
 mod terms;
 mod view;

@@ -1,5 +1,5 @@
-//! `fairbell feed`: captures of market data decoded, counted, and sent again. Arbitration and the
-//! ticker plant, which are subcommands of it, too, are elsewhere.
+//! `fairbell feed`: captures of market data decoded, counted, and sent again. The ticker
+//! plant, whose commands are here, too, is elsewhere.
 //!
 //! The format of a datagram is told from its bytes unless `--format` says it: MoldUDP64 with ITCH
 //! 5.0 (ours and Nasdaq's), OPRA's binary blocks, or FAST for OPRA. Everything is decoded to the
@@ -27,7 +27,6 @@ use crate::failure::Failure;
     fairbell feed decode capture.pcap            every message, one line each\n  \
     fairbell feed stats capture.pcap --json      counts, gaps, best prices\n  \
     fairbell feed play capture.pcap --to 127.0.0.1:9000 --speed 10\n  \
-    fairbell feed arbitrate                      two lossy sides of a line, from a seed\n  \
     fairbell feed serve --ring /dev/shm/ticks    a ticker plant of 24 lines")]
 pub struct FeedArgs {
     /// What to do.
@@ -47,8 +46,6 @@ pub enum Feed {
     /// Send the datagrams of a capture again, with their distances in time
     #[command(after_help = "Example: fairbell feed play capture.pcap --to 127.0.0.1:9000")]
     Play(PlayArgs),
-    /// Play a line and its copy over lossy ways from a seed, and check what becomes of it
-    Arbitrate(crate::arbitrate::ArbitrateArgs),
     /// Run the ticker plant: lines in, updates out by datagrams and shared memory
     Serve(crate::plant::ServeArgs),
     /// Subscribe to a ticker plant
@@ -106,7 +103,6 @@ pub fn run(args: &FeedArgs) -> Result<(), Failure> {
         Feed::Decode(args) => decode(args),
         Feed::Stats(args) => stats(args),
         Feed::Play(args) => play(args),
-        Feed::Arbitrate(args) => crate::arbitrate::run(args),
         Feed::Serve(args) => crate::plant::serve(args),
         Feed::Subscribe(args) => crate::plant::subscribe(args),
         Feed::Generate(args) => crate::plant::generate(args),

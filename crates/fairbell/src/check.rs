@@ -1,15 +1,12 @@
-//! `fairbell check`: parts of the exchange against models of them.
+//! `fairbell check config`: everything a configuration says, and the files that it names.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
-
-use book::subject::Compared;
-use book_model::compare::{RunStats, run_seed};
-use book_model::coverage::Coverage;
-use indicatif::ProgressBar;
+use net::Identity;
 
 use crate::failure::Failure;
+use crate::tls::{doors, hex, read};
 
 /// Options of `fairbell check`.
 #[derive(Args, Clone, Debug)]
@@ -22,85 +19,52 @@ pub struct CheckArgs {
 /// The checks.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Check {
-    /// The order book against a naive model of the same rules, by random commands
-    Book(CheckBookArgs),
     /// A configuration: every key, the certificates and keys it names, what accounts need
-    Config(crate::tls::CheckConfigArgs),
+    Config(CheckConfigArgs),
 }
 
-/// Options of `fairbell check book`.
+/// Options of `fairbell check config`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell check book                              a minute of seeds\n  \
-    fairbell check book --seconds 600 --seed-from 1000000\n  \
-    fairbell check book --seed 4711                  one seed again")]
-pub struct CheckBookArgs {
-    /// How long
-    #[arg(long, value_name = "N", default_value_t = 60)]
-    pub seconds: u64,
-    /// First seed
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    pub seed_from: u64,
-    /// This seed alone
-    #[arg(long, value_name = "S", conflicts_with_all = ["seconds", "seed_from"])]
-    pub seed: Option<u64>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
+    fairbell check config                      fairbell.toml of this folder\n  \
+    fairbell check config --config prod.toml   another file, its certificates and keys\n\n\
+    Nothing is started. A mistake is one line, with file, line and key, and exit code 2.")]
+pub struct CheckConfigArgs {
+    /// Configuration file [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
-/// Random commands to the book and to the model of its rules, seed after seed.
-pub fn book(args: &CheckBookArgs) -> Result<(), Failure> {
-    let started = Instant::now();
-    let limit = Duration::from_secs(args.seconds);
-    let first = args.seed.unwrap_or(args.seed_from);
-    let (mut coverage, mut stats, mut seed) = (Coverage::default(), RunStats::default(), first);
-    let bar = bar();
-    loop {
-        match run_seed(seed, Compared::new, &mut coverage) {
-            Ok(run) => stats.add(&run),
-            Err(difference) => {
-                bar.finish_and_clear();
-                println!("{difference}");
-                let line =
-                    format!("seed {seed} failed; again with: fairbell check book --seed {seed}");
-                return Err(Failure::Run(line));
-            }
-        }
-        seed += 1;
-        if seed.is_multiple_of(64) {
-            bar.set_message(format!("seed {seed}, {} commands", stats.commands));
-            bar.tick();
-        }
-        if args.seed.is_some() || started.elapsed() >= limit {
-            break;
-        }
+/// Looks at a configuration.
+///
+/// # Errors
+/// The first mistake.
+pub fn config(args: &CheckConfigArgs) -> Result<(), Failure> {
+    let config = crate::config::read_with_doors(args.config.as_deref())?;
+    let tls = doors(&config.doors)?;
+    let accounts = &config.accounts.0;
+    let count = |what: fn(&crate::config::AccountEntry) -> bool| {
+        accounts.iter().filter(|account| what(account)).count()
+    };
+    let kind = match (&tls, config.doors.certificates_required()) {
+        (None, _) => "plain, for trials on this machine",
+        (Some(_), true) => "TLS 1.3, client certificates required",
+        (Some(_), false) => "TLS 1.3, client certificates optional",
+    };
+    println!("doors     {}: {kind}", config.doors.listen);
+    if tls.is_some() {
+        let shown = Identity::fingerprint(&read(&config.doors.certificate)?).unwrap_or_default();
+        println!("          certificate sha256:{}", hex(&shown));
     }
-    bar.finish_and_clear();
-    let empty = coverage.empty().len();
-    if args.json {
-        let document = serde_json::json!({
-            "first_seed": first,
-            "seeds": seed - first,
-            "commands": stats.commands,
-            "events": stats.events,
-            "trades": stats.trades,
-            "cells_that_can_occur": Coverage::possible_cells(),
-            "cells_empty": empty,
-            "seconds": started.elapsed().as_secs_f64(),
-        });
-        println!("{document:#}");
-    } else {
-        if args.seed.is_none() {
-            println!("{}", coverage.render());
-        }
-        println!("seeds     {first}..{seed}, all equal");
-        println!("commands  {}, events {}, trades {}", stats.commands, stats.events, stats.trades);
-        println!("coverage  {empty} of {} possible cells empty", Coverage::possible_cells());
-    }
+    println!(
+        "accounts  {}: {} over FIX, {} with hashed passwords, {} bound to certificates, {} to \
+         addresses",
+        accounts.len(),
+        count(|account| !account.fix_comp_id.is_empty()),
+        count(|account| !account.password_hash.is_empty()),
+        count(|account| !account.certificate.is_empty()),
+        count(|account| !account.addresses.is_empty()),
+    );
+    println!("no mistake found");
     Ok(())
-}
-
-fn bar() -> ProgressBar {
-    if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
 }

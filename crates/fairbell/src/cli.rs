@@ -16,15 +16,12 @@ use crate::failure::Failure;
     after_help = "Examples:\n  \
         fairbell up --once                 play the sample through a whole exchange, then report\n  \
         fairbell up                        the same, then keep serving until Ctrl-C\n  \
-        fairbell sim --seeds 0..1000       a thousand faulty networks, simulated\n  \
-        fairbell replay                    the sample through the engine alone\n  \
         fairbell log replay out/exchange.log  the last run again, with digests\n  \
         fairbell admin status              how a running exchange is; and steer it\n  \
         fairbell explain 3:17              one order's whole story\n  \
-        fairbell statement                 what everybody traded, reconciled\n  \
-        fairbell check book                the order book against its model\n  \
-        fairbell bench book --workload w1  the order book alone\n  \
-        fairbell bench rtt                 order to acceptance beside its floor"
+        fairbell statement                 what everybody traded, reconciled\n\n\
+        What proves and measures the exchange (bench, drill, attack, sim, reproduce, ...) is in\n\
+        fairbell-lab."
 )]
 pub struct Cli {
     /// What to do.
@@ -41,18 +38,12 @@ pub enum Command {
     Admin(crate::admin::AdminArgs),
     /// Run one replica of an exchange's root
     Replica(crate::replica::ReplicaArgs),
-    /// Kill leaders and gateways of real processes while clients trade, and account for it
-    Drill(crate::drill::Drills),
     /// Play order load against any OUCH or FIX door and account for every answer
     Load(crate::load::LoadArgs),
     /// Certify a participant's own FIX or OUCH client, step by step
     Certify(crate::certify::CertifyArgs),
     /// The exchange's FIX dictionaries, for QuickFIX engines
     Fix(crate::dictionaries::FixArgs),
-    /// Run the exchange in the deterministic simulator, once per seed
-    Sim(crate::simulate::SimArgs),
-    /// Replay the sample in file order through the engine, in process
-    Replay(crate::replay::ReplayArgs),
     /// Write, replay and question input logs
     Log(crate::log::LogArgs),
     /// Look into a durable journal, check it, take its log out of it
@@ -61,8 +52,6 @@ pub enum Command {
     Store(crate::store::StoreArgs),
     /// Ask the post-trade store for orders and trades
     Query(crate::query::QueryArgs),
-    /// Published experiments of cloud exchanges, ours beside the published figures
-    Reproduce(crate::reproduce::ReproduceArgs),
     /// Take part in probe jobs, on every VM of a pool
     Agent(crate::plan::AgentArgs),
     /// Probe a pool of VMs, build trees of them, evaluate and compare
@@ -71,27 +60,58 @@ pub enum Command {
     Explain(crate::explain::ExplainArgs),
     /// Statements, trades and closing prices of a log, reconciled with its feed
     Statement(crate::statement::StatementArgs),
-    /// Compare parts of the exchange with models of them, or look at a configuration
+    /// Look at a configuration
     Check(crate::check::CheckArgs),
     /// Decode, count and replay captures of market data
     Feed(crate::captures::FeedArgs),
-    /// Play a recorded market in our engine, with a strategy in it
-    Backtest(crate::backtest::BacktestArgs),
-    /// Attack the doors of an exchange in this process while honest clients trade
-    Attack(crate::attack::AttackArgs),
     /// Make an authority and certificates for a trial of TLS
     Cert(crate::cert::CertArgs),
     /// Print the hash of a password for the configuration
     HashPassword(crate::password::HashArgs),
     /// Keep clocks synchronized, and judge them
     Clock(crate::clock::ClockArgs),
-    /// Measure
-    Bench(crate::bench::BenchArgs),
+}
+
+/// Commands that are the laboratory's.
+const MOVED: &[&[&str]] = &[
+    &["attack"],
+    &["backtest"],
+    &["bench"],
+    &["check", "book"],
+    &["clock", "simulate"],
+    &["drill"],
+    &["feed", "arbitrate"],
+    &["log", "write"],
+    &["replay"],
+    &["reproduce"],
+    &["sim"],
+];
+
+/// Says where a command is that this program had before.
+///
+/// # Errors
+/// The new line to type.
+pub fn refuse_moved(args: &[OsString]) -> Result<(), Failure> {
+    let words: Vec<_> = args.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let moved = |name: &&&[&str]| {
+        name.len() <= words.len() && words.iter().zip(**name).all(|(a, b)| a == b)
+    };
+    match MOVED.iter().find(moved) {
+        None => Ok(()),
+        Some(name) => Err(Failure::Usage(format!(
+            "{}: is a command of the laboratory now: fairbell-lab {}",
+            name.join(" "),
+            words.join(" ")
+        ))),
+    }
 }
 
 /// Parses a command line, the program's name first. `None`: help or version was printed.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
-    match Cli::try_parse_from(args) {
+///
+/// # Errors
+/// What is wrong with it, in one line.
+pub fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<Option<C>, Failure> {
+    match C::try_parse_from(args) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -99,7 +119,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Fa
                 Ok(None)
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                Err(Failure::Usage("what to do? `fairbell --help` lists the commands".to_string()))
+                let name = C::command().get_name().to_string();
+                Err(Failure::Usage(format!("what to do? `{name} --help` lists the commands")))
             }
             _ => Err(Failure::Usage(first_paragraph(&error.to_string()))),
         },
@@ -120,7 +141,7 @@ mod tests {
     use clap::CommandFactory;
 
     fn parse_words(words: &str) -> Result<Option<Cli>, Failure> {
-        parse(words.split_whitespace().map(OsString::from))
+        parse::<Cli>(words.split_whitespace().map(OsString::from))
     }
 
     fn up(words: &str) -> UpArgs {
@@ -143,16 +164,6 @@ mod tests {
         let command = Cli::command();
         command.clone().debug_assert();
         check(&command);
-    }
-
-    #[test]
-    fn a_single_seed_replaces_the_range() {
-        let Command::Sim(args) = parse_words("fairbell sim --seed 7").unwrap().unwrap().command
-        else {
-            panic!("not sim")
-        };
-        assert_eq!(args.seeds(), 7..8);
-        assert!(parse_words("fairbell sim --seed 7 --seeds 0..3").is_err());
     }
 
     #[test]
@@ -180,14 +191,34 @@ mod tests {
             "fairbell up --duration 30",
             "fairbell up --after 3s",
             "fairbell up --nonsense",
-            "fairbell bench",
-            "fairbell sim --orders 0",
+            "fairbell log",
+            "fairbell load --orders 0",
         ];
         for line in lines {
             let failure = parse_words(line).expect_err(line);
             assert_eq!(failure.exit_code(), 2, "{line}");
             assert_eq!(failure.to_string().lines().count(), 1, "{line}: {failure}");
             assert!(!failure.to_string().is_empty(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_moved_command_says_where_it_is() {
+        let run = |words: &str| crate::run(words.split_whitespace().map(OsString::from));
+        let failure = run("fairbell bench book --workload w1").unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "bench: is a command of the laboratory now: fairbell-lab bench book --workload w1"
+        );
+        assert_eq!(failure.exit_code(), 2);
+        for name in MOVED {
+            let line = format!("fairbell {} --help", name.join(" "));
+            let why = run(&line).expect_err(&line).to_string();
+            assert!(why.ends_with(&format!("fairbell-lab {} --help", name.join(" "))), "{why}");
+        }
+        // Control: its neighbours are here.
+        for line in ["fairbell check --help", "fairbell clock --help", "fairbell log --help"] {
+            assert_eq!(run(line), Ok(()), "{line}");
         }
     }
 }

@@ -1,10 +1,9 @@
-//! `fairbell clock`: synchronized clocks, simulated and real, and what they are worth.
+//! `fairbell clock`: synchronized clocks, and what they are worth.
 //!
 //! The algorithm is the crate `clock`; here are its hosts. See docs/clock.md.
 
 pub(crate) mod agent;
 mod report;
-mod simulate;
 pub(crate) mod source;
 
 use crate::failure::Failure;
@@ -21,8 +20,6 @@ pub struct ClockArgs {
 /// What can be done about clocks.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Clock {
-    /// Synchronize a simulated cloud and judge errors and bounds by the truth
-    Simulate(simulate::SimulateArgs),
     /// Keep this machine's clock with others' by probes over UDP
     Agent(agent::AgentArgs),
     /// Which clock this machine has, and what its agent says
@@ -34,7 +31,6 @@ pub enum Clock {
 /// Runs the command.
 pub fn run(args: &ClockArgs) -> Result<(), Failure> {
     match &args.clock {
-        Clock::Simulate(args) => simulate::run(args),
         Clock::Agent(args) => agent::run(args),
         Clock::Status(args) => source::run(args),
         Clock::Report(args) => report::run(args),

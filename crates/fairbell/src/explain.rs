@@ -35,9 +35,9 @@ pub struct ExplainArgs {
 }
 
 /// Tells the story, as text or JSON; an order that the log does not know is a failure.
-pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
+pub fn run(args: &ExplainArgs, also: &[engine::Config]) -> Result<(), Failure> {
     let which = which(&args.order)?;
-    let opened = open(&args.log, args.config.as_deref())?.whole(&args.log)?;
+    let opened = open(&args.log, args.config.as_deref(), also)?.whole(&args.log)?;
     let inputs: Result<Vec<Input>, _> = opened.reader.collect();
     let inputs = inputs.map_err(|error| on(&args.log, error))?;
     let lines = explain(&opened.config, &inputs, which);

@@ -19,7 +19,7 @@ use journal::{DiskErrorKind, JournalError, Verified};
 
 use crate::config;
 use crate::failure::{Failure, on};
-use crate::log::{Outputs, lab};
+use crate::log::Outputs;
 use crate::up;
 use kept::Genesis;
 use read::{inputs, look};
@@ -308,7 +308,7 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
 
 fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let loaded = config::read(args.config.as_deref())?;
-    let known = [up::engine_config(&loaded), lab::config()];
+    let known = [up::engine_config(&loaded)];
     let state = std::cell::RefCell::new(None);
     let begin = |genesis: &Genesis| {
         if genesis.rules_version != engine::RULES_VERSION {

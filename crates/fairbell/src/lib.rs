@@ -1,4 +1,4 @@
-//! The one binary: command line, configuration, composition of the roles, live view and reports.
+//! The program that a venue runs: command line, configuration, composition of the roles, live view and reports.
 //!
 //! Each subcommand is a module with a `run`. Standard output carries results (the report, or one
 //! JSON document with `--json`), standard error everything else. Exit codes: 0 success, 1 the run
@@ -9,10 +9,6 @@ use std::process::ExitCode;
 
 pub mod admin;
 pub mod alarms;
-pub mod arbitrate;
-pub mod attack;
-pub mod backtest;
-pub mod bench;
 pub mod capacities;
 pub mod captures;
 pub mod cert;
@@ -22,7 +18,6 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod dictionaries;
-pub mod drill;
 pub mod explain;
 pub mod failure;
 pub mod files;
@@ -36,12 +31,8 @@ pub mod plan;
 pub mod plant;
 pub mod query;
 pub mod refused;
-pub mod replay;
 pub mod replica;
 pub mod report;
-pub mod reproduce;
-pub mod resident;
-pub mod simulate;
 pub mod sockets;
 pub mod statement;
 pub mod store;
@@ -49,21 +40,24 @@ pub mod tls;
 pub mod up;
 pub mod view;
 
-use bench::Bench;
 use check::Check;
 use cli::Command;
 use failure::Failure;
-use log::Log;
 
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {
+    process("fairbell", run)
+}
+
+/// A program of this workspace: what it does with the process's own arguments, and its exit code.
+pub fn process(name: &str, run: impl FnOnce(std::env::ArgsOs) -> Result<(), Failure>) -> ExitCode {
     end_with_reader();
     files::keep_private();
     limits::prepare();
     match run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("fairbell: {failure}");
+            eprintln!("{name}: {failure}");
             ExitCode::from(failure.exit_code())
         }
     }
@@ -85,55 +79,30 @@ fn end_with_reader() {
 
 /// Runs one command line, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
-    let Some(cli) = cli::parse(args)? else { return Ok(()) };
+    let args: Vec<OsString> = args.into_iter().collect();
+    cli::refuse_moved(&args)?;
+    let Some(cli) = cli::parse::<cli::Cli>(args)? else { return Ok(()) };
     match cli.command {
         Command::Up(args) => up::run(&args),
         Command::Admin(args) => admin::run(&args),
         Command::Replica(args) => replica::run(&args),
-        Command::Drill(args) => drill::run(&args.what),
         Command::Load(args) => load::run(&args),
         Command::Certify(args) => certify::run(&args),
         Command::Fix(args) => dictionaries::run(&args),
-        Command::Sim(args) => simulate::run(&args),
-        Command::Replay(args) => replay::run(&args),
-        Command::Log(args) => match args.log {
-            Log::Write(args) => log::write(&args),
-            Log::Replay(args) => log::replay(&args),
-            Log::DryRun(args) => log::dry_run(&args),
-        },
+        Command::Log(args) => log::run(&args.log, &[]),
         Command::Journal(args) => journal::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Query(args) => query::run(&args),
-        Command::Reproduce(args) => reproduce::run(&args),
         Command::Agent(args) => plan::agent(&args),
         Command::Plan(args) => plan::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Statement(args) => statement::run(&args),
-        Command::Attack(args) => attack::run(&args),
+        Command::Explain(args) => explain::run(&args, &[]),
+        Command::Statement(args) => statement::run(&args, &[]),
         Command::Cert(args) => cert::run(&args),
         Command::HashPassword(args) => password::run(&args),
         Command::Check(args) => match args.check {
-            Check::Config(args) => tls::check(&args),
-            Check::Book(args) => check::book(&args),
+            Check::Config(args) => check::config(&args),
         },
         Command::Feed(args) => captures::run(&args),
-        Command::Backtest(args) => backtest::run(&args),
         Command::Clock(args) => clock::run(&args),
-        Command::Bench(args) => match args.bench {
-            Bench::Book(args) => bench::book::run(&args),
-            Bench::Engine(args) => bench::pipeline::run(&args),
-            Bench::Decode(args) => bench::decode::run(&args),
-            Bench::Fix(args) => bench::fix::run(&args),
-            Bench::Plan(args) => bench::plan::run(&args),
-            Bench::Journal(args) => bench::journal::run(&args),
-            Bench::Durability(args) => bench::durability::run(&args),
-            Bench::Pingpong(args) => bench::wires::pingpong(&args),
-            Bench::Rate(args) => bench::wires::rate(&args),
-            Bench::Endless(args) => bench::endless::run(&args),
-            Bench::Recovery(args) => bench::recovery::run(&args),
-            Bench::Store(args) => bench::store::run(&args),
-            Bench::Rtt(args) => bench::rtt::run(&args),
-            Bench::Transports(args) => bench::transports::run(&args),
-        },
     }
 }

@@ -1,42 +1,30 @@
 //! `fairbell log`: input logs written, replayed and questioned, a record at a time.
 //!
-//! A log is read under the configuration it was written with: that of `fairbell.toml` (or
-//! `--config`), or the built-in one of [`lab`]; the digest in its header says which.
-
-mod entry;
-pub mod lab;
-mod script;
+//! A log is read under the configuration it was written with, that of `fairbell.toml` or
+//! `--config`; the digest in its header says whether it is.
 
 use clap::{Args, Subcommand};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, IsTerminal, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use engine::log_file::{
-    HEADER_LEN, LogHeader, LogReader, MAGIC, RECORD_LEN, write_header, write_input,
-};
+use engine::log_file::{HEADER_LEN, LogReader, MAGIC, RECORD_LEN};
 use engine::{Applied, Config, Engine, Output};
 use feed::StreamDigest;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use types::{Input, Nanos, Seq};
+use types::{Input, Nanos};
 use wire::itch;
 use zerocopy::IntoBytes;
 
 use crate::failure::{Failure, on};
 use crate::journal::read::AsLog;
 use crate::up;
-use entry::Entry;
-use script::Script;
-
-pub use dry::run as dry_run;
 
 /// Options of `fairbell log`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell log write --commands 1000000 --out day.log\n  \
-    fairbell log write --commands 5000000 --out day.log --snapshot-at 2500000 --snapshot day.snap\n  \
     fairbell log replay day.log --from 2500000 --json      from the start\n  \
     fairbell log replay day.log --snapshot day.snap --json from half way: equal digests\n  \
     fairbell log dry-run out/exchange.log kill --account 3  what an operator's command would do")]
@@ -49,38 +37,10 @@ pub struct LogArgs {
 /// What can be done with a log.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Log {
-    /// Write a log of generated commands of all kinds, through gateway decoding and engine
-    Write(WriteArgs),
     /// Replay a log, from its start or from a snapshot, and print digests
     Replay(LogReplayArgs),
     /// Say what an operator's command would do at the end of a log; nothing is written
     DryRun(dry::DryRunArgs),
-}
-
-/// Options of `fairbell log write`.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  \
-    fairbell log write --commands 1000000 --out day.log\n  \
-    fairbell log write --commands 50000 --out a.log --snapshot-at 25000 --snapshot a.snap")]
-pub struct WriteArgs {
-    /// Commands to write
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub commands: u64,
-    /// The log
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
-    /// Write a snapshot after this many commands
-    #[arg(long, value_name = "K", requires = "snapshot")]
-    pub snapshot_at: Option<u64>,
-    /// The snapshot's file
-    #[arg(long, value_name = "FILE", requires = "snapshot_at")]
-    pub snapshot: Option<PathBuf>,
-    /// Seed of everything drawn
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Options of `fairbell log replay`.
@@ -176,7 +136,7 @@ fn records_of(mut file: File) -> std::io::Result<impl Read> {
 }
 
 /// Opens a log, or the one in a journal's folder, under the configuration it was written with.
-pub fn open(path: &Path, config: Option<&Path>) -> Result<Opened, Failure> {
+pub fn open(path: &Path, config: Option<&Path>, also: &[Config]) -> Result<Opened, Failure> {
     let file = File::open(path).map_err(|error| on(path, error))?;
     let known = file.metadata().map_err(|error| on(path, error))?;
     // How long a journal's log is shows at its end.
@@ -187,7 +147,7 @@ pub fn open(path: &Path, config: Option<&Path>) -> Result<Opened, Failure> {
     };
     let reader = LogReader::new(from);
     let reader = reader.map_err(|error| on(path, error))?;
-    let mut configs = vec![lab::config()];
+    let mut configs = also.to_vec();
     let loaded = crate::config::read(config)?;
     configs.insert(0, up::engine_config(&loaded));
     let header = reader.header();
@@ -273,100 +233,10 @@ pub fn progress(records: u64) -> ProgressBar {
     bar
 }
 
-/// Generated commands of all kinds as inputs of [`lab`]'s exchange, for ever.
-pub struct Generated {
-    script: Script,
-    entry: Entry,
-    seq: u64,
-}
-
-impl Generated {
-    /// A log that is meant to end after so many commands.
-    pub fn new(seed: u64, commands: u64) -> Generated {
-        let config = lab::config();
-        let script = Script::new(seed, commands, &config.instruments);
-        Generated { script, entry: Entry::new(&config.instruments), seq: 0 }
-    }
-}
-
-impl Iterator for Generated {
-    type Item = Input;
-
-    fn next(&mut self) -> Option<Input> {
-        loop {
-            let step = self.script.next_step();
-            let Some(command) = lab::admitted(&mut self.entry, &step) else { continue };
-            self.seq += 1;
-            let (seq, t, source) = (Seq(self.seq), step.at, step.source);
-            return Some(Input { seq, t_in: t, t_seq: t, source, flags: 0, command });
-        }
-    }
-}
-
-/// Writes a log of generated commands, and perhaps a snapshot on the way.
-pub fn write(args: &WriteArgs) -> Result<(), Failure> {
-    let config = lab::config();
-    let file = File::create(&args.out).map_err(|error| on(&args.out, error))?;
-    let mut file = BufWriter::with_capacity(1 << 18, file);
-    let (rules_version, config_digest) = (engine::RULES_VERSION, config.digest());
-    let header = LogHeader { rules_version, config_digest, given_up: 0 };
-    write_header(&mut file, &header).map_err(|error| on(&args.out, error))?;
-    let mut script = Script::new(args.seed, args.commands, &config.instruments);
-    let mut entry = Entry::new(&config.instruments);
-    let mut engine = Engine::new(config);
-    let mut output = Output::default();
-    let (bar, started) = (progress(args.commands), Instant::now());
-    let mut refused = 0u64;
-    let mut seq = 0;
-    while seq < args.commands {
-        let step = script.next_step();
-        let Some(command) = lab::admitted(&mut entry, &step) else {
-            refused += 1;
-            continue;
-        };
-        seq += 1;
-        let script::Step { at, source, .. } = step;
-        let input = Input { seq: Seq(seq), t_in: at, t_seq: at, source, flags: 0, command };
-        write_input(&mut file, &input).map_err(|error| on(&args.out, error))?;
-        output.clear();
-        let _ = engine.apply(&input, &mut output);
-        if args.snapshot_at == Some(seq)
-            && let Some(path) = &args.snapshot
-        {
-            snapshot(&engine, path)?;
-        }
-        if seq % LOOK_EVERY == 0 {
-            bar.set_position(seq);
-        }
-    }
-    bar.finish_and_clear();
-    file.flush().map_err(|error| on(&args.out, error))?;
-    let state = engine.state_digest();
-    if args.json {
-        let document = serde_json::json!({
-            "commands": seq,
-            "refused_by_gateways": refused,
-            "trades": trades(&engine),
-            "state_digest": format!("{state:016x}"),
-            "rules_version": engine::RULES_VERSION,
-        });
-        println!("{document:#}");
-    } else {
-        let took = started.elapsed().as_secs_f64();
-        println!("{}: {seq} commands in {took:.1} s, state {state:016x}", args.out.display());
-    }
-    Ok(())
-}
-
-fn trades(engine: &Engine) -> u64 {
+/// Trades of all instruments.
+pub fn trades(engine: &Engine) -> u64 {
     let of = |id| engine.instrument_counters(id).map_or(0, |counts| counts.trades);
     engine.config().instruments.iter().map(|instrument| of(instrument.id)).sum()
-}
-
-fn snapshot(engine: &Engine, path: &Path) -> Result<(), Failure> {
-    let mut bytes = Vec::new();
-    engine.write_snapshot(&mut bytes);
-    std::fs::write(path, bytes).map_err(|error| on(path, error))
 }
 
 /// What a replay gives.
@@ -377,9 +247,20 @@ struct Replayed {
     took: Duration,
 }
 
+/// Runs a subcommand; `also` are configurations beside the named one that a log may be of.
+///
+/// # Errors
+/// Logs that can't be read, or are of other configurations.
+pub fn run(log: &Log, also: &[Config]) -> Result<(), Failure> {
+    match log {
+        Log::Replay(args) => replay(args, also),
+        Log::DryRun(args) => dry::run(args, also),
+    }
+}
+
 /// Replays a log from its start or from a snapshot.
-pub fn replay(args: &LogReplayArgs) -> Result<(), Failure> {
-    let opened = open(&args.log, args.config.as_deref())?;
+pub fn replay(args: &LogReplayArgs, also: &[Config]) -> Result<(), Failure> {
+    let opened = open(&args.log, args.config.as_deref(), also)?;
     let rules = opened.reader.header().rules_version;
     let engine = match &args.snapshot {
         None => opened.begin(&args.log)?,
@@ -388,7 +269,7 @@ pub fn replay(args: &LogReplayArgs) -> Result<(), Failure> {
             Engine::read_snapshot(opened.config.clone(), &bytes).map_err(|error| on(path, error))?
         }
     };
-    let done = run(args, opened, engine)?;
+    let done = played(args, opened, engine)?;
     let (state, (executions, feed)) = (done.engine.state_digest(), done.outputs.digests());
     let seconds = done.took.as_secs_f64();
     let per_second = done.commands as f64 / seconds.max(1e-9);
@@ -423,7 +304,7 @@ pub fn replay(args: &LogReplayArgs) -> Result<(), Failure> {
     }
 }
 
-fn run(args: &LogReplayArgs, opened: Opened, mut engine: Engine) -> Result<Replayed, Failure> {
+fn played(args: &LogReplayArgs, opened: Opened, mut engine: Engine) -> Result<Replayed, Failure> {
     let Opened { mut reader, config, records } = opened;
     let from = args.from.max(engine.applied());
     let skip = engine.applied();
@@ -450,38 +331,4 @@ fn run(args: &LogReplayArgs, opened: Opened, mut engine: Engine) -> Result<Repla
         return Err(on(&args.log, format!("has {place} commands, the snapshot is of {skip}")));
     }
     Ok(Replayed { engine, outputs, commands, took: started.elapsed() })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use types::CommandKind;
-
-    use super::*;
-
-    #[test]
-    fn a_script_asks_for_everything_and_ouch_carries_it_as_it_is() {
-        let config = lab::config();
-        let mut entry = Entry::new(&config.instruments);
-        let mut script = Script::new(11, 40_000, &config.instruments);
-        let mut seen = BTreeSet::new();
-        for _ in 0..40_000 {
-            let step = script.next_step();
-            let asked = step.command;
-            let admitted = lab::admitted(&mut entry, &step).expect("OUCH carries it");
-            assert_eq!(admitted, asked);
-            seen.insert(format!("{:?}", asked.kind));
-            if asked.kind == CommandKind::NewOrder {
-                let (way, life) = (asked.order_type, asked.time_in_force);
-                seen.insert(format!("{way:?}"));
-                seen.insert(format!("{life:?}"));
-                seen.insert(format!("{:?}", asked.self_trade));
-                seen.insert(format!("flags {}", asked.flags));
-            }
-        }
-        // Orders have 8 types, 7 lives, 5 ways of self-trade prevention, 4 flags; there are 18 kinds
-        // of command, of which an instrument's move between shards is none of a single shard's.
-        assert_eq!(seen.len(), 8 + 7 + 5 + 4 + 16, "{seen:?}");
-    }
 }

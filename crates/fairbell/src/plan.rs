@@ -24,7 +24,6 @@ use crate::failure::Failure;
 mod local;
 mod output;
 mod stragglers;
-pub mod timing;
 
 /// Bytes that may wait for a slow reader of a control channel: a leaf's whole series.
 const UNREAD_MAX: usize = 16 << 20;

@@ -43,8 +43,8 @@ pub struct StatementArgs {
 const SHOWN_MAX: usize = 20;
 
 /// Draws everything up and prints it; a difference is a failure.
-pub fn run(args: &StatementArgs) -> Result<(), Failure> {
-    let opened = open(&args.log, args.config.as_deref())?.whole(&args.log)?;
+pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure> {
+    let opened = open(&args.log, args.config.as_deref(), also)?.whole(&args.log)?;
     let bar = progress(opened.records);
     let (mut engine, mut output) = (Engine::new(opened.config), Output::default());
     let (mut ledger, mut tape) = (Ledger::default(), Tape::default());

@@ -1,9 +1,7 @@
-//! Certificates and keys from files, and `fairbell check config`, which looks at them and at
-//! everything else a configuration says.
+//! Certificates and keys from files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use net::{ClientTls, Clients, Identity, ServerTls};
 
 use crate::config::Doors;
@@ -12,18 +10,6 @@ use crate::failure::Failure;
 
 /// Largest file that is read.
 const FILE_MAX: u64 = 1 << 20;
-
-/// Options of `fairbell check config`.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  \
-    fairbell check config                      fairbell.toml of this folder\n  \
-    fairbell check config --config prod.toml   another file, its certificates and keys\n\n\
-    Nothing is started. A mistake is one line, with file, line and key, and exit code 2.")]
-pub struct CheckConfigArgs {
-    /// Configuration file [default: fairbell.toml when it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-}
 
 /// Reads a small file.
 ///
@@ -80,40 +66,6 @@ pub fn client(
     let identity = own.as_ref().map(|(chain, key)| Identity { chain, key });
     ClientTls::new(&read(authorities)?, name, identity)
         .map_err(|error| Failure::Usage(format!("TLS: {error}")))
-}
-
-/// Looks at a configuration.
-///
-/// # Errors
-/// The first mistake.
-pub fn check(args: &CheckConfigArgs) -> Result<(), Failure> {
-    let config = crate::config::read_with_doors(args.config.as_deref())?;
-    let tls = doors(&config.doors)?;
-    let accounts = &config.accounts.0;
-    let count = |what: fn(&crate::config::AccountEntry) -> bool| {
-        accounts.iter().filter(|account| what(account)).count()
-    };
-    let kind = match (&tls, config.doors.certificates_required()) {
-        (None, _) => "plain, for trials on this machine",
-        (Some(_), true) => "TLS 1.3, client certificates required",
-        (Some(_), false) => "TLS 1.3, client certificates optional",
-    };
-    println!("doors     {}: {kind}", config.doors.listen);
-    if tls.is_some() {
-        let shown = Identity::fingerprint(&read(&config.doors.certificate)?).unwrap_or_default();
-        println!("          certificate sha256:{}", hex(&shown));
-    }
-    println!(
-        "accounts  {}: {} over FIX, {} with hashed passwords, {} bound to certificates, {} to \
-         addresses",
-        accounts.len(),
-        count(|account| !account.fix_comp_id.is_empty()),
-        count(|account| !account.password_hash.is_empty()),
-        count(|account| !account.certificate.is_empty()),
-        count(|account| !account.addresses.is_empty()),
-    );
-    println!("no mistake found");
-    Ok(())
 }
 
 /// Hexadecimal digits.

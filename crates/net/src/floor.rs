@@ -1,4 +1,4 @@
-//! The least that an exchange over TCP can cost here: what `fairbell bench rtt` compares with.
+//! The least that an exchange over TCP can cost here: what `fairbell-lab bench rtt` compares with.
 //!
 //! A bare echo with the same wait strategy and socket options as a [`crate::Loop`], but no node,
 //! timer, buffer or counter in between: over TCP alone, or with the hops that an order takes through

@@ -71,8 +71,8 @@ pub enum Operation {
 }
 
 /// Replays the log, then tries the command on a copy of the engine.
-pub fn run(args: &DryRunArgs) -> Result<(), Failure> {
-    let opened = open(&args.log, args.config.as_deref())?;
+pub fn run(args: &DryRunArgs, also: &[engine::Config]) -> Result<(), Failure> {
+    let opened = open(&args.log, args.config.as_deref(), also)?;
     let (mut engine, mut output) = (opened.begin(&args.log)?, Output::default());
     for input in opened.reader {
         let input = input.map_err(|error| on(&args.log, error))?;

@@ -434,6 +434,22 @@ mod tests {
         });
     }
 
+    /// What a stranger does next: comes back when it was sent away, and perhaps drips a byte.
+    fn push_in(stranger: &mut Option<TcpStream>, at: SocketAddrV4, drips: bool) {
+        let Some(stream) = stranger else {
+            *stranger = TcpStream::connect(at).ok();
+            let quiet = stranger.as_ref().map(|stream| stream.set_nonblocking(true));
+            return assert!(quiet.is_none_or(|set| set.is_ok()));
+        };
+        let ended = match stream.read(&mut [0; 64]) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        };
+        if ended || drips && stream.write(&[0x16]).is_err() {
+            *stranger = None;
+        }
+    }
+
     /// Whether a member is heard at a door whose every place strangers want, half of them idle, half of
     /// them dripping bytes, all of them back as soon as they are sent away.
     fn heard_among_strangers(limits: Limits) -> bool {
@@ -455,9 +471,9 @@ mod tests {
             });
             let (told, ready) = sync_channel(1);
             scope.spawn(move || {
-                let mut crowd = crate::drill::strangers::Crowd::new(vec![at], 200);
+                let mut crowd: Vec<Option<TcpStream>> = (0..200).map(|_| None).collect();
                 while !stop.load(Ordering::Relaxed) {
-                    crowd.turn();
+                    crowd.iter_mut().enumerate().for_each(|(n, one)| push_in(one, at, n % 2 == 1));
                     // The control's doors are full before anybody else comes.
                     let _ = told.try_send(());
                     std::thread::sleep(Duration::from_millis(2));

@@ -48,7 +48,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
     fairbell admin --socket /var/lib/fairbell/1/admin.sock replicas list\n  \
     fairbell replica recover --id 1 --dir /var/lib/fairbell/1 --from 3    too few are whole\n\n\
     The cluster file names the places of all nodes and replicas and holds the deployment's\n\
-    secret; keys/ beside it the replica's own key and certificate. `fairbell drill failover --keep` leaves one to look at. It runs until Ctrl-C.")]
+    secret; keys/ beside it the replica's own key and certificate. `fairbell-lab drill failover --keep` leaves one to look at. It runs until Ctrl-C.")]
 pub struct ReplicaArgs {
     /// Configuration file [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
@@ -71,7 +71,7 @@ pub struct ReplicaArgs {
     /// Make the group's authority and its replicas' certificates and keys, as far as there are none
     #[arg(long, conflicts_with_all = ["id", "dir", "status"])]
     pub issue: bool,
-    /// Give places at its doors to the first who come: the control of `fairbell drill strangers`
+    /// Give places at its doors to the first who come: the control of `fairbell-lab drill strangers`
     #[arg(long, hide = true)]
     pub first_come: bool,
 }

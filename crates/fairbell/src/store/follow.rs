@@ -12,7 +12,6 @@ use super::{Places, at};
 use crate::failure::{Failure, on};
 use crate::journal::kept::{Genesis, input_of};
 use crate::journal::read::NO_LOG;
-use crate::log::lab;
 use crate::up;
 
 /// Records taken from the journal at a time.
@@ -102,7 +101,7 @@ fn engine_config(places: &Places, genesis: &Genesis) -> Result<Config, Failure> 
         let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
         return Err(on(dir, format!("rules version {theirs}, this is {ours}")));
     }
-    let known = [up::engine_config(&places.config), lab::config()];
+    let known = [up::engine_config(&places.config)];
     let wanted = genesis.config_digest;
     known
         .into_iter()

@@ -1,0 +1,352 @@
+//! `--strategy-cmd`: a strategy in another process, line by line over its standard input and
+//! output.
+//!
+//! Each piece of news is one line of JSON and waits for one line in answer, an array of actions:
+//! the backtest goes on only then, so that the outcome depends on what the strategy answers and
+//! never on how fast. The first answer that is none, a line that is too long, silence or the end
+//! of the process ends the backtest with an error.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use backtest::{Desk, MarketTrade, Recording, Strategy};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use types::{
+    ExecutionKind, ExecutionReport, InstrumentId, Liquidity, Price, Side, Symbol, TimeInForce,
+};
+
+use fairbell::failure::Failure;
+
+/// Bytes of an answer at most, its end of line included.
+const LINE_MAX: usize = 64 << 10;
+/// Actions of an answer at most.
+const ACTIONS_MAX: usize = 1_000;
+/// Levels of a side that are told.
+const DEPTH: usize = 10;
+
+/// One action of an answer.
+#[derive(Deserialize, Debug, PartialEq, Eq)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+enum Action {
+    /// A new order; orders are numbered from 1 in the order in which they are sent.
+    Order {
+        symbol: String,
+        side: Way,
+        qty: u32,
+        /// In price units.
+        price: i64,
+        #[serde(default)]
+        life: Life,
+        #[serde(default)]
+        post_only: bool,
+    },
+    /// An order is to go.
+    Cancel { id: u32 },
+}
+
+#[derive(Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Way {
+    Buy,
+    Sell,
+}
+
+#[derive(Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Life {
+    #[default]
+    Day,
+    Ioc,
+}
+
+/// A line of the other process, or why there is none.
+type Answer = Result<Vec<u8>, String>;
+
+/// The next line without its end.
+fn line(from: &mut impl BufRead) -> Answer {
+    let mut bytes = Vec::new();
+    let read = from.take(LINE_MAX as u64).read_until(b'\n', &mut bytes);
+    read.map_err(|error| error.to_string())?;
+    match bytes.pop() {
+        Some(b'\n') => Ok(bytes),
+        Some(_) if bytes.len() + 1 >= LINE_MAX => Err(format!("a line above {LINE_MAX} bytes")),
+        _ => Err("its output ended".to_string()),
+    }
+}
+
+fn read_lines(from: ChildStdout, to: &SyncSender<Answer>) {
+    let mut from = BufReader::new(from);
+    loop {
+        let answer = line(&mut from);
+        let ends = answer.is_err();
+        if to.send(answer).is_err() || ends {
+            return;
+        }
+    }
+}
+
+/// The actions of an answer.
+fn actions(bytes: &[u8]) -> Result<Vec<Action>, String> {
+    let shown = || String::from_utf8_lossy(bytes.get(..bytes.len().min(120)).unwrap_or(&[]));
+    let actions: Vec<Action> = serde_json::from_slice(bytes)
+        .map_err(|error| format!("answered what is no list of actions ({error}): {}", shown()))?;
+    if actions.len() > ACTIONS_MAX {
+        return Err(format!("answered {} actions, above {ACTIONS_MAX}", actions.len()));
+    }
+    Ok(actions)
+}
+
+/// A strategy in another process.
+pub struct External {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: Receiver<Answer>,
+    patience: Duration,
+    symbols: BTreeMap<InstrumentId, Symbol>,
+    error: Option<String>,
+}
+
+impl External {
+    /// Starts `command` in a shell; it has `patience` for each answer.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(
+        command: &str,
+        patience: Duration,
+        recording: &Recording,
+    ) -> Result<External, Failure> {
+        let failed = |error| Failure::Run(format!("{command}: {error}"));
+        let mut child = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let (sender, from) = sync_channel(1);
+        if let Some(output) = child.stdout.take() {
+            std::thread::spawn(move || read_lines(output, &sender));
+        }
+        let to = child.stdin.take();
+        let symbols = recording.instruments().iter().map(|one| (one.id, one.symbol)).collect();
+        let mut external = External { child, to, from, patience, symbols, error: None };
+        let names: Vec<&str> = external.symbols.values().map(Symbol::as_str).collect();
+        let decimals = recording.price_decimals;
+        let start = json!({"type": "start", "version": 1, "symbols": names,
+                           "price_decimals": decimals});
+        match external.ask(&start) {
+            Ok(actions) if actions.is_empty() => {}
+            Ok(_) => external.error = Some("acted before there was any news".to_string()),
+            Err(error) => external.error = Some(error),
+        }
+        Ok(external)
+    }
+
+    fn say(&mut self, news: &Value) -> std::io::Result<()> {
+        let Some(to) = &mut self.to else { return Ok(()) };
+        to.write_all(format!("{news}\n").as_bytes())?;
+        to.flush()
+    }
+
+    fn ask(&mut self, news: &Value) -> Result<Vec<Action>, String> {
+        // A process that is gone has left a better reason than its closed input.
+        let said = self.say(news);
+        match self.from.recv_timeout(self.patience) {
+            Ok(answer) => actions(&answer?),
+            Err(RecvTimeoutError::Timeout) => match said {
+                Ok(()) => Err(format!("did not answer within {} s", self.patience.as_secs())),
+                Err(error) => Err(error.to_string()),
+            },
+            Err(RecvTimeoutError::Disconnected) => Err("its output ended".to_string()),
+        }
+    }
+
+    /// Tells the news and does what the answer says.
+    fn tell(&mut self, news: &Value, desk: &mut Desk<'_>) {
+        if self.error.is_some() {
+            return;
+        }
+        let done = self
+            .ask(news)
+            .and_then(|actions| actions.into_iter().try_for_each(|action| self.act(action, desk)));
+        self.error = done.err();
+    }
+
+    fn act(&self, action: Action, desk: &mut Desk<'_>) -> Result<(), String> {
+        match action {
+            Action::Cancel { id } => desk.cancel(id),
+            Action::Order { symbol, side, qty, price, life, post_only } => {
+                let known = self.symbols.iter().find(|(_, name)| name.as_str() == symbol);
+                let Some((instrument, _)) = known else {
+                    return Err(format!("ordered {symbol}, which is not in the recording"));
+                };
+                let side = match side {
+                    Way::Buy => Side::Buy,
+                    Way::Sell => Side::Sell,
+                };
+                let life = match life {
+                    Life::Day => TimeInForce::Day,
+                    Life::Ioc => TimeInForce::ImmediateOrCancel,
+                };
+                desk.send(*instrument, side, (qty, Price(price)), life, post_only);
+            }
+        }
+        Ok(())
+    }
+
+    fn symbol(&self, instrument: InstrumentId) -> &str {
+        self.symbols.get(&instrument).map_or("", |symbol| symbol.as_str())
+    }
+
+    /// Says that it is over; gives the error, if there was one.
+    pub fn finish(mut self) -> Option<String> {
+        if self.error.is_none() {
+            // Whoever is gone by now has said all there was to say.
+            let _ = self.say(&json!({"type": "end"}));
+        }
+        self.error.take()
+    }
+}
+
+impl Drop for External {
+    fn drop(&mut self) {
+        self.to = None;
+        // A second for last words, then it has to go.
+        for _ in 0..100 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn way(side: Side) -> &'static str {
+    if side == Side::Buy { "buy" } else { "sell" }
+}
+
+impl Strategy for External {
+    fn name(&self) -> &'static str {
+        "command"
+    }
+
+    fn on_book(&mut self, instrument: InstrumentId, desk: &mut Desk<'_>) {
+        let side = |side| -> Vec<[i64; 2]> {
+            let depth = desk.books().depth(instrument, side).take(DEPTH);
+            depth.map(|level| [level.price.0, level.qty.0 as i64]).collect()
+        };
+        let orders: Vec<Value> = desk
+            .orders(instrument)
+            .map(|order| {
+                json!({"id": order.id, "side": way(order.side), "price": order.price.0,
+                       "open": order.open, "working": order.working, "leaving": order.leaving})
+            })
+            .collect();
+        let news = json!({
+            "type": "book",
+            "time_ns": desk.now().0,
+            "symbol": self.symbol(instrument),
+            "bids": side(Side::Buy),
+            "asks": side(Side::Sell),
+            "lots": desk.lots(instrument),
+            "orders": orders,
+        });
+        self.tell(&news, desk);
+    }
+
+    fn on_report(&mut self, report: &ExecutionReport, desk: &mut Desk<'_>) {
+        let kind = match report.kind {
+            ExecutionKind::Accepted => "accepted",
+            ExecutionKind::Executed => "executed",
+            ExecutionKind::Rejected => "rejected",
+            ExecutionKind::CancelRejected => "cancel_rejected",
+            _ if report.leaves.0 == 0 => "ended",
+            _ => "changed",
+        };
+        let executed = report.kind == ExecutionKind::Executed;
+        let news = json!({
+            "type": "report",
+            "time_ns": desk.now().0,
+            "happened_ns": report.t_seq.0,
+            "symbol": self.symbol(report.instrument),
+            "id": report.user_ref.0,
+            "kind": kind,
+            "side": way(report.side),
+            "price": report.price.0,
+            "qty": report.qty.0,
+            "left": report.leaves.0,
+            "rested": executed && report.liquidity == Liquidity::Added,
+        });
+        self.tell(&news, desk);
+    }
+
+    fn on_trade(&mut self, trade: &MarketTrade, desk: &mut Desk<'_>) {
+        let news = json!({
+            "type": "trade",
+            "time_ns": desk.now().0,
+            "happened_ns": trade.time.0,
+            "symbol": self.symbol(trade.instrument),
+            "price": trade.price.0,
+            "qty": trade.qty.0,
+            "aggressor": trade.aggressor.map(way),
+        });
+        self.tell(&news, desk);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.error.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_lists_of_known_actions() {
+        let order = br#"[{"do":"order","symbol":"A","side":"buy","qty":1,"price":7},
+                         {"do":"cancel","id":3}]"#;
+        let due = Action::Order {
+            symbol: "A".to_string(),
+            side: Way::Buy,
+            qty: 1,
+            price: 7,
+            life: Life::Day,
+            post_only: false,
+        };
+        assert_eq!(actions(order), Ok(vec![due, Action::Cancel { id: 3 }]));
+        let wrong: [&[u8]; 5] =
+            [b"", b"{}", b"[1]", br#"[{"do":"sing"}]"#, br#"[{"do":"cancel","id":-1}]"#];
+        for bytes in wrong {
+            assert!(actions(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+        let many = format!("[{}]", vec![r#"{"do":"cancel","id":1}"#; ACTIONS_MAX + 1].join(","));
+        assert!(actions(many.as_bytes()).is_err_and(|error| error.contains("1001 actions")));
+    }
+
+    #[test]
+    fn lines_are_bounded() {
+        let mut two = &b"[]\n\nrest"[..];
+        assert_eq!(line(&mut two), Ok(b"[]".to_vec()));
+        assert_eq!(line(&mut two), Ok(Vec::new()));
+        assert!(line(&mut two).is_err_and(|error| error.contains("ended")));
+        let long = vec![b'x'; 2 * LINE_MAX];
+        assert!(line(&mut long.as_slice()).is_err_and(|error| error.contains("above")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = actions(&bytes);
+            let _ = line(&mut bytes.as_slice());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `fairbell-lab bench`: the book, the engine, market data, the FIX codec, the planner, the journal,
+//! transports, and a round trip, most of them beside a floor or a peer taken in the same run.
+
+pub mod book;
+pub mod decode;
+pub mod durability;
+mod echo;
+pub mod endless;
+pub mod fix;
+pub mod journal;
+pub mod pipeline;
+pub mod plan;
+pub mod recovery;
+pub mod rtt;
+pub mod store;
+pub mod transports;
+pub mod wires;
+
+use clap::{Args, Subcommand};
+use fairbell::failure::Failure;
+
+/// Options of `fairbell-lab bench`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+/// The benchmarks.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Bench {
+    /// The order book alone, on tapes whose trades are known
+    Book(crate::bench::book::BookArgs),
+    /// The engine from OUCH bytes in to ITCH and OUCH bytes out, on one thread
+    Engine(crate::bench::pipeline::EngineArgs),
+    /// Market data decoded from descriptions, beside a floor written by hand
+    Decode(crate::bench::decode::DecodeArgs),
+    /// The FIX codec on an order and a report, beside a bare scan of the bytes
+    Fix(crate::bench::fix::FixArgs),
+    /// LemonDrop's placement, beside scipy's FAQ when there is one
+    Plan(crate::bench::plan::PlanBenchArgs),
+    /// The journal's group commit, beside a bare loop of write and fdatasync
+    Journal(crate::bench::journal::JournalArgs),
+    /// Order to acceptance with the log in memory, on one disk and on most of three, beside floors
+    Durability(crate::bench::durability::DurabilityArgs),
+    /// Round trips over every transport of the exchange
+    Pingpong(crate::bench::wires::PingpongArgs),
+    /// Messages in a second over every transport of the exchange
+    Rate(crate::bench::wires::RateArgs),
+    /// A root's memory over hundreds of millions of inputs: flat, or not
+    Endless(crate::bench::endless::EndlessArgs),
+    /// An engine from its journal: time against length of the log, without and with snapshots
+    Recovery(crate::bench::recovery::RecoveryArgs),
+    /// The post-trade store fed with a generated log, beside the engine alone
+    Store(crate::bench::store::StoreBenchArgs),
+    /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
+    Rtt(rtt::RttArgs),
+    /// Gateway to engine and back over our transport, Redis lists and ZeroMQ
+    Transports(crate::bench::transports::TransportsArgs),
+}
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// What goes wrong, and a bar that is missed.
+pub fn run(bench: &Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Book(args) => book::run(args),
+        Bench::Engine(args) => pipeline::run(args),
+        Bench::Decode(args) => decode::run(args),
+        Bench::Fix(args) => fix::run(args),
+        Bench::Plan(args) => plan::run(args),
+        Bench::Journal(args) => journal::run(args),
+        Bench::Durability(args) => durability::run(args),
+        Bench::Pingpong(args) => wires::pingpong(args),
+        Bench::Rate(args) => wires::rate(args),
+        Bench::Endless(args) => endless::run(args),
+        Bench::Recovery(args) => recovery::run(args),
+        Bench::Store(args) => store::run(args),
+        Bench::Rtt(args) => rtt::run(args),
+        Bench::Transports(args) => transports::run(args),
+    }
+}

@@ -1,0 +1,7 @@
+//! The `fairbell-lab` command; see the library of the same name.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fairbell::process("fairbell-lab", |args| fairbell_lab::run(args))
+}

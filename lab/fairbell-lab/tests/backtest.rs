@@ -1,0 +1,203 @@
+//! `fairbell-lab backtest` reads one market out of files of every kind and plays the same.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use feed::pcap::{put_header, put_udp};
+use serde_json::Value;
+use types::{
+    Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty, Side, Symbol,
+};
+use wire::itch::Encoder;
+use wire::moldudp::{PacketBuilder, Session};
+
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A small market: two orders a side, trades of each best one in turn.
+fn messages() -> Vec<Vec<u8>> {
+    let (id, symbol) = (InstrumentId(1), Symbol::new("MSFT").unwrap());
+    let (tick, price_max, qty_max) = (Price(1), Price(4_000_000_000), Qty(4_000_000_000));
+    let instrument = Instrument { id, symbol, tick, price_max, qty_max, lot_decimals: 0 };
+    let encoder = Encoder::new(&[instrument], Nanos(0));
+    let mut messages = Vec::new();
+    let mut say = |time: u64, event: MarketEvent| {
+        let mut bytes = Vec::new();
+        encoder.encode(&event, Nanos(time), &mut bytes).expect("a message");
+        messages.push(bytes);
+    };
+    say(1, MarketEvent::Directory { instrument: id });
+    let mut number = 0;
+    for round in 0..200_u64 {
+        let at = Nanos::SECOND + round * 10 * Nanos::MILLI;
+        for (side, price) in [(Side::Buy, 1_000_000), (Side::Sell, 1_000_100)] {
+            number += 1;
+            let (order_ref, price) = (OrderRef(number), Price(price));
+            let (instrument, qty) = (id, Qty(10));
+            say(at, MarketEvent::AddOrder { instrument, order_ref, side, qty, price });
+        }
+        // The orders of the round before, whole.
+        for old in [number.saturating_sub(3), number.saturating_sub(2)] {
+            if round > 0 {
+                let (order_ref, match_number) = (OrderRef(old), MatchNumber(old));
+                let (instrument, qty, at) = (id, Qty(10), at + 5 * Nanos::MILLI);
+                say(at, MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number });
+            }
+        }
+    }
+    messages
+}
+
+fn framed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut file = Vec::new();
+    for part in parts {
+        file.extend_from_slice(&(part.len() as u16).to_be_bytes());
+        file.extend_from_slice(part);
+    }
+    file
+}
+
+fn packets(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut builder = PacketBuilder::new(Session(*b"RECORDED01"), 1, 400);
+    let mut packets = Vec::new();
+    for message in messages {
+        if !builder.push(message) {
+            packets.push(builder.bytes().to_vec());
+            builder.advance();
+            assert!(builder.push(message));
+        }
+    }
+    packets.push(builder.bytes().to_vec());
+    packets
+}
+
+fn backtest(file: &std::path::Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairbell-lab"));
+    command.arg("backtest").arg(file).args(args).arg("--json");
+    command.output().expect("it runs")
+}
+
+#[test]
+fn one_market_in_files_of_every_kind_plays_the_same() {
+    let folder = std::env::temp_dir().join(format!("fairbell-backtest-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let scratch = Scratch(folder);
+    let messages = messages();
+    let packets = packets(&messages);
+    let plain = framed(messages.iter().map(Vec::as_slice));
+    let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    zipped.write_all(&plain).expect("memory");
+    let zipped = zipped.finish().expect("memory");
+    let mut capture = Vec::new();
+    put_header(&mut capture);
+    // Two lines; the second copy of each packet says nothing new.
+    for packet in &packets {
+        for line in [1, 2] {
+            put_udp(&mut capture, Nanos(1), ([233, 0, 0, line], 26_400), packet);
+        }
+    }
+    let files = [("itch", plain), ("itch", zipped), ("pcap", capture)];
+    let mut seen: Vec<Value> = Vec::new();
+    for (number, (format, bytes)) in files.into_iter().enumerate() {
+        let path = scratch.0.join(format!("market{number}"));
+        std::fs::write(&path, bytes).expect("a file");
+        let output = backtest(&path, &["--qty", "5", "--lots-max", "20", "--jitter-us", "30"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(json["format"], format);
+        for name in ["format", "file", "took_ns"] {
+            json.as_object_mut().expect("an object").remove(name);
+        }
+        seen.push(json);
+    }
+    assert!(seen.iter().all(|one| *one == seen[0]), "{seen:#?}");
+    assert_eq!(seen[0]["events"], messages.len() - 1);
+    // The strategy stands before the orders of the next round.
+    assert!(seen[0]["made_lots"].as_u64() > Some(100), "{:#}", seen[0]);
+    let result = seen[0]["result"].as_f64().expect("a number");
+    assert!(result > 0.0, "a spread earned on both sides: {result}");
+
+    let path = scratch.0.join("market0");
+    let other = backtest(&path, &["--instrument", "AAPL"]);
+    assert_eq!(other.status.code(), Some(1));
+    let full = backtest(&path, &["--records-max", "10"]);
+    let complaint = String::from_utf8_lossy(&full.stderr).into_owned();
+    assert!(complaint.contains("more than 10 events"), "{complaint}");
+    std::fs::write(&path, [7; 99]).expect("a file");
+    assert_eq!(backtest(&path, &[]).status.code(), Some(2));
+}
+
+/// A folder with one market in it.
+fn market(name: &str) -> (Scratch, PathBuf) {
+    let name = format!("fairbell-backtest-{name}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("market");
+    std::fs::write(&path, framed(messages().iter().map(Vec::as_slice))).expect("a file");
+    (Scratch(folder), path)
+}
+
+#[test]
+fn a_strategy_in_python_trades_the_same_every_time() {
+    let (_scratch, path) = market("python");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/backtest_strategy.py");
+    let command = format!("python3 '{example}'");
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let output = backtest(&path, &["--strategy-cmd", &command]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&json["strategy"], &json["taken_lots"]), (&"command".into(), &5.into()));
+        assert!(json["market"]["prints"].as_u64() > Some(300), "{json:#}");
+        seen.push((json["digest"].clone(), json["result"].clone()));
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[test]
+fn a_strategy_that_dies_talks_rubbish_or_says_nothing_is_told_so() {
+    let (_scratch, path) = market("broken");
+    let cases = [
+        ("true", "its output ended"),
+        ("echo '[]'", "its output ended"),
+        ("echo '[]'; cat", "no list of actions"),
+        ("echo hello; sleep 1", "no list of actions"),
+        ("sleep 20", "did not answer within 1 s"),
+        ("head -c 200000 /dev/zero; sleep 1", "a line above 65536 bytes"),
+        ("no-such-program-here", "its output ended"),
+    ];
+    for (command, complaint) in cases {
+        let output = backtest(&path, &["--strategy-cmd", command, "--strategy-timeout-s", "1"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains(complaint), "{command}: {said}");
+    }
+}
+
+#[test]
+fn trades_and_best_prices_are_written_line_by_line() {
+    let (scratch, path) = market("files");
+    let folder = scratch.0.join("out");
+    let folder_name = folder.display().to_string();
+    let output = backtest(&path, &["--strategy", "none", "--out", &folder_name]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let equal = &json["equal"]["outside_calls"];
+    assert_eq!(equal["events"], messages().len() - 1);
+    for what in ["best_price", "best_size", "ten_levels"] {
+        assert_eq!(equal[what], equal["events"], "{json:#}");
+    }
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(folder.join(name)).expect("a file");
+        text.lines().map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("trades.csv").len() as u64, 1 + json["market"]["prints"].as_u64().unwrap());
+    let best = lines("best.csv");
+    assert!(best.len() > 400 && best[1].contains(",MSFT,open,100.0000,10,,,100.0000,10,,"));
+}
