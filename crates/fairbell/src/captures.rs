@@ -19,7 +19,7 @@ use types::Nanos;
 use wire::moldudp::Packet;
 use wire::soupbin::Framer;
 
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell feed`.
 #[derive(Args, Clone, Debug)]

@@ -22,12 +22,12 @@ use types::{
     Node, NodeId, Outbox, Peer, Phase, Price, Qty, Symbol, limits,
 };
 
-use crate::config::Config;
-use crate::failure::Failure;
 use crate::load::{FixName, ProtocolName};
 use crate::options::duration;
-use crate::sockets::{io, v4};
-use crate::up::exchange_config;
+use host::config::Config;
+use host::exchange::exchange_config;
+use host::failure::Failure;
+use host::sockets::{io, v4};
 
 /// Options of `fairbell certify`.
 #[derive(Args, Clone, Debug)]
@@ -327,7 +327,7 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
     ];
     // Nobody reads what is released; the socket stays open.
     let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-    let nodes = deploy(&exchange, crate::up::life()?, |_| feed)
+    let nodes = deploy(&exchange, host::exchange::life()?, |_| feed)
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let mut doors = Some(doors);
     for ((index, role), socket) in (0..).zip(nodes).zip(sockets) {
@@ -364,9 +364,9 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
 /// TLS of the client's door, if it is asked for.
 fn tls(args: &CertifyArgs) -> Result<Option<ServerTls>, Failure> {
     let (Some(chain), Some(key)) = (&args.tls, &args.tls_key) else { return Ok(None) };
-    let authorities = args.tls_client_ca.as_ref().map(|file| crate::tls::read(file)).transpose()?;
+    let authorities = args.tls_client_ca.as_ref().map(|file| host::tls::read(file)).transpose()?;
     let clients = authorities.as_ref().map_or(Clients::Any, |pem| Clients::Required(pem));
-    let (chain, key) = (crate::tls::read(chain)?, crate::tls::read(key)?);
+    let (chain, key) = (host::tls::read(chain)?, host::tls::read(key)?);
     let tls = ServerTls::new(Identity { chain: &chain, key: &key }, clients);
     tls.map(Some).map_err(|error| Failure::Usage(format!("--tls: {error}")))
 }

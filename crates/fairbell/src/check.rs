@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use net::Identity;
 
-use crate::failure::Failure;
-use crate::tls::{doors, hex, read};
+use host::failure::Failure;
+use host::tls::{doors, hex, read};
 
 /// Options of `fairbell check`.
 #[derive(Args, Clone, Debug)]
@@ -40,10 +40,10 @@ pub struct CheckConfigArgs {
 /// # Errors
 /// The first mistake.
 pub fn config(args: &CheckConfigArgs) -> Result<(), Failure> {
-    let config = crate::config::read_with_doors(args.config.as_deref())?;
+    let config = host::config::read_with_doors(args.config.as_deref())?;
     let tls = doors(&config.doors)?;
     let accounts = &config.accounts.0;
-    let count = |what: fn(&crate::config::AccountEntry) -> bool| {
+    let count = |what: fn(&host::config::AccountEntry) -> bool| {
         accounts.iter().filter(|account| what(account)).count()
     };
     let kind = match (&tls, config.doors.certificates_required()) {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// The command line as a whole.
 #[derive(Parser, Debug)]

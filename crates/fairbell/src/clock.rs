@@ -2,12 +2,12 @@
 //!
 //! The algorithm is the crate `clock`; here are its hosts. See docs/clock.md.
 
-pub(crate) mod agent;
+mod agent;
 mod report;
-pub(crate) mod source;
+mod source;
 
-use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use host::failure::Failure;
 
 /// Options of `fairbell clock`.
 #[derive(Args, Clone, Debug)]

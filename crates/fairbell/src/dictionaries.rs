@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use fix::Version;
 use fix::dictionary::{Dictionary, Rules, builtin};
 
-use crate::failure::{Failure, on};
+use host::failure::{Failure, on};
 
 /// What `fairbell fix` is asked for.
 #[derive(Subcommand, Clone, Debug)]

@@ -10,8 +10,8 @@ use types::{
     AccountId, Command, ExecutionReport, Input, MarketEvent, Nanos, OrderRef, Price, UserRefNum,
 };
 
-use crate::failure::{Failure, on};
 use crate::log::open;
+use host::failure::{Failure, on};
 
 /// Options of `fairbell explain`.
 #[derive(Args, Clone, Debug)]

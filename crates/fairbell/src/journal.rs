@@ -3,10 +3,7 @@
 //! Only `mend` changes a journal. The others may look while an exchange writes it: what it is writing
 //! just now shows as a tail. [`kept`] is the other side: how an exchange keeps its log there.
 
-pub mod health;
-pub mod kept;
 mod mend;
-pub mod read;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,14 +12,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use engine::log_file::{LogHeader, write_header, write_input};
 use engine::{Applied, Engine, Output};
-use journal::{DiskErrorKind, JournalError, Verified};
+use journal::{JournalError, Verified};
 
-use crate::config;
-use crate::failure::{Failure, on};
 use crate::log::Outputs;
-use crate::up;
-use kept::Genesis;
-use read::{inputs, look};
+use host::config;
+use host::failure::{Failure, on};
+use host::journal::kept::{self, Genesis};
+use host::journal::read::{inputs, look};
+use host::journal::{advice, file_of};
 
 /// Options of `fairbell journal`.
 #[derive(Args, Clone, Debug)]
@@ -122,35 +119,6 @@ fn is_empty(dir: &Path) -> bool {
     !names.map(|entry| entry.file_name()).any(|name| name.to_str().is_some_and(of))
 }
 
-/// What a journal with this label complains of, and what to do.
-pub fn advice(label: Option<[u8; 32]>, error: &JournalError) -> String {
-    let vote = matches!(error, JournalError::Register("vote"));
-    let replica = label == Some(crate::replica::host::LABEL);
-    let lone = label == Some(kept::LABEL);
-    let hint = match error {
-        JournalError::Register(_) if vote && lone => {
-            "this exchange stands alone and has promised nothing: `fairbell journal mend` makes the \
-             file again"
-        }
-        JournalError::Register(_) if vote && replica => {
-            "put another replica in its place, with a number that was never used: `fairbell admin \
-             replicas replace`"
-        }
-        JournalError::Corrupt { .. } | JournalError::Register(_) if replica => {
-            "as one of a group it can have it again from the others: `fairbell journal mend`"
-        }
-        JournalError::Disk(error) => match error.kind {
-            DiskErrorKind::System(1 | 13) => {
-                "folder and files have to belong to the user that starts it"
-            }
-            DiskErrorKind::System(30) => "its file system is mounted read-only",
-            _ => return error.to_string(),
-        },
-        _ => return error.to_string(),
-    };
-    format!("{error}; {hint}")
-}
-
 fn document(found: &Verified) -> serde_json::Value {
     let tail = found.tail.map(|tail| {
         serde_json::json!({
@@ -222,11 +190,6 @@ fn inspect(args: &FolderArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Name of a segment's file.
-pub fn file_of(segment: u64) -> String {
-    format!("log-{segment:016x}")
-}
-
 /// What is not as it should be, and does no harm.
 fn remarks(found: &Verified) -> Vec<String> {
     let mut lines = Vec::new();
@@ -256,7 +219,7 @@ fn remarks(found: &Verified) -> Vec<String> {
 fn verify(args: &FolderArgs) -> Result<(), Failure> {
     let found = check(&args.dir)?;
     // Other labels are those of benchmarks.
-    if found.last > 0 && [kept::LABEL, crate::replica::host::LABEL].contains(&found.label) {
+    if found.last > 0 && [kept::LABEL, host::replica::node::LABEL].contains(&found.label) {
         inputs(&args.dir, |_| Ok(()), |_| Ok(())).or_else(|error| match error {
             // A group that has not begun.
             _ if found.committed == 0 => Ok(0),
@@ -308,7 +271,7 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
 
 fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let loaded = config::read(args.config.as_deref())?;
-    let known = [up::engine_config(&loaded)];
+    let known = [host::exchange::engine_config(&loaded)];
     let state = std::cell::RefCell::new(None);
     let begin = |genesis: &Genesis| {
         if genesis.rules_version != engine::RULES_VERSION {
@@ -332,7 +295,7 @@ fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         Ok(())
     })?;
     let Some((engine, outputs, _)) = state.into_inner() else {
-        return Err(on(&args.dir, read::NO_LOG));
+        return Err(on(&args.dir, host::journal::read::NO_LOG));
     };
     let (state, (executions, feed)) = (engine.state_digest(), outputs.digests());
     if args.json {

@@ -8,21 +8,15 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod admin;
-pub mod alarms;
-pub mod capacities;
 pub mod captures;
 pub mod cert;
 pub mod certify;
 pub mod check;
 pub mod cli;
 pub mod clock;
-pub mod config;
 pub mod dictionaries;
 pub mod explain;
-pub mod failure;
-pub mod files;
 pub mod journal;
-pub mod limits;
 pub mod load;
 pub mod log;
 pub mod options;
@@ -30,19 +24,17 @@ pub mod password;
 pub mod plan;
 pub mod plant;
 pub mod query;
-pub mod refused;
 pub mod replica;
 pub mod report;
-pub mod sockets;
 pub mod statement;
 pub mod store;
-pub mod tls;
 pub mod up;
 pub mod view;
 
 use check::Check;
 use cli::Command;
-use failure::Failure;
+use host::failure::Failure;
+use host::{files, limits};
 
 /// The whole program with the process's own arguments.
 pub fn main() -> ExitCode {

@@ -17,11 +17,11 @@ use participant::load::{
 use telemetry::Recorder;
 use types::{Instrument, InstrumentId, Nanos, NodeId, Price, Qty, Symbol, limits};
 
-use crate::config::price_text;
-use crate::failure::Failure;
 use crate::options::duration;
 use crate::report::numbers;
 use crate::up::report_quantiles;
+use host::config::price_text;
+use host::failure::Failure;
 
 /// Options of `fairbell load`.
 #[derive(Args, Clone, Debug)]
@@ -291,7 +291,7 @@ fn play(load: Load, clock: Clock, args: &LoadArgs) -> Result<Load, Failure> {
         let first = args.addresses.first().map_or("", String::as_str);
         let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
         let name = args.server_name.as_deref().unwrap_or(host);
-        of.secure_outgoing(CLIENTS, crate::tls::client(authorities, own, name)?);
+        of.secure_outgoing(CLIENTS, host::tls::client(authorities, own, name)?);
     }
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let interrupted = Arc::new(AtomicBool::new(false));

@@ -18,9 +18,8 @@ use types::{Input, Nanos};
 use wire::itch;
 use zerocopy::IntoBytes;
 
-use crate::failure::{Failure, on};
-use crate::journal::read::AsLog;
-use crate::up;
+use host::failure::{Failure, on};
+use host::journal::read::AsLog;
 
 /// Options of `fairbell log`.
 #[derive(Args, Clone, Debug)]
@@ -95,7 +94,7 @@ impl Opened {
         if given_up == 0 {
             return Ok(Engine::new(self.config.clone()));
         }
-        let Some((_, snapshot)) = up::snapshot_from(path, given_up) else {
+        let Some((_, snapshot)) = host::spill::snapshot_from(path, given_up) else {
             let line =
                 format!("its first {given_up} inputs were given up, and no snapshot is beside it");
             return Err(on(path, line));
@@ -148,8 +147,8 @@ pub fn open(path: &Path, config: Option<&Path>, also: &[Config]) -> Result<Opene
     let reader = LogReader::new(from);
     let reader = reader.map_err(|error| on(path, error))?;
     let mut configs = also.to_vec();
-    let loaded = crate::config::read(config)?;
-    configs.insert(0, up::engine_config(&loaded));
+    let loaded = host::config::read(config)?;
+    configs.insert(0, host::exchange::engine_config(&loaded));
     let header = reader.header();
     if header.rules_version != engine::RULES_VERSION {
         let (theirs, ours) = (header.rules_version, engine::RULES_VERSION);

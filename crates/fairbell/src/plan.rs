@@ -19,7 +19,7 @@ use probe::link::entropy;
 use probe::{Agent, Controller, Key};
 use types::{Channel, NodeId};
 
-use crate::failure::Failure;
+use host::failure::Failure;
 
 mod local;
 mod output;

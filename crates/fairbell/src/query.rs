@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use store::{Filter, OrderLine, PartyLine, Query, TradeLine};
 use types::{Nanos, Price};
 
-use crate::config;
-use crate::failure::Failure;
 use crate::report::numbers::{grouped, lots};
 use crate::store::at;
+use host::config;
+use host::failure::Failure;
 
 /// Nanoseconds of a day.
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;

@@ -11,9 +11,9 @@ use engine::{Engine, Output};
 use serde_json::{Value, json};
 use types::{AccountId, InstrumentId, Price};
 
-use crate::failure::{Failure, on};
 use crate::log::{open, progress};
 use crate::report::numbers::{grouped, lots};
+use host::failure::{Failure, on};
 
 /// Options of `fairbell statement`.
 #[derive(Args, Clone, Debug)]

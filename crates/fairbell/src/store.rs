@@ -16,12 +16,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use store::{Query, StoreError, Table};
 
-use crate::config;
-use crate::config::Config;
-use crate::failure::{Failure, on};
 use crate::log::progress;
 use crate::report::numbers::grouped;
 use follow::{Feed, Writing};
+use host::config;
+use host::config::Config;
+use host::failure::{Failure, on};
 
 /// Options of `fairbell store`.
 #[derive(Args, Clone, Debug)]

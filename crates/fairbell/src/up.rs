@@ -3,22 +3,17 @@
 //! Three threads run the loops; this one collects traces, draws the view, kills a proxy or a gateway
 //! when asked to, and decides when the run is over.
 
-mod admin;
 mod args;
-mod bare;
 mod board;
 mod capture;
-mod clocks;
+mod clock_report;
 mod cloud;
 mod day;
-mod files;
 mod flow;
 mod greeting;
-mod group;
+mod judge;
 mod outcome;
-mod plan;
 mod revise;
-mod room;
 mod standstill;
 mod store;
 mod tamper;
@@ -30,28 +25,33 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use feed::ListenerConfig;
 use net::{Loop, LoopHandle, TraceReceiver};
 use participant::{Latency, Phase, RequestKind, Sample};
 use roles::{Offline, Role};
 use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
-use types::{Nanos, NodeId};
+use types::{Nanos, NodeId, Peer};
 
-use crate::alarms::Alarms;
-use crate::config::Config;
-use crate::failure::Failure;
-use crate::journal::health::{Health, Standing};
-use crate::journal::kept;
-use crate::replica::line::RootLine;
 use crate::report::{ReplicationReport, Report};
 use crate::view::{Snapshot, TopOfBook, View};
 use board::{Board, Figures};
-use clocks::Clocks;
+use host::admin::door;
+use host::alarms::Alarms;
+use host::clocks::Clocks;
+use host::config::Config;
+use host::exchange::{DRIVER, LISTENERS, LOG_FILE, Plan, PlanOptions, engine_config};
+use host::failure::Failure;
+use host::group::{Group, Leaders};
+use host::journal::health::{Health, Standing};
+use host::journal::kept;
+use host::journal::kept::written;
+use host::replica::line::RootLine;
+use host::{exchange, group, room, spill};
+
 use day::Director;
-use group::{Group, Leaders};
 use outcome::{Elsewhere, Remains, quantiles};
-use plan::{DRIVER, LISTENERS, Plan, Wishes};
 use revise::Turns;
-use standstill::written;
+use tamper::Relay;
 
 /// How often figures are copied out of the loops.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
@@ -65,14 +65,9 @@ const STILL: Duration = Duration::from_secs(1);
 const GOODBYE: Duration = Duration::from_millis(150);
 /// The root's node.
 const ROOT: NodeId = roles::ExchangeConfig::ROOT;
-/// The input log's file in the output folder.
-const LOG_FILE: &str = "exchange.log";
 
 pub use args::UpArgs;
-pub use bare::serve;
-pub use files::{Paper, lay_down, snapshot_from, streams_in};
 pub use outcome::quantiles as report_quantiles;
-pub use plan::{exchange_config, life, options};
 
 /// Runs a whole exchange.
 pub fn run(args: &UpArgs) -> Result<(), Failure> {
@@ -94,11 +89,11 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     notices.iter().for_each(|notice| view.note(notice));
     let duration_ns = args.duration.map(flow::nanos);
     let driver = |gateways: &[types::Peer]| match resumed {
-        true => flow::nobody(&config),
-        false => flow::driver(&config, sample.as_ref(), duration_ns, gateways),
+        true => Ok(None),
+        false => flow::driver(&config, sample.as_ref(), duration_ns, gateways).map(Some),
     };
-    if args.slow_proxy.is_some_and(|proxy| u32::from(proxy) > plan::proxies(&config)) {
-        let most = plan::proxies(&config);
+    if args.slow_proxy.is_some_and(|proxy| u32::from(proxy) > exchange::proxies(&config)) {
+        let most = exchange::proxies(&config);
         return Err(Failure::Usage(format!("--slow-proxy: this tree has {most} proxies")));
     }
     if args.late_listener.is_some() && config.overlay.receivers < 2 {
@@ -108,19 +103,35 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         return Err(Failure::Usage("--slow-proxy: not with replicas of the root".to_string()));
     }
     let log = args.out.join(LOG_FILE);
-    let wishes = Wishes {
-        log: &log,
-        capture: args.capture.is_some(),
-        corrupt: args.corrupt_packet,
-        late_ns: args.late_listener.map(flow::nanos),
-        slow: args.slow_proxy.map(NodeId),
-        players: if resumed { 0 } else { config.flow.participants as usize },
+    let relay = std::cell::RefCell::new(None);
+    let divert = |from: &mut Peer, to: &mut Peer| {
+        let Some(packet) = args.corrupt_packet else { return Ok(()) };
+        *relay.borrow_mut() = Some(Relay::between(from, to, packet)?);
+        Ok(())
     };
-    let plan = plan::plan(&config, clocks.of, wishes, kept, driver)?;
+    let last = config.overlay.receivers as usize - 1;
+    let late = args.late_listener.map(|time| clocks.of[2].now().after(flow::nanos(time)));
+    let listener = |place: usize, settings: &mut ListenerConfig| {
+        settings.capture = (args.capture.is_some() && place == 0).then_some(capture::KEPT);
+        settings.hears_from = late.filter(|_| place == last).unwrap_or(Nanos(0));
+    };
+    let around = |nodes| match args.slow_proxy {
+        Some(slow) => cloud::delayed(nodes, NodeId(slow), config.flow.seed),
+        None => nodes,
+    };
+    let options = PlanOptions {
+        players: if resumed { 0 } else { config.flow.participants as usize },
+        listener: &listener,
+        divert: &divert,
+        around: &around,
+        ..PlanOptions::new(&log)
+    };
+    let plan = exchange::plan(&config, clocks.of, options, kept, driver)?;
+    let relay = relay.into_inner();
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
     notices.extend(plan.group.iter().flat_map(|group| group.notice.clone()));
     let alarms = Alarms::default();
-    let (door, lines) = admin::Door::open(&config, &args.out, &alarms)?;
+    let (door, lines) = door::Door::open(&config, &args.out, &alarms)?;
     let killed = victim(args, &plan)?;
     if let Some(notice) = greeting::hedge_cut(&config, &plan.layers) {
         view.note(&notice);
@@ -139,9 +150,9 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         sample: sample.as_ref(),
     };
     let follower = store::start(&config, &run.alarms);
-    let mut ended = run.play(plan, (door, lines), &mut view)?;
+    let mut ended = run.play(plan, relay, (door, lines), &mut view)?;
     drop(view);
-    files::finish_log(&log, &mut ended.nodes)?;
+    spill::finish_log(&log, &mut ended.nodes)?;
     notices.extend(ended.notices.iter().cloned());
     let led = ended.replication.as_ref().map(|replication| replication.leader);
     let past = Elsewhere { config: &config, log: &log, led };
@@ -162,15 +173,15 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         started_at: None,
     };
     let (mut report, plots) = remains.report();
-    report.clock = clocks.end(&config);
+    report.clock = clock_report::report(clocks.end(), &config);
     report.replication = ended.replication;
     store::finish(follower, &mut report);
     let files = report
         .write(&args.out, &plots)
         .map_err(|error| Failure::Run(format!("{}: {error}", args.out.display())))?;
     let elsewhere = past.on_disk().transpose()?;
-    files::write_log(&log, &ended.nodes, elsewhere)
-        .map_err(|error| crate::failure::on(&log, error))?;
+    spill::write_log(&log, &ended.nodes, elsewhere)
+        .map_err(|error| host::failure::on(&log, error))?;
     if let Some(path) = &args.capture {
         capture::write(path, &ended.nodes, &config)?;
     }
@@ -308,7 +319,8 @@ impl Run<'_> {
     fn play(
         &self,
         plan: Plan,
-        (door, lines): (admin::Door, Receiver<String>),
+        relay: Option<Relay>,
+        (door, lines): (door::Door, Receiver<String>),
         view: &mut View,
     ) -> Result<Ended, Failure> {
         let stop = AtomicBool::new(false);
@@ -362,14 +374,14 @@ impl Run<'_> {
             notices: Vec::new(),
             complaints: Vec::new(),
         };
-        let (relay, trouble) = (plan.relay, Mutex::new(Vec::new()));
+        let trouble = Mutex::new(Vec::new());
         let (jobs, edges) = (plan.jobs, plan.loops[1].handle());
         let (offline, ended, replicas) = thread::scope(|scope| {
             if let Some(relay) = &relay {
                 scope.spawn(|| relay.run(&stop));
             }
             scope.spawn(|| door.serve(self.config, steered, gateways, &stop));
-            scope.spawn(move || jobs.serve(&edges, crate::password::work));
+            scope.spawn(move || jobs.serve(&edges, host::password::work));
             let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
             let (root, mailbox) =
@@ -377,7 +389,10 @@ impl Run<'_> {
             let writer = plan.writing.zip(health).map(|(writing, health)| {
                 scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root, &health))
             });
-            let replicas = plan.group.map(|group| group.start(scope, &board, &self.alarms));
+            let replicas = plan.group.map(|group| {
+                let observe = |place, role: &Role| board.observe_replica(place, role);
+                group.start(scope, observe, &self.alarms)
+            });
             watch.until_over(&interrupted, &stop, view);
             watch.end_session();
             let drops = net::kernel_drops(&udp_ports).unwrap_or(0);
@@ -392,7 +407,7 @@ impl Run<'_> {
             if let Some(complaint) = writer.and_then(written) {
                 watch.complaints.push(complaint);
             }
-            let replicas = replicas.map(|replicas| replicas.end(&board));
+            let replicas = replicas.map(|replicas| replicas.end(|| board.figures().is_level()));
             watch.collect();
             // After the run: the engine alone would take a core from it.
             (self.sample.map(|sample| replay(self.config, sample)), ended, replicas)
@@ -408,7 +423,8 @@ impl Run<'_> {
         }
         let judged = watch.leaders.take().zip(replicas);
         let replication = judged.map(|(leaders, replicas)| {
-            let (report, root, wrong) = leaders.judge(self.config, replicas, self.flip);
+            let (report, root, wrong) =
+                judge::judge(leaders.seen, self.config, replicas, self.flip);
             nodes.extend(root.map(|root| (ROOT, root)));
             complaints.extend(wrong);
             report
@@ -453,11 +469,6 @@ fn host(
         }
         Vec::new()
     })
-}
-
-/// What the engine of this configuration is made of.
-pub fn engine_config(config: &Config) -> engine::Config {
-    plan::exchange_config(config, &flow::clock(config)).engine()
 }
 
 /// The sample through the engine alone.
@@ -529,13 +540,13 @@ impl Watch<'_> {
     fn note_operators(&mut self, view: &mut View) {
         for line in self.run.alarms.take_lines() {
             view.alarm(&line);
-            if self.notices.len() < admin::NOTICES_MAX {
+            if self.notices.len() < door::NOTICES_MAX {
                 self.notices.push(line);
             }
         }
         while let Ok(line) = self.lines.try_recv() {
             view.note(&line);
-            if self.notices.len() < admin::NOTICES_MAX {
+            if self.notices.len() < door::NOTICES_MAX {
                 self.notices.push(line);
             }
         }

@@ -38,6 +38,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("sim", 5),
     ("backtest", 4),
     ("certify", 5),
+    ("host", 5),
     ("fairbell", 6),
     ("fairbell-lab", 7),
 ];

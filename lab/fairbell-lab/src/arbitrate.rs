@@ -13,7 +13,7 @@ use feed::lab::{GOOD, Outcome, Play, Repair, Way, play};
 use feed::{ArbiterConfig, Notice};
 use types::Nanos;
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 use telemetry::plot;
 
 /// Options of `fairbell-lab feed arbitrate`.

@@ -17,7 +17,7 @@ pub mod transports;
 pub mod wires;
 
 use clap::{Args, Subcommand};
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell-lab bench`.
 #[derive(Args, Clone, Debug)]

@@ -9,7 +9,7 @@ use book_model::compare::{RunStats, run_seed};
 use book_model::coverage::Coverage;
 use indicatif::ProgressBar;
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell check`.
 #[derive(Args, Clone, Debug)]

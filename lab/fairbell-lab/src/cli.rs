@@ -96,7 +96,7 @@ mod tests {
     use std::ffi::OsString;
 
     use clap::CommandFactory;
-    use fairbell::failure::Failure;
+    use host::failure::Failure;
 
     use super::*;
 

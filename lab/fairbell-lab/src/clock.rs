@@ -18,7 +18,7 @@ use sim::cloud::report::Check;
 use sim::cloud::stats::cdf_us;
 use types::{Nanos, SplitMix64};
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 use telemetry::plot;
 
 /// Whose base delays differ by direction.

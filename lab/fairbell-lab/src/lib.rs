@@ -22,7 +22,7 @@ pub mod simulate;
 
 use check::Check;
 use cli::{Clock, Command, Feed};
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Runs one command line, the program's name first.
 ///

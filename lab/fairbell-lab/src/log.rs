@@ -15,8 +15,8 @@ use std::time::Instant;
 use clap::{Args, Subcommand};
 use engine::log_file::{LogHeader, write_header, write_input};
 use engine::{Engine, Output};
-use fairbell::failure::{Failure, on};
 use fairbell::log::{progress, trades};
+use host::failure::{Failure, on};
 use types::{Input, Seq};
 
 use entry::Entry;

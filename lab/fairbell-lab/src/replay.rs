@@ -1,9 +1,9 @@
 //! `fairbell-lab replay`: the sample in file order through the engine alone.
 
 use clap::Args;
-use fairbell::config::{Config, Loaded};
-use fairbell::failure::Failure;
 use fairbell::up;
+use host::config::{Config, Loaded};
+use host::failure::Failure;
 use std::path::PathBuf;
 
 /// Options of `fairbell-lab replay`.

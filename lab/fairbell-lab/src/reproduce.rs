@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use sim::cloud::report::{Check, ClockSource, Experiment, Options, Report, Row, Run};
 use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 mod page;
 mod timing;

@@ -1,6 +1,6 @@
 //! Memory of this process.
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Bytes of this process in memory, anonymous ones only.
 ///

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use sim::exchange::{Figures, Scenario, SeedReport, Summary, run_seeds};
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 mod attacks;
 mod fuzz;

@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fairbell::config::Config;
 use fairbell_lab::attack::strangers::{
     Amplified, FORGED_PRICE, amplify, forge_feed, is_let_in, lock_out,
 };
+use host::config::Config;
 use net::Clock;
 use serde_json::Value;
 use wire::moldudp::Packet;

@@ -24,7 +24,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
 
-use crate::failure::Failure;
+use host::clocks::Wrong;
+use host::failure::Failure;
 
 /// Options of `fairbell clock agent`.
 #[derive(Args, Clone, Debug)]
@@ -139,37 +140,6 @@ pub struct Sample {
     /// Of the reference: solutions so far at which residuals refuted `--wander-max-ppb`.
     #[serde(default)]
     pub wander_beyond: u64,
-}
-
-/// A free-running clock that is wrong on purpose.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Wrong {
-    /// When it was right but for the offset, in ns of the right clock.
-    pub origin: u64,
-    /// Ahead by so much then.
-    pub offset_ns: i64,
-    /// And by so much more in 10^9.
-    pub drift_ppb: i64,
-}
-
-impl Wrong {
-    /// What it reads.
-    pub fn raw(&self, at: Nanos) -> Nanos {
-        let passed = at.0.saturating_sub(self.origin) as i128;
-        let gained = (passed * i128::from(self.drift_ppb)).div_euclid(1_000_000_000);
-        Nanos(at.0.saturating_add_signed(self.offset_ns).saturating_add_signed(gained as i64))
-    }
-
-    /// When the clock reads so much, to the next microsecond or so.
-    pub fn when(&self, raw: Nanos) -> Nanos {
-        if raw == Nanos::NEVER {
-            return raw;
-        }
-        let at = raw.0.saturating_add_signed(-self.offset_ns);
-        let passed = at.saturating_sub(self.origin) as i128;
-        let gained = passed * i128::from(self.drift_ppb) / (1_000_000_000 + self.drift_ppb) as i128;
-        Nanos(at.saturating_add_signed(-gained as i64).saturating_add(1))
-    }
 }
 
 /// The agent as the loop sees it.
@@ -347,7 +317,7 @@ fn host(
     config.solver.asymmetry_ns = args.asymmetry_us * Nanos::MICRO;
     config.solver.wander_max_ppb = f64::from(args.wander_max_ppb);
     config.solver.reference_bound_ns = args.reference_bound_us * Nanos::MICRO;
-    let life = crate::up::life()?;
+    let life = host::exchange::life()?;
     let guard = match &args.key_file {
         None => {
             eprintln!("no --key-file: datagrams are neither sealed nor authenticated");

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::RTS25_NS;
 use super::agent::Sample;
-use crate::failure::Failure;
+use host::failure::Failure;
 use telemetry::plot;
 
 /// Options of `fairbell clock report`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use journal::{Folder, FolderConfig, JournalError};
 
-use crate::failure::{Failure, on};
+use host::failure::{Failure, on};
 
 /// Options of `fairbell journal mend`.
 #[derive(Args, Clone, Debug)]
@@ -29,7 +29,7 @@ pub fn run(args: &MendArgs) -> Result<(), Failure> {
     let mut folder = Folder::open(dir, FolderConfig::default()).map_err(|error| on(dir, error))?;
     let label = journal::label(&mut folder).ok().flatten();
     let damage = match journal::verify(&mut folder) {
-        Err(JournalError::Register("vote")) if label == Some(super::kept::LABEL) => {
+        Err(JournalError::Register("vote")) if label == Some(host::journal::kept::LABEL) => {
             journal::restore_vote(&mut folder).map_err(|error| on(dir, error))?;
             // Whatever else is wrong is told now.
             journal::verify(&mut folder).map_err(|error| on(dir, error))?;

@@ -1,7 +1,7 @@
 //! `fairbell log dry-run`: what an operator's command would do at the end of a log.
 
-use crate::admin::action::PHASES;
 use clap::{Args, Subcommand};
+use host::admin::action::PHASES;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use engine::{Applied, Output};
 use types::{AccountId, ClOrdId, Command, CommandKind, InstrumentId};
 
 use super::open;
-use crate::failure::Failure;
-use crate::failure::on;
+use host::failure::Failure;
+use host::failure::on;
 
 /// Options of `fairbell log dry-run`.
 #[derive(Args, Clone, Debug)]

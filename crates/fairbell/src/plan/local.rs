@@ -13,7 +13,7 @@ use probe::{Agent, Injection, Key};
 use types::{Channel, NodeId};
 
 use super::{control, io, loop_config, packed, randomness};
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// Attempts to find a port that is free for both protocols.
 const PORT_TRIES: usize = 50;

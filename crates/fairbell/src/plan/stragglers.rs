@@ -10,7 +10,7 @@ use planner::score::Strategy;
 use serde_json::json;
 
 use super::{PlanArgs, interrupted, local};
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// Share of the trees that must be free of stragglers.
 const LEAST: f64 = 0.95;

@@ -9,7 +9,7 @@ use fast::opra::stream::{Line, Shape};
 use types::SplitMix64;
 
 use super::{LINES_MAX, failed, line_address};
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell feed generate`.
 #[derive(Args, Clone, Debug)]

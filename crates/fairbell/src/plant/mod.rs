@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use types::Nanos;
 
-use crate::failure::Failure;
+use host::failure::Failure;
 
 pub use generate::GenerateArgs;
 pub use serve::ServeArgs;

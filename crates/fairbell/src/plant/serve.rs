@@ -17,7 +17,7 @@ use overlay::aes_gcm::{KeySource, random_secret};
 use types::Nanos;
 
 use super::{LINES_MAX, failed, line_address, listen, now, wait};
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell feed serve`.
 #[derive(Args, Clone, Debug)]

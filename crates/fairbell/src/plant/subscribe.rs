@@ -12,7 +12,7 @@ use feed::plant::{
 use net::ring::{Read, RingReader};
 
 use super::{failed, now, wait};
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell feed subscribe`.
 #[derive(Args, Clone, Debug)]

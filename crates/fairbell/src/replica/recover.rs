@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use journal::{Folder, FolderConfig, JournalError, Promises};
 
-use crate::failure::{Failure, on};
+use host::failure::{Failure, on};
 
 /// Options of `fairbell replica recover`.
 #[derive(Args, Clone, Debug)]

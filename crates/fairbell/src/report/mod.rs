@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use types::Price;
 
-use crate::config::Config;
+use host::config::Config;
 
 pub use plots::{Curve, Depth, PlotData, WindowPoint};
-pub use replication::{ReplicaReport, ReplicationReport, TermReport};
+pub use replication::{ReplicaReport, ReplicationReport};
 
 /// Everything a run of `fairbell up` found out.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -495,8 +495,8 @@ impl Report {
     pub fn write(&self, folder: &Path, data: &PlotData) -> io::Result<[PathBuf; 2]> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let paths = FILES.map(|name| folder.join(name));
-        crate::files::write(&paths[0], self.to_json() + "\n")?;
-        crate::files::write(&paths[1], self.to_html(data))?;
+        host::files::write(&paths[0], self.to_json() + "\n")?;
+        host::files::write(&paths[1], self.to_html(data))?;
         Ok(paths)
     }
 }

@@ -1,5 +1,6 @@
 //! The root's replicas, as a report has them.
 
+use host::group::Term;
 use serde::Serialize;
 
 /// A root that is a group of replicas.
@@ -10,22 +11,11 @@ pub struct ReplicationReport {
     /// Its term.
     pub term: u64,
     /// Who led, in order.
-    pub terms: Vec<TermReport>,
+    pub terms: Vec<Term>,
     /// All replicas ended with the same log and the same state, and all their disks hold it.
     pub equal: bool,
     /// Each of them.
     pub replicas: Vec<ReplicaReport>,
-}
-
-/// A term in which a replica led.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct TermReport {
-    /// The term.
-    pub term: u64,
-    /// Who led, from 1.
-    pub leader: u8,
-    /// When that was seen, from the start of the exchange.
-    pub after_ns: u64,
 }
 
 /// A replica at the end.

@@ -9,10 +9,9 @@ use store::{Account, Keeper, Origin, Store};
 use types::Input;
 
 use super::{Places, at};
-use crate::failure::{Failure, on};
-use crate::journal::kept::{Genesis, input_of};
-use crate::journal::read::NO_LOG;
-use crate::up;
+use host::failure::{Failure, on};
+use host::journal::kept::{Genesis, input_of};
+use host::journal::read::NO_LOG;
 
 /// Records taken from the journal at a time.
 const AT_ONCE: usize = 1 << 16;
@@ -66,7 +65,7 @@ fn open_journal(dir: &Path) -> Result<Option<Begun>, Failure> {
 
 fn behind_snapshot(dir: &Path) -> Result<Begun, Failure> {
     let wrong = |error: JournalError| on(dir, error);
-    let mut folder = crate::journal::read::look(dir)?;
+    let mut folder = host::journal::read::look(dir)?;
     let id = journal::identify(&mut folder).map_err(wrong)?.unwrap_or(0);
     let label = journal::label(&mut folder).map_err(wrong)?.unwrap_or_default();
     let newest = journal::newest_snapshot(&mut folder, (id, label), u64::MAX).map_err(wrong)?;
@@ -101,7 +100,7 @@ fn engine_config(places: &Places, genesis: &Genesis) -> Result<Config, Failure> 
         let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
         return Err(on(dir, format!("rules version {theirs}, this is {ours}")));
     }
-    let known = [up::engine_config(&places.config)];
+    let known = [host::exchange::engine_config(&places.config)];
     let wanted = genesis.config_digest;
     known
         .into_iter()
@@ -111,7 +110,7 @@ fn engine_config(places: &Places, genesis: &Genesis) -> Result<Config, Failure> 
 
 fn accounts(places: &Places) -> Vec<Account> {
     let entries = (1..).zip(&places.config.accounts.0);
-    let account = |(id, entry): (u16, &crate::config::AccountEntry)| Account {
+    let account = |(id, entry): (u16, &host::config::AccountEntry)| Account {
         id,
         name: entry.username.clone(),
         comp_id: entry.fix_comp_id.clone(),

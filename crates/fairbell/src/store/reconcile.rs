@@ -14,8 +14,8 @@ use store::{Found, Query, differences, disagreements};
 use super::follow::{Feed, Writing};
 use super::recorded::{DropCopy, Recorded, RecordedFeed};
 use super::{Places, ReconcileArgs, at, beside, remove};
-use crate::failure::{Failure, on};
 use crate::report::numbers::grouped;
+use host::failure::{Failure, on};
 
 /// Differences that are shown one by one.
 const SHOWN_MAX: usize = 20;

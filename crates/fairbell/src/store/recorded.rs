@@ -13,9 +13,9 @@ use types::{AccountId, ExecutionKind, ExecutionReport, Input, Instrument, Side};
 use wire::itch;
 use wire::moldudp::Packet;
 
-use crate::config::Config;
-use crate::failure::{Failure, on};
-use crate::journal::kept::Genesis;
+use host::config::Config;
+use host::failure::{Failure, on};
+use host::journal::kept::Genesis;
 
 /// Differences that are kept to be shown.
 const SHOWN_MAX: usize = 20;
@@ -199,7 +199,7 @@ impl DropCopy {
         let accounts = &config.accounts.0;
         let session = accounts.iter().find(|one| one.fix_comp_id == message.to);
         let Some(session) = session.filter(|one| one.fix_role == "drop-copy") else { return };
-        let firm = |one: &crate::config::AccountEntry| {
+        let firm = |one: &host::config::AccountEntry| {
             one.firm == session.firm && !one.firm.is_empty() && one.fix_role != "drop-copy"
         };
         let of_firm = (1..).zip(accounts).filter(|(_, one)| firm(one));

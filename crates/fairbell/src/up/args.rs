@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::config::{Config, Loaded};
-use crate::failure::Failure;
 use crate::options::{Switch, duration};
+use host::config::{Config, Loaded};
+use host::failure::Failure;
 
 /// Options of `fairbell up`.
 #[derive(Args, Clone, Debug)]

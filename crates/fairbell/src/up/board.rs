@@ -10,13 +10,13 @@ use replication::ReplicaId;
 use roles::{Capacity, Fill, Refusals, Role};
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
-use super::plan::{DRIVER, LISTENERS};
 use super::revise::Standing;
-use crate::alarms::Alarms;
-use crate::capacities;
-use crate::config::Config;
-use crate::refused;
 use crate::report::Hop;
+use host::alarms::Alarms;
+use host::capacities;
+use host::config::Config;
+use host::exchange::{DRIVER, LISTENERS};
+use host::refused;
 
 /// One instrument at the engine.
 #[derive(Clone, Copy, Default, Debug)]

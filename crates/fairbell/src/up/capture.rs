@@ -1,12 +1,23 @@
 //! `--capture`: what receiver 1 released, for readers of other makes.
 
+use feed::CaptureConfig;
 use std::path::Path;
 
 use roles::Role;
 use types::NodeId;
 
-use crate::config::Config;
-use crate::failure::Failure;
+use host::config::Config;
+use host::failure::Failure;
+
+/// Packets and messages that `--capture` keeps.
+pub const KEPT: CaptureConfig = CaptureConfig {
+    // Multicast set aside for documents (RFC 5771): the released packets come by unicast.
+    to: ([233, 252, 0, 1], 26_400),
+    packet_bytes_max: 256 << 20,
+    message_bytes_max: 256 << 20,
+    quote_every: host::exchange::CHECKPOINT_EVERY,
+    quotes_max: 1 << 16,
+};
 
 /// Writes what receiver 1 released, and our own best prices, for readers of other makes.
 pub fn write(path: &Path, nodes: &[(NodeId, Role)], config: &Config) -> Result<(), Failure> {
@@ -48,7 +59,7 @@ fn one(path: &Path, capture: &feed::Capture, config: &Config) -> Result<(), Fail
     let mut beside = path.as_os_str().to_owned();
     beside.push(".bbo.json");
     let json = serde_json::Value::Array(quotes).to_string();
-    crate::files::write(path, capture.packets())
-        .and_then(|()| crate::files::write(Path::new(&beside), json))
+    host::files::write(path, capture.packets())
+        .and_then(|()| host::files::write(Path::new(&beside), json))
         .map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
 }

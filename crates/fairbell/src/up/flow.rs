@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use net::Clock;
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig,
     PARTICIPANTS, Sample, Schedule, Source, Special, participant_of, sample,
 };
 use types::{Instrument, Nanos, OrderType, Peer, Price, Qty, Side, SplitMix64, TimeInForce};
 
-use crate::config::Config;
-use crate::failure::Failure;
+use host::config::Config;
+use host::failure::Failure;
 
 /// Play of generated flow when there is no sample, in seconds.
 const WITHOUT_SAMPLE_S: u64 = 30;
@@ -59,13 +58,6 @@ pub fn driver(
     let (opening, schedule) = flow(config, &instruments, sample);
     Driver::new(driver, opening, schedule)
         .map_err(|_| Failure::Usage("an account's login does not fit SoupBinTCP".to_string()))
-}
-
-/// No participants, who play nothing: for an exchange that goes on, with clients from outside.
-pub fn nobody(config: &Config) -> Result<Driver, Failure> {
-    let driver = DriverConfig::new(config.instruments(), Vec::new());
-    Driver::new(driver, Vec::new(), Schedule::default())
-        .map_err(|_| Failure::Usage("no participants".to_string()))
 }
 
 /// Everything that is played: orders to open the books with, then the timetable.
@@ -147,11 +139,4 @@ pub fn timed(config: &Config, sample: Option<&Sample>, duration_ns: Option<u64>)
 /// Nanoseconds of a duration option.
 pub fn nanos(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// A clock for this process; all nodes share it, so their error against each other is the
-/// configured bound at most.
-pub fn clock(config: &Config) -> Clock {
-    debug_assert!(config.hold.clock_bound_ns < Nanos::SECOND);
-    Clock::start(config.hold.clock_bound_ns)
 }

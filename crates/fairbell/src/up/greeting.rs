@@ -2,9 +2,9 @@
 
 use std::net::SocketAddrV4;
 
-use super::plan::Addresses;
-use crate::config::Config;
-use crate::config::keys::FIX_ROLES;
+use host::config::Config;
+use host::config::keys::FIX_ROLES;
+use host::exchange::Addresses;
 
 /// A layer of n nodes can hedge with n - 1 siblings at most.
 pub fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {

@@ -12,18 +12,18 @@ use telemetry::{DeliveryLedger, LatencySummary, Recorder};
 use types::{CrossKind, FeedSeq, Input, InstrumentId, Nanos, NodeId, RejectReason, Side};
 
 use super::board::{Board, Figures};
-use super::files::snapshot_from;
-use super::group::Leaders;
-use super::plan::CHECKPOINT_EVERY;
 use super::revise::Turns;
-use crate::config::Config;
-use crate::failure::Failure;
-use crate::replica::host::DiskInputs;
 use crate::report::{
     AuctionReport, Curve, DeadProxyReport, Depth, EpochReport, HaltReport, InstrumentReport,
     PlotData, PublicReport, Quantiles, Report, SealingReport, SequencerReport, TreeChangeReport,
     TreeReport, UnequalBook, WindowPoint,
 };
+use host::config::Config;
+use host::exchange::CHECKPOINT_EVERY;
+use host::failure::Failure;
+use host::group::Leaders;
+use host::replica::node::DiskInputs;
+use host::spill::snapshot_from;
 
 /// Positions at which books must be equal, or as many as the feed has.
 const CHECKPOINTS_REQUIRED: u64 = 100;

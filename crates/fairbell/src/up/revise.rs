@@ -159,7 +159,7 @@ impl Watch<'_> {
             });
         }
         view.note(&line);
-        if self.notices.len() < super::admin::NOTICES_MAX {
+        if self.notices.len() < host::admin::door::NOTICES_MAX {
             self.notices.push(line);
         }
     }

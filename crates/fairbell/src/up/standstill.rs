@@ -1,13 +1,11 @@
 //! What a run does about its journal's standstills, and about participants who know more than the log.
 
-use std::thread::ScopedJoinHandle;
-
 use net::LoopHandle;
 use roles::Role;
 use types::NodeId;
 
-use super::{Watch, plan};
-use crate::journal::health::Standing;
+use super::Watch;
+use host::journal::health::Standing;
 
 impl Watch<'_> {
     /// Looks how the journal stands: while it stands still gateways refuse requests. What it says is
@@ -48,7 +46,7 @@ impl Watch<'_> {
     pub(super) fn hear_ahead(&self) {
         let edges: &LoopHandle<Role> = &self.handles[1];
         for node in &self.gateways {
-            let (alarms, names) = (self.run.alarms.clone(), plan::names(self.run.config));
+            let (alarms, names) = (self.run.alarms.clone(), host::exchange::names(self.run.config));
             // Refused only when the loop has too much to do, or is over: then later, or never.
             let _ = edges.call(*node, move |role, _, out| {
                 role.with_edge(out, |edge, _| {
@@ -68,16 +66,5 @@ impl Watch<'_> {
                 });
             });
         }
-    }
-}
-
-/// What went wrong with the journal.
-pub(super) fn written(
-    writer: ScopedJoinHandle<'_, Result<journal::Stats, journal::JournalError>>,
-) -> Option<String> {
-    match writer.join() {
-        Ok(Ok(_)) => None,
-        Ok(Err(error)) => Some(format!("the journal: {error}")),
-        Err(_) => Some("the journal's thread panicked".to_string()),
     }
 }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use ::store::{Query, Table};
 
-use crate::alarms::Alarms;
-use crate::config::Config;
-use crate::failure::Failure;
 use crate::report::{Report, StoreReport};
 use crate::store::follow::{Feed, Writing};
 use crate::store::{Places, at};
+use host::alarms::Alarms;
+use host::config::Config;
+use host::failure::Failure;
 
 /// How long it may take to catch up with what the exchange wrote last.
 const CATCH_UP: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use types::Peer;
 
-use crate::failure::Failure;
+use host::failure::Failure;
 
 /// MoldUDP64 header: shorter packets carry no message.
 const MOLD_HEADER: usize = 20;

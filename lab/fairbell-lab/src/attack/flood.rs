@@ -24,12 +24,12 @@ use types::{ClOrdId, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
 use wire::ouch::{self, NewOrder};
 use wire::soupbin::{ClientPacket, Framer, LoginRequest};
 
-use fairbell::admin::action::Action;
-use fairbell::admin::{ask, protocol::Request};
-use fairbell::failure::Failure;
 use fairbell::options::duration;
 use fairbell::report::numbers::{grouped, micros};
-use fairbell::sockets::io;
+use host::admin::action::Action;
+use host::admin::{ask, protocol::Request};
+use host::failure::Failure;
+use host::sockets::io;
 
 /// Its name among the attacks.
 pub const NAME: &str = "flood";

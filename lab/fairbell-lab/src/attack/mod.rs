@@ -30,8 +30,8 @@ use types::{Price, Side, Symbol};
 use crate::resident::resident;
 use case::{AttackCase, Evidence, Seen, Tools};
 use cases::CASES;
-use fairbell::failure::Failure;
 use fairbell::report::numbers::{grouped, micros};
+use host::failure::Failure;
 use line::{Fix, Line, Login, Ouch};
 use site::{Doors, HONEST, Outcome, Site, Terms};
 

@@ -18,10 +18,10 @@ use roles::{
 use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Side, Symbol};
 
 use super::strangers::FORGED_PRICE;
-use fairbell::cert::{Authority, End, Pair};
-use fairbell::config::Config;
-use fairbell::failure::Failure;
-use fairbell::sockets::{io, v4};
+use host::authority::{Authority, End, Pair};
+use host::config::Config;
+use host::failure::Failure;
+use host::sockets::{io, v4};
 
 /// Where honest clients connect from, and attackers.
 pub const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -114,7 +114,7 @@ impl Terms {
             other: client(authority.sign("attacker", &[], End::Client)?)?,
             foreign: client(stranger.sign("hon1", &[], End::Client)?)?,
             authority: authority.pair.certificate,
-            hash: fairbell::password::hash(b"victim")?,
+            hash: host::password::hash(b"victim")?,
             guard: GuardConfig {
                 strangers_max: Terms::STRANGERS_MAX as usize,
                 strangers_per_source_max: 64,
@@ -169,7 +169,7 @@ impl Terms {
             firm: String::new(),
         };
         let bound = |certificate: &str, addresses: &str, hash: &str| {
-            let entry = fairbell::config::AccountEntry {
+            let entry = host::config::AccountEntry {
                 certificate: certificate.to_string(),
                 addresses: addresses.to_string(),
                 password_hash: hash.to_string(),
@@ -194,7 +194,7 @@ impl Terms {
         config.engine.log_capacity = 1_000_000;
         config.day.auctions = false;
         config.instruments.0.truncate(1);
-        let mut exchange = fairbell::up::exchange_config(&config, clock);
+        let mut exchange = host::exchange::exchange_config(&config, clock);
         (exchange.depth, exchange.fanout, exchange.receivers, exchange.hedge) = (1, 2, 2, 0);
         exchange.accounts = self.accounts();
         exchange.connections_max = 4_096;
@@ -349,7 +349,7 @@ impl Site {
         let handle = of.handle();
         let worker = thread::spawn({
             let handle = handle.clone();
-            move || jobs.serve(&handle, fairbell::password::work)
+            move || jobs.serve(&handle, host::password::work)
         });
         let (stop, strangers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (flag, most) = (Arc::clone(&stop), Arc::clone(&strangers));

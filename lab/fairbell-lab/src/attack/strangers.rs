@@ -10,8 +10,8 @@ use types::Price;
 use wire::moldudp::{HEADER_LEN, PacketBuilder, Request, Session, TOKEN_LEN};
 
 use super::line::{Line, Login, Ouch};
-use fairbell::failure::Failure;
-use fairbell::sockets::io;
+use host::failure::Failure;
+use host::sockets::io;
 
 /// Largest answer there is.
 const ANSWER_MAX: usize = 2_048;

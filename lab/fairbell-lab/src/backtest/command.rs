@@ -19,7 +19,7 @@ use types::{
     ExecutionKind, ExecutionReport, InstrumentId, Liquidity, Price, Side, Symbol, TimeInForce,
 };
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Bytes of an answer at most, its end of line included.
 const LINE_MAX: usize = 64 << 10;

@@ -18,7 +18,7 @@ use types::{Nanos, SelfTrade};
 
 use self::command::External;
 use self::record_files::RecordFiles;
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell-lab backtest`.
 #[derive(Args, Clone, Debug)]
@@ -158,7 +158,7 @@ pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let files = args.out.as_deref().map(|folder| {
         let files = RecordFiles::create(folder, &read.recording);
-        files.map_err(|error| fairbell::failure::on(folder, error))
+        files.map_err(|error| host::failure::on(folder, error))
     });
     let mut files = files.transpose()?;
     let (strategy, outcome) = play(args, &read.recording, files.as_mut())?;
@@ -174,14 +174,14 @@ pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
         print!("{}", tell::text(&told));
     }
     if let (Some(folder), Some(files)) = (&args.out, files) {
-        files.finish().map_err(|error| fairbell::failure::on(folder, error))?;
+        files.finish().map_err(|error| host::failure::on(folder, error))?;
         if !args.json {
             for name in ["trades.csv", "best.csv"] {
                 println!("{}", folder.join(name).display());
             }
         }
         let files = telemetry::plot::write(&tell::figures(&told), folder);
-        let files = files.map_err(|error| fairbell::failure::on(folder, error))?;
+        let files = files.map_err(|error| host::failure::on(folder, error))?;
         if !args.json {
             files.iter().for_each(|file| println!("{}", file.display()));
         }

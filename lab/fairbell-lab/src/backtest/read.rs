@@ -12,8 +12,8 @@ use types::{Nanos, Symbol};
 use wire::itch::Encoder;
 use wire::moldudp::Packet;
 
-use fairbell::failure::{Failure, on};
 use fairbell::log;
+use host::failure::{Failure, on};
 
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 

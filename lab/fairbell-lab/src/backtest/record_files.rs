@@ -30,7 +30,7 @@ impl RecordFiles<BufWriter<File>> {
     /// The disk's.
     pub fn create(folder: &Path, recording: &Recording) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        let open = |name: &str| fairbell::files::create(&folder.join(name)).map(BufWriter::new);
+        let open = |name: &str| host::files::create(&folder.join(name)).map(BufWriter::new);
         RecordFiles::new(open("trades.csv")?, open("best.csv")?, recording)
     }
 }

@@ -19,8 +19,8 @@ use types::{
 };
 
 use crate::resident::resident;
-use fairbell::failure::Failure;
 use fairbell::report::numbers;
+use host::failure::Failure;
 
 /// Options of `fairbell-lab bench book`.
 #[derive(Args, Clone, Debug)]

@@ -22,7 +22,7 @@ use fast::slots::{Description, Message, SlotDecoder, SlotSink};
 use fast::{Decoder, Sink, Templates, Value};
 use types::SplitMix64;
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 #[allow(unused_variables)]
 mod generated {

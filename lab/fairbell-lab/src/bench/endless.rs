@@ -24,11 +24,10 @@ use types::{
 
 use crate::log::{Generated, exchange};
 use crate::resident::resident;
-use fairbell::config::Config;
-use fairbell::failure::{Failure, on};
 use fairbell::log::progress;
 use fairbell::report::numbers::grouped;
-use fairbell::up;
+use host::config::Config;
+use host::failure::{Failure, on};
 
 /// Inputs between two looks at the memory.
 const LOOK_EVERY: u64 = 1 << 18;
@@ -87,7 +86,7 @@ fn count(text: &str) -> Result<u64, String> {
 /// The exchange that the inputs are of: that of generated logs with the accounts that flood.
 fn exchange(config: &Config) -> ExchangeConfig {
     let engine = exchange::config();
-    let mut exchange = up::exchange_config(config, &net::Clock::start(0));
+    let mut exchange = host::exchange::exchange_config(config, &net::Clock::start(0));
     let account = exchange.accounts.first().cloned();
     exchange.accounts = account.into_iter().cycle().take((ACCOUNTS + FLOODERS).into()).collect();
     for (account, number) in exchange.accounts.iter_mut().zip(1..) {
@@ -263,11 +262,11 @@ fn play(args: &EndlessArgs, dir: &Path) -> Result<Found, Failure> {
         (config.memory.inputs, config.memory.reports) = (0, 0);
     }
     let exchange = exchange(&config);
-    let deployed = deploy(&exchange, up::life()?, |_| Peer::Addr(1));
+    let deployed = deploy(&exchange, host::exchange::life()?, |_| Peer::Addr(1));
     let mut nodes = deployed.map_err(|error| Failure::Run(error.to_string()))?;
     nodes.truncate(1);
     let log = dir.join("exchange.log");
-    up::lay_down(&config.memory, &log, &mut nodes)?;
+    host::spill::lay_down(&config.memory, &log, &mut nodes)?;
     let warm = match args.unbounded {
         true => WARM_UNBOUNDED.min(args.inputs / 2),
         false => (args.inputs / 20).clamp(LOOK_EVERY, WARM_MAX),
@@ -327,7 +326,7 @@ fn replayed(root: &Root, log: &Path) -> Result<u64, Failure> {
     let start = match root.fill().given_up {
         0 => Engine::new(config),
         given_up => {
-            let (_, path) = up::snapshot_from(log, given_up)
+            let (_, path) = host::spill::snapshot_from(log, given_up)
                 .ok_or_else(|| on(log, "no snapshot is beside it"))?;
             let bytes = std::fs::read(&path).map_err(|error| on(&path, error))?;
             Engine::read_snapshot(config, &bytes).map_err(|error| on(&path, error))?

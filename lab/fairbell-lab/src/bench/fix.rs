@@ -11,7 +11,7 @@ use std::time::Instant;
 use clap::Args;
 use fix::sample::Steps;
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell-lab bench fix`.
 #[derive(Args, Clone, Debug)]

@@ -17,7 +17,7 @@ use journal::{Config, Folder, FolderConfig, Journal, JournalError, Syncing};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use telemetry::Recorder;
 
-use fairbell::failure::{Failure, on};
+use host::failure::{Failure, on};
 
 /// Bytes of a record: those of an input of the engine.
 pub(super) const RECORD: usize = size_of::<types::Input>();

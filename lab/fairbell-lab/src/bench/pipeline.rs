@@ -22,8 +22,8 @@ use types::{
 };
 use wire::{itch, ouch};
 
-use fairbell::failure::Failure;
 use fairbell::report::numbers;
+use host::failure::Failure;
 
 /// Participants, one account each.
 const PARTICIPANTS: u64 = 16;

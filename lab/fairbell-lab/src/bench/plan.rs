@@ -18,7 +18,7 @@ use planner::{Shape, Square};
 use serde_json::{Value, json};
 use types::SplitMix64;
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell-lab bench plan`.
 #[derive(Args, Clone, Debug)]

@@ -16,10 +16,10 @@ use types::Input;
 use zerocopy::IntoBytes;
 
 use crate::log::{Generated, exchange};
-use fairbell::failure::{Failure, on};
-use fairbell::journal::kept::input_of;
 use fairbell::log::progress;
 use fairbell::report::numbers::grouped;
+use host::failure::{Failure, on};
+use host::journal::kept::input_of;
 
 /// What the records are.
 const LABEL: [u8; 32] = *b"fairbell: inputs of a benchmark ";

@@ -13,8 +13,8 @@ use store::{Account, Keeper, Origin, Query, Store, StoreError, Table};
 use types::Input;
 
 use crate::log::{Generated, exchange};
-use fairbell::failure::{Failure, on};
 use fairbell::report::numbers::grouped;
+use host::failure::{Failure, on};
 
 /// Options of `fairbell-lab bench store`.
 #[derive(Args, Clone, Debug)]

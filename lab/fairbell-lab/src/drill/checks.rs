@@ -7,10 +7,10 @@ use serde::Serialize;
 use types::{CancelReason, ExecutionKind, Input};
 
 use super::site::{Remains, folder};
-use fairbell::config::Config;
-use fairbell::failure::Failure;
-use fairbell::replica::checkpoints::Begin;
-use fairbell::replica::host::{Host, Status};
+use host::config::Config;
+use host::failure::Failure;
+use host::replica::checkpoints::Begin;
+use host::replica::node::{Host, Status};
 
 /// Orders that traded or ended at a wrong time which are named.
 const LATE_SHOWN: usize = 20;

@@ -8,7 +8,7 @@ use std::process::Command;
 use journal::{Folder, FolderConfig};
 use types::SplitMix64;
 
-use fairbell::failure::{Failure, on};
+use host::failure::{Failure, on};
 
 /// Size of a disk.
 const BYTES: u64 = 1 << 30;

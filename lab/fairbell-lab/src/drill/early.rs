@@ -22,11 +22,11 @@ use wire::itch;
 use wire::moldudp::{Packet, Request, Session, TOKEN_LEN, Token, parse_token};
 
 use super::site::Site;
-use fairbell::failure::{Failure, on};
-use fairbell::replica::checkpoints::Begin;
-use fairbell::replica::cluster::Cluster;
-use fairbell::replica::host::Host;
-use fairbell::sockets::io;
+use host::failure::{Failure, on};
+use host::replica::checkpoints::Begin;
+use host::replica::cluster::Cluster;
+use host::replica::node::Host;
+use host::sockets::io;
 
 /// Between two rounds of requests.
 const ASK_EVERY: Duration = Duration::from_micros(200);
@@ -208,7 +208,7 @@ impl Eager {
         site.kill(number);
         let (folder, [cluster, config]) = (site.folder(number), site.files(number));
         let cluster = Cluster::read(&cluster)?;
-        let config = fairbell::config::read(Some(&config))?;
+        let config = host::config::read(Some(&config))?;
         let of = (number as u8 + 1, folder.as_path());
         let host = Host::new((&config, &cluster), of, Clock::start(0), Begin::Checkpoint)
             .map_err(|error| on(dir, error))?;

@@ -9,8 +9,8 @@ use types::Nanos;
 use super::disks::{Disks, flip};
 use super::site::{CLIENTS, Site, folder};
 use super::{DrillArgs, PATIENCE, old_disk};
-use fairbell::failure::Failure;
-use fairbell::replica::host::Status;
+use host::failure::Failure;
+use host::replica::node::Status;
 
 /// A replica that came back takes part when it is no further behind, in inputs.
 pub const CLOSE: u64 = 2_048;

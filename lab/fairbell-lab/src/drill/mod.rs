@@ -19,9 +19,9 @@ use types::{Instrument, Nanos, Peer};
 
 use checks::Findings;
 use early::{Eager, Ear, Heard};
-use fairbell::failure::{Failure, on};
 use fairbell::options::duration;
 use fault::{Away, Done, Fault};
+use host::failure::{Failure, on};
 use site::{CLIENTS, Site};
 use strangers::StrangersArgs;
 
@@ -285,7 +285,7 @@ fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result
     let file = dir.join("exchange.toml");
     let disks = fault.disks(dir, args.replicas)?;
     std::fs::write(&file, text(fault, args)).map_err(|error| on(&file, error))?;
-    let config = fairbell::config::read(Some(&file))?;
+    let config = host::config::read(Some(&file))?;
     let instrument = config.instruments().into_iter().next_back();
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
     let load = |gateways| load(args, instrument, gateways);

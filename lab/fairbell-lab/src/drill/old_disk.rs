@@ -14,8 +14,8 @@ use super::PATIENCE;
 use super::disks::{copy, set_back};
 use super::fault::{CLOSE, Done};
 use super::site::{CLIENTS, Site};
-use fairbell::failure::Failure;
-use fairbell::replica::host::Status;
+use host::failure::Failure;
+use host::replica::node::Status;
 
 /// Names of the nine arrangements: whose folder, then how.
 pub const NAMES: [&str; 9] = [

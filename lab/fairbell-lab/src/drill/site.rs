@@ -17,13 +17,13 @@ use roles::{ExchangeConfig, Role, deploy};
 use types::{Channel, ClockReading, Nanos, NodeId, Peer};
 
 use super::relay::Relay;
-use fairbell::config::Config;
-use fairbell::failure::{Failure, on};
 use fairbell::replica::SOCKET;
-use fairbell::replica::cluster::{Cluster, Place};
-use fairbell::replica::host::{self, Sockets, Status};
-use fairbell::replica::{claims, papers};
-use fairbell::sockets::{io, v4};
+use host::config::Config;
+use host::failure::{Failure, on};
+use host::replica::cluster::{Cluster, Place};
+use host::replica::node::{self, Sockets, Status};
+use host::replica::{claims, papers};
+use host::sockets::{io, v4};
 
 /// The clients' node.
 pub const CLIENTS: NodeId = NodeId(60_001);
@@ -152,8 +152,8 @@ impl Site {
         load: impl FnOnce(Vec<Peer>) -> LoadConfig,
     ) -> Result<Site, Failure> {
         let clock = Clock::start(0);
-        let mut exchange = fairbell::up::exchange_config(config, &clock);
-        exchange.options = fairbell::up::options(config)?;
+        let mut exchange = host::exchange::exchange_config(config, &clock);
+        exchange.options = host::exchange::overlay_options(config)?;
         let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
         // The first is the root's, which is elsewhere.
         let overlay: Vec<_> =
@@ -332,7 +332,7 @@ impl Site {
 
     /// What one replica says.
     pub fn status(&self, number: usize) -> Option<Status> {
-        host::ask(&self.cluster, number as u8 + 1)
+        node::ask(&self.cluster, number as u8 + 1)
     }
 
     /// Cuts a replica's streams with all others, or mends them.
@@ -433,7 +433,7 @@ impl Site {
     /// What all replicas say.
     pub fn statuses(&self) -> Vec<Option<Status>> {
         let members = self.members.iter();
-        members.map(|number| host::ask(&self.cluster, *number as u8 + 1)).collect()
+        members.map(|number| node::ask(&self.cluster, *number as u8 + 1)).collect()
     }
 
     /// Replicas of the group, from 0.
@@ -631,8 +631,9 @@ impl Built {
         let third = Loop::new(late, Arc::clone(directory), habits).map_err(io)?;
         let mut loops = [one()?, one()?, third];
         let listening: Vec<_> = (0..exchange.receivers).map(|_| udp()).collect::<Result<_, _>>()?;
-        let nodes = deploy(exchange, fairbell::up::life()?, |index| peer_addr(listening[index].1))
-            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let nodes =
+            deploy(exchange, host::exchange::life()?, |index| peer_addr(listening[index].1))
+                .map_err(|error| Failure::Usage(error.to_string()))?;
         let (mut gateways, mut sources, ids) = (Vec::new(), Vec::new(), nodes.len());
         for ((role, (socket, _)), index) in nodes.into_iter().skip(1).zip(overlay).zip(1u16..) {
             let mut sockets = vec![(Channel::OVERLAY, socket)];

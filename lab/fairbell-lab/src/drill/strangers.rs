@@ -24,10 +24,10 @@ use wire::soupbin::{ClientEvent, ClientSession};
 
 use super::Times;
 use super::site::{folder, places, udp};
-use fairbell::failure::{Failure, on};
-use fairbell::replica::cluster::Cluster;
-use fairbell::replica::{claims, host, papers};
-use fairbell::sockets::{connect_from, io, v4};
+use host::failure::{Failure, on};
+use host::replica::cluster::Cluster;
+use host::replica::{claims, node, papers};
+use host::sockets::{connect_from, io, v4};
 
 /// How long a group may take to have a leader.
 const LEADER: Duration = Duration::from_secs(5);
@@ -106,7 +106,7 @@ struct Report {
 /// When it does not hold, or can't be played.
 pub fn run(args: &StrangersArgs) -> Result<(), Failure> {
     let dir = std::env::temp_dir().join(format!("fairbell-strangers-{}", std::process::id()));
-    fairbell::files::folder(&dir)?;
+    host::files::folder(&dir)?;
     let report = descriptors().and_then(|()| play(args, &dir));
     let _ = std::fs::remove_dir_all(&dir);
     let report = report?;
@@ -260,9 +260,9 @@ impl Group {
     fn new(dir: &Path, first_come: bool) -> Result<Group, Failure> {
         let file = dir.join("exchange.toml");
         std::fs::write(&file, CONFIG).map_err(|error| on(&file, error))?;
-        let config = fairbell::config::read(Some(&file))?;
+        let config = host::config::read(Some(&file))?;
         let clock = Clock::start(0);
-        let exchange = fairbell::up::exchange_config(&config, &clock);
+        let exchange = host::exchange::exchange_config(&config, &clock);
         let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
         let nodes: Vec<_> = (1..tree.topology.id_end()).map(|_| udp()).collect::<Result<_, _>>()?;
         let (claims, claims_at) = udp()?;
@@ -353,7 +353,7 @@ impl Group {
         self.revive(leader)?;
         let since = Instant::now();
         while since.elapsed() < PATIENCE {
-            let status = host::ask(&self.cluster, leader as u8 + 1);
+            let status = node::ask(&self.cluster, leader as u8 + 1);
             if status.is_some_and(|status| status.term > term && status.doubt_term == 0) {
                 break;
             }
@@ -384,10 +384,10 @@ impl Group {
             self.asked += 1;
             let since = Instant::now();
             // One that led nobody may still be starting.
-            let mut status = host::ask(&self.cluster, number);
+            let mut status = node::ask(&self.cluster, number);
             while status.is_none() && since.elapsed() < LEADER {
                 std::thread::sleep(Duration::from_millis(20));
-                status = host::ask(&self.cluster, number);
+                status = node::ask(&self.cluster, number);
             }
             self.answered += u32::from(status.is_some());
         }
@@ -418,7 +418,7 @@ fn snapshot_server(first_come: bool) -> Result<(Loop<SnapshotServer>, SocketAddr
     };
     let strangers = if first_come { first } else { limits.strangers };
     let limits = SnapshotServerConfig { strangers, ..limits };
-    let instrument = fairbell::config::Config::default().instruments().into_iter().next();
+    let instrument = host::config::Config::default().instruments().into_iter().next();
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
     let settings = ListenerConfig::new(session, vec![Peer::Addr(1)], vec![instrument.id]);
     let mut server = SnapshotServer::new(Subscriber::new(&settings, []), limits);

@@ -7,7 +7,7 @@ use sim::cloud::report::{Experiment, Report, Row, Run};
 use sim::cloud::{EXPERIMENTS, experiment};
 
 use super::{ReproduceArgs, kind, options, progress, shown};
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Experiments that are of the TreeBuilder thesis and of the clocks; all others are the Jasper paper's.
 const TREEBUILDER: [&str; 2] = ["treebuilder", "lemondrop"];

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sim::exchange::{AttackKind, Harm, HarmCheck, Service, harm};
 
 use super::progress;
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Options of `fairbell-lab sim attack`.
 #[derive(Args, Clone, Debug)]

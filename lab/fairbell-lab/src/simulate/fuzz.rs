@@ -7,7 +7,7 @@ use serde_json::Value;
 use sim::exchange::{Scenario, run_each_of};
 
 use super::{document, print, progress, threads, told, verdict};
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Times that every kind of fault must have had an effect.
 const LEAST: u64 = 100;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sim::replicas::{Bug, Options, Report, Summary, run_seeds};
 
 use super::{progress, table, threads, told};
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Times that every kind of fault must have come.
 const LEAST: u64 = 100;

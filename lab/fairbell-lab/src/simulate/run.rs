@@ -9,7 +9,7 @@ use sim::exchange::{Summary, Timings, run_timed};
 
 use super::SimArgs;
 use super::{attacks::service, document, print, progress, scenario, verdict};
-use fairbell::failure::Failure;
+use host::failure::Failure;
 use telemetry::plot;
 
 /// Points of a distribution in a figure.

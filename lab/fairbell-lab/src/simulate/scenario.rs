@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use types::Nanos;
 
-use fairbell::failure::Failure;
+use host::failure::Failure;
 
 /// Requests that a run may have: the input log holds no more.
 const REQUESTS_MAX: u64 = 50_000;

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use sim::zones::{LAYOUTS, Latency, Loss, Options, Row, run as play};
 
-use fairbell::failure::Failure;
 use fairbell::options::duration;
+use host::failure::Failure;
 
 /// Options of `fairbell-lab sim zones`.
 #[derive(Args, Clone, Debug)]

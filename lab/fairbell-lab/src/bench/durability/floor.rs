@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use telemetry::Recorder;
 
 use crate::bench::journal::{BLOCK, FILE_BYTES, RECORD, batch_bytes, prepared};
-use fairbell::failure::{Failure, on};
-use fairbell::sockets::io;
+use host::failure::{Failure, on};
+use host::sockets::io;
 
 /// An OUCH order, and its acceptance, each in its SoupBinTCP packet.
 const REQUEST: usize = 50;

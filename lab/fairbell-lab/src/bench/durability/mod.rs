@@ -23,13 +23,13 @@ use telemetry::Recorder;
 use types::{Nanos, NodeId, Peer, Price};
 
 use super::journal::Removed;
-use fairbell::config::Config;
-use fairbell::failure::Failure;
 use fairbell::options::duration;
 use fairbell::report::Quantiles;
-use fairbell::sockets::io;
-use fairbell::up::{report_quantiles, serve};
 use floor::Between;
+use host::config::Config;
+use host::failure::Failure;
+use host::sockets::io;
+use {fairbell::up::report_quantiles, host::serve::serve};
 
 /// Options of `fairbell-lab bench durability`.
 #[derive(Args, Clone, Debug)]
@@ -97,7 +97,7 @@ pub fn run(args: &DurabilityArgs) -> Result<(), Failure> {
         row("local", Between::Disk),
         row("replicated", Between::Replicas(args.replicas)),
     ];
-    std::fs::create_dir_all(&args.dir).map_err(|error| fairbell::failure::on(&args.dir, error))?;
+    std::fs::create_dir_all(&args.dir).map_err(|error| host::failure::on(&args.dir, error))?;
     let every = Duration::from_secs_f64(1.0 / args.rate as f64);
     for round in 0..args.rounds {
         for row in &mut rows {
@@ -190,7 +190,7 @@ fn load(
     let patience_ns = PATIENCE.as_secs() * Nanos::SECOND;
     let instrument = config.instruments().first().copied();
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
-    let login = |account: &fairbell::config::AccountEntry| Login {
+    let login = |account: &host::config::AccountEntry| Login {
         protocol: Protocol::Ouch,
         username: account.username.clone(),
         password: account.password.clone(),

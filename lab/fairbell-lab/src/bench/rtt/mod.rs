@@ -25,12 +25,12 @@ use telemetry::Recorder;
 use types::{Nanos, NodeId, Peer};
 
 use super::echo::{EchoClient, EchoConfig};
-use fairbell::config::Config;
-use fairbell::failure::Failure;
 use fairbell::load::ProtocolName;
 use fairbell::report::{Quantiles, numbers};
-use fairbell::sockets::{io, v4};
 use fairbell::up::report_quantiles;
+use host::config::Config;
+use host::failure::Failure;
+use host::sockets::{io, v4};
 
 use system::System;
 

@@ -14,11 +14,11 @@ use types::{Channel, Nanos, NodeId, Peer, Price};
 
 use super::{CLIENT, CONNECTIONS, address, io, listen, panicked, v4, wait_for, wait_strategy};
 use super::{RttArgs, RttPath};
-use fairbell::config::Config;
-use fairbell::failure::Failure;
 use fairbell::load::ProtocolName;
 use fairbell::options::Switch;
-use fairbell::up::{exchange_config, options};
+use host::config::Config;
+use host::exchange::{exchange_config, overlay_options};
+use host::failure::Failure;
 
 /// Answers of this time give no latency: caches and buffers are still cold.
 const WARM_UP_NS: u64 = 200 * Nanos::MILLI;
@@ -68,7 +68,7 @@ impl System {
     pub fn slice(&self, slice_ns: u64, seed: u64) -> Result<(Recorder, [usize; 2]), Failure> {
         let clock = Clock::start(self.config.hold.clock_bound_ns);
         let mut exchange = exchange_config(&self.config, &clock);
-        exchange.options.secret = options(&self.config)?.secret;
+        exchange.options.secret = overlay_options(&self.config)?.secret;
         let (inside, entries) = self.exchange(clock, &exchange)?;
         let habits = LoopConfig { wait: wait_strategy(self.path), ..LoopConfig::default() };
         let mut outside = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
@@ -123,7 +123,7 @@ impl System {
         let sink = udp()?;
         // Nobody reads what is released; the socket stays open so that sending costs the usual.
         let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-        let nodes = deploy(exchange, fairbell::up::life()?, |_| feed)
+        let nodes = deploy(exchange, host::exchange::life()?, |_| feed)
             .map_err(|e| Failure::Run(e.to_string()))?;
         let sockets = nodes.iter().map(|_| udp()).collect::<Result<Vec<_>, _>>()?;
         let mut known = Vec::new();
@@ -168,7 +168,7 @@ impl System {
         let Some(instrument) = self.config.instruments().first().copied() else {
             return Err(Failure::Run("no instrument is configured".to_string()));
         };
-        let login = |account: &fairbell::config::AccountEntry| Login {
+        let login = |account: &host::config::AccountEntry| Login {
             protocol: match self.protocol {
                 ProtocolName::Ouch => Protocol::Ouch,
                 ProtocolName::Fix => Protocol::Fix {

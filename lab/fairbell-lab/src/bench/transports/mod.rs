@@ -8,7 +8,7 @@
 //! and whoever waits sleeps in the kernel. Ours is the whole root: ingress, sequencer without a
 //! window, log, engine, feed and private streams; behind the others log and engine alone do the work.
 
-mod host;
+mod engine_host;
 #[cfg(test)]
 mod list_server;
 mod ours;
@@ -24,10 +24,10 @@ use clap::Args;
 use telemetry::Recorder;
 use types::Nanos;
 
-use fairbell::failure::Failure;
 use fairbell::options::duration;
 use fairbell::report::numbers;
 use fairbell::up::report_quantiles;
+use host::failure::Failure;
 use tally::{Slice, Timetable};
 
 /// Options of `fairbell-lab bench transports`.
@@ -63,7 +63,7 @@ impl TransportsArgs {
     /// Too few requests or more than the log can hold.
     fn timetable(&self) -> Result<Timetable, Failure> {
         let requests = u128::from(self.rate) * self.slice.as_nanos() / u128::from(Nanos::SECOND);
-        let most = host::REQUESTS_MAX;
+        let most = engine_host::REQUESTS_MAX;
         let requests = u32::try_from(requests).ok().filter(|n| (2..=most).contains(n));
         let requests = requests.ok_or_else(|| {
             Failure::Usage(format!("--slice: a slice must have 2 to {most} requests"))

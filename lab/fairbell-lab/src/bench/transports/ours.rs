@@ -19,9 +19,9 @@ use types::{
 use zerocopy::IntoBytes;
 
 use super::tally::{PATIENCE, Slice, Tally, Timetable};
-use super::{TransportsArgs, host};
-use fairbell::failure::Failure;
-use fairbell::sockets::io;
+use super::{TransportsArgs, engine_host};
+use host::failure::Failure;
+use host::sockets::io;
 
 /// The gateway's place: the one receiver's.
 const GATEWAY: NodeId = NodeId(1);
@@ -75,7 +75,7 @@ impl Feeder {
 
     fn play(&mut self, now: ClockReading, out: &mut Outbox) {
         while self.due() <= now.now {
-            let command = host::command(self.next);
+            let command = engine_host::command(self.next);
             // Refused only without room; the request is charged with the waiting.
             if self.uplink.submit(now, ACCOUNT, now.now, command.as_bytes(), out).is_err() {
                 return;
@@ -209,9 +209,9 @@ fn loops(timetable: Timetable) -> Result<(Loop<Role>, Loop<Feeder>), Failure> {
     let known = [(ExchangeConfig::ROOT, address(&root)?), (GATEWAY, address(&gateway)?)];
     let directory = Directory::new(&known).map_err(|error| Failure::Run(error.to_string()))?;
     let directory = Arc::new(directory);
-    let exchange = host::exchange(&clock, timetable.requests);
+    let exchange = engine_host::exchange(&clock, timetable.requests);
     let nobody = peer_addr(known[1].1);
-    let nodes = deploy(&exchange, fairbell::up::life()?, |_| nobody)
+    let nodes = deploy(&exchange, host::exchange::life()?, |_| nobody)
         .map_err(|e| Failure::Run(e.to_string()))?;
     let role = nodes.into_iter().next().ok_or_else(|| Failure::Run("no root".to_string()))?;
     let habits = LoopConfig { wait: WAIT, ..LoopConfig::default() };

@@ -16,8 +16,8 @@ use zerocopy::IntoBytes;
 
 use super::resp::{Redis, Reply};
 use super::tally::{Slice, Start, Tally, Timetable};
-use super::{TransportsArgs, host};
-use fairbell::failure::Failure;
+use super::{TransportsArgs, engine_host};
+use host::failure::Failure;
 
 const ORDERS: &[u8] = b"fairbell:orders";
 const IN_WORK: &[u8] = b"fairbell:in_work";
@@ -48,7 +48,7 @@ pub fn play_lpop(args: &TransportsArgs, timetable: Timetable) -> Result<Slice, F
 /// The engine's side.
 struct Engine {
     redis: Redis,
-    host: host::Host,
+    host: engine_host::Host,
     clock: net::Clock,
 }
 
@@ -99,7 +99,7 @@ fn send(redis: &mut Redis, timetable: Timetable, start: Start) -> io::Result<()>
     while next <= timetable.requests {
         start.wait_for(next);
         while next <= timetable.requests && start.due(next) <= Instant::now() {
-            redis.push(&[b"RPUSH", ORDERS, host::command(next).as_bytes()]);
+            redis.push(&[b"RPUSH", ORDERS, engine_host::command(next).as_bytes()]);
             next += 1;
         }
         redis.send()?;
@@ -126,7 +126,7 @@ fn play(args: &TransportsArgs, timetable: Timetable, serve: Serve) -> Result<Sli
     let clear: &[&[u8]] = &[b"DEL", ORDERS, IN_WORK, ANSWERS];
     sending.ask(clear).map_err(failed)?;
     let clock = net::Clock::start(0);
-    let host = host::Host::new(&host::exchange(&clock, timetable.requests))?;
+    let host = engine_host::Host::new(&engine_host::exchange(&clock, timetable.requests))?;
     let mut engine = Engine { redis: serving, host, clock };
     let stop = AtomicBool::new(false);
     let start = Start::soon(timetable);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use telemetry::Recorder;
 use types::Nanos;
 
-use super::host;
+use super::engine_host;
 
 /// Answers to requests due within this time of the start give no latency: caches are still cold.
 const WARM_UP_NS: u64 = 200 * Nanos::MILLI;
@@ -119,7 +119,7 @@ impl Tally {
 
     /// An execution report came so long after the start of the slice.
     pub fn take(&mut self, report: &[u8], at_ns: u64) {
-        let number = host::answered(report);
+        let number = engine_host::answered(report);
         let place = number.and_then(|number| (number as usize).checked_sub(1));
         match place.and_then(|place| self.answered.get_mut(place)) {
             Some(known) if !*known => *known = true,
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn every_answer_counts_once_from_when_it_was_due() {
         let clock = net::Clock::start(0);
-        let mut host = host::Host::new(&host::exchange(&clock, 10)).unwrap();
+        let mut host = engine_host::Host::new(&engine_host::exchange(&clock, 10)).unwrap();
         let mut answer = |number| {
-            let command = host::command(number);
+            let command = engine_host::command(number);
             host.handle(Nanos(u64::from(number)), command.as_bytes()).to_vec()
         };
         let mut tally = Tally::new(Timetable { rate: 1_000, requests: 4 });

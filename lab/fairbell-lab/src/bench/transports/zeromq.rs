@@ -13,8 +13,8 @@ use zerocopy::IntoBytes;
 use zmq::{Context, Socket, SocketType};
 
 use super::tally::{PATIENCE, Slice, Start, Tally, Timetable};
-use super::{TransportsArgs, host};
-use fairbell::failure::Failure;
+use super::{TransportsArgs, engine_host};
+use host::failure::Failure;
 
 /// How often a side that waits looks whether it is over.
 const LOOK: Duration = Duration::from_millis(20);
@@ -91,9 +91,9 @@ fn pair(
     Ok((bound, other))
 }
 
-fn engine_of(timetable: Timetable) -> Result<(host::Host, net::Clock), Failure> {
+fn engine_of(timetable: Timetable) -> Result<(engine_host::Host, net::Clock), Failure> {
     let clock = net::Clock::start(0);
-    Ok((host::Host::new(&host::exchange(&clock, timetable.requests))?, clock))
+    Ok((engine_host::Host::new(&engine_host::exchange(&clock, timetable.requests))?, clock))
 }
 
 fn serve(
@@ -116,7 +116,7 @@ fn ask(gateway: &Socket, timetable: Timetable) -> Result<Slice, zmq::Error> {
     let start = Start::soon(timetable);
     for number in 1..=timetable.requests {
         start.wait_for(number);
-        gateway.send(host::command(number).as_bytes(), 0)?;
+        gateway.send(engine_host::command(number).as_bytes(), 0)?;
         match gateway.recv_bytes(0) {
             Ok(answer) => tally.take(&answer, start.elapsed_ns()),
             // Whoever asks with REQ cannot go on without an answer.
@@ -131,7 +131,7 @@ fn send(orders: &Socket, timetable: Timetable, start: Start) -> Result<(), zmq::
     net::sharpen_timers();
     for number in 1..=timetable.requests {
         start.wait_for(number);
-        orders.send(host::command(number).as_bytes(), 0)?;
+        orders.send(engine_host::command(number).as_bytes(), 0)?;
     }
     Ok(())
 }

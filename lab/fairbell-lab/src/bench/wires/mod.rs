@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use telemetry::{LatencySummary, Recorder};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
 
-use fairbell::failure::Failure;
-use fairbell::sockets::io;
+use host::failure::Failure;
+use host::sockets::io;
 use node::{Answerer, Caller, Terms, Transport};
 
 const CALLER: NodeId = NodeId(1);

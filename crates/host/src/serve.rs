@@ -1,4 +1,4 @@
-//! An exchange as `up` makes it, without participants, view and report: for whoever measures it.
+//! A whole exchange served without participants of its own.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use types::Peer;
 
-use super::board::Board;
-use super::flow;
-use super::plan::{self, Plan, Wishes};
-use super::standstill::written;
 use crate::alarms::Alarms;
 use crate::config::Config;
+use crate::exchange::{self, Plan, PlanOptions};
 use crate::failure::Failure;
+use crate::group::Levels;
 use crate::journal::health::Health;
-use crate::journal::kept;
+use crate::journal::kept::{self, written};
 use crate::sockets::io;
 
 /// Serves while `body` runs, which is given the OUCH doors of the gateways.
@@ -26,18 +24,15 @@ pub fn serve<T>(
     config: &Config,
     body: impl FnOnce(Vec<Peer>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let clock = flow::clock(config);
+    let clock = exchange::clock(config);
     let kept = match config.journal.is_local() {
         true => Some(kept::open(Path::new(&config.journal.dir), &config.journal, clock.now())?),
         false => None,
     };
-    let log = Path::new(&config.journal.dir).join(super::LOG_FILE);
-    let wishes =
-        Wishes { log: &log, capture: false, corrupt: None, late_ns: None, slow: None, players: 0 };
-    let plan = plan::plan(config, [clock; 3], wishes, kept, |_| flow::nobody(config))?;
-    let Plan { loops, addresses, receivers, proxies, jobs, writing, group, .. } = plan;
-    let nodes = 1 + proxies.len() + receivers.len();
-    let board = Board::new(nodes, receivers.len(), config.instruments.0.len());
+    let log = Path::new(&config.journal.dir).join(exchange::LOG_FILE);
+    let plan = exchange::plan(config, [clock; 3], PlanOptions::new(&log), kept, |_| Ok(None))?;
+    let Plan { loops, addresses, jobs, writing, group, .. } = plan;
+    let levels = Levels::default();
     let (stop, edges, root) = (AtomicBool::new(false), loops[1].handle(), loops[0].handle());
     thread::scope(|scope| {
         scope.spawn(move || jobs.serve(&edges, crate::password::work));
@@ -50,7 +45,10 @@ pub fn serve<T>(
             let health = Health::new(&Alarms::default(), "journal");
             scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root, &health))
         });
-        let replicas = group.map(|group| group.start(scope, &board, &Alarms::default()));
+        let replicas = group.map(|group| {
+            let observe = |place, role: &roles::Role| levels.observe(place, role);
+            group.start(scope, observe, &Alarms::default())
+        });
         let gateways = addresses.gateways.iter().map(|at| net::peer_addr(*at)).collect();
         let outcome = body(gateways);
         stop.store(true, Ordering::Relaxed);
@@ -61,7 +59,9 @@ pub fn serve<T>(
         if let Some(why) = writer.and_then(written) {
             return Err(Failure::Run(why));
         }
-        for replica in replicas.map_or_else(Vec::new, |replicas| replicas.end(&board)) {
+        for replica in
+            replicas.map_or_else(Vec::new, |replicas| replicas.end(|| levels.are_level()))
+        {
             replica.map_err(Failure::Run)?;
         }
         for of in ended {

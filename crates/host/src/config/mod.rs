@@ -13,7 +13,7 @@ pub mod keys;
 mod load;
 mod memory;
 mod overlay;
-pub(crate) mod price_text;
+pub mod price_text;
 mod retransmission;
 mod snapshot;
 mod store;

@@ -9,9 +9,9 @@ use types::{
 };
 use zerocopy::{IntoBytes, TryFromBytes};
 
-use fairbell::config::Config;
-use fairbell::failure::Failure;
-use fairbell::up::exchange_config;
+use host::config::Config;
+use host::exchange::exchange_config;
+use host::failure::Failure;
 
 /// Most requests of a slice.
 pub const REQUESTS_MAX: u32 = 1_000_000;

@@ -1,15 +1,6 @@
 //! `fairbell replica`: one replica of an exchange's root, a process of its own.
 
-pub mod checkpoints;
-pub mod claims;
-pub mod cluster;
-pub mod gate;
-pub mod host;
-pub mod line;
-mod links;
-pub mod papers;
 mod recover;
-mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,16 +11,17 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use net::Clock;
 
-use crate::admin::action::Action;
-use crate::admin::members;
-use crate::admin::protocol::Reply;
-use crate::admin::server::Server;
-use crate::alarms::{self, Alarms};
-use crate::failure::Failure;
-use checkpoints::Begin;
-use cluster::Cluster;
-use host::Host;
-use line::RootLine;
+use host::admin::action::Action;
+use host::admin::members;
+use host::admin::protocol::Reply;
+use host::admin::server::Server;
+use host::alarms::{self, Alarms};
+use host::failure::Failure;
+use host::replica::checkpoints::Begin;
+use host::replica::cluster::Cluster;
+use host::replica::line::RootLine;
+use host::replica::node::{Host, ask};
+use host::replica::papers;
 
 /// The admin socket, in the replica's folder.
 pub const SOCKET: &str = "admin.sock";
@@ -96,7 +88,7 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
         return issue(cluster, path);
     }
     let (Some(id), Some(dir)) = (args.id, &args.dir) else { return ask_all(&cluster) };
-    let config = crate::config::read(args.config.as_deref())?;
+    let config = host::config::read(args.config.as_deref())?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -175,7 +167,7 @@ fn issue(mut cluster: Cluster, path: &Path) -> Result<(), Failure> {
 
 fn ask_all(cluster: &Cluster) -> Result<(), Failure> {
     let asked: Vec<_> =
-        cluster.places().map(|(number, _)| (number, host::ask(cluster, number))).collect();
+        cluster.places().map(|(number, _)| (number, ask(cluster, number))).collect();
     let newest = asked.iter().filter_map(|(_, status)| status.as_ref());
     let newest = newest.max_by_key(|status| status.changes).map(|status| &status.members);
     let founders = cluster.replicas.len();

@@ -4,24 +4,14 @@
 //! of its own ([`server`]) that asks nodes between two of their inputs ([`act`]) and keeps the
 //! audit file ([`audit`]). Nothing of it is on the way of orders.
 
-pub mod act;
-pub mod action;
-pub mod audit;
-mod callers;
-pub mod members;
-pub mod protocol;
-pub mod server;
-
-use action::Action;
-use clap::Args;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::failure::Failure;
-use protocol::{REPLY_MAX, Reply, Request};
+use clap::Args;
+use host::admin::action::Action;
+use host::admin::ask;
+use host::admin::protocol::Request;
+
+use host::failure::Failure;
 
 /// Options of `fairbell admin`.
 #[derive(Args, Clone, Debug)]
@@ -50,9 +40,6 @@ pub struct AdminArgs {
     pub action: Action,
 }
 
-/// Longest wait for the answer; the exchange gives up on a node much earlier.
-const WAIT: Duration = Duration::from_secs(30);
-
 /// Asks the exchange and prints its answer.
 pub fn run(args: &AdminArgs) -> Result<(), Failure> {
     let request = Request { operator: args.operator.clone(), action: args.action.clone() };
@@ -67,18 +54,4 @@ pub fn run(args: &AdminArgs) -> Result<(), Failure> {
         println!("{}", reply.text);
     }
     if reply.ok { Ok(()) } else { Err(Failure::Run(reply.text)) }
-}
-
-/// One request to the exchange behind a socket.
-pub fn ask(socket: &Path, request: &Request) -> Result<Reply, Failure> {
-    let on = |error: std::io::Error| Failure::Run(format!("{}: {error}", socket.display()));
-    let mut stream = UnixStream::connect(socket).map_err(on)?;
-    stream.set_read_timeout(Some(WAIT)).map_err(on)?;
-    stream.set_write_timeout(Some(WAIT)).map_err(on)?;
-    stream.write_all(request.line().as_bytes()).map_err(on)?;
-    let mut line = Vec::new();
-    // Not to the end of the stream: it may end with an error when a request is refused unread.
-    BufReader::new(stream.take(REPLY_MAX as u64)).read_until(b'\n', &mut line).map_err(on)?;
-    serde_json::from_slice(&line)
-        .map_err(|error| Failure::Run(format!("the exchange's answer can't be read: {error}")))
 }

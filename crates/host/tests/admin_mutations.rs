@@ -4,9 +4,9 @@
 #[path = "../../wire/tests/mutations/faults.rs"]
 mod faults;
 
-use fairbell::admin::action::Action;
-use fairbell::admin::protocol::{LINE_MAX, Request};
 use faults::{Faults, Tally, Target, mutate};
+use host::admin::action::Action;
+use host::admin::protocol::{LINE_MAX, Request};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

@@ -15,11 +15,9 @@ use clock::{Agent, AgentConfig};
 use net::{Clock, Directory, Loop, LoopConfig, Timekeeper};
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
 
-use crate::clock::agent::Wrong;
-use crate::clock::source;
+use crate::clock_sources as source;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::report::{ClockReport, Quantiles};
 
 /// How long the first corrections may take.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
@@ -30,10 +28,39 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Looks remembered: an hour.
 const LOOKS_MAX: usize = 36_000;
-/// Of the skews of clocks, this is what counts.
-const RTS25_NS: u64 = 100_000;
 /// Until there is a correction nobody knows anything.
 const UNKNOWN_NS: u64 = Nanos::SECOND;
+
+/// A free-running clock that is wrong on purpose.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Wrong {
+    /// When it was right but for the offset, in ns of the right clock.
+    pub origin: u64,
+    /// Ahead by so much then.
+    pub offset_ns: i64,
+    /// And by so much more in 10^9.
+    pub drift_ppb: i64,
+}
+
+impl Wrong {
+    /// What it reads.
+    pub fn raw(&self, at: Nanos) -> Nanos {
+        let passed = at.0.saturating_sub(self.origin) as i128;
+        let gained = (passed * i128::from(self.drift_ppb)).div_euclid(1_000_000_000);
+        Nanos(at.0.saturating_add_signed(self.offset_ns).saturating_add_signed(gained as i64))
+    }
+
+    /// When the clock reads so much, to the next microsecond or so.
+    pub fn when(&self, raw: Nanos) -> Nanos {
+        if raw == Nanos::NEVER {
+            return raw;
+        }
+        let at = raw.0.saturating_add_signed(-self.offset_ns);
+        let passed = at.saturating_sub(self.origin) as i128;
+        let gained = passed * i128::from(self.drift_ppb) / (1_000_000_000 + self.drift_ppb) as i128;
+        Nanos(at.saturating_add_signed(-gained as i64).saturating_add(1))
+    }
+}
 
 /// The clock of a loop, wrong by itself and kept right by an agent.
 struct Kept {
@@ -107,6 +134,17 @@ struct Looks {
     errors: Vec<u64>,
 }
 
+/// What was seen of the clocks of a run, look by look.
+#[derive(Clone, Default, Debug)]
+pub struct ClockFigures {
+    /// Who kept them.
+    pub source: String,
+    /// Errors that readings claimed at most, ns.
+    pub bounds: Vec<u64>,
+    /// Errors, where the truth is known, ns; as many as bounds then.
+    pub errors: Vec<u64>,
+}
+
 /// The clocks of a run.
 pub struct Clocks {
     /// Those of the root and proxies, of the edges, and of the outside world.
@@ -124,7 +162,7 @@ impl Clocks {
     /// # Errors
     /// When whoever is to keep them does not answer.
     pub fn start(config: &Config) -> Result<Clocks, Failure> {
-        let own = super::flow::clock(config);
+        let own = crate::exchange::clock(config);
         let mut clocks = Clocks {
             of: [own; 3],
             source: "system clock, bound as configured".to_string(),
@@ -241,30 +279,14 @@ impl Clocks {
         Err(Failure::Run("clock.source: the agents do not come to a correction".to_string()))
     }
 
-    /// Ends the keeping, and says what the clocks were worth.
-    pub fn end(self, config: &Config) -> ClockReport {
+    /// Ends the keeping, and says what was seen of the clocks.
+    pub fn end(self) -> ClockFigures {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
             let _ = thread.join();
         }
         let looks = std::mem::take(&mut *self.looks.lock().unwrap_or_else(PoisonError::into_inner));
-        let held = looks.errors.iter().zip(&looks.bounds).filter(|(error, bound)| error <= bound);
-        let held = held.count() as f64 / looks.errors.len().max(1) as f64;
-        let judged = if looks.errors.is_empty() { &looks.bounds } else { &looks.errors };
-        let within = judged.iter().filter(|ns| **ns <= RTS25_NS).count();
-        let known = !looks.errors.is_empty();
-        let bounds = match looks.bounds.is_empty() {
-            true => vec![config.hold.clock_bound_ns],
-            false => looks.bounds.clone(),
-        };
-        ClockReport {
-            source: self.source,
-            asymmetry_ns: config.clock.asymmetry_us * Nanos::MICRO,
-            bound_ns: quantiles(bounds),
-            error_ns: known.then(|| quantiles(looks.errors.clone())),
-            held: known.then_some(held),
-            within_100us: (!judged.is_empty()).then(|| within as f64 / judged.len() as f64),
-        }
+        ClockFigures { source: self.source, bounds: looks.bounds, errors: looks.errors }
     }
 }
 
@@ -290,22 +312,6 @@ fn look(looks: &Mutex<Looks>, add: impl FnOnce(&mut Looks)) {
     let mut looks = looks.lock().unwrap_or_else(PoisonError::into_inner);
     if looks.bounds.len() < LOOKS_MAX {
         add(&mut looks);
-    }
-}
-
-fn quantiles(mut values: Vec<u64>) -> Quantiles {
-    values.sort_unstable();
-    let at = |permille| clock::simulate::quantile(&values, permille);
-    let sum: u128 = values.iter().map(|ns| u128::from(*ns)).sum();
-    Quantiles {
-        count: values.len() as u64,
-        min: values.first().copied().unwrap_or(0),
-        mean: (sum / values.len().max(1) as u128) as u64,
-        p50: at(500),
-        p90: at(900),
-        p99: at(990),
-        p999: at(999),
-        max: at(1_000),
     }
 }
 
@@ -337,11 +343,13 @@ mod tests {
                 assert!(off <= reading.bound_ns, "{off} ns off, told {}", reading.bound_ns);
             }
         }
-        let report = clocks.end(&config);
-        assert_eq!(report.held, Some(1.0), "{report:?}");
+        let mut seen = clocks.end();
+        let held = seen.errors.iter().zip(&seen.bounds).all(|(error, bound)| error <= bound);
+        assert!(held && !seen.errors.is_empty(), "{seen:?}");
         // Uncorrected they are 5 ms off and more.
-        let error = report.error_ns.expect("the truth is known");
-        assert!(error.p50 < 2 * Nanos::MILLI && report.source.contains("Huygens"), "{report:?}");
+        seen.errors.sort_unstable();
+        let median = seen.errors[seen.errors.len() / 2];
+        assert!(median < 2 * Nanos::MILLI && seen.source.contains("Huygens"), "{seen:?}");
     }
 
     #[test]
@@ -351,15 +359,15 @@ mod tests {
         assert_eq!(clocks.of[1].reading().bound_ns, config.hold.clock_bound_ns);
         let (now, own) = (clocks.of[1].now(), clocks.of[0].process());
         assert!(now.0.abs_diff(own.0) < Nanos::SECOND / 2, "no trial offset without agents");
-        let report = clocks.end(&config);
-        assert_eq!((report.bound_ns.max, report.error_ns), (config.hold.clock_bound_ns, None));
+        let seen = clocks.end();
+        assert!(seen.bounds.is_empty() && seen.errors.is_empty(), "nobody looked");
     }
 
     #[test]
     fn whoever_does_not_answer_is_not_used() {
         let asked = Clocks::start(&config("chrony", 0));
         // A machine may have one that answers.
-        let told = asked.map(|clocks| clocks.end(&Config::default()).source);
+        let told = asked.map(|clocks| clocks.end().source);
         match told {
             Ok(source) => assert!(source.starts_with("chrony"), "{source}"),
             Err(failure) => assert!(failure.to_string().contains("chrony does not answer")),

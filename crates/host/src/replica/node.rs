@@ -286,8 +286,8 @@ impl Host {
         clock: Clock,
         begin: Begin,
     ) -> Result<Host, Failure> {
-        let mut exchange = crate::up::exchange_config(config, &clock);
-        exchange.options = crate::up::options(config)?;
+        let mut exchange = crate::exchange::exchange_config(config, &clock);
+        exchange.options = crate::exchange::overlay_options(config)?;
         cluster.settle(&mut exchange);
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
         let claim_key = cluster.key(b"claims")?;

@@ -24,7 +24,7 @@ use roles::{Checkpoint, ExchangeConfig, Keep, Reguard, Root};
 use types::{Checked, ExecutionReport, Shelf};
 
 use crate::failure::Failure;
-use crate::up::{Paper, streams_in};
+use crate::spill::{Paper, streams_in};
 
 /// Their folder in a replica's.
 const FOLDER: &str = "checkpoints";

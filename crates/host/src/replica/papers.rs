@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use net::{ClientTls, Clients, Identity, ServerTls};
 
 use super::cluster::Cluster;
-use crate::cert::{Authority, End, Pair, keep};
+use crate::authority::{Authority, End, Pair, keep};
 use crate::failure::Failure;
 use crate::tls::read;
 

@@ -16,10 +16,18 @@ pub fn parse(text: &str) -> Option<Price> {
     whole.checked_mul(Price::ONE)?.checked_add(part).map(Price)
 }
 
+/// Writes a price as decimal text.
+///
+/// # Errors
+/// The writer's.
 pub fn serialize<S: Serializer>(price: &Price, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(price)
 }
 
+/// Reads a price from decimal text.
+///
+/// # Errors
+/// What is no price.
 pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Price, D::Error> {
     let text = String::deserialize(from)?;
     parse(&text).ok_or_else(|| D::Error::custom("must be a price like \"0.01\""))

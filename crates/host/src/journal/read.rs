@@ -16,7 +16,7 @@ use types::Input;
 
 use super::kept::{self, Genesis, input_of};
 use crate::failure::{Failure, on};
-use crate::replica::host;
+use crate::replica::node;
 
 /// Bytes of a log that are handed on together.
 const PIECE: usize = 1 << 18;
@@ -51,7 +51,7 @@ where
 {
     /// What is found first: whose journal it is, and the inputs of its snapshot.
     fn start(&mut self, folder: &mut Folder, found: &Verified) -> Result<(), Failure> {
-        let replica = found.label == host::LABEL;
+        let replica = found.label == node::LABEL;
         if !replica && found.label != kept::LABEL {
             return Err(on(&self.dir, NO_LOG));
         }
@@ -274,7 +274,7 @@ mod tests {
             let name = format!("fairbell-read-{behind}-{}", std::process::id());
             let dir = std::env::temp_dir().join(name);
             let _ = std::fs::remove_dir_all(&dir);
-            let first = replica(&dir, host::LABEL, behind);
+            let first = replica(&dir, node::LABEL, behind);
             assert_eq!(first > 1, behind, "{first}");
             assert_eq!(read(&dir), Ok((1..=290).collect()), "{behind}");
             // The same as the bytes of a log.

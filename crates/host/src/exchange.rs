@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
-use feed::{CaptureConfig, ListenerConfig, SnapshotServer};
+use feed::{ListenerConfig, SnapshotServer};
 use journal::{Folder, Journal};
 use net::{
     ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, Mailbox, ServerTls, TraceReceiver,
@@ -22,14 +22,15 @@ use roles::{
 };
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
-use super::files;
-use super::group::{Group, Rest};
-use super::tamper::Relay;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::group::{Group, Rest};
 use crate::journal::kept::{Inputs, Kept};
 use crate::sockets::{io, v4};
+use crate::spill;
 
+/// The input log's file, in its folder.
+pub const LOG_FILE: &str = "exchange.log";
 /// Names of the outside world's nodes for loop handles; no overlay node has them.
 pub const DRIVER: NodeId = NodeId(60_000);
 /// Listener of receiver 0; the others follow.
@@ -52,16 +53,6 @@ pub const TRACE_BATCHES: usize = 256;
 pub const TRACE_BATCH: usize = 1_024;
 /// Passwords on their way to be hashed: each gateway has one there at a time.
 const JOBS: usize = 512;
-/// Packets and messages that `--capture` keeps.
-const CAPTURE: CaptureConfig = CaptureConfig {
-    // Multicast set aside for documents (RFC 5771): the released packets come by unicast.
-    to: ([233, 252, 0, 1], 26_400),
-    packet_bytes_max: 256 << 20,
-    message_bytes_max: 256 << 20,
-    quote_every: CHECKPOINT_EVERY,
-    quotes_max: 1 << 16,
-};
-
 /// A journal that is about to be written.
 pub struct Writing {
     /// The journal.
@@ -88,27 +79,36 @@ pub struct Addresses {
     pub feed_from: SocketAddrV4,
 }
 
-/// What a run wants of its log and its listeners.
+/// What whoever builds an exchange wants otherwise than usual.
 #[derive(Clone, Copy)]
-pub struct Wishes<'a> {
+pub struct PlanOptions<'a> {
     /// The log's file, if it is laid down as it grows.
     pub log: &'a Path,
-    /// Keep what was released.
-    pub capture: bool,
-    /// Flip one byte of this packet (counted from 1) on its way to the listener.
-    pub corrupt: Option<u64>,
-    /// The last listener hears nothing for so long, in ns.
-    pub late_ns: Option<u64>,
-    /// The delays of a cloud in which this proxy straggles.
-    pub slow: Option<NodeId>,
     /// Accounts from the first on that are played from within and held to no rate but their own.
     pub players: usize,
+    /// Settings of the listener at each receiver, by place.
+    pub listener: &'a dyn Fn(usize, &mut ListenerConfig),
+    /// Between receiver 1 and its listener: from where its feed comes, and where to.
+    pub divert: &'a dyn Fn(&mut Peer, &mut Peer) -> Result<(), Failure>,
+    /// What stands around the nodes, given in order of their numbers.
+    pub around: &'a dyn Fn(Vec<Role>) -> Vec<Role>,
+}
+
+impl<'a> PlanOptions<'a> {
+    /// The usual exchange, with its log in this file.
+    pub fn new(log: &'a Path) -> PlanOptions<'a> {
+        PlanOptions {
+            log,
+            players: 0,
+            listener: &|_, _| {},
+            divert: &|_, _| Ok(()),
+            around: &|nodes| nodes,
+        }
+    }
 }
 
 /// Everything built, nothing running.
 pub struct Plan {
-    /// Flips a byte between receiver 1 and its listener, when asked to.
-    pub relay: Option<Relay>,
     /// Root and proxies; edges; participants and listeners.
     pub loops: [Loop<Role>; LOOPS],
     /// Traces of the first two, and of the root's replicas.
@@ -176,7 +176,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         rules: config.rules(),
         limits: config.limits.values(),
         self_trade: Vec::new(),
-        timetable: super::day::timetable(config),
+        timetable: crate::day::timetable(config),
         accounts: accounts.collect(),
         durable: config.journal.is_local() || config.journal.is_replicated(),
         fix_comp_id: config.gateway.fix_comp_id.clone(),
@@ -189,7 +189,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
 
 /// What the configuration uses of the overlay beyond the plain tree, sealed under a fresh secret; and
 /// another one for the tokens of the retransmission server.
-pub fn options(config: &Config) -> Result<OverlayOptions, Failure> {
+pub fn overlay_options(config: &Config) -> Result<OverlayOptions, Failure> {
     let fresh = || {
         let none = || Failure::Run("no randomness for keys".to_string());
         Secret::random().ok_or_else(none)
@@ -202,6 +202,18 @@ pub fn options(config: &Config) -> Result<OverlayOptions, Failure> {
 /// The life of this process: no other one has it.
 pub fn life() -> Result<Life, Failure> {
     roles::random_life().ok_or_else(|| Failure::Run("no randomness for a life".to_string()))
+}
+
+/// What the engine of this configuration is made of.
+pub fn engine_config(config: &Config) -> engine::Config {
+    exchange_config(config, &clock(config)).engine()
+}
+
+/// A clock for this process; all nodes share it, so their error against each other is the
+/// configured bound at most.
+pub fn clock(config: &Config) -> Clock {
+    debug_assert!(config.hold.clock_bound_ns < Nanos::SECOND);
+    Clock::start(config.hold.clock_bound_ns)
 }
 
 /// Proxies with a place in the tree at the start.
@@ -232,19 +244,20 @@ fn session_name(now: Nanos) -> [u8; 10] {
     name
 }
 
-/// Binds all sockets and makes all nodes; `driver` gets the gateways' addresses.
+/// Binds all sockets and makes all nodes; `driver` gets the gateways' addresses and makes the
+/// participants that play from within, if any do.
 pub fn plan(
     config: &Config,
     clocks: [Clock; LOOPS],
-    wishes: Wishes<'_>,
+    options: PlanOptions<'_>,
     mut kept: Option<Kept>,
-    driver: impl FnOnce(&[Peer]) -> Result<Driver, Failure>,
+    driver: impl FnOnce(&[Peer]) -> Result<Option<Driver>, Failure>,
 ) -> Result<Plan, Failure> {
     // The root's is the one that the others follow.
     let clock = clocks[0];
     let mut exchange = exchange_config(config, &clock);
-    exchange.options = options(config)?;
-    let players = exchange.accounts.iter_mut().zip(&config.accounts.0).take(wishes.players);
+    exchange.options = overlay_options(config)?;
+    let players = exchange.accounts.iter_mut().zip(&config.accounts.0).take(options.players);
     for (account, _) in players.filter(|(_, entry)| entry.orders_per_s == 0) {
         account.throttle = roles::Throttle::UNLIMITED;
     }
@@ -294,10 +307,9 @@ pub fn plan(
         },
     };
     let mut feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
-    let relay = match (wishes.corrupt, &mut feed_of[..], &mut sources[..]) {
-        (Some(packet), [to, ..], [from, ..]) => Some(Relay::between(from, to, packet)?),
-        _ => None,
-    };
+    if let ([to, ..], [from, ..]) = (&mut feed_of[..], &mut sources[..]) {
+        (options.divert)(from, to)?;
+    }
     let gateways: Vec<Peer> = addresses.gateways.iter().map(|addr| net::peer_addr(*addr)).collect();
 
     let entry = |(index, socket): (usize, &UdpSocket)| {
@@ -328,13 +340,10 @@ pub fn plan(
         .map_err(|error| Failure::Usage(error.to_string()))?;
     if group.is_none() {
         // Replicas' journals are their logs.
-        files::lay_down(&config.memory, wishes.log, &mut nodes)?;
+        spill::lay_down(&config.memory, options.log, &mut nodes)?;
     }
     let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
-    let nodes = match wishes.slow {
-        Some(slow) => super::cloud::delayed(nodes, slow, config.flow.seed),
-        None => nodes,
-    };
+    let nodes = (options.around)(nodes);
     // By gateway, in the order of their doors.
     let mut entries = entries.into_iter().zip(fix).map(|(ouch, fix)| vec![ouch, fix]);
     let mut releasing = releasing.into_iter();
@@ -371,18 +380,18 @@ pub fn plan(
         let mut settings = roles::listener(&exchange, servers.clone());
         settings.sources = Some(sources.get(index).copied().into_iter().collect());
         settings.checkpoint_every = CHECKPOINT_EVERY;
-        settings.capture = (wishes.capture && index == 0).then_some(CAPTURE);
-        let late = wishes.late_ns.filter(|_| index + 1 == receivers.len());
-        settings.hears_from = late.map_or(Nanos(0), |ns| clocks[2].now().after(ns));
+        (options.listener)(index, &mut settings);
         let accepts = serving.take();
         let node = listener(config, &exchange, settings, accepts.is_some(), &addresses);
         let id = NodeId(LISTENERS.0 + index as u16);
         loops[2].add_node(id, node, vec![(Channel::FEED, socket)], accepts).map_err(io)?;
     }
-    let driver = Role::Driver(Box::new(driver(&gateways)?));
-    loops[2].add_node(DRIVER, driver, Vec::new(), None).map_err(io)?;
-    if let Some((_, client)) = &tls {
-        loops[2].secure_outgoing(DRIVER, ClientTls::clone(client));
+    if let Some(driver) = driver(&gateways)? {
+        let driver = Role::Driver(Box::new(driver));
+        loops[2].add_node(DRIVER, driver, Vec::new(), None).map_err(io)?;
+        if let Some((_, client)) = &tls {
+            loops[2].secure_outgoing(DRIVER, ClientTls::clone(client));
+        }
     }
     let mut traces = group.as_mut().map_or_else(Vec::new, Group::traces);
     for of in loops.iter_mut().take(2) {
@@ -391,19 +400,7 @@ pub fn plan(
         traces.push(receiver);
     }
     let streams = exchange.options.streams().into();
-    Ok(Plan {
-        relay,
-        loops,
-        traces,
-        addresses,
-        receivers,
-        proxies,
-        layers,
-        streams,
-        jobs,
-        writing,
-        group,
-    })
+    Ok(Plan { loops, traces, addresses, receivers, proxies, layers, streams, jobs, writing, group })
 }
 
 fn secure(of: &mut Loop<Role>, edge: NodeId, tls: &ServerTls) {

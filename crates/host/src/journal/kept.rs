@@ -298,6 +298,17 @@ fn begin_flush(
     }
 }
 
+/// What went wrong with the journal, if anything did, once its writer has ended.
+pub fn written(
+    writer: std::thread::ScopedJoinHandle<'_, Result<journal::Stats, journal::JournalError>>,
+) -> Option<String> {
+    match writer.join() {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(format!("the journal: {error}")),
+        Err(_) => Some("the journal's thread panicked".to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,28 @@
+//! From configuration to running nodes: the one place that makes sockets, loops, clocks, keys,
+//! spill files and the day's timetable.
+//!
+//! [`exchange`] builds all roles of an exchange on one machine, [`replica`] one replica of its root,
+//! [`group`] such replicas in one process. Who runs them decides what is shown, played and reported.
+
+pub mod admin;
+pub mod alarms;
+pub mod authority;
+pub mod capacities;
+pub mod clock_sources;
+pub mod clocks;
+pub mod config;
+pub mod day;
+pub mod exchange;
+pub mod failure;
+pub mod files;
+pub mod group;
+pub mod journal;
+pub mod limits;
+pub mod password;
+pub mod refused;
+pub mod replica;
+pub mod room;
+pub mod serve;
+pub mod sockets;
+pub mod spill;
+pub mod tls;

@@ -1,0 +1,11 @@
+//! One replica of an exchange's root: its loop, its disk, its streams to the others, its papers.
+
+pub mod checkpoints;
+pub mod claims;
+pub mod cluster;
+pub mod gate;
+pub mod line;
+mod links;
+pub mod node;
+pub mod papers;
+mod writer;
