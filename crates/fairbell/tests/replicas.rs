@@ -294,28 +294,3 @@ fn a_replica_whose_disk_does_not_hold_the_log_fails_the_run() {
     assert!(!failures.contains("replica 1: ") && !failures.contains("replica 3: "), "{failures}");
     assert_eq!(report["books_equal"], Value::Bool(true));
 }
-
-/// The table of durabilities has a row for each, beside its floor.
-#[test]
-fn every_durability_is_measured_beside_its_floor() {
-    let scratch = Scratch::new("durability");
-    let bench = |duration: &str| {
-        let dir = scratch.at("bench");
-        let rate = ["--rate", "100", "--rounds", "1", "--duration", duration, "--json"];
-        scratch.fairbell(&[&["bench", "durability", "--dir", dir.as_str()][..], &rate].concat())
-    };
-    assert_eq!(bench("500ms").status.code(), Some(2), "too short to say anything");
-    let table = document(&bench("1s"));
-    let rows = table["rows"].as_array().expect("a list");
-    let names: Vec<&str> = rows.iter().flat_map(|row| row["durability"].as_str()).collect();
-    assert_eq!(names, ["none", "local", "replicated"]);
-    for row in rows {
-        for side in ["system_ns", "floor_ns"] {
-            let of = ["p50", "p99", "p999"].map(|quantile| number(&row[side], quantile));
-            assert!(of.is_sorted() && of[0] > 0, "{row:#}");
-            assert!(number(&row[side], "count") >= 10, "{row:#}");
-        }
-    }
-    let left = std::fs::read_dir(scratch.at("bench")).expect("its folder").count();
-    assert_eq!(left, 0, "what it made is removed");
-}
