@@ -3,10 +3,12 @@
 //! A plan says what happens at which time of the venue's clock. [`Zone`] says what that clock
 //! shows; its changes (summer time) are data too. A planned time that the clock skips is due at
 //! the skip, one that it shows twice is due the first time: each entry happens once a day, in
-//! the order of the plan's times. Nothing here acts: the root asks [`Schedule::next_due`], logs
+//! the order of the plan's times. A day that closes early has its closing entries moved, and leaves
+//! out what would come after them. A day that was missed as a whole is not made up for; what one
+//! that has begun still lacks is. Nothing here acts: the root asks [`Schedule::next_due`], logs
 //! what [`Schedule::pop_due`] gives, and the log is the truth from then on (corner 5).
 
-use types::{ClOrdId, Command, CommandKind, Nanos, Phase};
+use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Packer, Phase, Unpacker};
 
 /// Nanoseconds of a day of 24 hours.
 pub const DAY_NS: u64 = 86_400 * Nanos::SECOND;
@@ -89,12 +91,23 @@ pub struct Entry {
     pub at: u64,
     /// Due again, as of an auction interval.
     pub repeat: Option<Repeat>,
+    /// It moves with the close, on days that close early.
+    pub closing: bool,
     /// What is due.
     pub command: Command,
 }
 
+/// A day that closes early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EarlyClose {
+    /// The day, counted from 1970-01-01.
+    pub day: i64,
+    /// How much earlier than on other days its closing entries are due, ns.
+    pub earlier_ns: u64,
+}
+
 /// What happens on every day of trading.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// Entries; those of the same instant are due in this order.
     pub entries: Vec<Entry>,
@@ -102,6 +115,8 @@ pub struct Plan {
     pub weekdays: u8,
     /// Days without trading, counted from 1970-01-01.
     pub holidays: Vec<i64>,
+    /// Days that close early.
+    pub early_closes: Vec<EarlyClose>,
 }
 
 /// Why a plan can't be followed.
@@ -111,6 +126,8 @@ pub enum PlanError {
     TooLong(usize),
     /// The entry at this index has a time beyond the day, or a repetition that never ends.
     Entry(usize),
+    /// The early close at this index would be before the day begins.
+    EarlyClose(usize),
 }
 
 impl std::fmt::Display for PlanError {
@@ -122,6 +139,9 @@ impl std::fmt::Display for PlanError {
             PlanError::Entry(index) => {
                 let number = index + 1;
                 write!(f, "entry {number} of the plan: time or repetition out of range")
+            }
+            PlanError::EarlyClose(index) => {
+                write!(f, "early close {}: before the day begins", index + 1)
             }
         }
     }
@@ -148,10 +168,12 @@ pub struct DayTimes {
     pub indicative_every_ns: u64,
 }
 
+/// What names the schedule's commands in the log.
+const NAME: ClOrdId = ClOrdId(*b"schedule      ");
+
 /// A command of the schedule: `cl_ord_id` says so in the log.
 pub fn command(kind: CommandKind, param: u8) -> Command {
-    let cl_ord_id = ClOrdId(*b"schedule      ");
-    Command { param, cl_ord_id, ..Command::new(kind) }
+    Command { param, cl_ord_id: NAME, ..Command::new(kind) }
 }
 
 impl Plan {
@@ -162,35 +184,48 @@ impl Plan {
 
     /// The day of a venue with an opening and a closing auction.
     pub fn with_auctions(times: &DayTimes) -> Plan {
-        let entry = |at, command| Entry { at, repeat: None, command };
-        let phase = |at, phase: Phase| entry(at, command(CommandKind::SetPhase, phase as u8));
+        let opening = |at, command| Entry { at, repeat: None, closing: false, command };
+        let closing = |at, command| Entry { closing: true, ..opening(at, command) };
+        let phase = |phase: Phase| command(CommandKind::SetPhase, phase as u8);
         let mut entries = vec![
-            entry(times.pre_open, command(CommandKind::ExpireOrders, 0)),
-            entry(times.pre_open, command(CommandKind::StartOfDay, 1)),
-            phase(times.opening_call, Phase::OpeningCall),
-            phase(times.open, Phase::Continuous),
-            phase(times.closing_call, Phase::ClosingCall),
-            phase(times.close, Phase::Closed),
-            entry(times.end, command(CommandKind::EndOfDay, 0)),
+            opening(times.pre_open, command(CommandKind::ExpireOrders, 0)),
+            opening(times.pre_open, command(CommandKind::StartOfDay, 1)),
+            opening(times.opening_call, phase(Phase::OpeningCall)),
+            opening(times.open, phase(Phase::Continuous)),
+            closing(times.closing_call, phase(Phase::ClosingCall)),
+            closing(times.close, phase(Phase::Closed)),
+            closing(times.end, command(CommandKind::EndOfDay, 0)),
         ];
         if times.indicative_every_ns > 0 {
-            let calls = [(times.opening_call, times.open), (times.closing_call, times.close)];
-            entries.extend(calls.map(|(at, until)| Entry {
+            let calls =
+                [(times.opening_call, times.open, false), (times.closing_call, times.close, true)];
+            entries.extend(calls.map(|(at, until, closing)| Entry {
                 at,
                 repeat: Some(Repeat { every_ns: times.indicative_every_ns, until }),
+                closing,
                 command: command(CommandKind::PublishIndicative, 0),
             }));
         }
-        Plan { entries, weekdays: Plan::WORKING_DAYS, holidays: Vec::new() }
+        Plan { entries, weekdays: Plan::WORKING_DAYS, ..Plan::default() }
+    }
+
+    /// With a change of phase of one instrument (0: of all) at a time of every day that it comes
+    /// before the close, after what is due then already.
+    pub fn with_phase(mut self, at: u64, instrument: InstrumentId, phase: Phase) -> Plan {
+        let command = Command { instrument, ..command(CommandKind::SetPhase, phase as u8) };
+        self.entries.push(Entry { at, repeat: None, closing: false, command });
+        self
     }
 
     /// A venue that never closes: every day rolls over into the next at a time of its clock, and
     /// orders whose date is past have expired then.
     pub fn never_closing(roll_at: u64) -> Plan {
-        let entry =
-            |kind, param| Entry { at: roll_at, repeat: None, command: command(kind, param) };
+        let entry = |kind, param| {
+            let command = command(kind, param);
+            Entry { at: roll_at, repeat: None, closing: false, command }
+        };
         let entries = vec![entry(CommandKind::ExpireOrders, 0), entry(CommandKind::EndOfDay, 1)];
-        Plan { entries, weekdays: Plan::ALL_DAYS, holidays: Vec::new() }
+        Plan { entries, weekdays: Plan::ALL_DAYS, ..Plan::default() }
     }
 
     /// With a batch auction at every interval from one time of the day to before another.
@@ -199,7 +234,7 @@ impl Plan {
         // The first interval ends after it has begun.
         let at = from.saturating_add(every_ns);
         let command = command(CommandKind::Uncross, 0);
-        self.entries.push(Entry { at, repeat, command });
+        self.entries.push(Entry { at, repeat, closing: false, command });
         self
     }
 
@@ -211,10 +246,40 @@ impl Plan {
             entry.at < DAY_NS
                 && entry.repeat.is_none_or(|repeat| repeat.every_ns > 0 && repeat.until <= DAY_NS)
         };
-        match self.entries.iter().position(|entry| !sound(entry)) {
-            Some(index) => Err(PlanError::Entry(index)),
+        if let Some(index) = self.entries.iter().position(|entry| !sound(entry)) {
+            return Err(PlanError::Entry(index));
+        }
+        let first = self.first_closing().unwrap_or(0);
+        match self.early_closes.iter().position(|early| early.earlier_ns > first) {
+            Some(index) => Err(PlanError::EarlyClose(index)),
             None => Ok(()),
         }
+    }
+
+    /// When the first closing entry of an ordinary day is due.
+    fn first_closing(&self) -> Option<u64> {
+        self.entries.iter().filter(|entry| entry.closing).map(|entry| entry.at).min()
+    }
+
+    /// When an entry is due on a day and, where it repeats, before when the last time; `None`: not
+    /// on this day.
+    fn times(&self, index: usize, day: i64) -> Option<(u64, u64)> {
+        let entry = self.entries.get(index).filter(|_| self.trades_on(day))?;
+        let until = entry.repeat.map_or(0, |repeat| repeat.until);
+        let Some(early) = self.early_closes.iter().find(|early| early.day == day) else {
+            return Some((entry.at, until));
+        };
+        let sooner = |time: u64| time.saturating_sub(early.earlier_ns);
+        if entry.closing {
+            return Some((sooner(entry.at), sooner(until)));
+        }
+        let closes = self.first_closing().map_or(u64::MAX, sooner);
+        (entry.at < closes).then_some((entry.at, until.min(closes)))
+    }
+
+    /// Every day begins and ends; otherwise one goes over into the next.
+    fn begins_days(&self) -> bool {
+        self.entries.iter().any(|entry| entry.command.kind == CommandKind::StartOfDay)
     }
 
     fn trades_on(&self, day: i64) -> bool {
@@ -264,11 +329,104 @@ impl Schedule {
     /// The next command that is due by `now`; ask again until there is none. Repetitions that were
     /// missed by being asked late are left out, but for one.
     pub fn pop_due(&mut self, now: Nanos) -> Option<Command> {
+        self.skip_missed(now);
         let (due, index) = self.first.filter(|(due, _)| *due <= now)?;
         let (_, day) = self.next[index]?;
         self.next[index] = self.after(index, due, day, now.0);
         self.find_first();
         Some(self.plan.entries[index].command)
+    }
+
+    /// Somebody else has given a command at `at`: if it is what is due here first, it is done here,
+    /// too.
+    pub fn passed(&mut self, at: Nanos, given: &Command) {
+        if given.cl_ord_id != NAME {
+            return;
+        }
+        self.skip_missed(at);
+        let due = self.first.filter(|(due, _)| *due <= at);
+        let command = due.and_then(|(_, index)| self.plan.entries.get(index));
+        if command.is_some_and(|entry| entry.command == *given) {
+            self.pop_due(at);
+        }
+    }
+
+    /// Passes over days of which nothing was done and nothing is left to do, and all but the last
+    /// of those that only go over into the next.
+    fn skip_missed(&mut self, now: Nanos) {
+        while let Some((_, first)) = self.first.filter(|(due, _)| *due <= now) {
+            let Some((_, day)) = self.next[first] else { return };
+            let missed = match self.plan.begins_days() {
+                true => self.is_untouched(day) && self.ends_by(day, now),
+                false => self
+                    .on_day(day)
+                    .all(|index| self.due_from(index, day + 1).is_some_and(|(due, _)| due <= now)),
+            };
+            if !missed {
+                return;
+            }
+            let entries: Vec<usize> = self.on_day(day).collect();
+            for index in entries {
+                self.next[index] = self.due_from(index, day + 1);
+            }
+            self.find_first();
+        }
+    }
+
+    /// Entries that are due next on this day.
+    fn on_day(&self, day: i64) -> impl Iterator<Item = usize> {
+        let next = self.next.iter().enumerate();
+        next.filter(move |(_, next)| next.is_some_and(|(_, of)| of == day)).map(|(index, _)| index)
+    }
+
+    /// Nothing of a day has been given.
+    fn is_untouched(&self, day: i64) -> bool {
+        (0..self.next.len()).all(|index| match self.plan.times(index, day) {
+            Some((at, _)) => self.next[index] == self.zone.at(day, at).map(|at| (at, day)),
+            None => true,
+        })
+    }
+
+    /// The last entry of a day is due by `now`.
+    fn ends_by(&self, day: i64, now: Nanos) -> bool {
+        let times = (0..self.next.len()).filter_map(|index| self.plan.times(index, day));
+        let last = times.map(|(at, until)| at.max(until)).max();
+        last.and_then(|last| self.zone.at(day, last)).is_some_and(|end| end <= now)
+    }
+
+    /// How far it is, for a start that goes on with it.
+    pub fn pack(&self, to: &mut Packer<'_>) {
+        to.count(self.next.len());
+        for next in &self.next {
+            let (at, day) = next.unwrap_or((Nanos::NEVER, i64::MAX));
+            to.u64(at.0);
+            to.u64(day as u64);
+        }
+    }
+
+    /// Goes on where one of the same entries was packed; days are those of this plan, which may have
+    /// other holidays and hours. `None` for anything that none packs.
+    pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
+        if from.count(16)? != self.next.len() {
+            return None;
+        }
+        for index in 0..self.next.len() {
+            let (at, day) = (Nanos(from.u64()?), from.u64()? as i64);
+            let repeats = self.plan.entries[index].repeat.is_some();
+            let same = repeats && self.plan.times(index, day).is_some();
+            self.next[index] = match at {
+                Nanos::NEVER => None,
+                at if same => Some((at, day)),
+                _ => self.due_from(index, day),
+            };
+        }
+        self.find_first();
+        Some(())
+    }
+
+    /// The commands of its plan.
+    pub fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.plan.entries.iter().map(|entry| &entry.command)
     }
 
     /// Venue midnight of the day that an instant lies in, for formats that count from it.
@@ -283,8 +441,10 @@ impl Schedule {
 
     /// When an entry is due on the first day of trading from `day` on.
     fn due_from(&self, index: usize, day: i64) -> Option<(Nanos, i64)> {
-        let day = (day..day + LOOK_AHEAD).find(|&day| self.plan.trades_on(day))?;
-        Some((self.zone.at(day, self.plan.entries[index].at)?, day))
+        let days = day..day.saturating_add(LOOK_AHEAD);
+        let (day, time) =
+            days.into_iter().find_map(|day| Some((day, self.plan.times(index, day)?.0)))?;
+        Some((self.zone.at(day, time)?, day))
     }
 
     /// When an entry is due after it was due at `due`, if it has been dealt with up to `now`.
@@ -293,7 +453,8 @@ impl Schedule {
         if let Some(repeat) = entry.repeat {
             let missed = now.saturating_sub(due.0) / repeat.every_ns;
             let next = due.0.saturating_add((missed + 1).saturating_mul(repeat.every_ns));
-            if self.zone.at(day, repeat.until).is_some_and(|until| next < until.0) {
+            let until = self.plan.times(index, day).map_or(0, |(_, until)| until);
+            if self.zone.at(day, until).is_some_and(|until| next < until.0) {
                 return Some((Nanos(next), day));
             }
         }
@@ -350,17 +511,8 @@ mod tests {
 
     #[test]
     fn the_clock_of_the_venue_opens_and_closes() {
-        let times = DayTimes {
-            pre_open: 8 * HOUR,
-            opening_call: 9 * HOUR,
-            open: 9 * HOUR + HOUR / 2,
-            closing_call: 16 * HOUR,
-            close: 16 * HOUR + HOUR / 12,
-            end: 17 * HOUR,
-            indicative_every_ns: HOUR / 4,
-        };
         // Friday to Monday around the change of 8 March, a Sunday.
-        let plan = Plan::with_auctions(&times);
+        let plan = Plan::with_auctions(&times());
         let seen = run(plan, day(2026, 2, 5) + 5 * HOUR, day(2026, 2, 9) + 4 * HOUR);
         let continuous = |(_, kind, param): &&(Nanos, CommandKind, u8)| {
             (*kind, *param) == (CommandKind::SetPhase, Phase::Continuous as u8)
@@ -407,6 +559,148 @@ mod tests {
         assert_eq!(late.next_due(), Some(from + 10 * HOUR + 91 * second));
         let begun = Schedule::new(late.plan.clone(), new_york(), now).expect("a sound plan");
         assert_eq!(begun.next_due(), Some(from + 10 * HOUR + 91 * second));
+    }
+
+    fn times() -> DayTimes {
+        DayTimes {
+            pre_open: 8 * HOUR,
+            opening_call: 9 * HOUR,
+            open: 9 * HOUR + HOUR / 2,
+            closing_call: 16 * HOUR,
+            close: 16 * HOUR + HOUR / 12,
+            end: 17 * HOUR,
+            indicative_every_ns: HOUR / 4,
+        }
+    }
+
+    #[test]
+    fn holidays_early_closes_and_summer_time_make_a_week() {
+        // Thanksgiving 2026: Thursday 26 November is a holiday, Friday closes at 13:05. A break from
+        // 12:00 to 12:30 and a call at 15:00 that Friday has not.
+        let thursday = (day(2026, 10, 25).0 / DAY_NS) as i64;
+        let early = EarlyClose { day: thursday + 1, earlier_ns: 3 * HOUR };
+        let all = InstrumentId(0);
+        let plan = Plan {
+            holidays: vec![thursday],
+            early_closes: vec![early],
+            ..Plan::with_auctions(&times())
+        };
+        let plan = plan
+            .with_phase(12 * HOUR, all, Phase::Halt)
+            .with_phase(12 * HOUR + HOUR / 2, all, Phase::Continuous)
+            .with_phase(15 * HOUR, all, Phase::VolatilityCall);
+        // From Wednesday 00:00 to Saturday 00:00 in New York, five hours behind UTC.
+        let zone = 5 * HOUR;
+        let seen = run(plan, day(2026, 10, 24) + zone, day(2026, 10, 27) + zone);
+        let hours = |of: u64| -> Vec<(u64, u8)> {
+            let from = day(2026, 10, of) + zone;
+            let phases = seen.iter().filter(|(due, kind, _)| {
+                *kind == CommandKind::SetPhase && *due >= from && *due < from + DAY_NS
+            });
+            phases.map(|(due, _, param)| ((due.0 - from.0) / (HOUR / 12), *param)).collect()
+        };
+        let [opening, continuous, halt, call, closing, closed] = [
+            Phase::OpeningCall,
+            Phase::Continuous,
+            Phase::Halt,
+            Phase::VolatilityCall,
+            Phase::ClosingCall,
+            Phase::Closed,
+        ]
+        .map(|phase| phase as u8);
+        let morning = [(108, opening), (114, continuous), (144, halt), (150, continuous)];
+        let wednesday = [&morning[..], &[(180, call), (192, closing), (193, closed)]].concat();
+        assert_eq!(hours(24), wednesday);
+        assert_eq!(hours(25), [], "a holiday");
+        let friday = [&morning[..], &[(156, closing), (157, closed)]].concat();
+        assert_eq!(hours(26), friday, "an early close, and what comes after it is left out");
+        let ends = seen.iter().filter(|(_, kind, _)| *kind == CommandKind::EndOfDay);
+        let ends: Vec<u64> = ends.map(|(due, ..)| (due.0 - zone) % DAY_NS / HOUR).collect();
+        assert_eq!(ends, [17, 14]);
+        // Indicative prices: two in the opening calls, one in each closing call.
+        let indicative =
+            |seen: &&(Nanos, CommandKind, u8)| seen.1 == CommandKind::PublishIndicative;
+        assert_eq!(seen.iter().filter(indicative).count(), 6);
+        // The plan of the days around 8 March opens by the new clock; see the test above.
+    }
+
+    #[test]
+    fn a_day_that_has_begun_is_ended_and_one_that_was_missed_is_not_made_up_for() {
+        let kinds = |schedule: &mut Schedule, now: Nanos| -> Vec<(CommandKind, u8)> {
+            let due = std::iter::from_fn(|| schedule.pop_due(now));
+            due.map(|command| (command.kind, command.param)).collect()
+        };
+        let monday = day(2026, 5, 0) + 4 * HOUR;
+        let begin =
+            || Schedule::new(Plan::with_auctions(&times()), new_york(), monday).expect("sound");
+        let phase = |phase: Phase| (CommandKind::SetPhase, phase as u8);
+        let opened = [
+            (CommandKind::ExpireOrders, 0),
+            (CommandKind::StartOfDay, 1),
+            phase(Phase::OpeningCall),
+            (CommandKind::PublishIndicative, 0),
+            phase(Phase::Continuous),
+        ];
+        // Who starts at noon opens at once.
+        let mut late = begin();
+        assert_eq!(kinds(&mut late, monday + 12 * HOUR), opened);
+        // Who was away until the next noon ends the day and begins the next.
+        let closed = [
+            phase(Phase::ClosingCall),
+            (CommandKind::PublishIndicative, 0),
+            phase(Phase::Closed),
+            (CommandKind::EndOfDay, 0),
+        ];
+        let tuesday = monday + DAY_NS;
+        assert_eq!(kinds(&mut late.clone(), tuesday + 12 * HOUR), [&closed[..], &opened].concat());
+        // Who starts after the end of the day waits for the next one; two days away are none, too.
+        for (mut schedule, now) in
+            [(begin(), 0), (late.clone(), 2)].map(|(s, n)| (s, monday + n * DAY_NS + 20 * HOUR))
+        {
+            let done = kinds(&mut schedule, now);
+            assert!(done.is_empty() || done == closed, "{done:?}");
+            assert_eq!(schedule.next_due(), Some(Nanos(now.0 - 20 * HOUR + DAY_NS + 8 * HOUR)));
+        }
+        // What another one gave is done here, too, missed days included; others' commands are not.
+        let (mut leads, mut follows) = (late.clone(), late);
+        let now = tuesday + DAY_NS + 12 * HOUR;
+        while let Some(command) = leads.pop_due(now) {
+            follows.passed(now, &Command { cl_ord_id: ClOrdId::default(), ..command });
+            follows.passed(now, &command);
+        }
+        assert_eq!(follows, leads);
+        // A venue that never closes rolls once, however many rolls were missed.
+        let mut rolls =
+            Schedule::new(Plan::never_closing(17 * HOUR), new_york(), monday).expect("sound");
+        let roll = [(CommandKind::ExpireOrders, 0), (CommandKind::EndOfDay, 1)];
+        assert_eq!(kinds(&mut rolls, monday + 3 * DAY_NS + 20 * HOUR), roll);
+    }
+
+    #[test]
+    fn a_schedule_goes_on_where_it_was_packed_by_the_new_calendar() {
+        let monday = day(2026, 5, 0) + 4 * HOUR;
+        let mut old =
+            Schedule::new(Plan::with_auctions(&times()), new_york(), monday).expect("sound");
+        while old.pop_due(monday + 20 * HOUR).is_some() {}
+        while old.pop_due(monday + 9 * HOUR).is_some() {}
+        let mut bytes = Vec::new();
+        old.pack(&mut Packer::new(&mut bytes));
+        let fresh = |holidays: Vec<i64>| {
+            let plan = Plan { holidays, ..Plan::with_auctions(&times()) };
+            Schedule::new(plan, new_york(), monday).expect("sound")
+        };
+        let mut same = fresh(Vec::new());
+        assert_eq!(same.unpack(&mut Unpacker::new(&bytes)), Some(()));
+        assert_eq!(same, old);
+        let tuesday = (day(2026, 5, 1).0 / DAY_NS) as i64;
+        let mut other = fresh(vec![tuesday]);
+        assert_eq!(other.unpack(&mut Unpacker::new(&bytes)), Some(()));
+        assert_eq!(other.next_due(), Some(monday + 2 * DAY_NS + 8 * HOUR));
+        let mut rolls = Schedule::new(Plan::never_closing(0), Zone::utc(), monday).expect("sound");
+        assert_eq!(rolls.unpack(&mut Unpacker::new(&bytes)), None, "of other entries");
+        for short in 0..bytes.len() {
+            assert_eq!(fresh(Vec::new()).unpack(&mut Unpacker::new(&bytes[..short])), None);
+        }
     }
 
     #[test]

@@ -101,21 +101,19 @@ impl Timetable {
         } else if let Some(repeated) = self.repeated.iter_mut().find(|r| r.command == *command) {
             repeated.next = at.after(repeated.every_ns);
         } else if let Some(days) = &mut self.schedule {
-            let mut ahead = days.clone();
-            if ahead.pop_due(at).as_ref() == Some(command) {
-                *days = ahead;
-            }
+            days.passed(at, command);
         }
     }
 
     /// What tells its commands from others', but not when they are due: these are what a log's
-    /// commands are compared with. The days of a venue are left out: what of them was due before a
-    /// start is not made up for.
+    /// commands are compared with.
     pub(crate) fn digest(&self) -> u64 {
         let mut digest = Digest::default();
         digest.fold(self.due.len() as u64);
         let repeated = self.repeated.iter();
-        let commands = self.due.iter().map(|(_, command)| (0, command));
+        let planned = self.schedule.iter().flat_map(Schedule::commands);
+        let commands = self.due.iter().map(|(_, command)| command).chain(planned);
+        let commands = commands.map(|command| (0, command));
         for (every_ns, command) in commands.chain(repeated.map(|r| (r.every_ns, &r.command))) {
             digest.fold(every_ns);
             command.as_bytes().iter().for_each(|byte| digest.fold(u64::from(*byte)));
@@ -128,6 +126,7 @@ impl Timetable {
         to.u64(self.due.len() as u64);
         to.count(self.repeated.len());
         self.repeated.iter().for_each(|repeated| to.u64(repeated.next.0));
+        self.schedule.iter().for_each(|schedule| schedule.pack(to));
     }
 
     /// Passes as much as one with these commands had when it was packed. `None` for anything that
@@ -143,7 +142,10 @@ impl Timetable {
         for repeated in &mut self.repeated {
             repeated.next = Nanos(from.u64()?);
         }
-        Some(())
+        match &mut self.schedule {
+            Some(schedule) => schedule.unpack(from),
+            None => Some(()),
+        }
     }
 
     /// The next change of the tree that is due now.

@@ -156,6 +156,7 @@ impl Root {
             if entered.map_err(|_| ResumeError::LogFull)? != input {
                 return Err(ResumeError::Order(input.seq));
             }
+            self.timetable.passed(input.t_seq, &input.command);
             self.apply_logged(now, &mut nobody);
             self.downlinks.flush(now, &mut nobody);
             self.recycle();
