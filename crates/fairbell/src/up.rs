@@ -533,7 +533,7 @@ impl Watch<'_> {
 
     /// In a group the end of the day may take a while to be committed.
     fn ends_the_day(&self, figures: &Figures) -> bool {
-        self.leaders.is_some() && self.run.config.day.auctions && figures.day_open
+        self.leaders.is_some() && self.run.config.has_auctions() && figures.day_open
     }
 
     /// Tells what operators did, and of alarms.

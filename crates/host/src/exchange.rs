@@ -18,7 +18,8 @@ use overlay::retransmission::StoreConfig;
 use overlay::topology::Tree;
 use participant::Driver;
 use roles::{
-    Account, ExchangeConfig, FIX_DOOR, Life, OUCH_DOOR, OverlayOptions, Role, Secret, deploy,
+    Account, ExchangeConfig, FIX_DOOR, Life, OUCH_DOOR, OverlayOptions, Role, Secret, Timetable,
+    deploy,
 };
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
@@ -151,7 +152,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         fix: account.fix(),
         firm: account.firm.clone(),
     });
-    ExchangeConfig {
+    let mut exchange = ExchangeConfig {
         depth: config.overlay.depth as usize,
         fanout: config.overlay.fanout as usize,
         receivers: config.overlay.receivers as usize,
@@ -176,7 +177,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         rules: config.rules(),
         limits: config.limits.values(),
         self_trade: Vec::new(),
-        timetable: crate::day::timetable(config),
+        timetable: Timetable::empty(),
         accounts: accounts.collect(),
         durable: config.journal.is_local() || config.journal.is_replicated(),
         fix_comp_id: config.gateway.fix_comp_id.clone(),
@@ -184,7 +185,9 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         midnight: Nanos(now.0 - now.0 % day_ns),
         seed: config.flow.seed,
         options: OverlayOptions::default(),
-    }
+    };
+    crate::day::plan(config, now, &mut exchange);
+    exchange
 }
 
 /// What the configuration uses of the overlay beyond the plain tree, sealed under a fresh secret; and
@@ -263,6 +266,7 @@ pub fn plan(
     }
     if let Some(kept) = &mut kept {
         kept.settle(Path::new(&config.journal.dir), &mut exchange)?;
+        crate::day::plan(config, clock.now(), &mut exchange);
     }
     let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
     let layers = layers(&tree);

@@ -79,6 +79,11 @@ impl Timetable {
         self
     }
 
+    /// Whether the beginning of a day is the first that is due.
+    pub(crate) fn begins_a_day(&self) -> bool {
+        self.due.front().is_some_and(|(_, first)| first.kind == CommandKind::StartOfDay)
+    }
+
     /// Replaces what has due times, keeps commands that repeat.
     pub fn replace_due(&mut self, other: Timetable) {
         self.due = other.due;

@@ -49,7 +49,7 @@ impl<'a> Director<'a> {
         let (Some(from), Stage::Opening) = (play_from, self.stage) else { return };
         self.stage = Stage::Trading;
         let mut table = Timetable::empty();
-        if self.config.day.auctions {
+        if self.config.has_auctions() {
             for (instrument, entry) in numbered(self.config) {
                 table = table.at(Nanos(0), set_phase(instrument, trading(entry)));
             }
@@ -77,6 +77,9 @@ impl<'a> Director<'a> {
 
     fn halt(&self, table: Timetable, from: Nanos) -> Timetable {
         let day = &self.config.day;
+        if self.config.calendar.is_on() {
+            return table;
+        }
         let found = numbered(self.config).find(|(id, _)| u32::from(id.0) == day.halt_instrument);
         let Some((instrument, entry)) = found else { return table };
         let after = |percent: u32| self.after(from, percent);
@@ -91,7 +94,7 @@ impl<'a> Director<'a> {
     /// trade. To be called until then.
     pub fn close(&mut self) -> bool {
         let day = &self.config.day;
-        if !day.auctions {
+        if !self.config.has_auctions() {
             return true;
         }
         match self.stage {

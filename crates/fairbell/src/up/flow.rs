@@ -52,7 +52,7 @@ pub fn driver(
     let mut driver = DriverConfig::new(instruments.clone(), clients.collect());
     driver.duration_ns = duration_ns;
     driver.drain_timeout_ns = DRAIN_NS;
-    if config.day.auctions {
+    if config.has_auctions() {
         driver.start_delay_ns = AUCTION_NS;
     }
     let (opening, schedule) = flow(config, &instruments, sample);
@@ -85,7 +85,7 @@ fn flow(
         if config.flow.generated_rate > 0 {
             opening.extend(flow.opening(GENERATED_OPENING));
         }
-        if config.day.auctions {
+        if config.has_auctions() {
             opening.extend(crossing(instrument, reference, settings.participants));
         }
         let rate = config.flow.rate_of(place, sample.is_some());

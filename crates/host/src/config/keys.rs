@@ -1,5 +1,6 @@
 //! What each configuration key may be: the single table behind validation and documentation.
 
+use super::calendar::DAYS;
 use super::clock::SOURCES;
 use super::doors::CLIENT_CERTIFICATES;
 use super::journal::{DURABILITIES, SYNCINGS};
@@ -179,11 +180,24 @@ pub const KEYS: &[Key] = &[
     key("flow.sample", Kind::Text { max: 1_024 }),
     key("day.auctions", Kind::Switch),
     whole("day.indicative_ms", 1, 10_000),
+    whole("day.opening_call_ms", 0, 60_000),
     whole("day.closing_call_ms", 0, 60_000),
     whole("day.halt_instrument", 0, types::limits::INSTRUMENTS_MAX as u64),
     whole("day.halt_at_percent", 1, 90),
     whole("day.halt_percent", 1, 50),
     whole("day.resume_percent", 1, 50),
+    key("calendar.zone", Kind::Text { max: 64 }),
+    key("calendar.days", Kind::Choice(DAYS)),
+    key("calendar.weekdays", Kind::Text { max: 27 }),
+    key("calendar.pre_open", Kind::Text { max: 8 }),
+    key("calendar.opening_call", Kind::Text { max: 8 }),
+    key("calendar.open", Kind::Text { max: 8 }),
+    key("calendar.closing_call", Kind::Text { max: 8 }),
+    key("calendar.close", Kind::Text { max: 8 }),
+    key("calendar.end", Kind::Text { max: 8 }),
+    key("calendar.halts", Kind::Text { max: 1_024 }),
+    key("calendar.holidays", Kind::Text { max: 8_192 }),
+    key("calendar.early_closes", Kind::Text { max: 8_192 }),
     whole("limits.order_lots", 0, i64::MAX as u64),
     whole("limits.order_value", 0, i64::MAX as u64),
     whole("limits.open_orders", 0, i64::MAX as u64),

@@ -327,6 +327,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         both(("ports.base", why.clone()), ("ports.base", why));
     }
     super::journal::relations(config, &mut both);
+    super::calendar::relations(config, &mut both);
     let accounts = &config.accounts.0;
     let (participants, count) = (flow.participants, accounts.len());
     if participants as usize > count {

@@ -5,6 +5,7 @@
 //! default, and a test keeps the three in step. [`Loaded`] remembers where each value came from, so
 //! that every complaint names file, line and key.
 
+mod calendar;
 mod clock;
 pub mod doors;
 mod fix;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
 
+pub use self::calendar::Calendar;
 pub use self::clock::Clocks;
 pub use self::journal::Journal;
 pub use self::store::Store;
@@ -75,6 +77,8 @@ pub struct Config {
     pub flow: Flow,
     /// `[day]`
     pub day: Day,
+    /// `[calendar]`
+    pub calendar: Calendar,
     /// `[limits]`
     pub limits: RiskLimits,
     /// `[[instrument]]`, the sample's first.
@@ -208,6 +212,9 @@ pub struct Day {
     pub auctions: bool,
     /// Between two publications of the indicative price of a call, milliseconds.
     pub indicative_ms: u64,
+    /// Length of the opening call, milliseconds; 0: until participants that play from within are
+    /// ready, or an operator ends it.
+    pub opening_call_ms: u64,
     /// Length of the closing call, milliseconds.
     pub closing_call_ms: u64,
     /// Number of the instrument that is halted once during play, from 1; 0, or one that does
@@ -490,6 +497,7 @@ impl Default for Day {
         Day {
             auctions: true,
             indicative_ms: 100,
+            opening_call_ms: 0,
             closing_call_ms: 500,
             halt_instrument: 3,
             halt_at_percent: 40,
@@ -603,6 +611,11 @@ fn lot_decimals_default() -> u8 {
 }
 
 impl Config {
+    /// Whether the day has auctions that no calendar holds.
+    pub fn has_auctions(&self) -> bool {
+        self.day.auctions && !self.calendar.is_on()
+    }
+
     /// The instruments as the exchange knows them, ids dense from 1; entries whose symbol is not a
     /// valid one are left out (a checked configuration has none).
     pub fn instruments(&self) -> Vec<Instrument> {

@@ -289,6 +289,7 @@ impl Host {
         let mut exchange = crate::exchange::exchange_config(config, &clock);
         exchange.options = crate::exchange::overlay_options(config)?;
         cluster.settle(&mut exchange);
+        crate::day::plan(config, clock.now(), &mut exchange);
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
         let claim_key = cluster.key(b"claims")?;
         // Those of a group that has ended are looked at alone.

@@ -164,8 +164,8 @@ impl Root {
         }
         self.downlinks.take_over(now, false);
         self.resume_ingress();
-        if self.engine.is_open() {
-            // The day has begun before.
+        if self.engine.is_open() && self.timetable.begins_a_day() {
+            // It has begun before, by another timetable.
             self.timetable.replace_due(Timetable::empty());
         }
         Ok(())
