@@ -16,15 +16,16 @@ DECODERS = {
     "OUCH door": ("gateway/src/session.rs", "gateway/src/gateway.rs", "gateway/src/throttle.rs"),
     "ITCH": ("wire/src/itch/messages.rs", "wire/src/itch/event.rs", "wire/src/itch/field.rs"),
     "MoldUDP64 client": ("wire/src/moldudp.rs", "feed/src/listener.rs", "feed/src/reorder.rs"),
-    "retransmission server": ("overlay/src/retransmission.rs", "overlay/src/mold.rs"),
+    "retransmission server": ("overlay/src/feed/retransmission.rs", "overlay/src/feed/mold.rs"),
     "GLIMPSE server": ("feed/src/snapshot_server.rs",),
     "GLIMPSE client": (
         "wire/src/glimpse.rs", "feed/src/catch_up.rs", "feed/src/snapshot.rs",
         "feed/src/listener/joining.rs"),
     "overlay datagrams": (
-        "overlay/src/frame.rs", "overlay/src/control.rs", "overlay/src/ingress.rs",
-        "overlay/src/uplink.rs", "overlay/src/receiver", "overlay/src/duplicate_filter.rs",
-        "overlay/src/private_sender.rs", "overlay/src/private_receiver.rs"),
+        "overlay/src/frame.rs", "overlay/src/control.rs", "overlay/src/orders/ingress.rs",
+        "overlay/src/orders/uplink.rs", "overlay/src/feed/receiver",
+        "overlay/src/feed/duplicate_filter.rs", "overlay/src/private/sender.rs",
+        "overlay/src/private/receiver.rs"),
 }
 KINDS = ("branches", "regions", "lines")
 

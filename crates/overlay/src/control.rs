@@ -9,9 +9,9 @@ use types::{NodeId, Outbox, limits::DATAGRAM_MAX};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{
-    hedging::{HedgePolicy, Hedging},
-    seating::{MOVED_MAX, Seating},
-    topology::{DEPTH_MAX, Topology, Tree},
+    tree::hedging::{HedgePolicy, Hedging},
+    tree::seating::{MOVED_MAX, Seating},
+    tree::topology::{DEPTH_MAX, Topology, Tree},
 };
 
 /// First byte of a control datagram.

@@ -1,0 +1,657 @@
+//! The root's downward side: ITCH messages into MoldUDP64 packets, one overlay datagram each.
+//!
+//! A datagram leaves when the packet is full, or when the caller flushes and the last one left at
+//! least a linger ago (default 0: at once), so that a lone message never waits and many share a
+//! datagram; a message never splits. It is stamped at that moment (corner 12) with
+//! t_sent and deadline = t_sent + OWD_G, or 0 while there is no estimate. Release times
+//! (deadline + bound) never run backwards, or a shrinking estimate would have receivers break
+//! sequence or miss deadlines.
+//!
+//! A publisher that follows another one ([`Publisher::follow`]) makes the same messages and sends
+//! nothing. Of their release times it knows what it is told ([`Publisher::learn`]). When it takes over
+//! ([`Publisher::take_over`]), what it was not told of gets the latest release time that anybody can
+//! have given it: now, the largest delay and the largest clock bound that are believed.
+//!
+//! While nothing is sent, heartbeats tell receivers the next sequence number, so that the loss of
+//! the last datagram is noticed: first after `heartbeat_min_ns`, then at doubling distances. They
+//! have overlay ids but are not traced, so no latency statistics are fed by them. After the end of
+//! the session they say so.
+//!
+//! The publisher also serves repairs and takes the all-reduced delays. The log position of a
+//! message is not known here: feed sequence numbers are dense from 1 (corner 4).
+
+use types::{
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Trace, TracePoint,
+    limits::MOLD_PACKET_MAX,
+};
+
+use crate::{
+    control::{self, ControlHeader, ControlKind},
+    deadline::all_reduce::{DelayLimits, DelayReducer},
+    deadline::estimator::Estimator,
+    feed::answers::TokenMaker,
+    feed::duplicate_filter::TERM_SHIFT,
+    feed::hedger::{HedgeMode, Hedger},
+    feed::mold::{END_OF_SESSION, HEADER_LEN, Header, PREFIX_LEN, Session},
+    feed::parity::ParityEncoder,
+    feed::retransmission::{RetransmissionStore, StoreConfig},
+    frame::{self, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
+    tree::detour::{DETOUR_SPAN, Detours},
+    tree::send_order::SendOrder,
+    tree::topology::{ROOT, Tree},
+};
+
+mod packed;
+mod release;
+
+pub use release::FeedRelease;
+
+/// Settings of a publisher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PublisherConfig {
+    /// MoldUDP64 session.
+    pub session: Session,
+    /// Longest MoldUDP64 packet, in bytes; cut to [`MOLD_PACKET_MAX`].
+    pub packet_max: usize,
+    /// Least time between two datagrams that are not full, in ns: the longest that a message waits
+    /// for company.
+    pub linger_ns: u64,
+    /// First heartbeat after the last data, in ns.
+    pub heartbeat_min_ns: u64,
+    /// Largest distance of heartbeats, in ns.
+    pub heartbeat_max_ns: u64,
+    /// Size of the retransmission store.
+    pub store: StoreConfig,
+    /// Bounds of the all-reduce.
+    pub delay: DelayLimits,
+    /// How delays become deadlines; those that need samples need `delay.samples`.
+    pub estimator: Estimator,
+    /// Which messages are hedged.
+    pub hedge: HedgeMode,
+    /// A parity block for every so many datagrams; 0: none.
+    pub parity: u16,
+    /// Serve the children first that have been slowest so far.
+    pub slowest_first: bool,
+}
+
+impl PublisherConfig {
+    /// The defaults for `session`.
+    pub fn new(session: Session) -> PublisherConfig {
+        PublisherConfig {
+            session,
+            packet_max: MOLD_PACKET_MAX,
+            linger_ns: 0,
+            heartbeat_min_ns: Nanos::MILLI,
+            heartbeat_max_ns: 100 * Nanos::MILLI,
+            store: StoreConfig::default(),
+            delay: DelayLimits::default(),
+            estimator: Estimator::default(),
+            hedge: HedgeMode::default(),
+            parity: 0,
+            slowest_first: false,
+        }
+    }
+}
+
+/// Totals of a [`Publisher`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PublisherStats {
+    /// Messages published.
+    pub messages: u64,
+    /// Datagrams with messages, each counted once whatever the number of children.
+    pub datagrams: u64,
+    /// Heartbeats and end-of-session datagrams.
+    pub heartbeats: u64,
+    /// Parity blocks.
+    pub parities: u64,
+    /// Datagrams stamped with a deadline.
+    pub deadlines: u64,
+    /// Frames that were unreadable or are not for a publisher.
+    pub malformed: u64,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PushError {
+    /// Longer than a packet allows.
+    TooLong,
+    /// The session is over.
+    SessionOver,
+}
+
+/// The publisher of one tree.
+pub struct Publisher {
+    tree: Tree,
+    config: PublisherConfig,
+    store: RetransmissionStore,
+    reducer: DelayReducer,
+    hedger: Hedger,
+    parity: Option<ParityEncoder>,
+    send_order: Option<SendOrder>,
+    detours: Detours,
+    detour_number: u64,
+    detoured: Vec<NodeId>,
+    /// The packet being filled; its first 20 bytes are written when it leaves.
+    packet: Vec<u8>,
+    /// Messages in `packet`.
+    count: u16,
+    /// Sequence number of the next message.
+    next_seq: u64,
+    next_id: u64,
+    /// When the oldest message of `packet` came.
+    /// When the next datagram may leave that is not full.
+    flush_from: Nanos,
+    last_release: Nanos,
+    heartbeat_at: Nanos,
+    heartbeat_ns: u64,
+    ended: bool,
+    /// Somebody else publishes.
+    follows: bool,
+    /// Delay and clock bound of the fleet as that one said last, in ns.
+    told_delay: (u64, u64),
+    /// The clock bound that is stamped while there is no estimate.
+    bound_ns: u64,
+    stats: PublisherStats,
+}
+
+/// Terms that are told apart, so that ids stay within those of traces.
+const TERMS_MAX: u64 = 0xFFFF;
+
+impl Publisher {
+    /// A publisher whose first message has sequence number 1; its first timeout is due at once.
+    pub fn new(tree: Tree, config: PublisherConfig) -> Publisher {
+        let least = HEADER_LEN + PREFIX_LEN;
+        let packet_max = config.packet_max.clamp(least, MOLD_PACKET_MAX);
+        let mut packet = Vec::with_capacity(MOLD_PACKET_MAX);
+        packet.resize(HEADER_LEN, 0);
+        Publisher {
+            tree,
+            config: PublisherConfig { packet_max, ..config },
+            store: RetransmissionStore::new(tree, config.session, config.store),
+            reducer: DelayReducer::with_estimator(tree, config.delay, config.estimator),
+            hedger: Hedger::new(config.hedge),
+            parity: (config.parity > 0).then(|| ParityEncoder::new(config.parity)),
+            send_order: config.slowest_first.then(|| SendOrder::new(&tree, ROOT)),
+            detours: Detours::default(),
+            detour_number: 0,
+            detoured: Vec::new(),
+            packet,
+            count: 0,
+            next_seq: 1,
+            next_id: 1,
+            flush_from: Nanos(0),
+            last_release: Nanos(0),
+            heartbeat_at: Nanos(0),
+            heartbeat_ns: config.heartbeat_min_ns.max(1),
+            ended: false,
+            follows: false,
+            told_delay: (0, 0),
+            bound_ns: 0,
+            stats: PublisherStats::default(),
+        }
+    }
+
+    /// A root that took over from another goes on with ids beyond all of earlier terms: whoever has
+    /// heard of this one drops what an earlier leader still sends. Says where the feed stands at
+    /// once.
+    pub fn begin_term(&mut self, term: u64) {
+        let first = term.min(TERMS_MAX) << TERM_SHIFT;
+        self.next_id = self.next_id.max(first | 1);
+        self.detour_number = self.detour_number.max(first);
+        (self.heartbeat_at, self.heartbeat_ns) = (Nanos(0), self.config.heartbeat_min_ns.max(1));
+    }
+
+    /// Totals.
+    pub fn stats(&self) -> PublisherStats {
+        self.stats
+    }
+
+    /// The retransmission server, for its totals.
+    pub fn store(&self) -> &RetransmissionStore {
+        &self.store
+    }
+
+    /// See [`RetransmissionStore::prove_by`].
+    pub fn prove_by(&mut self, salt: u64, maker: TokenMaker) {
+        self.store.prove_by(salt, maker);
+    }
+
+    /// The all-reduce, for OWD_G and its totals.
+    pub fn delay(&self) -> &DelayReducer {
+        &self.reducer
+    }
+
+    /// Which messages are hedged, and how much at present.
+    pub fn hedger(&self) -> &Hedger {
+        &self.hedger
+    }
+
+    /// The tree of a later epoch takes over with the next datagram; all nodes should have been told
+    /// it before (`prepare`). Overlay ids, the feed and its deadlines go on.
+    pub fn change_tree(&mut self, tree: Tree) {
+        if tree.epoch <= self.tree.epoch {
+            return;
+        }
+        self.tree = tree;
+        self.store.change_tree(tree);
+        self.reducer.change_tree(tree);
+        self.send_order = self.config.slowest_first.then(|| SendOrder::new(&tree, ROOT));
+        self.detours = Detours::default();
+    }
+
+    /// These proxies are dead, and no others: tells every proxy, and sends around them.
+    pub fn set_dead(&mut self, dead: &[NodeId], out: &mut Outbox) {
+        let header =
+            ControlHeader::new(ControlKind::Detour, ROOT, self.tree.epoch, self.tree.stream);
+        let end = self.tree.topology.id_end() as u16;
+        for first in (1..end).step_by(usize::from(DETOUR_SPAN)) {
+            self.detour_number += 1;
+            let body = Detours::message(self.detour_number, NodeId(first), dead);
+            self.detours.apply(&body);
+            for proxy in self.tree.topology.proxy_ids() {
+                control::send(out, proxy, header, &body, &[]);
+            }
+        }
+    }
+
+    /// Who is thought dead.
+    pub fn detours(&self) -> &Detours {
+        &self.detours
+    }
+
+    /// The sequence number the next message will get.
+    pub fn feed_next(&self) -> FeedSeq {
+        FeedSeq(self.next_seq)
+    }
+
+    /// Adds one message to the packet being filled, which is sent first when there is no room.
+    pub fn push_message(
+        &mut self,
+        now: ClockReading,
+        message: &[u8],
+        out: &mut Outbox,
+    ) -> Result<FeedSeq, PushError> {
+        if self.ended {
+            return Err(PushError::SessionOver);
+        }
+        let block = PREFIX_LEN + message.len();
+        if HEADER_LEN + block > self.config.packet_max {
+            return Err(PushError::TooLong);
+        }
+        let full = self.packet.len() + block > self.config.packet_max;
+        if full || self.count == END_OF_SESSION - 1 {
+            self.send_packet(now.now, out);
+        }
+        self.packet.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        self.packet.extend_from_slice(message);
+        self.count += 1;
+        self.next_seq += 1;
+        self.stats.messages += 1;
+        Ok(FeedSeq(self.next_seq - 1))
+    }
+
+    /// Sends what waits, if the last datagram is long enough ago; to be called when the caller has no more
+    /// messages at hand.
+    pub fn flush(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.count > 0 && self.flush_from <= now.now {
+            self.send_packet(now.now, out);
+        }
+    }
+
+    /// Sends what waits and ends the session.
+    pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.send_packet(now.now, out);
+        self.ended = true;
+        self.heartbeat_ns = self.config.heartbeat_min_ns.max(1);
+        self.heartbeat(now.now, out);
+    }
+
+    /// A frame for the publisher: a delay report or a repair request. Others are counted.
+    pub fn handle_frame(
+        &mut self,
+        now: ClockReading,
+        header: &HopHeader,
+        rest: &[u8],
+        out: &mut Outbox,
+    ) {
+        match header.kind {
+            FrameKind::Delay => match frame::body::<DelayBody>(rest) {
+                Ok((body, samples)) => {
+                    if let Some(order) = &mut self.send_order {
+                        order.learn(header.sender, body.owd_ns);
+                    }
+                    if self.reducer.handle_delay(now.now, header.sender, &body, samples) {
+                        self.hedger.learn(self.reducer.last_samples());
+                    }
+                }
+                _ => self.stats.malformed += 1,
+            },
+            FrameKind::RepairRequest => match frame::body::<RepairRequestBody>(rest) {
+                Ok((body, [])) => self.store.handle_repair_request(header.sender, &body, out),
+                _ => self.stats.malformed += 1,
+            },
+            _ => self.stats.malformed += 1,
+        }
+    }
+
+    /// A datagram on the feed channel: a MoldUDP64 request of anybody.
+    pub fn handle_public_request(
+        &mut self,
+        now: ClockReading,
+        from: Peer,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        self.store.handle_public_request(now.now, from, bytes, out);
+    }
+
+    /// Linger, heartbeat and all-reduce timers.
+    pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.flush(now, out);
+        if self.reducer.handle_timeout(now.now) {
+            self.hedger.learn(self.reducer.last_samples());
+        }
+        if self.heartbeat_at <= now.now {
+            self.heartbeat(now.now, out);
+        }
+    }
+
+    /// When [`Publisher::handle_timeout`] is wanted next.
+    pub fn next_timeout(&self) -> Nanos {
+        let linger = match self.count {
+            0 => Nanos::NEVER,
+            _ => self.flush_from,
+        };
+        linger.min(self.heartbeat_at).min(self.reducer.next_timeout())
+    }
+
+    fn send_packet(&mut self, now: Nanos, out: &mut Outbox) {
+        if self.count == 0 {
+            return;
+        }
+        self.flush_from = now.after(self.config.linger_ns);
+        let seq = self.next_seq - u64::from(self.count);
+        let header = Header { session: self.config.session, seq, count: self.count };
+        self.packet[..HEADER_LEN].copy_from_slice(&header.bytes());
+        if self.follows {
+            let body = self.body(now);
+            self.store.keep_unstamped(&body, &self.packet);
+            return self.begin_packet();
+        }
+        let body = self.stamp(now);
+        self.store.keep(&body, &self.packet);
+        let packet = std::mem::take(&mut self.packet);
+        self.send_down(&body, &packet, out);
+        self.packet = packet;
+        let (point, value) = (TracePoint::Published, body.deadline.0);
+        let id = Trace::message(body.stream, body.id);
+        out.trace(Trace { point, node: ROOT, id, at: body.t_sent, value });
+        let parity_due = self.parity.as_mut().is_some_and(|p| p.add(&body, &self.packet));
+        if parity_due {
+            self.send_parity(now, out);
+        }
+        self.begin_packet();
+        self.stats.deadlines += u64::from(body.deadline != Nanos(0));
+        self.heartbeat_ns = self.config.heartbeat_min_ns.max(1);
+        self.heartbeat_at = now + self.heartbeat_ns;
+    }
+
+    /// The packet that was filled has been dealt with.
+    fn begin_packet(&mut self) {
+        self.packet.truncate(HEADER_LEN);
+        self.count = 0;
+        self.stats.datagrams += 1;
+    }
+
+    fn send_parity(&mut self, now: Nanos, out: &mut Outbox) {
+        let body = DataBody { flags: DATA_PARITY, ..self.body(now) };
+        let Some(mut parity) = self.parity.take() else { return };
+        self.send_down(&body, parity.take(body.id), out);
+        self.parity = Some(parity);
+        self.stats.parities += 1;
+    }
+
+    fn stamp(&mut self, now: Nanos) -> DataBody {
+        let mut body = self.body(now);
+        let owd_ns = self.reducer.owd_g(now);
+        let bound_ns = owd_ns.map_or(self.bound_ns, |_| self.reducer.bound_ns(now));
+        let bound_ns = bound_ns.min(u64::from(u32::MAX));
+        // Without an estimate nothing is held, but for what was stamped before.
+        if owd_ns.is_some() || self.last_release > now {
+            let due = now.after(owd_ns.map_or(0, |owd_ns| owd_ns + bound_ns));
+            self.last_release = self.last_release.max(due);
+            body.bound_ns = bound_ns as u32;
+            body.deadline = Nanos(self.last_release.since(Nanos(bound_ns)));
+        }
+        body
+    }
+
+    fn heartbeat(&mut self, now: Nanos, out: &mut Outbox) {
+        let count = if self.ended { END_OF_SESSION } else { 0 };
+        // Messages that still linger have not been sent: they are not missing yet.
+        let seq = self.next_seq - u64::from(self.count);
+        let header = Header { session: self.config.session, seq, count };
+        let body = self.body(now);
+        self.send_down(&body, &header.bytes(), out);
+        self.stats.heartbeats += 1;
+        self.heartbeat_at = now + self.heartbeat_ns;
+        self.heartbeat_ns = (2 * self.heartbeat_ns).min(self.config.heartbeat_max_ns.max(1));
+    }
+
+    fn body(&mut self, now: Nanos) -> DataBody {
+        let id = self.next_id;
+        self.next_id += 1;
+        let stream = self.tree.stream;
+        DataBody {
+            id,
+            t_sent: now,
+            deadline: Nanos(0),
+            bound_ns: 0,
+            stream,
+            hedge: self.hedger.stamp(id),
+            flags: 0,
+        }
+    }
+
+    fn send_down(&mut self, body: &DataBody, packet: &[u8], out: &mut Outbox) {
+        let header = HopHeader::new(FrameKind::Data, ROOT, self.tree.epoch);
+        let span = out.write(|buffer| frame::encode(buffer, header, body, packet));
+        let mut send = |child| out.datagram(Channel::OVERLAY, Peer::Node(child), span);
+        if !self.detours.is_empty() {
+            self.detours.children(&self.tree, ROOT, body.id, body.hedge, &mut self.detoured);
+            self.detoured.iter().copied().for_each(send);
+            return;
+        }
+        let children = self.tree.children_stamped(ROOT, body.id, body.hedge);
+        match &mut self.send_order {
+            Some(order) => order.arrange(children).iter().copied().for_each(send),
+            None => children.for_each(&mut send),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{feed::mold::Packet, tree::topology::Topology};
+    use proptest::prelude::*;
+    use types::{NodeId, Op};
+    use zerocopy::IntoBytes;
+
+    const SESSION: Session = *b"FAIRBELL01";
+    const ROUND: u64 = 50 * Nanos::MILLI;
+
+    fn publisher(config: PublisherConfig) -> Publisher {
+        let topology = Topology::new(2, 3, 9).unwrap();
+        let tree = Tree { topology, hedge: 1, dynamic: true, epoch: 4, stream: 0, round_ns: ROUND };
+        Publisher::new(tree, config)
+    }
+
+    fn at(now: u64) -> ClockReading {
+        ClockReading { now: Nanos(now), bound_ns: 0 }
+    }
+
+    /// What went to node 1.
+    fn sent(out: &Outbox) -> Vec<(DataBody, Vec<u8>)> {
+        let to_first = |op: &Op| match *op {
+            Op::Datagram { to: Peer::Node(NodeId(1)), bytes, .. } => {
+                let (header, rest) = HopHeader::read(out.bytes(bytes)).unwrap();
+                assert_eq!((header.kind, header.epoch), (FrameKind::Data, 4));
+                let (body, payload) = frame::body::<DataBody>(rest).unwrap();
+                Some((body, payload.to_vec()))
+            }
+            _ => None,
+        };
+        out.ops().iter().filter_map(to_first).collect()
+    }
+
+    fn report(publisher: &mut Publisher, now: ClockReading, owd_ns: u64, bound_ns: u64) {
+        for node in 1..=3 {
+            let header = HopHeader::new(FrameKind::Delay, NodeId(node), 4);
+            let round = now.now.0 / ROUND;
+            let body = DelayBody { round, owd_ns, bound_ns, receivers: 3, stream: 0, samples: 0 };
+            publisher.handle_frame(now, &header, body.as_bytes(), &mut Outbox::default());
+        }
+    }
+
+    #[test]
+    fn messages_of_one_flush_share_a_datagram_and_never_split() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        for seq in 1..=100u64 {
+            assert_eq!(publisher.push_message(at(5), &[9; 38], &mut out), Ok(FeedSeq(seq)));
+        }
+        publisher.flush(at(5), &mut out);
+        publisher.flush(at(5), &mut out);
+        let sent = sent(&out);
+        let counts: Vec<_> =
+            sent.iter().map(|(_, bytes)| Packet::parse(bytes).unwrap().messages()).collect();
+        assert_eq!(counts, [34, 34, 32], "34 x 40 bytes fit into a packet");
+        assert!(sent.iter().all(|(body, _)| body.deadline == Nanos(0)), "no estimate, no deadline");
+        assert_eq!(out.ops().len(), 9, "three children each");
+        assert_eq!(out.traces().len(), 3);
+        assert_eq!(publisher.push_message(at(5), &[0; 1_371], &mut out), Err(PushError::TooLong));
+        assert_eq!(publisher.feed_next(), FeedSeq(101));
+    }
+
+    #[test]
+    fn deadlines_follow_the_estimate_and_release_times_never_run_backwards() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        let start = 10 * ROUND;
+        report(&mut publisher, at(start), 400_000, 1_000);
+        publisher.push_message(at(start), b"a", &mut out).unwrap();
+        publisher.flush(at(start), &mut out);
+        // The estimate falls while that datagram is on its way.
+        let later = start + ROUND;
+        report(&mut publisher, at(later), 100_000, 50);
+        publisher.push_message(at(later), b"b", &mut out).unwrap();
+        publisher.flush(at(later), &mut out);
+        let sent = sent(&out);
+        assert_eq!(sent[0].0.deadline, Nanos(start + 400_000));
+        assert_eq!((sent[1].0.deadline, sent[1].0.bound_ns), (Nanos(later + 100_000), 50));
+        report(&mut publisher, at(later + ROUND), 90_000, 0);
+        out.clear();
+        for now in [later + ROUND, later + ROUND + 1] {
+            publisher.push_message(at(now), b"c", &mut out).unwrap();
+            publisher.flush(at(now), &mut out);
+        }
+        let releases: Vec<_> = self::sent(&out)
+            .iter()
+            .map(|(body, _)| body.deadline + u64::from(body.bound_ns))
+            .collect();
+        assert!(releases.is_sorted());
+    }
+
+    #[test]
+    fn an_idle_publisher_says_where_the_feed_stands_ever_less_often() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        publisher.push_message(at(0), b"a", &mut out).unwrap();
+        publisher.flush(at(0), &mut out);
+        let mut times = Vec::new();
+        while times.len() < 10 {
+            let now = publisher.next_timeout();
+            out.clear();
+            publisher.handle_timeout(at(now.0), &mut out);
+            let sent = sent(&out);
+            assert_eq!(Packet::parse(&sent[0].1).unwrap().header.seq, 2);
+            assert!(out.traces().is_empty());
+            times.push(now.0 / Nanos::MILLI);
+        }
+        assert_eq!(times, [1, 2, 4, 8, 16, 32, 64, 128, 228, 328]);
+        out.clear();
+        publisher.end_session(at(400 * Nanos::MILLI), &mut out);
+        assert!(Packet::parse(&sent(&out)[0].1).unwrap().is_end_of_session());
+        assert_eq!(publisher.push_message(at(0), b"a", &mut out), Err(PushError::SessionOver));
+    }
+
+    #[test]
+    fn a_lone_message_leaves_at_once_and_those_behind_it_share_a_datagram() {
+        let config = PublisherConfig {
+            linger_ns: 2 * Nanos::MILLI,
+            heartbeat_min_ns: Nanos::MILLI,
+            ..PublisherConfig::new(SESSION)
+        };
+        let (mut publisher, mut out) = (publisher(config), Outbox::default());
+        publisher.push_message(at(1), b"a", &mut out).unwrap();
+        publisher.flush(at(1), &mut out);
+        assert_eq!(Packet::parse(&sent(&out)[0].1).unwrap().messages(), 1);
+        out.clear();
+        publisher.push_message(at(2), b"b", &mut out).unwrap();
+        publisher.flush(at(2), &mut out);
+        assert!(out.is_empty());
+        // What waits is no gap.
+        publisher.handle_timeout(at(1 + Nanos::MILLI), &mut out);
+        let heartbeats = sent(&out);
+        assert_eq!(heartbeats.len(), 1);
+        assert!(heartbeats.iter().all(|(_, bytes)| Packet::parse(bytes).unwrap().end() == 2));
+        out.clear();
+        assert_eq!(publisher.next_timeout(), Nanos(1 + 2 * Nanos::MILLI));
+        publisher.push_message(at(2 * Nanos::MILLI), b"c", &mut out).unwrap();
+        publisher.handle_timeout(at(1 + 2 * Nanos::MILLI), &mut out);
+        assert_eq!(Packet::parse(&sent(&out)[0].1).unwrap().messages(), 2);
+    }
+
+    #[test]
+    fn a_later_term_has_later_ids_and_says_where_the_feed_stands() {
+        let mut publisher = publisher(PublisherConfig::new(SESSION));
+        let mut out = Outbox::default();
+        publisher.push_message(at(0), b"a", &mut out).unwrap();
+        publisher.flush(at(0), &mut out);
+        publisher.handle_timeout(at(100 * Nanos::MILLI), &mut out);
+        let last = sent(&out).last().map(|(body, _)| body.id);
+        publisher.begin_term(3);
+        out.clear();
+        assert_eq!(publisher.next_timeout(), Nanos(0));
+        publisher.handle_timeout(at(100 * Nanos::MILLI + 1), &mut out);
+        let told = sent(&out);
+        assert!(Some(told[0].0.id) > last && told[0].0.id == 3 << TERM_SHIFT | 1);
+        assert_eq!(Packet::parse(&told[0].1).unwrap().header.seq, 2);
+        // An earlier one changes nothing.
+        publisher.begin_term(2);
+        out.clear();
+        publisher.push_message(at(101 * Nanos::MILLI), b"b", &mut out).unwrap();
+        publisher.flush(at(101 * Nanos::MILLI), &mut out);
+        assert_eq!(sent(&out)[0].0.id, 3 << TERM_SHIFT | 2);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_frames_never_panic(
+            kind in 1u8..13,
+            sender in any::<u16>(),
+            rest in prop::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let mut publisher = publisher(PublisherConfig::new(SESSION));
+            let mut out = Outbox::default();
+            let mut bytes = HopHeader::new(FrameKind::Data, NodeId(sender), 4).as_bytes().to_vec();
+            bytes[1] = kind;
+            bytes.extend(rest);
+            let (header, rest) = HopHeader::read(&bytes).unwrap();
+            publisher.handle_frame(at(5), &header, rest, &mut out);
+            publisher.handle_public_request(at(5), Peer::Addr(1), rest, &mut out);
+            publisher.handle_timeout(at(6), &mut out);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Orders upwards: kept until logged, paced, made unique, and put in order.
+
+pub mod egress;
+pub mod ingress;
+pub mod lift;
+pub mod order_ack;
+pub mod order_facts;
+pub mod order_policy;
+pub mod pacing;
+pub mod payload;
+pub mod resend_budget;
+pub mod round_trip;
+pub mod sequencer;
+pub mod uplink;

@@ -1,0 +1,466 @@
+//! The inbound sequencer: undoes the network's reordering within a window (corner 5).
+//!
+//! Contract: an order waits until the clock reads `t_in + window` and leaves in the order of
+//! (`t_in`, gateway, number). With a window of 0 orders leave at once, as they came. Either way an
+//! order never leaves before the one it depends on (corner 3): it is parked until that one has
+//! left, whatever their `t_in` say. Parked and waiting orders share one slab of `capacity` slots;
+//! at most half of it is for parked ones, so that the order they all wait for still finds room.
+//!
+//! While more is due than the log takes, sessions take turns: one of which `quantum` orders have
+//! left since the last time when nothing was due lets everything go first that is due now (deficit
+//! round robin; each order costs one). Its own orders keep their order, what was set back so is
+//! flagged [`INPUT_DEFERRED`]. Where all that is due leaves at once, that changes no session's
+//! place that has no more than a quantum in it.
+//!
+//! A `t_in` further than `t_in_cap` from the clock is ordered by the nearest time within the cap
+//! and flagged [`INPUT_T_IN_CAPPED`]. An order that leaves after one with a later time is flagged
+//! [`INPUT_LATE`]; it leaves at once, for its time has passed.
+//!
+//! Timer-driven, hence outside the deterministic core: the log records what came out. Not
+//! guaranteed: that `t_in` is ordered beyond the window. Nothing allocates after construction.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use types::{
+    ClockReading, GatewayId, INPUT_LATE, INPUT_T_IN_CAPPED, Nanos, Source, SplitMix64,
+    limits::SEQUENCER_MAX,
+};
+
+use crate::{
+    orders::order_policy::{AdaptiveWindow, INPUT_DEFERRED, Marks, OrderPolicy, WindowEstimator},
+    orders::payload::Payload,
+};
+
+/// How long to wait and how much to hold; times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct SequencerConfig {
+    /// Resequencing window; 0 turns it off.
+    pub window_ns: u64,
+    /// Largest believable distance between `t_in` and the root's clock.
+    pub t_in_cap_ns: u64,
+    /// Orders held, parked ones included; 2 to [`SEQUENCER_MAX`].
+    pub capacity: usize,
+    /// Whether the window follows how late orders come; `window_ns` is where it begins.
+    pub adaptive: Option<AdaptiveWindow>,
+    /// What decides about the order of release.
+    pub policy: OrderPolicy,
+    /// Orders of a session that leave before it is another one's turn; 0: no turns are taken.
+    pub quantum: u32,
+}
+
+impl Default for SequencerConfig {
+    /// A window of half a millisecond, a cap of one second, the full capacity.
+    fn default() -> Self {
+        SequencerConfig {
+            window_ns: Nanos::MILLI / 2,
+            t_in_cap_ns: Nanos::SECOND,
+            capacity: SEQUENCER_MAX,
+            adaptive: None,
+            policy: OrderPolicy::Fair,
+            quantum: QUANTUM,
+        }
+    }
+}
+
+/// An order as it comes in.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// Transport key.
+    pub source: Source,
+    /// Claimed by the gateway.
+    pub t_in: Nanos,
+    /// Number (same gateway and life) of the order that must leave first; `None` when there is
+    /// none or it has left.
+    pub waits_for: Option<u64>,
+    /// Opaque.
+    pub payload: &'a [u8],
+    /// What else is known of it.
+    pub marks: Marks,
+}
+
+/// Why an order was not taken. Nothing is remembered of it: the gateway sends it again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfferError {
+    /// No slot is free, or none for an order that must be parked.
+    Full,
+    /// Longer than [`crate::payload::ORDER_PAYLOAD_MAX`].
+    TooLong,
+}
+
+/// An order on its way into the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequenced {
+    /// Transport key.
+    pub source: Source,
+    /// Claimed by the gateway, unchanged.
+    pub t_in: Nanos,
+    /// For `Input::flags`.
+    pub flags: u64,
+    /// Attempt of the copy that was taken.
+    pub attempt: u8,
+    /// It was parked: how long it was here says nothing of the way up.
+    pub waited: bool,
+    /// Opaque.
+    pub payload: Payload,
+}
+
+/// What the sequencer did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SequencerCounters {
+    /// Orders that left.
+    pub released: u64,
+    /// Of them, after one with a later time.
+    pub late: u64,
+    /// Of them, after one with a later time because a queue on the way had deferred them.
+    pub deferred: u64,
+    /// Of them, with a `t_in` beyond the cap.
+    pub capped: u64,
+    /// Orders that had to be parked.
+    pub parked: u64,
+    /// Orders refused because no slot was free.
+    pub full: u64,
+    /// Orders of a former life of their gateway, thrown away.
+    pub forgotten: u64,
+}
+
+/// A [`SequencerConfig::quantum`] for most.
+const QUANTUM: u32 = 64;
+/// No slot.
+const NIL: u32 = u32::MAX;
+
+struct Slot {
+    source: Source,
+    waits_for: u64,
+    t_in: Nanos,
+    /// `t_in` within the cap.
+    order_time: Nanos,
+    flags: u64,
+    attempt: u8,
+    deferred: bool,
+    /// Orders of its session that left before it in a row, and in which backlog.
+    run: u32,
+    backlog: u32,
+    /// Next free slot, or next parked one of the same bucket.
+    next: u32,
+    parked: bool,
+    payload: Payload,
+}
+
+const VACANT: Slot = Slot {
+    source: Source {
+        gateway: GatewayId(0),
+        shard: types::ShardId(0),
+        incarnation: types::Incarnation(0),
+        seq: 0,
+    },
+    waits_for: 0,
+    t_in: Nanos(0),
+    order_time: Nanos(0),
+    flags: 0,
+    attempt: 0,
+    deferred: false,
+    run: 0,
+    backlog: 0,
+    next: NIL,
+    parked: false,
+    payload: Payload::EMPTY,
+};
+
+/// How far a session's turn has come with an order that leaves.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Orders of it that left in a row.
+    run: u32,
+    /// It was set back in this backlog.
+    behind: bool,
+}
+
+/// Order of release. The first field is `order_time`, or with the window off the arrival number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    time: u64,
+    /// 0; of those set back, when that was, counted.
+    turn: u64,
+    gateway: u16,
+    seq: u64,
+    slot: u32,
+}
+
+/// The sequencer; see the module.
+pub struct Sequencer {
+    window_ns: u64,
+    t_in_cap_ns: u64,
+    parked_max: usize,
+    slots: Vec<Slot>,
+    free: u32,
+    due: BinaryHeap<Reverse<Key>>,
+    /// Heads of the chains of parked orders, by hash of (gateway, waits_for).
+    buckets: Vec<u32>,
+    parked: usize,
+    arrivals: u64,
+    spread: WindowEstimator,
+    policy: OrderPolicy,
+    quantum: u32,
+    /// Counts the times when nothing was due; counts round.
+    backlog: u32,
+    newest_released: Nanos,
+    /// Latest time of an order that came and was not deferred, and one more.
+    newest_arrived: Nanos,
+    counters: SequencerCounters,
+}
+
+impl Sequencer {
+    /// An empty sequencer with all its memory.
+    pub fn new(config: &SequencerConfig) -> Sequencer {
+        let capacity = config.capacity.clamp(2, SEQUENCER_MAX);
+        let slots = (0..capacity as u32).map(|i| {
+            let next = if i + 1 < capacity as u32 { i + 1 } else { NIL };
+            Slot { next, ..VACANT }
+        });
+        Sequencer {
+            window_ns: if config.policy == OrderPolicy::Arrival { 0 } else { config.window_ns },
+            spread: WindowEstimator::new(config.adaptive),
+            policy: config.policy,
+            quantum: config.quantum,
+            backlog: 0,
+            t_in_cap_ns: config.t_in_cap_ns,
+            parked_max: capacity / 2,
+            slots: slots.collect(),
+            free: 0,
+            due: BinaryHeap::with_capacity(capacity),
+            buckets: vec![NIL; capacity.next_power_of_two()],
+            parked: 0,
+            arrivals: 0,
+            newest_released: Nanos(0),
+            newest_arrived: Nanos(0),
+            counters: SequencerCounters::default(),
+        }
+    }
+
+    /// Takes an order; returns whether it waits for another one (is parked).
+    pub fn offer(&mut self, now: ClockReading, offer: &Offer<'_>) -> Result<bool, OfferError> {
+        let payload = Payload::new(offer.payload).ok_or(OfferError::TooLong)?;
+        let parks = offer.waits_for.is_some();
+        if self.free == NIL || (parks && self.parked >= self.parked_max) {
+            self.counters.full += 1;
+            return Err(OfferError::Full);
+        }
+        let earliest = Nanos(now.now.0.saturating_sub(self.t_in_cap_ns));
+        let latest = now.now + self.t_in_cap_ns;
+        let order_time = offer.t_in.clamp(earliest, latest);
+        let capped = order_time != offer.t_in;
+        let order_time = match (self.policy, offer.marks.delivery) {
+            (OrderPolicy::Delivery, Some(delivery)) => {
+                delivery.order_time().clamp(earliest, latest)
+            }
+            _ => order_time,
+        };
+        if !offer.marks.deferred {
+            self.newest_arrived = self.newest_arrived.max(order_time + 1);
+        }
+        if offer.marks.attempt == 0 && !offer.marks.deferred && self.policy != OrderPolicy::Arrival
+        {
+            self.window_ns = self.spread.sample(now.now - order_time).unwrap_or(self.window_ns);
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        self.free = slot.next;
+        *slot = Slot {
+            source: offer.source,
+            waits_for: offer.waits_for.unwrap_or(0),
+            t_in: offer.t_in,
+            order_time,
+            flags: if capped { INPUT_T_IN_CAPPED } else { 0 },
+            attempt: offer.marks.attempt,
+            deferred: offer.marks.deferred,
+            run: 0,
+            backlog: 0,
+            next: NIL,
+            parked: parks,
+            payload,
+        };
+        if parks {
+            self.park(index);
+        } else {
+            self.enqueue(index, None);
+        }
+        Ok(parks)
+    }
+
+    /// The next order whose time has come. What leaves here must go into the log.
+    pub fn pop_due(&mut self, now: ClockReading) -> Option<Sequenced> {
+        if self.next_timeout() > now.now {
+            self.backlog = self.backlog.wrapping_add(1);
+            return None;
+        }
+        let Reverse(key) = self.due.pop()?;
+        let slot = &self.slots[key.slot as usize];
+        let mut sequenced = Sequenced {
+            source: slot.source,
+            t_in: slot.t_in,
+            flags: slot.flags,
+            attempt: slot.attempt,
+            waited: slot.waits_for != 0,
+            payload: slot.payload,
+        };
+        let (order_time, deferred) = (slot.order_time, slot.deferred);
+        let went_on = slot.backlog == self.backlog;
+        let turn =
+            Turn { run: if went_on { slot.run + 1 } else { 1 }, behind: went_on && deferred };
+        if order_time < self.newest_released {
+            // What a queue deferred on purpose is not late by the network's doing (corner 6).
+            sequenced.flags |= if deferred { INPUT_DEFERRED } else { INPUT_LATE };
+            self.counters.deferred += u64::from(deferred);
+            self.counters.late += u64::from(!deferred);
+        }
+        self.newest_released = self.newest_released.max(order_time);
+        self.counters.capped += u64::from(sequenced.flags & INPUT_T_IN_CAPPED != 0);
+        self.counters.released += 1;
+        self.release_slot(key.slot);
+        self.unpark(now.now, &sequenced.source, turn);
+        Some(sequenced)
+    }
+
+    /// When the next order may leave: at once, at its time, or [`Nanos::NEVER`].
+    pub fn next_timeout(&self) -> Nanos {
+        match self.due.peek() {
+            None => Nanos::NEVER,
+            Some(_) if self.window_ns == 0 => Nanos(0),
+            Some(Reverse(key)) => Nanos(key.time) + self.window_ns,
+        }
+    }
+
+    /// Throws away everything of a gateway, whose life ended. Costs a pass over the slab.
+    pub fn forget(&mut self, gateway: GatewayId) {
+        if self.held() == 0 {
+            return;
+        }
+        let mut retained = std::mem::take(&mut self.due);
+        retained.retain(|Reverse(key)| {
+            let keep = key.gateway != gateway.0;
+            if !keep {
+                self.release_slot(key.slot);
+                self.counters.forgotten += 1;
+            }
+            keep
+        });
+        self.due = retained;
+        for bucket in 0..self.buckets.len() {
+            self.take_parked(
+                bucket,
+                |slot| slot.source.gateway == gateway,
+                |sequencer, index| {
+                    sequencer.release_slot(index);
+                    sequencer.counters.forgotten += 1;
+                },
+            );
+        }
+    }
+
+    /// Orders held, parked ones included.
+    pub fn held(&self) -> usize {
+        self.due.len() + self.parked
+    }
+
+    /// Most orders that may be parked.
+    pub fn parked_max(&self) -> usize {
+        self.parked_max
+    }
+
+    /// Orders that wait for another one to leave.
+    pub fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> SequencerCounters {
+        self.counters
+    }
+
+    /// Present window in ns.
+    pub fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    /// Puts an order among those that leave at their time, or behind all of a later one.
+    fn enqueue(&mut self, index: u32, set_back: Option<Nanos>) {
+        let slot = &mut self.slots[index as usize];
+        slot.parked = false;
+        let by_arrival =
+            self.policy == OrderPolicy::Arrival || (self.window_ns == 0 && self.spread.is_off());
+        let time = match by_arrival {
+            true => self.arrivals,
+            // Its place was chosen by the queue: after what has come before it.
+            false if self.policy == OrderPolicy::Throughput && slot.deferred => {
+                self.newest_arrived.0.max(slot.order_time.0)
+            }
+            false => set_back.unwrap_or(slot.order_time).0,
+        };
+        let Source { gateway, seq, .. } = slot.source;
+        let turn = if set_back.is_some() { self.arrivals + 1 } else { 0 };
+        self.due.push(Reverse(Key { time, turn, gateway: gateway.0, seq, slot: index }));
+        self.arrivals += 1;
+    }
+
+    fn bucket(&self, gateway: GatewayId, waits_for: u64) -> usize {
+        let hash = SplitMix64::mix(waits_for ^ (u64::from(gateway.0) << 48));
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    fn park(&mut self, index: u32) {
+        let slot = &self.slots[index as usize];
+        let bucket = self.bucket(slot.source.gateway, slot.waits_for);
+        self.slots[index as usize].next = std::mem::replace(&mut self.buckets[bucket], index);
+        self.parked += 1;
+        self.counters.parked += 1;
+    }
+
+    /// What waited for `left` may leave from now on, at its own time; or, when its session has had
+    /// its turn, after what is due.
+    fn unpark(&mut self, now: Nanos, left: &Source, turn: Turn) {
+        if self.parked == 0 {
+            return;
+        }
+        let bucket = self.bucket(left.gateway, left.seq);
+        let waited =
+            |slot: &Slot| slot.source.gateway == left.gateway && slot.waits_for == left.seq;
+        let due = Nanos(now.0.saturating_sub(self.window_ns));
+        self.take_parked(bucket, waited, |sequencer, index| {
+            let turn_over = sequencer.quantum > 0 && turn.run >= sequencer.quantum;
+            let slot = &mut sequencer.slots[index as usize];
+            slot.backlog = sequencer.backlog;
+            slot.run = if turn_over { 0 } else { turn.run };
+            let set_back = turn_over && slot.order_time < due;
+            slot.deferred |= set_back || turn.behind;
+            sequencer.enqueue(index, set_back.then_some(due));
+        });
+    }
+
+    /// Unlinks the parked orders of a bucket that `wanted` picks and hands each to `act`.
+    fn take_parked(
+        &mut self,
+        bucket: usize,
+        wanted: impl Fn(&Slot) -> bool,
+        act: impl Fn(&mut Sequencer, u32),
+    ) {
+        let (mut before, mut at) = (NIL, self.buckets[bucket]);
+        while at != NIL {
+            let next = self.slots[at as usize].next;
+            if wanted(&self.slots[at as usize]) {
+                match before {
+                    NIL => self.buckets[bucket] = next,
+                    _ => self.slots[before as usize].next = next,
+                }
+                self.parked -= 1;
+                act(self, at);
+            } else {
+                before = at;
+            }
+            at = next;
+        }
+    }
+
+    fn release_slot(&mut self, index: u32) {
+        self.slots[index as usize].next = std::mem::replace(&mut self.free, index);
+    }
+}

@@ -1,0 +1,5 @@
+//! Private streams: each account's records from the root to the gateway where it is logged on.
+
+pub mod receiver;
+mod record_store;
+pub mod sender;

@@ -1,0 +1,170 @@
+//! A tap on the wire of all nodes, for whoever holds the secret: simulators and tests.
+//!
+//! It learns lives from hellos as they pass, opens every sealed datagram whoever it is for, and
+//! looks whether any pair of key and nonce seals two different texts. It is part of no exchange.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use types::{NodeId, limits::DATAGRAM_MAX};
+
+use crate::{
+    seal::guard::{Class, Fleet, classify, kind_of_shared},
+    seal::lives::{HELLO_VERSION, Hello, Keys, Life, of_pair, of_shared},
+    seal::{SealError, TAG_LEN, append_body, open_hop, read_header},
+};
+
+/// A key, and the number that pairs are counted under.
+struct Known<K> {
+    key: K,
+    number: u32,
+    /// Of a pair: the lives of both, the lower node's first.
+    lives: [Life; 2],
+}
+
+/// Opens the datagrams of a fleet, given in the order in which they are sent; its memory grows with
+/// their number.
+pub struct Tap<S: Keys> {
+    fleet: Fleet,
+    keys: S,
+    /// By node: lives that it told somebody of, in that order.
+    lives: BTreeMap<NodeId, Vec<Life>>,
+    /// By both nodes, the lower first, and the tag.
+    pairs: BTreeMap<(NodeId, NodeId, u32), Known<S::Key>>,
+    /// By source and its life.
+    shared: BTreeMap<(NodeId, u32), Known<S::Key>>,
+    numbers: u32,
+    /// Hop parts: key, who sealed, number.
+    hops: BTreeSet<(u32, NodeId, u64)>,
+    /// End-to-end parts: key, stream, number, and the tag that came of it.
+    parts: BTreeMap<(u32, u16, u64), [u8; TAG_LEN]>,
+    repeated: u64,
+    /// By sender: its life when it last sealed something, and to whom it has sealed in that one.
+    reached: BTreeMap<NodeId, (Life, BTreeSet<NodeId>)>,
+    received: Vec<u8>,
+    clear: Vec<u8>,
+}
+
+impl<S: Keys> Tap<S> {
+    /// A tap that has heard nothing yet.
+    pub fn new(fleet: Fleet, keys: S) -> Tap<S> {
+        Tap {
+            fleet,
+            keys,
+            lives: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            numbers: 0,
+            hops: BTreeSet::new(),
+            parts: BTreeMap::new(),
+            repeated: 0,
+            reached: BTreeMap::new(),
+            received: Vec::with_capacity(DATAGRAM_MAX),
+            clear: Vec::with_capacity(DATAGRAM_MAX),
+        }
+    }
+
+    /// Parts sealed under a key and nonce that sealed another text before.
+    pub fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
+    /// Pairs of key and nonce seen so far.
+    pub fn pairs(&self) -> u64 {
+        (self.hops.len() + self.parts.len()) as u64
+    }
+
+    /// Lives that a node told of so far.
+    pub fn lives(&self, node: NodeId) -> usize {
+        self.lives.get(&node).map_or(0, Vec::len)
+    }
+
+    /// The clear datagram of the last call of [`Tap::open`] that had one.
+    pub fn clear(&self) -> &[u8] {
+        &self.clear
+    }
+
+    /// To whom a node has sealed anything in its present life: it knows their lives.
+    pub fn reached(&self, from: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.reached.get(&from).into_iter().flat_map(|(_, nodes)| nodes).copied()
+    }
+
+    /// Takes a datagram as it is sent to `to`: the clear one, or `None` for a hello.
+    ///
+    /// # Errors
+    /// It opens nowhere.
+    pub fn open(&mut self, to: NodeId, bytes: &[u8]) -> Result<Option<&[u8]>, SealError> {
+        if bytes.first() == Some(&HELLO_VERSION) {
+            let hello = Hello::read(bytes).ok_or(SealError::Format)?;
+            if !hello.is_authentic(&self.keys) {
+                return Err(SealError::HopTag);
+            }
+            let lives = self.lives.entry(hello.from).or_default();
+            if !lives.contains(&hello.life) {
+                lives.push(hello.life);
+            }
+            return Ok(None);
+        }
+        self.received.clear();
+        self.received.extend_from_slice(bytes);
+        let header = read_header(bytes).ok_or(SealError::Format)?;
+        let pair = (header.hop.min(to), header.hop.max(to), header.link);
+        self.meet(pair);
+        let known = self.pairs.get(&pair).ok_or(SealError::Life)?;
+        let opened = open_hop(&known.key, &mut self.received)?;
+        let (origin, pair) = (opened.origin, known.number);
+        self.repeated += u64::from(!self.hops.insert((pair, header.hop, opened.number)));
+        let life = known.lives[usize::from(header.hop > to)];
+        let reached = self.reached.entry(header.hop).or_default();
+        if reached.0 != life {
+            *reached = (life, BTreeSet::new());
+        }
+        reached.1.insert(to);
+        let class = classify(&self.fleet, (header.hop, to), origin.stream, opened.header);
+        let known = match class.ok_or(SealError::Forbidden)? {
+            Class::Pair => known,
+            Class::Market | Class::Orders(_) => {
+                let source = NodeId(origin.stream);
+                let lives = self.lives.get(&source).into_iter().flatten().rev();
+                let life = lives.copied().find(|life| life.tag() == origin.life);
+                let life = life.ok_or(SealError::Life)?;
+                let kind = kind_of_shared(&self.fleet, source);
+                let bytes = of_shared(&self.keys, kind, (source, life));
+                if !self.shared.contains_key(&(source, origin.life)) {
+                    let key = self.keys.key(&bytes).ok_or(SealError::Stranger)?;
+                    self.numbers += 1;
+                    let number = self.numbers;
+                    let lives = [life; 2];
+                    self.shared.insert((source, origin.life), Known { key, number, lives });
+                }
+                self.shared.get(&(source, origin.life)).ok_or(SealError::Life)?
+            }
+        };
+        self.clear.clear();
+        self.clear.extend_from_slice(opened.header);
+        append_body(&known.key, &opened, &mut self.clear)?;
+        let tag = *opened.sealed.last_chunk::<TAG_LEN>().ok_or(SealError::Format)?;
+        let before = self.parts.insert((known.number, origin.stream, origin.number), tag);
+        // What proxies pass on comes again as it is.
+        self.repeated += u64::from(before.is_some_and(|before| before != tag));
+        Ok(Some(&self.clear))
+    }
+
+    /// Finds the lives of which a pair's key is.
+    fn meet(&mut self, pair: (NodeId, NodeId, u32)) {
+        if self.pairs.contains_key(&pair) {
+            return;
+        }
+        let (a, b, tag) = pair;
+        // The latest first: mostly it is those.
+        let of = |node: NodeId| self.lives.get(&node).into_iter().flatten().rev().copied();
+        for (one, other) in of(a).flat_map(|one| of(b).map(move |other| (one, other))) {
+            let (bytes, this) = of_pair(&self.keys, (a, one), (b, other));
+            if let Some(key) = self.keys.key(&bytes).filter(|_| this == tag) {
+                self.numbers += 1;
+                let lives = [one, other];
+                self.pairs.insert(pair, Known { key, number: self.numbers, lives });
+                return;
+            }
+        }
+    }
+}
