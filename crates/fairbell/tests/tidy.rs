@@ -327,10 +327,12 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        // In a second work tree `.git` is a file, which names a folder of this machine.
+        if [".git", "target", ".cache", "out", "__pycache__"].contains(&name) {
+            continue;
+        }
         if path.is_dir() {
-            if !["target", ".git", ".cache", "out", "__pycache__"].contains(&name) {
-                files(&path, found);
-            }
+            files(&path, found);
         } else {
             found.push(path);
         }
