@@ -23,7 +23,7 @@ DECODERS = {
         "feed/src/listener/joining.rs"),
     "overlay datagrams": (
         "overlay/src/frame.rs", "overlay/src/control.rs", "overlay/src/orders/ingress.rs",
-        "overlay/src/orders/uplink.rs", "overlay/src/feed/receiver",
+        "overlay/src/orders/uplink.rs", "overlay/src/feed/receiver.rs",
         "overlay/src/feed/duplicate_filter.rs", "overlay/src/private/sender.rs",
         "overlay/src/private/receiver.rs"),
 }

@@ -21,8 +21,8 @@
 //! message is not known here: feed sequence numbers are dense from 1 (corner 4).
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Trace, TracePoint,
-    limits::MOLD_PACKET_MAX,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, Shelf, Trace, TracePoint,
+    Unpacker, limits::MOLD_PACKET_MAX,
 };
 
 use crate::{
@@ -31,6 +31,7 @@ use crate::{
     deadline::estimator::Estimator,
     feed::answers::TokenMaker,
     feed::duplicate_filter::TERM_SHIFT,
+    feed::feed_trail::BLOCK,
     feed::hedger::{HedgeMode, Hedger},
     feed::mold::{END_OF_SESSION, HEADER_LEN, Header, PREFIX_LEN, Session},
     feed::parity::ParityEncoder,
@@ -41,10 +42,8 @@ use crate::{
     tree::topology::{ROOT, Tree},
 };
 
-mod packed;
-mod release;
-
-pub use release::FeedRelease;
+/// Numbers that are never reached, and far from overflow.
+const NUMBER_MAX: u64 = 1 << 62;
 
 /// Settings of a publisher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +116,20 @@ pub enum PushError {
     TooLong,
     /// The session is over.
     SessionOver,
+}
+
+/// What a publisher says of release times; all of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeedRelease {
+    /// One past the last message that was sent and confirmed.
+    pub end: FeedSeq,
+    /// All before it are public from then on at the latest: deadline + bound on the publisher's clock;
+    /// release times never run backwards.
+    pub release: Nanos,
+    /// OWD_G, in ns; 0 while there is no estimate.
+    pub owd_ns: u64,
+    /// The fleet's largest clock bound, in ns.
+    pub bound_ns: u64,
 }
 
 /// The publisher of one tree.
@@ -467,6 +480,140 @@ impl Publisher {
             Some(order) => order.arrange(children).iter().copied().for_each(send),
             None => children.for_each(&mut send),
         }
+    }
+}
+
+/// When messages are public, between a publisher and those who follow it.
+impl Publisher {
+    /// What followers have to know.
+    pub fn release(&self, now: Nanos) -> FeedRelease {
+        FeedRelease {
+            end: self.store.confirmed(),
+            release: self.last_release,
+            owd_ns: self.reducer.owd_g(now).unwrap_or(0),
+            bound_ns: self.reducer.bound_ns(now),
+        }
+    }
+
+    /// Somebody else publishes from now on: sends nothing, and knows of no release time but what it
+    /// is told and has stamped itself.
+    pub fn follow(&mut self) {
+        self.follows = true;
+        self.store.follow();
+    }
+
+    /// One past the last message that was sent.
+    pub fn sent(&self) -> FeedSeq {
+        self.store.stamped()
+    }
+
+    /// This publisher was the one to publish when it had sent the messages before number `end`.
+    /// Whether that is news.
+    pub fn confirm(&mut self, end: FeedSeq) -> bool {
+        let before = self.store.confirmed();
+        if !self.follows {
+            self.store.confirm(end);
+        }
+        before != self.store.confirmed()
+    }
+
+    /// What the one that publishes says. What a publisher hears that does not follow changes nothing.
+    pub fn learn(&mut self, now: ClockReading, told: &FeedRelease) {
+        if !self.follows {
+            return;
+        }
+        self.last_release = self.last_release.max(told.release);
+        self.told_delay = (told.owd_ns, told.bound_ns);
+        // Two clocks: neither is further off than its bound.
+        let bound_ns = told.bound_ns.max(now.bound_ns).min(u64::from(u32::MAX));
+        let deadline = told.release.since(Nanos(told.bound_ns)).max(1);
+        self.store.stamp(told.end.0, Nanos(deadline), bound_ns as u32);
+    }
+
+    /// It publishes from now on. What it was not told of may have been sent just before: it is held
+    /// as long as the largest delay and the largest clock bounds that are believed, and so is what
+    /// follows. The fleet's delay is what the one before said, until reports come. One of `several` may
+    /// be succeeded without hearing of it: the public gets what it sends when that is confirmed.
+    pub fn take_over(&mut self, now: ClockReading, several: bool) {
+        self.follows = false;
+        if several {
+            self.store.await_confirmation();
+        }
+        let (owd_ns, told_ns) = std::mem::take(&mut self.told_delay);
+        if owd_ns > 0 {
+            self.reducer.go_on(now.now, owd_ns, told_ns);
+        }
+        let bound_ns = told_ns.max(now.bound_ns).min(u64::from(u32::MAX));
+        self.bound_ns = bound_ns;
+        if self.store.has_unstamped() || self.count > 0 {
+            let limits = self.config.delay;
+            let longest_ns = limits.owd_max_ns + limits.bound_max_ns.max(bound_ns) + now.bound_ns;
+            self.last_release = self.last_release.max(now.now.after(longest_ns));
+            // What still waits in the packet is stamped when it leaves.
+            let end = self.next_seq - u64::from(self.count);
+            let deadline = self.last_release.since(Nanos(bound_ns)).max(1);
+            self.store.stamp(end, Nanos(deadline), bound_ns as u32);
+        }
+    }
+}
+
+/// A publisher written down and taken up again: numbers, the packet that fills, and what the
+/// retransmission store keeps, most of which lies on a shelf. Not written down is what the tree
+/// tells it (delays, who is dead, what is hedged, a parity group under way): whoever takes it up
+/// hears that anew.
+impl Publisher {
+    /// Bytes of one put on the shelf.
+    pub const SHELF_BLOCK: usize = BLOCK;
+
+    /// Lays down what the retransmission store keeps as it comes. False when it keeps something
+    /// already.
+    #[must_use]
+    pub fn lay_down(&mut self, shelf: Box<dyn Shelf>) -> bool {
+        self.store.lay_down(shelf)
+    }
+
+    /// Writes down what is not on the shelf. False without one, or while that takes nothing.
+    #[must_use]
+    pub fn pack(&self, to: &mut Packer<'_>) -> bool {
+        to.u64(self.next_seq);
+        to.u64(self.next_id);
+        to.u64(self.flush_from.0);
+        to.u64(self.last_release.0);
+        let stats = self.stats;
+        let PublisherStats { messages, datagrams, heartbeats, parities, deadlines, malformed } =
+            stats;
+        for count in [messages, datagrams, heartbeats, parities, deadlines, malformed] {
+            to.u64(count);
+        }
+        to.u32(self.count.into());
+        to.section(|bytes| bytes.extend_from_slice(self.packet.get(HEADER_LEN..).unwrap_or(&[])));
+        self.store.pack(to)
+    }
+
+    /// Takes up what was packed, before anything was published, with the same shelf. `None`, and it
+    /// must not be used, for anything that no publisher packs.
+    #[must_use]
+    pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
+        let bounded = |number: u64| Some(number).filter(|number| *number < NUMBER_MAX);
+        let (next_seq, next_id) = (bounded(from.u64()?)?, bounded(from.u64()?)?);
+        (self.flush_from, self.last_release) = (Nanos(from.u64()?), Nanos(bounded(from.u64()?)?));
+        let mut counts = [0; 6];
+        for count in &mut counts {
+            *count = bounded(from.u64()?)?;
+        }
+        let [messages, datagrams, heartbeats, parities, deadlines, malformed] = counts;
+        self.stats =
+            PublisherStats { messages, datagrams, heartbeats, parities, deadlines, malformed };
+        let count = u16::try_from(from.u32()?).ok().filter(|count| *count < END_OF_SESSION)?;
+        let filling = from.section()?;
+        let fits = HEADER_LEN + filling.len() <= self.config.packet_max;
+        if !fits || (count == 0) != filling.is_empty() || next_seq <= u64::from(count) {
+            return None;
+        }
+        self.packet.truncate(HEADER_LEN);
+        self.packet.extend_from_slice(filling);
+        (self.count, self.next_seq, self.next_id) = (count, next_seq, next_id);
+        self.store.unpack(from, next_seq - u64::from(count))
     }
 }
 

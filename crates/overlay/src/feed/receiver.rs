@@ -17,8 +17,6 @@
 //! Not guaranteed: anything against forged datagrams, which are to be refused before they get here.
 //! A deadline further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
 
-mod skipping;
-
 use types::{
     Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Span, SplitMix64, Trace,
     TracePoint,
@@ -651,6 +649,56 @@ impl Receiver {
     fn trace(&self, point: TracePoint, id: u64, at: Nanos, value: u64, out: &mut Outbox) {
         let id = Trace::message(self.tree.stream, id);
         out.trace(Trace { point, node: self.node, id, at, value });
+    }
+}
+
+/// Jumping over what it can't have any more; [`crate::skip`] says when.
+impl Receiver {
+    /// Messages jumped over so far.
+    pub fn skipped(&self) -> u64 {
+        self.skip.stats().messages
+    }
+
+    /// The root says which message is the first it still has.
+    fn handle_oldest(
+        &mut self,
+        now: Nanos,
+        sender: NodeId,
+        body: &DataBody,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let Some(header) = Packet::parse(bytes).map(|packet| packet.header).filter(|header| {
+            let near = header.seq - self.next.min(header.seq) < AHEAD_MAX;
+            sender == ROOT && near && header.session == self.config.session
+        }) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let wait_ns = self.gap_wait_ns();
+        self.gaps.learn(header.seq, now, wait_ns);
+        self.skip.told(header.seq, self.fields(now, body).release_at);
+        self.release(now, out);
+    }
+
+    /// Where to go on when what is next will not come, and when.
+    fn jump(&self) -> Option<(u64, Nanos)> {
+        let held = self.hold.front().map(|front| (front.seq, front.release_at));
+        self.skip.target(self.next, held)
+    }
+
+    /// Jumps over what will not come, if it is time; true when the first datagram that waits is
+    /// next.
+    fn jump_over(&mut self, now: Nanos) -> bool {
+        while let Some((to, _)) = self.jump().filter(|(_, at)| *at <= now) {
+            self.skip.jumped(to - self.next);
+            self.gaps.fill(self.next, to, now, 0);
+            self.next = to;
+            if self.hold.front().is_some_and(|front| front.seq <= to) {
+                return true;
+            }
+        }
+        false
     }
 }
 
