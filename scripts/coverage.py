@@ -13,7 +13,8 @@ DECODERS = {
     "OUCH": (
         "wire/src/ouch/messages.rs", "wire/src/ouch/appendage.rs", "wire/src/ouch/command.rs",
         "wire/src/ouch/terms.rs", "wire/src/ouch/codes.rs"),
-    "OUCH door": ("gateway/src/session.rs", "gateway/src/gateway.rs", "gateway/src/throttle.rs"),
+    "OUCH door": (
+        "gateway/src/ouch/", "gateway/src/gateway.rs", "gateway/src/access/throttle.rs"),
     "ITCH": ("wire/src/itch/messages.rs", "wire/src/itch/event.rs", "wire/src/itch/field.rs"),
     "MoldUDP64 client": ("wire/src/moldudp.rs", "feed/src/listener.rs", "feed/src/reorder.rs"),
     "retransmission server": ("overlay/src/feed/retransmission.rs", "overlay/src/feed/mold.rs"),

@@ -3,8 +3,8 @@
 use fix::dictionary::{CustomTags, Rules};
 use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
 
-use crate::guard::{GuardConfig, LoginTerms};
-use crate::throttle::Throttle;
+use crate::access::throttle::Throttle;
+use crate::access::{GuardConfig, LoginTerms};
 
 /// Who may log in, as what.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -15,15 +15,15 @@ use wire::ouch;
 use zerocopy::TryFromBytes;
 
 use crate::{
+    access::throttle::Throttles,
+    access::{Guard, Refusal, Refusals},
+    cancel_on_disconnect::Leaving,
     config::GatewayConfig,
-    desk::{Ahead, Desk, GatewayCounters},
-    fix_application::FixCounters,
-    fix_door::FixDoor,
-    guard::{Guard, Refusal, Refusals},
+    context::{Ahead, Desk, GatewayCounters},
+    fix::application::FixCounters,
+    fix::door::FixDoor,
     hold::Watermarks,
-    leaving::Leaving,
-    session::{Ending, Session, State},
-    throttle::Throttles,
+    ouch::session::{Ending, Session, State},
 };
 
 /// How long the acknowledgement of private records may wait for more; the root re-sends after

@@ -12,33 +12,26 @@
 //! Bounded: connections, orders in flight, orders waiting (then reading stops), messages held (then
 //! the private stream is paused).
 
-mod bucket;
+mod access;
+mod cancel_on_disconnect;
 mod config;
-mod desk;
-mod fix_application;
-mod fix_door;
-mod fix_market;
-mod fix_seat;
-mod fix_side;
+mod context;
+mod fix;
 mod gateway;
-mod guard;
 mod hold;
-mod leaving;
-mod market;
 mod operate;
-mod session;
-mod throttle;
+mod ouch;
 
-pub use bucket::Rate;
-pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTSTANDING};
-pub use desk::{Ahead, GatewayCounters};
-pub use fix::Version as FixVersion;
-pub use fix::app::market::{Level, Print};
-pub use fix_application::FixCounters;
-pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
-pub use guard::{
+pub use ::fix::Version as FixVersion;
+pub use ::fix::app::market::{Level, Print};
+pub use access::bucket::Rate;
+pub use access::throttle::Throttle;
+pub use access::{
     CertificateRule, GuardConfig, GuardKey, LoginTerms, Refusal, Refusals, Refused, decode_work,
 };
-pub use market::{Books, News};
+pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTSTANDING};
+pub use context::{Ahead, GatewayCounters};
+pub use fix::application::FixCounters;
+pub use fix::market::{Books, News};
+pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
 pub use operate::SessionInfo;
-pub use throttle::Throttle;

@@ -5,9 +5,9 @@
 
 use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 
-use crate::desk::Ahead;
+use crate::context::Ahead;
 use crate::gateway::Gateway;
-use crate::session::{Ending, State};
+use crate::ouch::session::{Ending, State};
 
 /// A session that is logged on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

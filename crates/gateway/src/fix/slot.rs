@@ -8,9 +8,9 @@ use fix::Version;
 use fix::app::{Desk, LedgerLimits};
 use types::{AccountId, ConnId, Nanos};
 
-use crate::bucket::{Bucket, Rate};
+use crate::access::bucket::{Bucket, Rate};
 use crate::config::{FixLogin, FixRole, Login};
-use crate::fix_market::MarketSeat;
+use crate::fix::market_data::MarketSeat;
 use crate::hold::HoldQueue;
 use crate::operate::{SessionInfo, Tally};
 

@@ -9,9 +9,9 @@ use types::{AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox
 use wire::ouch;
 use zerocopy::IntoBytes;
 
+use crate::access::throttle::Throttles;
+use crate::access::{Guard, Refusal};
 use crate::config::GatewayConfig;
-use crate::guard::{Guard, Refusal};
-use crate::throttle::Throttles;
 
 /// Requests that found no room upward and wait here, all sessions together. Reading stops while any
 /// do; one read of every connection still fits.

@@ -16,13 +16,13 @@ use types::{
     Outbox, Qty, SESSION_RESET,
 };
 
+use crate::access::Refusal;
 use crate::config::{FixRole, GatewayConfig};
-use crate::desk::{Ahead, Desk};
-use crate::fix_application::{DoorApplication, FixCounters};
-use crate::fix_seat::{Progress, Seat};
-use crate::guard::Refusal;
+use crate::context::{Ahead, Desk};
+use crate::fix::application::{DoorApplication, FixCounters};
+use crate::fix::market::Market;
+use crate::fix::slot::{Progress, Seat};
 use crate::hold::{Release, Watermarks};
-use crate::market::Market;
 use crate::operate::SessionInfo;
 
 /// Messages and bytes of a live session that a resend finds here.

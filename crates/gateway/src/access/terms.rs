@@ -3,7 +3,7 @@
 use types::{AddressRange, Nanos, Remote};
 
 use super::guesses::HOMES_MAX;
-use crate::bucket::Rate;
+use crate::access::bucket::Rate;
 
 /// Who a certificate has to be of.
 #[derive(Clone, PartialEq, Eq, Debug)]

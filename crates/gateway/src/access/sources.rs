@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use types::{Address, Nanos};
 
 use super::terms::GuardConfig;
-use crate::bucket::Bucket;
+use crate::access::bucket::Bucket;
 
 /// Sources that are told apart.
 const SOURCES_MAX: usize = 4_096;

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 
 use types::{AccountId, CommandKind, Nanos};
 
-use crate::bucket::{Bucket, Rate};
-use crate::desk::is_cancel;
+use crate::access::bucket::{Bucket, Rate};
+use crate::context::is_cancel;
 
 /// How long a session rests that was refused too much.
 const REST_NS: u64 = 10 * Nanos::MILLI;

@@ -11,10 +11,12 @@
 //! against sources new to the identity (see `guesses`). Whoever lacks an identity's certificate or
 //! address never gets that far. Sessions that are logged on are not the guard's.
 
+pub(crate) mod bucket;
 mod guesses;
 mod refusals;
 mod sources;
 mod terms;
+pub(crate) mod throttle;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +25,7 @@ use types::{
     AccountId, Address, Admission, AdmissionConfig, ConnId, Nanos, Outbox, Remote, Yields,
 };
 
-use crate::bucket::Bucket;
+use crate::access::bucket::Bucket;
 use crate::config::Login;
 use guesses::Guesses;
 pub use refusals::{Refusal, Refusals, Refused};

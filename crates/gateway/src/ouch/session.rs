@@ -8,8 +8,8 @@ use wire::{
 };
 
 use crate::{
-    desk::Desk,
-    guard::Verdict,
+    access::Verdict,
+    context::Desk,
     hold::{HoldQueue, Release, Watermarks},
     operate::Tally,
 };

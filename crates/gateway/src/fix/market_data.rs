@@ -18,7 +18,7 @@ use fix::app::{
 use fix::session::{Port, Session, Store};
 use types::{InstrumentId, Nanos, Side, TradingState};
 
-use crate::market::Market;
+use crate::fix::market::Market;
 
 /// Levels of a side, whatever is asked for.
 const LEVELS_MAX: usize = 500;
@@ -438,14 +438,14 @@ mod tests {
     /// Books in which every message is one lot traded and nothing rests.
     struct Trades(u64);
 
-    impl crate::market::Books for Trades {
-        fn apply(&mut self, _: Nanos, _: &[u8]) -> Option<crate::market::News> {
+    impl crate::fix::market::Books for Trades {
+        fn apply(&mut self, _: Nanos, _: &[u8]) -> Option<crate::fix::market::News> {
             self.0 += 1;
             let match_number = types::MatchNumber(self.0);
             let (price, qty, at) = (Price(1), Qty(1), Nanos(self.0 * Nanos::SECOND));
             let (aggressor, broken) = (Some(Side::Sell), false);
             let print = market::Print { match_number, price, qty, at, aggressor, broken };
-            Some(crate::market::News { instrument: InstrumentId(1), at, print: Some(print) })
+            Some(crate::fix::market::News { instrument: InstrumentId(1), at, print: Some(print) })
         }
 
         fn levels(&self, _: InstrumentId, _: Side, _: usize, _: &mut Vec<Level>) {}

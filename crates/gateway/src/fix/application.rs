@@ -5,10 +5,10 @@ use fix::session::{Application, Port, Proof, Store};
 use fix::{Message, tag};
 use types::{ClockReading, ConnId, Nanos, Outbox, UserRefNum};
 
-use crate::desk::Desk;
-use crate::fix_seat::{Progress, Seat};
-use crate::guard::Verdict;
-use crate::market::Market;
+use crate::access::Verdict;
+use crate::context::Desk;
+use crate::fix::market::Market;
+use crate::fix::slot::{Progress, Seat};
 
 /// What happened at FIX doors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

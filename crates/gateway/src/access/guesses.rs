@@ -14,7 +14,7 @@ use types::{Address, Nanos};
 
 use super::refusals::Refusal;
 use super::terms::GuardConfig;
-use crate::bucket::Bucket;
+use crate::access::bucket::Bucket;
 
 /// Addresses that an account is at home at; the one used longest ago makes room.
 pub(super) const HOMES_MAX: usize = 4;

@@ -4,12 +4,12 @@ use fix::session::Ending;
 use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
 use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 
+use crate::access::Refusal;
 use crate::config::FixRole;
-use crate::desk::Ahead;
-use crate::fix_door::Outcome;
+use crate::context::Ahead;
+use crate::fix::door::Outcome;
+use crate::fix::market::{Books, Market};
 use crate::gateway::Gateway;
-use crate::guard::Refusal;
-use crate::market::{Books, Market};
 
 impl Gateway {
     /// Does what the door wants done for a connection.

@@ -1,0 +1,3 @@
+//! OUCH 5.0 over SoupBinTCP: one connection is one session.
+
+pub(crate) mod session;
