@@ -27,15 +27,15 @@ struct Leaver {
     step: Step,
 }
 
-/// See the module.
+/// Accounts that left and whose orders are to be cancelled, one entry each.
 #[derive(Default)]
-pub(crate) struct Leaving {
+pub(crate) struct CancelOnDisconnect {
     accounts: Vec<Leaver>,
-    /// See [`Leaving::forget_all`].
+    /// See [`CancelOnDisconnect::forget_all`].
     forgetful: bool,
 }
 
-impl Leaving {
+impl CancelOnDisconnect {
     /// An account left, or is to be looked at again; its time is up at `due`.
     pub(crate) fn put(&mut self, account: AccountId, due: Nanos) {
         self.forget(account);

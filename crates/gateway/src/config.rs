@@ -4,7 +4,7 @@ use fix::dictionary::{CustomTags, Rules};
 use types::{AccountId, GatewayId, Instrument, Nanos, NodeId};
 
 use crate::access::throttle::Throttle;
-use crate::access::{GuardConfig, LoginTerms};
+use crate::access::{AccessConfig, LoginTerms};
 
 /// Who may log in, as what.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ pub struct GatewayConfig {
     /// Connections at one time; more are closed at once.
     pub connections_max: usize,
     /// Limits of those who are not logged on.
-    pub guard: GuardConfig,
+    pub access: AccessConfig,
 }
 
 impl GatewayConfig {

@@ -10,7 +10,7 @@ use wire::ouch;
 use zerocopy::IntoBytes;
 
 use crate::access::throttle::Throttles;
-use crate::access::{Guard, Refusal};
+use crate::access::{AccessControl, Refusal};
 use crate::config::GatewayConfig;
 
 /// Requests that found no room upward and wait here, all sessions together. Reading stops while any
@@ -62,10 +62,10 @@ pub struct GatewayCounters {
     pub malformed: u64,
 }
 
-/// See the module.
-pub(crate) struct Desk {
+/// What the sessions of a gateway share; every call that serves one gets it.
+pub(crate) struct GatewayContext {
     pub(crate) config: GatewayConfig,
-    pub(crate) guard: Guard,
+    pub(crate) access: AccessControl,
     pub(crate) uplink: Uplink,
     pub(crate) encoder: ouch::Encoder,
     pub(crate) counters: GatewayCounters,
@@ -91,7 +91,7 @@ pub struct Ahead {
     pub next: u64,
 }
 
-impl Desk {
+impl GatewayContext {
     /// The name of the next slot, as no other gateway or life of this one has it.
     pub(crate) fn next_ticket(&mut self) -> u64 {
         self.tickets = self.tickets.wrapping_add(1);
@@ -125,7 +125,7 @@ impl Desk {
     pub(crate) fn refuse_ahead(&mut self, now: Nanos, conn: ConnId, ahead: Ahead) {
         let Ahead { account, asked, next } = ahead;
         let detail = format!("message {asked} asked for, {next} is the next one");
-        self.guard.refuse(now, conn, account, Refusal::Ahead, &detail);
+        self.access.refuse(now, conn, account, Refusal::Ahead, &detail);
         self.note_ahead(ahead);
     }
 

@@ -16,10 +16,10 @@ use zerocopy::TryFromBytes;
 
 use crate::{
     access::throttle::Throttles,
-    access::{Guard, Refusal, Refusals},
-    cancel_on_disconnect::Leaving,
+    access::{AccessControl, Refusal, Refusals},
+    cancel_on_disconnect::CancelOnDisconnect,
     config::GatewayConfig,
-    context::{Ahead, Desk, GatewayCounters},
+    context::{Ahead, GatewayContext, GatewayCounters},
     fix::application::FixCounters,
     fix::door::FixDoor,
     hold::Watermarks,
@@ -37,13 +37,13 @@ pub const FIX_DOOR: u8 = 1;
 
 /// The gateway; a component of the edge role, which feeds it frames, streams and watermarks.
 pub struct Gateway {
-    pub(crate) desk: Desk,
+    pub(crate) context: GatewayContext,
     pub(crate) private: PrivateReceiver,
     pub(crate) fix: FixDoor,
     pub(crate) sessions: BTreeMap<ConnId, Session>,
     /// By account number: the connection it is logged in on.
     pub(crate) conn_of: Vec<Option<ConnId>>,
-    pub(crate) leaving: Leaving,
+    pub(crate) cancel_on_disconnect: CancelOnDisconnect,
     /// By account number: may not log on.
     pub(crate) locked: Vec<bool>,
     pub(crate) watermarks: Watermarks,
@@ -71,14 +71,14 @@ impl Gateway {
             fix: FixDoor::new(&config),
             sessions: BTreeMap::new(),
             conn_of: vec![None; config.accounts_max().min(ACCOUNTS_MAX) + 1],
-            leaving: Leaving::default(),
+            cancel_on_disconnect: CancelOnDisconnect::default(),
             locked: vec![false; config.accounts_max().min(ACCOUNTS_MAX) + 1],
             watermarks: Watermarks::new(config.stream_of.clone()),
             started: false,
             fresh: Vec::new(),
             sessions_due: Nanos::NEVER,
-            desk: Desk {
-                guard: Guard::new(config.guard, &config.logins),
+            context: GatewayContext {
+                access: AccessControl::new(config.access, &config.logins),
                 uplink: Uplink::new(uplink, config.candidates.clone()),
                 encoder: ouch::Encoder::new(&config.instruments, config.midnight),
                 counters: GatewayCounters::default(),
@@ -97,7 +97,7 @@ impl Gateway {
 
     /// What happened so far.
     pub fn counters(&self) -> GatewayCounters {
-        self.desk.counters
+        self.context.counters
     }
 
     /// What happened at the FIX door.
@@ -107,36 +107,36 @@ impl Gateway {
 
     /// Who was refused at either door, and why.
     pub fn refusals(&self) -> &Refusals {
-        &self.desk.guard.refusals
+        &self.context.access.refusals
     }
 
     /// Connections that are not logged on.
     pub fn strangers(&self) -> usize {
-        self.desk.guard.strangers()
+        self.context.access.strangers()
     }
 
     /// Another tree has taken over: orders go up through these from now on, the preferred one first.
     pub fn set_candidates(&mut self, epoch: u32, candidates: Vec<types::NodeId>) {
-        self.desk.uplink.set_candidates(epoch, candidates);
+        self.context.uplink.set_candidates(epoch, candidates);
         self.private.set_epoch(epoch);
     }
 
     /// The way up, for its totals.
     pub fn uplink(&self) -> &Uplink {
-        &self.desk.uplink
+        &self.context.uplink
     }
 
     /// See [`Uplink::lose_resends`].
     #[doc(hidden)]
     pub fn lose_resends(&mut self) {
-        self.desk.uplink.lose_resends();
+        self.context.uplink.lose_resends();
     }
 
     /// A deliberate fault, for tests of the checks that have to find it: no order goes with its
     /// session.
     #[doc(hidden)]
     pub fn forget_leavers(&mut self) {
-        self.leaving.forget_all();
+        self.cancel_on_disconnect.forget_all();
     }
 
     /// The private streams, for their totals.
@@ -146,7 +146,7 @@ impl Gateway {
 
     /// Connections that may be open.
     pub fn connections_max(&self) -> usize {
-        self.desk.config.connections_max
+        self.context.config.connections_max
     }
 
     /// Connections now open.
@@ -165,26 +165,26 @@ impl Gateway {
         match header.kind {
             FrameKind::Grant => match frame::body::<GrantBody>(rest) {
                 Ok((grant, [])) => {
-                    self.desk.uplink.handle_grant(&grant);
-                    if let Some(life) = self.desk.uplink.incarnation() {
+                    self.context.uplink.handle_grant(&grant);
+                    if let Some(life) = self.context.uplink.incarnation() {
                         self.private.begin_life(now, life, out);
                     }
                 }
-                _ => self.desk.counters.malformed += 1,
+                _ => self.context.counters.malformed += 1,
             },
             FrameKind::OrderAck => match frame::body::<OrderAckBody>(rest) {
-                Ok((ack, [])) => self.desk.uplink.handle_ack(now, &ack),
-                _ => self.desk.counters.malformed += 1,
+                Ok((ack, [])) => self.context.uplink.handle_ack(now, &ack),
+                _ => self.context.counters.malformed += 1,
             },
             FrameKind::AttachReply => match frame::body::<AttachReplyBody>(rest) {
                 Ok((reply, [])) => self.handle_reply(now, &reply, out),
-                _ => self.desk.counters.malformed += 1,
+                _ => self.context.counters.malformed += 1,
             },
             FrameKind::Private => match frame::body::<PrivateBody>(rest) {
                 Ok((body, records)) => self.handle_private(now, &body, records),
-                _ => self.desk.counters.malformed += 1,
+                _ => self.context.counters.malformed += 1,
             },
-            _ => self.desk.counters.malformed += 1,
+            _ => self.context.counters.malformed += 1,
         }
         self.finish(now, out);
     }
@@ -200,7 +200,7 @@ impl Gateway {
         if self.watermarks.raise(stream, watermark) {
             for (conn, session) in &mut self.sessions {
                 if !session.hold.is_empty() {
-                    session.release(now.now, &self.watermarks, &mut self.desk, *conn, out);
+                    session.release(now.now, &self.watermarks, &mut self.context, *conn, out);
                     session.settle_pause(&mut self.private);
                 }
             }
@@ -228,12 +228,12 @@ impl Gateway {
         remote: &Remote,
         out: &mut Outbox,
     ) {
-        if self.connections() >= self.desk.config.connections_max {
-            self.desk.counters.connections_refused += 1;
+        if self.connections() >= self.context.config.connections_max {
+            self.context.counters.connections_refused += 1;
             out.close(conn);
             return;
         }
-        if let Some(oldest) = self.desk.guard.admit(now.now, conn, remote) {
+        if let Some(oldest) = self.context.access.admit(now.now, conn, remote) {
             self.drop_stranger(now, oldest, out);
         }
         if conn.door() == FIX_DOOR {
@@ -241,7 +241,7 @@ impl Gateway {
             return;
         }
         let session = Session::new(now.now);
-        self.sessions_due = self.sessions_due.min(session.next_timeout(&self.desk));
+        self.sessions_due = self.sessions_due.min(session.next_timeout(&self.context));
         self.sessions.insert(conn, session);
     }
 
@@ -254,17 +254,17 @@ impl Gateway {
         out: &mut Outbox,
     ) {
         if self.fix.has(conn) {
-            let outcome = self.fix.handle_bytes(now, conn, bytes, &mut self.desk, out);
+            let outcome = self.fix.handle_bytes(now, conn, bytes, &mut self.context, out);
             self.settle_fix(now, conn, outcome, out);
             return self.finish(now, out);
         }
         let Some(session) = self.sessions.get_mut(&conn) else { return };
-        let ending = session.handle_bytes(now, bytes, &mut self.desk, conn, out);
+        let ending = session.handle_bytes(now, bytes, &mut self.context, conn, out);
         self.settle_ouch(now, conn, ending, out);
         self.finish(now, out);
     }
 
-    /// What a connection's bytes, or the guard's answer, have led to.
+    /// What a connection's bytes, or the answer to its password, have led to.
     fn settle_ouch(
         &mut self,
         now: ClockReading,
@@ -277,20 +277,20 @@ impl Gateway {
             let locked = self.locked.get(usize::from(account.0)).copied().unwrap_or(false);
             match self.conn_of.get_mut(usize::from(account.0)) {
                 _ if locked => {
-                    self.desk.guard.refuse(now.now, conn, account, Refusal::Locked, "");
+                    self.context.access.refuse(now.now, conn, account, Refusal::Locked, "");
                     ending = Some(Ending::NotAuthorized);
                 }
                 Some(slot @ None) => {
                     *slot = Some(conn);
                     session.state = State::Attaching(account);
                     session.asked_from = from;
-                    self.desk.guard.enter(conn);
-                    self.leaving
-                        .interrupt(account, now.now.after(self.desk.config.cancel_grace_ns));
+                    self.context.access.enter(conn);
+                    self.cancel_on_disconnect
+                        .interrupt(account, now.now.after(self.context.config.cancel_grace_ns));
                     self.private.attach(now, account, from, out);
                 }
                 _ => {
-                    self.desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
+                    self.context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                     ending = Some(Ending::Unavailable);
                 }
             }
@@ -302,12 +302,12 @@ impl Gateway {
 
     /// The worker has compared a password with its hash.
     pub fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
-        if let Some(conn) = self.desk.guard.answer(now.now, ticket, answer == [1]) {
+        if let Some(conn) = self.context.access.answer(now.now, ticket, answer == [1]) {
             if self.fix.has(conn) {
-                let outcome = self.fix.try_again(now, conn, &mut self.desk, out);
+                let outcome = self.fix.try_again(now, conn, &mut self.context, out);
                 self.settle_fix(now, conn, outcome, out);
             } else if let Some(session) = self.sessions.get_mut(&conn) {
-                let ending = session.handle_answer(now.now, conn, &mut self.desk);
+                let ending = session.handle_answer(now.now, conn, &mut self.context);
                 self.settle_ouch(now, conn, ending, out);
             }
         }
@@ -316,7 +316,7 @@ impl Gateway {
 
     /// A connection that is not logged on has to go, without a word.
     fn drop_stranger(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        self.desk.guard.forget(conn);
+        self.context.access.forget(conn);
         if self.fix.has(conn) {
             self.leave_fix(now, conn, true, out);
         } else {
@@ -333,7 +333,7 @@ impl Gateway {
         if self.fix.has(conn) {
             self.leave_fix(now, conn, false, out);
         }
-        self.desk.guard.forget(conn);
+        self.context.access.forget(conn);
         self.finish(now, out);
     }
 
@@ -342,15 +342,15 @@ impl Gateway {
     pub fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         if !self.fix.has(conn) {
             self.end(now, conn, Ending::Slow, out);
-        } else if self.fix.log_out(now, conn, "Too much left unread", &mut self.desk, out) {
-            self.desk.counters.slow_consumers += 1;
+        } else if self.fix.log_out(now, conn, "Too much left unread", &mut self.context, out) {
+            self.context.counters.slow_consumers += 1;
         }
         self.finish(now, out);
     }
 
     /// Whether bytes of participants are taken now; false while orders wait for room upward.
     pub fn wants_stream(&self) -> bool {
-        self.desk.reads_strangers()
+        self.context.reads_strangers()
     }
 
     /// Whether bytes of this participant are taken now. Those of one that has much on its way, or
@@ -360,10 +360,10 @@ impl Gateway {
     /// While nothing can be logged OUCH sessions are read on: their refusals need no room.
     pub fn wants_stream_of(&self, conn: ConnId) -> bool {
         if let Some(session) = self.sessions.get(&conn) {
-            return session.is_read(&self.desk);
+            return session.is_read(&self.context);
         }
         let account = self.fix.account_of(conn);
-        account.map_or_else(|| self.wants_stream(), |account| self.desk.wants(account))
+        account.map_or_else(|| self.wants_stream(), |account| self.context.wants(account))
             && self.fix.wants_input(conn)
     }
 
@@ -371,10 +371,10 @@ impl Gateway {
     pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         if !self.started {
             self.started = true;
-            self.desk.uplink.start(now, out);
+            self.context.uplink.start(now, out);
         }
-        self.desk.uplink.handle_timeout(now, out);
-        self.desk.throttles.wake(now.now);
+        self.context.uplink.handle_timeout(now, out);
+        self.context.throttles.wake(now.now);
         self.private.handle_timeout(now, out);
         if now.now >= self.sessions_due {
             self.serve_sessions(now, out);
@@ -383,7 +383,7 @@ impl Gateway {
             self.serve_fix(now, out);
         }
         self.serve_leavers(now, out);
-        while let Some(late) = self.desk.guard.take_late(now.now) {
+        while let Some(late) = self.context.access.take_late(now.now) {
             self.drop_stranger(now, late, out);
         }
         self.finish(now, out);
@@ -395,13 +395,13 @@ impl Gateway {
             return Nanos(0);
         }
         let timers = [
-            self.desk.uplink.next_timeout(),
-            self.desk.throttles.next_timeout(),
+            self.context.uplink.next_timeout(),
+            self.context.throttles.next_timeout(),
             self.private.next_timeout(),
             self.sessions_due,
             self.fix.next_timeout(),
-            self.leaving.next_timeout(),
-            self.desk.guard.next_timeout(),
+            self.cancel_on_disconnect.next_timeout(),
+            self.context.access.next_timeout(),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }
@@ -409,9 +409,9 @@ impl Gateway {
     fn serve_sessions(&mut self, now: ClockReading, out: &mut Outbox) {
         let mut over = Vec::new();
         for (conn, session) in &mut self.sessions {
-            session.release(now.now, &self.watermarks, &mut self.desk, *conn, out);
+            session.release(now.now, &self.watermarks, &mut self.context, *conn, out);
             session.settle_pause(&mut self.private);
-            session.note_reading(now.now, &self.desk);
+            session.note_reading(now.now, &self.context);
             if let Some(ending) = session.handle_timeout(now.now, *conn, out) {
                 over.push((*conn, ending));
             }
@@ -419,7 +419,7 @@ impl Gateway {
         for (conn, ending) in over {
             self.end(now, conn, ending, out);
         }
-        let due = self.sessions.values().map(|session| session.next_timeout(&self.desk)).min();
+        let due = self.sessions.values().map(|session| session.next_timeout(&self.context)).min();
         self.sessions_due = due.unwrap_or(Nanos::NEVER);
     }
 
@@ -430,8 +430,9 @@ impl Gateway {
         if self.fix.has(conn) {
             return self.handle_fix_reply(now, conn, reply, out);
         }
-        let (sessions, desk, due) = (&mut self.sessions, &mut self.desk, &mut self.sessions_due);
-        let leaving = &mut self.leaving;
+        let (sessions, context, due) =
+            (&mut self.sessions, &mut self.context, &mut self.sessions_due);
+        let cancel_on_disconnect = &mut self.cancel_on_disconnect;
         let mut ending = None;
         self.private.handle_reply(now, reply, |event| {
             let Some(session) = sessions.get_mut(&conn) else { return };
@@ -439,16 +440,16 @@ impl Gateway {
                 // What was told is not in the log: to go on would pass over that in silence.
                 PrivateEvent::Attached { account, next, .. } if session.asked_from > next => {
                     let asked = session.asked_from;
-                    desk.refuse_ahead(now.now, conn, Ahead { account, asked, next });
+                    context.refuse_ahead(now.now, conn, Ahead { account, asked, next });
                     ending = Some(Ending::Ahead { asked, next });
                 }
                 PrivateEvent::Attached { account, from, .. } => {
-                    leaving.forget(account);
-                    session.accept(now.now, account, from, desk, conn, out);
-                    *due = session.next_timeout(desk).min(*due);
+                    cancel_on_disconnect.forget(account);
+                    session.accept(now.now, account, from, context, conn, out);
+                    *due = session.next_timeout(context).min(*due);
                 }
                 PrivateEvent::Behind { account, asked, next } => {
-                    desk.refuse_ahead(now.now, conn, Ahead { account, asked, next });
+                    context.refuse_ahead(now.now, conn, Ahead { account, asked, next });
                     ending = Some(Ending::Ahead { asked, next });
                 }
                 PrivateEvent::Detached { .. } if matches!(session.state, State::Live(_)) => {
@@ -456,8 +457,8 @@ impl Gateway {
                 }
                 PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
                     // It is logged in elsewhere.
-                    leaving.forget(account);
-                    desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
+                    cancel_on_disconnect.forget(account);
+                    context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                     ending = Some(Ending::Unavailable);
                 }
                 PrivateEvent::Record { .. } => {}
@@ -483,36 +484,42 @@ impl Gateway {
             PrivateEvent::Record { .. } | PrivateEvent::Behind { .. } => {}
         });
         let account = reply.account;
-        let Some(ours) = ours.filter(|_| self.leaving.is_asking(account)) else { return };
+        let Some(ours) = ours.filter(|_| self.cancel_on_disconnect.is_asking(account)) else {
+            return;
+        };
         if !ours {
-            return self.leaving.forget(account);
+            return self.cancel_on_disconnect.forget(account);
         }
         let mut command = Command::new(CommandKind::MassCancel);
         command.account = account;
         command.reserved = 1;
-        if self.desk.submit(now, command, out) {
-            self.desk.counters.disconnect_cancels += 1;
-            self.leaving.sent(account);
+        if self.context.submit(now, command, out) {
+            self.context.counters.disconnect_cancels += 1;
+            self.cancel_on_disconnect.sent(account);
         } else {
-            self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns.max(1)));
+            self.cancel_on_disconnect
+                .put(account, now.now.after(self.context.config.cancel_grace_ns.max(1)));
             self.private.detach(now, account, out);
         }
     }
 
     /// Gives the streams back of accounts whose cancels are in the log.
     fn release_leavers(&mut self, now: ClockReading, out: &mut Outbox) {
-        let Gateway { leaving, desk, private, .. } = self;
-        while let Some(account) = leaving.take_done(|account| desk.is_pending(account)) {
+        let Gateway { cancel_on_disconnect, context, private, .. } = self;
+        while let Some(account) =
+            cancel_on_disconnect.take_done(|account| context.is_pending(account))
+        {
             private.detach(now, account, out);
         }
     }
 
     /// Looks whether accounts whose time is up are logged in elsewhere.
     fn serve_leavers(&mut self, now: ClockReading, out: &mut Outbox) {
-        while let Some(account) = self.leaving.take_due(now.now) {
+        while let Some(account) = self.cancel_on_disconnect.take_due(now.now) {
             if self.conn(account).is_some() {
                 // A login is under way; if it comes to nothing, we look again.
-                self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns.max(1)));
+                self.cancel_on_disconnect
+                    .put(account, now.now.after(self.context.config.cancel_grace_ns.max(1)));
             } else {
                 self.private.attach(now, account, 0, out);
             }
@@ -522,7 +529,7 @@ impl Gateway {
     fn handle_private(&mut self, now: ClockReading, body: &PrivateBody, records: &[u8]) {
         let Some(conn) = self.conn(body.account) else { return };
         let mut session = self.sessions.get_mut(&conn);
-        let (fix, counters) = (&mut self.fix, &mut self.desk.counters);
+        let (fix, counters) = (&mut self.fix, &mut self.context.counters);
         self.private.handle_private(body, records, |event| {
             if let PrivateEvent::Record { record, account, .. } = event {
                 match (ExecutionReport::try_read_from_bytes(record), &mut session) {
@@ -546,15 +553,15 @@ impl Gateway {
                 self.release_fix(now, account, out);
                 continue;
             };
-            session.release(now.now, &self.watermarks, &mut self.desk, conn, out);
-            self.sessions_due = self.sessions_due.min(session.next_timeout(&self.desk));
+            session.release(now.now, &self.watermarks, &mut self.context, conn, out);
+            self.sessions_due = self.sessions_due.min(session.next_timeout(&self.context));
             session.settle_pause(&mut self.private);
         }
         self.fresh = fresh;
-        self.desk.drain_spill(now, out);
+        self.context.drain_spill(now, out);
         self.release_leavers(now, out);
         self.private.flush(now, out);
-        self.desk.guard.ask_worker(now.now, out);
+        self.context.access.ask_worker(now.now, out);
     }
 
     pub(crate) fn conn(&self, account: AccountId) -> Option<ConnId> {
@@ -570,17 +577,17 @@ impl Gateway {
     ) {
         let Some(mut session) = self.sessions.remove(&conn) else { return };
         if ending == Ending::Violation && session.state == State::Stranger {
-            self.desk.guard.fail(now.now, conn, b"", Refusal::NoLogon);
+            self.context.access.fail(now.now, conn, b"", Refusal::NoLogon);
         }
-        self.desk.guard.forget(conn);
+        self.context.access.forget(conn);
         match ending {
             Ending::NotAuthorized | Ending::Unavailable | Ending::Ahead { .. } => {
-                self.desk.counters.logins_refused += 1;
+                self.context.counters.logins_refused += 1;
             }
-            Ending::Violation => self.desk.counters.violations += 1,
-            Ending::TakenOver => self.desk.counters.taken_over += 1,
-            Ending::Slow => self.desk.counters.slow_consumers += 1,
-            Ending::Operator => self.desk.counters.disconnected += 1,
+            Ending::Violation => self.context.counters.violations += 1,
+            Ending::TakenOver => self.context.counters.taken_over += 1,
+            Ending::Slow => self.context.counters.slow_consumers += 1,
+            Ending::Operator => self.context.counters.disconnected += 1,
             Ending::Left => {}
         }
         if ending != Ending::TakenOver {
@@ -594,9 +601,10 @@ impl Gateway {
     /// A session that was logged in has ended.
     fn note_leaver(&mut self, now: ClockReading, session: &Session) {
         if let State::Live(account) = session.state
-            && self.desk.config.cancels_on_disconnect(account)
+            && self.context.config.cancels_on_disconnect(account)
         {
-            self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns));
+            self.cancel_on_disconnect
+                .put(account, now.now.after(self.context.config.cancel_grace_ns));
         }
     }
 

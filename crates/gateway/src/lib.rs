@@ -27,7 +27,7 @@ pub use ::fix::app::market::{Level, Print};
 pub use access::bucket::Rate;
 pub use access::throttle::Throttle;
 pub use access::{
-    CertificateRule, GuardConfig, GuardKey, LoginTerms, Refusal, Refusals, Refused, decode_work,
+    AccessConfig, AccessKey, CertificateRule, LoginTerms, Refusal, Refusals, Refused, decode_work,
 };
 pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTSTANDING};
 pub use context::{Ahead, GatewayCounters};

@@ -53,7 +53,7 @@ impl Gateway {
 
     /// Requests that wait here for room upward, and those sent that are not known to be in the log.
     pub fn requests_waiting(&self) -> (usize, usize) {
-        (self.desk.spill.len(), self.desk.uplink.in_flight())
+        (self.context.spill.len(), self.context.uplink.in_flight())
     }
 
     /// Ends an account's session, with the reason; false when it is not logged on here. Its orders
@@ -63,9 +63,9 @@ impl Gateway {
         if !self.fix.has(conn) {
             self.end(now, conn, Ending::Operator, out);
         } else {
-            self.desk.counters.disconnected += 1;
+            self.context.counters.disconnected += 1;
             let why = "Session ended by the operator";
-            if !self.fix.log_out(now, conn, why, &mut self.desk, out) {
+            if !self.fix.log_out(now, conn, why, &mut self.context, out) {
                 // Not logged on yet, or asked to leave before: nothing to wait for.
                 self.leave_fix(now, conn, true, out);
             }
@@ -77,7 +77,7 @@ impl Gateway {
     /// From now on an account may not log on here, or may again. A session that is there stays.
     /// False for accounts nobody has.
     pub fn lock(&mut self, account: AccountId, locked: bool) -> bool {
-        let known = self.desk.config.logins.iter().any(|login| login.account == account);
+        let known = self.context.config.logins.iter().any(|login| login.account == account);
         let entry = self.locked.get_mut(usize::from(account.0)).filter(|_| known);
         entry.map(|entry| *entry = locked).is_some()
     }
@@ -87,7 +87,7 @@ impl Gateway {
     /// are told of the change by a debug packet; a FIX session's messages get their numbers from the
     /// log, so its refusals are told afterwards.
     pub fn suspend(&mut self, now: ClockReading, suspended: bool, out: &mut Outbox) {
-        if std::mem::replace(&mut self.desk.suspended, suspended) == suspended {
+        if std::mem::replace(&mut self.context.suspended, suspended) == suspended {
             return;
         }
         for (conn, session) in &mut self.sessions {
@@ -98,12 +98,12 @@ impl Gateway {
 
     /// Whether requests are refused because nothing can be logged.
     pub fn is_suspended(&self) -> bool {
-        self.desk.suspended
+        self.context.suspended
     }
 
     /// Who named messages of their streams that were never sent, since the last time.
     pub fn take_ahead(&mut self) -> Vec<Ahead> {
-        std::mem::take(&mut self.desk.ahead)
+        std::mem::take(&mut self.context.ahead)
     }
 
     /// Whether an account may not log on here.

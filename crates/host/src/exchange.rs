@@ -169,7 +169,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         outstanding: config.gateway.outstanding as usize,
         connections_max: 1_024,
         // Without randomness it only says that a password was right before.
-        guard: config.doors.guard(Secret::random().map_or([0; 32], |secret| secret.0)),
+        access: config.doors.guard(Secret::random().map_or([0; 32], |secret| secret.0)),
         store: StoreConfig { answers: config.retransmission.answers(), ..config.memory.store() },
         log_capacity: config.engine.log_capacity as usize,
         open_orders_max: config.engine.open_orders_max as usize,

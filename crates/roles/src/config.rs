@@ -4,7 +4,7 @@
 use crate::{OverlayOptions, Spread, Timetable, TreeShape};
 use book::Capacity;
 use engine::{InstrumentRules, Limits};
-use gateway::{FixLogin, GuardConfig, LoginTerms, Throttle};
+use gateway::{AccessConfig, FixLogin, LoginTerms, Throttle};
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
 use types::{AccountId, GatewayId, Instrument, InstrumentId, Nanos, NodeId, SelfTrade};
@@ -69,7 +69,7 @@ pub struct ExchangeConfig {
     /// Connections a gateway takes at one time.
     pub connections_max: usize,
     /// Limits of those who are not logged on to a gateway.
-    pub guard: GuardConfig,
+    pub access: AccessConfig,
     /// What the retransmission server keeps.
     pub store: StoreConfig,
     /// Inputs the log can hold; 0: it has no end.

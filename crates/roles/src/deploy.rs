@@ -155,7 +155,7 @@ fn edge(
         durable: config.durable,
         outstanding: config.outstanding,
         connections_max: config.connections_max,
-        guard: config.guard,
+        access: config.access,
     };
     let of_stream = |tree: &Tree| {
         let session = config.session_of(tree.stream);

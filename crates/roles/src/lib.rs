@@ -39,7 +39,7 @@ pub use downlinks::Dealer;
 pub use edge::Edge;
 pub use expiry::{Ending, Expiries};
 pub use gateway::{
-    CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion, GuardConfig, GuardKey,
+    AccessConfig, AccessKey, CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion,
     LoginTerms, OUCH_DOOR, OUTSTANDING, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle,
     decode_work,
 };

@@ -6,7 +6,7 @@ use certify::{Certifier, CertifierConfig, Protocol, Report};
 use fix::{Frame, Framer, Version};
 use participant::load::{Load, LoadConfig, Login};
 use roles::{
-    Account, ExchangeConfig, FixLogin, FixRole, GuardConfig, LoginTerms, OverlayOptions, Role,
+    AccessConfig, Account, ExchangeConfig, FixLogin, FixRole, LoginTerms, OverlayOptions, Role,
     Throttle, Timetable, deploy,
 };
 use types::{
@@ -68,7 +68,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         durable: true,
         outstanding: 1_024,
         connections_max: 8,
-        guard: GuardConfig::default(),
+        access: AccessConfig::default(),
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 16,
         open_orders_max: 1 << 12,

@@ -6,14 +6,14 @@
 //!
 //! Addresses that an account has logged on from of late are its homes. All others together share a
 //! bucket of the account, which bounds the guesses whatever the number of addresses
-//! ([`GuardConfig::guesses_per_day`]); who empties it keeps out addresses that are new to the account.
+//! ([`AccessConfig::guesses_per_day`]); who empties it keeps out addresses that are new to the account.
 
 use std::collections::BTreeMap;
 
 use types::{Address, Nanos};
 
 use super::refusals::Refusal;
-use super::terms::GuardConfig;
+use super::terms::AccessConfig;
 use crate::access::bucket::Bucket;
 
 /// Addresses that an account is at home at; the one used longest ago makes room.
@@ -39,7 +39,7 @@ impl Delay {
     }
 
     /// One more.
-    fn wrong(&mut self, now: Nanos, config: &GuardConfig) {
+    fn wrong(&mut self, now: Nanos, config: &AccessConfig) {
         let longest = config.guess_wait_max_ns.max(1);
         self.forgotten_at = self.forgotten_at.max(now).after(longest);
         let remembered = self.forgotten_at.since(now).div_ceil(longest);
@@ -50,7 +50,7 @@ impl Delay {
     }
 
     /// The last one was right after all.
-    fn take_back(&mut self, config: &GuardConfig) {
+    fn take_back(&mut self, config: &AccessConfig) {
         let longest = config.guess_wait_max_ns.max(1);
         self.forgotten_at = Nanos(self.forgotten_at.0.saturating_sub(longest));
         self.open_at = Nanos(0);
@@ -73,10 +73,10 @@ struct Account {
     elsewhere: Bucket,
 }
 
-/// See the module. Accounts are named by their place.
+/// Wrong passwords so far, by identity and source. Accounts are named by their place.
 #[derive(Debug)]
 pub(super) struct Guesses {
-    config: GuardConfig,
+    config: AccessConfig,
     accounts: Vec<Account>,
     pairs: BTreeMap<(usize, Address), Delay>,
     /// No looking for forgotten ones before this.
@@ -85,7 +85,7 @@ pub(super) struct Guesses {
 
 impl Guesses {
     /// Nothing is known of so many accounts.
-    pub fn new(config: GuardConfig, accounts: usize) -> Guesses {
+    pub fn new(config: AccessConfig, accounts: usize) -> Guesses {
         let elsewhere = Bucket::every(config.new_address_every_ns, config.new_address_guesses);
         let account = |_| Account { homes: Vec::with_capacity(HOMES_MAX), elsewhere };
         let accounts = (0..accounts).map(account).collect();
@@ -187,7 +187,7 @@ mod tests {
 
     /// What who guesses whenever it may, from `addresses` of which `homes` are the owner's, gets
     /// to try in a day.
-    fn guessed(config: GuardConfig, addresses: u32, homes: u32) -> u64 {
+    fn guessed(config: AccessConfig, addresses: u32, homes: u32) -> u64 {
         let mut guesses = Guesses::new(config, 1);
         (0..homes).for_each(|n| guesses.right(START, 0, at(n), false));
         let (mut count, mut now) = (0, START);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_day_of_guessing_from_everywhere_has_a_bound() {
-        let config = GuardConfig::default();
+        let config = AccessConfig::default();
         let most = config.guesses_per_day();
         assert_eq!(most, 2_933);
         let all = guessed(config, 400, HOMES_MAX as u32);
@@ -219,15 +219,15 @@ mod tests {
 
     #[test]
     fn control_without_the_account_s_bucket_addresses_multiply() {
-        let config = GuardConfig { new_address_every_ns: 0, ..GuardConfig::default() };
+        let config = AccessConfig { new_address_every_ns: 0, ..AccessConfig::default() };
         assert!(guessed(config, 3_000, 0) > 10_000);
-        let config = GuardConfig { guesses_free: u32::MAX, ..GuardConfig::default() };
+        let config = AccessConfig { guesses_free: u32::MAX, ..AccessConfig::default() };
         assert!(guessed(config, 1, 1) > 10_000, "at home without a wait");
     }
 
     #[test]
     fn waits_grow_to_the_longest_and_are_forgotten() {
-        let config = GuardConfig::default();
+        let config = AccessConfig::default();
         let (mut delay, mut now, mut waits) = (Delay::default(), START, Vec::new());
         for _ in 0..20 {
             delay.wrong(now, &config);
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_stranger_s_guesses_touch_no_other_account_and_no_home() {
-        let mut guesses = Guesses::new(GuardConfig::default(), 2);
+        let mut guesses = Guesses::new(AccessConfig::default(), 2);
         guesses.right(START, 0, at(1), false);
         for n in 0..2_000 {
             guesses.wrong(START, 0, at(100 + n % 300));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_whoever_guesses() {
-        let mut guesses = Guesses::new(GuardConfig::default(), 50);
+        let mut guesses = Guesses::new(AccessConfig::default(), 50);
         let (mut rng, mut now) = (SplitMix64::new(7), START);
         for n in 0..50_000u32 {
             let (place, source) = (rng.next_u64() as usize % 51, at(rng.next_u64() as u32));

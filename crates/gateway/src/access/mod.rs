@@ -1,4 +1,4 @@
-//! The guard of both doors: who may knock, how often, with which password.
+//! Who may come in at either door, how often, with which password.
 //!
 //! A stranger is a connection that is not logged on. Each costs a fixed small amount, their number
 //! is bounded for every source and in all, the oldest of the source that has the most makes room,
@@ -9,7 +9,7 @@
 //!
 //! Nobody can be locked out: wrong passwords are held against the pair of identity and source, and
 //! against sources new to the identity (see `guesses`). Whoever lacks an identity's certificate or
-//! address never gets that far. Sessions that are logged on are not the guard's.
+//! address never gets that far. Sessions that are logged on are no business of this.
 
 pub(crate) mod bucket;
 mod guesses;
@@ -30,7 +30,7 @@ use crate::config::Login;
 use guesses::Guesses;
 pub use refusals::{Refusal, Refusals, Refused};
 use sources::{Source, Sources};
-pub use terms::{CertificateRule, GuardConfig, GuardKey, LoginTerms};
+pub use terms::{AccessConfig, AccessKey, CertificateRule, LoginTerms};
 
 /// After this a job given to the worker is taken for lost.
 const WORK_NS: u64 = 10 * Nanos::SECOND;
@@ -44,7 +44,7 @@ pub enum Verdict {
     In,
     /// It is not let in; counted.
     Out(Refusal),
-    /// The worker has to say: see [`Guard::answer`].
+    /// The worker has to say: see [`AccessControl::answer`].
     Later,
 }
 
@@ -72,8 +72,8 @@ struct Check {
     answer: Option<bool>,
 }
 
-/// See the module.
-pub(crate) struct Guard {
+/// Decides which connections stay and which logons are let in.
+pub(crate) struct AccessControl {
     key: KeySource,
     identities: Vec<Identity>,
     guesses: Guesses,
@@ -93,11 +93,11 @@ pub(crate) struct Guard {
     pub(crate) refusals: Refusals,
 }
 
-impl Guard {
-    /// A guard for these logins.
-    pub(crate) fn new(config: GuardConfig, logins: &[Login]) -> Guard {
+impl AccessControl {
+    /// Access control for these logins.
+    pub(crate) fn new(config: AccessConfig, logins: &[Login]) -> AccessControl {
         let identity = |login: &Login| Identity { login: login.clone(), known: None };
-        Guard {
+        AccessControl {
             key: KeySource::new(&config.key.0),
             identities: logins.iter().map(identity).collect(),
             guesses: Guesses::new(config, logins.len()),
@@ -359,7 +359,7 @@ impl Guard {
         Some(conn)
     }
 
-    /// When [`Guard::take_late`] or [`Guard::ask_worker`] may have something to do.
+    /// When [`AccessControl::take_late`] or [`AccessControl::ask_worker`] may have something to do.
     pub(crate) fn next_timeout(&self) -> Nanos {
         let late = self.places.next_timeout();
         let worker = match self.working {
@@ -426,17 +426,17 @@ mod tests {
 
     #[test]
     fn where_somebody_comes_from_is_known_until_the_connection_is_gone() {
-        let mut guard = Guard::new(GuardConfig::default(), &[]);
+        let mut access = AccessControl::new(AccessConfig::default(), &[]);
         let (conn, from) = (ConnId(7), Some(Address::v4(0x0A00_0001)));
-        guard.admit(Nanos(1), conn, &Remote { address: from, certificate: None });
-        assert_eq!(guard.address(conn), from);
+        access.admit(Nanos(1), conn, &Remote { address: from, certificate: None });
+        assert_eq!(access.address(conn), from);
         // A FIX session enters when its credentials are right, and again when its stream has been read.
-        guard.enter(conn);
-        guard.enter(conn);
-        assert_eq!((guard.address(conn), guard.strangers()), (from, 0));
-        guard.refuse(Nanos(2), conn, AccountId(1), Refusal::BadLogon, "why");
-        assert_eq!(guard.refusals.last().last().map(|one| one.from), Some(from));
-        guard.forget(conn);
-        assert_eq!(guard.address(conn), None);
+        access.enter(conn);
+        access.enter(conn);
+        assert_eq!((access.address(conn), access.strangers()), (from, 0));
+        access.refuse(Nanos(2), conn, AccountId(1), Refusal::BadLogon, "why");
+        assert_eq!(access.refusals.last().last().map(|one| one.from), Some(from));
+        access.forget(conn);
+        assert_eq!(access.address(conn), None);
     }
 }

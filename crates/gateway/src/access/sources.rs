@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use types::{Address, Nanos};
 
-use super::terms::GuardConfig;
+use super::terms::AccessConfig;
 use crate::access::bucket::Bucket;
 
 /// Sources that are told apart.
@@ -21,17 +21,17 @@ pub(super) struct Source {
     pub served: u64,
 }
 
-/// See the module.
+/// What each source of connections has used of its limits.
 pub(super) struct Sources {
     known: BTreeMap<Address, Source>,
     others: Source,
-    config: GuardConfig,
+    config: AccessConfig,
     /// No looking for idle ones before this.
     tidy_at: Nanos,
 }
 
 impl Sources {
-    pub fn new(config: GuardConfig) -> Sources {
+    pub fn new(config: AccessConfig) -> Sources {
         Sources { known: BTreeMap::new(), others: fresh(&config), config, tidy_at: Nanos(0) }
     }
 
@@ -65,7 +65,7 @@ impl Sources {
     }
 }
 
-fn fresh(config: &GuardConfig) -> Source {
+fn fresh(config: &AccessConfig) -> Source {
     let tries = Bucket::new(config.tries_per_source);
     Source { tries, served: 0 }
 }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_idle_sources_make_room() {
-        let config = GuardConfig::default();
+        let config = AccessConfig::default();
         let mut sources = Sources::new(config);
         let now = Nanos(1_000 * Nanos::SECOND);
         for n in 0..10_000 {

@@ -47,18 +47,18 @@ impl LoginTerms {
 
 /// The secret under which verified passwords are remembered. Never printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct GuardKey(pub [u8; 32]);
+pub struct AccessKey(pub [u8; 32]);
 
-impl std::fmt::Debug for GuardKey {
+impl std::fmt::Debug for AccessKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("GuardKey(..)")
+        f.write_str("AccessKey(..)")
     }
 }
 
 /// Limits of those who are not logged on. A source is an IPv4 address or a /64 of IPv6; where
 /// addresses are unknown, limits by source do not exist. Times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GuardConfig {
+pub struct AccessConfig {
     /// Connections that are not logged on, from everywhere; the oldest makes room.
     pub strangers_max: usize,
     /// The same, from one source.
@@ -80,12 +80,12 @@ pub struct GuardConfig {
     /// Time in which one more is allowed; 0: any number is.
     pub new_address_every_ns: u64,
     /// Fresh at every start, known to nobody.
-    pub key: GuardKey,
+    pub key: AccessKey,
 }
 
-impl Default for GuardConfig {
+impl Default for AccessConfig {
     fn default() -> Self {
-        GuardConfig {
+        AccessConfig {
             strangers_max: 768,
             strangers_per_source_max: 384,
             logon_wait_ns: 15 * Nanos::SECOND,
@@ -96,12 +96,12 @@ impl Default for GuardConfig {
             guess_wait_max_ns: 300 * Nanos::SECOND,
             new_address_guesses: 1_000,
             new_address_every_ns: 120 * Nanos::SECOND,
-            key: GuardKey([0; 32]),
+            key: AccessKey([0; 32]),
         }
     }
 }
 
-impl GuardConfig {
+impl AccessConfig {
     /// Most passwords for one identity that one gateway looks at in a day, from all addresses
     /// together: those of its homes, and those from anywhere else.
     pub fn guesses_per_day(&self) -> u64 {

@@ -6,9 +6,9 @@ use fix::{Message, tag};
 use types::{ClockReading, ConnId, Nanos, Outbox, UserRefNum};
 
 use crate::access::Verdict;
-use crate::context::Desk;
+use crate::context::GatewayContext;
 use crate::fix::market::Market;
-use crate::fix::slot::{Progress, Seat};
+use crate::fix::session_state::{FixSessionState, Progress};
 
 /// What happened at FIX doors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,9 +39,9 @@ pub struct FixCounters {
 pub(crate) struct DoorApplication<'a> {
     pub(crate) now: ClockReading,
     pub(crate) conn: ConnId,
-    pub(crate) seats: &'a mut [Seat],
+    pub(crate) states: &'a mut [FixSessionState],
     pub(crate) symbols: &'a Symbols,
-    pub(crate) desk: &'a mut Desk,
+    pub(crate) context: &'a mut GatewayContext,
     pub(crate) counters: &'a mut FixCounters,
     pub(crate) market: Option<&'a Market>,
     pub(crate) out: &'a mut Outbox,
@@ -51,17 +51,17 @@ pub(crate) struct DoorApplication<'a> {
 
 impl Application for DoorApplication<'_> {
     fn logon(&mut self, session: usize, message: &Message<'_>) -> Proof {
-        let Some(seat) = self.seats.get(session) else { return Proof::Wrong };
+        let Some(state) = self.states.get(session) else { return Proof::Wrong };
         // It was asked when the Logon came; now the account's stream has been read.
-        if seat.progress == Progress::Ready && seat.conn == Some(self.conn) {
+        if state.progress == Progress::Ready && state.conn == Some(self.conn) {
             return Proof::Right;
         }
         let name = message.get(tag::USERNAME.number);
         let password = message.get(tag::PASSWORD.number).unwrap_or(&[]);
         // The name has to be right only if there is one.
-        let account = name.is_none_or(|name| name == seat.username).then_some(seat.account);
-        let name = name.unwrap_or(&seat.username);
-        match self.desk.guard.attempt(self.now.now, self.conn, (name, account), password) {
+        let account = name.is_none_or(|name| name == state.username).then_some(state.account);
+        let name = name.unwrap_or(&state.username);
+        match self.context.access.attempt(self.now.now, self.conn, (name, account), password) {
             Verdict::In => Proof::Right,
             Verdict::Out(_) => Proof::Wrong,
             Verdict::Later => Proof::Later,
@@ -69,11 +69,11 @@ impl Application for DoorApplication<'_> {
     }
 
     fn ready(&mut self, session: usize) -> bool {
-        let ready = self.seats.get(session).is_some_and(|seat| seat.progress == Progress::Ready);
+        let ready = self.states.get(session).is_some_and(|state| state.progress == Progress::Ready);
         if ready {
             self.counters.logons += 1;
             // A market-data session has no stream to wait for: it is in.
-            self.desk.guard.enter(self.conn);
+            self.context.access.enter(self.conn);
         } else {
             self.wants_in = Some(session);
         }
@@ -87,37 +87,37 @@ impl Application for DoorApplication<'_> {
         message: &Message<'_>,
         port: &mut Port<'_, S>,
     ) {
-        let Some(seat) = self.seats.get_mut(session) else { return };
-        seat.tally.messages_in += 1;
+        let Some(state) = self.states.get_mut(session) else { return };
+        state.tally.messages_in += 1;
         let request = matches!(message.msg_type(), b"D" | b"F" | b"G" | b"q");
-        if request && seat.market.is_none() && port.received() <= seat.received {
+        if request && state.market.is_none() && port.received() <= state.received {
             // Another gateway brought it to the log; its answer is in the stream.
             self.counters.repeated += 1;
             return;
         }
-        seat.desk.ledger.skip_to(UserRefNum(port.received()));
-        match seat.desk.handle(now, message, self.symbols, port) {
+        state.application.ledger.skip_to(UserRefNum(port.received()));
+        match state.application.handle(now, message, self.symbols, port) {
             Wanted::Nothing => {}
             Wanted::Command(mut command) => {
-                command.account = seat.account;
+                command.account = state.account;
                 command.session_seq = port.received();
-                if self.desk.suspended {
+                if self.context.suspended {
                     // Its slot waits for the log, so these are bounded as those above the rate are.
-                    self.desk.counters.requests_refused += 1;
-                    self.desk.counters.suspended += 1;
-                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
-                    seat.note_refusal(paid);
-                    seat.desk.take_back(now, message, &command, &Refusal::SUSPENDED, port);
-                } else if !self.desk.admits(self.now.now, seat.account, command.kind) {
-                    let paid = self.desk.throttles.take_refusal(self.now.now, seat.account);
-                    seat.note_refusal(paid);
-                    seat.desk.take_back(now, message, &command, &Refusal::RATE, port);
-                } else if !self.desk.submit(self.now, command, self.out) {
-                    self.desk.counters.requests_refused += 1;
-                    seat.desk.take_back(now, message, &command, &Refusal::BUSY, port);
+                    self.context.counters.requests_refused += 1;
+                    self.context.counters.suspended += 1;
+                    let paid = self.context.throttles.take_refusal(self.now.now, state.account);
+                    state.note_refusal(paid);
+                    state.application.take_back(now, message, &command, &Refusal::SUSPENDED, port);
+                } else if !self.context.admits(self.now.now, state.account, command.kind) {
+                    let paid = self.context.throttles.take_refusal(self.now.now, state.account);
+                    state.note_refusal(paid);
+                    state.application.take_back(now, message, &command, &Refusal::RATE, port);
+                } else if !self.context.submit(self.now, command, self.out) {
+                    self.context.counters.requests_refused += 1;
+                    state.application.take_back(now, message, &command, &Refusal::BUSY, port);
                 }
             }
-            other => match (&mut seat.market, other, self.market) {
+            other => match (&mut state.market, other, self.market) {
                 (Some(told), Wanted::MarketData(request), market) => {
                     told.request(&request, market, self.symbols, port);
                 }
@@ -127,13 +127,13 @@ impl Application for DoorApplication<'_> {
                 (Some(told), Wanted::SecurityStatus(id, name, wanted), Some(market)) => {
                     told.state((id, Some(name), wanted), market, self.symbols, port);
                 }
-                _ => seat.desk.unavailable(now, message, port),
+                _ => state.application.unavailable(now, message, port),
             },
         }
     }
 
     fn heartbeat(&mut self, session: usize, test_req_id: &[u8]) {
-        if let Some(told) = self.seats.get_mut(session).and_then(|seat| seat.market.as_mut()) {
+        if let Some(told) = self.states.get_mut(session).and_then(|state| state.market.as_mut()) {
             told.heartbeat(test_req_id);
         }
     }

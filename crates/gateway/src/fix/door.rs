@@ -18,10 +18,10 @@ use types::{
 
 use crate::access::Refusal;
 use crate::config::{FixRole, GatewayConfig};
-use crate::context::{Ahead, Desk};
+use crate::context::{Ahead, GatewayContext};
 use crate::fix::application::{DoorApplication, FixCounters};
 use crate::fix::market::Market;
-use crate::fix::slot::{Progress, Seat};
+use crate::fix::session_state::{FixSessionState, Progress};
 use crate::hold::{Release, Watermarks};
 use crate::operate::SessionInfo;
 
@@ -42,12 +42,12 @@ pub(crate) enum Outcome {
     Ends(Ending),
 }
 
-/// See the module.
+/// All FIX connections and sessions of a gateway.
 pub(crate) struct FixDoor {
     acceptor: Acceptor<MemoryStore>,
-    seats: Vec<Seat>,
+    states: Vec<FixSessionState>,
     /// By account number.
-    seat_of: Vec<Option<usize>>,
+    place_of: Vec<Option<usize>>,
     /// Accounts whose records wait for their tick, in order.
     holding: Vec<AccountId>,
     symbols: Symbols,
@@ -66,8 +66,8 @@ pub(crate) struct FixDoor {
 impl FixDoor {
     /// A door for the accounts whose login is a FIX session.
     pub(crate) fn new(config: &GatewayConfig) -> FixDoor {
-        let (mut sessions, mut seats) = (Vec::new(), Vec::new());
-        let mut seat_of = vec![None; config.accounts_max() + 1];
+        let (mut sessions, mut states) = (Vec::new(), Vec::new());
+        let mut place_of = vec![None; config.accounts_max() + 1];
         for login in &config.logins {
             let Some(session) = &login.fix else { continue };
             // The exchange's own dictionaries are fit to be read, which a test of theirs shows.
@@ -84,11 +84,11 @@ impl FixDoor {
                 false => MemoryStore::new(RESEND_MESSAGES_MAX, RESEND_BYTES_MAX),
             };
             sessions.push((agreed, store));
-            if let Some(place) = seat_of.get_mut(usize::from(login.account.0)) {
-                *place = Some(seats.len());
+            if let Some(place) = place_of.get_mut(usize::from(login.account.0)) {
+                *place = Some(states.len());
             }
             let salt = u64::from(config.boot_nonce) << 16 | u64::from(login.account.0);
-            seats.push(Seat::new(login, session, salt));
+            states.push(FixSessionState::new(login, session, salt));
         }
         let mut names = vec![Vec::new(); config.accounts_max() + 1];
         for login in &config.logins {
@@ -97,16 +97,16 @@ impl FixDoor {
             }
         }
         let mut acceptor = Acceptor::new(sessions, Limits::default());
-        for (place, seat) in seats.iter().enumerate() {
-            let session = acceptor.session(place).filter(|_| seat.market.is_none());
+        for (place, state) in states.iter().enumerate() {
+            let session = acceptor.session(place).filter(|_| state.market.is_none());
             if let Some(session) = session {
                 session.outbound().number_by_stream();
             }
         }
         FixDoor {
             acceptor,
-            seats,
-            seat_of,
+            states,
+            place_of,
             holding: Vec::new(),
             symbols: Symbols::new(&config.instruments),
             names,
@@ -135,14 +135,14 @@ impl FixDoor {
 
     /// Whose session is logged on, or logging on, by this connection.
     pub(crate) fn account_of(&self, conn: ConnId) -> Option<AccountId> {
-        let seat = self.seats.get(self.acceptor.place_of(conn)?)?;
-        (seat.conn == Some(conn)).then_some(seat.account)
+        let state = self.states.get(self.acceptor.place_of(conn)?)?;
+        (state.conn == Some(conn)).then_some(state.account)
     }
 
     /// Whether the account's session is logged on here, its Logon answered or about to be.
     pub(crate) fn is_live(&self, account: AccountId) -> bool {
-        self.seat(account).is_some_and(|place| {
-            self.seats.get(place).is_some_and(|seat| seat.progress == Progress::Ready)
+        self.place(account).is_some_and(|place| {
+            self.states.get(place).is_some_and(|state| state.progress == Progress::Ready)
         })
     }
 
@@ -158,27 +158,27 @@ impl FixDoor {
         now: ClockReading,
         conn: ConnId,
         bytes: &[u8],
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
-        let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
+        let ending = self.call((now, conn), context, out, |acceptor, app, written| {
             acceptor.handle_bytes(now.now, conn, bytes, app, written)
         });
-        self.after(now, conn, ending, desk, out)
+        self.after(now, conn, ending, context, out)
     }
 
-    /// The guard knows about the credentials of a Logon that waits.
+    /// Access control knows about the credentials of a Logon that waits.
     pub(crate) fn try_again(
         &mut self,
         now: ClockReading,
         conn: ConnId,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
-        let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
+        let ending = self.call((now, conn), context, out, |acceptor, app, written| {
             acceptor.try_again(now.now, conn, app, written)
         });
-        self.after(now, conn, ending, desk, out)
+        self.after(now, conn, ending, context, out)
     }
 
     /// The stream of `account` is ours, from its first record on; `next` is the position of the
@@ -188,24 +188,24 @@ impl FixDoor {
         now: ClockReading,
         account: AccountId,
         next: u64,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
-        let Some(seat) = self.seat(account).and_then(|place| self.seats.get_mut(place)) else {
+        let Some(state) = self.place(account).and_then(|place| self.states.get_mut(place)) else {
             return Outcome::Stays;
         };
-        seat.progress = Progress::Reading(next);
-        seat.desk.ledger.prepare();
-        if let Some(session) = self.seat(account).and_then(|place| self.acceptor.session(place)) {
+        state.progress = Progress::Reading(next);
+        state.application.ledger.prepare();
+        if let Some(session) = self.place(account).and_then(|place| self.acceptor.session(place)) {
             session.prepare();
         }
-        self.go_on(now, account, desk, out)
+        self.go_on(now, account, context, out)
     }
 
     /// The next record of an account's stream.
     pub(crate) fn push(&mut self, now: Nanos, account: AccountId, report: ExecutionReport) {
-        if let Some(seat) = self.seat(account).and_then(|place| self.seats.get_mut(place)) {
-            seat.hold.push(now, report);
+        if let Some(state) = self.place(account).and_then(|place| self.states.get_mut(place)) {
+            state.hold.push(now, report);
             if let Err(place) = self.holding.binary_search(&account) {
                 self.holding.insert(place, account);
             }
@@ -226,11 +226,11 @@ impl FixDoor {
 
     /// Whether the stream is to be paused.
     pub(crate) fn settle_pause(&mut self, account: AccountId) -> bool {
-        let Some(seat) = self.seat(account).and_then(|place| self.seats.get_mut(place)) else {
+        let Some(state) = self.place(account).and_then(|place| self.states.get_mut(place)) else {
             return false;
         };
-        seat.paused = seat.hold.wants_pause(seat.paused);
-        seat.paused
+        state.paused = state.hold.wants_pause(state.paused);
+        state.paused
     }
 
     /// Deals with the records of an account that may be told of with the feed public up to
@@ -240,51 +240,51 @@ impl FixDoor {
         now: ClockReading,
         account: AccountId,
         watermarks: &Watermarks,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
-        let Some(place) = self.seat(account) else { return Outcome::Stays };
+        let Some(place) = self.place(account) else { return Outcome::Stays };
         self.written.clear();
         let mut ending = None;
-        while let Some(seat) = self.seats.get_mut(place) {
-            let popped = seat.hold.pop(now.now, watermarks, desk.config.hold_max_ns);
+        while let Some(state) = self.states.get_mut(place) {
+            let popped = state.hold.pop(now.now, watermarks, context.config.hold_max_ns);
             let Some((release, report)) = popped else { break };
-            desk.counters.overdue += u64::from(release == Release::Overdue);
-            desk.counters.reports += 1;
+            context.counters.overdue += u64::from(release == Release::Overdue);
+            context.counters.reports += 1;
             ending = ending.or(self.record(now.now, place, &report));
         }
-        if self.seats.get(place).is_some_and(|seat| seat.hold.is_empty()) {
+        if self.states.get(place).is_some_and(|state| state.hold.is_empty()) {
             self.note_empty(account);
         }
-        if let Some(seat) = self.seats.get(place)
-            && let Some(conn) = seat.conn
+        if let Some(state) = self.states.get(place)
+            && let Some(conn) = state.conn
         {
             send(conn, &self.written, out);
             if let Some(ending) = ending {
                 return Outcome::Ends(ending);
             }
-            self.due = self.due.min(seat.hold.next_timeout(desk.config.hold_max_ns));
-            return self.go_on(now, account, desk, out);
+            self.due = self.due.min(state.hold.next_timeout(context.config.hold_max_ns));
+            return self.go_on(now, account, context, out);
         }
         Outcome::Stays
     }
 
     /// One record of a stream, in its turn.
     fn record(&mut self, now: Nanos, place: usize, report: &ExecutionReport) -> Option<Ending> {
-        let seat = self.seats.get_mut(place)?;
-        let position = seat.position;
-        seat.position += 1;
-        seat.tally.messages_out += 1;
+        let state = self.states.get_mut(place)?;
+        let position = state.position;
+        state.position += 1;
+        state.tally.messages_out += 1;
         let session = self.acceptor.session(place)?;
         // Of a copy it says something else, see `ExecutionReport::session_seq`.
-        let copy = report.account != seat.account;
+        let copy = report.account != state.account;
         if report.session_seq > 0 && !copy {
-            seat.received = seat.received.max(report.session_seq);
+            state.received = state.received.max(report.session_seq);
             session.note_received(report.session_seq);
         }
         if report.kind != ExecutionKind::SessionSlot {
             // When a record of before was sent first nobody here knows; the engine's time is near.
-            let reading = matches!(seat.progress, Progress::Reading(_));
+            let reading = matches!(state.progress, Progress::Reading(_));
             let at = if reading { report.t_seq } else { now };
             let outbound = session.outbound();
             let (written, symbols) = (&mut self.written, &self.symbols);
@@ -292,15 +292,15 @@ impl FixDoor {
                 let owner = self.names.get(usize::from(report.account.0));
                 let owner = owner.map_or(&[][..], Vec::as_slice);
                 let told = (report, u64::from(report.session_seq));
-                seat.desk.copy(at, told, owner, symbols, outbound, written);
+                state.application.copy(at, told, owner, symbols, outbound, written);
             } else {
-                seat.desk.report(at, report, position, symbols, outbound, written);
+                state.application.report(at, report, position, symbols, outbound, written);
             }
             return None;
         }
         let reset = report.flags & SESSION_RESET != 0;
         if reset {
-            seat.before = report.session_seq.saturating_sub(1);
+            state.before = report.session_seq.saturating_sub(1);
         }
         let ticket = report.qty.0;
         self.counters.foreign_slots += u64::from(!session.outbound().awaits(ticket));
@@ -312,34 +312,34 @@ impl FixDoor {
         &mut self,
         now: ClockReading,
         account: AccountId,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
-        let Some(place) = self.seat(account) else { return Outcome::Stays };
-        let Some(seat) = self.seats.get_mut(place) else { return Outcome::Stays };
-        let Some(conn) = seat.conn else { return Outcome::Stays };
-        let read = matches!(seat.progress, Progress::Reading(until) if seat.position >= until);
+        let Some(place) = self.place(account) else { return Outcome::Stays };
+        let Some(state) = self.states.get_mut(place) else { return Outcome::Stays };
+        let Some(conn) = state.conn else { return Outcome::Stays };
+        let read = matches!(state.progress, Progress::Reading(until) if state.position >= until);
         if !read {
             self.wake(now.now, conn);
             return Outcome::Stays;
         }
-        seat.progress = Progress::Ready;
-        seat.tally.since = now.now;
-        let (before, received) = (seat.before, seat.received);
+        state.progress = Progress::Ready;
+        state.tally.since = now.now;
+        let (before, received) = (state.before, state.received);
         if let Some(session) = self.acceptor.session(place) {
             session.restore(before, received);
         }
-        let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
+        let ending = self.call((now, conn), context, out, |acceptor, app, written| {
             acceptor.resume(now.now, conn, app, written)
         });
-        self.after(now, conn, ending, desk, out)
+        self.after(now, conn, ending, context, out)
     }
 
     /// Timers of all connections; those that end.
     pub(crate) fn handle_timeout(
         &mut self,
         now: ClockReading,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Vec<(ConnId, Ending)> {
         let mut over = Vec::new();
@@ -351,12 +351,12 @@ impl FixDoor {
         conns.extend(self.acceptor.conns());
         for conn in conns.drain(..) {
             if self.acceptor.next_timeout(conn) <= now.now {
-                let read = self.account_of(conn).is_none_or(|account| desk.wants(account));
+                let read = self.account_of(conn).is_none_or(|account| context.wants(account));
                 self.acceptor.note_reading(now.now, conn, read);
-                let ending = self.call((now, conn), desk, out, |acceptor, app, written| {
+                let ending = self.call((now, conn), context, out, |acceptor, app, written| {
                     acceptor.handle_timeout(now.now, conn, app, written)
                 });
-                if let Outcome::Ends(ending) = self.after(now, conn, ending, desk, out) {
+                if let Outcome::Ends(ending) = self.after(now, conn, ending, context, out) {
                     over.push((conn, ending));
                     continue;
                 }
@@ -366,8 +366,8 @@ impl FixDoor {
         self.conns = conns;
         self.refresh_market(now.now, out);
         let holding =
-            self.holding.iter().filter_map(|account| self.seats.get(self.seat(*account)?));
-        let held = holding.map(|seat| seat.hold.next_timeout(desk.config.hold_max_ns));
+            self.holding.iter().filter_map(|account| self.states.get(self.place(*account)?));
+        let held = holding.map(|state| state.hold.next_timeout(context.config.hold_max_ns));
         self.due = held.min().unwrap_or(Nanos::NEVER).min(self.due);
         over
     }
@@ -383,40 +383,40 @@ impl FixDoor {
         now: ClockReading,
         conn: ConnId,
         why: &str,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> bool {
         let Some(place) = self.acceptor.place_of(conn) else { return false };
-        let ready = self.seats.get(place).is_some_and(|seat| {
-            seat.conn == Some(conn) && seat.progress == Progress::Ready && !seat.flooded
+        let ready = self.states.get(place).is_some_and(|state| {
+            state.conn == Some(conn) && state.progress == Progress::Ready && !state.flooded
         });
         let Some(session) = self.acceptor.session(place).filter(|_| ready) else { return false };
         self.written.clear();
         session.logout(now.now, why, &mut self.written);
-        if let Some(seat) = self.seats.get_mut(place) {
+        if let Some(state) = self.states.get_mut(place) {
             // Nothing but this Logout asks for a slot any more.
-            seat.flooded = true;
+            state.flooded = true;
         }
-        self.after(now, conn, None, desk, out);
+        self.after(now, conn, None, context, out);
         true
     }
 
     /// Sessions that are logged on.
     pub(crate) fn logged_on(&self) -> impl Iterator<Item = SessionInfo> {
-        self.seats.iter().filter_map(Seat::info)
+        self.states.iter().filter_map(FixSessionState::info)
     }
 
     /// The connection is gone, or being closed; whose session it was, and whether that was live.
     pub(crate) fn close(&mut self, conn: ConnId) -> Option<(AccountId, bool)> {
         self.acceptor.handle_close(conn);
-        let place = self.seats.iter().position(|seat| seat.conn == Some(conn))?;
+        let place = self.states.iter().position(|state| state.conn == Some(conn))?;
         if let Some(session) = self.acceptor.session(place) {
             session.forget();
         }
-        let seat = self.seats.get_mut(place)?;
-        let live = seat.progress == Progress::Ready;
-        let account = seat.account;
-        seat.leave();
+        let state = self.states.get_mut(place)?;
+        let live = state.progress == Progress::Ready;
+        let account = state.account;
+        state.leave();
         self.note_empty(account);
         Some((account, live))
     }
@@ -440,10 +440,10 @@ impl FixDoor {
 
     /// Tells market-data sessions what has changed, those it is time for.
     pub(crate) fn refresh_market(&mut self, now: Nanos, out: &mut Outbox) {
-        let FixDoor { acceptor, seats, symbols, written, market, due, .. } = self;
+        let FixDoor { acceptor, states, symbols, written, market, due, .. } = self;
         let Some(market) = market else { return };
-        for (place, seat) in seats.iter_mut().enumerate() {
-            let (Some(told), Some(conn)) = (&mut seat.market, seat.conn) else { continue };
+        for (place, state) in states.iter_mut().enumerate() {
+            let (Some(told), Some(conn)) = (&mut state.market, state.conn) else { continue };
             let Some(session) = acceptor.session(place) else { continue };
             written.clear();
             if market.lost {
@@ -463,15 +463,15 @@ impl FixDoor {
         self.due = self.due.min(paced);
     }
 
-    fn seat(&self, account: AccountId) -> Option<usize> {
-        self.seat_of.get(usize::from(account.0)).copied().flatten()
+    fn place(&self, account: AccountId) -> Option<usize> {
+        self.place_of.get(usize::from(account.0)).copied().flatten()
     }
 
     /// Calls the acceptor; what it writes is left in `written`.
     fn call(
         &mut self,
         (now, conn): (ClockReading, ConnId),
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
         call: impl FnOnce(
             &mut Acceptor<MemoryStore>,
@@ -480,14 +480,14 @@ impl FixDoor {
         ) -> Option<Ending>,
     ) -> Option<Ending> {
         self.written.clear();
-        let FixDoor { acceptor, seats, symbols, written, counters, market, .. } = self;
+        let FixDoor { acceptor, states, symbols, written, counters, market, .. } = self;
         let market = market.as_ref();
         let mut app = DoorApplication {
             now,
             conn,
-            seats,
+            states,
             symbols,
-            desk,
+            context,
             counters,
             market,
             out,
@@ -495,9 +495,9 @@ impl FixDoor {
         };
         let ending = call(acceptor, &mut app, written);
         if let Some(place) = app.wants_in
-            && let Some(seat) = self.seats.get_mut(place)
+            && let Some(state) = self.states.get_mut(place)
         {
-            seat.progress = Progress::Attaching;
+            state.progress = Progress::Attaching;
         }
         ending
     }
@@ -508,36 +508,37 @@ impl FixDoor {
         now: ClockReading,
         conn: ConnId,
         ending: Option<Ending>,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
         if let Some(fix::Ahead { session, asked, next }) = self.acceptor.take_ahead()
-            && let Some(seat) = self.seats.get(session)
+            && let Some(state) = self.states.get(session)
         {
             let (asked, next) = (u64::from(asked), u64::from(next));
-            desk.note_ahead(Ahead { account: seat.account, asked, next });
+            context.note_ahead(Ahead { account: state.account, asked, next });
         }
         if let Some(fix::RefusedLogon { session, why }) = self.acceptor.take_refused() {
-            let account = session.and_then(|place| self.seats.get(place)).map(|seat| seat.account);
+            let account =
+                session.and_then(|place| self.states.get(place)).map(|state| state.account);
             match account {
                 Some(account) => {
-                    desk.guard.refuse(now.now, conn, account, Refusal::BadLogon, &why);
+                    context.access.refuse(now.now, conn, account, Refusal::BadLogon, &why);
                 }
-                None => desk.guard.refuse_unknown(now.now, conn, &why),
+                None => context.access.refuse_unknown(now.now, conn, &why),
             }
         }
         send(conn, &self.written, out);
         if let Some(place) = self.acceptor.place_of(conn) {
-            self.ask_slots(now, place, desk, out);
-            if let Some(seat) = self.seats.get_mut(place)
-                && seat.progress == Progress::Attaching
-                && seat.conn.is_none()
+            self.ask_slots(now, place, context, out);
+            if let Some(state) = self.states.get_mut(place)
+                && state.progress == Progress::Attaching
+                && state.conn.is_none()
             {
-                seat.conn = Some(conn);
-                return ending.map_or(Outcome::WantsIn(seat.account), Outcome::Ends);
+                state.conn = Some(conn);
+                return ending.map_or(Outcome::WantsIn(state.account), Outcome::Ends);
             }
-            if let Some(seat) = self.seats.get_mut(place).filter(|seat| seat.market.is_some()) {
-                seat.conn = Some(conn);
+            if let Some(state) = self.states.get_mut(place).filter(|state| state.market.is_some()) {
+                state.conn = Some(conn);
                 self.due = self.due.min(now.now);
             }
         }
@@ -546,14 +547,21 @@ impl FixDoor {
     }
 
     /// Asks the log for the slots that a session's waiting messages need.
-    fn ask_slots(&mut self, now: ClockReading, place: usize, desk: &mut Desk, out: &mut Outbox) {
-        let (Some(session), Some(seat)) = (self.acceptor.session(place), self.seats.get_mut(place))
+    fn ask_slots(
+        &mut self,
+        now: ClockReading,
+        place: usize,
+        context: &mut GatewayContext,
+        out: &mut Outbox,
+    ) {
+        let (Some(session), Some(state)) =
+            (self.acceptor.session(place), self.states.get_mut(place))
         else {
             return;
         };
-        if seat.over_rate && !seat.flooded {
+        if state.over_rate && !state.flooded {
             // Every request so far has its answer; what follows is asked for at the next Logon.
-            seat.flooded = true;
+            state.flooded = true;
             self.counters.over_rate += 1;
             session.logout(
                 now.now,
@@ -562,8 +570,8 @@ impl FixDoor {
             );
         }
         loop {
-            if !seat.flooded && session.outbound().is_asking() && !seat.allows_slot(now.now) {
-                seat.flooded = true;
+            if !state.flooded && session.outbound().is_asking() && !state.allows_slot(now.now) {
+                state.flooded = true;
                 self.counters.floods += 1;
                 session.outbound().drop_unasked();
                 let why = "Too many messages that need an answer of their own";
@@ -573,15 +581,15 @@ impl FixDoor {
             if !session.outbound().is_asking() {
                 return;
             }
-            let ticket = desk.next_ticket();
+            let ticket = context.next_ticket();
             let Some(reset) = session.outbound().ask_slot(ticket) else { return };
             let mut command = Command::new(CommandKind::SessionSlot);
-            command.account = seat.account;
+            command.account = state.account;
             command.session_seq = session.received();
             command.qty = Qty(ticket);
             command.flags = if reset { SESSION_RESET } else { 0 };
             // Without room even to wait the message is not sent, as if the line had been cut.
-            if !desk.submit(now, command, out) {
+            if !context.submit(now, command, out) {
                 session.outbound().drop_asked(ticket);
             }
         }

@@ -70,9 +70,9 @@ struct Watch {
     told: Vec<(InstrumentId, Option<TradingState>)>,
 }
 
-/// See the module.
+/// Subscriptions of one market-data session, and how far the client has read.
 #[derive(Debug, Default)]
-pub(crate) struct MarketSeat {
+pub(crate) struct MarketSubscriptions {
     subscriptions: Vec<Subscribed>,
     watches: Vec<Watch>,
     /// Bytes sent, and those known to be read.
@@ -87,7 +87,7 @@ pub(crate) struct MarketSeat {
     levels: Vec<Level>,
 }
 
-impl MarketSeat {
+impl MarketSubscriptions {
     fn is_behind(&self) -> bool {
         self.sent - self.read >= UNREAD_MAX
     }
@@ -213,7 +213,7 @@ impl MarketSeat {
         if now < self.due {
             return self.due;
         }
-        let MarketSeat { subscriptions, watches, updates, levels, .. } = self;
+        let MarketSubscriptions { subscriptions, watches, updates, levels, .. } = self;
         let before = out.len();
         for watch in watches {
             watch.refresh(now, market, symbols, session, out);
@@ -464,11 +464,11 @@ mod tests {
         let store = fix::session::MemoryStore::new(10_000, 1 << 20);
         let mut session = Session::new(0, config, store);
         session.outbound().connect();
-        let mut seat = MarketSeat::default();
+        let mut state = MarketSubscriptions::default();
         let (instrument, levels) = (InstrumentId(1), Vec::new());
         let parts = vec![Part { instrument, version: 0, printed: 0, entries: 0, levels }];
         let wanted = [true; 3];
-        seat.subscriptions.push(Subscribed {
+        state.subscriptions.push(Subscribed {
             id: b"M".to_vec(),
             depth: 1,
             wanted,
@@ -479,8 +479,8 @@ mod tests {
         for trades in [1, 120, 64, 65, 1_024] {
             (0..trades).for_each(|_| market.apply(Nanos(0), &[]));
             let mut out = Vec::new();
-            seat.due = Nanos(0);
-            seat.refresh(Nanos(1), &market, &symbols, &mut session, &mut out);
+            state.due = Nanos(0);
+            state.refresh(Nanos(1), &market, &symbols, &mut session, &mut out);
             let text = String::from_utf8_lossy(&out).replace('\u{1}', "|");
             let messages: Vec<&str> = text.split("|35=X|").skip(1).collect();
             assert_eq!(messages.len(), usize::div_ceil(trades, PRINTS_PER_MESSAGE));
@@ -501,15 +501,16 @@ mod tests {
 
     #[test]
     fn who_does_not_answer_is_behind_until_he_does() {
-        let mut seat = MarketSeat { sent: UNREAD_MAX + 5, ..MarketSeat::default() };
-        seat.marks.extend([(1, 10), (2, UNREAD_MAX)]);
-        assert!(seat.is_behind());
+        let mut state =
+            MarketSubscriptions { sent: UNREAD_MAX + 5, ..MarketSubscriptions::default() };
+        state.marks.extend([(1, 10), (2, UNREAD_MAX)]);
+        assert!(state.is_behind());
         for odd in [&b"MD"[..], b"MD3", b"TEST", b"MDx", b"MD99999999999"] {
-            seat.heartbeat(odd);
-            assert!(seat.is_behind() && seat.marks.len() == 2);
+            state.heartbeat(odd);
+            assert!(state.is_behind() && state.marks.len() == 2);
         }
-        seat.heartbeat(b"MD2");
-        assert!(!seat.is_behind() && seat.marks.is_empty());
-        assert_eq!(seat.read, UNREAD_MAX);
+        state.heartbeat(b"MD2");
+        assert!(!state.is_behind() && state.marks.is_empty());
+        assert_eq!(state.read, UNREAD_MAX);
     }
 }

@@ -4,5 +4,5 @@ pub(crate) mod application;
 pub(crate) mod door;
 pub(crate) mod market;
 mod market_data;
+mod session_state;
 mod side;
-mod slot;

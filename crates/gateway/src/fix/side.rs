@@ -23,20 +23,20 @@ impl Gateway {
         match outcome {
             Outcome::Stays => {}
             Outcome::WantsIn(account) if self.is_locked(account) => {
-                self.desk.guard.refuse(now.now, conn, account, Refusal::Locked, "");
+                self.context.access.refuse(now.now, conn, account, Refusal::Locked, "");
                 self.fix.count(fix::session::Ending::NotAuthorized);
                 self.leave_fix(now, conn, true, out);
             }
             Outcome::WantsIn(account) => match self.conn_of.get_mut(usize::from(account.0)) {
                 Some(slot @ None) => {
                     *slot = Some(conn);
-                    self.desk.guard.enter(conn);
-                    let again = now.now.after(self.desk.config.cancel_grace_ns);
-                    self.leaving.interrupt(account, again);
+                    self.context.access.enter(conn);
+                    let again = now.now.after(self.context.config.cancel_grace_ns);
+                    self.cancel_on_disconnect.interrupt(account, again);
                     self.private.attach(now, account, 1, out);
                 }
                 _ => {
-                    self.desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
+                    self.context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                     self.fix.count(Ending::AlreadyLoggedOn);
                     self.leave_fix(now, conn, true, out);
                 }
@@ -49,17 +49,17 @@ impl Gateway {
         }
     }
 
-    /// The guard hears why a connection was not let in.
+    /// Access control hears why a connection was not let in.
     fn note_refusal(&mut self, now: ClockReading, conn: ConnId, ending: Ending) {
         let why = match ending {
             Ending::Garbled | Ending::NotLogon => Refusal::NoLogon,
             Ending::LogonTimeout => Refusal::TooSlow,
             Ending::AlreadyLoggedOn => Refusal::SecondLogon,
-            // The door has said so already, or the guard itself has refused it.
+            // The door has said so already, or access control itself has refused it.
             _ => return,
         };
-        if self.desk.guard.is_stranger(conn) {
-            self.desk.guard.fail(now.now, conn, b"", why);
+        if self.context.access.is_stranger(conn) {
+            self.context.access.fail(now.now, conn, b"", why);
         }
     }
 
@@ -72,15 +72,16 @@ impl Gateway {
         out: &mut Outbox,
     ) {
         if let Some((account, live)) = self.fix.close(conn) {
-            if live && self.desk.config.cancels_on_disconnect(account) {
-                self.leaving.put(account, now.now.after(self.desk.config.cancel_grace_ns));
+            if live && self.context.config.cancels_on_disconnect(account) {
+                self.cancel_on_disconnect
+                    .put(account, now.now.after(self.context.config.cancel_grace_ns));
             }
             if self.conn(account) == Some(conn) {
                 self.conn_of[usize::from(account.0)] = None;
                 self.private.detach(now, account, out);
             }
         }
-        self.desk.guard.forget(conn);
+        self.context.access.forget(conn);
         if closes {
             out.close(conn);
         }
@@ -95,39 +96,39 @@ impl Gateway {
         out: &mut Outbox,
     ) {
         let (mut attached, mut lost) = (None, None);
-        let desk = &mut self.desk;
+        let context = &mut self.context;
         self.private.handle_reply(now, reply, |event| match event {
             PrivateEvent::Attached { account, next, .. } => attached = Some((account, next)),
             PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
                 lost = Some(account);
             }
             PrivateEvent::Behind { account, asked, next } => {
-                desk.note_ahead(Ahead { account, asked, next });
+                context.note_ahead(Ahead { account, asked, next });
                 lost = Some(account);
             }
             PrivateEvent::Record { .. } => {}
         });
         if let Some((account, next)) = attached {
-            self.leaving.forget(account);
-            let outcome = self.fix.attached(now, account, next, &mut self.desk, out);
+            self.cancel_on_disconnect.forget(account);
+            let outcome = self.fix.attached(now, account, next, &mut self.context, out);
             self.settle_fix(now, conn, outcome, out);
         } else if let Some(account) = lost {
             // It is logged on elsewhere: its orders are not ours to cancel.
             if self.fix.is_live(account) {
-                self.desk.counters.taken_over += 1;
+                self.context.counters.taken_over += 1;
             } else {
-                self.desk.guard.refuse(now.now, conn, account, Refusal::SecondLogon, "");
+                self.context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
                 self.fix.count(Ending::AlreadyLoggedOn);
             }
             self.leave_fix(now, conn, true, out);
-            self.leaving.forget(account);
+            self.cancel_on_disconnect.forget(account);
         }
     }
 
     /// Lets out what may be told of an account's records.
     pub(crate) fn release_fix(&mut self, now: ClockReading, account: AccountId, out: &mut Outbox) {
         let Some(conn) = self.conn(account) else { return };
-        let outcome = self.fix.release(now, account, &self.watermarks, &mut self.desk, out);
+        let outcome = self.fix.release(now, account, &self.watermarks, &mut self.context, out);
         let paused = self.fix.settle_pause(account);
         self.private.set_paused(account, paused);
         self.settle_fix(now, conn, outcome, out);
@@ -145,7 +146,7 @@ impl Gateway {
 
     /// Whether a session of this gateway is one for market data, so that it has to know the feed.
     pub fn wants_market(&self) -> bool {
-        let sessions = self.desk.config.logins.iter().filter_map(|login| login.fix.as_ref());
+        let sessions = self.context.config.logins.iter().filter_map(|login| login.fix.as_ref());
         sessions.into_iter().any(|session| session.role == FixRole::MarketData)
     }
 
@@ -177,7 +178,7 @@ impl Gateway {
     /// Timers of the door.
     pub(crate) fn serve_fix(&mut self, now: ClockReading, out: &mut Outbox) {
         self.release_all_fix(now, out);
-        for (conn, ending) in self.fix.handle_timeout(now, &mut self.desk, out) {
+        for (conn, ending) in self.fix.handle_timeout(now, &mut self.context, out) {
             self.settle_fix(now, conn, Outcome::Ends(ending), out);
         }
     }

@@ -9,7 +9,7 @@ use wire::{
 
 use crate::{
     access::Verdict,
-    context::Desk,
+    context::GatewayContext,
     hold::{HoldQueue, Release, Watermarks},
     operate::Tally,
 };
@@ -65,7 +65,7 @@ pub(crate) struct Session {
     pub(crate) wants_in: Option<(AccountId, u64)>,
     /// The first message it wanted at its login.
     pub(crate) asked_from: u64,
-    /// Credentials that the guard has yet to find right or wrong.
+    /// Credentials that access control has yet to find right or wrong.
     asked: Option<Asked>,
     scratch: Vec<u8>,
 }
@@ -101,7 +101,7 @@ impl Session {
         &mut self,
         now: ClockReading,
         bytes: &[u8],
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         conn: ConnId,
         out: &mut Outbox,
     ) -> Option<Ending> {
@@ -111,9 +111,9 @@ impl Session {
         refusals.clear();
         self.soup.handle_bytes(now.now, bytes, |event| match event {
             ServerEvent::Login { username, password, session, sequence } => {
-                let ours = session.is_empty() || trim(&desk.config.session) == trim(session);
-                let account = desk.config.account_of(username);
-                let verdict = desk.guard.attempt(now.now, conn, (username, account), password);
+                let ours = session.is_empty() || trim(&context.config.session) == trim(session);
+                let account = context.config.account_of(username);
+                let verdict = context.access.attempt(now.now, conn, (username, account), password);
                 match (verdict, account) {
                     (Verdict::In, Some(account)) if ours => *wants_in = Some((account, sequence)),
                     (Verdict::In, Some(_)) => ending = Some(Ending::Unavailable),
@@ -126,7 +126,7 @@ impl Session {
             ServerEvent::Unsequenced(message) => {
                 let State::Live(account) = state else { return };
                 tally.messages_in += 1;
-                if ending.is_none() && !request(now, message, account, desk, refusals, out) {
+                if ending.is_none() && !request(now, message, account, context, refusals, out) {
                     ending = Some(Ending::Violation);
                 }
             }
@@ -144,15 +144,15 @@ impl Session {
         ending
     }
 
-    /// The guard knows about the credentials that waited: whether the connection ends.
+    /// Access control knows about the credentials that waited: whether the connection ends.
     pub(crate) fn handle_answer(
         &mut self,
         now: Nanos,
         conn: ConnId,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
     ) -> Option<Ending> {
         let Asked { account, name, sequence, ours } = self.asked.take()?;
-        match desk.guard.attempt(now, conn, (&name, Some(account)), b"") {
+        match context.access.attempt(now, conn, (&name, Some(account)), b"") {
             Verdict::In if ours => {
                 self.wants_in = Some((account, sequence));
                 None
@@ -168,15 +168,15 @@ impl Session {
         now: Nanos,
         account: AccountId,
         from: u64,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         conn: ConnId,
         out: &mut Outbox,
     ) {
         self.scratch.clear();
-        if self.soup.accept_login(now, desk.config.session, from, &mut self.scratch).is_ok() {
+        if self.soup.accept_login(now, context.config.session, from, &mut self.scratch).is_ok() {
             self.state = State::Live(account);
             self.tally.since = now;
-            desk.counters.logins += 1;
+            context.counters.logins += 1;
             let bytes = out.store(&self.scratch);
             out.stream(conn, bytes);
         }
@@ -187,26 +187,28 @@ impl Session {
         &mut self,
         now: Nanos,
         watermarks: &Watermarks,
-        desk: &mut Desk,
+        context: &mut GatewayContext,
         conn: ConnId,
         out: &mut Outbox,
     ) {
         let (soup, hold, scratch) = (&mut self.soup, &mut self.hold, &mut self.scratch);
         let mut sent = 0;
         let bytes = out.write(|buffer| {
-            while let Some((release, report)) = hold.pop(now, watermarks, desk.config.hold_max_ns) {
-                desk.counters.overdue += u64::from(release == Release::Overdue);
+            while let Some((release, report)) =
+                hold.pop(now, watermarks, context.config.hold_max_ns)
+            {
+                context.counters.overdue += u64::from(release == Release::Overdue);
                 scratch.clear();
-                let encoded = desk.encoder.encode_report(&report, scratch).is_ok();
+                let encoded = context.encoder.encode_report(&report, scratch).is_ok();
                 if encoded && soup.send_sequenced(now, scratch, buffer).is_ok() {
                     sent += 1;
                 } else {
-                    desk.counters.unencodable += 1;
+                    context.counters.unencodable += 1;
                 }
             }
         });
         if sent > 0 {
-            desk.counters.reports += sent;
+            context.counters.reports += sent;
             self.tally.messages_out += sent;
             out.stream(conn, bytes);
         }
@@ -221,17 +223,17 @@ impl Session {
     }
 
     /// Whether its bytes are taken now. While nothing can be logged they are: refusals need no room.
-    pub(crate) fn is_read(&self, desk: &Desk) -> bool {
+    pub(crate) fn is_read(&self, context: &GatewayContext) -> bool {
         match self.state {
-            _ if desk.suspended => true,
-            State::Live(account) => desk.wants(account),
-            State::Stranger | State::Attaching(_) => desk.reads_strangers(),
+            _ if context.suspended => true,
+            State::Live(account) => context.wants(account),
+            State::Stranger | State::Attaching(_) => context.reads_strangers(),
         }
     }
 
     /// A client whose bytes wait in its socket is not silent.
-    pub(crate) fn note_reading(&mut self, now: Nanos, desk: &Desk) {
-        if matches!(self.state, State::Live(_)) && !self.is_read(desk) {
+    pub(crate) fn note_reading(&mut self, now: Nanos, context: &GatewayContext) {
+        if matches!(self.state, State::Live(_)) && !self.is_read(context) {
             self.soup.excuse_silence(now);
         }
     }
@@ -256,8 +258,8 @@ impl Session {
     }
 
     /// When this session next needs attention.
-    pub(crate) fn next_timeout(&self, desk: &Desk) -> Nanos {
-        self.soup.next_timeout().min(self.hold.next_timeout(desk.config.hold_max_ns))
+    pub(crate) fn next_timeout(&self, context: &GatewayContext) -> Nanos {
+        self.soup.next_timeout().min(self.hold.next_timeout(context.config.hold_max_ns))
     }
 
     /// Tells a client that is logged in that requests are refused from now on, or no longer.
@@ -330,33 +332,33 @@ fn request(
     now: ClockReading,
     message: &[u8],
     account: AccountId,
-    desk: &mut Desk,
+    context: &mut GatewayContext,
     refusals: &mut Vec<u8>,
     out: &mut Outbox,
 ) -> bool {
     let Ok(inbound) = ouch::parse_inbound(message) else { return false };
-    match ouch::to_command(&inbound, desk.encoder.symbols(), now.now) {
+    match ouch::to_command(&inbound, context.encoder.symbols(), now.now) {
         Ok(mut command) => {
             command.account = account;
-            let reason = if desk.suspended {
-                (desk.counters.requests_refused, desk.counters.suspended) =
-                    (desk.counters.requests_refused + 1, desk.counters.suspended + 1);
+            let reason = if context.suspended {
+                (context.counters.requests_refused, context.counters.suspended) =
+                    (context.counters.requests_refused + 1, context.counters.suspended + 1);
                 RejectReason::CapacityReached
-            } else if !desk.admits(now.now, account, command.kind) {
+            } else if !context.admits(now.now, account, command.kind) {
                 RejectReason::MessageRate
-            } else if !desk.submit(now, command, out) {
-                desk.counters.requests_refused += 1;
+            } else if !context.submit(now, command, out) {
+                context.counters.requests_refused += 1;
                 RejectReason::CapacityReached
             } else {
                 return true;
             };
             let Command { user_ref, cl_ord_id, .. } = command;
             let refused = RefusedRequest { user_ref, cl_ord_id, reason };
-            refuse(now.now, (&inbound, account), &refused, desk, refusals);
+            refuse(now.now, (&inbound, account), &refused, context, refusals);
         }
         Err(refused) => {
-            desk.counters.requests_refused += 1;
-            refuse(now.now, (&inbound, account), &refused, desk, refusals);
+            context.counters.requests_refused += 1;
+            refuse(now.now, (&inbound, account), &refused, context, refusals);
         }
     }
     true
@@ -367,19 +369,21 @@ fn refuse(
     now: Nanos,
     (inbound, account): (&Inbound<'_>, AccountId),
     refused: &RefusedRequest,
-    desk: &mut Desk,
+    context: &mut GatewayContext,
     refusals: &mut Vec<u8>,
 ) {
-    desk.throttles.note_refusal(now, account);
+    context.throttles.note_refusal(now, account);
     let RefusedRequest { user_ref, cl_ord_id, reason } = *refused;
     let mut answer = Vec::new();
     let encoded = match inbound {
-        Inbound::CancelOrder(..) => desk.encoder.encode_cancel_rejected(user_ref, now, &mut answer),
-        _ => desk.encoder.encode_rejected(user_ref, reason, cl_ord_id, now, &mut answer),
+        Inbound::CancelOrder(..) => {
+            context.encoder.encode_cancel_rejected(user_ref, now, &mut answer)
+        }
+        _ => context.encoder.encode_rejected(user_ref, reason, cl_ord_id, now, &mut answer),
     };
     debug_assert!(reason != RejectReason::None);
     let sent = encoded.is_ok() && ServerPacket::Unsequenced(&answer).encode(refusals).is_ok();
-    desk.counters.unencodable += u64::from(!sent);
+    context.counters.unencodable += u64::from(!sent);
 }
 
 fn trim(padded: &[u8]) -> &[u8] {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use gateway::{
-    CANCEL_GRACE_NS, Gateway, GatewayConfig, GuardConfig, Login, LoginTerms, OUTSTANDING, Throttle,
+    AccessConfig, CANCEL_GRACE_NS, Gateway, GatewayConfig, Login, LoginTerms, OUTSTANDING, Throttle,
 };
 use overlay::{
     frame::{
@@ -79,7 +79,7 @@ pub fn config() -> GatewayConfig {
         durable: true,
         outstanding: OUTSTANDING as usize,
         connections_max: CONNECTIONS,
-        guard: GuardConfig::default(),
+        access: AccessConfig::default(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! The gateway between real SoupBinTCP clients and a root that answers by the frame layouts.
 
+mod access;
 mod bench;
-mod guard;
+mod cancel_on_disconnect;
 mod holding;
 mod hostile;
-mod leaving;
 mod login;
 mod operate;
 mod rates;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use roles::{CertificateRule, GuardConfig, GuardKey, LoginTerms, Rate};
+use roles::{AccessConfig, AccessKey, CertificateRule, LoginTerms, Rate};
 use serde::{Deserialize, Serialize};
 use types::{Address, AddressRange, Nanos};
 
@@ -105,9 +105,9 @@ impl Doors {
     }
 
     /// Limits of strangers, with a key that nobody else knows.
-    pub fn guard(&self, key: [u8; 32]) -> GuardConfig {
+    pub fn guard(&self, key: [u8; 32]) -> AccessConfig {
         let rate = |burst: u32, per_s: u32| Rate { burst: burst.into(), per_s: per_s.into() };
-        GuardConfig {
+        AccessConfig {
             strangers_max: self.half_open as usize,
             strangers_per_source_max: self.half_open_per_address as usize,
             logon_wait_ns: self.logon_ms * Nanos::MILLI,
@@ -118,7 +118,7 @@ impl Doors {
             guess_wait_max_ns: self.guess_wait_max_s * Nanos::SECOND,
             new_address_guesses: self.new_address_guesses,
             new_address_every_ns: self.new_address_guess_s * Nanos::SECOND,
-            key: GuardKey(key),
+            key: AccessKey(key),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The root and one edge joined by a hop that loses nothing and takes no time.
 
 use roles::{
-    Account, Edge, ExchangeConfig, GuardConfig, LoginTerms, OverlayOptions, Role, Root, Throttle,
+    AccessConfig, Account, Edge, ExchangeConfig, LoginTerms, OverlayOptions, Role, Root, Throttle,
     Timetable, deploy,
 };
 use types::{
@@ -48,7 +48,7 @@ pub fn config() -> ExchangeConfig {
         durable: true,
         outstanding: 1_024,
         connections_max: 8,
-        guard: GuardConfig::default(),
+        access: AccessConfig::default(),
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 14,
         open_orders_max: 1 << 10,

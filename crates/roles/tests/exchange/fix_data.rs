@@ -104,7 +104,7 @@ fn forged_packets_at_the_sockets_of_an_edge_are_in_no_book() {
 #[test]
 fn a_session_without_a_stream_is_no_stranger() {
     let mut config = fix_config(1);
-    config.guard.logon_wait_ns = 500 * MS;
+    config.access.logon_wait_ns = 500 * MS;
     let mut world = World::of(&config, 3);
     for client in [0, 1, DATA] {
         world.logon(client, 1);

@@ -81,7 +81,7 @@ pub const CASES: [AttackCase; 12] = [
         about: "wrong passwords for an account from a hundred addresses, to keep its owner out",
         must_hold: "the owner gets in, from an address that is new to the account and later again",
         control: "ten wrong passwords from anywhere use up what all new addresses have",
-        weaken: |terms| terms.guard.new_address_guesses = 10,
+        weaken: |terms| terms.access.new_address_guesses = 10,
         run: lockout,
         judge: |e| {
             let told = |text: &str| e.seen.told.get(text).copied().unwrap_or(0);

@@ -12,7 +12,7 @@ use net::{
     ServerTls, job_channel, peer_addr,
 };
 use roles::{
-    Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, GuardConfig, Life,
+    AccessConfig, Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, Life,
     LoginTerms, OUCH_DOOR, Rate, Refusal, Role, Throttle, deploy,
 };
 use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Side, Symbol};
@@ -65,7 +65,7 @@ pub struct Terms {
     pub foreign: ClientTls,
     hash: String,
     /// Limits of connections that are not logged on.
-    pub guard: GuardConfig,
+    pub access: AccessConfig,
     /// TLS handshakes under way at a door.
     pub handshakes_max: usize,
     /// Bytes that a client may leave unread before its connection is cut.
@@ -115,12 +115,12 @@ impl Terms {
             foreign: client(stranger.sign("hon1", &[], End::Client)?)?,
             authority: authority.pair.certificate,
             hash: host::password::hash(b"victim")?,
-            guard: GuardConfig {
+            access: AccessConfig {
                 strangers_max: Terms::STRANGERS_MAX as usize,
                 strangers_per_source_max: 64,
                 logon_wait_ns: 2 * Nanos::SECOND,
                 tries_per_source: Terms::STRICT_TRIES,
-                ..GuardConfig::default()
+                ..AccessConfig::default()
             },
             handshakes_max: 64,
             unread_max: LoopConfig::default().unread_max,
@@ -137,14 +137,14 @@ impl Terms {
 
     /// Takes all limits of connections and attempts away.
     pub fn without_limits(&mut self) {
-        self.guard = GuardConfig {
+        self.access = AccessConfig {
             strangers_max: usize::MAX,
             strangers_per_source_max: usize::MAX,
             logon_wait_ns: 3_600 * Nanos::SECOND,
             tries_per_source: Rate::UNLIMITED,
             guesses_free: u32::MAX,
             new_address_every_ns: 0,
-            ..self.guard
+            ..self.access
         };
         self.handshakes_max = 4_096;
     }
@@ -198,7 +198,7 @@ impl Terms {
         (exchange.depth, exchange.fanout, exchange.receivers, exchange.hedge) = (1, 2, 2, 0);
         exchange.accounts = self.accounts();
         exchange.connections_max = 4_096;
-        exchange.guard = GuardConfig { key: exchange.guard.key, ..self.guard };
+        exchange.access = AccessConfig { key: exchange.access.key, ..self.access };
         exchange.timetable = roles::Timetable::open_at_once();
         exchange.store.answers.amplification = self.amplification;
         exchange

@@ -13,7 +13,7 @@ use participant::{
     Source,
 };
 use roles::{
-    Account, ExchangeConfig, FixLogin, FixRole, FixVersion, GuardConfig, Life, LoginTerms,
+    AccessConfig, Account, ExchangeConfig, FixLogin, FixRole, FixVersion, Life, LoginTerms,
     OverlayOptions, Role, Secret, Throttle, deploy, listener, subscriber,
 };
 use types::{
@@ -280,7 +280,7 @@ impl Scenario {
             cancel_grace_ns: self.leaver.map_or(Nanos::SECOND, |_| leave::GRACE_NS),
             outstanding: 1_024,
             connections_max: 64,
-            guard: GuardConfig::default(),
+            access: AccessConfig::default(),
             log_capacity: 1 << 16,
             open_orders_max: 1 << 12,
             instruments: instruments(),

@@ -23,7 +23,7 @@ fn with(address: Address, fingerprint: u8, name: &str) -> Remote {
 fn bound() -> GatewayConfig {
     let mut config = config();
     config.connections_max = 5_000;
-    config.guard.logon_wait_ns = 10 * SECOND;
+    config.access.logon_wait_ns = 10 * SECOND;
     let range = AddressRange::new(HERE, 24).expect("a range");
     config.logins[0].terms.certificates =
         vec![CertificateRule::Fingerprint([7; 32]), CertificateRule::Name(b"member1".to_vec())];
@@ -88,7 +88,7 @@ fn wrong_passwords_slow_down_the_address_they_come_from() {
 #[test]
 fn control_without_the_wait_a_guesser_goes_on() {
     let mut config = bound();
-    config.guard.guesses_free = u32::MAX;
+    config.access.guesses_free = u32::MAX;
     let mut bench = Bench::with(config);
     for conn in 1..=50 {
         assert_eq!(attempt(&mut bench, conn, &from(HERE), "USER2", "wrong"), "J");
@@ -99,7 +99,7 @@ fn control_without_the_wait_a_guesser_goes_on() {
     );
 }
 
-/// A guard that an account may be bound to nothing at.
+/// Access control that an account may be bound to nothing at.
 fn unbound() -> GatewayConfig {
     let mut config = bound();
     config.logins[1].terms.addresses.clear();
@@ -121,7 +121,7 @@ fn eleven_wrong_passwords_from_eleven_addresses_lock_nobody_out() {
 #[test]
 fn control_with_a_bucket_of_ten_eleven_addresses_keep_out_new_ones_but_no_home() {
     let mut config = unbound();
-    config.guard.new_address_guesses = 10;
+    config.access.new_address_guesses = 10;
     let mut bench = Bench::with(config);
     assert_eq!(attempt(&mut bench, 300, &from(HERE), "USER2", "secret2"), "A");
     bench.close(300);
@@ -192,8 +192,8 @@ fn who_lacks_the_certificate_or_the_address_never_counts_against_an_account() {
 #[test]
 fn many_connections_at_once_get_no_more_guesses_looked_at() {
     let mut config = bound();
-    config.guard.checks = Rate { burst: 1_000, per_s: 1_000 };
-    config.guard.tries_per_source = Rate { burst: 1_000, per_s: 1_000 };
+    config.access.checks = Rate { burst: 1_000, per_s: 1_000 };
+    config.access.tries_per_source = Rate { burst: 1_000, per_s: 1_000 };
     let mut bench = Bench::with(config);
     for conn in 1..=100 {
         assert_eq!(attempt(&mut bench, conn, &from(THERE), "USER3", "guess"), "");
@@ -246,7 +246,7 @@ fn the_worker_has_one_job_at_a_time_and_sources_take_turns() {
 #[test]
 fn guesses_wait_when_the_worker_has_done_enough() {
     let mut config = bound();
-    config.guard.checks = Rate { burst: 2, per_s: 1 };
+    config.access.checks = Rate { burst: 2, per_s: 1 };
     let mut bench = Bench::with(config);
     for conn in 1..=6 {
         assert_eq!(attempt(&mut bench, conn, &from(THERE), "USER3", "guess"), "");
@@ -267,7 +267,7 @@ fn guesses_wait_when_the_worker_has_done_enough() {
 #[test]
 fn the_oldest_stranger_makes_room_and_nobody_stays_for_ever() {
     let mut config = bound();
-    (config.guard.strangers_max, config.guard.strangers_per_source_max) = (12, 8);
+    (config.access.strangers_max, config.access.strangers_per_source_max) = (12, 8);
     let mut bench = Bench::with(config);
     bench.connect_from(5_000, ClientSession::new("USER2", "secret2").expect("short"), &from(HERE));
     for conn in 1..=1_000 {

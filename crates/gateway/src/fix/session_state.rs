@@ -1,6 +1,6 @@
-//! One FIX session's place at a gateway: its desk, its held reports, how far its stream has come.
+//! One FIX session at a gateway: its application, its held reports, how far its stream has come.
 //!
-//! A seat is empty while nobody is logged on here. With the Logon the account's stream is read
+//! It is empty while nobody is logged on here. With the Logon the account's stream is read
 //! from its first record on, which rebuilds everything: the ledger, both directions' numbers, what
 //! may have to be resent. Memory: the ledger's and the store's bounds, for those logged on.
 
@@ -10,11 +10,11 @@ use types::{AccountId, ConnId, Nanos};
 
 use crate::access::bucket::{Bucket, Rate};
 use crate::config::{FixLogin, FixRole, Login};
-use crate::fix::market_data::MarketSeat;
+use crate::fix::market_data::MarketSubscriptions;
 use crate::hold::HoldQueue;
 use crate::operate::{SessionInfo, Tally};
 
-/// How far a seat is.
+/// How far the logon of a session has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     /// Nobody is logged on here.
@@ -27,17 +27,17 @@ pub(crate) enum Progress {
     Ready,
 }
 
-/// See the module.
-pub(crate) struct Seat {
+/// What a gateway keeps of one account's FIX session.
+pub(crate) struct FixSessionState {
     pub(crate) account: AccountId,
     pub(crate) username: Vec<u8>,
     version: Version,
     role: FixRole,
     /// So that participants can't choose identifiers that are slow to find.
     salt: u64,
-    pub(crate) desk: Desk,
+    pub(crate) application: Desk,
     /// Of a market-data session, which has no stream and is always ready.
-    pub(crate) market: Option<MarketSeat>,
+    pub(crate) market: Option<MarketSubscriptions>,
     pub(crate) hold: HoldQueue,
     pub(crate) tally: Tally,
     pub(crate) conn: Option<ConnId>,
@@ -62,10 +62,15 @@ pub(crate) struct Seat {
 /// Slots that a session may ask for.
 const SLOTS: Rate = Rate { per_s: 100, burst: 512 };
 
-impl Seat {
-    /// An empty seat of an account's session.
-    pub(crate) fn new(login: &Login, session: &FixLogin, salt: u64) -> Seat {
-        Seat::empty(login.account, login.username.clone(), (session.version, session.role), salt)
+impl FixSessionState {
+    /// An empty state of an account's session.
+    pub(crate) fn new(login: &Login, session: &FixLogin, salt: u64) -> FixSessionState {
+        FixSessionState::empty(
+            login.account,
+            login.username.clone(),
+            (session.version, session.role),
+            salt,
+        )
     }
 
     fn empty(
@@ -73,22 +78,22 @@ impl Seat {
         username: Vec<u8>,
         (version, role): (Version, FixRole),
         salt: u64,
-    ) -> Seat {
+    ) -> FixSessionState {
         let limits = LedgerLimits { salt, ..LedgerLimits::default() };
-        let desk = match role {
+        let application = match role {
             FixRole::DropCopy => Desk::drop_copy(version, limits),
             FixRole::Orders => Desk::new(version, limits),
             FixRole::MarketData => Desk::market_data(version),
         };
-        let market = (role == FixRole::MarketData).then(MarketSeat::default);
+        let market = (role == FixRole::MarketData).then(MarketSubscriptions::default);
         let progress = if market.is_some() { Progress::Ready } else { Progress::Empty };
-        Seat {
+        FixSessionState {
             account,
             username,
             version,
             role,
             salt,
-            desk,
+            application,
             market,
             hold: HoldQueue::default(),
             tally: Tally::default(),
@@ -108,8 +113,9 @@ impl Seat {
     /// As new, but for what it may still ask for.
     pub(crate) fn leave(&mut self) {
         let username = std::mem::take(&mut self.username);
-        let fresh = Seat::empty(self.account, username, (self.version, self.role), self.salt);
-        *self = Seat { allowance: self.allowance, ..fresh };
+        let fresh =
+            FixSessionState::empty(self.account, username, (self.version, self.role), self.salt);
+        *self = FixSessionState { allowance: self.allowance, ..fresh };
     }
 
     /// A request above the rate is refused; `paid`: its bucket had room for that.
@@ -139,15 +145,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seat_gives_a_burst_of_slots_and_then_a_hundred_a_second() {
+    fn a_session_gives_a_burst_of_slots_and_then_a_hundred_a_second() {
         let agreed = (Version::Fix44, FixRole::Orders);
-        let mut seat = Seat::empty(AccountId(1), b"user".to_vec(), agreed, 7);
+        let mut state = FixSessionState::empty(AccountId(1), b"user".to_vec(), agreed, 7);
         let now = Nanos(1_000 * Nanos::SECOND);
-        let burst = (0..1_000).filter(|_| seat.allows_slot(now)).count();
+        let burst = (0..1_000).filter(|_| state.allows_slot(now)).count();
         assert_eq!(burst as u64, SLOTS.burst);
-        seat.leave();
-        assert!(!seat.allows_slot(now), "logging on again buys nothing");
+        state.leave();
+        assert!(!state.allows_slot(now), "logging on again buys nothing");
         let later = now.after(Nanos::SECOND);
-        assert_eq!((0..1_000).filter(|_| seat.allows_slot(later)).count(), 100);
+        assert_eq!((0..1_000).filter(|_| state.allows_slot(later)).count(), 100);
     }
 }
