@@ -21,6 +21,7 @@ mod gateway;
 mod hold;
 mod operate;
 mod ouch;
+mod session;
 
 pub use ::fix::Version as FixVersion;
 pub use ::fix::app::market::{Level, Print};

@@ -7,7 +7,7 @@ use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 
 use crate::context::Ahead;
 use crate::gateway::Gateway;
-use crate::ouch::session::{Ending, State};
+use crate::session::Dismissal;
 
 /// A session that is logged on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,11 +44,7 @@ impl Tally {
 impl Gateway {
     /// Everybody who is logged on here, OUCH before FIX.
     pub fn logged_on(&self) -> Vec<SessionInfo> {
-        let live = self.sessions.iter().filter_map(|(conn, session)| match session.state {
-            State::Live(account) => Some(session.tally.info(account, *conn, session.hold.len())),
-            _ => None,
-        });
-        live.chain(self.fix.logged_on()).collect()
+        self.sessions.logged_on()
     }
 
     /// Requests that wait here for room upward, and those sent that are not known to be in the log.
@@ -60,16 +56,7 @@ impl Gateway {
     /// go or stay as with any other end.
     pub fn disconnect(&mut self, now: ClockReading, account: AccountId, out: &mut Outbox) -> bool {
         let Some(conn) = self.conn(account) else { return false };
-        if !self.fix.has(conn) {
-            self.end(now, conn, Ending::Operator, out);
-        } else {
-            self.context.counters.disconnected += 1;
-            let why = "Session ended by the operator";
-            if !self.fix.log_out(now, conn, why, &mut self.context, out) {
-                // Not logged on yet, or asked to leave before: nothing to wait for.
-                self.leave_fix(now, conn, true, out);
-            }
-        }
+        self.dismiss(now, conn, Dismissal::Operator, out);
         self.finish(now, out);
         true
     }
@@ -90,9 +77,8 @@ impl Gateway {
         if std::mem::replace(&mut self.context.suspended, suspended) == suspended {
             return;
         }
-        for (conn, session) in &mut self.sessions {
-            session.tell_suspended(suspended, *conn, out);
-        }
+        // FIX sessions are told by the refusals themselves.
+        self.sessions.ouch.tell_suspended(suspended, out);
         self.finish(now, out);
     }
 

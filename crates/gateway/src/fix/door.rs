@@ -24,23 +24,13 @@ use crate::fix::market::Market;
 use crate::fix::session_state::{FixSessionState, Progress};
 use crate::hold::{Release, Watermarks};
 use crate::operate::SessionInfo;
+use crate::session::{self, Outcome};
 
 /// Messages and bytes of a live session that a resend finds here.
 const RESEND_MESSAGES_MAX: usize = 65_536;
 const RESEND_BYTES_MAX: usize = 24 << 20;
 /// A slice of a long resend follows the one before after this: 13 MB a second.
 const RESEND_PACE_NS: u64 = 5 * Nanos::MILLI;
-
-/// What the caller has to do for a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
-    /// Nothing.
-    Stays,
-    /// Get it this account's stream from the first record on.
-    WantsIn(AccountId),
-    /// Close it.
-    Ends(Ending),
-}
 
 /// All FIX connections and sessions of a gateway.
 pub(crate) struct FixDoor {
@@ -192,7 +182,7 @@ impl FixDoor {
         out: &mut Outbox,
     ) -> Outcome {
         let Some(state) = self.place(account).and_then(|place| self.states.get_mut(place)) else {
-            return Outcome::Stays;
+            return Outcome::default();
         };
         state.progress = Progress::Reading(next);
         state.application.ledger.prepare();
@@ -243,7 +233,7 @@ impl FixDoor {
         context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
-        let Some(place) = self.place(account) else { return Outcome::Stays };
+        let Some(place) = self.place(account) else { return Outcome::default() };
         self.written.clear();
         let mut ending = None;
         while let Some(state) = self.states.get_mut(place) {
@@ -261,12 +251,12 @@ impl FixDoor {
         {
             send(conn, &self.written, out);
             if let Some(ending) = ending {
-                return Outcome::Ends(ending);
+                return ends(Some(ending));
             }
             self.due = self.due.min(state.hold.next_timeout(context.config.hold_max_ns));
             return self.go_on(now, account, context, out);
         }
-        Outcome::Stays
+        Outcome::default()
     }
 
     /// One record of a stream, in its turn.
@@ -315,13 +305,13 @@ impl FixDoor {
         context: &mut GatewayContext,
         out: &mut Outbox,
     ) -> Outcome {
-        let Some(place) = self.place(account) else { return Outcome::Stays };
-        let Some(state) = self.states.get_mut(place) else { return Outcome::Stays };
-        let Some(conn) = state.conn else { return Outcome::Stays };
+        let Some(place) = self.place(account) else { return Outcome::default() };
+        let Some(state) = self.states.get_mut(place) else { return Outcome::default() };
+        let Some(conn) = state.conn else { return Outcome::default() };
         let read = matches!(state.progress, Progress::Reading(until) if state.position >= until);
         if !read {
             self.wake(now.now, conn);
-            return Outcome::Stays;
+            return Outcome::default();
         }
         state.progress = Progress::Ready;
         state.tally.since = now.now;
@@ -341,7 +331,7 @@ impl FixDoor {
         now: ClockReading,
         context: &mut GatewayContext,
         out: &mut Outbox,
-    ) -> Vec<(ConnId, Ending)> {
+    ) -> Vec<(ConnId, Outcome)> {
         let mut over = Vec::new();
         if now.now < self.due {
             return over;
@@ -356,8 +346,9 @@ impl FixDoor {
                 let ending = self.call((now, conn), context, out, |acceptor, app, written| {
                     acceptor.handle_timeout(now.now, conn, app, written)
                 });
-                if let Outcome::Ends(ending) = self.after(now, conn, ending, context, out) {
-                    over.push((conn, ending));
+                let outcome = self.after(now, conn, ending, context, out);
+                if outcome.ending.is_some() {
+                    over.push((conn, outcome));
                     continue;
                 }
             }
@@ -435,6 +426,26 @@ impl FixDoor {
             | Ending::Silent
             | Ending::Overrun
             | Ending::Renumbered => {}
+        }
+    }
+
+    /// Access control hears why a connection was not let in.
+    pub(crate) fn note_refusal(
+        &self,
+        now: Nanos,
+        conn: ConnId,
+        ending: Ending,
+        context: &mut GatewayContext,
+    ) {
+        let why = match ending {
+            Ending::Garbled | Ending::NotLogon => Refusal::NoLogon,
+            Ending::LogonTimeout => Refusal::TooSlow,
+            Ending::AlreadyLoggedOn => Refusal::SecondLogon,
+            // The door has said so already, or access control itself has refused it.
+            _ => return,
+        };
+        if context.access.is_stranger(conn) {
+            context.access.fail(now, conn, b"", why);
         }
     }
 
@@ -535,7 +546,9 @@ impl FixDoor {
                 && state.conn.is_none()
             {
                 state.conn = Some(conn);
-                return ending.map_or(Outcome::WantsIn(state.account), Outcome::Ends);
+                // The whole stream is read, which rebuilds the session.
+                let wants_in = ending.is_none().then_some((state.account, 1));
+                return Outcome { wants_in, ..ends(ending) };
             }
             if let Some(state) = self.states.get_mut(place).filter(|state| state.market.is_some()) {
                 state.conn = Some(conn);
@@ -543,7 +556,7 @@ impl FixDoor {
             }
         }
         self.wake(now.now, conn);
-        ending.map_or(Outcome::Stays, Outcome::Ends)
+        ends(ending)
     }
 
     /// Asks the log for the slots that a session's waiting messages need.
@@ -594,6 +607,10 @@ impl FixDoor {
             }
         }
     }
+}
+
+fn ends(ending: Option<Ending>) -> Outcome {
+    Outcome { wants_in: None, ending: ending.map(session::Ending::Fix) }
 }
 
 fn send(conn: ConnId, written: &[u8], out: &mut Outbox) {

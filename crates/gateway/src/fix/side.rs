@@ -1,92 +1,16 @@
 //! The gateway's dealings with its FIX door: attachments, records, and who leaves.
 
-use fix::session::Ending;
 use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
 use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 
 use crate::access::Refusal;
 use crate::config::FixRole;
 use crate::context::Ahead;
-use crate::fix::door::Outcome;
 use crate::fix::market::{Books, Market};
 use crate::gateway::Gateway;
+use crate::session::Ending;
 
 impl Gateway {
-    /// Does what the door wants done for a connection.
-    pub(crate) fn settle_fix(
-        &mut self,
-        now: ClockReading,
-        conn: ConnId,
-        outcome: Outcome,
-        out: &mut Outbox,
-    ) {
-        match outcome {
-            Outcome::Stays => {}
-            Outcome::WantsIn(account) if self.is_locked(account) => {
-                self.context.access.refuse(now.now, conn, account, Refusal::Locked, "");
-                self.fix.count(fix::session::Ending::NotAuthorized);
-                self.leave_fix(now, conn, true, out);
-            }
-            Outcome::WantsIn(account) => match self.conn_of.get_mut(usize::from(account.0)) {
-                Some(slot @ None) => {
-                    *slot = Some(conn);
-                    self.context.access.enter(conn);
-                    let again = now.now.after(self.context.config.cancel_grace_ns);
-                    self.cancel_on_disconnect.interrupt(account, again);
-                    self.private.attach(now, account, 1, out);
-                }
-                _ => {
-                    self.context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
-                    self.fix.count(Ending::AlreadyLoggedOn);
-                    self.leave_fix(now, conn, true, out);
-                }
-            },
-            Outcome::Ends(ending) => {
-                self.fix.count(ending);
-                self.note_refusal(now, conn, ending);
-                self.leave_fix(now, conn, true, out);
-            }
-        }
-    }
-
-    /// Access control hears why a connection was not let in.
-    fn note_refusal(&mut self, now: ClockReading, conn: ConnId, ending: Ending) {
-        let why = match ending {
-            Ending::Garbled | Ending::NotLogon => Refusal::NoLogon,
-            Ending::LogonTimeout => Refusal::TooSlow,
-            Ending::AlreadyLoggedOn => Refusal::SecondLogon,
-            // The door has said so already, or access control itself has refused it.
-            _ => return,
-        };
-        if self.context.access.is_stranger(conn) {
-            self.context.access.fail(now.now, conn, b"", why);
-        }
-    }
-
-    /// A FIX connection is gone, or `closes` now.
-    pub(crate) fn leave_fix(
-        &mut self,
-        now: ClockReading,
-        conn: ConnId,
-        closes: bool,
-        out: &mut Outbox,
-    ) {
-        if let Some((account, live)) = self.fix.close(conn) {
-            if live && self.context.config.cancels_on_disconnect(account) {
-                self.cancel_on_disconnect
-                    .put(account, now.now.after(self.context.config.cancel_grace_ns));
-            }
-            if self.conn(account) == Some(conn) {
-                self.conn_of[usize::from(account.0)] = None;
-                self.private.detach(now, account, out);
-            }
-        }
-        self.context.access.forget(conn);
-        if closes {
-            out.close(conn);
-        }
-    }
-
     /// The root's word about the stream of an account whose Logon came on `conn`.
     pub(crate) fn handle_fix_reply(
         &mut self,
@@ -110,17 +34,18 @@ impl Gateway {
         });
         if let Some((account, next)) = attached {
             self.cancel_on_disconnect.forget(account);
-            let outcome = self.fix.attached(now, account, next, &mut self.context, out);
-            self.settle_fix(now, conn, outcome, out);
+            let outcome = self.sessions.fix.attached(now, account, next, &mut self.context, out);
+            self.settle(now, conn, outcome, out);
         } else if let Some(account) = lost {
             // It is logged on elsewhere: its orders are not ours to cancel.
-            if self.fix.is_live(account) {
+            let mut ending = Ending::Dropped;
+            if self.sessions.fix.is_live(account) {
                 self.context.counters.taken_over += 1;
             } else {
                 self.context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
-                self.fix.count(Ending::AlreadyLoggedOn);
+                ending = Ending::Refused(Refusal::SecondLogon);
             }
-            self.leave_fix(now, conn, true, out);
+            self.end(now, conn, ending, out);
             self.cancel_on_disconnect.forget(account);
         }
     }
@@ -128,17 +53,18 @@ impl Gateway {
     /// Lets out what may be told of an account's records.
     pub(crate) fn release_fix(&mut self, now: ClockReading, account: AccountId, out: &mut Outbox) {
         let Some(conn) = self.conn(account) else { return };
-        let outcome = self.fix.release(now, account, &self.watermarks, &mut self.context, out);
-        let paused = self.fix.settle_pause(account);
+        let outcome =
+            self.sessions.fix.release(now, account, &self.watermarks, &mut self.context, out);
+        let paused = self.sessions.fix.settle_pause(account);
         self.private.set_paused(account, paused);
-        self.settle_fix(now, conn, outcome, out);
+        self.settle(now, conn, outcome, out);
     }
 
     /// All accounts' records whose tick may have become public, or overdue.
     pub(crate) fn release_all_fix(&mut self, now: ClockReading, out: &mut Outbox) {
         // Account numbers begin at 1.
         let mut last = AccountId(0);
-        while let Some(account) = self.fix.holding_after(last) {
+        while let Some(account) = self.sessions.fix.holding_after(last) {
             self.release_fix(now, account, out);
             last = account;
         }
@@ -152,7 +78,7 @@ impl Gateway {
 
     /// Market-data sessions are told of these books, which know nothing of the feed yet.
     pub fn set_market(&mut self, books: Box<dyn Books>) {
-        self.fix.market = Some(Market::new(books));
+        self.sessions.fix.market = Some(Market::new(books));
     }
 
     /// The receivers on this VM have released messages of the feed; `None`: some are missing.
@@ -161,7 +87,7 @@ impl Gateway {
         now: Nanos,
         messages: Option<impl Iterator<Item = &'a [u8]>>,
     ) {
-        match (&mut self.fix.market, messages) {
+        match (&mut self.sessions.fix.market, messages) {
             (Some(market), Some(messages)) => {
                 messages.for_each(|message| market.apply(now, message))
             }
@@ -172,14 +98,17 @@ impl Gateway {
 
     /// After [`Gateway::handle_released`]: market-data sessions are told.
     pub fn refresh_market(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.fix.refresh_market(now.now, out);
+        self.sessions.fix.refresh_market(now.now, out);
     }
 
     /// Timers of the door.
     pub(crate) fn serve_fix(&mut self, now: ClockReading, out: &mut Outbox) {
+        if now.now < self.sessions.fix.next_timeout() {
+            return;
+        }
         self.release_all_fix(now, out);
-        for (conn, ending) in self.fix.handle_timeout(now, &mut self.context, out) {
-            self.settle_fix(now, conn, Outcome::Ends(ending), out);
+        for (conn, outcome) in self.sessions.fix.handle_timeout(now, &mut self.context, out) {
+            self.settle(now, conn, outcome, out);
         }
     }
 }

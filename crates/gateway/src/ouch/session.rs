@@ -8,10 +8,11 @@ use wire::{
 };
 
 use crate::{
-    access::Verdict,
+    access::{Refusal, Verdict},
     context::GatewayContext,
     hold::{HoldQueue, Release, Watermarks},
     operate::Tally,
+    session::{self, Left, Outcome},
 };
 
 const _: () = assert!(size_of::<Command>() <= ORDER_PAYLOAD_MAX, "an order fits its frame");
@@ -55,14 +56,12 @@ pub(crate) enum Ending {
 }
 
 /// A connection.
-pub(crate) struct Session {
+pub(crate) struct OuchSession {
     soup: ServerSession,
     pub(crate) state: State,
     pub(crate) hold: HoldQueue,
     pub(crate) tally: Tally,
     paused: bool,
-    /// Right credentials were given: whose, and the first message wanted.
-    pub(crate) wants_in: Option<(AccountId, u64)>,
     /// The first message it wanted at its login.
     pub(crate) asked_from: u64,
     /// Credentials that access control has yet to find right or wrong.
@@ -79,24 +78,23 @@ struct Asked {
     ours: bool,
 }
 
-impl Session {
+impl OuchSession {
     /// A fresh connection.
-    pub(crate) fn new(now: Nanos) -> Session {
-        Session {
+    pub(crate) fn new(now: Nanos) -> OuchSession {
+        OuchSession {
             soup: ServerSession::new(now),
             state: State::Stranger,
             hold: HoldQueue::default(),
             tally: Tally::default(),
             paused: false,
-            wants_in: None,
             asked_from: 0,
             asked: None,
             scratch: Vec::new(),
         }
     }
 
-    /// Takes bytes; passes requests on; says whether the connection ends. The first reason to end
-    /// it counts, whatever else was in the same read.
+    /// Takes bytes; passes requests on; says whether it wants in and whether it ends. The first
+    /// reason to end it counts, whatever else was in the same read.
     pub(crate) fn handle_bytes(
         &mut self,
         now: ClockReading,
@@ -104,9 +102,9 @@ impl Session {
         context: &mut GatewayContext,
         conn: ConnId,
         out: &mut Outbox,
-    ) -> Option<Ending> {
-        let (mut ending, state) = (None, self.state);
-        let (wants_in, asked, refusals) = (&mut self.wants_in, &mut self.asked, &mut self.scratch);
+    ) -> Outcome {
+        let (mut wants_in, mut ending, state) = (None, None, self.state);
+        let (asked, refusals) = (&mut self.asked, &mut self.scratch);
         let tally = &mut self.tally;
         refusals.clear();
         self.soup.handle_bytes(now.now, bytes, |event| match event {
@@ -115,7 +113,7 @@ impl Session {
                 let account = context.config.account_of(username);
                 let verdict = context.access.attempt(now.now, conn, (username, account), password);
                 match (verdict, account) {
-                    (Verdict::In, Some(account)) if ours => *wants_in = Some((account, sequence)),
+                    (Verdict::In, Some(account)) if ours => wants_in = Some((account, sequence)),
                     (Verdict::In, Some(_)) => ending = Some(Ending::Unavailable),
                     (Verdict::Later, Some(account)) => {
                         *asked = Some(Asked { account, name: username.to_vec(), sequence, ours });
@@ -141,24 +139,39 @@ impl Session {
             let bytes = out.store(&self.scratch);
             out.stream(conn, bytes);
         }
-        ending
+        Outcome { wants_in, ending: ending.map(session::Ending::Ouch) }
     }
 
-    /// Access control knows about the credentials that waited: whether the connection ends.
+    /// Access control knows about the credentials that waited.
     pub(crate) fn handle_answer(
         &mut self,
         now: Nanos,
         conn: ConnId,
         context: &mut GatewayContext,
-    ) -> Option<Ending> {
-        let Asked { account, name, sequence, ours } = self.asked.take()?;
-        match context.access.attempt(now, conn, (&name, Some(account)), b"") {
+    ) -> Outcome {
+        let Some(asked) = self.asked.take() else { return Outcome::default() };
+        let Asked { account, name, sequence, ours } = asked;
+        let ending = match context.access.attempt(now, conn, (&name, Some(account)), b"") {
             Verdict::In if ours => {
-                self.wants_in = Some((account, sequence));
-                None
+                return Outcome { wants_in: Some((account, sequence)), ending: None };
             }
-            Verdict::In => Some(Ending::Unavailable),
-            _ => Some(Ending::NotAuthorized),
+            Verdict::In => Ending::Unavailable,
+            _ => Ending::NotAuthorized,
+        };
+        Outcome { wants_in: None, ending: Some(session::Ending::Ouch(ending)) }
+    }
+
+    /// The root is asked for the account's stream, from this message on.
+    pub(crate) fn attach(&mut self, account: AccountId, from: u64) {
+        (self.state, self.asked_from) = (State::Attaching(account), from);
+    }
+
+    /// Who leaves with it.
+    pub(crate) fn left(&self) -> Left {
+        match self.state {
+            State::Stranger => Left::default(),
+            State::Attaching(account) => Left { account: Some(account), live: false },
+            State::Live(account) => Left { account: Some(account), live: true },
         }
     }
 
@@ -278,8 +291,33 @@ impl Session {
         }
     }
 
+    /// Counts why it ends, tells access control and the client.
+    pub(crate) fn end(
+        &mut self,
+        now: Nanos,
+        ending: Ending,
+        context: &mut GatewayContext,
+        conn: ConnId,
+        out: &mut Outbox,
+    ) {
+        if ending == Ending::Violation && self.state == State::Stranger {
+            context.access.fail(now, conn, b"", Refusal::NoLogon);
+        }
+        match ending {
+            Ending::NotAuthorized | Ending::Unavailable | Ending::Ahead { .. } => {
+                context.counters.logins_refused += 1;
+            }
+            Ending::Violation => context.counters.violations += 1,
+            Ending::TakenOver => context.counters.taken_over += 1,
+            Ending::Slow => context.counters.slow_consumers += 1,
+            Ending::Operator => context.counters.disconnected += 1,
+            Ending::Left => {}
+        }
+        self.say_goodbye(ending, conn, out);
+    }
+
     /// Tells the client why, where the protocol has words for it.
-    pub(crate) fn say_goodbye(&mut self, ending: Ending, conn: ConnId, out: &mut Outbox) {
+    fn say_goodbye(&mut self, ending: Ending, conn: ConnId, out: &mut Outbox) {
         self.scratch.clear();
         // An error here means the session has no such words in its state: nothing is said.
         let _ = match ending {
