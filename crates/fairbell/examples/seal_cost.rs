@@ -8,8 +8,8 @@ use std::{net::UdpSocket, time::Instant};
 use overlay::{
     aes_gcm::KeySource,
     frame::{self, DataBody, FrameKind, HopHeader},
-    guard::{Fleet, Guard},
     lives::Life,
+    sealed_link::{Fleet, SealedLink},
     topology::{ROOT, Topology},
 };
 use types::{Nanos, NodeId};
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut buffer = [0; 2_048];
         for _ in 0..ROUNDS {
             let guard = |node| {
-                Guard::new(node, fleet.clone(), Life::of(1), false, source.clone())
+                SealedLink::new(node, fleet.clone(), Life::of(1), false, source.clone())
                     .ok_or("no cipher")
             };
             let (mut root, mut middle, mut edge) = (guard(ROOT)?, guard(proxy)?, guard(leaf)?);
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// All come to know each other's lives.
-fn meet(nodes: &mut [(NodeId, &mut Guard<KeySource>)]) {
+fn meet(nodes: &mut [(NodeId, &mut SealedLink<KeySource>)]) {
     // The middle one has to be asked by what comes first.
     let mut unsent = Vec::new();
     let first = datagram(nodes[1].0, 0, 1);

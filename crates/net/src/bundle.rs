@@ -3,7 +3,7 @@
 //! A system call and a packet cost far more than the few hundred bytes in it. So what the nodes of a
 //! loop send to the same node within one turn leaves together at the turn's end. A busy loop has
 //! long turns and sends full bundles; an idle one has turns of one call and sends bare datagrams, so
-//! nothing waits for company. Nodes know nothing of it and neither do their guards: a part of a
+//! nothing waits for company. Nodes know nothing of it and neither do their links: a part of a
 //! bundle is what would have been a datagram, sealed by itself.
 //!
 //! Format: [`MARK`], then per part its length as two bytes, big endian, and its bytes. No datagram of

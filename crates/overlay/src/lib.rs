@@ -19,11 +19,13 @@ pub use feed::{
     repair_cache, retransmission, skip,
 };
 pub use orders::{
-    egress, ingress, lift, order_ack, order_facts, order_policy, pacing, payload, resend_budget,
-    round_trip, sequencer, uplink,
+    egress, ingress, order_ack, order_facts, pacing, payload, release_policy, resend_budget,
+    round_trip, sequencer, uplink, upstream_queue,
 };
 pub use private::{receiver as private_receiver, sender as private_sender};
 #[cfg(feature = "aead")]
 pub use seal::aes_gcm;
-pub use seal::{guard, lives, pair_guard, tap};
-pub use tree::{detour, hedging, membership, seating, send_order, shape, topology, trips};
+pub use seal::{lives, sealed_link, sealed_pair, tap};
+pub use tree::{
+    child_sequence, failover_routes, hedging, membership, seating, shape, topology, trips,
+};

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use overlay::{
     aes_gcm::{KeySource, random_life},
     lives::{Life, of_pair},
-    pair_guard::PairGuard,
     seal::SealHeader,
+    sealed_pair::SealedPair,
 };
 use types::{Nanos, NodeId};
 use zerocopy::FromBytes;
@@ -18,10 +18,10 @@ const SECRET: [u8; 32] = [5; 32];
 const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 const NOW: Nanos = Nanos(1_000_000);
 
-type Agent = PairGuard<KeySource>;
+type Agent = SealedPair<KeySource>;
 
 fn agent(node: usize, life: Life) -> Agent {
-    PairGuard::new(NODES[node], &NODES, life, KeySource::new(&SECRET))
+    SealedPair::new(NODES[node], &NODES, life, KeySource::new(&SECRET))
 }
 
 /// Carries hellos between two nodes until there are none; all that was carried, and to whom.

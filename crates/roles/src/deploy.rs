@@ -4,22 +4,22 @@ use feed::{ListenerConfig, Subscriber};
 use gateway::{FixRole, Gateway, GatewayConfig, Login};
 use overlay::{
     all_reduce::DelayLimits,
-    guard::Fleet,
     lives::Life,
     proxy::{Proxy, ProxyConfig},
     receiver::{Receiver, ReceiverConfig},
+    sealed_link::Fleet,
     topology::Tree,
 };
 use types::{Nanos, NodeId, Peer, SplitMix64};
 use wire::moldudp::Session;
 
-use crate::{Edge, ExchangeConfig, ExchangeError, Reguard, Role, Root, Sealed};
+use crate::{Edge, ExchangeConfig, ExchangeError, NewLink, Role, Root, Sealed};
 
 /// Makes the root, the proxies and the edges; a node's place in the list is its [`NodeId`].
 /// `feed_of` says who gets what receiver `index` releases.
 ///
 /// `life` is the process's: boot nonces come from it, and with a secret in the options, which puts
-/// every node behind its guard, all keys.
+/// every node behind its link, all keys.
 pub fn deploy(
     config: &ExchangeConfig,
     life: Life,
@@ -53,7 +53,7 @@ pub fn deploy(
     let config_of_proxies = ProxyConfig {
         delay,
         slowest_first: options.slowest_first,
-        lift: options.lift,
+        upstream: options.upstream,
         cache: options.cache,
         ..ProxyConfig::default()
     };
@@ -80,22 +80,22 @@ fn boot_seed(Life(bytes): Life) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The root of a deployment, to be one of a group, and what makes its guard where datagrams are
+/// The root of a deployment, to be one of a group, and what makes its link where datagrams are
 /// sealed: each time that it leads it lives anew, as `lives` draws.
 pub fn group_root(
     config: &ExchangeConfig,
     lives: impl Fn() -> Option<Life> + Send + 'static,
-) -> Result<(Box<Root>, Option<Reguard>), ExchangeError> {
+) -> Result<(Box<Root>, Option<NewLink>), ExchangeError> {
     let (tree, trees) = (config.tree()?, config.trees()?);
     let root = Box::new(Root::new(config, &trees)?);
     let fleet = Fleet::of(&tree.topology);
-    let reguard = config.options.secret.clone().map(|secret| -> Reguard {
-        Box::new(move || secret.guard(ExchangeConfig::ROOT, &fleet, lives()?, false))
+    let new_link = config.options.secret.clone().map(|secret| -> NewLink {
+        Box::new(move || secret.link(ExchangeConfig::ROOT, &fleet, lives()?, false))
     });
-    Ok((root, reguard))
+    Ok((root, new_link))
 }
 
-/// Puts every node behind its guard, where datagrams are sealed.
+/// Puts every node behind its link, where datagrams are sealed.
 fn seal(
     config: &ExchangeConfig,
     tree: &Tree,
@@ -105,11 +105,10 @@ fn seal(
     let Some(secret) = &config.options.secret else { return Ok(nodes) };
     let fleet = Fleet::of(&tree.topology);
     let guarded = |(index, role): (usize, Role)| {
-        let queues = config.options.lift.is_some() && role.as_proxy().is_some();
-        let guard = secret
-            .guard(NodeId(index as u16), &fleet, life, queues)
-            .ok_or(ExchangeError::Cipher)?;
-        Ok(Role::Sealed(Box::new(Sealed::new(role, guard))))
+        let queues = config.options.upstream.is_some() && role.as_proxy().is_some();
+        let link =
+            secret.link(NodeId(index as u16), &fleet, life, queues).ok_or(ExchangeError::Cipher)?;
+        Ok(Role::Sealed(Box::new(Sealed::new(role, link))))
     };
     nodes.into_iter().enumerate().map(guarded).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! The simulator and the binary run these very objects: [`Root`] (ingress, sequencer, log, engine,
 //! publishers, private streams), [`Edge`] (receiver and gateway of one VM), and [`Role`], any node
-//! of a run. [`Sealed`] puts a guard before any of them that lets in and out sealed datagrams only.
+//! of a run. [`Sealed`] puts a link before any of them that lets in and out sealed datagrams only.
 //! [`deploy`] makes all of them from one [`ExchangeConfig`]; [`audit`] says afterwards
 //! whether every book is the engine's; [`offline`] plays a sample through the engine alone.
 
@@ -43,7 +43,7 @@ pub use gateway::{
     LoginTerms, OUCH_DOOR, OUTSTANDING, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle,
     decode_work,
 };
-pub use member::{Keep, Member, MemberError, Outside, Reguard};
+pub use member::{Keep, Member, MemberError, NewLink, Outside};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use overlay::{aes_gcm::random_life, lives::Life};

@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use journal::{Journal, JournalError, Storage};
-use overlay::{aes_gcm::KeySource, guard::Guard};
+use overlay::{aes_gcm::KeySource, sealed_link::SealedLink};
 use replication::{
     Action, Change, Entry, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
 };
@@ -47,8 +47,8 @@ const UNHEARD_MAX: usize = 64;
 /// Where the replica's wishes go: every [`Action`] but [`Action::Apply`] and [`Action::Restore`].
 pub type Outside = Box<dyn FnMut(Action) + Send>;
 
-/// Makes a guard in a life of its own; `None` when it can't be made.
-pub type Reguard = Box<dyn Fn() -> Option<Guard<KeySource>> + Send>;
+/// Makes a link in a life of its own; `None` when it can't be made.
+pub type NewLink = Box<dyn Fn() -> Option<SealedLink<KeySource>> + Send>;
 
 /// Why no member can be made.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ struct Releases {
 pub struct Member {
     state: State,
     replica: Replica,
-    reguard: Option<Reguard>,
+    new_link: Option<NewLink>,
     outside: Outside,
     actions: VecDeque<Action>,
     scratch: Vec<Action>,
@@ -191,7 +191,7 @@ impl Member {
         config: replication::Config,
         genesis: Vec<u8>,
         journal: &mut Journal<S>,
-        parts: (ClockReading, Option<Reguard>, Outside),
+        parts: (ClockReading, Option<NewLink>, Outside),
     ) -> Result<Member, MemberError> {
         Member::open_behind(0, root, config, genesis, journal, parts)
     }
@@ -207,12 +207,12 @@ impl Member {
         config: replication::Config,
         genesis: Vec<u8>,
         journal: &mut Journal<S>,
-        (now, reguard, outside): (ClockReading, Option<Reguard>, Outside),
+        (now, new_link, outside): (ClockReading, Option<NewLink>, Outside),
     ) -> Result<Member, MemberError> {
         let inputs = root.engine().applied();
         root.join_group();
-        let role = match reguard.as_ref().map(|reguard| reguard()) {
-            Some(Some(guard)) => Role::Sealed(Box::new(Sealed::new(Role::Root(root), guard))),
+        let role = match new_link.as_ref().map(|new_link| new_link()) {
+            Some(Some(link)) => Role::Sealed(Box::new(Sealed::new(Role::Root(root), link))),
             Some(None) => return Err(MemberError::Cipher),
             None => Role::Root(root),
         };
@@ -237,7 +237,7 @@ impl Member {
         Ok(Member {
             state,
             replica,
-            reguard,
+            new_link,
             outside,
             actions: VecDeque::new(),
             scratch: Vec::new(),
@@ -259,7 +259,7 @@ impl Member {
         self.snapshot_every = positions;
     }
 
-    /// The root, behind its guard if it has one.
+    /// The root, behind its link if it has one.
     pub fn role(&self) -> &Role {
         &self.state.role
     }
@@ -529,13 +529,13 @@ impl Member {
 
     fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {
         self.follow(now, out);
-        if let Some(reguard) = &self.reguard {
-            let Some(guard) = reguard() else {
+        if let Some(new_link) = &self.new_link {
+            let Some(link) = new_link() else {
                 self.stop("no cipher for sealed datagrams".to_string(), out);
                 return;
             };
             if let Role::Sealed(sealed) = &mut self.state.role {
-                sealed.renew(now, guard);
+                sealed.renew(now, link);
             }
         }
         self.leading = Some(term);

@@ -5,14 +5,14 @@ use overlay::{
     answers::{Token, TokenMaker},
     estimator::Estimator,
     frame::{DataBody, HopHeader},
-    guard::{Fleet, Guard},
     hedger::HedgeMode,
     hedging::{HedgePolicy, Hedging},
-    lift::{LiftConfig, Pace},
     lives::Life,
     membership::RollCallConfig,
     repair_cache::CacheConfig,
     seal,
+    sealed_link::{Fleet, SealedLink},
+    upstream_queue::{Pace, UpstreamConfig},
 };
 use types::{NodeId, limits::DATAGRAM_MAX};
 
@@ -41,16 +41,16 @@ impl Secret {
         overlay::aes_gcm::random_secret().map(Secret)
     }
 
-    /// The guard of `node` in a life that was never lived before: its keys follow from the secret
+    /// The link of `node` in a life that was never lived before: its keys follow from the secret
     /// and the lives of both ends of a link.
-    pub fn guard(
+    pub fn link(
         &self,
         node: NodeId,
         fleet: &Fleet,
         life: Life,
         queues: bool,
-    ) -> Option<Guard<KeySource>> {
-        Guard::new(node, fleet.clone(), life, queues, self.keys())
+    ) -> Option<SealedLink<KeySource>> {
+        SealedLink::new(node, fleet.clone(), life, queues, self.keys())
     }
 
     /// Where its keys come from.
@@ -98,7 +98,7 @@ pub struct OverlayOptions {
     /// Slow children are served first.
     pub slowest_first: bool,
     /// Orders wait at proxies in a queue and leave at a pace; `None`: they pass straight through.
-    pub lift: Option<LiftConfig>,
+    pub upstream: Option<UpstreamConfig>,
     /// A parity datagram for every so many; 0: none.
     pub parity: u16,
     /// What proxies above receivers keep for repairs; `None`: nothing.
@@ -167,7 +167,7 @@ impl OverlayOptions {
 
     /// Credits that the root grants its children per millisecond, where that is what paces them.
     pub(crate) fn credits(&self) -> Option<u32> {
-        match self.lift?.pace {
+        match self.upstream?.pace {
             Pace::Credits { rate } => Some(rate),
             Pace::Free | Pace::Paper(_) => None,
         }

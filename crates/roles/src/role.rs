@@ -1,7 +1,7 @@
 //! Any node of a run, so that a driver can host all kinds and give them back afterwards.
 
 use feed::{SnapshotServer, Subscriber};
-use overlay::{guard::GuardStats, proxy::Proxy};
+use overlay::{proxy::Proxy, sealed_link::SealedLinkStats};
 use participant::Driver;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 
@@ -47,7 +47,7 @@ macro_rules! each {
 }
 
 impl Role {
-    /// What it is behind its guard and its lag, if it has them.
+    /// What it is behind its link and its lag, if it has them.
     pub fn plain(&self) -> &Role {
         match self {
             Role::Sealed(sealed) => sealed.node(),
@@ -57,12 +57,12 @@ impl Role {
         }
     }
 
-    /// What its guard did; `None` without one.
-    pub fn guard(&self) -> Option<GuardStats> {
+    /// What its link did; `None` without one.
+    pub fn link(&self) -> Option<SealedLinkStats> {
         match self {
             Role::Sealed(sealed) => Some(sealed.guard_stats()),
-            Role::Slow(slow) => slow.node().guard(),
-            Role::Member(member) => member.role().guard(),
+            Role::Slow(slow) => slow.node().link(),
+            Role::Member(member) => member.role().link(),
             _ => None,
         }
     }

@@ -19,13 +19,13 @@ use overlay::{
         self, AttachBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody, PrivateAckBody,
     },
     ingress::{Ingress, IngressConfig, Verdict},
-    lift::Inlet,
     membership::Membership,
     order_ack::{AckScheduler, Progress},
     private_sender::{PrivateStreams, PrivateStreamsConfig},
     publisher::Publisher,
     sequencer::{Sequenced, SequencerConfig},
     topology::Tree,
+    upstream_queue::PacingFeedback,
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
@@ -83,7 +83,7 @@ pub struct Root {
     /// Proxies that were replaced, in order.
     benched: Vec<NodeId>,
     /// Tells proxies how their orders arrive, where these are paced.
-    inlet: Option<Inlet>,
+    feedback: Option<PacingFeedback>,
     gateway_nodes: Vec<NodeId>,
     /// The boot nonce that each gateway's present incarnation was granted for.
     granted: Vec<Option<(u32, Incarnation)>>,
@@ -159,7 +159,7 @@ impl Root {
             epoch: tree.epoch,
             trees: downlinks::shapes(config)?,
             benched: Vec::new(),
-            inlet: options.lift.map(|_| Inlet::new(options.credits())),
+            feedback: options.upstream.map(|_| PacingFeedback::new(options.credits())),
             granted: vec![None; gateways + 1],
             gateway_nodes,
             ingress,
@@ -330,8 +330,8 @@ impl Root {
             self.counters.malformed += 1;
             return;
         };
-        if let Some(inlet) = &mut self.inlet {
-            inlet.heard(now.now, header);
+        if let Some(feedback) = &mut self.feedback {
+            feedback.heard(now.now, header);
         }
         // Checked before it is remembered: what is remembered must be able to reach the log.
         if read_order(payload).is_none() {
@@ -647,10 +647,10 @@ impl Node for Root {
         self.private.handle_timeout(now, out);
         self.downlinks.call_roll(now.now, out);
         self.follow_tree();
-        if let Some(inlet) = &mut self.inlet {
+        if let Some(feedback) = &mut self.feedback {
             let (kind, node) = (ControlKind::HopReport, self.node);
             let header = ControlHeader::new(kind, node, self.epoch, STREAM);
-            inlet.handle_timeout(now.now, INLET_ROOM, header, out);
+            feedback.handle_timeout(now.now, INLET_ROOM, header, out);
         }
         self.pump(now, out);
     }
@@ -689,7 +689,7 @@ impl Node for Root {
             self.private.next_timeout(),
             if self.ended { Nanos::NEVER } else { self.lost.next_timeout() },
             self.acks.next_timeout(),
-            self.inlet.as_ref().map_or(Nanos::NEVER, Inlet::next_timeout),
+            self.feedback.as_ref().map_or(Nanos::NEVER, PacingFeedback::next_timeout),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }

@@ -1,22 +1,22 @@
-//! A node behind its guard: the same contract outside, sealed datagrams instead of clear ones.
+//! A node behind its link: the same contract outside, sealed datagrams instead of clear ones.
 //!
 //! The node itself is not changed and knows nothing of it. Everything on the overlay channel passes
-//! the guard both ways; streams and the public feed do not. Whoever calls the node by other ways
+//! the link both ways; streams and the public feed do not. Whoever calls the node by other ways
 //! than [`types::Node`] does it through [`Sealed::call`], or what it sends would be clear and
 //! refused everywhere.
 
 use overlay::{
     aes_gcm::KeySource,
-    guard::{Guard, GuardStats},
+    sealed_link::{SealedLink, SealedLinkStats},
 };
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Remote, Span};
 
 use crate::Role;
 
-/// A node and its guard.
+/// A node and its link.
 pub struct Sealed {
     node: Role,
-    guard: Guard<KeySource>,
+    link: SealedLink<KeySource>,
     /// What the node wants done, in clear.
     clear: Outbox,
     /// When it was called last.
@@ -24,15 +24,15 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Puts `guard` before `node`.
-    pub fn new(node: Role, guard: Guard<KeySource>) -> Sealed {
-        Sealed { node, guard, clear: Outbox::default(), now: Nanos(0) }
+    /// Puts `link` before `node`.
+    pub fn new(node: Role, link: SealedLink<KeySource>) -> Sealed {
+        Sealed { node, link, clear: Outbox::default(), now: Nanos(0) }
     }
 
-    /// Takes another guard, which seals what it sends from now on.
-    pub fn renew(&mut self, now: ClockReading, guard: Guard<KeySource>) {
+    /// Takes another link, which seals what it sends from now on.
+    pub fn renew(&mut self, now: ClockReading, link: SealedLink<KeySource>) {
         self.now = now.now;
-        self.guard = guard;
+        self.link = link;
     }
 
     /// The node.
@@ -44,9 +44,9 @@ impl Sealed {
         &mut self.node
     }
 
-    /// What the guard did.
-    pub fn guard_stats(&self) -> GuardStats {
-        self.guard.stats()
+    /// What the link did.
+    pub fn guard_stats(&self) -> SealedLinkStats {
+        self.link.stats()
     }
 
     /// Calls the node, and seals what it wants sent.
@@ -71,14 +71,14 @@ impl Sealed {
         self.call(out, call)
     }
 
-    /// What the guard itself has to say, and what waited for it.
+    /// What the link itself has to say, and what waited for it.
     fn greet(&mut self, out: &mut Outbox) {
         let mut send = |to, bytes: &[u8]| {
             let span = out.store(bytes);
             out.datagram(Channel::OVERLAY, Peer::Node(to), span);
         };
-        self.guard.take_hellos(&mut send);
-        self.guard.take_held(self.now, send);
+        self.link.take_hellos(&mut send);
+        self.link.take_held(self.now, send);
     }
 
     fn pass(&mut self, out: &mut Outbox) {
@@ -92,11 +92,10 @@ impl Sealed {
                 Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes } => {
                     let again = sealed == Some(bytes);
                     sealed = Some(bytes);
-                    let (guard, clear, mut sent) =
-                        (&mut self.guard, self.clear.bytes(bytes), false);
+                    let (link, clear, mut sent) = (&mut self.link, self.clear.bytes(bytes), false);
                     let now = self.now;
                     let span =
-                        out.write(|buffer| sent = guard.seal(now, to, (clear, again), buffer));
+                        out.write(|buffer| sent = link.seal(now, to, (clear, again), buffer));
                     if sent {
                         out.datagram(Channel::OVERLAY, Peer::Node(to), span);
                     }
@@ -139,7 +138,7 @@ impl Node for Sealed {
         self.now = now.now;
         self.clear.clear();
         if channel == Channel::OVERLAY {
-            if let Ok(Some(bytes)) = self.guard.open(now.now, bytes) {
+            if let Ok(Some(bytes)) = self.link.open(now.now, bytes) {
                 self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
             }
         } else {
@@ -149,12 +148,12 @@ impl Node for Sealed {
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.guard.handle_timeout(now.now);
+        self.link.handle_timeout(now.now);
         self.call_at(now, out, |node, out| node.handle_timeout(now, out));
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.node.next_timeout().min(self.guard.next_timeout())
+        self.node.next_timeout().min(self.link.next_timeout())
     }
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {

@@ -1,5 +1,5 @@
 //! Once warm, an order's journey through edge and root and back allocates nothing, in clear and
-//! with every node behind its guard.
+//! with every node behind its link.
 //!
 //! Counts allocations, hence a test binary of its own.
 
@@ -121,7 +121,7 @@ fn steady_state_allocates_nothing() {
     assert_eq!(allocations, 0, "in 1,800 orders and 900 trades");
 }
 
-/// A root, a proxy and an edge behind their guards, joined by hops that lose nothing.
+/// A root, a proxy and an edge behind their links, joined by hops that lose nothing.
 struct Sealed {
     roles: Vec<Role>,
     outs: Vec<Outbox>,
@@ -142,7 +142,7 @@ impl Sealed {
         config.options.secret = Some(Secret([7; 32]));
         let roles =
             deploy(&config, roles::Life::of(1_000), |_| LISTENERS).expect("a possible exchange");
-        assert!(roles.len() == 3 && roles.iter().all(|role| role.guard().is_some()));
+        assert!(roles.len() == 3 && roles.iter().all(|role| role.link().is_some()));
         let (mut outs, now) = (Vec::new(), ClockReading { now: START, bound_ns: 0 });
         outs.resize_with(roles.len(), Outbox::default);
         let (message, bytes, spare) = (Vec::new(), Vec::new(), Outbox::default());
@@ -233,8 +233,8 @@ fn sealed_nodes_in_steady_state_allocate_nothing() {
     assert_eq!((engine.counters().accepted, engine.open_orders()), (4_000, 0));
     assert!(day.written >= 4_000, "{}", day.written);
     for role in &day.roles {
-        let guard = role.guard().expect("a guard");
-        assert!(guard.sealed > 4_000 && guard.opened > 4_000 && guard.refused() == 0, "{guard:?}");
+        let link = role.link().expect("a link");
+        assert!(link.sealed > 4_000 && link.opened > 4_000 && link.refused() == 0, "{link:?}");
     }
     assert_eq!(allocations, 0, "in 1,800 orders and 900 trades");
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use clock::{Agent, AgentConfig};
 use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
 use overlay::aes_gcm::KeySource;
-use overlay::pair_guard::PairGuard;
+use overlay::sealed_pair::SealedPair;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
@@ -145,7 +145,7 @@ pub struct Sample {
 /// The agent as the loop sees it.
 struct Host {
     agent: Agent,
-    guard: Option<PairGuard<KeySource>>,
+    guard: Option<SealedPair<KeySource>>,
     wrong: Wrong,
     clear: Outbox,
     body: Vec<u8>,
@@ -210,7 +210,7 @@ impl Host {
             pairs_impure: stats.pairs_impure,
             pairs_skipped: stats.pairs_skipped,
             datagrams_sent: stats.datagrams_sent,
-            refused: stats.refused + self.guard.as_ref().map_or(0, PairGuard::refused),
+            refused: stats.refused + self.guard.as_ref().map_or(0, SealedPair::refused),
             beyond_bound: self.agent.discipline().beyond(),
             doubted_ns: self.agent.discipline().doubted_ns(),
             wander_ppb: solved.map(|solved| solved.wander_ppb),
@@ -263,7 +263,7 @@ impl Node for Host {
     }
 
     fn next_timeout(&self) -> Nanos {
-        let guard = self.guard.as_ref().map_or(Nanos::NEVER, PairGuard::next_timeout);
+        let guard = self.guard.as_ref().map_or(Nanos::NEVER, SealedPair::next_timeout);
         self.wrong.when(self.agent.next_timeout()).min(self.sample_at).min(guard)
     }
 }
@@ -325,7 +325,7 @@ fn host(
         }
         Some(file) => {
             let secret = secret(file)?;
-            Some(PairGuard::new(me, &members, life, KeySource::new(&secret)))
+            Some(SealedPair::new(me, &members, life, KeySource::new(&secret)))
         }
     };
     let wrong = Wrong {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::Loop;
-use overlay::guard::GuardStats;
+use overlay::sealed_link::SealedLinkStats;
 use participant::Status;
 use replication::ReplicaId;
 use roles::{Capacity, Fill, Refusals, Role};
@@ -75,7 +75,7 @@ pub struct Figures {
     /// By overlay node.
     pub copies: Vec<Copies>,
     /// By overlay node: what its guard did.
-    pub guards: Vec<GuardStats>,
+    pub guards: Vec<SealedLinkStats>,
     /// Epoch of the tree.
     pub epoch: u32,
     /// Proxies thought dead.
@@ -105,7 +105,7 @@ impl Board {
         Board(Mutex::new(Figures {
             tops: vec![Top::default(); instruments],
             copies: vec![Copies::default(); nodes],
-            guards: vec![GuardStats::default(); nodes],
+            guards: vec![SealedLinkStats::default(); nodes],
             repairs: vec![0; nodes],
             resends: vec![0; nodes],
             heard: vec![Vec::new(); listeners],
@@ -173,7 +173,7 @@ impl Figures {
     /// Notes what a node says of itself.
     pub fn take(&mut self, id: NodeId, role: &Role) {
         let place = usize::from(id.0);
-        if let Some(stats) = role.guard() {
+        if let Some(stats) = role.link() {
             set(&mut self.guards, place, stats);
         }
         match role.plain() {
@@ -181,7 +181,7 @@ impl Figures {
                 self.epoch = root.membership().map_or(1, |known| known.tree().epoch);
                 self.standing = root.membership().map(|known| Standing::of(known, root.benched()));
                 self.dead.clear();
-                self.dead.extend(root.publishers().flat_map(|of| of.detours().dead()));
+                self.dead.extend(root.publishers().flat_map(|of| of.failover_routes().dead()));
                 self.feed_next.clear();
                 self.feed_next.extend(root.dealer().next().iter().map(|next| next.0));
                 self.fill = root.fill();
@@ -267,8 +267,8 @@ impl Figures {
     }
 
     /// What all guards did together.
-    pub fn guard(&self) -> GuardStats {
-        let mut sum = GuardStats::default();
+    pub fn guard(&self) -> SealedLinkStats {
+        let mut sum = SealedLinkStats::default();
         self.guards.iter().for_each(|stats| sum += *stats);
         sum
     }

@@ -5,11 +5,11 @@ use overlay::{
     estimator::Estimator,
     hedger::HedgeMode,
     hedging::{HedgePolicy, Hedging},
-    lift::{LiftConfig, Pace},
     membership::RollCallConfig,
     pacing::PacerConfig,
     repair_cache::CacheConfig,
     topology::DEPTH_MAX,
+    upstream_queue::{Pace, UpstreamConfig},
 };
 use roles::{OverlayOptions, Secret, Spread, TreeShape};
 use serde::{Deserialize, Serialize};
@@ -196,7 +196,7 @@ impl Overlay {
         Hedging { policy, layers, spares, planes: self.planes.max(1) as u16 }
     }
 
-    fn lift(&self) -> Option<LiftConfig> {
+    fn lift(&self) -> Option<UpstreamConfig> {
         let policy = match self.queue.as_str() {
             "fifo" => QueuePolicy::Fifo,
             "simple" => QueuePolicy::SimplePq,
@@ -210,7 +210,7 @@ impl Overlay {
             _ => Pace::Free,
         };
         let queue = QueueConfig { policy, age_ns, ..QueueConfig::default() };
-        Some(LiftConfig { queue, pace, gap_ns: self.queue_gap_us * Nanos::MICRO })
+        Some(UpstreamConfig { queue, pace, gap_ns: self.queue_gap_us * Nanos::MICRO })
     }
 
     /// All of it, as the nodes take it; sealed under `secret`.
@@ -239,7 +239,7 @@ impl Overlay {
             estimator: hold.estimator(),
             samples: hold.samples as usize,
             slowest_first: self.slowest_first,
-            lift: self.lift(),
+            upstream: self.lift(),
             parity: self.parity as u16,
             cache: (self.repair_cache > 0).then_some(cache),
             tokens: None,

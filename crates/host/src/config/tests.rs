@@ -296,8 +296,8 @@ fn relations_between_keys_blame_the_key_that_was_set() {
 #[test]
 fn options_of_the_overlay_reach_its_nodes() {
     use overlay::{
-        estimator::Estimator, hedger::HedgeMode, hedging::HedgePolicy, lift::Pace,
-        membership::RollCallConfig,
+        estimator::Estimator, hedger::HedgeMode, hedging::HedgePolicy, membership::RollCallConfig,
+        upstream_queue::Pace,
     };
     let read = |text| Loaded::text("fairbell.toml", text).and_then(Loaded::finish).unwrap();
     let options = |config: &Config| config.overlay.options(&config.hold, None);
@@ -322,7 +322,7 @@ fn options_of_the_overlay_reach_its_nodes() {
     assert_eq!(set.estimator, Estimator::MissRate { permille: 975 });
     assert_eq!((set.samples(), set.parity, set.slowest_first), (32, 8, true));
     assert_eq!(set.cache.map(|cache| cache.datagrams), Some(100));
-    let lift = set.lift.expect("a queue");
+    let lift = set.upstream.expect("a queue");
     assert_eq!((lift.pace, lift.gap_ns), (Pace::Credits { rate: 9 }, 3_000));
     assert_eq!((set.roll_call, set.shapes), (None, Vec::new()));
 }

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use journal::{Folder, Journal};
 use overlay::{private_sender::PrivateStreams, publisher::Publisher};
-use roles::{Checkpoint, ExchangeConfig, Keep, Reguard, Root};
+use roles::{Checkpoint, ExchangeConfig, Keep, NewLink, Root};
 use types::{Checked, ExecutionReport, Shelf};
 
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ pub struct Begun {
     /// It.
     pub root: Box<Root>,
     /// Makes its guards.
-    pub reguard: Option<Reguard>,
+    pub reguard: Option<NewLink>,
     /// Position in the journal that it stands at; 0 for a new one.
     pub position: u64,
     /// Its files, where it is to be written down.
@@ -95,7 +95,7 @@ pub struct Cost {
     pub bytes: AtomicU64,
 }
 
-fn new_root(exchange: &ExchangeConfig) -> Result<(Box<Root>, Option<Reguard>), Failure> {
+fn new_root(exchange: &ExchangeConfig) -> Result<(Box<Root>, Option<NewLink>), Failure> {
     roles::group_root(exchange, roles::random_life)
         .map_err(|error| Failure::Usage(error.to_string()))
 }

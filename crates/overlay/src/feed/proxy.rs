@@ -3,7 +3,7 @@
 //! It rewrites the hop header and never touches what is behind it. Market data goes to the own
 //! children first, then to those of H siblings. An order goes to the candidate above that its
 //! attempt number points at; nothing is kept, the gateway re-sends (rule 3), unless
-//! [`ProxyConfig::lift`] has orders queue and leave at a pace. Delay reports are
+//! [`ProxyConfig::upstream`] has orders queue and leave at a pace. Delay reports are
 //! merged per round. Everything else, and everything unreadable, is dropped and counted.
 //!
 //! Epochs: market data of a later epoch than the proxy's makes it follow; of an earlier one it is
@@ -24,11 +24,11 @@ use crate::{
         self, DataBody, DelayBody, FrameKind, HopHeader, ORDER_DEFERRED, OrderBody,
         RepairRequestBody,
     },
-    orders::lift::{Lift, LiftConfig, LiftStats},
-    tree::detour::Detours,
-    tree::seat::Seat,
-    tree::send_order::SendOrder,
+    orders::upstream_queue::{UpstreamConfig, UpstreamQueue, UpstreamStats},
+    tree::child_sequence::ChildSequence,
+    tree::failover_routes::FailoverRoutes,
     tree::topology::{ROOT, Tree},
+    tree::tree_position::TreePosition,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -39,10 +39,10 @@ pub struct ProxyConfig {
     pub filter_slots: usize,
     /// Bounds of the all-reduce.
     pub delay: DelayLimits,
-    /// Serve the children first that have been slowest so far ([`SendOrder`]).
+    /// Serve the children first that have been slowest so far ([`ChildSequence`]).
     pub slowest_first: bool,
     /// Orders wait in a queue and leave at a pace; `None`: they pass straight through.
-    pub lift: Option<LiftConfig>,
+    pub upstream: Option<UpstreamConfig>,
     /// What a proxy right above receivers keeps for repairs; `None`: nothing.
     pub cache: Option<CacheConfig>,
 }
@@ -53,7 +53,7 @@ impl Default for ProxyConfig {
             filter_slots: DUPLICATE_FILTER_SLOTS,
             delay: DelayLimits::default(),
             slowest_first: false,
-            lift: None,
+            upstream: None,
             cache: None,
         }
     }
@@ -79,7 +79,7 @@ pub struct ProxyStats {
     /// The delay all-reduce.
     pub reduce: ReduceStats,
     /// Orders that wait and leave at a pace.
-    pub lift: LiftStats,
+    pub upstream: UpstreamStats,
     /// Repairs from the cache.
     pub cache: CacheStats,
 }
@@ -89,15 +89,15 @@ pub struct Proxy {
     tree: Tree,
     node: NodeId,
     filter: DuplicateFilter,
-    seat: Seat,
+    position: TreePosition,
     rounds: RoundTable,
-    send_order: Option<SendOrder>,
-    lift: Option<Lift>,
+    child_sequence: Option<ChildSequence>,
+    upstream: Option<UpstreamQueue>,
     cache: Option<RepairCache>,
-    detours: Detours,
+    routes: FailoverRoutes,
     /// Those of the next epoch and of the last one.
-    next_detours: Detours,
-    former_detours: Detours,
+    next_routes: FailoverRoutes,
+    former_routes: FailoverRoutes,
     detoured: Vec<NodeId>,
     config: ProxyConfig,
     /// The tree of the next epoch, until it begins.
@@ -115,14 +115,14 @@ impl Proxy {
             tree,
             node,
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
-            seat: Seat::new(&tree, node),
+            position: TreePosition::new(&tree, node),
             rounds: RoundTable::new(tree, node, config.delay),
-            send_order: config.slowest_first.then(|| SendOrder::new(&tree, node)),
-            lift: config.lift.map(Lift::new),
+            child_sequence: config.slowest_first.then(|| ChildSequence::new(&tree, node)),
+            upstream: config.upstream.map(UpstreamQueue::new),
             cache: cache(&tree, node, &config),
-            detours: Detours::default(),
-            next_detours: Detours::default(),
-            former_detours: Detours::default(),
+            routes: FailoverRoutes::default(),
+            next_routes: FailoverRoutes::default(),
+            former_routes: FailoverRoutes::default(),
             detoured: Vec::new(),
             config,
             prepared: None,
@@ -136,7 +136,7 @@ impl Proxy {
         ProxyStats {
             filter: self.filter.stats(),
             reduce: self.rounds.stats(),
-            lift: self.lift.as_ref().map(Lift::stats).unwrap_or_default(),
+            upstream: self.upstream.as_ref().map(UpstreamQueue::stats).unwrap_or_default(),
             cache: self.cache.as_ref().map(RepairCache::stats).unwrap_or_default(),
             ..self.stats
         }
@@ -150,7 +150,7 @@ impl Proxy {
         // News may come in any order: nothing undoes what is known of a later epoch.
         let known = self.prepared.map_or(self.tree.epoch, |tree| tree.epoch);
         if tree.epoch > known {
-            self.next_detours = Detours::default();
+            self.next_routes = FailoverRoutes::default();
             self.prepared = Some(tree);
         }
     }
@@ -161,8 +161,8 @@ impl Proxy {
     }
 
     /// Who is dead, as far as the proxy has heard.
-    pub fn detours(&self) -> &Detours {
-        &self.detours
+    pub fn failover_routes(&self) -> &FailoverRoutes {
+        &self.routes
     }
 
     fn change_tree(&mut self, tree: Tree) {
@@ -172,22 +172,23 @@ impl Proxy {
         let former = std::mem::replace(&mut self.filter, filter);
         let left = std::mem::replace(&mut self.tree, tree);
         self.former = (former.epoch() < tree.epoch).then_some((left, former));
-        self.seat = Seat::new(&tree, self.node);
+        self.position = TreePosition::new(&tree, self.node);
         self.rounds = RoundTable::new(tree, self.node, self.config.delay);
-        self.send_order = self.config.slowest_first.then(|| SendOrder::new(&tree, self.node));
-        let dead = std::mem::take(&mut self.next_detours);
-        self.former_detours = std::mem::replace(&mut self.detours, dead);
+        self.child_sequence =
+            self.config.slowest_first.then(|| ChildSequence::new(&tree, self.node));
+        let dead = std::mem::take(&mut self.next_routes);
+        self.former_routes = std::mem::replace(&mut self.routes, dead);
         if self.cache.is_none() {
             self.cache = cache(&tree, self.node, &self.config);
         }
     }
 
     /// The tree and the dead of an epoch; of the present one if that epoch is unknown.
-    fn of_epoch(&self, epoch: u32) -> (&Tree, &Detours) {
-        let former = self.former.as_ref().map(|(tree, _)| (tree, &self.former_detours));
-        let next = self.prepared.as_ref().map(|tree| (tree, &self.next_detours));
+    fn of_epoch(&self, epoch: u32) -> (&Tree, &FailoverRoutes) {
+        let former = self.former.as_ref().map(|(tree, _)| (tree, &self.former_routes));
+        let next = self.prepared.as_ref().map(|tree| (tree, &self.next_routes));
         let other = former.into_iter().chain(next).find(|(tree, _)| tree.epoch == epoch);
-        other.unwrap_or((&self.tree, &self.detours))
+        other.unwrap_or((&self.tree, &self.routes))
     }
 
     fn handle_data(&mut self, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
@@ -217,7 +218,7 @@ impl Proxy {
             }
             return;
         }
-        let (parent, copies) = self.seat.parent(&self.tree, body.id, body.hedge, header.sender);
+        let (parent, copies) = self.position.parent(&self.tree, body.id, body.hedge, header.sender);
         let id = self.tree.topology.dense_id(self.node, body.id);
         if self.filter.accept_one_of(header.epoch, id, parent, copies) != Arrival::First {
             return;
@@ -230,12 +231,12 @@ impl Proxy {
             out.datagram(Channel::OVERLAY, Peer::Node(child), span);
             self.stats.copies_sent += 1;
         };
-        if !self.detours.is_empty() {
+        if !self.routes.is_empty() {
             let (tree, node) = (&self.tree, self.node);
-            self.detours.children(tree, node, body.id, body.hedge, &mut self.detoured);
+            self.routes.children(tree, node, body.id, body.hedge, &mut self.detoured);
             self.detoured.iter().copied().for_each(send);
         } else {
-            match &mut self.send_order {
+            match &mut self.child_sequence {
                 Some(order) => order.arrange(children).iter().copied().for_each(send),
                 None => children.for_each(&mut send),
             }
@@ -263,8 +264,8 @@ impl Proxy {
             return;
         };
         self.stats.orders_up += 1;
-        if let Some(lift) = &mut self.lift {
-            lift.take(now, header, &body, rest);
+        if let Some(upstream) = &mut self.upstream {
+            upstream.take(now, header, &body, rest);
             self.pump(now, out);
             return;
         }
@@ -273,16 +274,16 @@ impl Proxy {
         emit::send(out, next, HopHeader { attempt: header.attempt, flags, ..hop }, &body, payload);
     }
 
-    /// Sends what the lift may send.
+    /// Sends what the upstream may send.
     fn pump(&mut self, now: Nanos, out: &mut Outbox) {
-        let Some(lift) = &mut self.lift else { return };
+        let Some(upstream) = &mut self.upstream else { return };
         let (tree, node, epoch) = (&self.tree, self.node, self.filter.epoch());
-        let detours = &self.detours;
+        let detours = &self.routes;
         let way = |attempt| {
             let next = tree.topology.up_hop(node, tree.hedge, epoch, attempt)?;
             detours.living(&tree.topology, next)
         };
-        lift.pump(now, HopHeader::new(FrameKind::Order, node, epoch), way, out);
+        upstream.pump(now, HopHeader::new(FrameKind::Order, node, epoch), way, out);
     }
 
     fn handle_repair_request(
@@ -313,8 +314,8 @@ impl Proxy {
         match ControlHeader::read(bytes) {
             // Orders are of no stream.
             Some((header, rest)) if header.kind == ControlKind::HopReport => {
-                if let Some(lift) = &mut self.lift {
-                    lift.handle_report(now, header.sender, rest);
+                if let Some(upstream) = &mut self.upstream {
+                    upstream.handle_report(now, header.sender, rest);
                     self.pump(now, out);
                 }
             }
@@ -323,10 +324,10 @@ impl Proxy {
                     let next = self.prepared.is_some_and(|tree| tree.epoch == header.epoch);
                     match DetourBody::read_from_bytes(rest) {
                         Ok(body) if header.epoch == self.filter.epoch() => {
-                            self.detours.apply(&body);
+                            self.routes.apply(&body);
                         }
                         Ok(body) if next => {
-                            self.next_detours.apply(&body);
+                            self.next_routes.apply(&body);
                         }
                         _ => self.stats.malformed += 1,
                     }
@@ -361,7 +362,7 @@ impl Proxy {
             self.stats.unexpected += 1;
             return;
         }
-        if let Some(order) = &mut self.send_order {
+        if let Some(order) = &mut self.child_sequence {
             order.learn(header.sender, body.owd_ns);
         }
         if let Some((round, value)) = self.rounds.report(now, header.sender, &body, samples) {
@@ -420,16 +421,16 @@ impl Node for Proxy {
             self.report_up(round, value, out);
         }
         self.pump(now.now, out);
-        if let Some(lift) = &mut self.lift {
+        if let Some(upstream) = &mut self.upstream {
             let (epoch, stream) = (self.filter.epoch(), self.tree.stream);
             let header = ControlHeader::new(ControlKind::HopReport, self.node, epoch, stream);
-            lift.handle_timeout(now.now, header, out);
+            upstream.handle_timeout(now.now, header, out);
         }
     }
 
     fn next_timeout(&self) -> Nanos {
-        let lift = self.lift.as_ref().map_or(Nanos::NEVER, Lift::next_timeout);
-        self.rounds.next_timeout().min(lift)
+        let upstream = self.upstream.as_ref().map_or(Nanos::NEVER, UpstreamQueue::next_timeout);
+        self.rounds.next_timeout().min(upstream)
     }
 }
 

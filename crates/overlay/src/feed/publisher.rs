@@ -37,8 +37,8 @@ use crate::{
     feed::parity::ParityEncoder,
     feed::retransmission::{RetransmissionStore, StoreConfig},
     frame::{self, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader, RepairRequestBody},
-    tree::detour::{DETOUR_SPAN, Detours},
-    tree::send_order::SendOrder,
+    tree::child_sequence::ChildSequence,
+    tree::failover_routes::{DETOUR_SPAN, FailoverRoutes},
     tree::topology::{ROOT, Tree},
 };
 
@@ -140,8 +140,8 @@ pub struct Publisher {
     reducer: DelayReducer,
     hedger: Hedger,
     parity: Option<ParityEncoder>,
-    send_order: Option<SendOrder>,
-    detours: Detours,
+    child_sequence: Option<ChildSequence>,
+    routes: FailoverRoutes,
     detour_number: u64,
     detoured: Vec<NodeId>,
     /// The packet being filled; its first 20 bytes are written when it leaves.
@@ -184,8 +184,8 @@ impl Publisher {
             reducer: DelayReducer::with_estimator(tree, config.delay, config.estimator),
             hedger: Hedger::new(config.hedge),
             parity: (config.parity > 0).then(|| ParityEncoder::new(config.parity)),
-            send_order: config.slowest_first.then(|| SendOrder::new(&tree, ROOT)),
-            detours: Detours::default(),
+            child_sequence: config.slowest_first.then(|| ChildSequence::new(&tree, ROOT)),
+            routes: FailoverRoutes::default(),
             detour_number: 0,
             detoured: Vec::new(),
             packet,
@@ -248,8 +248,8 @@ impl Publisher {
         self.tree = tree;
         self.store.change_tree(tree);
         self.reducer.change_tree(tree);
-        self.send_order = self.config.slowest_first.then(|| SendOrder::new(&tree, ROOT));
-        self.detours = Detours::default();
+        self.child_sequence = self.config.slowest_first.then(|| ChildSequence::new(&tree, ROOT));
+        self.routes = FailoverRoutes::default();
     }
 
     /// These proxies are dead, and no others: tells every proxy, and sends around them.
@@ -259,8 +259,8 @@ impl Publisher {
         let end = self.tree.topology.id_end() as u16;
         for first in (1..end).step_by(usize::from(DETOUR_SPAN)) {
             self.detour_number += 1;
-            let body = Detours::message(self.detour_number, NodeId(first), dead);
-            self.detours.apply(&body);
+            let body = FailoverRoutes::message(self.detour_number, NodeId(first), dead);
+            self.routes.apply(&body);
             for proxy in self.tree.topology.proxy_ids() {
                 control::send(out, proxy, header, &body, &[]);
             }
@@ -268,8 +268,8 @@ impl Publisher {
     }
 
     /// Who is thought dead.
-    pub fn detours(&self) -> &Detours {
-        &self.detours
+    pub fn failover_routes(&self) -> &FailoverRoutes {
+        &self.routes
     }
 
     /// The sequence number the next message will get.
@@ -330,7 +330,7 @@ impl Publisher {
         match header.kind {
             FrameKind::Delay => match frame::body::<DelayBody>(rest) {
                 Ok((body, samples)) => {
-                    if let Some(order) = &mut self.send_order {
+                    if let Some(order) = &mut self.child_sequence {
                         order.learn(header.sender, body.owd_ns);
                     }
                     if self.reducer.handle_delay(now.now, header.sender, &body, samples) {
@@ -470,13 +470,13 @@ impl Publisher {
         let header = HopHeader::new(FrameKind::Data, ROOT, self.tree.epoch);
         let span = out.write(|buffer| frame::encode(buffer, header, body, packet));
         let mut send = |child| out.datagram(Channel::OVERLAY, Peer::Node(child), span);
-        if !self.detours.is_empty() {
-            self.detours.children(&self.tree, ROOT, body.id, body.hedge, &mut self.detoured);
+        if !self.routes.is_empty() {
+            self.routes.children(&self.tree, ROOT, body.id, body.hedge, &mut self.detoured);
             self.detoured.iter().copied().for_each(send);
             return;
         }
         let children = self.tree.children_stamped(ROOT, body.id, body.hedge);
-        match &mut self.send_order {
+        match &mut self.child_sequence {
             Some(order) => order.arrange(children).iter().copied().for_each(send),
             None => children.for_each(&mut send),
         }

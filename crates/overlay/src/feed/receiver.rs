@@ -39,8 +39,8 @@ use crate::{
         self, DATA_OLDEST, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader,
         RepairRequestBody,
     },
-    tree::seat::Seat,
     tree::topology::{ROOT, Tree},
+    tree::tree_position::TreePosition,
 };
 
 use zerocopy::IntoBytes;
@@ -179,7 +179,7 @@ pub struct Receiver {
     /// Somebody else who gets what is released.
     feed_copy: Option<Peer>,
     filter: DuplicateFilter,
-    seat: Seat,
+    position: TreePosition,
     /// (id, time) of first copies, by id modulo the length.
     arrivals: Box<[(u64, Nanos)]>,
     spread: Spread,
@@ -223,7 +223,7 @@ impl Receiver {
             config,
             feed_copy: None,
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
-            seat: Seat::new(&tree, node),
+            position: TreePosition::new(&tree, node),
             arrivals: vec![(0, Nanos(0)); arrivals].into_boxed_slice(),
             spread: Spread::default(),
             hold: HoldBuffer::new(config.hold_max),
@@ -444,13 +444,13 @@ impl Receiver {
                 .counting_on(self.filter.stats());
             let former = std::mem::replace(&mut self.filter, filter);
             self.former = (former.epoch() < tree.epoch).then_some(former);
-            self.seat = Seat::new(&tree, self.node);
+            self.position = TreePosition::new(&tree, self.node);
             self.tree = tree;
         }
         if let Some(former) = self.former.as_mut().filter(|f| f.epoch() == header.epoch) {
             return former.accept(header.epoch, body.id, None) == Arrival::First;
         }
-        let (parent, copies) = self.seat.parent(&self.tree, body.id, body.hedge, header.sender);
+        let (parent, copies) = self.position.parent(&self.tree, body.id, body.hedge, header.sender);
         let span = self.arrivals.len() - 1;
         let arrival = &mut self.arrivals[body.id as usize & span];
         match self.filter.accept_one_of(header.epoch, body.id, parent, copies) {

@@ -17,8 +17,8 @@ use types::{
 use crate::{
     frame::{HopHeader, ORDER_DEFERRED, OrderBody},
     orders::order_ack::ACK_REACH,
-    orders::order_policy::{Delivery, Marks},
     orders::payload::ORDER_PAYLOAD_MAX,
+    orders::release_policy::{Delivery, Marks},
     orders::sequencer::{Offer, Sequenced, Sequencer, SequencerConfig},
 };
 

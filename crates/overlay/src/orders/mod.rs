@@ -2,13 +2,13 @@
 
 pub mod egress;
 pub mod ingress;
-pub mod lift;
 pub mod order_ack;
 pub mod order_facts;
-pub mod order_policy;
 pub mod pacing;
 pub mod payload;
+pub mod release_policy;
 pub mod resend_budget;
 pub mod round_trip;
 pub mod sequencer;
 pub mod uplink;
+pub mod upstream_queue;

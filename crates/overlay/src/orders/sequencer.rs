@@ -27,8 +27,10 @@ use types::{
 };
 
 use crate::{
-    orders::order_policy::{AdaptiveWindow, INPUT_DEFERRED, Marks, OrderPolicy, WindowEstimator},
     orders::payload::Payload,
+    orders::release_policy::{
+        AdaptiveWindow, INPUT_DEFERRED, Marks, ReleasePolicy, WindowEstimator,
+    },
 };
 
 /// How long to wait and how much to hold; times in nanoseconds.
@@ -43,7 +45,7 @@ pub struct SequencerConfig {
     /// Whether the window follows how late orders come; `window_ns` is where it begins.
     pub adaptive: Option<AdaptiveWindow>,
     /// What decides about the order of release.
-    pub policy: OrderPolicy,
+    pub policy: ReleasePolicy,
     /// Orders of a session that leave before it is another one's turn; 0: no turns are taken.
     pub quantum: u32,
 }
@@ -56,7 +58,7 @@ impl Default for SequencerConfig {
             t_in_cap_ns: Nanos::SECOND,
             capacity: SEQUENCER_MAX,
             adaptive: None,
-            policy: OrderPolicy::Fair,
+            policy: ReleasePolicy::Fair,
             quantum: QUANTUM,
         }
     }
@@ -199,7 +201,7 @@ pub struct Sequencer {
     parked: usize,
     arrivals: u64,
     spread: WindowEstimator,
-    policy: OrderPolicy,
+    policy: ReleasePolicy,
     quantum: u32,
     /// Counts the times when nothing was due; counts round.
     backlog: u32,
@@ -218,7 +220,7 @@ impl Sequencer {
             Slot { next, ..VACANT }
         });
         Sequencer {
-            window_ns: if config.policy == OrderPolicy::Arrival { 0 } else { config.window_ns },
+            window_ns: if config.policy == ReleasePolicy::Arrival { 0 } else { config.window_ns },
             spread: WindowEstimator::new(config.adaptive),
             policy: config.policy,
             quantum: config.quantum,
@@ -250,7 +252,7 @@ impl Sequencer {
         let order_time = offer.t_in.clamp(earliest, latest);
         let capped = order_time != offer.t_in;
         let order_time = match (self.policy, offer.marks.delivery) {
-            (OrderPolicy::Delivery, Some(delivery)) => {
+            (ReleasePolicy::Delivery, Some(delivery)) => {
                 delivery.order_time().clamp(earliest, latest)
             }
             _ => order_time,
@@ -258,7 +260,9 @@ impl Sequencer {
         if !offer.marks.deferred {
             self.newest_arrived = self.newest_arrived.max(order_time + 1);
         }
-        if offer.marks.attempt == 0 && !offer.marks.deferred && self.policy != OrderPolicy::Arrival
+        if offer.marks.attempt == 0
+            && !offer.marks.deferred
+            && self.policy != ReleasePolicy::Arrival
         {
             self.window_ns = self.spread.sample(now.now - order_time).unwrap_or(self.window_ns);
         }
@@ -387,11 +391,11 @@ impl Sequencer {
         let slot = &mut self.slots[index as usize];
         slot.parked = false;
         let by_arrival =
-            self.policy == OrderPolicy::Arrival || (self.window_ns == 0 && self.spread.is_off());
+            self.policy == ReleasePolicy::Arrival || (self.window_ns == 0 && self.spread.is_off());
         let time = match by_arrival {
             true => self.arrivals,
             // Its place was chosen by the queue: after what has come before it.
-            false if self.policy == OrderPolicy::Throughput && slot.deferred => {
+            false if self.policy == ReleasePolicy::Throughput && slot.deferred => {
                 self.newest_arrived.0.max(slot.order_time.0)
             }
             false => set_back.unwrap_or(slot.order_time).0,

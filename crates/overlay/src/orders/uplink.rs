@@ -373,7 +373,7 @@ impl Uplink {
         });
         self.budget.sent();
         self.counters.sent += 1;
-        self.send_order(self.orders.len() - 1, out);
+        self.child_sequence(self.orders.len() - 1, out);
         Ok(seq)
     }
 
@@ -556,7 +556,7 @@ impl Uplink {
             earliest = earliest.min(order.due(&self.round_trip));
             self.counters.resent += 1;
             if !self.lossy {
-                self.send_order(at, out);
+                self.child_sequence(at, out);
             }
         }
         // Once per timeout, not once per order that ran into the same one.
@@ -580,7 +580,7 @@ impl Uplink {
         }
     }
 
-    fn send_order(&self, at: usize, out: &mut Outbox) {
+    fn child_sequence(&self, at: usize, out: &mut Outbox) {
         let (Some(order), Some(incarnation)) = (self.orders.get(at), self.incarnation) else {
             return;
         };

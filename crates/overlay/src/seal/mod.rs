@@ -18,9 +18,9 @@
 
 #[cfg(feature = "aead")]
 pub mod aes_gcm;
-pub mod guard;
 pub mod lives;
-pub mod pair_guard;
+pub mod sealed_link;
+pub mod sealed_pair;
 pub mod tap;
 
 use types::{NodeId, limits::DATAGRAM_MAX};

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{NodeId, limits::DATAGRAM_MAX};
 
 use crate::{
-    seal::guard::{Class, Fleet, classify, kind_of_shared},
     seal::lives::{HELLO_VERSION, Hello, Keys, Life, of_pair, of_shared},
+    seal::sealed_link::{Class, Fleet, classify, kind_of_shared},
     seal::{SealError, TAG_LEN, append_body, open_hop, read_header},
 };
 

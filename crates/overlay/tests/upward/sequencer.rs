@@ -3,7 +3,7 @@
 use overlay::{
     frame::{FrameKind, HopHeader, OrderBody},
     ingress::{Ingress, IngressConfig, Verdict},
-    order_policy::{AdaptiveWindow, Delivery, INPUT_DEFERRED, Marks, OrderPolicy},
+    release_policy::{AdaptiveWindow, Delivery, INPUT_DEFERRED, Marks, ReleasePolicy},
     sequencer::{Offer, OfferError, Sequencer, SequencerConfig},
 };
 use types::{
@@ -324,9 +324,9 @@ fn released(sequencer: &mut Sequencer, now: u64) -> Vec<(u64, u64)> {
 fn a_deferred_order_is_put_back_or_flagged_or_left_where_the_queue_put_it() {
     let deferred = Marks { deferred: true, ..Marks::default() };
     for (policy, expected) in [
-        (OrderPolicy::Fair, vec![(2, 0), (1, 0), (3, INPUT_DEFERRED)]),
-        (OrderPolicy::Throughput, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
-        (OrderPolicy::Arrival, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
+        (ReleasePolicy::Fair, vec![(2, 0), (1, 0), (3, INPUT_DEFERRED)]),
+        (ReleasePolicy::Throughput, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
+        (ReleasePolicy::Arrival, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
     ] {
         let config = SequencerConfig { window_ns: 1_000, policy, ..Default::default() };
         let mut sequencer = Sequencer::new(&config);
@@ -343,7 +343,7 @@ fn a_deferred_order_is_put_back_or_flagged_or_left_where_the_queue_put_it() {
 #[test]
 fn delivery_based_ordering_forgets_who_had_the_tick_first() {
     let config =
-        SequencerConfig { window_ns: 5_000, policy: OrderPolicy::Delivery, ..Default::default() };
+        SequencerConfig { window_ns: 5_000, policy: ReleasePolicy::Delivery, ..Default::default() };
     let mut sequencer = Sequencer::new(&config);
     // Both answer one tick; 1 had it 800 ns sooner and took 100 ns longer.
     let answer = |since_ns| Marks {

@@ -6,12 +6,12 @@ use overlay::{
     estimator::Estimator,
     hedger::HedgeMode,
     hedging::{HedgePolicy, Hedging},
-    lift::{LiftConfig, Pace},
     pacing::PacerConfig,
     proxy::ProxyStats,
     receiver::ReceiverStats,
     repair_cache::CacheConfig,
     topology::DEPTH_MAX,
+    upstream_queue::{Pace, UpstreamConfig},
 };
 use roles::{OverlayOptions, Role};
 use types::Nanos;
@@ -102,16 +102,16 @@ fn orders_wait_in_queues_and_leave_at_a_pace() {
     let policies = [QueuePolicy::Fifo, QueuePolicy::SimplePq, QueuePolicy::LimitOrder];
     for (policy, pace) in policies.into_iter().zip(paces) {
         let gap_ns = 20 * Nanos::MICRO;
-        let lift = LiftConfig { queue: queue(policy), pace, gap_ns };
+        let upstream = UpstreamConfig { queue: queue(policy), pace, gap_ns };
         // The paper's rule takes a loss for congestion and slows down to a crawl.
         let links = if matches!(pace, Pace::Paper(_)) { CALM } else { ROUGH };
-        let ran = play(links, |options| options.lift = Some(lift));
-        let served: u64 = ran.proxies.iter().map(|stats| stats.lift.queue.served).sum();
+        let ran = play(links, |options| options.upstream = Some(upstream));
+        let served: u64 = ran.proxies.iter().map(|stats| stats.upstream.queue.served).sum();
         assert!(served > 500, "{policy:?} served {served}");
-        let lost: u64 = ran.proxies.iter().map(|stats| stats.lift.queue.shed_full).sum();
+        let lost: u64 = ran.proxies.iter().map(|stats| stats.upstream.queue.shed_full).sum();
         assert_eq!(lost, 0);
-        let refused: u64 = (0..ran.fleet.nodes.len()).map(|n| ran.fleet.guard(n).forbidden).sum();
-        assert_eq!(refused, 0, "what queued passes the guards");
+        let refused: u64 = (0..ran.fleet.nodes.len()).map(|n| ran.fleet.link(n).forbidden).sum();
+        assert_eq!(refused, 0, "what queued passes the links");
     }
 }
 

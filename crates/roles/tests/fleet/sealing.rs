@@ -3,10 +3,10 @@
 use overlay::{
     aes_gcm::{AesGcm, KeySource},
     frame::{self, AttachBody, FrameKind, HopHeader, OrderBody},
-    guard::{Fleet as Nodes, Guard},
     lives::{HELLO_VERSION, Hello, of_pair, of_shared},
     private_receiver::first_token,
     seal::{Origin, SEALED_VERSION, SealError, Sealer},
+    sealed_link::{Fleet as Nodes, SealedLink},
     tap::Tap,
 };
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn a_sealed_exchange_over_bad_links_says_nothing_in_clear() {
         fleet.check(seed);
         let (mut sealed, mut opened, mut replayed) = (0, 0, 0);
         for node in 0..fleet.nodes.len() {
-            let stats = fleet.guard(node);
+            let stats = fleet.link(node);
             assert_eq!((stats.clear, stats.forged, stats.forbidden, stats.unsent), (0, 0, 0, 0));
             sealed += stats.sealed;
             opened += stats.opened;
@@ -75,11 +75,11 @@ fn a_node_with_another_key_hears_nothing_and_is_not_heard() {
     let end = fleet.root().engine().feed_next().0;
     assert!(fleet.released[..LAST].iter().all(|next| next[0] == end), "the others miss nothing");
     assert_eq!(fleet.released[LAST][0], 1, "not one message");
-    let stranger = fleet.guard(fleet.edge_node(LAST));
+    let stranger = fleet.link(fleet.edge_node(LAST));
     assert_eq!((stranger.opened, fleet.edge(LAST).gateway().uplink().ready()), (0, false));
     assert!(stranger.early > 5, "it sends nothing to who has not met it: {stranger:?}");
     assert!(stranger.forged > 5, "nobody's hello is one: {stranger:?}");
-    let root = fleet.guard(0);
+    let root = fleet.link(0);
     assert!(root.forged > 5, "it said hello again and again: {root:?}");
     assert_eq!((root.clear, root.replayed, root.forbidden), (0, 0, 0));
 }
@@ -108,7 +108,7 @@ fn nobody_gives_anothers_stream_back() {
     let mut fleet = Fleet::new(&sealed(), CALM, 1);
     fleet.login();
     fleet.inject(0, &detach(victim));
-    assert_eq!(fleet.guard(0).clear, 1);
+    assert_eq!(fleet.link(0).clear, 1);
     // A gateway with keys of its own that says it is another.
     let mut forger = Forger::new(fleet.edge_node(LAST), 0);
     let mut sealed_as = |sender: usize| {
@@ -118,18 +118,18 @@ fn nobody_gives_anothers_stream_back() {
     };
     let (as_victim, as_itself) = (sealed_as(victim), sealed_as(fleet.edge_node(LAST)));
     fleet.inject(0, &as_victim);
-    assert_eq!(fleet.guard(0).forbidden, 1);
+    assert_eq!(fleet.link(0).forbidden, 1);
     // What the real gateway sent, again.
     let of_victim = |(from, to, bytes): &&(usize, usize, Vec<u8>)| {
         (*from, *to, bytes[0]) == (victim, 0, SEALED_VERSION)
     };
     let again = fleet.seen.iter().find(of_victim).expect("it logged in").2.clone();
     fleet.inject(0, &again);
-    assert_eq!(fleet.guard(0).replayed, 1);
+    assert_eq!(fleet.link(0).replayed, 1);
     // The control of the forger: as itself it is let in, and gets nothing it has no right to.
-    let opened = fleet.guard(0).opened;
+    let opened = fleet.link(0).opened;
     fleet.inject(0, &as_itself);
-    assert_eq!(fleet.guard(0).opened, opened + 1);
+    assert_eq!(fleet.link(0).opened, opened + 1);
     fleet.trade(50 * MS, EVERY);
     fleet.run(300 * MS);
     assert_eq!(attached(&fleet), 1, "the session goes on");
@@ -149,11 +149,11 @@ fn nobody_orders_or_asks_for_a_life_in_anothers_name() {
         let body = OrderBody { source, depends_on: 0, t_in: Nanos(1) };
         forger.seal((header.as_bytes(), body.as_bytes()), true)
     };
-    let before = fleet.guard(1);
+    let before = fleet.link(1);
     fleet.inject(1, &order(1));
-    assert_eq!(fleet.guard(1).forbidden, before.forbidden + 1);
+    assert_eq!(fleet.link(1).forbidden, before.forbidden + 1);
     fleet.inject(1, &order(LAST as u16 + 1));
-    assert_eq!(fleet.guard(1).opened, before.opened + 1, "its own may pass");
+    assert_eq!(fleet.link(1).opened, before.opened + 1, "its own may pass");
     fleet.trade(20 * MS, EVERY);
     fleet.run(300 * MS);
     fleet.check(1);
@@ -197,25 +197,25 @@ fn nodes() -> Nodes {
     Nodes::of(&sealed().tree().expect("a tree").topology)
 }
 
-fn guard(node: NodeId, life: u64) -> Guard<KeySource> {
-    Secret([7; 32]).guard(node, &nodes(), Life::of(life), false).expect("a guard")
+fn link(node: NodeId, life: u64) -> SealedLink<KeySource> {
+    Secret([7; 32]).link(node, &nodes(), Life::of(life), false).expect("a link")
 }
 
 /// Delivers hellos until there are none, and gives back all of them.
-fn meet(now: Nanos, nodes: &mut [(NodeId, &mut Guard<KeySource>)]) -> Vec<(NodeId, Vec<u8>)> {
+fn meet(now: Nanos, nodes: &mut [(NodeId, &mut SealedLink<KeySource>)]) -> Vec<(NodeId, Vec<u8>)> {
     let mut all = Vec::new();
     loop {
         let mut said = Vec::new();
-        for (_, guard) in nodes.iter_mut() {
-            guard.handle_timeout(now);
-            guard.take_hellos(|to, bytes| said.push((to, bytes.to_vec())));
+        for (_, link) in nodes.iter_mut() {
+            link.handle_timeout(now);
+            link.take_hellos(|to, bytes| said.push((to, bytes.to_vec())));
         }
         if said.is_empty() {
             return all;
         }
         for (to, bytes) in &said {
-            if let Some((_, guard)) = nodes.iter_mut().find(|(node, _)| node == to) {
-                assert_eq!(guard.open(now, bytes), Ok(None));
+            if let Some((_, link)) = nodes.iter_mut().find(|(node, _)| node == to) {
+                assert_eq!(link.open(now, bytes), Ok(None));
             }
         }
         all.extend(said);
@@ -225,7 +225,7 @@ fn meet(now: Nanos, nodes: &mut [(NodeId, &mut Guard<KeySource>)]) -> Vec<(NodeI
 #[test]
 fn keys_differ_from_life_to_life_and_are_never_shown() {
     let to = fleet_edge();
-    let (mut root, mut edge) = (guard(NodeId(0), 1), guard(to, 2));
+    let (mut root, mut edge) = (link(NodeId(0), 1), link(to, 2));
     let mut sent = Vec::new();
     assert!(!root.seal(Nanos(0), to, (&hello_reply(to), false), &mut sent), "not met yet");
     meet(Nanos(0), &mut [(NodeId(0), &mut root), (to, &mut edge)]);
@@ -233,12 +233,12 @@ fn keys_differ_from_life_to_life_and_are_never_shown() {
     assert_eq!(edge.open(Nanos(0), &sent), Ok(Some(&hello_reply(to)[..])));
     // The same two nodes, the one or the other in another life.
     for lives in [(1, 3), (4, 2), (4, 3)] {
-        let (mut root, mut edge) = (guard(NodeId(0), lives.0), guard(to, lives.1));
+        let (mut root, mut edge) = (link(NodeId(0), lives.0), link(to, lives.1));
         meet(Nanos(0), &mut [(NodeId(0), &mut root), (to, &mut edge)]);
         assert_eq!(edge.open(Nanos(0), &sent), Err(SealError::Life), "{lives:?}");
     }
     // The control: what keeps it out is the lives.
-    let (mut root, mut edge) = (guard(NodeId(0), 1), guard(to, 2));
+    let (mut root, mut edge) = (link(NodeId(0), 1), link(to, 2));
     meet(Nanos(0), &mut [(NodeId(0), &mut root), (to, &mut edge)]);
     assert_eq!(edge.open(Nanos(0), &sent), Ok(Some(&hello_reply(to)[..])));
     let secret = Some(Secret([7; 32]));
@@ -272,7 +272,7 @@ proptest! {
         noise in prop::collection::vec(any::<u8>(), 0..120), hello in any::<bool>(),
     ) {
         let (now, to) = (Nanos(0), fleet_edge());
-        let (mut root, mut edge) = (guard(NodeId(0), 1), guard(to, 2));
+        let (mut root, mut edge) = (link(NodeId(0), 1), link(to, 2));
         let hellos = meet(now, &mut [(NodeId(0), &mut root), (to, &mut edge)]);
         let mut bytes = Vec::new();
         if hello {
@@ -325,9 +325,9 @@ fn starts(lives: impl Iterator<Item = Life>, trading_ns: u64, check: bool) -> St
         fleet.login();
         // What an earlier start sent, while this one is young.
         for (to, bytes) in &recorded {
-            let opened = fleet.guard(*to).opened;
+            let opened = fleet.link(*to).opened;
             fleet.inject(*to, bytes);
-            let_in += fleet.guard(*to).opened - opened;
+            let_in += fleet.link(*to).opened - opened;
         }
         fleet.trade(trading_ns, EVERY);
         for (_, to, bytes) in &fleet.seen {

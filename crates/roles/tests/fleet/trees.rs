@@ -176,7 +176,8 @@ fn a_dead_proxy_is_found_and_routed_around() {
     fleet.trade(50 * MS, EVERY);
     fleet.kill(2);
     fleet.trade(500 * MS, EVERY);
-    let (repairs, dead) = (fleet.repairs(), fleet.root().publisher().detours().dead().to_vec());
+    let (repairs, dead) =
+        (fleet.repairs(), fleet.root().publisher().failover_routes().dead().to_vec());
     assert_eq!(dead, [types::NodeId(2)]);
     assert!(repairs > 0, "without a hedge its receivers had to ask");
     let death = fleet.root().membership().expect("a roll call").deaths()[0];
@@ -192,7 +193,7 @@ fn a_dead_proxy_is_found_and_routed_around() {
     fleet.trade(100 * MS, EVERY);
     fleet.run(500 * MS);
     fleet.check(1);
-    assert_eq!(fleet.root().publisher().detours().dead(), dead);
+    assert_eq!(fleet.root().publisher().failover_routes().dead(), dead);
     assert_eq!(fleet.edge(0).receiver().tree().epoch, 2);
 }
 
@@ -225,7 +226,7 @@ fn a_dead_proxy_of_one_tree_does_not_hurt_the_other() {
     fleet.run(3_000 * MS);
     fleet.check(1);
     let root = fleet.root();
-    let dead: Vec<_> = root.publishers().map(|of| of.detours().dead().to_vec()).collect();
+    let dead: Vec<_> = root.publishers().map(|of| of.failover_routes().dead().to_vec()).collect();
     assert_eq!(dead, [vec![types::NodeId(2)], Vec::new()]);
     let deaths: Vec<usize> = root.memberships().map(|known| known.deaths().len()).collect();
     assert_eq!(deaths, [1, 0]);
@@ -264,7 +265,7 @@ fn nobody_watches_where_nobody_should() {
     fleet.trade(600 * MS, EVERY);
     fleet.run(3_000 * MS);
     fleet.check(1);
-    assert!(fleet.root().publisher().detours().is_empty());
+    assert!(fleet.root().publisher().failover_routes().is_empty());
     assert!(!fleet.on_root(|root, now, out| root.change_tree(now, WIDE, out)));
 }
 

@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-use overlay::guard::GuardStats;
+use overlay::sealed_link::SealedLinkStats;
 use roles::{ExchangeConfig, Role, Root, deploy};
 use types::{
     Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Side, SplitMix64, Symbol,
@@ -162,7 +162,7 @@ impl Fleet {
             }
             match self.inputs.remove(&number) {
                 Some(Input::Datagram(bytes)) => {
-                    // Who sent it is the guard's business, not the transport's.
+                    // Who sent it is the link's business, not the transport's.
                     self.call(node, |role, now, out| {
                         role.handle_datagram(now, Channel::OVERLAY, Peer::Addr(7), &bytes, out);
                     });
@@ -225,8 +225,8 @@ impl Fleet {
         self.first_edge + index
     }
 
-    pub fn guard(&self, node: usize) -> GuardStats {
-        self.nodes[node].as_ref().and_then(Role::guard).expect("a guarded node")
+    pub fn link(&self, node: usize) -> SealedLinkStats {
+        self.nodes[node].as_ref().and_then(Role::link).expect("a guarded node")
     }
 
     /// Repairs asked for by receivers.

@@ -146,10 +146,10 @@ fn what_an_old_leader_said_changes_nothing_later() {
     }
 }
 
-/// Datagrams that guards did not let in.
+/// Datagrams that links did not let in.
 fn refused(group: &Group) -> u64 {
-    let guards = group.nodes.iter().flatten().filter_map(Role::guard);
-    guards.map(|stats| stats.refused() + stats.other_life).sum()
+    let links = group.nodes.iter().flatten().filter_map(Role::link);
+    links.map(|stats| stats.refused() + stats.other_life).sum()
 }
 
 #[test]

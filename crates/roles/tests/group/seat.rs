@@ -9,7 +9,7 @@ use journal::{Config as JournalConfig, Journal, SimDisk};
 use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use replication::{Action, Config, Entry, Kept, ReplicaId, SnapshotRead, fetch, kept, perform};
 use roles::{
-    Checkpoint, ExchangeConfig, Life, Member, MemberError, Reguard, Role, Root, compact, group_root,
+    Checkpoint, ExchangeConfig, Life, Member, MemberError, NewLink, Role, Root, compact, group_root,
 };
 use types::{Checked, ClockReading, ExecutionReport, MemoryShelf, Shelf};
 
@@ -119,10 +119,10 @@ impl Seat {
         let wishes = Arc::clone(&self.wishes);
         let outside: roles::Outside =
             Box::new(move |action| wishes.lock().expect("one thread").push(action));
-        let (position, root, reguard) = self.begin(config, &mut journal);
+        let (position, root, new_link) = self.begin(config, &mut journal);
         self.restored = root.engine().applied();
         self.life += 1;
-        let parts = (now, reguard, outside);
+        let parts = (now, new_link, outside);
         let genesis = self.genesis.clone();
         let opened = Member::open_behind(position, root, group, genesis, &mut journal, parts);
         match opened {
@@ -152,7 +152,7 @@ impl Seat {
         &mut self,
         config: &ExchangeConfig,
         journal: &mut Journal<SimDisk>,
-    ) -> (u64, Box<Root>, Option<Reguard>) {
+    ) -> (u64, Box<Root>, Option<NewLink>) {
         let (base, drawn) =
             ((self.number as u64) << 48 | u64::from(self.life) << 16, Arc::default());
         let new = || {
@@ -162,23 +162,23 @@ impl Seat {
             group_root(config, lives).expect("a possible exchange")
         };
         if self.checkpoint_every == 0 {
-            let (root, reguard) = new();
-            return (0, root, reguard);
+            let (root, new_link) = new();
+            return (0, root, new_link);
         }
         let known = self.checkpoints.lock().expect("whole").clone();
         for bytes in known.iter().rev() {
             let Some(kept) = Checkpoint::read(bytes) else { continue };
-            let (mut root, reguard) = new();
+            let (mut root, new_link) = new();
             self.lay_down(&mut root);
             if kept.fits(&self.genesis, journal) && root.restore(&kept.root).is_ok() {
-                return (kept.position, root, reguard);
+                return (kept.position, root, new_link);
             }
         }
         (self.streams, self.feed) = (Lasting::default(), Lasting::default());
         self.checkpoints.lock().expect("whole").clear();
-        let (mut root, reguard) = new();
+        let (mut root, new_link) = new();
         self.lay_down(&mut root);
-        (0, root, reguard)
+        (0, root, new_link)
     }
 
     fn lay_down(&self, root: &mut Root) {

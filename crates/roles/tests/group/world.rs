@@ -287,7 +287,7 @@ impl Group {
             return;
         }
         match input {
-            // Who sent it is the guard's business, not the transport's.
+            // Who sent it is the link's business, not the transport's.
             Input::Datagram(channel, bytes) => self.call(place, |role, now, out| {
                 role.handle_datagram(now, channel, Peer::Addr(7), &bytes, out);
             }),
@@ -347,7 +347,7 @@ impl Group {
     }
 
     /// Gives a node, by its id, a datagram of somebody else; how much it has to say to that, but
-    /// for its guard's asking for the sender's life.
+    /// for its link's asking for the sender's life.
     pub fn inject(&mut self, node: usize, bytes: &[u8]) -> usize {
         let mut said = 0;
         self.call(MEMBERS + node - 1, |role, now, out| {

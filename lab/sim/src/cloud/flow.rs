@@ -5,7 +5,7 @@
 //! the same arrival times as the real nodes under [`super::nodes`] as long as no message overtakes
 //! another at a node, which a test compares; this way is some ten times faster.
 
-use overlay::{send_order::SendOrder, topology::Tree};
+use overlay::{child_sequence::ChildSequence, topology::Tree};
 use types::NodeId;
 
 use super::link::{Cloud, THREADS_MAX};
@@ -25,7 +25,7 @@ pub struct Flow {
     copies: u64,
     first_receiver: usize,
     /// What each sender knows of its children, if slow ones are served first.
-    orders: Vec<SendOrder>,
+    orders: Vec<ChildSequence>,
 }
 
 impl Flow {
@@ -47,7 +47,7 @@ impl Flow {
     /// Has every sender serve those children first that it has heard to be slowest.
     pub fn serve_slowest_first(&mut self) {
         let senders = (0..self.first_receiver as u16).map(NodeId);
-        self.orders = senders.map(|node| SendOrder::new(&self.tree, node)).collect();
+        self.orders = senders.map(|node| ChildSequence::new(&self.tree, node)).collect();
     }
 
     /// `child` reports to `parent` how slow it is.

@@ -3,7 +3,7 @@
 //! time as `overlay::uplink::UplinkConfig::ways` says, again by the next ones after a timeout.
 
 use overlay::{
-    order_policy::{Delivery, Marks, OrderPolicy},
+    release_policy::{Delivery, Marks, ReleasePolicy},
     sequencer::{Offer, Sequencer, SequencerConfig},
     topology::Tree,
 };
@@ -179,7 +179,7 @@ fn process(orders: &[Order], policy: Policy) -> (Vec<(u64, u64, u64, u64)>, u64)
             return (orders.iter().map(one).collect(), 0);
         }
     };
-    let policy = if delivery_based { OrderPolicy::Delivery } else { OrderPolicy::Fair };
+    let policy = if delivery_based { ReleasePolicy::Delivery } else { ReleasePolicy::Fair };
     let config = SequencerConfig { window_ns, policy, ..SequencerConfig::default() };
     let mut sequencer = Sequencer::new(&config);
     let mut done = Vec::with_capacity(orders.len());

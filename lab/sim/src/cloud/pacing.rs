@@ -3,7 +3,7 @@
 //! Ten proxies send to one root, whose queue is bounded. Without pacing a burst overflows it. The
 //! paper's rule widens the gap between a proxy's packets by the delays it hears of; credits let the
 //! root say how many packets each proxy may send. Queue, rule, credits and the reports between the
-//! hop's two ends are the overlay's own ([`Lift`], [`Inlet`]).
+//! hop's two ends are the overlay's own ([`UpstreamQueue`], [`PacingFeedback`]).
 
 use std::collections::VecDeque;
 use telemetry::plot::{Curve, Figure};
@@ -12,9 +12,9 @@ use overlay::{
     control::{ControlHeader, ControlKind},
     egress::{QueueConfig, QueuePolicy},
     frame::{self, FrameKind, HopHeader, OrderBody},
-    lift::{Inlet, Lift, LiftConfig, Pace},
     pacing::PacerConfig,
     topology::ROOT,
+    upstream_queue::{Pace, PacingFeedback, UpstreamConfig, UpstreamQueue},
 };
 use types::{GatewayId, Incarnation, Nanos, NodeId, Op, Outbox, Peer, ShardId, Source, SplitMix64};
 use zerocopy::IntoBytes;
@@ -94,7 +94,7 @@ struct Packet {
 }
 
 struct Proxy {
-    lift: Lift,
+    upstream: UpstreamQueue,
     node: NodeId,
     next_packet: f64,
     /// Packets to come at this moment of incast.
@@ -128,7 +128,11 @@ impl Proxy {
             ..QueueConfig::default()
         };
         Proxy {
-            lift: Lift::new(LiftConfig { queue, pace: policy.pace(), gap_ns: SEND_NS }),
+            upstream: UpstreamQueue::new(UpstreamConfig {
+                queue,
+                pace: policy.pace(),
+                gap_ns: SEND_NS,
+            }),
             node: NodeId(1 + index as u16),
             next_packet: 0.0,
             left: 0,
@@ -146,7 +150,7 @@ impl Proxy {
                 let source = Source { gateway, shard, incarnation, seq: 1 };
                 let order = OrderBody { source, depends_on: 0, t_in: at };
                 let header = HopHeader::new(FrameKind::Order, NodeId(100 + self.node.0), 1);
-                self.lift.take(at, &header, &order, order.as_bytes());
+                self.upstream.take(at, &header, &order, order.as_bytes());
             }
             self.next_packet = match scenario {
                 Scenario::Incast => self.next_of_incast(),
@@ -171,11 +175,11 @@ impl Proxy {
 
     /// Sends what may go.
     fn pump(&mut self, now: u64, out: &mut Outbox, flying: &mut VecDeque<Packet>) -> u64 {
-        if self.lift.waiting() == 0 {
+        if self.upstream.waiting() == 0 {
             return 0;
         }
         let hop = HopHeader::new(FrameKind::Order, self.node, 1);
-        self.lift.pump(Nanos(START + now), hop, |_| Some(ROOT), out);
+        self.upstream.pump(Nanos(START + now), hop, |_| Some(ROOT), out);
         let mut sent = 0;
         for op in out.ops() {
             let Op::Datagram { bytes, .. } = *op else { continue };
@@ -191,7 +195,7 @@ impl Proxy {
 
 /// The receiving end: a queue that drops what it has no room for, and the reports.
 struct Root {
-    inlet: Inlet,
+    feedback: PacingFeedback,
     queue: VecDeque<Packet>,
     free_at: u64,
     latencies: Vec<u64>,
@@ -202,7 +206,7 @@ impl Root {
         // What it can take in the millisecond between two distributions.
         let credits = (policy == Policy::Credits).then_some((MILLI / SERVICE_NS) as u32);
         let (queue, latencies) = (VecDeque::new(), Vec::new());
-        Root { inlet: Inlet::new(credits), queue, free_at: 0, latencies }
+        Root { feedback: PacingFeedback::new(credits), queue, free_at: 0, latencies }
     }
 
     fn serve(&mut self, now: u64, out: &mut Outbox) {
@@ -211,11 +215,11 @@ impl Root {
         {
             self.free_at = self.free_at.max(now) + SERVICE_NS;
             self.latencies.push(now - packet.generated);
-            self.inlet.heard(Nanos(START + now), &packet.header);
+            self.feedback.heard(Nanos(START + now), &packet.header);
         }
         // Credits cover what is in the queue as well: all places are to be given.
         let header = ControlHeader::new(ControlKind::HopReport, ROOT, 1, 0);
-        self.inlet.handle_timeout(Nanos(START + now), ROOM, header, out);
+        self.feedback.handle_timeout(Nanos(START + now), ROOM, header, out);
     }
 }
 
@@ -232,7 +236,7 @@ fn measure(policy: Policy, scenario: Scenario, seed: u64) -> (Outcome, Vec<(f64,
     for now in (0..RUN_NS).step_by(STEP_NS as usize) {
         while let Some((_, index, bytes)) = reports.pop_front_if(|(at, ..)| *at <= now) {
             if let Some((header, rest)) = ControlHeader::read(&bytes) {
-                proxies[index].lift.handle_report(Nanos(START + now), header.sender, rest);
+                proxies[index].upstream.handle_report(Nanos(START + now), header.sender, rest);
             }
         }
         for proxy in &mut proxies {

@@ -2,7 +2,7 @@
 //! several, with the machines behind it, or somebody who listens.
 
 use feed::Subscriber;
-use overlay::{guard::GuardStats, proxy::Proxy};
+use overlay::{proxy::Proxy, sealed_link::SealedLinkStats};
 use participant::Driver;
 use roles::{Edge, Role, Root};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
@@ -52,8 +52,8 @@ impl Actor {
         }
     }
 
-    pub(super) fn guard(&self) -> Option<GuardStats> {
-        self.role()?.guard()
+    pub(super) fn link(&self) -> Option<SealedLinkStats> {
+        self.role()?.link()
     }
 
     pub(super) fn as_root(&self) -> Option<&Root> {

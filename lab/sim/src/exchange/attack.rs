@@ -9,7 +9,7 @@ use overlay::{
     all_reduce::DelayLimits,
     egress::{QueueConfig, QueuePolicy},
     frame::{self, DelayBody, FrameKind, HopHeader},
-    lift::{LiftConfig, Pace},
+    upstream_queue::{Pace, UpstreamConfig},
 };
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Schedule, Source, Special,
@@ -133,7 +133,7 @@ impl Attack {
                 true => (QueuePolicy::LimitOrder, ACCOUNT_MAX),
                 false => (QueuePolicy::Fifo, PLACES),
             };
-            options.lift = Some(LiftConfig { queue, pace: Pace::Free, gap_ns: GAP_NS });
+            options.upstream = Some(UpstreamConfig { queue, pace: Pace::Free, gap_ns: GAP_NS });
         }
     }
 

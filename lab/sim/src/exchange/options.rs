@@ -9,10 +9,10 @@ use overlay::{
     estimator::Estimator,
     hedger::HedgeMode,
     hedging::{HedgePolicy, Hedging},
-    lift::{LiftConfig, Pace},
     membership::RollCallConfig,
     pacing::PacerConfig,
     repair_cache::CacheConfig,
+    upstream_queue::{Pace, UpstreamConfig},
 };
 use roles::{OverlayOptions, Secret};
 use types::{Nanos, SplitMix64};
@@ -62,7 +62,7 @@ pub(super) fn random(seed: u64, depth: usize) -> OverlayOptions {
         options.samples = dice.within(1, 64) as usize;
     }
     options.slowest_first = dice.chance(EACH);
-    options.lift = dice.chance(2 * EACH).then(|| lift(&mut dice));
+    options.upstream = dice.chance(2 * EACH).then(|| upstream(&mut dice));
     options.parity = if dice.chance(EACH) { dice.within(2, 12) as u16 } else { 0 };
     options.cache = dice.chance(EACH).then(|| CacheConfig {
         datagrams: dice.within(4, 1_024) as usize,
@@ -94,7 +94,7 @@ fn hedging(dice: &mut Dice, depth: usize) -> Hedging {
     hedging
 }
 
-fn lift(dice: &mut Dice) -> LiftConfig {
+fn upstream(dice: &mut Dice) -> UpstreamConfig {
     let capacity = dice.within(16, 4_096) as usize;
     let policies = [QueuePolicy::Fifo, QueuePolicy::SimplePq, QueuePolicy::LimitOrder];
     let queue = QueueConfig {
@@ -113,10 +113,10 @@ fn lift(dice: &mut Dice) -> LiftConfig {
         }),
         _ => Pace::Credits { rate: dice.within(16, 512) as u32 },
     };
-    LiftConfig { queue, pace, gap_ns: dice.some(100) * Nanos::MICRO }
+    UpstreamConfig { queue, pace, gap_ns: dice.some(100) * Nanos::MICRO }
 }
 
-/// Counts what the scenario had of options and what they did, and looks whether any guard met what
+/// Counts what the scenario had of options and what they did, and looks whether any link met what
 /// it should never meet.
 pub(super) fn collect(
     scenario: &Scenario,
@@ -132,8 +132,9 @@ pub(super) fn collect(
     figures.with_estimator = u64::from(options.estimator != Estimator::default());
     figures.with_samples = u64::from(options.samples() > 0);
     figures.with_slowest_first = u64::from(options.slowest_first);
-    figures.with_queues = u64::from(options.lift.is_some());
-    figures.with_paces = u64::from(options.lift.is_some_and(|lift| lift.pace != Pace::Free));
+    figures.with_queues = u64::from(options.upstream.is_some());
+    figures.with_paces =
+        u64::from(options.upstream.is_some_and(|upstream| upstream.pace != Pace::Free));
     figures.with_parity = u64::from(options.parity > 0);
     figures.with_caches = u64::from(options.cache.is_some());
     figures.with_replicas = u64::from(scenario.replicas > 0);
@@ -145,13 +146,13 @@ pub(super) fn collect(
         if let Some(proxy) = role.as_proxy() {
             let stats = proxy.stats();
             figures.cache_repairs += stats.cache.repaired;
-            figures.orders_queued += stats.lift.queue.taken;
+            figures.orders_queued += stats.upstream.queue.taken;
         }
-        let Some(guard) = role.guard() else { continue };
-        figures.sealed += guard.sealed;
-        figures.replayed += guard.replayed;
-        let wrong = guard.clear + guard.forged + guard.forbidden + guard.unsent;
-        failures.check(Checker::Sound, wrong == 0, || format!("a guard met {guard:?}"));
+        let Some(link) = role.link() else { continue };
+        figures.sealed += link.sealed;
+        figures.replayed += link.replayed;
+        let wrong = link.clear + link.forged + link.forbidden + link.unsent;
+        failures.check(Checker::Sound, wrong == 0, || format!("a link met {link:?}"));
     }
 }
 
@@ -175,9 +176,11 @@ mod tests {
             has(|o| matches!(o.estimator, Estimator::MissRate { .. })),
             has(|o| o.samples > 0),
             has(|o| o.slowest_first),
-            has(|o| o.lift.is_some_and(|lift| lift.pace == Pace::Free)),
-            has(|o| o.lift.is_some_and(|lift| matches!(lift.pace, Pace::Paper(_)))),
-            has(|o| o.lift.is_some_and(|lift| matches!(lift.pace, Pace::Credits { .. }))),
+            has(|o| o.upstream.is_some_and(|upstream| upstream.pace == Pace::Free)),
+            has(|o| o.upstream.is_some_and(|upstream| matches!(upstream.pace, Pace::Paper(_)))),
+            has(|o| {
+                o.upstream.is_some_and(|upstream| matches!(upstream.pace, Pace::Credits { .. }))
+            }),
             has(|o| o.parity > 0),
             has(|o| o.cache.is_some()),
         ];

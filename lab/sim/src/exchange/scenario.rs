@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use feed::{CatchUpConfig, SnapshotServer, SnapshotServerConfig};
-use overlay::{aes_gcm::KeySource, guard::Fleet, retransmission::StoreConfig, tap::Tap};
+use overlay::{aes_gcm::KeySource, retransmission::StoreConfig, sealed_link::Fleet, tap::Tap};
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Schedule,
     Source,

@@ -162,13 +162,13 @@ impl Machine {
         let (drawn, id, life) = (AtomicU64::new(0), u64::from(self.id), u64::from(self.life));
         let base = SplitMix64::mix(config.seed ^ id << 56 ^ life << 24);
         let lives = move || Some(Life::of(base ^ drawn.fetch_add(1, Ordering::Relaxed)));
-        let (root, reguard) = group_root(config, lives).expect("the exchange was built of it");
+        let (root, new_link) = group_root(config, lives).expect("the exchange was built of it");
         let wishes: Arc<Mutex<Vec<Action>>> = Arc::default();
         let noted = Arc::clone(&wishes);
         let outside = Box::new(move |action| {
             noted.lock().unwrap_or_else(PoisonError::into_inner).push(action);
         });
-        let around = (now, reguard, outside as Box<dyn FnMut(Action) + Send>);
+        let around = (now, new_link, outside as Box<dyn FnMut(Action) + Send>);
         let member = Member::open(root, group, GENESIS.to_vec(), &mut journal, around)?;
         let role = Role::Member(Box::new(member));
         Ok(Up { role, journal, wishes, jobs: VecDeque::new(), under_way: None })

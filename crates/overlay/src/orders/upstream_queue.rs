@@ -1,5 +1,5 @@
 //! Orders upwards through a queue and a pace instead of straight through: what a proxy with
-//! [`LiftConfig`] does, and the parent's half ([`Inlet`]) for whoever is above it, the root too.
+//! [`UpstreamConfig`] does, and the half of whoever is above it ([`PacingFeedback`]), the root too.
 //!
 //! Every paced order carries a number of its hop and when it was sent; once a millisecond the
 //! parent tells each child how they arrived, and with credits how far it may go. A parent that does
@@ -49,9 +49,9 @@ pub enum Pace {
     },
 }
 
-/// Settings of a lift.
+/// Settings of a upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LiftConfig {
+pub struct UpstreamConfig {
     /// What waits, and in which order it leaves.
     pub queue: QueueConfig,
     /// What sets the pace.
@@ -60,9 +60,9 @@ pub struct LiftConfig {
     pub gap_ns: u64,
 }
 
-/// Totals of a lift.
+/// Totals of a upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LiftStats {
+pub struct UpstreamStats {
     /// The queue's.
     pub queue: QueueStats,
     /// Packets that parents never reported.
@@ -97,8 +97,8 @@ impl Gate {
 }
 
 /// The queue and pace of one proxy.
-pub struct Lift {
-    config: LiftConfig,
+pub struct UpstreamQueue {
+    config: UpstreamConfig,
     queue: EgressQueue,
     pacer: Option<Pacer>,
     gates: Vec<Gate>,
@@ -108,19 +108,19 @@ pub struct Lift {
     sent_at: Nanos,
     /// When something may go that can't now.
     wake: Nanos,
-    inlet: Inlet,
-    stats: LiftStats,
+    feedback: PacingFeedback,
+    stats: UpstreamStats,
 }
 
-impl Lift {
+impl UpstreamQueue {
     /// An empty one.
-    pub fn new(config: LiftConfig) -> Lift {
+    pub fn new(config: UpstreamConfig) -> UpstreamQueue {
         let (pacer, rate) = match config.pace {
             Pace::Free => (None, None),
             Pace::Paper(config) => (Some(Pacer::new(config)), None),
             Pace::Credits { rate } => (None, Some(rate)),
         };
-        Lift {
+        UpstreamQueue {
             config,
             queue: EgressQueue::new(config.queue),
             pacer,
@@ -128,15 +128,15 @@ impl Lift {
             free_at: Nanos(0),
             sent_at: Nanos(0),
             wake: Nanos::NEVER,
-            inlet: Inlet::new(rate),
-            stats: LiftStats::default(),
+            feedback: PacingFeedback::new(rate),
+            stats: UpstreamStats::default(),
         }
     }
 
     /// Totals.
-    pub fn stats(&self) -> LiftStats {
-        let reports = self.inlet.reports;
-        LiftStats { queue: self.queue.stats(), reports, ..self.stats }
+    pub fn stats(&self) -> UpstreamStats {
+        let reports = self.feedback.reports;
+        UpstreamStats { queue: self.queue.stats(), reports, ..self.stats }
     }
 
     /// Orders that wait.
@@ -146,7 +146,7 @@ impl Lift {
 
     /// An order from below: `rest` is `order` and its payload as they came.
     pub fn take(&mut self, now: Nanos, header: &HopHeader, order: &OrderBody, rest: &[u8]) {
-        self.inlet.heard(now, header);
+        self.feedback.heard(now, header);
         let payload = rest.get(size_of::<OrderBody>()..).unwrap_or(&[]);
         let marks = (header.attempt, header.flags & ORDER_DEFERRED != 0);
         // What is shed is counted by the queue; its gateway still has it.
@@ -236,12 +236,12 @@ impl Lift {
 
     /// Tells the children how their orders arrived, when that is due.
     pub fn handle_timeout(&mut self, now: Nanos, header: ControlHeader, out: &mut Outbox) {
-        self.inlet.handle_timeout(now, self.queue.room(), header, out);
+        self.feedback.handle_timeout(now, self.queue.room(), header, out);
     }
 
     /// When something may be due.
     pub fn next_timeout(&self) -> Nanos {
-        self.wake.min(self.inlet.next_timeout())
+        self.wake.min(self.feedback.next_timeout())
     }
 
     fn may_send(&mut self, now: Nanos, parent: NodeId) -> bool {
@@ -281,7 +281,7 @@ fn gate_of(gates: &mut Vec<Gate>, parent: NodeId, now: Nanos) -> usize {
 }
 
 /// The parent's half of a paced hop.
-pub struct Inlet {
+pub struct PacingFeedback {
     credits: Option<Credits>,
     children: Vec<Heard>,
     report_at: Nanos,
@@ -295,11 +295,11 @@ struct Heard {
     arrivals: Vec<HopArrival>,
 }
 
-impl Inlet {
+impl PacingFeedback {
     /// Reports arrivals, and grants `credits` per millisecond if given.
-    pub fn new(credits: Option<u32>) -> Inlet {
+    pub fn new(credits: Option<u32>) -> PacingFeedback {
         let (children, report_at) = (Vec::new(), Nanos::NEVER);
-        Inlet { credits: credits.map(Credits::new), children, report_at, reports: 0 }
+        PacingFeedback { credits: credits.map(Credits::new), children, report_at, reports: 0 }
     }
 
     /// An order came; those that are not paced are of no interest.

@@ -4,7 +4,7 @@ use types::Nanos;
 
 /// What decides about the order of release. One participant's orders keep their sequence in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OrderPolicy {
+pub enum ReleasePolicy {
     /// By `t_in`. What a queue on the way deferred is put back in its place if it comes in time;
     /// if not, it is flagged deferred, not late (corner 6).
     #[default]

@@ -7,10 +7,10 @@ use overlay::{
     control::ControlHeader,
     egress::QueueConfig,
     frame::{self, FrameKind, HopHeader, ORDER_DEFERRED, OrderBody},
-    lift::{LiftConfig, Pace},
     pacing::PacerConfig,
     proxy::{Proxy, ProxyConfig},
     topology::{ROOT, Topology, Tree},
+    upstream_queue::{Pace, UpstreamConfig},
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, GatewayId, Incarnation, Nanos, Node,
@@ -54,9 +54,9 @@ struct Totals {
 }
 
 /// Bursts of orders at eight proxies, whose parent takes one datagram in 15 us and has room for 64.
-fn burst(lift: Option<LiftConfig>, seed: u64) -> Totals {
+fn burst(upstream: Option<UpstreamConfig>, seed: u64) -> Totals {
     let (tree, mut rng) = (tree(), SplitMix64::new(seed));
-    let config = ProxyConfig { lift, filter_slots: 64, ..ProxyConfig::default() };
+    let config = ProxyConfig { upstream, filter_slots: 64, ..ProxyConfig::default() };
     let mut children: Vec<Proxy> =
         (0..CHILDREN).map(|index| Proxy::new(tree, NodeId(2 + index), config)).collect();
     let mut parent = Proxy::new(tree, NodeId(1), config);
@@ -141,7 +141,7 @@ fn burst(lift: Option<LiftConfig>, seed: u64) -> Totals {
         send(&out, now, &mut wire);
     }
     for proxy in children.iter().chain([&parent]) {
-        let queue = proxy.stats().lift.queue;
+        let queue = proxy.stats().upstream.queue;
         totals.shed += queue.shed_full + queue.shed_account;
         assert_eq!(proxy.stats().malformed, 0);
         assert_eq!(queue.taken - queue.served, 0, "seed {seed}: some still wait");
@@ -155,15 +155,15 @@ fn burst(lift: Option<LiftConfig>, seed: u64) -> Totals {
     totals
 }
 
-fn config(pace: Pace) -> Option<LiftConfig> {
+fn config(pace: Pace) -> Option<UpstreamConfig> {
     let queue = QueueConfig { capacity: 16_384, account_max: 16_384, ..QueueConfig::default() };
-    Some(LiftConfig { queue, pace, gap_ns: 15_000 })
+    Some(UpstreamConfig { queue, pace, gap_ns: 15_000 })
 }
 
 #[test]
 fn bursts_overflow_the_parent_without_a_pace() {
-    for lift in [None, config(Pace::Free)] {
-        let totals = burst(lift, 1);
+    for upstream in [None, config(Pace::Free)] {
+        let totals = burst(upstream, 1);
         assert!(totals.dropped * 5 > totals.offered, "{} dropped", totals.dropped);
     }
 }
@@ -190,8 +190,8 @@ fn credits_lose_nothing() {
 #[test]
 fn a_full_queue_sheds_and_says_so() {
     let small = QueueConfig { capacity: 256, account_max: 64, ..QueueConfig::default() };
-    let lift = LiftConfig { queue: small, pace: Pace::Credits { rate: 60 }, gap_ns: 0 };
-    let totals = burst(Some(lift), 4);
+    let upstream = UpstreamConfig { queue: small, pace: Pace::Credits { rate: 60 }, gap_ns: 0 };
+    let totals = burst(Some(upstream), 4);
     assert!(totals.shed > 0);
     assert_eq!(totals.dropped, 0, "what is shed is shed at the first hop");
 }
@@ -199,9 +199,13 @@ fn a_full_queue_sheds_and_says_so() {
 #[test]
 fn a_parent_that_never_reports_is_sent_to_freely() {
     let tree = tree();
-    let lift = config(Pace::Credits { rate: 10 }).map(|lift| LiftConfig { gap_ns: 0, ..lift });
-    let mut child =
-        Proxy::new(tree, NodeId(1), ProxyConfig { lift, filter_slots: 64, ..Default::default() });
+    let upstream =
+        config(Pace::Credits { rate: 10 }).map(|upstream| UpstreamConfig { gap_ns: 0, ..upstream });
+    let mut child = Proxy::new(
+        tree,
+        NodeId(1),
+        ProxyConfig { upstream, filter_slots: 64, ..Default::default() },
+    );
     let (mut out, mut sent) = (Outbox::default(), 0);
     for step in 0..100u64 {
         let clock = ClockReading { now: Nanos(Nanos::SECOND + step * Nanos::MILLI), bound_ns: 0 };
@@ -218,5 +222,5 @@ fn a_parent_that_never_reports_is_sent_to_freely() {
             .count();
     }
     assert_eq!(sent, 100);
-    assert!(child.stats().lift.impatient > 0);
+    assert!(child.stats().upstream.impatient > 0);
 }

@@ -18,13 +18,13 @@ pub const DETOUR_SPAN: u16 = 256;
 
 /// Who is dead, as far as one node has heard.
 #[derive(Clone, Debug, Default)]
-pub struct Detours {
+pub struct FailoverRoutes {
     number: u64,
     /// In order.
     dead: Vec<NodeId>,
 }
 
-impl Detours {
+impl FailoverRoutes {
     /// Nobody is dead.
     pub fn is_empty(&self) -> bool {
         self.dead.is_empty()
@@ -102,12 +102,12 @@ mod tests {
 
     #[test]
     fn old_news_does_not_undo_newer() {
-        let mut detours = Detours::default();
-        assert!(detours.apply(&Detours::message(2, NodeId(1), &[NodeId(3), NodeId(200)])));
-        assert!(!detours.apply(&Detours::message(1, NodeId(1), &[])));
-        assert_eq!(detours.dead(), [NodeId(3), NodeId(200)]);
-        assert!(detours.apply(&Detours::message(3, NodeId(100), &[])));
-        assert_eq!(detours.dead(), [NodeId(3)], "only what the message speaks of changes");
+        let mut routes = FailoverRoutes::default();
+        assert!(routes.apply(&FailoverRoutes::message(2, NodeId(1), &[NodeId(3), NodeId(200)])));
+        assert!(!routes.apply(&FailoverRoutes::message(1, NodeId(1), &[])));
+        assert_eq!(routes.dead(), [NodeId(3), NodeId(200)]);
+        assert!(routes.apply(&FailoverRoutes::message(3, NodeId(100), &[])));
+        assert_eq!(routes.dead(), [NodeId(3)], "only what the message speaks of changes");
     }
 
     proptest! {
@@ -124,8 +124,8 @@ mod tests {
             let proxies: BTreeSet<NodeId> = topology.proxy_ids().collect();
             let dead: Vec<NodeId> =
                 dead.into_iter().map(NodeId).filter(|node| proxies.contains(node)).collect();
-            let mut detours = Detours::default();
-            detours.apply(&Detours::message(1, NodeId(1), &dead));
+            let mut routes = FailoverRoutes::default();
+            routes.apply(&FailoverRoutes::message(1, NodeId(1), &dead));
             let whole = (0..layers.len() - 1).any(|layer| {
                 (0..layers[layer]).all(|i| dead.contains(&topology.node_id(layer, i).unwrap()))
             });
@@ -133,7 +133,7 @@ mod tests {
             // By place: who sends comes before whom it sends to.
             for node in (0..topology.nodes() as u32).map(|place| topology.seating().node(place)) {
                 if heard.contains(&node) {
-                    detours.children(&tree, node, id, 0, &mut list);
+                    routes.children(&tree, node, id, 0, &mut list);
                     prop_assert!(list.iter().all(|child| !dead.contains(child)));
                     heard.extend(list.iter().copied());
                 }

@@ -19,7 +19,7 @@ const MEAN_SHIFT: u32 = 3;
 
 /// What one parent knows of its possible children.
 #[derive(Clone, Debug)]
-pub struct SendOrder {
+pub struct ChildSequence {
     /// First place of the next layer.
     first: u32,
     seating: Seating,
@@ -28,9 +28,9 @@ pub struct SendOrder {
     list: Vec<NodeId>,
 }
 
-impl SendOrder {
+impl ChildSequence {
     /// Nothing known about the layer below `node`.
-    pub fn new(tree: &Tree, node: NodeId) -> SendOrder {
+    pub fn new(tree: &Tree, node: NodeId) -> ChildSequence {
         let layer = match tree.topology.locate(node) {
             Some((layer, _)) => layer + 1,
             None => 0,
@@ -39,7 +39,7 @@ impl SendOrder {
         let seating = *tree.topology.seating();
         let first = tree.topology.node_id(layer, 0).map_or(0, |node| seating.place(node));
         let size = size.map_or(0, |size| *size as usize);
-        SendOrder { first, seating, mean_ns: vec![0; size], list: Vec::new() }
+        ChildSequence { first, seating, mean_ns: vec![0; size], list: Vec::new() }
     }
 
     /// A node below said how slow it is.
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_slowest_child_comes_first_but_own_children_before_others() {
-        let mut order = SendOrder::new(&tree(), NodeId(1));
+        let mut order = ChildSequence::new(&tree(), NodeId(1));
         let plain: Vec<_> = tree().children(NodeId(1), 0).collect();
         assert_eq!(order.arrange(tree().children(NodeId(1), 0)), plain);
         order.learn(NodeId(5), 100);
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(arranged, [6, 5, 4, 9, 7, 8]);
         (0..60).for_each(|_| order.learn(NodeId(6), 8));
         assert_eq!(order.arrange(tree().children(NodeId(1), 0))[0], NodeId(5), "it recovered");
-        let mut root = SendOrder::new(&tree(), ROOT);
+        let mut root = ChildSequence::new(&tree(), ROOT);
         root.learn(NodeId(3), 5);
         assert_eq!(root.arrange(tree().children(ROOT, 7))[0], NodeId(3));
     }
@@ -115,7 +115,7 @@ mod tests {
         fn the_same_nodes_whatever_is_known(
             reports in prop::collection::vec((0u16..20, any::<u64>()), 0..60), id in any::<u64>(),
         ) {
-            let mut order = SendOrder::new(&tree(), NodeId(2));
+            let mut order = ChildSequence::new(&tree(), NodeId(2));
             reports.into_iter().for_each(|(node, ns)| order.learn(NodeId(node), ns));
             let children = tree().children(NodeId(2), id);
             let own = children.own_count();

@@ -1,6 +1,6 @@
 //! The door of a node whose every datagram is for one other node: clock agents.
 //!
-//! As [`crate::guard`], without what a tree needs: both parts of a datagram are under the key of
+//! As [`crate::sealed_link`], without what a tree needs: both parts of a datagram are under the key of
 //! the two nodes' lives, the hop part is empty. What is to go to a node whose life is not known yet is
 //! lost, and that node is asked: a probe that waited would say that the way is slow.
 
@@ -11,8 +11,8 @@ use crate::{
     seal::{NUMBER_MAX, Origin, SealError, SealHeader, open_body, open_hop, read_header},
 };
 
-/// The guard of one node.
-pub struct PairGuard<S: Keys> {
+/// Seals and opens the datagrams of one node.
+pub struct SealedPair<S: Keys> {
     node: NodeId,
     links: Links<S>,
     number: u64,
@@ -21,14 +21,14 @@ pub struct PairGuard<S: Keys> {
     refused: u64,
 }
 
-impl<S: Keys> PairGuard<S> {
-    /// The guard of `node` in a life that was never lived before, who speaks with `members`.
-    pub fn new(node: NodeId, members: &[NodeId], life: Life, keys: S) -> PairGuard<S> {
+impl<S: Keys> SealedPair<S> {
+    /// The link of `node` in a life that was never lived before, who speaks with `members`.
+    pub fn new(node: NodeId, members: &[NodeId], life: Life, keys: S) -> SealedPair<S> {
         let peers = members.iter().map(|peer| (*peer, None));
         let links = Links::new((node, life), keys, peers);
         let (received, clear) =
             (Vec::with_capacity(DATAGRAM_MAX), Vec::with_capacity(DATAGRAM_MAX));
-        PairGuard { node, links, number: 0, received, clear, refused: 0 }
+        SealedPair { node, links, number: 0, received, clear, refused: 0 }
     }
 
     /// Datagrams that were not let in.
@@ -36,7 +36,7 @@ impl<S: Keys> PairGuard<S> {
         self.refused
     }
 
-    /// When [`PairGuard::handle_timeout`] is to be called.
+    /// When [`SealedPair::handle_timeout`] is to be called.
     pub fn next_timeout(&self) -> Nanos {
         self.links.next_timeout()
     }
@@ -46,7 +46,7 @@ impl<S: Keys> PairGuard<S> {
         self.links.handle_timeout(now);
     }
 
-    /// Takes what the guard itself has to say: `send` gets each datagram and to whom.
+    /// Takes what the link itself has to say: `send` gets each datagram and to whom.
     pub fn take_hellos(&mut self, send: impl FnMut(NodeId, &[u8])) {
         self.links.take(send);
     }
@@ -68,7 +68,7 @@ impl<S: Keys> PairGuard<S> {
     }
 
     /// Opens a datagram: who sent it, and the clear one, valid until the next; `None` where it was
-    /// for the guard itself. A refusal is counted.
+    /// for the link itself. A refusal is counted.
     pub fn open(&mut self, now: Nanos, bytes: &[u8]) -> Result<Option<(NodeId, &[u8])>, SealError> {
         let opened = match bytes.first() {
             Some(&HELLO_VERSION) => self.links.hear(now, bytes).map(|()| None),

@@ -1,6 +1,6 @@
 //! The door of one node: what leaves is sealed, what comes in is opened, judged and counted.
 //!
-//! Nodes themselves stay in clear; whoever hosts one puts a [`Guard`] between it and the sockets
+//! Nodes themselves stay in clear; whoever hosts one puts a [`SealedLink`] between it and the sockets
 //! (corners 18 and 19). A clear datagram is 16 bytes of header, the hop part, and the rest, the
 //! end-to-end part.
 //!
@@ -16,7 +16,7 @@
 //! A datagram is let in when its hop part is authentic, its kind is one that its sender may send,
 //! its end-to-end part is authentic, and its number is new between the two nodes: in that order,
 //! before anything else looks at it. An order must be of the gateway that sealed it. Whatever else
-//! comes is dropped and counted in [`GuardStats`].
+//! comes is dropped and counted in [`SealedLinkStats`].
 //!
 //! What is to go to a node whose life is not known yet, and what comes in a life that is not known,
 //! is dropped as if a link had lost it, and that node is asked: a round trip later it goes.
@@ -84,9 +84,9 @@ pub(crate) fn kind_of_shared(fleet: &Fleet, node: NodeId) -> Shared {
     if fleet.is_edge(node) { ORDERS } else { MARKET }
 }
 
-/// What a guard did.
+/// What a link did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct GuardStats {
+pub struct SealedLinkStats {
     /// Datagrams sealed, copies included.
     pub sealed: u64,
     /// Datagrams opened.
@@ -107,15 +107,15 @@ pub struct GuardStats {
     pub other_life: u64,
 }
 
-impl GuardStats {
+impl SealedLinkStats {
     /// Datagrams that were not let in.
     pub fn refused(&self) -> u64 {
         self.clear + self.forged + self.replayed + self.forbidden
     }
 }
 
-impl std::ops::AddAssign for GuardStats {
-    fn add_assign(&mut self, other: GuardStats) {
+impl std::ops::AddAssign for SealedLinkStats {
+    fn add_assign(&mut self, other: SealedLinkStats) {
         self.sealed += other.sealed;
         self.opened += other.opened;
         self.clear += other.clear;
@@ -144,8 +144,8 @@ struct Kept {
     sealed: Vec<u8>,
 }
 
-/// The guard of one node.
-pub struct Guard<S: Keys> {
+/// Seals and opens the datagrams of one node.
+pub struct SealedLink<S: Keys> {
     node: NodeId,
     fleet: Fleet,
     links: Links<S>,
@@ -163,11 +163,11 @@ pub struct Guard<S: Keys> {
     part: Vec<u8>,
     shared: Option<Origin>,
     kept: Vec<Kept>,
-    stats: GuardStats,
+    stats: SealedLinkStats,
 }
 
-impl<S: Keys> Guard<S> {
-    /// The guard of `node` in a life that was never lived before. `queues`: its orders may leave
+impl<S: Keys> SealedLink<S> {
+    /// The link of `node` in a life that was never lived before. `queues`: its orders may leave
     /// later than in the call that brought them. `None` when the cipher can't be set up.
     pub fn new(node: NodeId, fleet: Fleet, life: Life, queues: bool, keys: S) -> Option<Self> {
         let mut kept = Vec::new();
@@ -176,7 +176,7 @@ impl<S: Keys> Guard<S> {
         let shared_key = links.own(kind_of_shared(&fleet, node))?;
         // Whoever may ever stand next to it in some tree knows it by then.
         (0..fleet.nodes).for_each(|peer| links.greet(NodeId(peer)));
-        Some(Guard {
+        Some(SealedLink {
             node,
             links,
             fleet,
@@ -188,16 +188,16 @@ impl<S: Keys> Guard<S> {
             part: Vec::with_capacity(DATAGRAM_MAX),
             shared: None,
             kept,
-            stats: GuardStats::default(),
+            stats: SealedLinkStats::default(),
         })
     }
 
     /// Totals.
-    pub fn stats(&self) -> GuardStats {
+    pub fn stats(&self) -> SealedLinkStats {
         self.stats
     }
 
-    /// When [`Guard::handle_timeout`] is to be called.
+    /// When [`SealedLink::handle_timeout`] is to be called.
     pub fn next_timeout(&self) -> Nanos {
         self.links.next_timeout()
     }
@@ -207,12 +207,12 @@ impl<S: Keys> Guard<S> {
         self.links.handle_timeout(now);
     }
 
-    /// Takes what the guard itself has to say: `send` gets each datagram and to whom.
+    /// Takes what the link itself has to say: `send` gets each datagram and to whom.
     pub fn take_hellos(&mut self, send: impl FnMut(NodeId, &[u8])) {
         self.links.take(send);
     }
 
-    /// Opens a datagram; the clear one, valid until the next, or `None` where it was for the guard
+    /// Opens a datagram; the clear one, valid until the next, or `None` where it was for the link
     /// itself. A refusal is counted.
     pub fn open(&mut self, now: Nanos, bytes: &[u8]) -> Result<Option<&[u8]>, SealError> {
         self.current = None;

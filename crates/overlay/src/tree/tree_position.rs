@@ -30,15 +30,15 @@ struct Plain {
 
 /// The place of one node.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat {
+pub struct TreePosition {
     node: NodeId,
     plain: Option<Plain>,
 }
 
-impl Seat {
+impl TreePosition {
     /// The place of `node` in `tree`.
-    pub fn new(tree: &Tree, node: NodeId) -> Seat {
-        Seat { node, plain: Seat::plain(tree, node) }
+    pub fn new(tree: &Tree, node: NodeId) -> TreePosition {
+        TreePosition { node, plain: TreePosition::plain(tree, node) }
     }
 
     fn plain(tree: &Tree, node: NodeId) -> Option<Plain> {
@@ -140,12 +140,12 @@ mod tests {
             let topology = if moved { exchanged.unwrap() } else { topology };
             let tree = Tree { topology, hedge, dynamic, epoch: 1, stream: 0, round_ns: 1 };
             for node in (1..topology.id_end() as u16).map(NodeId) {
-                let mut seat = Seat::new(&tree, node);
+                let mut position = TreePosition::new(&tree, node);
                 for id in &ids {
                     let parents: Vec<_> = tree.parents_stamped(node, *id, stamp).collect();
                     for sender in (0..topology.id_end() as u16).map(NodeId) {
                         let place = parents.iter().position(|parent| *parent == sender);
-                        let found = seat.parent(&tree, *id, stamp, sender);
+                        let found = position.parent(&tree, *id, stamp, sender);
                         prop_assert_eq!(found, (place, parents.len()));
                     }
                 }
