@@ -2,8 +2,8 @@
 
 use types::{CancelReason, Indicative, OrderEvent, OrderType, Price, Qty, Side, TimeInForce};
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::ladder::Queue;
 use crate::market::Market;
 use crate::order::{Home, NIL, Order};
@@ -129,7 +129,7 @@ pub(crate) fn indicative(market: &Market, slab: &Slab) -> Indicative {
     Indicative { price: Some(Price(found.price)), volume: Qty(found.volume()), surplus }
 }
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// Uncrosses the book and cancels what has had its auction (8.3 to 8.5).
     pub(crate) fn uncross(&mut self) {
         if let Some(found) = determine(self.market, &self.shared.slab) {

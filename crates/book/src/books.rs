@@ -5,7 +5,7 @@ use types::{
     Phase, Price, RejectReason, TickTable, Trigger,
 };
 
-use crate::desk::Desk;
+use crate::book_ops::BookOps;
 use crate::expiry::Expiries;
 use crate::index::Index;
 use crate::market::Market;
@@ -138,15 +138,15 @@ impl Books {
         }
     }
 
-    /// The desk of one book.
+    /// The operations of one book.
     #[inline(always)]
-    pub(crate) fn desk<'a, S: Sink>(
+    pub(crate) fn ops<'a, S: Sink>(
         &'a mut self,
         book: u16,
         sink: &'a mut S,
-    ) -> Option<Desk<'a, S>> {
+    ) -> Option<BookOps<'a, S>> {
         let market = self.markets.get_mut(usize::from(book))?;
-        Some(Desk { shared: &mut self.shared, market, sink })
+        Some(BookOps { shared: &mut self.shared, market, sink })
     }
 
     /// Takes a new order and enters it.
@@ -161,8 +161,8 @@ impl Books {
         order: &NewOrder,
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
-        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownInstrument)?;
-        desk.submit(order)?;
+        let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownInstrument)?;
+        ops.submit(order)?;
         self.debug_check();
         Ok(())
     }
@@ -181,8 +181,8 @@ impl Books {
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
         let (slot, book) = self.find(old_key)?;
-        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownOrder)?;
-        desk.replace(slot, order, may_keep_place)?;
+        let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownOrder)?;
+        ops.replace(slot, order, may_keep_place)?;
         self.debug_check();
         Ok(())
     }
@@ -197,8 +197,8 @@ impl Books {
             return Err(RejectReason::UnknownOrder);
         };
         let book = self.shared.slab[found.slot].book;
-        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownOrder)?;
-        desk.cancel(found);
+        let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownOrder)?;
+        ops.cancel(found);
         self.debug_check();
         Ok(())
     }
@@ -215,8 +215,8 @@ impl Books {
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
         let (slot, book) = self.find(key)?;
-        let mut desk = self.desk(book, sink).ok_or(RejectReason::UnknownOrder)?;
-        desk.reduce(slot, open)?;
+        let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownOrder)?;
+        ops.reduce(slot, open)?;
         self.debug_check();
         Ok(())
     }
@@ -230,9 +230,9 @@ impl Books {
         wanted: impl FnMut(&Order) -> bool,
         sink: &mut impl Sink,
     ) -> u64 {
-        let Some(mut desk) = self.desk(book, sink) else { return 0 };
-        let canceled = desk.cancel_where(reason, wanted);
-        desk.settle();
+        let Some(mut ops) = self.ops(book, sink) else { return 0 };
+        let canceled = ops.cancel_where(reason, wanted);
+        ops.settle();
         self.debug_check();
         canceled
     }
@@ -251,30 +251,30 @@ impl Books {
 
     /// Ends the orders of the book that [`Books::expiring`] named (5.6). Returns how many.
     pub fn expire(&mut self, book: u16, sink: &mut impl Sink) -> u64 {
-        let Some(mut desk) = self.desk(book, sink) else { return 0 };
+        let Some(mut ops) = self.ops(book, sink) else { return 0 };
         let mut ended = 0;
-        while let Some(slot) = desk.shared.expiries.pop_due(book) {
-            desk.cancel_rest(slot, CancelReason::Expired);
+        while let Some(slot) = ops.shared.expiries.pop_due(book) {
+            ops.cancel_rest(slot, CancelReason::Expired);
             ended += 1;
         }
-        desk.settle();
+        ops.settle();
         self.debug_check();
         ended
     }
 
     /// Changes the phase of a book, with all that this entails (9).
     pub fn set_phase(&mut self, book: u16, phase: Phase, sink: &mut impl Sink) {
-        let Some(mut desk) = self.desk(book, sink) else { return };
-        desk.set_phase(phase);
-        desk.settle();
+        let Some(mut ops) = self.ops(book, sink) else { return };
+        ops.set_phase(phase);
+        ops.settle();
         self.debug_check();
     }
 
     /// Ends an interval of a batch auction; nothing in another phase.
     pub fn uncross(&mut self, book: u16, sink: &mut impl Sink) {
-        let Some(mut desk) = self.desk(book, sink) else { return };
-        if desk.market.phase == Phase::Batch {
-            desk.uncross();
+        let Some(mut ops) = self.ops(book, sink) else { return };
+        if ops.market.phase == Phase::Batch {
+            ops.uncross();
         }
         self.debug_check();
     }

@@ -2,12 +2,12 @@
 
 use types::{CancelReason, OrderEvent, RejectReason, Side};
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::index::Found;
 use crate::order::{Home, NIL, Order};
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     #[inline(always)]
     pub(crate) fn cancel(&mut self, found: Found) {
         let slot = found.slot;
@@ -58,9 +58,9 @@ impl<S: Sink> Desk<'_, S> {
         mut wanted: impl FnMut(&Order) -> bool,
     ) -> u64 {
         let mut count = 0;
-        self.for_each(|desk, slot| {
-            if wanted(desk.order(slot)) {
-                desk.cancel_rest(slot, reason);
+        self.for_each(|ops, slot| {
+            if wanted(ops.order(slot)) {
+                ops.cancel_rest(slot, reason);
                 count += 1;
             }
         });

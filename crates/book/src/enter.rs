@@ -5,15 +5,15 @@ use types::{
     OrderType, Phase, Price, RejectReason, Side, TimeInForce, limits::PRICE_MAX,
 };
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::index::Vacancy;
 use crate::order::{Home, Kind, Order};
 use crate::room::Caution;
 use crate::take::Taken;
 use crate::terms;
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// A new order.
     #[inline(always)]
     pub(crate) fn submit(&mut self, order: &NewOrder) -> Result<(), RejectReason> {
@@ -83,7 +83,7 @@ impl<S: Sink> Desk<'_, S> {
         own.levels == own.capacity && !self.has_level(order, order.price.0, old)
     }
 
-    /// Rests a plain order that was just stored: what [`Desk::rest_at`] does, without reading back
+    /// Rests a plain order that was just stored: what [`BookOps::rest_at`] does, without reading back
     /// what is known.
     #[inline(always)]
     pub(crate) fn rest_new(

@@ -3,7 +3,7 @@
 //! Prices are counted in units (the tick, or half of it where the middle of two prices needs a
 //! place) and turned so that a larger *key* is better on either side. 64 neighbouring keys share a
 //! page, which says where their levels lie, with one bit each for "has orders" and "displays lots";
-//! [`Chapters`] finds pages and knows their order, so that walking on from a level is a few bit
+//! [`PageIndex`] finds pages and knows their order, so that walking on from a level is a few bit
 //! scans. A freed level is the next to be taken, so that few levels need few cache lines however
 //! far their prices wander. A page that lost its last level stays, for a price that was is a price
 //! that comes again, until it is one of too many such *spare* pages and the longest to have been
@@ -11,8 +11,8 @@
 
 use types::{Side, TickTable};
 
-use crate::chapters::Chapters;
 use crate::order::{NIL, NOWHERE};
+use crate::page_index::PageIndex;
 
 /// Spare pages kept before one of them is used for other prices.
 const SPARES: u32 = 1_024;
@@ -115,7 +115,7 @@ pub(crate) struct Ladder {
     /// The hidden queues of the levels.
     hidden: Vec<Queue>,
     pages: Vec<Page>,
-    chapters: Chapters,
+    page_index: PageIndex,
     /// Pages without levels: first and last of their queue, and how many.
     oldest_spare: u32,
     newest_spare: u32,
@@ -148,7 +148,7 @@ impl Ladder {
             free: NOWHERE,
             hidden: Vec::with_capacity(capacity as usize),
             pages: Vec::with_capacity(capacity as usize),
-            chapters: Chapters::new(capacity),
+            page_index: PageIndex::new(capacity),
             oldest_spare: NOWHERE,
             newest_spare: NOWHERE,
             spares: 0,
@@ -215,7 +215,7 @@ impl Ladder {
     /// The place of the level with this key, if it has orders.
     #[inline(always)]
     pub(crate) fn find(&self, key: u64) -> Option<u32> {
-        let page = self.pages.get(self.chapters.find((key >> 6) as u32) as usize)?;
+        let page = self.pages.get(self.page_index.find((key >> 6) as u32) as usize)?;
         let bit = (key & 63) as u32;
         (page.occupied >> bit & 1 == 1).then(|| page.place(bit))
     }
@@ -229,7 +229,7 @@ impl Ladder {
     /// one is empty: the caller adds an order at once.
     #[inline(always)]
     pub(crate) fn find_or_make(&mut self, key: u64) -> Option<u32> {
-        let page = self.chapters.find((key >> 6) as u32);
+        let page = self.page_index.find((key >> 6) as u32);
         let Some(data) = self.pages.get(page as usize) else {
             return self.make_with_page(key);
         };
@@ -264,7 +264,7 @@ impl Ladder {
         data.occupied = before | 1 << bit;
         if before == 0 {
             let (chapter, number) = (data.chapter, data.number);
-            self.chapters.occupy(chapter, number);
+            self.page_index.occupy(chapter, number);
             self.take_spare(page);
         }
         self.levels += 1;
@@ -297,7 +297,7 @@ impl Ladder {
             let page = self.oldest_spare;
             let spare = &mut self.pages[page as usize];
             let old = std::mem::replace(&mut spare.number, number);
-            self.chapters.take_out(spare.chapter, old);
+            self.page_index.take_out(spare.chapter, old);
             page
         } else {
             let page = self.pages.len() as u32;
@@ -313,7 +313,7 @@ impl Ladder {
             self.add_spare(page);
             page
         };
-        self.pages[page as usize].chapter = self.chapters.put(number, page);
+        self.pages[page as usize].chapter = self.page_index.put(number, page);
         page
     }
 
@@ -360,13 +360,13 @@ impl Ladder {
         if place == self.best_place {
             // Nothing better is left, in its page or elsewhere.
             let best =
-                self.best_of(at).or_else(|| self.best_of(self.chapters.worse(chapter, number)?));
+                self.best_of(at).or_else(|| self.best_of(self.page_index.worse(chapter, number)?));
             let (key, place) = best.unwrap_or((0, NOWHERE));
             let price = if key == 0 { 0 } else { self.price(key) };
             (self.best_key, self.best_place, self.best_price) = (key, place, price);
         }
         if left == 0 {
-            self.chapters.vacate(chapter, number);
+            self.page_index.vacate(chapter, number);
             self.add_spare(at);
         }
         self.level_mut(place).queue.head = self.free;
@@ -395,7 +395,7 @@ impl Ladder {
         if bits != 0 {
             return Some(page.place(bits.ilog2()));
         }
-        let worse = &self.pages[self.chapters.worse(page.chapter, page.number)? as usize];
+        let worse = &self.pages[self.page_index.worse(page.chapter, page.number)? as usize];
         Some(worse.place(worse.occupied.checked_ilog2()?))
     }
 
@@ -406,7 +406,7 @@ impl Ladder {
         if bits != 0 {
             return Some(page.place(bits.trailing_zeros()));
         }
-        let better = &self.pages[self.chapters.better(page.chapter, page.number)? as usize];
+        let better = &self.pages[self.page_index.better(page.chapter, page.number)? as usize];
         Some(better.place(better.occupied.trailing_zeros()))
     }
 
@@ -417,7 +417,7 @@ impl Ladder {
 
     /// The worst level.
     pub(crate) fn worst(&self) -> Option<u32> {
-        let page = &self.pages[self.chapters.worst()? as usize];
+        let page = &self.pages[self.page_index.worst()? as usize];
         Some(page.place(page.occupied.trailing_zeros()))
     }
 
@@ -425,7 +425,7 @@ impl Ladder {
     pub(crate) fn best_displayed(&self) -> Option<u32> {
         let mut page = self.page_at(self.best()?);
         while page.displayed == 0 {
-            page = &self.pages[self.chapters.worse(page.chapter, page.number)? as usize];
+            page = &self.pages[self.page_index.worse(page.chapter, page.number)? as usize];
         }
         Some(page.place(page.displayed.ilog2()))
     }
@@ -454,7 +454,7 @@ impl Ladder {
     /// Whether pages, chapters, spare ones and table agree with each other and with the best level.
     pub(crate) fn is_sound(&self) -> bool {
         let (mut levels, mut occupied, mut best) = (0, 0, None);
-        let sound = self.chapters.is_sound(|page, number, chapter| {
+        let sound = self.page_index.is_sound(|page, number, chapter| {
             let Some(data) = self.pages.get(page as usize) else { return false };
             (best, occupied) = (self.best_of(page), occupied + 1);
             levels += data.occupied.count_ones();
@@ -489,7 +489,7 @@ impl Ladder {
         let (mut count, mut older, mut page) = (0, NOWHERE, self.oldest_spare);
         while let Some(data) = self.pages.get(page as usize) {
             let spare = data.occupied == 0 && data.displayed == 0 && data.older == older;
-            if !spare || count == self.spares || self.chapters.find(data.number) != page {
+            if !spare || count == self.spares || self.page_index.find(data.number) != page {
                 return false;
             }
             (count, older, page) = (count + 1, page, data.newer);

@@ -9,11 +9,10 @@
 //! the engine's to check; the books refuse only what would break them.
 
 mod auction;
+mod book_ops;
 mod books;
 mod cancel;
-mod chapters;
 mod check;
-mod desk;
 mod enter;
 mod expiry;
 mod huge;
@@ -21,6 +20,7 @@ mod index;
 mod ladder;
 mod market;
 mod order;
+mod page_index;
 mod pages;
 mod pegs;
 mod phase;

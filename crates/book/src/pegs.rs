@@ -2,8 +2,8 @@
 
 use types::{OrderEvent, OrderRef, OrderType, Side, limits::PRICE_MAX};
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::order::{Home, Order};
 use crate::take::Taken;
 
@@ -85,7 +85,7 @@ fn peg_price(order: &Order, [bid, ask]: [i64; 2]) -> i64 {
     if (1..=PRICE_MAX).contains(&capped) { capped } else { 0 }
 }
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// Puts a loose peg, parked, at the end of the list.
     pub(crate) fn add_peg(&mut self, slot: u32) {
         let order = self.order_mut(slot);

@@ -2,11 +2,11 @@
 
 use types::{CancelReason, OrderRef, Phase};
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::order::NIL;
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// Changes the phase by command. The caller settles afterwards.
     pub(crate) fn set_phase(&mut self, phase: Phase) {
         let left = self.market.phase;

@@ -1,10 +1,10 @@
 //! Matching in proportion to the displayed lots (4.4).
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::order::NIL;
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// Shares an incoming order among the displayed orders of a level once; false when self-trade
     /// prevention ended it.
     pub(crate) fn share_level(

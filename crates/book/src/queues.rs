@@ -2,8 +2,8 @@
 
 use types::OrderRef;
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::ladder::Queue;
 use crate::order::{Home, NIL};
 use crate::slab::Slab;
@@ -26,7 +26,7 @@ pub(crate) fn append(slab: &mut Slab, queue: &mut Queue, slot: u32) {
     (order.prev, order.next) = (tail, NIL);
 }
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// Puts a loose order, its shown lots set, last in the displayed queue of a level.
     #[inline(always)]
     pub(crate) fn append_shown(&mut self, place: u32, slot: u32) {

@@ -5,11 +5,11 @@ use types::{
     RejectReason, TimeInForce,
 };
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::order::{Home, Kind, Order};
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// Replaces the order in `slot`.
     #[inline(always)]
     pub(crate) fn replace(

@@ -2,8 +2,8 @@
 
 use types::{NewOrder, OrderType, Phase, RejectReason, SelfTrade, Side, TimeInForce};
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::order::{Home, Kind, NIL, Order, immediate};
 
 /// Self-trade rules of an order that looks before it trades.
@@ -25,7 +25,7 @@ impl Caution {
     }
 }
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// What is open at prices within the limit and the collar, counted up to `wanted` (3.3).
     pub(crate) fn fillable(&self, side: Side, price: i64, wanted: u64, caution: Caution) -> u64 {
         let ladder = self.market.opposite(side);

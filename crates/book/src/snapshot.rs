@@ -365,9 +365,9 @@ impl Books {
     /// Empties a book without a word, and forgets its prices; its phase is then Closed.
     pub fn remove_book(&mut self, book: u16) {
         let mut silence = Silence;
-        let Some(mut desk) = self.desk(book, &mut silence) else { return };
-        desk.cancel_where(types::CancelReason::Requested, |_| true);
-        let market = desk.market;
+        let Some(mut ops) = self.ops(book, &mut silence) else { return };
+        ops.cancel_where(types::CancelReason::Requested, |_| true);
+        let market = ops.market;
         (market.phase, market.last, market.reference) = (Phase::Closed, 0, 0);
         market.collar = None;
         market.settle_fast();
@@ -436,42 +436,42 @@ impl Books {
     /// Puts orders where they say they are.
     fn place_all(&mut self, book: u16, orders: Vec<Order>) -> Result<(), SnapshotError> {
         let mut silence = Silence;
-        let Some(mut desk) = self.desk(book, &mut silence) else {
+        let Some(mut ops) = self.ops(book, &mut silence) else {
             return Err(SnapshotError::Books);
         };
-        let (due, capacity) = (desk.market.pegs.due, desk.shared.capacity);
+        let (due, capacity) = (ops.market.pegs.due, ops.shared.capacity);
         for order in orders {
-            let Err(vacancy) = desk.shared.index.look(order.key, &desk.shared.slab) else {
+            let Err(vacancy) = ops.shared.index.look(order.key, &ops.shared.slab) else {
                 return Err(SnapshotError::Duplicate);
             };
             let (home, trigger) = (order.home, order.trigger);
             let stops =
-                [0, 1].map(|side: usize| desk.market.stops[side].len()).iter().sum::<usize>();
-            let ladder = &mut desk.market.ladders[order.side as usize];
+                [0, 1].map(|side: usize| ops.market.stops[side].len()).iter().sum::<usize>();
+            let ladder = &mut ops.market.ladders[order.side as usize];
             let full = match home {
                 Home::Shown | Home::Hidden => !ladder.has_room(ladder.key(order.price)),
                 Home::Stop => stops >= capacity.stops as usize,
                 _ => false,
             };
-            if full || (order.order_type.peg() && desk.market.pegs.is_full()) {
+            if full || (order.order_type.peg() && ops.market.pegs.is_full()) {
                 return Err(SnapshotError::Capacity);
             }
-            let slot = desk.shared.slab.take();
-            *desk.order_mut(slot) = order;
-            desk.shared.index.put(vacancy, slot, &desk.shared.slab);
-            desk.shared.note_end(slot);
-            desk.market.len += 1;
-            desk.shared.tally.came(order.open);
-            desk.order_mut(slot).home = Home::Loose;
-            desk.put_back(slot, home, trigger);
+            let slot = ops.shared.slab.take();
+            *ops.order_mut(slot) = order;
+            ops.shared.index.put(vacancy, slot, &ops.shared.slab);
+            ops.shared.note_end(slot);
+            ops.market.len += 1;
+            ops.shared.tally.came(order.open);
+            ops.order_mut(slot).home = Home::Loose;
+            ops.put_back(slot, home, trigger);
         }
-        desk.market.pegs.due = due;
-        desk.market.settle_fast();
+        ops.market.pegs.due = due;
+        ops.market.settle_fast();
         Ok(())
     }
 }
 
-impl crate::desk::Desk<'_, Silence> {
+impl crate::book_ops::BookOps<'_, Silence> {
     /// Places a loose order without telling; there is room for it.
     fn put_back(&mut self, slot: u32, home: Home, trigger: i64) {
         let order = self.order(slot);

@@ -2,8 +2,8 @@
 
 use types::{OrderEvent, OrderRef, OrderType, Side, Trigger};
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::order::{Home, no_trigger};
 
 /// A stop in the list of its side.
@@ -99,7 +99,7 @@ fn trailed(side: Side, trigger: i64, distance: i64) -> i64 {
     }
 }
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// The price that makes stops of a side active, 0 for none.
     fn trigger_price(&self, side: Side) -> i64 {
         match self.market.trigger {

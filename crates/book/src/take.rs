@@ -2,8 +2,8 @@
 
 use types::{Allocation, CancelReason, OrderEvent, SelfTrade};
 
+use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::desk::Desk;
 use crate::order::{Home, NIL};
 
 /// How matching ended.
@@ -17,7 +17,7 @@ pub(crate) enum Taken {
     Outside(i64),
 }
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     /// Matches a plain order of a fast market up to the opposite side's key `limit`.
     #[inline(always)]
     pub(crate) fn take_plain(&mut self, taker: u32, limit: u64) {

@@ -8,11 +8,11 @@ use types::{
 
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::engine_events::EngineEvents;
 use crate::market::Market;
 use crate::output::{Feed, Output};
 use crate::risk::{OpenIds, Risk};
 use crate::sources::{Accounts, Gateways, Standing};
-use crate::tell::Teller;
 use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
@@ -222,13 +222,13 @@ impl Engine {
 
     /// The books, and who takes their events, for one call about one instrument.
     #[inline]
-    pub(crate) fn teller<'a>(
+    pub(crate) fn events<'a>(
         &'a mut self,
         slot: usize,
         out: &'a mut Output,
-    ) -> (&'a mut Books, Teller<'a>) {
+    ) -> (&'a mut Books, EngineEvents<'a>) {
         let cross = cross_kind(self.books.phase(slot as u16));
-        let teller = Teller {
+        let events = EngineEvents {
             auction_from: out.executions.len(),
             out,
             feed: &mut self.feed,
@@ -239,12 +239,12 @@ impl Engine {
             slot,
             now: self.now,
             cross,
-            leaving: None,
+            replaced: None,
             prices_late: 0,
             asked_as: ClOrdId::default(),
             interrupted: false,
         };
-        (&mut self.books, teller)
+        (&mut self.books, events)
     }
 
     /// After a call of the books: the dynamic collar follows the last price, and an interruption

@@ -57,14 +57,14 @@ where
     I: IntoIterator<Item = &'a Input> + Clone,
 {
     let keys = numbers_of(config, inputs.clone(), which);
-    let mut teller = Teller { keys, refs: BTreeSet::new(), lines: Vec::new() };
-    if teller.keys.is_empty() {
-        return teller.lines;
+    let mut explainer = Explainer { keys, refs: BTreeSet::new(), lines: Vec::new() };
+    if explainer.keys.is_empty() {
+        return explainer.lines;
     }
     replay(config.clone(), inputs, |engine, input, applied, out| {
-        teller.follow(engine, input, applied, out);
+        explainer.follow(engine, input, applied, out);
     });
-    teller.lines
+    explainer.lines
 }
 
 /// All keys that the order had.
@@ -103,13 +103,13 @@ fn numbers_of<'a>(
     keys
 }
 
-struct Teller {
+struct Explainer {
     keys: BTreeSet<u64>,
     refs: BTreeSet<OrderRef>,
     lines: Vec<Line>,
 }
 
-impl Teller {
+impl Explainer {
     fn follow(&mut self, engine: &Engine, input: &Input, applied: Applied, out: &Output) {
         let about = |report: &&ExecutionReport| {
             self.keys.contains(&key_of(report.account, report.user_ref))

@@ -26,6 +26,7 @@ mod codec;
 mod config;
 mod counters;
 mod day;
+mod engine_events;
 pub mod explain;
 mod image;
 pub mod log;
@@ -44,7 +45,6 @@ mod snapshot;
 mod sources;
 mod state;
 pub mod statement;
-mod tell;
 mod terms;
 mod trades;
 

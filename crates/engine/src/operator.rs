@@ -125,9 +125,9 @@ impl Engine {
             return;
         }
         while let Some(slot) = self.books.expiring(self.now).map(usize::from) {
-            let (books, mut teller) = self.teller(slot, out);
-            books.expire(slot as u16, &mut teller);
-            let interrupted = teller.interrupted;
+            let (books, mut events) = self.events(slot, out);
+            books.expire(slot as u16, &mut events);
+            let interrupted = events.interrupted;
             self.settle(slot, interrupted, out);
         }
     }
@@ -140,9 +140,9 @@ impl Engine {
         wanted: impl FnMut(&book::Order) -> bool,
         out: &mut Output,
     ) -> u64 {
-        let (books, mut teller) = self.teller(slot, out);
-        let gone = books.cancel_where(slot as u16, reason, wanted, &mut teller);
-        let interrupted = teller.interrupted;
+        let (books, mut events) = self.events(slot, out);
+        let gone = books.cancel_where(slot as u16, reason, wanted, &mut events);
+        let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
         gone
     }

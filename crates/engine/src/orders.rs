@@ -10,9 +10,9 @@ use types::{
 };
 
 use crate::apply::{Applied, Day, Engine};
+use crate::engine_events::{ReplacedOrder, open_price};
 use crate::output::{Output, key_of, refusal};
 use crate::risk::Proposal;
-use crate::tell::{Leaving, open_price};
 use crate::terms;
 
 impl Engine {
@@ -58,13 +58,13 @@ impl Engine {
             return self.reject_cancel(command, RejectReason::InvalidQuantity, out);
         }
         self.counters.canceled += 1;
-        let (books, mut teller) = self.teller(slot, out);
-        teller.asked_as = command.cl_ord_id;
+        let (books, mut events) = self.events(slot, out);
+        events.asked_as = command.cl_ord_id;
         let done = match left as u32 {
-            0 => books.cancel(key, &mut teller),
-            left => books.reduce(key, left, &mut teller),
+            0 => books.cancel(key, &mut events),
+            left => books.reduce(key, left, &mut events),
         };
-        let interrupted = teller.interrupted;
+        let interrupted = events.interrupted;
         if let Err(reason) = done {
             return self.reject_cancel(command, reason, out);
         }
@@ -97,12 +97,12 @@ impl Engine {
             instead_of: None,
         })?;
         let order = self.order(input, price);
-        let (books, mut teller) = self.teller(slot, out);
+        let (books, mut events) = self.events(slot, out);
         if order.order_type == OrderType::MarketToLimit {
-            teller.prices_late = order.key;
+            events.prices_late = order.key;
         }
-        books.submit(slot as u16, &order, &mut teller)?;
-        let interrupted = teller.interrupted;
+        books.submit(slot as u16, &order, &mut events)?;
+        let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
         Ok(())
     }
@@ -144,14 +144,14 @@ impl Engine {
         let mut order = self.order(input, price);
         (order.side, order.order_type) = (old.side(), order_type);
         (order.qty, order.traded) = (open as u32, old.traded());
-        let (books, mut teller) = self.teller(slot, out);
+        let (books, mut events) = self.events(slot, out);
         let (price, cl_ord_id) = (open_price(&old), old.cl_ord_id());
-        teller.leaving = Some(Leaving { open: old.open(), price, cl_ord_id });
+        events.replaced = Some(ReplacedOrder { open: old.open(), price, cl_ord_id });
         if order_type == OrderType::MarketToLimit {
-            teller.prices_late = order.key;
+            events.prices_late = order.key;
         }
-        books.replace(old_key, &order, true, &mut teller)?;
-        let interrupted = teller.interrupted;
+        books.replace(old_key, &order, true, &mut events)?;
+        let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
         Ok(())
     }

@@ -66,9 +66,9 @@ impl Engine {
         if to == Phase::Continuous {
             self.collar_for_uncrossing(slot);
         }
-        let (books, mut teller) = self.teller(slot, out);
-        books.set_phase(slot as u16, to, &mut teller);
-        let interrupted = teller.interrupted;
+        let (books, mut events) = self.events(slot, out);
+        books.set_phase(slot as u16, to, &mut events);
+        let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
     }
 
@@ -92,9 +92,9 @@ impl Engine {
                 continue;
             }
             done = true;
-            let (books, mut teller) = self.teller(slot, out);
-            books.uncross(slot as u16, &mut teller);
-            let interrupted = teller.interrupted;
+            let (books, mut events) = self.events(slot, out);
+            books.uncross(slot as u16, &mut events);
+            let interrupted = events.interrupted;
             self.settle(slot, interrupted, out);
         }
         if done || command.instrument.0 == 0 { Applied::Done } else { Applied::Refused }

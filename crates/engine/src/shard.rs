@@ -17,10 +17,10 @@ use types::{AccountId, Command, InstrumentId, MarketEvent, Phase, Qty, Side, Tra
 
 use crate::apply::{Applied, Engine};
 use crate::codec::{Reader, SnapshotError, Writer, digest_of};
+use crate::engine_events::open_price;
 use crate::output::{Output, account_of};
 use crate::phases::trading_state;
 use crate::risk::{Less, Row};
-use crate::tell::open_price;
 
 const MAGIC: &[u8; 8] = b"FBELINST";
 

@@ -12,8 +12,8 @@ use types::{FeedSeq, Nanos};
 use crate::apply::{Day, Engine, RULES_VERSION};
 use crate::codec::{Reader, SnapshotError, Writer, digest_of};
 use crate::config::Config;
+use crate::engine_events::open_price;
 use crate::output::{Feed, account_of};
-use crate::tell::open_price;
 
 const MAGIC: &[u8; 8] = b"FBELSNAP";
 const FORMAT: u32 = 1;

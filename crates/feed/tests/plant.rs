@@ -5,7 +5,7 @@ use fast::opra::stream::{Shape, make};
 use fast::opra::{Best, Event, Price, Series, V2, to_event};
 use fast::slots::{Message, SlotDecoder, SlotSink};
 use feed::plant::{
-    Desk, Follower, Format, Kind, Line, LineConfig, Request, UPDATE_BYTES, Update, deal,
+    Follower, Format, Kind, Line, LineConfig, Request, Subscriptions, UPDATE_BYTES, Update, deal,
     parse_challenge, symbol, symbol_text,
 };
 use feed::{ArbiterConfig, TopOfBook};
@@ -136,8 +136,8 @@ fn twenty_four_lines_keep_apart_and_in_order() {
     let owners = deal(&[0; LINES], 2);
     let mut rng = SplitMix64::new(8);
     let (mut out, mut datagrams) = (Vec::new(), Vec::new());
-    let mut desk: Desk<u8> = Desk::new(1);
-    desk.request(Nanos(0), 1, &Request { symbols: vec![], leave: false, token: [0; 16] });
+    let mut subscriptions: Subscriptions<u8> = Subscriptions::new(1);
+    subscriptions.request(Nanos(0), 1, &Request { symbols: vec![], leave: false, token: [0; 16] });
     for at in 0..100 {
         let now = Nanos(10 * MS * (at as u64 + 1));
         // Each of the two loops reads its lines one after the other.
@@ -157,11 +157,11 @@ fn twenty_four_lines_keep_apart_and_in_order() {
             }
             lines[number].poll(now, &mut mine);
             for update in &mine {
-                desk.publish(update, |_, bytes| datagrams.push(bytes.to_vec()));
+                subscriptions.publish(update, |_, bytes| datagrams.push(bytes.to_vec()));
             }
             out.append(&mut mine);
         }
-        desk.flush(now, |_, bytes| datagrams.push(bytes.to_vec()));
+        subscriptions.flush(now, |_, bytes| datagrams.push(bytes.to_vec()));
     }
     let (mut follower, mut told) = (Follower::default(), Vec::new());
     for datagram in &datagrams {
@@ -223,20 +223,21 @@ fn quote(symbol: u64, sequence: u64) -> Update {
 fn subscribers_get_their_symbols_and_see_what_is_lost() {
     let [ibm, ge, f] = ["IBM", "GE", "F"].map(|text| symbol(text).unwrap());
     assert_eq!((symbol_text(ibm).as_str(), symbol(""), symbol("TOOLONGER")), ("IBM", None, None));
-    let mut desk: Desk<u16> = Desk::new(77);
+    let mut subscriptions: Subscriptions<u16> = Subscriptions::new(77);
     let ask = |symbols: &[u64]| Request { symbols: symbols.to_vec(), leave: false, token: [0; 16] };
     let bytes = ask(&[ibm]).encode();
     assert_eq!(Request::parse(&bytes), Some(ask(&[ibm])));
-    assert!(desk.request(Nanos(0), 1, &ask(&[ibm])));
-    assert!(desk.request(Nanos(0), 1, &ask(&[ge])));
-    assert!(desk.request(Nanos(0), 2, &ask(&[])));
+    assert!(subscriptions.request(Nanos(0), 1, &ask(&[ibm])));
+    assert!(subscriptions.request(Nanos(0), 1, &ask(&[ge])));
+    assert!(subscriptions.request(Nanos(0), 2, &ask(&[])));
     let mut sent: Vec<(u16, Vec<u8>)> = Vec::new();
     for sequence in 0..90 {
         let update = quote([ibm, ge, f][sequence as usize % 3], sequence);
-        desk.publish(&update, |to, bytes| sent.push((to, bytes.to_vec())));
+        subscriptions.publish(&update, |to, bytes| sent.push((to, bytes.to_vec())));
     }
-    desk.publish(&Update::of_line(Kind::Stale, 1, Nanos(9)), |to, b| sent.push((to, b.to_vec())));
-    desk.flush(Nanos(1), |to, bytes| sent.push((to, bytes.to_vec())));
+    subscriptions
+        .publish(&Update::of_line(Kind::Stale, 1, Nanos(9)), |to, b| sent.push((to, b.to_vec())));
+    subscriptions.flush(Nanos(1), |to, bytes| sent.push((to, bytes.to_vec())));
     assert!(sent.iter().all(|(_, bytes)| bytes.len() <= 1_400));
     let follow = |to: u16, drop: usize| {
         let (mut follower, mut all) = (Follower::default(), Vec::new());
@@ -256,13 +257,13 @@ fn subscribers_get_their_symbols_and_see_what_is_lost() {
     let lost: Vec<u64> =
         [mine[0], mine[0], mine[2]].iter().map(|bytes| follower.datagram(bytes, |_| ())).collect();
     assert_eq!((lost, follower.ignored), (vec![0, 0, 13], 1));
-    let other = Desk::<u16>::new(78);
+    let other = Subscriptions::<u16>::new(78);
     assert_eq!(other.subscribers(), 0);
 }
 
 /// What an address gets that never shows a token: bytes in, bytes out.
 fn unproven(granted: bool) -> (usize, usize) {
-    let mut desk: Desk<u16> = Desk::new(1);
+    let mut subscriptions: Subscriptions<u16> = Subscriptions::new(1);
     let token = |period: u64| [period as u8 ^ 0x5A; 16];
     let (mut came, mut went) = (0, 0);
     for second in 0..100u64 {
@@ -271,14 +272,16 @@ fn unproven(granted: bool) -> (usize, usize) {
         let bytes = ask.encode();
         came += bytes.len();
         match granted {
-            true => drop(desk.request(now, 9, &ask)),
-            false => went += desk.datagram(now, (9, &bytes), token).map_or(0, |told| told.len()),
+            true => drop(subscriptions.request(now, 9, &ask)),
+            false => {
+                went += subscriptions.datagram(now, (9, &bytes), token).map_or(0, |told| told.len())
+            }
         }
         for sequence in 0..100 {
-            desk.publish(&quote(7, sequence), |_, bytes| went += bytes.len());
+            subscriptions.publish(&quote(7, sequence), |_, bytes| went += bytes.len());
         }
-        desk.flush(now, |_, bytes| went += bytes.len());
-        desk.tick(now, |_, bytes| went += bytes.len());
+        subscriptions.flush(now, |_, bytes| went += bytes.len());
+        subscriptions.tick(now, |_, bytes| went += bytes.len());
     }
     (came, went)
 }
@@ -293,47 +296,65 @@ fn an_address_without_its_token_gets_no_more_than_it_sent() {
 
 #[test]
 fn who_shows_its_token_subscribes_and_nobody_else_ends_that() {
-    let mut desk: Desk<u16> = Desk::new(1);
+    let mut subscriptions: Subscriptions<u16> = Subscriptions::new(1);
     let of = |from: u16| move |period: u64| [from as u8 ^ period as u8; 16];
     let ask = |leave, token| Request { symbols: vec![], leave, token }.encode();
-    let told = desk.datagram(Nanos(0), (1, &ask(false, [0xFF; 16])), of(1)).expect("a token");
+    let told =
+        subscriptions.datagram(Nanos(0), (1, &ask(false, [0xFF; 16])), of(1)).expect("a token");
     let token = parse_challenge(&told).expect("told");
-    assert_eq!(desk.subscribers(), 0);
-    assert_eq!(desk.datagram(Nanos(1), (1, &ask(false, token)), of(1)), None);
-    assert_eq!(desk.subscribers(), 1);
+    assert_eq!(subscriptions.subscribers(), 0);
+    assert_eq!(subscriptions.datagram(Nanos(1), (1, &ask(false, token)), of(1)), None);
+    assert_eq!(subscriptions.subscribers(), 1);
     for forged in [[0xFF; 16], [0x33; 16]] {
-        assert!(desk.datagram(Nanos(2), (1, &ask(true, forged)), of(1)).is_some());
+        assert!(subscriptions.datagram(Nanos(2), (1, &ask(true, forged)), of(1)).is_some());
     }
-    assert!(desk.datagram(Nanos(2), (2, &ask(false, token)), of(2)).is_some(), "another address");
-    assert_eq!((desk.subscribers(), desk.counters().challenged), (1, 4));
+    assert!(
+        subscriptions.datagram(Nanos(2), (2, &ask(false, token)), of(2)).is_some(),
+        "another address"
+    );
+    assert_eq!((subscriptions.subscribers(), subscriptions.counters().challenged), (1, 4));
     let minute = 60_000 * MS;
-    assert_eq!(desk.datagram(Nanos(minute), (1, &ask(false, token)), of(1)), None, "still good");
-    assert!(desk.datagram(Nanos(2 * minute), (1, &ask(false, token)), of(1)).is_some(), "too old");
-    assert_eq!(desk.datagram(Nanos(minute), (1, &ask(true, token)), of(1)), None);
-    assert_eq!(desk.subscribers(), 0);
+    assert_eq!(
+        subscriptions.datagram(Nanos(minute), (1, &ask(false, token)), of(1)),
+        None,
+        "still good"
+    );
+    assert!(
+        subscriptions.datagram(Nanos(2 * minute), (1, &ask(false, token)), of(1)).is_some(),
+        "too old"
+    );
+    assert_eq!(subscriptions.datagram(Nanos(minute), (1, &ask(true, token)), of(1)), None);
+    assert_eq!(subscriptions.subscribers(), 0);
 }
 
 #[test]
 fn leases_end_and_silence_has_a_heartbeat() {
-    let mut desk: Desk<u16> = Desk::new(1);
+    let mut subscriptions: Subscriptions<u16> = Subscriptions::new(1);
     let all = Request { symbols: vec![], leave: false, token: [0; 16] };
     for subscriber in 0..64 {
-        assert!(desk.request(Nanos(0), subscriber, &all));
+        assert!(subscriptions.request(Nanos(0), subscriber, &all));
     }
-    assert!(!desk.request(Nanos(0), 64, &all), "no room");
-    assert!(desk.request(Nanos(0), 5, &Request { leave: true, ..all.clone() }));
-    assert!(desk.request(Nanos(8_000 * MS), 64, &all), "somebody left");
+    assert!(!subscriptions.request(Nanos(0), 64, &all), "no room");
+    assert!(subscriptions.request(Nanos(0), 5, &Request { leave: true, ..all.clone() }));
+    assert!(subscriptions.request(Nanos(8_000 * MS), 64, &all), "somebody left");
     let mut beats = 0;
     let mut follower = Follower::default();
     for second in 0..=10 {
-        desk.tick(Nanos(second * 1_000 * MS), |to, bytes| {
+        subscriptions.tick(Nanos(second * 1_000 * MS), |to, bytes| {
             beats += u64::from(to == 7);
             assert_eq!(follower.datagram(bytes, |_| panic!("an update")), 0);
         });
     }
-    assert_eq!((beats, desk.subscribers()), (10, 64));
-    desk.tick(Nanos(11_000 * MS), |_, _| ());
-    assert_eq!((desk.subscribers(), desk.counters().expired, desk.counters().refused), (1, 63, 1));
+    assert_eq!((beats, subscriptions.subscribers()), (10, 64));
+    subscriptions.tick(Nanos(11_000 * MS), |_, _| ());
+    assert_eq!(
+        (
+            subscriptions.subscribers(),
+            subscriptions.counters().expired,
+            subscriptions.counters().refused
+        ),
+        (1, 63, 1)
+    );
 }
 
 fn best() -> impl Strategy<Value = Option<Best>> {
@@ -388,12 +409,12 @@ proptest! {
         let format = if binary { Format::OpraBinary } else { Format::OpraFastV2 };
         let mut line = Line::new(0, LineConfig { format, ..config() }, Nanos(0));
         let mut follower = Follower::default();
-        let mut desk: Desk<u8> = Desk::new(1);
+        let mut subscriptions: Subscriptions<u8> = Subscriptions::new(1);
         let all = Request { symbols: vec![], leave: false, token: [0; 16] };
-        desk.request(Nanos(0), 1, &all);
+        subscriptions.request(Nanos(0), 1, &all);
         let mut datagram = Vec::new();
-        desk.publish(&quote(7, 1), |_, _| ());
-        desk.flush(Nanos(0), |_, bytes| datagram = bytes.to_vec());
+        subscriptions.publish(&quote(7, 1), |_, _| ());
+        subscriptions.flush(Nanos(0), |_, bytes| datagram = bytes.to_vec());
         let stream = make::<V2>(Shape { seed: 1, bytes: 300, ..Shape::default() });
         let mut out = Vec::new();
         for mut bytes in [noise, datagram, all.encode(), stream.bytes] {

@@ -6,7 +6,7 @@
 
 mod sample;
 
-use fix::app::{Desk, LedgerLimits, Refusal, Symbols, Wanted};
+use fix::app::{FixApplication, LedgerLimits, Refusal, Symbols, Wanted};
 use fix::dictionary::{Checker, CustomTags, Rules, builtin};
 use fix::session::{Application, Ending, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::value::{StampWriter, uint};
@@ -61,7 +61,7 @@ const TAGS: &[&str] =
 
 struct App {
     symbols: Symbols,
-    desk: Desk,
+    application: FixApplication,
     full: bool,
 }
 
@@ -77,11 +77,11 @@ impl Application for App {
         message: &Message<'_>,
         port: &mut Port<'_, S>,
     ) {
-        let wanted = self.desk.handle(now, message, &self.symbols, port);
+        let wanted = self.application.handle(now, message, &self.symbols, port);
         if let Wanted::Command(command) = wanted
             && self.full
         {
-            self.desk.take_back(now, message, &command, &Refusal::BUSY, port);
+            self.application.take_back(now, message, &command, &Refusal::BUSY, port);
         }
     }
 }
@@ -128,8 +128,8 @@ impl Run {
         let limits = Limits { message_max: 2_048, ..Limits::default() };
         let ledger_limits = LedgerLimits { done_max: 8, trades_max: 8, pending_max: 32, salt: 1 };
         let symbols = Symbols::new(&[sample::instrument()]);
-        let desk = Desk::new(rules.version, ledger_limits);
-        let app = App { symbols, desk, full: seed.is_multiple_of(5) };
+        let application = FixApplication::new(rules.version, ledger_limits);
+        let app = App { symbols, application, full: seed.is_multiple_of(5) };
         let door = Acceptor::new(vec![(config, store)], limits);
         let mut rng = SplitMix64::new(seed);
         rng.next_u64();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use net::{Clock, Directory, LoopHandle, Seat, TraceReceiver, trace_channel};
+use net::{Clock, Directory, LeaderEndpoint, LoopHandle, TraceReceiver, trace_channel};
 use probe::Key;
 use replication::ReplicaId;
 use roles::{ExchangeConfig, Role};
@@ -68,7 +68,7 @@ pub struct Rest {
 /// A group about to run.
 pub struct Group {
     hosts: Vec<Host>,
-    seat: Seat,
+    seat: LeaderEndpoint,
     claims: (UdpSocket, Key),
     directory: Directory,
     loops: Vec<LoopHandle<Role>>,
@@ -136,7 +136,7 @@ impl Group {
         let notice =
             begun.then(|| format!("{dir}: {count} replicas go on after {inputs} committed inputs"));
         let seat = cluster.seat()?;
-        let directory = cluster.directory()?.with_seat(seat.clone());
+        let directory = cluster.directory()?.with_leader(seat.clone());
         Ok(Group {
             loops: hosts.iter_mut().map(|host| host.event_loop().handle()).collect(),
             udp_ports: hosts.iter_mut().flat_map(|host| host.event_loop().udp_ports()).collect(),
@@ -282,7 +282,7 @@ pub struct Term {
 
 /// Who led, term by term.
 pub struct Leaders {
-    seat: Seat,
+    seat: LeaderEndpoint,
     since: Instant,
     /// Terms so far.
     pub seen: Vec<Term>,

@@ -3,7 +3,7 @@
 //! A [`Peer::Addr`] is `address << 16 | port`. A [`Peer::Node`] is looked up in the [`Directory`],
 //! which the composer fills after binding every node's overlay socket and before the first loop
 //! starts; it does not change afterwards, but for a node that is at one of several places: the root
-//! of a group, whose [`Seat`] says where it is now.
+//! of a group, whose [`LeaderEndpoint`] says where it is now.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -35,26 +35,30 @@ fn unpack(packed: u64) -> Option<SocketAddrV4> {
 }
 
 /// A node that is at one of several places, at a later one in each later term. What comes from one
-/// of its places is its own only while it is there. All copies are of one seat.
+/// of its places is its own only while it is there. All copies are of one endpoint.
 #[derive(Clone, Debug)]
-pub struct Seat {
+pub struct LeaderEndpoint {
     node: NodeId,
     places: Arc<[SocketAddrV4]>,
     /// Term, and place in the low byte.
     held: Arc<AtomicU64>,
 }
 
-/// Bits of [`Seat::held`] that say which place.
+/// Bits of [`LeaderEndpoint::held`] that say which place.
 const PLACE_BITS: u32 = 8;
 
-impl Seat {
-    /// Places that a seat has at most.
+impl LeaderEndpoint {
+    /// Places that it has at most.
     pub const PLACES_MAX: usize = 1 << PLACE_BITS;
 
-    /// The seat of `node`, at the first of `places` in term 0; `None` for no place or too many.
-    pub fn new(node: NodeId, places: &[SocketAddrV4]) -> Option<Seat> {
-        let known = (1..=Seat::PLACES_MAX).contains(&places.len());
-        known.then(|| Seat { node, places: places.into(), held: Arc::new(AtomicU64::new(0)) })
+    /// The endpoint of `node`, at the first of `places` in term 0; `None` for no place or too many.
+    pub fn new(node: NodeId, places: &[SocketAddrV4]) -> Option<LeaderEndpoint> {
+        let known = (1..=LeaderEndpoint::PLACES_MAX).contains(&places.len());
+        known.then(|| LeaderEndpoint {
+            node,
+            places: places.into(),
+            held: Arc::new(AtomicU64::new(0)),
+        })
     }
 
     /// In `term` the node is at this place, from 0; false when it is known of that term, or of a
@@ -70,7 +74,7 @@ impl Seat {
     /// The newest term and the place in it, from 0.
     pub fn held(&self) -> (u64, usize) {
         let held = self.held.load(Ordering::Acquire);
-        (held >> PLACE_BITS, (held & (Seat::PLACES_MAX as u64 - 1)) as usize)
+        (held >> PLACE_BITS, (held & (LeaderEndpoint::PLACES_MAX as u64 - 1)) as usize)
     }
 
     fn addr(&self) -> Option<SocketAddrV4> {
@@ -90,7 +94,7 @@ impl Seat {
 pub struct Directory {
     by_node: Vec<(NodeId, SocketAddrV4)>,
     by_addr: Vec<(u64, NodeId)>,
-    seat: Option<Seat>,
+    leader: Option<LeaderEndpoint>,
 }
 
 /// Why a directory was refused: a node or an address is named twice.
@@ -129,22 +133,22 @@ impl Directory {
             let addr = unpack(packed).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
             return Err(DuplicateEntry { node, addr });
         }
-        Ok(Directory { by_node, by_addr, seat: None })
+        Ok(Directory { by_node, by_addr, leader: None })
     }
 
     /// The same with a node that is at one of several places, none of which is another's.
     ///
     /// # Errors
     /// [`DuplicateEntry`] when the node or one of the places is there already.
-    pub fn with_seat(mut self, seat: Seat) -> Result<Directory, DuplicateEntry> {
+    pub fn with_leader(mut self, leader: LeaderEndpoint) -> Result<Directory, DuplicateEntry> {
         let twice = |addr: &&SocketAddrV4| {
             let packed = pack(**addr);
-            self.addr(seat.node).is_some() || self.by_addr.iter().any(|(key, _)| *key == packed)
+            self.addr(leader.node).is_some() || self.by_addr.iter().any(|(key, _)| *key == packed)
         };
-        if let Some(&addr) = seat.places.iter().find(twice) {
-            return Err(DuplicateEntry { node: seat.node, addr });
+        if let Some(&addr) = leader.places.iter().find(twice) {
+            return Err(DuplicateEntry { node: leader.node, addr });
         }
-        self.seat = Some(seat);
+        self.leader = Some(leader);
         Ok(self)
     }
 
@@ -156,8 +160,8 @@ impl Directory {
         {
             return Some(addr);
         }
-        if let Some(seat) = self.seat.as_ref().filter(|seat| seat.node == node) {
-            return seat.addr();
+        if let Some(leader) = self.leader.as_ref().filter(|leader| leader.node == node) {
+            return leader.addr();
         }
         let at = self.by_node.binary_search_by_key(&node, |&(id, _)| id).ok()?;
         self.by_node.get(at).map(|&(_, addr)| addr)
@@ -173,7 +177,7 @@ impl Directory {
 
     /// Who sends from `addr`, as a node knows it.
     pub fn peer(&self, addr: SocketAddrV4) -> Peer {
-        if let Some(peer) = self.seat.as_ref().and_then(|seat| seat.peer(addr)) {
+        if let Some(peer) = self.leader.as_ref().and_then(|leader| leader.peer(addr)) {
             return peer;
         }
         let packed = pack(addr);
@@ -209,17 +213,19 @@ mod tests {
     #[test]
     fn a_seat_is_where_the_newest_term_has_it_and_nothing_else_comes_from_there() {
         let (places, root) = ([at(20), at(21), at(22)], NodeId(0));
-        let seat = Seat::new(root, &places).expect("three places");
+        let leader = LeaderEndpoint::new(root, &places).expect("three places");
         let directory = Directory::new(&[(NodeId(1), at(11))]).expect("no duplicates");
-        let directory = directory.with_seat(seat.clone()).expect("no duplicates");
+        let directory = directory.with_leader(leader.clone()).expect("no duplicates");
         assert_eq!(directory.resolve(Peer::Node(root)), Some(at(20)));
-        assert!(seat.take(3, 2) && !seat.take(3, 1) && !seat.take(2, 0) && !seat.take(9, 3));
-        assert_eq!((seat.held(), directory.resolve(Peer::Node(root))), ((3, 2), Some(at(22))));
+        assert!(
+            leader.take(3, 2) && !leader.take(3, 1) && !leader.take(2, 0) && !leader.take(9, 3)
+        );
+        assert_eq!((leader.held(), directory.resolve(Peer::Node(root))), ((3, 2), Some(at(22))));
         assert_eq!(directory.peer(at(22)), Peer::Node(root));
         assert_eq!(directory.peer(at(20)), peer_addr(at(20)), "an earlier leader");
         assert_eq!(directory.peer(at(11)), Peer::Node(NodeId(1)));
         let taken = Directory::new(&[(NodeId(1), at(21))]).expect("no duplicates");
-        assert!(taken.with_seat(seat).is_err() && Seat::new(root, &[]).is_none());
+        assert!(taken.with_leader(leader).is_err() && LeaderEndpoint::new(root, &[]).is_none());
     }
 
     #[test]

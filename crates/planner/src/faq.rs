@@ -16,7 +16,7 @@
 
 use types::SplitMix64;
 
-use crate::lap::{Lap, SPARE};
+use crate::assignment_solver::{AssignmentSolver, SPARE};
 use crate::matrix::Square;
 use crate::tree::Shape;
 
@@ -291,7 +291,7 @@ struct Search<'a> {
     vms: Vec<u32>,
     /// Where each group's next VM goes.
     next: Vec<u32>,
-    lap: Lap,
+    solver: AssignmentSolver,
 }
 
 impl<'a> Search<'a> {
@@ -307,7 +307,7 @@ impl<'a> Search<'a> {
             vms: vec![0; qap.vms()],
             next: Vec::new(),
             groups,
-            lap: Lap::default(),
+            solver: AssignmentSolver::default(),
         }
     }
 
@@ -387,7 +387,7 @@ impl<'a> Search<'a> {
     /// Q with the least product with the gradient.
     fn direction(&mut self, again: bool) {
         let units = &self.groups.units;
-        let owner = self.lap.solve(&self.gradient, self.qap.vms(), units, again);
+        let owner = self.solver.solve(&self.gradient, self.qap.vms(), units, again);
         self.owner.copy_from_slice(owner);
         self.list_vms();
     }

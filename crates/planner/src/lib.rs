@@ -8,11 +8,11 @@
 //! All delays are nanoseconds.
 
 pub mod anneal;
+pub mod assignment_solver;
 pub mod build;
 pub mod campaign;
 pub mod cloud;
 pub mod faq;
-pub mod lap;
 pub mod matrix;
 pub mod objective;
 pub mod polish;

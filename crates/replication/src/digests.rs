@@ -17,7 +17,7 @@ pub(crate) struct Digests {
 
 /// A replica whose state is not that of most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Odd {
+pub(crate) struct Divergence {
     pub(crate) who: ReplicaId,
     pub(crate) position: u64,
 }
@@ -31,7 +31,7 @@ impl Digests {
         position: u64,
         digest: u64,
         members: &Membership,
-    ) -> Vec<Odd> {
+    ) -> Vec<Divergence> {
         let told = self.known.entry(position).or_default();
         if told.insert(who, digest) == Some(digest) {
             return Vec::new();
@@ -42,9 +42,9 @@ impl Digests {
         let most = told.values().copied().find(|digest| agree(*digest) >= members.quorum());
         let odd = |most: u64| {
             let differs = told.iter().filter(move |(_, digest)| **digest != most);
-            differs.map(|(who, _)| Odd { who: *who, position }).collect()
+            differs.map(|(who, _)| Divergence { who: *who, position }).collect()
         };
-        let found: Vec<Odd> = most.map(odd).unwrap_or_default();
+        let found: Vec<Divergence> = most.map(odd).unwrap_or_default();
         self.compared += u64::from(most.is_some());
         while self.known.len() > POSITIONS_MAX {
             // The oldest goes: whoever is so far behind compares the next ones.
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn who_differs_from_most_is_named_whoever_is_heard_first() {
         let (one, two, three) = (ReplicaId(1), ReplicaId(2), ReplicaId(3));
-        let odd = vec![Odd { who: two, position: 8 }];
+        let odd = vec![Divergence { who: two, position: 8 }];
         let mut digests = Digests::default();
         assert!(digests.take(two, 8, 5, &founders()).is_empty());
         assert!(digests.take(one, 8, 7, &founders()).is_empty(), "one against one says nothing");

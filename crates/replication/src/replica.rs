@@ -6,7 +6,7 @@ use journal::SnapshotInfo;
 use types::Nanos;
 
 use crate::changes::Changing;
-use crate::digests::{Digests, Odd};
+use crate::digests::{Digests, Divergence};
 use crate::notice::Notices;
 use crate::start::Start;
 use crate::stop::Stop;
@@ -676,7 +676,7 @@ impl<C: Consensus> Replica<C> {
         if members.get(who).is_none() {
             return;
         }
-        for Odd { who, position } in self.digests.take(who, position, digest, members) {
+        for Divergence { who, position } in self.digests.take(who, position, digest, members) {
             if who == self.config.id {
                 self.stop(Stop::Diverged { position }, out);
             } else {

@@ -19,7 +19,7 @@ use engine::{Engine, ReplayDigests, replay_digests_from, replay_from};
 use feed::{Joined, Listener, StreamDigest};
 use types::{FeedSeq, Input, InstrumentId};
 
-use crate::{Dealer, Root};
+use crate::{Root, StreamRouter};
 
 /// What the audit found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,15 +100,15 @@ impl Past<'_> {
     }
 
     /// As it was before the first of them: of what it has dealt, they account for some.
-    fn dealer(&self, root: &Root) -> Dealer {
-        let mut dealer = root.dealer().anew();
+    fn router(&self, root: &Root) -> StreamRouter {
+        let mut router = root.router().anew();
         if self.start.is_none() {
-            return dealer;
+            return router;
         }
         replay_from(self.engine(root), (self.inputs)(), |_, _, _, output| {
-            output.market.iter().for_each(|(_, event)| dealer.deal(event, |_, _| {}));
+            output.market.iter().for_each(|(_, event)| router.deal(event, |_, _| {}));
         });
-        root.dealer().before(&dealer)
+        root.router().before(&router)
     }
 }
 
@@ -152,8 +152,8 @@ pub fn audit_with<'a>(
     if replay.state != audit.state_digest || replay.feed_next != engine.feed_next() {
         audit.problems.push("the replayed engine is in another state than the live one".into());
     }
-    let all = root.dealer().next().len();
-    let begins = past.dealer(root);
+    let all = root.router().next().len();
+    let begins = past.router(root);
     let mut compared = Vec::with_capacity(listeners.len());
     for (index, clients) in listeners.iter().enumerate() {
         if clients.len() != all {
@@ -235,15 +235,15 @@ fn places(
             wanted.extend(noted.map(|at| ((stream, Some(at.seq)), Place::default())));
         }
     }
-    let mut dealer = past.dealer(root);
-    let mut digests = vec![StreamDigest::default(); dealer.next().len()];
+    let mut router = past.router(root);
+    let mut digests = vec![StreamDigest::default(); router.next().len()];
     let mut message = Vec::new();
     replay_from(past.engine(root), (past.inputs)(), |_, input, _, output| {
         for (position, event) in &output.market {
             message.clear();
             // What has no format was not published either; the root counts it.
             let _ = root.itch().encode(event, input.t_seq, &mut message);
-            dealer.deal(event, |stream, seq| {
+            router.deal(event, |stream, seq| {
                 if from.is_none_or(|(of, first)| of != stream || seq >= first) {
                     digests[stream].push(&message);
                 }
@@ -308,19 +308,19 @@ impl Audit {
 
     /// The end of the feed, which a listener must have heard; 1 when all books are equal there.
     fn compare_end(&mut self, ear: &Ear<'_>, root: &Root, replay: &ReplayDigests) -> u64 {
-        let (listener, dealer) = (ear.listener, root.dealer());
+        let (listener, router) = (ear.listener, root.router());
         if let Some((seq, error)) = listener.first_error() {
             self.problems.push(format!("{ear}, feed position {seq}: {error}"));
         }
         let ids = root.engine().config().instruments.iter().map(|instrument| instrument.id);
-        let books: Vec<_> = ids.filter(|id| dealer.stream_of(*id) == ear.stream).collect();
+        let books: Vec<_> = ids.filter(|id| router.stream_of(*id) == ear.stream).collect();
         if listener.instruments() != books {
             let (kept, books) = (listener.instruments().len(), books.len());
             self.problems.push(format!("{ear} keeps {kept} books of {books}"));
             return 0;
         }
         let heard = listener.next_seq();
-        let all = dealer.next().get(ear.stream).copied().unwrap_or_default();
+        let all = router.next().get(ear.stream).copied().unwrap_or_default();
         if heard != all {
             self.problems.push(format!("{ear} heard up to {heard}, the feed is at {all}"));
             return 0;

@@ -4,7 +4,7 @@
 //! goes to the one that carries its instrument, and what concerns the whole market to all; each
 //! stream has its own session, sequence, deadlines, repairs and dead proxies. Which stream an event
 //! goes to follows from the configuration and where in it from the log, so a replay finds the same
-//! ([`Dealer`]). An execution waits for its tick in the stream of its own instrument. With one
+//! ([`StreamRouter`]). An execution waits for its tick in the stream of its own instrument. With one
 //! stream its positions are the engine's.
 
 use overlay::{
@@ -24,22 +24,22 @@ use zerocopy::FromBytes;
 
 use crate::{ExchangeConfig, OverlayOptions, TreeShape};
 
-/// Deals the events of the market out to the streams, and numbers them there.
+/// Routes the events of the market to their streams, and numbers them there.
 #[derive(Clone, Debug)]
-pub struct Dealer {
+pub struct StreamRouter {
     /// By instrument less one.
     stream_of: Vec<u16>,
     /// By stream: the number its next message gets.
     next: Vec<FeedSeq>,
 }
 
-impl Dealer {
+impl StreamRouter {
     /// Nothing is dealt out yet.
-    pub fn new(config: &ExchangeConfig) -> Dealer {
+    pub fn new(config: &ExchangeConfig) -> StreamRouter {
         let streams = config.options.streams();
         let last = streams - 1;
         let stream_of = |place| config.options.stream_of(place).min(last);
-        Dealer {
+        StreamRouter {
             stream_of: (0..config.instruments.len()).map(stream_of).collect(),
             next: vec![FeedSeq(1); usize::from(streams)],
         }
@@ -69,15 +69,15 @@ impl Dealer {
     }
 
     /// The same before the first event.
-    pub fn anew(&self) -> Dealer {
-        Dealer { next: vec![FeedSeq(1); self.next.len()], ..self.clone() }
+    pub fn anew(&self) -> StreamRouter {
+        StreamRouter { next: vec![FeedSeq(1); self.next.len()], ..self.clone() }
     }
 
     /// As this one was before it dealt out what the other has, from the first on.
-    pub fn before(&self, later: &Dealer) -> Dealer {
+    pub fn before(&self, later: &StreamRouter) -> StreamRouter {
         let before = |(all, some): (&FeedSeq, &FeedSeq)| FeedSeq(all.0.saturating_sub(some.0 - 1));
         let next = self.next.iter().zip(&later.next).map(before).collect();
-        Dealer { next, ..self.clone() }
+        StreamRouter { next, ..self.clone() }
     }
 
     /// By stream: the number its next message gets.
@@ -96,7 +96,7 @@ struct Downlink {
 /// All of them.
 pub(crate) struct Downlinks {
     streams: Vec<Downlink>,
-    dealer: Dealer,
+    router: StreamRouter,
     /// Of the last input: each event's position, its stream and its number there; kept with
     /// several streams only.
     placed: Vec<(FeedSeq, usize, FeedSeq)>,
@@ -117,14 +117,14 @@ impl Downlinks {
         };
         Downlinks {
             streams: trees.iter().map(stream).collect(),
-            dealer: Dealer::new(config),
+            router: StreamRouter::new(config),
             placed: Vec::with_capacity(256),
             scratch: Vec::with_capacity(64),
         }
     }
 
-    pub(crate) fn dealer(&self) -> &Dealer {
-        &self.dealer
+    pub(crate) fn router(&self) -> &StreamRouter {
+        &self.router
     }
 
     pub(crate) fn first(&self) -> &Publisher {
@@ -147,14 +147,14 @@ impl Downlinks {
         itch: &itch::Encoder,
         out: &mut Outbox,
     ) -> u64 {
-        let Downlinks { streams, dealer, placed, scratch } = self;
+        let Downlinks { streams, router, placed, scratch } = self;
         let several = streams.len() > 1;
         let mut failed = 0;
         placed.clear();
         for (position, event) in events {
             scratch.clear();
             let written = itch.encode(event, t_seq, scratch).is_ok();
-            dealer.deal(event, |stream, seq| {
+            router.deal(event, |stream, seq| {
                 let publisher = streams.get_mut(stream).map(|stream| &mut stream.publisher);
                 let pushed = publisher.map(|publisher| publisher.push_message(now, scratch, out));
                 let there = pushed == Some(Ok(seq)) && (several || seq == *position);
@@ -173,10 +173,10 @@ impl Downlinks {
         if self.streams.len() == 1 || report.public_after == FeedSeq(0) {
             return *report;
         }
-        let stream = self.dealer.stream_of(report.instrument);
+        let stream = self.router.stream_of(report.instrument);
         let end = self.placed.partition_point(|(position, ..)| *position <= report.public_after);
         let own = self.placed.iter().take(end).rev().find(|(_, of, _)| *of == stream);
-        let all = || self.dealer.next.get(stream).map_or(0, |next| next.0.saturating_sub(1));
+        let all = || self.router.next.get(stream).map_or(0, |next| next.0.saturating_sub(1));
         let public_after = own.map_or_else(|| FeedSeq(all()), |(.., seq)| *seq);
         ExecutionReport { public_after, ..*report }
     }
@@ -192,7 +192,7 @@ impl Downlinks {
     /// False when something waits for a shelf, or there is none.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
         to.count(self.streams.len());
-        self.dealer.next.iter().for_each(|next| to.u64(next.0));
+        self.router.next.iter().for_each(|next| to.u64(next.0));
         // All are packed: what follows is read in its place.
         self.streams.iter().fold(true, |all, stream| stream.publisher.pack(to) & all)
     }
@@ -202,10 +202,10 @@ impl Downlinks {
         if from.count(8)? != self.streams.len() {
             return None;
         }
-        for next in &mut self.dealer.next {
+        for next in &mut self.router.next {
             *next = FeedSeq(from.u64()?);
         }
-        for (stream, next) in self.streams.iter_mut().zip(&self.dealer.next) {
+        for (stream, next) in self.streams.iter_mut().zip(&self.router.next) {
             stream.publisher.unpack(from)?;
             if stream.publisher.feed_next() != *next {
                 return None;

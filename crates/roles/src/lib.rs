@@ -9,15 +9,15 @@
 mod audit;
 mod capacities;
 mod checkpoint;
-mod compact;
 mod config;
-mod copies;
 mod day;
+mod dead_gateway_cancels;
 mod deploy;
 mod downlinks;
+mod drop_copies;
 mod edge;
 mod expiry;
-mod lost;
+mod input_snapshot;
 mod market;
 mod member;
 mod offline;
@@ -31,11 +31,10 @@ mod timetable;
 pub use audit::{Audit, JoinedLate, Past, Unequal, audit, audit_with};
 pub use capacities::{Capacity, gateway_capacities};
 pub use checkpoint::Checkpoint;
-pub use compact::{compact, compacted_from, compacted_genesis, compacted_inputs};
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{deploy, group_root, listener, subscriber};
-pub use downlinks::Dealer;
+pub use downlinks::StreamRouter;
 pub use edge::Edge;
 pub use expiry::{Ending, Expiries};
 pub use gateway::{
@@ -43,13 +42,14 @@ pub use gateway::{
     LoginTerms, OUCH_DOOR, OUTSTANDING, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle,
     decode_work,
 };
+pub use input_snapshot::{compact, compacted_from, compacted_genesis, compacted_inputs};
 pub use member::{Keep, Member, MemberError, NewLink, Outside};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use overlay::{aes_gcm::random_life, lives::Life};
 pub use role::Role;
 pub use root::{
-    CheckpointError, Fill, ReplaceError, ResumeError, Root, RootCounters, Snapshots, Strange,
+    CheckpointError, Fill, LogGap, ReplaceError, ResumeError, Root, RootCounters, Snapshots,
 };
 pub use sealed::Sealed;
 pub use slow::{Lag, Slow};

@@ -23,8 +23,8 @@ use replication::{
 use types::{Channel, ClockReading, FeedSeq, Input, Nanos, Node, Outbox, Peer};
 use zerocopy::TryFromBytes;
 
-use crate::compact::Compact;
-use crate::{Role, Root, Sealed, Strange};
+use crate::input_snapshot::InputSnapshot;
+use crate::{LogGap, Role, Root, Sealed};
 
 mod checkpoint;
 
@@ -58,7 +58,7 @@ pub enum MemberError {
     /// It is of another exchange.
     Genesis,
     /// What it holds does not follow from one another.
-    Log(Strange),
+    Log(LogGap),
     /// A snapshot is none of a root, or of another version.
     Snapshot,
     /// The cipher of sealed datagrams can't be set up.
@@ -119,7 +119,7 @@ impl State {
 
     /// Takes what a snapshot holds beyond what was taken before.
     fn load(&mut self, now: ClockReading, bytes: &[u8]) -> Result<(), MemberError> {
-        let compact = Compact::read(bytes).ok_or(MemberError::Snapshot)?;
+        let compact = InputSnapshot::read(bytes).ok_or(MemberError::Snapshot)?;
         if compact.genesis != self.genesis {
             return Err(MemberError::Genesis);
         }
@@ -135,7 +135,7 @@ impl State {
         nobody.clear();
         let taken = self.role.with_root(nobody, |root, out| root.commit(now, input, out));
         match taken {
-            Some(Err(strange)) => Err(MemberError::Log(strange)),
+            Some(Err(gap)) => Err(MemberError::Log(gap)),
             _ => {
                 self.inputs = input.seq.0;
                 Ok(())

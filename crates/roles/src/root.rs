@@ -35,9 +35,9 @@ use wire::itch;
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::config::{ExchangeConfig, ExchangeError};
-use crate::copies::Copies;
-use crate::downlinks::{self, Dealer, Downlinks};
-use crate::lost::Lost;
+use crate::dead_gateway_cancels::DeadGatewayCancels;
+use crate::downlinks::{self, Downlinks, StreamRouter};
+use crate::drop_copies::DropCopies;
 use crate::{DayRecord, Timetable, TreeShape};
 
 mod checkpoint;
@@ -51,8 +51,8 @@ mod standby;
 pub use checkpoint::CheckpointError;
 use durable::Gate;
 pub use durable::ResumeError;
+pub use member::LogGap;
 use member::Standing;
-pub use member::Strange;
 use room::Room;
 pub use room::{Fill, Snapshots};
 pub use standby::ReplaceError;
@@ -103,7 +103,7 @@ pub struct Root {
     /// MoldUDP64 sessions, by stream.
     sessions: Vec<[u8; 10]>,
     private: PrivateStreams,
-    copies: Copies,
+    drop_copies: DropCopies,
     acks: AckScheduler,
     timetable: Timetable,
     /// In a group: without what the group has committed, and nothing else.
@@ -112,7 +112,7 @@ pub struct Root {
     /// tells it, as it was configured, from others.
     logged: Timetable,
     configured: u64,
-    lost: Lost,
+    dead_gateway_cancels: DeadGatewayCancels,
     day: DayRecord,
     /// The feed's session is over.
     ended: bool,
@@ -140,10 +140,10 @@ impl Root {
         let ingress = Ingress::new(&ingress_config(gateways, &sequencer));
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
-        let copies = Copies::new(&config.accounts);
+        let drop_copies = DropCopies::new(&config.accounts);
         let records_max = match config.log_capacity as u64 {
             0 => u64::MAX,
-            inputs => inputs.saturating_mul(4 * (1 + copies.most())),
+            inputs => inputs.saturating_mul(4 * (1 + drop_copies.most())),
         };
         let accounts = config.accounts.len() as u16;
         let record_len = size_of::<ExecutionReport>();
@@ -154,7 +154,7 @@ impl Root {
         let leavers = config.accounts.iter().filter(|one| one.cancel_on_disconnect);
         let patience_ns = private.lease_ns().saturating_add(config.cancel_grace_ns);
         Ok(Root {
-            lost: Lost::new(leavers.map(|one| one.id), patience_ns),
+            dead_gateway_cancels: DeadGatewayCancels::new(leavers.map(|one| one.id), patience_ns),
             node,
             epoch: tree.epoch,
             trees: downlinks::shapes(config)?,
@@ -173,7 +173,7 @@ impl Root {
             downlinks: Downlinks::new(config, trees),
             sessions: trees.iter().map(|tree| config.session_of(tree.stream)).collect(),
             private,
-            copies,
+            drop_copies,
             acks: AckScheduler::new(node, tree.epoch, gateways),
             timetable: config.timetable.clone(),
             planned: config.timetable.clone(),
@@ -216,8 +216,8 @@ impl Root {
     }
 
     /// Which event went to which stream, and how far these are.
-    pub fn dealer(&self) -> &Dealer {
-        self.downlinks.dealer()
+    pub fn router(&self) -> &StreamRouter {
+        self.downlinks.router()
     }
 
     /// The ingress and its sequencer, for their totals.
@@ -304,7 +304,7 @@ impl Root {
                 Ok((body, [])) => {
                     self.private.handle_attach(now, header.sender, &body, out);
                     if self.private.attached_at(body.account).is_some() {
-                        self.lost.attached(body.account);
+                        self.dead_gateway_cancels.attached(body.account);
                     }
                 }
                 _ => self.counters.malformed += 1,
@@ -440,7 +440,7 @@ impl Root {
             return None;
         }
         let Root { engine, log, output, private, counters, day, itch, downlinks, .. } = self;
-        let copies = &self.copies;
+        let drop_copies = &self.drop_copies;
         let Root { gate, grants, acks, .. } = self;
         let mut last = None;
         let gate = gate.as_ref();
@@ -462,7 +462,7 @@ impl Root {
                 let report = downlinks.placed(report);
                 let appended = private.append(report.account, report.as_bytes());
                 counters.unencodable += match appended {
-                    Ok(position) => copies.append(&report, position, private),
+                    Ok(position) => drop_copies.append(&report, position, private),
                     Err(_) => 1,
                 };
             }
@@ -687,7 +687,7 @@ impl Node for Root {
             due(self.expiry_due()),
             self.downlinks.next_timeout(),
             self.private.next_timeout(),
-            if self.ended { Nanos::NEVER } else { self.lost.next_timeout() },
+            if self.ended { Nanos::NEVER } else { self.dead_gateway_cancels.next_timeout() },
             self.acks.next_timeout(),
             self.feedback.as_ref().map_or(Nanos::NEVER, PacingFeedback::next_timeout),
         ];

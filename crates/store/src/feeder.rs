@@ -4,8 +4,8 @@ use engine::{Config, Engine, Output};
 use types::Input;
 
 use crate::error::StoreError;
+use crate::row_builder::RowBuilder;
 use crate::rows::{Amendment, Cancel, Order, Refusal, Trade};
-use crate::shaper::Shaper;
 
 /// How far the log has been taken in, and what came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,7 +62,7 @@ impl Batch {
 pub struct Feeder {
     engine: Engine,
     output: Output,
-    shaper: Shaper,
+    row_builder: RowBuilder,
     batch: Batch,
     t_last: u64,
 }
@@ -76,7 +76,7 @@ impl Feeder {
         Feeder {
             engine: Engine::new(config),
             output: Output::default(),
-            shaper: Shaper::default(),
+            row_builder: RowBuilder::default(),
             batch: Batch::default(),
             t_last: 0,
         }
@@ -99,7 +99,7 @@ impl Feeder {
         let _ = self.engine.apply(input, &mut self.output);
         self.t_last = input.t_seq.0;
         self.batch.inputs += 1;
-        self.shaper.take(input, &self.output.executions, &mut self.batch);
+        self.row_builder.take(input, &self.output.executions, &mut self.batch);
         Ok(true)
     }
 
@@ -108,16 +108,16 @@ impl Feeder {
         Progress {
             applied: self.engine.applied(),
             t_last: self.t_last,
-            reports: self.shaper.reports,
-            reports_digest: self.shaper.digest.0,
+            reports: self.row_builder.reports,
+            reports_digest: self.row_builder.digest.0,
             feed_next: self.engine.feed_next().0,
-            strangers: self.shaper.strangers,
+            strangers: self.row_builder.strangers,
         }
     }
 
     /// Rows that wait, about.
     pub fn waiting(&self) -> usize {
-        self.batch.rows() + self.shaper.touched()
+        self.batch.rows() + self.row_builder.touched()
     }
 
     /// Inputs since the last batch.
@@ -127,7 +127,7 @@ impl Feeder {
 
     /// What waits, for writing. The next batch says of nothing in it again that it is new.
     pub fn seal(&mut self) -> &Batch {
-        self.shaper.seal(&mut self.batch);
+        self.row_builder.seal(&mut self.batch);
         &self.batch
     }
 
@@ -148,6 +148,6 @@ impl Feeder {
 
     /// Orders that are open.
     pub fn open_orders(&self) -> usize {
-        self.shaper.open()
+        self.row_builder.open()
     }
 }

@@ -5,7 +5,7 @@
 //! - [`Feeder`] replays the log through the engine and shapes its reports into rows; [`Store`]
 //!   writes them into SQLite, many inputs a transaction. The place in the log up to which the store
 //!   holds is written in the same transaction: after a crash at any point every input counts
-//!   exactly once. [`Keeper`] is both together.
+//!   exactly once. [`StoreWriter`] is both together.
 //! - Never on the order path: whoever feeds it reads the log from where it is durable already.
 //! - What was fed twice changes nothing; a gap, another exchange's log, or a log whose reports are
 //!   not those that the store was made of is refused, and so is another schema: the store is then
@@ -20,21 +20,21 @@
 mod compare;
 mod error;
 mod feeder;
-mod keeper;
 mod names;
 mod query;
+mod row_builder;
 mod rows;
 mod schema;
-mod shaper;
 mod sqlite;
+mod store_writer;
 
 pub use compare::{Difference, Found, differences, disagreements};
 pub use error::StoreError;
 pub use feeder::{Batch, Feeder, Progress};
-pub use keeper::{BATCH_ROWS, Keeper};
 pub use query::{
     Counts, Filter, ORDER_STATES, OrderLine, PartyLine, Query, TRADE_STATES, Table, TradeLine,
 };
 pub use rows::{Amendment, Cancel, Order, OrderState, Party, Refusal, Terms, Trade};
 pub use schema::{SCHEMA, TABLES};
 pub use sqlite::{Account, Origin, Store};
+pub use store_writer::{BATCH_ROWS, StoreWriter};

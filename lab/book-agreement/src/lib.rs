@@ -1,6 +1,6 @@
 //! [`Books`] beside `book_model`, for the tests here and for `fairbell-lab check book`.
 
-use book_model::compare::{BookView, LevelView, OrderView, Subject};
+use book_model::compare::{BookView, LevelView, OrderView, SystemUnderTest};
 use book_model::flow::Filter;
 use book_model::model::{self, Told};
 use types::{CancelReason, Nanos, NewOrder, OrderEvent, Phase, Price, RejectReason, Side};
@@ -51,7 +51,7 @@ fn order_view(order: &Order) -> OrderView {
     }
 }
 
-impl Subject for Compared {
+impl SystemUnderTest for Compared {
     fn submit(
         &mut self,
         book: u16,

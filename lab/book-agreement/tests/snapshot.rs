@@ -2,7 +2,7 @@
 
 use book::{BookConfig, Books, Capacity, Order, Sink, SnapshotError};
 use book_agreement::Compared;
-use book_model::compare::{BookView, Subject, run_seed};
+use book_model::compare::{BookView, SystemUnderTest, run_seed};
 use book_model::coverage::Coverage;
 use book_model::flow::{Filter, Flow, Profile, Step};
 use book_model::model::{self, Model, Told};
@@ -62,7 +62,7 @@ impl Restored {
     }
 }
 
-impl Subject for Restored {
+impl SystemUnderTest for Restored {
     fn submit(&mut self, b: u16, o: &NewOrder, t: &mut Vec<Told>) -> Result<(), RejectReason> {
         self.turn().submit(b, o, t)
     }

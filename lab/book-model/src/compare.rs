@@ -19,7 +19,7 @@ use crate::model::{Capacity, Config, Model, Order, Place, Told};
 
 /// An implementation of the rules under comparison. All methods mean what those of [`Model`] do and
 /// append what is told to `told`.
-pub trait Subject {
+pub trait SystemUnderTest {
     /// A new order.
     ///
     /// # Errors
@@ -290,7 +290,7 @@ impl std::error::Error for Difference {}
 ///
 /// # Errors
 /// The first difference, with few commands that show it.
-pub fn run_seed<S: Subject>(
+pub fn run_seed<S: SystemUnderTest>(
     seed: u64,
     build: impl Fn(&[Config], Capacity) -> S,
     coverage: &mut Coverage,
@@ -330,7 +330,7 @@ struct Pair<S> {
 /// Books that a command is not about are compared after every so many commands.
 const OTHERS_EVERY: u64 = 16;
 
-impl<S: Subject> Pair<S> {
+impl<S: SystemUnderTest> Pair<S> {
     fn new(profile: &Profile, build: &impl Fn(&[Config], Capacity) -> S) -> Pair<S> {
         Pair {
             subject: build(&profile.books, profile.capacity),
@@ -465,7 +465,7 @@ impl<S: Subject> Pair<S> {
 }
 
 /// Where the first difference shows when these commands are run: how many it took, and what.
-fn replay<S: Subject>(
+fn replay<S: SystemUnderTest>(
     profile: &Profile,
     steps: &[Step],
     build: &impl Fn(&[Config], Capacity) -> S,
@@ -475,7 +475,7 @@ fn replay<S: Subject>(
 }
 
 /// [`shorten`], without the message of every panic on the way.
-fn shrink<S: Subject>(
+fn shrink<S: SystemUnderTest>(
     seed: u64,
     profile: Profile,
     steps: Vec<Step>,
@@ -489,7 +489,7 @@ fn shrink<S: Subject>(
 }
 
 /// Leaves out commands, in blocks and then one by one, as long as a difference remains.
-fn shorten<S: Subject>(
+fn shorten<S: SystemUnderTest>(
     seed: u64,
     profile: Profile,
     mut steps: Vec<Step>,

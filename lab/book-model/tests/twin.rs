@@ -1,7 +1,7 @@
 //! The comparison itself, with the model on both sides: equal twins agree, and a twin that tells
 //! one thing wrongly is found and its commands shortened.
 
-use book_model::compare::{BookView, Subject, model_view, run_seed};
+use book_model::compare::{BookView, SystemUnderTest, model_view, run_seed};
 use book_model::coverage::Coverage;
 use book_model::flow::Filter;
 use book_model::model::{Capacity, Config, Model, Order, Told};
@@ -23,7 +23,7 @@ impl Twin {
     }
 }
 
-impl Subject for Twin {
+impl SystemUnderTest for Twin {
     fn submit(
         &mut self,
         book: u16,

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use feed::ArbiterConfig;
-use feed::plant::{Desk, DeskToken, Format, Line, LineConfig, LineHealth, Update, deal, imbalance};
+use feed::plant::{
+    Format, Line, LineConfig, LineHealth, SubscriptionToken, Subscriptions, Update, deal, imbalance,
+};
 use net::ring::{RECORD_WORDS, RingWriter};
 use overlay::aes_gcm::{KeySource, random_secret};
 use types::Nanos;
@@ -90,7 +92,7 @@ struct Seat {
 /// Where updates go.
 struct Outlet {
     ring: Option<RingWriter>,
-    desk: Desk<SocketAddr>,
+    desk: Subscriptions<SocketAddr>,
     socket: UdpSocket,
     /// Datagrams that the system did not take.
     unsent: u64,
@@ -99,8 +101,8 @@ struct Outlet {
 }
 
 /// What an address has to show in a period.
-fn token(source: &KeySource, from: SocketAddr, period: u64) -> DeskToken {
-    let mut token = DeskToken::default();
+fn token(source: &KeySource, from: SocketAddr, period: u64) -> SubscriptionToken {
+    let mut token = SubscriptionToken::default();
     let tag = source.tag(format!("{from} {period}").as_bytes());
     token.iter_mut().zip(tag).for_each(|(to, byte)| *to = byte);
     token
@@ -290,7 +292,7 @@ fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
     };
     let outlet = Outlet {
         ring,
-        desk: Desk::new(epoch.0),
+        desk: Subscriptions::new(epoch.0),
         socket,
         unsent: 0,
         tokens: KeySource::new(&secret),

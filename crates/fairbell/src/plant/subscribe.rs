@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use feed::plant::{
-    DeskToken, Follower, Kind, Request, UPDATE_WORDS, Update, parse_challenge, symbol, symbol_text,
+    Follower, Kind, Request, SubscriptionToken, UPDATE_WORDS, Update, parse_challenge, symbol,
+    symbol_text,
 };
 use net::ring::{Read, RingReader};
 
@@ -192,10 +193,10 @@ fn datagrams(
     let mut follower = Follower::default();
     let mut bytes = [0; 2_048];
     let mut asked: Option<Instant> = None;
-    let mut token = DeskToken::default();
+    let mut token = SubscriptionToken::default();
     while Instant::now() < end {
         // Until the plant has told the token.
-        let every = if token == DeskToken::default() { ASK_AGAIN } else { RENEW };
+        let every = if token == SubscriptionToken::default() { ASK_AGAIN } else { RENEW };
         if asked.is_none_or(|at| at.elapsed() >= every) {
             asked = Some(Instant::now());
             // As many as a request holds, and no symbols at all for all of them.

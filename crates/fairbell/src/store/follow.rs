@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::Config;
 use journal::{DiskErrorKind, Folder, FolderConfig, Follower, JournalError, Record};
-use store::{Account, Keeper, Origin, Store};
+use store::{Account, Origin, Store, StoreWriter};
 use types::Input;
 
 use super::{Places, at};
@@ -33,7 +33,7 @@ pub struct Feed {
     /// Inputs that a replica's snapshot stands for, and that were not taken yet.
     snapshot: std::vec::IntoIter<Input>,
     /// The store.
-    pub keeper: Keeper,
+    pub keeper: StoreWriter,
     /// What exchange it is of.
     pub genesis: Genesis,
     /// Inputs beyond this one are left.
@@ -121,10 +121,10 @@ fn accounts(places: &Places) -> Vec<Account> {
 
 /// Gives the store an input, unless that comes after `until`; then something was left.
 fn give(
-    (keeper, file): (&mut Keeper, &Path),
+    (keeper, file): (&mut StoreWriter, &Path),
     input: &Input,
     (until, left): (u64, &mut bool),
-    visit: &mut impl FnMut(&Keeper, &Input),
+    visit: &mut impl FnMut(&StoreWriter, &Input),
 ) -> Result<(), Failure> {
     if input.seq.0 > until {
         *left = true;
@@ -171,7 +171,7 @@ impl Feed {
         if writing == Writing::Hurried {
             store.hurry().map_err(wrong)?;
         }
-        let keeper = Keeper::new(store, config).map_err(wrong)?;
+        let keeper = StoreWriter::new(store, config).map_err(wrong)?;
         let (dir, until, left, behind_max) = (dir.clone(), u64::MAX, false, 0);
         Ok(Some(Feed { dir, file, follower, snapshot, keeper, genesis, until, left, behind_max }))
     }
@@ -203,7 +203,7 @@ impl Feed {
     ///
     /// # Errors
     /// What is wrong with either.
-    pub fn step(&mut self, mut visit: impl FnMut(&Keeper, &Input)) -> Result<usize, Failure> {
+    pub fn step(&mut self, mut visit: impl FnMut(&StoreWriter, &Input)) -> Result<usize, Failure> {
         let (keeper, until) = (&mut self.keeper, self.until);
         let (dir, file) = (&self.dir, &self.file);
         let (mut failed, mut left): (Result<(), Failure>, bool) = (Ok(()), self.left);

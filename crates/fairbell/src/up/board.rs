@@ -183,7 +183,7 @@ impl Figures {
                 self.dead.clear();
                 self.dead.extend(root.publishers().flat_map(|of| of.failover_routes().dead()));
                 self.feed_next.clear();
-                self.feed_next.extend(root.dealer().next().iter().map(|next| next.0));
+                self.feed_next.extend(root.router().next().iter().map(|next| next.0));
                 self.fill = root.fill();
                 let room = root.log().room().map(|room| room as u64);
                 self.log = (root.log().len() as u64, room);

@@ -289,7 +289,7 @@ impl Remains<'_> {
 
     /// Trees by symbol, each with what it carried.
     fn trees(&self, root: &Root, report: &mut Report) {
-        let (next, instruments) = (root.dealer().next(), &root.engine().config().instruments);
+        let (next, instruments) = (root.router().next(), &root.engine().config().instruments);
         if next.len() < 2 {
             return;
         }
@@ -303,7 +303,7 @@ impl Remains<'_> {
             let of = || edges().filter_map(|edge| edge.receivers().get(stream));
             let loaded = self.loaded.get(stream).copied().unwrap_or(1);
             let handed_on = of().map(|receiver| receiver.watermark().0 + 1).min();
-            let carried = instruments.iter().filter(|i| root.dealer().stream_of(i.id) == stream);
+            let carried = instruments.iter().filter(|i| root.router().stream_of(i.id) == stream);
             TreeReport {
                 tree: stream as u16 + 1,
                 instruments: carried.map(|instrument| instrument.symbol.to_string()).collect(),
@@ -356,7 +356,7 @@ impl Remains<'_> {
         let lacks = |(receiver, next): (&Receiver, &FeedSeq)| {
             next.0.saturating_sub(1).saturating_sub(receiver.watermark().0)
         };
-        let next = root.dealer().next();
+        let next = root.router().next();
         let of = |edge: &roles::Edge| edge.receivers().iter().zip(next).map(lacks).sum::<u64>();
         report.feed_messages_lost = edges.map(of).sum();
         if report.feed_messages_lost > 0 {
@@ -420,7 +420,7 @@ impl Remains<'_> {
             found.map_or_else(String::new, |instrument| instrument.symbol.to_string())
         };
         report.books_equal = audit.books_equal;
-        let least = root.dealer().next().iter().map(|next| next.0.saturating_sub(1)).min();
+        let least = root.router().next().iter().map(|next| next.0.saturating_sub(1)).min();
         report.checkpoints_required =
             CHECKPOINTS_REQUIRED.min(least.unwrap_or(0) / CHECKPOINT_EVERY).max(1);
         report.checkpoints_compared =

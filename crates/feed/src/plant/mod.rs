@@ -3,20 +3,20 @@
 //! - [`Line`] makes updates of the packets of both sides: arbitration, decoding, best prices, health.
 //! - [`Update`] is a quote with the best prices after it, a trade, or something about a line; it has
 //!   a fixed form as words, for rings in shared memory, and as bytes.
-//! - [`Desk`] knows who wants which symbols, and fills their datagrams; [`Follower`] reads those.
+//! - [`Subscriptions`] knows who wants which symbols, and fills their datagrams; [`Follower`] reads those.
 //! - [`deal`] gives lines to loops, so that each has about the same to do.
 //!
 //! Nothing here knows sockets, threads or clocks.
 
-mod desk;
 mod line;
+mod subscriptions;
 mod update;
 
-pub use desk::{
-    CHALLENGE_LEN, Desk, DeskCounters, DeskToken, Follower, PACKET_UPDATES, Request,
-    parse_challenge,
-};
 pub use line::{Format, Line, LineConfig, LineHealth};
+pub use subscriptions::{
+    CHALLENGE_LEN, Follower, PACKET_UPDATES, Request, SubscriptionCounters, SubscriptionToken,
+    Subscriptions, parse_challenge,
+};
 pub use update::{Kind, UPDATE_BYTES, UPDATE_WORDS, Update, symbol, symbol_text};
 
 /// Gives lines to loops by their loads: the heaviest first, each to the loop with the least. The loop

@@ -6,7 +6,7 @@
 //! of each version. All of it is a function of the account's stream and the requests, so another
 //! gateway that replays the stream says the same.
 
-pub mod desk;
+pub mod fix_application;
 mod index;
 pub mod ledger;
 pub mod market;
@@ -19,7 +19,7 @@ use types::{Instrument, InstrumentId, Symbol};
 
 use crate::session::MsgType;
 
-pub use desk::{Desk, Wanted};
+pub use fix_application::{FixApplication, Wanted};
 pub use ledger::{Execution, Ledger, LedgerLimits};
 pub use request::{Refusal, Request};
 

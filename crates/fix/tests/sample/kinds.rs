@@ -5,8 +5,9 @@
 
 use fix::app::market::{self, Level, MarketDataRefusal, Print, Refresh, Update};
 use fix::app::{
-    Desk, LedgerLimits, MARKET_DATA_INCREMENTAL, MARKET_DATA_REQUEST_REJECT, MARKET_DATA_SNAPSHOT,
-    Refusal, SECURITY_STATUS, Symbols, TRADING_SESSION_STATUS, Wanted, report,
+    FixApplication, LedgerLimits, MARKET_DATA_INCREMENTAL, MARKET_DATA_REQUEST_REJECT,
+    MARKET_DATA_SNAPSHOT, Refusal, SECURITY_STATUS, Symbols, TRADING_SESSION_STATUS, Wanted,
+    report,
 };
 use fix::dictionary::builtin;
 use fix::encode::Writer;
@@ -174,7 +175,7 @@ const REFUSALS: [Refusal; 22] = [
 
 /// The application of the door: what gets as far as the engine goes no further.
 struct App {
-    desk: Desk,
+    application: FixApplication,
     symbols: Symbols,
     commands: Vec<Command>,
 }
@@ -191,10 +192,10 @@ impl Application for App {
         message: &Message<'_>,
         port: &mut Port<'_, S>,
     ) {
-        match self.desk.handle(now, message, &self.symbols, port) {
+        match self.application.handle(now, message, &self.symbols, port) {
             Wanted::Nothing => {}
             Wanted::Command(command) => self.commands.push(command),
-            _ => self.desk.unavailable(now, message, port),
+            _ => self.application.unavailable(now, message, port),
         }
     }
 }
@@ -204,7 +205,7 @@ struct House {
     version: Version,
     acceptor: Acceptor<MemoryStore>,
     app: App,
-    copies: (Desk, Outbound<MemoryStore>),
+    copies: (FixApplication, Outbound<MemoryStore>),
     now: Nanos,
     seq: u32,
     position: u64,
@@ -216,13 +217,13 @@ impl House {
         let config = SessionConfig::new("FAIR", "MEM7", builtin(version).unwrap());
         let store = || MemoryStore::new(10_000, 10 << 20);
         let app = App {
-            desk: Desk::new(version, LedgerLimits::default()),
+            application: FixApplication::new(version, LedgerLimits::default()),
             symbols: Symbols::new(&[sample::instrument()]),
             commands: Vec::new(),
         };
         let mut outbound = Outbound::new(version, "FAIR", "COPY", store(), 64 << 10);
         outbound.connect();
-        let copies = (Desk::drop_copy(version, LedgerLimits::default()), outbound);
+        let copies = (FixApplication::drop_copy(version, LedgerLimits::default()), outbound);
         let acceptor = Acceptor::new(vec![(config, store())], Limits::default());
         let (now, samples) = (sample::now(), Vec::new());
         let mut house = House { version, acceptor, app, copies, now, seq: 1, position: 0, samples };
@@ -350,7 +351,14 @@ impl House {
         let now = sample::now();
         let mut out = Vec::new();
         let outbound = self.acceptor.session(0).unwrap().outbound();
-        self.app.desk.report(now, report, self.position, &self.app.symbols, outbound, &mut out);
+        self.app.application.report(
+            now,
+            report,
+            self.position,
+            &self.app.symbols,
+            outbound,
+            &mut out,
+        );
         self.keep(kind, &out);
         let mass = report.kind == ExecutionKind::MassCanceled
             || report.flags & REFUSED_MASS_CANCEL != 0
@@ -359,9 +367,9 @@ impl House {
             return;
         }
         out.clear();
-        let (desk, outbound) = &mut self.copies;
+        let (application, outbound) = &mut self.copies;
         let told = (report, self.position);
-        desk.copy(now, told, b"MEMBER", &self.app.symbols, outbound, &mut out);
+        application.copy(now, told, b"MEMBER", &self.app.symbols, outbound, &mut out);
         let cancel = kind.starts_with("cancel refused") || kind.starts_with("replace refused");
         self.keep(if cancel { "drop copy of a refused cancel" } else { "drop copy" }, &out);
     }

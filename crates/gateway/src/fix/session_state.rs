@@ -5,7 +5,7 @@
 //! may have to be resent. Memory: the ledger's and the store's bounds, for those logged on.
 
 use fix::Version;
-use fix::app::{Desk, LedgerLimits};
+use fix::app::{FixApplication, LedgerLimits};
 use types::{AccountId, ConnId, Nanos};
 
 use crate::access::bucket::{Bucket, Rate};
@@ -35,7 +35,7 @@ pub(crate) struct FixSessionState {
     role: FixRole,
     /// So that participants can't choose identifiers that are slow to find.
     salt: u64,
-    pub(crate) application: Desk,
+    pub(crate) application: FixApplication,
     /// Of a market-data session, which has no stream and is always ready.
     pub(crate) market: Option<MarketSubscriptions>,
     pub(crate) hold: HoldQueue,
@@ -81,9 +81,9 @@ impl FixSessionState {
     ) -> FixSessionState {
         let limits = LedgerLimits { salt, ..LedgerLimits::default() };
         let application = match role {
-            FixRole::DropCopy => Desk::drop_copy(version, limits),
-            FixRole::Orders => Desk::new(version, limits),
-            FixRole::MarketData => Desk::market_data(version),
+            FixRole::DropCopy => FixApplication::drop_copy(version, limits),
+            FixRole::Orders => FixApplication::new(version, limits),
+            FixRole::MarketData => FixApplication::market_data(version),
         };
         let market = (role == FixRole::MarketData).then(MarketSubscriptions::default);
         let progress = if market.is_some() { Progress::Ready } else { Progress::Empty };

@@ -6,7 +6,7 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use net::Seat;
+use net::LeaderEndpoint;
 use probe::Key;
 
 /// How often a leader says so.
@@ -55,7 +55,7 @@ pub fn tell(
 }
 
 /// Moves the seat as claims say.
-pub fn hear(socket: &UdpSocket, key: &Key, seat: &Seat, stop: &AtomicBool) {
+pub fn hear(socket: &UdpSocket, key: &Key, seat: &LeaderEndpoint, stop: &AtomicBool) {
     let _ = socket.set_read_timeout(Some(PATIENCE));
     let mut bytes = [0; 64];
     while !stop.load(Ordering::Relaxed) {

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
-use net::{Clock, Directory, Seat};
+use net::{Clock, Directory, LeaderEndpoint};
 use probe::{Key, entropy};
 use roles::{ExchangeConfig, Secret};
 use serde::{Deserialize, Serialize};
@@ -170,9 +170,9 @@ impl Cluster {
     }
 
     /// The root's seat.
-    pub fn seat(&self) -> Result<Seat, Failure> {
+    pub fn seat(&self) -> Result<LeaderEndpoint, Failure> {
         let places: Vec<_> = self.places().map(|(_, place)| place.overlay).collect();
-        let seat = Seat::new(ExchangeConfig::ROOT, &places);
+        let seat = LeaderEndpoint::new(ExchangeConfig::ROOT, &places);
         seat.ok_or_else(|| Failure::Usage("no replicas".to_string()))
     }
 }

@@ -1,7 +1,7 @@
 //! The way to the root of a running exchange, for its operators and its timetable: the loop that it
 //! is in, or those of its replicas.
 
-use net::{ControlError, LoopHandle, Seat};
+use net::{ControlError, LeaderEndpoint, LoopHandle};
 use roles::{ExchangeConfig, Member, Role, Root};
 use types::{ClockReading, Outbox};
 
@@ -9,7 +9,7 @@ use types::{ClockReading, Outbox};
 #[derive(Clone)]
 pub struct RootLine {
     /// In a group: which loop's root leads.
-    seat: Option<Seat>,
+    seat: Option<LeaderEndpoint>,
     loops: Vec<LoopHandle<Role>>,
     /// How many replicas there are places for; 0 where the root is none.
     places: u8,
@@ -27,7 +27,7 @@ impl RootLine {
     }
 
     /// To a group's, in the order of the seat's places.
-    pub fn group(seat: Seat, loops: Vec<LoopHandle<Role>>) -> RootLine {
+    pub fn group(seat: LeaderEndpoint, loops: Vec<LoopHandle<Role>>) -> RootLine {
         let places = u8::try_from(loops.len()).unwrap_or(u8::MAX);
         RootLine { seat: Some(seat), loops, places }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fix::app::{Desk, LedgerLimits, Symbols, Wanted};
+use fix::app::{FixApplication, LedgerLimits, Symbols, Wanted};
 use fix::dictionary::builtin;
 use fix::session::{Application, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::{Acceptor, Limits, Message, Version};
@@ -21,7 +21,7 @@ const CLIENTS: usize = 8;
 
 /// What the sessions ask for.
 struct App {
-    desks: Vec<Desk>,
+    applications: Vec<FixApplication>,
     symbols: Symbols,
     commands: Vec<(usize, Command)>,
 }
@@ -40,7 +40,7 @@ impl Application for App {
         message: &Message<'_>,
         port: &mut Port<'_, S>,
     ) {
-        match self.desks[session].handle(now, message, &self.symbols, port) {
+        match self.applications[session].handle(now, message, &self.symbols, port) {
             Wanted::Nothing => {}
             Wanted::Command(command) => self.commands.push((session, command)),
             other => panic!("a load asks for orders only: {other:?}"),
@@ -79,12 +79,12 @@ impl FixWorld {
             let config = SessionConfig::new("FAIR", &them, builtin(version).unwrap());
             (config, MemoryStore::new(100_000, 1 << 26))
         };
-        let desk = |_| Desk::new(version, LedgerLimits::default());
+        let application = |_| FixApplication::new(version, LedgerLimits::default());
         FixWorld {
             load,
             acceptor: Acceptor::new((0..CLIENTS).map(session).collect(), Limits::default()),
             app: App {
-                desks: (0..CLIENTS).map(desk).collect(),
+                applications: (0..CLIENTS).map(application).collect(),
                 symbols: Symbols::new(&instruments()),
                 commands: Vec::new(),
             },
@@ -232,9 +232,9 @@ impl FixWorld {
             terms: of.terms(),
         };
         let Some(live) = self.acceptor.session(session) else { return };
-        let (desk, symbols) = (&mut self.app.desks[session], &self.app.symbols);
+        let (application, symbols) = (&mut self.app.applications[session], &self.app.symbols);
         let now = Nanos(self.now);
-        desk.report(now, &report, self.position, symbols, live.outbound(), out);
+        application.report(now, &report, self.position, symbols, live.outbound(), out);
     }
 
     fn carry_out(&mut self) {

@@ -152,8 +152,8 @@ impl Root {
         self.engine = Engine::read_snapshot(config, section).map_err(CheckpointError::Engine)?;
         let fits = self.engine.applied() == applied
             && self.log.len() as u64 == applied
-            && (self.downlinks.dealer().next().len() > 1
-                || self.downlinks.dealer().next().first() == Some(&self.engine.feed_next()));
+            && (self.downlinks.router().next().len() > 1
+                || self.downlinks.router().next().first() == Some(&self.engine.feed_next()));
         if fits { Ok(()) } else { Err(CheckpointError::Damaged(parts)) }
     }
 

@@ -3,25 +3,27 @@
 use types::{ClockReading, Outbox};
 
 use super::Root;
-use crate::lost::Lost;
+use crate::dead_gateway_cancels::DeadGatewayCancels;
 
 impl Root {
     /// A deliberate fault, for tests of the checks that have to find it: no order goes with its
     /// gateway.
     #[doc(hidden)]
     pub fn forget_lost(&mut self) {
-        self.lost = Lost::new(std::iter::empty(), 0);
+        self.dead_gateway_cancels = DeadGatewayCancels::new(std::iter::empty(), 0);
     }
 
     /// Cancels the orders of accounts that want it and whose gateway is gone.
     pub(super) fn cancel_lost(&mut self, now: ClockReading, out: &mut Outbox) {
-        if self.ended || now.now < self.lost.next_timeout() {
+        if self.ended || now.now < self.dead_gateway_cancels.next_timeout() {
             return;
         }
-        let Root { lost, private, engine, .. } = self;
+        let Root { dead_gateway_cancels, private, engine, .. } = self;
         let trades =
             |account| engine.standing(account).is_some_and(|standing| standing.open_orders > 0);
-        for command in lost.take(now.now, |account| private.heard_at(account), trades) {
+        for command in
+            dead_gateway_cancels.take(now.now, |account| private.heard_at(account), trades)
+        {
             self.counters.lost_cancels += 1;
             self.command(now, command, out);
         }

@@ -25,21 +25,21 @@ pub(super) enum Standing {
 
 /// What the group committed is not what this root can have next: a defect, or its log is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Strange {
+pub struct LogGap {
     /// The input.
     pub seq: Seq,
     /// Inputs that this root has.
     pub held: u64,
 }
 
-impl std::fmt::Display for Strange {
+impl std::fmt::Display for LogGap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Strange { seq: Seq(seq), held } = self;
+        let LogGap { seq: Seq(seq), held } = self;
         write!(f, "input {seq} does not go on from the {held} inputs before, or the log is full")
     }
 }
 
-impl std::error::Error for Strange {}
+impl std::error::Error for LogGap {}
 
 impl Root {
     /// Makes it one of a group, of which it follows. Before its first input.
@@ -85,27 +85,27 @@ impl Root {
     /// with the next [`types::Node::handle_durable`]. `nobody` is cleared.
     ///
     /// # Errors
-    /// [`Strange`]; the root must not be used then.
+    /// [`LogGap`]; the root must not be used then.
     pub fn commit(
         &mut self,
         now: ClockReading,
         input: &Input,
         nobody: &mut Outbox,
-    ) -> Result<(), Strange> {
+    ) -> Result<(), LogGap> {
         let held = self.log.len() as u64;
-        let strange = Strange { seq: input.seq, held };
+        let gap = LogGap { seq: input.seq, held };
         if input.source == Source::default() {
             self.planned.passed(input.t_seq, &input.command);
             self.logged.passed(input.t_seq, &input.command);
         }
         if input.seq.0 <= held {
             let same = self.log.get(input.seq) == Some(input);
-            return if same { Ok(()) } else { Err(strange) };
+            return if same { Ok(()) } else { Err(gap) };
         }
         let Input { t_in, source, flags, command, .. } = *input;
         let entered = self.log.append(input.t_seq, Draft { t_in, source, flags, command });
         if entered.ok().as_ref() != Some(input) {
-            return Err(strange);
+            return Err(gap);
         }
         if let Some(gate) = &mut self.gate {
             gate.pass(input.seq.0);
@@ -120,11 +120,11 @@ impl Root {
     /// It leads no more: takes back what was not applied, and forgets what came since.
     ///
     /// # Errors
-    /// [`Strange`] when the log can't be taken back so far; the root must not be used then.
-    pub fn follow(&mut self) -> Result<(), Strange> {
+    /// [`LogGap`] when the log can't be taken back so far; the root must not be used then.
+    pub fn follow(&mut self) -> Result<(), LogGap> {
         let applied = self.engine.applied();
         if !self.log.cut(applied as usize) {
-            return Err(Strange { seq: Seq(applied), held: self.log.len() as u64 });
+            return Err(LogGap { seq: Seq(applied), held: self.log.len() as u64 });
         }
         let gateways = self.gateway_nodes.len();
         self.gate = Some(Gate::new(applied, gateways));
@@ -145,7 +145,7 @@ impl Root {
         // is.
         self.timetable = self.planned.clone();
         self.resume_ingress();
-        self.lost.begin(now.now);
+        self.dead_gateway_cancels.begin(now.now);
         // All are owed one, whatever was applied before.
         self.acks = AckScheduler::new(self.node, self.epoch, self.gateway_nodes.len());
         self.acks.begin_term(term);
@@ -159,7 +159,7 @@ impl Root {
     /// Digest of all that its log has made of it: books, identities, phases, and what it said.
     pub fn state_digest(&self) -> u64 {
         let mut digest = Digest(self.engine.state_digest());
-        self.dealer().next().iter().for_each(|next| digest.fold(next.0));
+        self.router().next().iter().for_each(|next| digest.fold(next.0));
         digest.0
     }
 }

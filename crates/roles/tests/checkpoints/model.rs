@@ -57,7 +57,7 @@ fn ask_feed(
     (config, now): (&ExchangeConfig, ClockReading),
     rng: &mut SplitMix64,
 ) -> Result<(), String> {
-    let end = roots[0].dealer().next()[0].0;
+    let end = roots[0].router().next()[0].0;
     let (mut answers, receiver) = (0, gateway(config, 1));
     for from in (1..end).step_by(97).chain(end.saturating_sub(60)..end) {
         let count = 1 + rng.below(40) as u16;
@@ -176,7 +176,7 @@ pub fn compare(
         return Err("it serves what nobody has told it to be released".to_string());
     }
     for root in &mut roots {
-        let ends: Vec<u64> = root.dealer().next().iter().map(|next| next.0).collect();
+        let ends: Vec<u64> = root.router().next().iter().map(|next| next.0).collect();
         let told = ends.iter().flat_map(|end| [*end, now.now.0 - 1_000, 0, 250]);
         let told: Vec<u8> = told.flat_map(u64::to_le_bytes).collect();
         assert!(root.learn_releases(now, &told) && !root.learn_releases(now, &told[1..]));

@@ -95,7 +95,7 @@ fn the_audit_finds_a_changed_tick_in_either_stream_and_a_stream_not_followed() {
         let mut exchange = exchange(&spread());
         trade(&mut exchange, 1, 2);
         // A byte of a price, or of a number: the digest of bytes sees all of them.
-        let next = exchange.pair.root.dealer().next()[stream];
+        let next = exchange.pair.root.router().next()[stream];
         exchange.world.keep_feed = false;
         exchange.world.ears[1].flip = Some((next, 12));
         order(&mut exchange, 1, stream, 50, Side::Sell);

@@ -247,7 +247,7 @@ impl Fleet {
 
     /// Every order was accepted exactly once, and every receiver has released the whole feed.
     pub fn check(&mut self, seed: u64) {
-        let end: Vec<u64> = self.root().dealer().next().iter().map(|next| next.0).collect();
+        let end: Vec<u64> = self.root().router().next().iter().map(|next| next.0).collect();
         assert!(end.iter().all(|end| *end > 100), "seed {seed}: something was traded");
         for (n, next) in self.released.iter().enumerate() {
             assert_eq!(next[..end.len()], end, "seed {seed}: receiver {n} lacks messages");

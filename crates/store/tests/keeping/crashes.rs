@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Scratch, compare, keeper, log, whole};
+use crate::{Scratch, compare, log, store_writer, whole};
 
 #[test]
 fn after_a_crash_at_any_point_every_input_counts_once() {
@@ -10,7 +10,7 @@ fn after_a_crash_at_any_point_every_input_counts_once() {
     let (seed, inputs) = (7, log(7, 300));
     let (once, live) = (scratch.at("once.db"), scratch.at("live.db"));
     whole(&once, seed, &inputs);
-    let mut writing = keeper(&live, seed).with_batches(25);
+    let mut writing = store_writer(&live, seed).with_batches(25);
     let mut held = BTreeSet::from([0]);
     for input in &inputs {
         writing.take(input).expect("the next");
@@ -26,7 +26,7 @@ fn after_a_crash_at_any_point_every_input_counts_once() {
         let crashed = scratch.at(&format!("{cut}.db"));
         std::fs::write(&crashed, &file).expect("room");
         std::fs::write(scratch.at(&format!("{cut}.db-wal")), &ahead[..cut]).expect("room");
-        let mut next = keeper(&crashed, seed);
+        let mut next = store_writer(&crashed, seed);
         let applied = next.stored().applied;
         assert!(held.contains(&applied), "cut at {cut}: at {applied}, within a batch");
         places.insert(applied);

@@ -15,7 +15,7 @@ mod refusals;
 use std::path::{Path, PathBuf};
 
 use engine::{Engine, Output};
-use store::{Account, Found, Keeper, Origin, Query, Store, StoreError, differences};
+use store::{Account, Found, Origin, Query, Store, StoreError, StoreWriter, differences};
 use types::{Input, SplitMix64};
 
 /// A folder for one test; gone with it.
@@ -73,17 +73,17 @@ pub(crate) fn open(path: &Path, seed: u64) -> Result<Store, StoreError> {
     Ok(store)
 }
 
-pub(crate) fn keeper(path: &Path, seed: u64) -> Keeper {
+pub(crate) fn store_writer(path: &Path, seed: u64) -> StoreWriter {
     let store = open(path, seed).expect("a store");
-    Keeper::new(store, flow::config(seed)).expect("a store")
+    StoreWriter::new(store, flow::config(seed)).expect("a store")
 }
 
 /// The store of a log, made at once.
 pub(crate) fn whole(path: &Path, seed: u64, inputs: &[Input]) {
-    let mut keeper = keeper(path, seed);
-    inputs.iter().for_each(|input| assert!(keeper.take(input).expect("the next")));
-    keeper.flush().expect("room");
-    keeper.into_parts().1.close().expect("a store");
+    let mut store_writer = store_writer(path, seed);
+    inputs.iter().for_each(|input| assert!(store_writer.take(input).expect("the next")));
+    store_writer.flush().expect("room");
+    store_writer.into_parts().1.close().expect("a store");
 }
 
 pub(crate) fn compare(due: &Path, found: &Path) -> Found {
@@ -106,20 +106,20 @@ fn batches_restarts_and_repeats_change_nothing() {
         // Each life feeds the log from its beginning, as a follower does, and dies somewhere.
         while from < inputs.len() {
             let rows = 1 + random.below(60) as usize;
-            let mut keeper = keeper(&often, seed).with_batches(rows);
-            assert!(keeper.stored().applied <= from as u64);
+            let mut store_writer = store_writer(&often, seed).with_batches(rows);
+            assert!(store_writer.stored().applied <= from as u64);
             let until = (from + random.below(150) as usize).min(inputs.len());
             for input in &inputs[..until] {
-                assert!(keeper.take(input).expect("the next"));
+                assert!(store_writer.take(input).expect("the next"));
                 if random.below(9) == 0 {
-                    assert!(!keeper.take(input).expect("known"), "seed {seed}: taken twice");
+                    assert!(!store_writer.take(input).expect("known"), "seed {seed}: taken twice");
                 }
                 // What waits is bounded, whatever comes.
-                assert!(keeper.feeder().waiting() < rows, "seed {seed}");
+                assert!(store_writer.feeder().waiting() < rows, "seed {seed}");
             }
             if random.below(2) == 0 || until == inputs.len() {
-                keeper.flush().expect("room");
-                assert_eq!(keeper.stored(), keeper.taken());
+                store_writer.flush().expect("room");
+                assert_eq!(store_writer.stored(), store_writer.taken());
             }
             from = until;
         }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use store::{Filter, Query, Table};
 
-use crate::{Scratch, keeper, log, whole};
+use crate::{Scratch, log, store_writer, whole};
 
 fn orders(query: &Query, filter: &Filter) -> Vec<store::OrderLine> {
     let mut found = Vec::new();
@@ -65,15 +65,15 @@ fn it_answers_while_it_is_fed() {
     let scratch = Scratch::new("fed");
     let (seed, inputs) = (22, log(22, 400));
     let path = scratch.at("a.db");
-    let mut keeper = keeper(&path, seed).with_batches(usize::MAX);
+    let mut store_writer = store_writer(&path, seed).with_batches(usize::MAX);
     let query = Query::open(&path).expect("a store");
     let mut before = 0;
     for (input, at) in inputs.iter().zip(1..) {
-        keeper.take(input).expect("the next");
+        store_writer.take(input).expect("the next");
         if at % 50 == 0 {
             // What waits is not seen; what was written is, all of it.
             assert_eq!(query.progress().expect("a row").applied, at - 50);
-            keeper.flush().expect("room");
+            store_writer.flush().expect("room");
             assert_eq!(query.progress().expect("a row").applied, at);
             let now = query.count(Table::Orders).expect("a number");
             assert!(now > before);

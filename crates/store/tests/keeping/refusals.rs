@@ -1,9 +1,9 @@
 //! What a store refuses, and what is found when somebody has changed it.
 
 use rusqlite::Connection;
-use store::{Difference, Keeper, Origin, Query, Store, StoreError};
+use store::{Difference, Origin, Query, Store, StoreError, StoreWriter};
 
-use crate::{Scratch, compare, flow, keeper, log, open, origin, whole};
+use crate::{Scratch, compare, flow, log, open, origin, store_writer, whole};
 
 fn change(path: &std::path::Path, text: &str) -> usize {
     Connection::open(path).and_then(|db| db.execute(text, [])).expect("changed")
@@ -22,10 +22,10 @@ fn other_schemas_programs_logs_and_gaps_are_refused() {
     // The same name and day, and other inputs.
     let mut changed = inputs.clone();
     changed[5..].iter_mut().for_each(|input| input.command.qty.0 += 1);
-    let mut keeper = keeper(&path, seed);
-    let told = changed.iter().find_map(|input| keeper.take(input).err());
+    let mut store_writer = store_writer(&path, seed);
+    let told = changed.iter().find_map(|input| store_writer.take(input).err());
     assert!(matches!(told, Some(StoreError::Reports(200))), "{told:?}");
-    let mut short = Keeper::new(open(&path, seed).expect("a store"), flow::config(seed));
+    let mut short = StoreWriter::new(open(&path, seed).expect("a store"), flow::config(seed));
     let gap = short.as_mut().map(|short| short.take(&inputs[4]));
     assert!(matches!(gap, Ok(Err(StoreError::Gap(1, 5)))));
     change(&path, "PRAGMA user_version = 99");
@@ -46,7 +46,7 @@ fn a_batch_that_fails_in_its_middle_leaves_nothing_behind() {
     let (seed, inputs) = (4, log(4, 400));
     let (whole_path, path) = (scratch.at("whole.db"), scratch.at("a.db"));
     whole(&whole_path, seed, &inputs);
-    let mut writer = keeper(&path, seed).with_batches(usize::MAX);
+    let mut writer = store_writer(&path, seed).with_batches(usize::MAX);
     inputs[..200].iter().for_each(|input| assert!(writer.take(input).is_ok()));
     writer.flush().expect("room");
     // A row that the next batch puts in is there already: after its orders, before its cancels.
@@ -69,7 +69,7 @@ fn a_batch_that_fails_in_its_middle_leaves_nothing_behind() {
     assert_eq!(query.progress().expect("a row").applied, 200);
     drop((writer, query));
     change(&path, &format!("DELETE FROM trades WHERE match_number = {trade}"));
-    let mut again = keeper(&path, seed);
+    let mut again = store_writer(&path, seed);
     inputs.iter().for_each(|input| assert!(again.take(input).is_ok()));
     again.flush().expect("room");
     assert_eq!(compare(&whole_path, &path).count, 0);
@@ -81,7 +81,7 @@ fn two_who_feed_it_at_once_do_not_feed_it_twice() {
     let (seed, inputs) = (5, log(5, 200));
     let (whole_path, path) = (scratch.at("whole.db"), scratch.at("a.db"));
     whole(&whole_path, seed, &inputs);
-    let (mut one, mut two) = (keeper(&path, seed), keeper(&path, seed));
+    let (mut one, mut two) = (store_writer(&path, seed), store_writer(&path, seed));
     inputs[..150].iter().for_each(|input| assert!(one.take(input).is_ok()));
     inputs.iter().for_each(|input| assert!(two.take(input).is_ok()));
     one.flush().expect("room");

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 use engine::{Engine, Output};
-use store::{Account, Keeper, Origin, Query, Store, StoreError, Table};
+use store::{Account, Origin, Query, Store, StoreError, StoreWriter, Table};
 use types::Input;
 
 use crate::log::{Generated, exchange};
@@ -140,7 +140,7 @@ fn keep(file: &std::path::Path, inputs: &[Input]) -> Result<Turn, StoreError> {
     let accounts: Vec<Account> = (1..=config.accounts_max).map(account).collect();
     let started = Instant::now();
     let store = Store::open(file, &origin, &accounts, &config.instruments)?;
-    let mut keeper = Keeper::new(store, config)?;
+    let mut keeper = StoreWriter::new(store, config)?;
     for input in inputs {
         keeper.take(input)?;
     }

@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use net::{
-    Clock, Directory, Loop, LoopConfig, LoopHandle, Seat, Timekeeper, WaitStrategy, peer_addr,
+    Clock, Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, Timekeeper, WaitStrategy,
+    peer_addr,
 };
 use participant::load::{Load, LoadConfig, LoadPhase};
 use probe::entropy;
@@ -93,7 +94,7 @@ pub struct Site {
     /// Its names and places.
     pub cluster: Cluster,
     /// Where the root is.
-    pub seat: Seat,
+    pub seat: LeaderEndpoint,
     /// The clients' loop.
     pub clients: LoopHandle<Load>,
     exchange: ExchangeConfig,
@@ -174,7 +175,7 @@ impl Site {
         cluster.write(&dir.join("cluster.json"))?;
         std::fs::copy(file, dir.join("drill.toml")).map_err(|error| on(file, error))?;
         let seat = cluster.seat()?;
-        let directory = cluster.directory()?.with_seat(seat.clone());
+        let directory = cluster.directory()?.with_leader(seat.clone());
         let directory = Arc::new(directory.map_err(|error| Failure::Run(error.to_string()))?);
         let stop = Arc::new(AtomicBool::new(false));
         let (relays, relaying) = relays(&cluster, dir, &stop)?;

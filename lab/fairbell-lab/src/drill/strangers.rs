@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use feed::{ListenerConfig, SnapshotServer, SnapshotServerConfig, Subscriber};
-use net::{Clock, Loop, LoopConfig, Seat, WaitStrategy};
+use net::{Clock, LeaderEndpoint, Loop, LoopConfig, WaitStrategy};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use types::{
@@ -245,7 +245,7 @@ impl Drop for Over<'_> {
 /// Three replicas, each a process.
 struct Group {
     cluster: Cluster,
-    seat: Seat,
+    seat: LeaderEndpoint,
     claims: Option<UdpSocket>,
     dir: PathBuf,
     first_come: bool,

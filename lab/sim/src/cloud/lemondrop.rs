@@ -6,10 +6,10 @@
 //! one it goes on: many least steps are a slow walk, whose end [`literal`] shows. The corrected
 //! algorithm shows what more iterations buy. Times come from the caller, who has a clock.
 
+use planner::assignment_solver::AssignmentSolver;
 use planner::campaign::place;
 use planner::cloud::{Cloud, CloudModel};
 use planner::faq::{FaqOptions, Placement, Qap};
-use planner::lap::Lap;
 use planner::objective::Goal;
 use planner::polish::two_opt;
 use planner::{Shape, Square, Tree};
@@ -59,7 +59,7 @@ const LEAST_STEP: f64 = 5.96e-6;
 pub fn literal(qap: &Qap, iterations: usize) -> Placement {
     let n = qap.vms();
     let (mut p, mut gradient) = (vec![1.0 / n as f64; n * n], vec![0.0; n * n]);
-    let (mut lap, units) = (Lap::default(), vec![1; n]);
+    let (mut solver, units) = (AssignmentSolver::default(), vec![1; n]);
     for _ in 0..iterations {
         gradient.fill(0.0);
         for &(k, l, load) in qap.edges() {
@@ -70,13 +70,13 @@ pub fn literal(qap: &Qap, iterations: usize) -> Placement {
                 gradient[l + to] += delay * p[k + from];
             }
         }
-        for (vm, position) in lap.solve(&gradient, n, &units, false).iter().enumerate() {
+        for (vm, position) in solver.solve(&gradient, n, &units, false).iter().enumerate() {
             p[*position as usize * n + vm] += LEAST_STEP;
         }
     }
     let wanted: Vec<f64> = p.iter().map(|cell| -cell).collect();
     let mut vms = vec![0; n];
-    for (vm, position) in lap.solve(&wanted, n, &units, false).iter().enumerate() {
+    for (vm, position) in solver.solve(&wanted, n, &units, false).iter().enumerate() {
         vms[*position as usize] = vm;
     }
     vms.truncate(qap.positions());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use engine::Applied;
 use feed::{Listener, Subscriber};
 use participant::{Client, Driver, RequestKind};
-use roles::{Dealer, Edge, Root};
+use roles::{Edge, Root, StreamRouter};
 use types::{AccountId, CommandKind, FeedSeq, Input, InstrumentId, Nanos, Source, UserRefNum};
 
 use super::{
@@ -41,7 +41,7 @@ impl<'w> Cast<'w> {
 
     /// All listeners have heard all that the engine has said.
     pub(super) fn all_heard(&self) -> bool {
-        let next = self.root.dealer().next();
+        let next = self.root.router().next();
         let heard = |listener: &&Subscriber| {
             listener.channels().iter().map(Listener::next_seq).eq(next.iter().copied())
         };
@@ -158,7 +158,7 @@ pub(super) fn replayed(
     let same = replay.state == engine.state_digest() && replay.feed_next == engine.feed_next();
     failures.check(Checker::ReplayEqual, same, || "the replay ends in another state".to_string());
     let mut compared = 0;
-    for (stream, due) in cast.root.dealer().next().iter().enumerate() {
+    for (stream, due) in cast.root.router().next().iter().enumerate() {
         let (digest, next) = watch.published(stream);
         failures.check(Checker::FeedEqual, FeedSeq(next) == *due, || {
             format!("stream {stream}: published up to {next}, the engine is at {due}")
@@ -197,11 +197,11 @@ fn places(cast: &Cast<'_>, inputs: &[Input]) -> BTreeMap<(usize, FeedSeq), FeedS
             places.extend(noted.map(|at| ((stream, at.seq), FeedSeq(0))));
         }
     }
-    let mut dealer: Dealer = cast.root.dealer().anew();
+    let mut router: StreamRouter = cast.root.router().anew();
     let config = cast.root.engine().config().clone();
     engine::replay(config, inputs, |_, _, _, output| {
         for (position, event) in &output.market {
-            dealer.deal(event, |stream, seq| {
+            router.deal(event, |stream, seq| {
                 if let Some(place) = places.get_mut(&(stream, seq)) {
                     *place = *position;
                 }

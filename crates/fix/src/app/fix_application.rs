@@ -1,6 +1,6 @@
 //! A participant's message from the session to what the exchange has to do for it.
 //!
-//! A desk answers at once what it can (refusals, order status, the list of instruments) and says
+//! An application answers at once what it can (refusals, order status, the list of instruments) and says
 //! what is left to the gateway: a command for the engine, market data, the state of trading. The
 //! gateway gives it the account's reports, in order of the stream, and sends what it is told.
 
@@ -23,7 +23,7 @@ use crate::view::Message;
 pub enum Wanted<'a> {
     /// Nothing: it has been answered.
     Nothing,
-    /// To the engine, with the account filled in. If it cannot go there: [`Desk::take_back`].
+    /// To the engine, with the account filled in. If it cannot go there: [`FixApplication::take_back`].
     Command(Command),
     /// A snapshot, and perhaps updates.
     MarketData(MarketDataRequest<'a>),
@@ -36,7 +36,7 @@ pub enum Wanted<'a> {
 
 /// One session's application side.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct FixApplication {
     version: Version,
     /// Why it takes no orders, if it is not there for them.
     no_orders: Option<Refusal>,
@@ -44,21 +44,25 @@ pub struct Desk {
     pub ledger: Ledger,
 }
 
-impl Desk {
-    /// A desk for an account of which nothing is known yet.
-    pub fn new(version: Version, limits: LedgerLimits) -> Desk {
-        Desk { version, no_orders: None, ledger: Ledger::new(limits) }
+impl FixApplication {
+    /// An application for an account of which nothing is known yet.
+    pub fn new(version: Version, limits: LedgerLimits) -> FixApplication {
+        FixApplication { version, no_orders: None, ledger: Ledger::new(limits) }
     }
 
-    /// A desk that gets copies of the reports of several accounts and takes no requests.
-    pub fn drop_copy(version: Version, limits: LedgerLimits) -> Desk {
-        Desk { version, no_orders: Some(Refusal::READ_ONLY), ledger: Ledger::shared(limits) }
+    /// An application that gets copies of the reports of several accounts and takes no requests.
+    pub fn drop_copy(version: Version, limits: LedgerLimits) -> FixApplication {
+        FixApplication {
+            version,
+            no_orders: Some(Refusal::READ_ONLY),
+            ledger: Ledger::shared(limits),
+        }
     }
 
-    /// A desk for market data, which takes no orders.
-    pub fn market_data(version: Version) -> Desk {
+    /// An application for market data, which takes no orders.
+    pub fn market_data(version: Version) -> FixApplication {
         let ledger = Ledger::new(LedgerLimits::default());
-        Desk { version, no_orders: Some(Refusal::MARKET_DATA_ONLY), ledger }
+        FixApplication { version, no_orders: Some(Refusal::MARKET_DATA_ONLY), ledger }
     }
 
     /// An application message in sequence, valid by its dictionary, or of a type it does not have.

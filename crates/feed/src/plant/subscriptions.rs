@@ -35,14 +35,14 @@ const TOKEN_LEN: usize = 16;
 pub const CHALLENGE_LEN: usize = 8 + TOKEN_LEN;
 
 /// What an address has to show.
-pub type DeskToken = [u8; TOKEN_LEN];
+pub type SubscriptionToken = [u8; TOKEN_LEN];
 
 /// The token that a datagram tells; `None` for any other.
-pub fn parse_challenge(bytes: &[u8]) -> Option<DeskToken> {
+pub fn parse_challenge(bytes: &[u8]) -> Option<SubscriptionToken> {
     bytes.strip_prefix(b"FBC2\0\0\0\0")?.try_into().ok()
 }
 
-fn challenge(token: DeskToken) -> [u8; CHALLENGE_LEN] {
+fn challenge(token: SubscriptionToken) -> [u8; CHALLENGE_LEN] {
     let mut bytes = [0; CHALLENGE_LEN];
     bytes[..4].copy_from_slice(b"FBC2");
     bytes[8..].copy_from_slice(&token);
@@ -57,7 +57,7 @@ pub struct Request {
     /// Whether everything ends instead.
     pub leave: bool,
     /// What the plant has told this address; zeros before.
-    pub token: DeskToken,
+    pub token: SubscriptionToken,
 }
 
 impl Request {
@@ -90,7 +90,7 @@ impl Request {
 
 /// What became of requests and updates.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct DeskCounters {
+pub struct SubscriptionCounters {
     /// Requests granted.
     pub requests: u64,
     /// Requests for which there was no room.
@@ -117,26 +117,26 @@ struct Subscriber<A> {
 
 /// All subscribers; `A` is where they are.
 #[derive(Debug)]
-pub struct Desk<A> {
+pub struct Subscriptions<A> {
     epoch: u64,
     seats: Vec<Option<Subscriber<A>>>,
     /// Who wants a symbol, one bit for each seat.
     wanted: BTreeMap<u64, u64>,
     /// Who wants all of them.
     everything: u64,
-    counters: DeskCounters,
+    counters: SubscriptionCounters,
 }
 
-impl<A: Copy + PartialEq> Desk<A> {
+impl<A: Copy + PartialEq> Subscriptions<A> {
     /// Nobody yet; `epoch` tells this plant from earlier ones.
-    pub fn new(epoch: u64) -> Desk<A> {
+    pub fn new(epoch: u64) -> Subscriptions<A> {
         let seats = (0..SUBSCRIBERS_MAX).map(|_| None).collect();
-        let counters = DeskCounters::default();
-        Desk { epoch, seats, wanted: BTreeMap::new(), everything: 0, counters }
+        let counters = SubscriptionCounters::default();
+        Subscriptions { epoch, seats, wanted: BTreeMap::new(), everything: 0, counters }
     }
 
     /// Counts so far.
-    pub fn counters(&self) -> DeskCounters {
+    pub fn counters(&self) -> SubscriptionCounters {
         self.counters
     }
 
@@ -151,7 +151,7 @@ impl<A: Copy + PartialEq> Desk<A> {
         &mut self,
         now: Nanos,
         (from, bytes): (A, &[u8]),
-        token: impl Fn(u64) -> DeskToken,
+        token: impl Fn(u64) -> SubscriptionToken,
     ) -> Option<[u8; CHALLENGE_LEN]> {
         let request = Request::parse(bytes)?;
         let period = now.0 / TOKEN_NS;
@@ -272,7 +272,7 @@ impl<A: Copy> Subscriber<A> {
         self.packet.len().saturating_sub(HEADER) / UPDATE_BYTES
     }
 
-    fn finish(&mut self, counters: &mut DeskCounters, send: &mut impl FnMut(A, &[u8])) {
+    fn finish(&mut self, counters: &mut SubscriptionCounters, send: &mut impl FnMut(A, &[u8])) {
         let count = self.updates();
         if let Some(place) = self.packet.get_mut(4..6) {
             place.copy_from_slice(&(count as u16).to_be_bytes());

@@ -15,13 +15,13 @@ use crate::Account;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Copies {
+pub(crate) struct DropCopies {
     /// By account number: where copies of its reports go.
     to: Vec<Vec<AccountId>>,
 }
 
-impl Copies {
-    pub(crate) fn new(accounts: &[Account]) -> Copies {
+impl DropCopies {
+    pub(crate) fn new(accounts: &[Account]) -> DropCopies {
         let most = accounts.iter().map(|account| account.id.0).max().unwrap_or(0);
         let mut to = vec![Vec::new(); usize::from(most) + 1];
         let listens = |account: &Account| {
@@ -35,7 +35,7 @@ impl Copies {
                 to.extend(accounts.iter().filter(of_firm).map(|other| other.id));
             }
         }
-        Copies { to }
+        DropCopies { to }
     }
 
     /// The largest number of copies of one report.
@@ -91,7 +91,7 @@ mod tests {
             firm: firm.to_string(),
         };
         let (orders, copy) = (Some(FixRole::Orders), Some(FixRole::DropCopy));
-        let copies = Copies::new(&[
+        let copies = DropCopies::new(&[
             account(1, "A", orders),
             account(2, "A", None),
             account(3, "A", copy),

@@ -1,8 +1,8 @@
-//! A whole door: session and desk together, from Logon to fill.
+//! A whole door: session and application together, from Logon to fill.
 
 mod sample;
 
-use fix::app::{Desk, LedgerLimits, Refusal, Symbols, Wanted};
+use fix::app::{FixApplication, LedgerLimits, Refusal, Symbols, Wanted};
 use fix::dictionary::builtin;
 use fix::session::{Application, MemoryStore, Port, Proof, SessionConfig, Store};
 use fix::value::StampWriter;
@@ -16,7 +16,7 @@ const CONN: ConnId = ConnId(1);
 
 /// Collects what the engine would get.
 struct App {
-    desk: Desk,
+    application: FixApplication,
     symbols: Symbols,
     commands: Vec<Command>,
     others: Vec<String>,
@@ -35,10 +35,10 @@ impl Application for App {
         message: &Message<'_>,
         port: &mut Port<'_, S>,
     ) {
-        match self.desk.handle(now, message, &self.symbols, port) {
+        match self.application.handle(now, message, &self.symbols, port) {
             Wanted::Nothing => {}
             Wanted::Command(command) if self.full => {
-                self.desk.take_back(now, message, &command, &Refusal::BUSY, port)
+                self.application.take_back(now, message, &command, &Refusal::BUSY, port)
             }
             Wanted::Command(command) => self.commands.push(command),
             other => self.others.push(format!("{other:?}").split('(').next().unwrap().to_string()),
@@ -58,7 +58,7 @@ impl Door {
         let config = SessionConfig::new("FAIR", "MEM7", builtin(Version::Fix44).unwrap());
         let store = MemoryStore::new(1_000, 1 << 20);
         let app = App {
-            desk: Desk::new(Version::Fix44, LedgerLimits::default()),
+            application: FixApplication::new(Version::Fix44, LedgerLimits::default()),
             symbols: Symbols::new(&[sample::instrument()]),
             commands: Vec::new(),
             others: Vec::new(),
@@ -126,8 +126,8 @@ impl Door {
         };
         let mut out = Vec::new();
         let outbound = self.acceptor.session(0).unwrap().outbound();
-        let (desk, symbols) = (&mut self.app.desk, &self.app.symbols);
-        desk.report(sample::now(), &report, self.position, symbols, outbound, &mut out);
+        let (application, symbols) = (&mut self.app.application, &self.app.symbols);
+        application.report(sample::now(), &report, self.position, symbols, outbound, &mut out);
         String::from_utf8_lossy(&out).replace('\x01', "|")
     }
 }

@@ -14,7 +14,7 @@ const BATCH_INPUTS: u64 = 200_000;
 
 /// See the module. The log is fed from its beginning each time: what the store has already brings
 /// the engine up to it, is checked, and written no more.
-pub struct Keeper {
+pub struct StoreWriter {
     feeder: Feeder,
     store: Store,
     stored: Progress,
@@ -22,7 +22,7 @@ pub struct Keeper {
     batch_rows: usize,
 }
 
-impl Keeper {
+impl StoreWriter {
     /// Feeds a store with the log of an exchange of this configuration.
     ///
     /// # Errors
@@ -30,19 +30,19 @@ impl Keeper {
     ///
     /// # Panics
     /// As [`Feeder::new`].
-    pub fn new(store: Store, config: Config) -> Result<Keeper, StoreError> {
+    pub fn new(store: Store, config: Config) -> Result<StoreWriter, StoreError> {
         let stored = store.progress()?;
         let feeder = Feeder::new(config);
-        Ok(Keeper { feeder, store, stored, rows: 0, batch_rows: BATCH_ROWS })
+        Ok(StoreWriter { feeder, store, stored, rows: 0, batch_rows: BATCH_ROWS })
     }
 
     /// The same with other batches.
-    pub fn with_batches(self, rows: usize) -> Keeper {
-        Keeper { batch_rows: rows.max(1), ..self }
+    pub fn with_batches(self, rows: usize) -> StoreWriter {
+        StoreWriter { batch_rows: rows.max(1), ..self }
     }
 
     /// Takes the next input of the log; one that was taken before changes nothing. Says whether it
-    /// was new to this keeper.
+    /// was new to this writer.
     ///
     /// # Errors
     /// [`StoreError`]; afterwards everything has to be opened again.
@@ -64,7 +64,7 @@ impl Keeper {
     /// Writes what waits.
     ///
     /// # Errors
-    /// As [`Keeper::take`].
+    /// As [`StoreWriter::take`].
     pub fn flush(&mut self) -> Result<(), StoreError> {
         let progress = self.feeder.progress();
         let batch = self.feeder.seal();

@@ -17,7 +17,7 @@ use crate::rows::{Amendment, Cancel, Order, OrderState, Party, Refusal, Terms, T
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Shaper {
+pub(crate) struct RowBuilder {
     /// Open orders by account and number.
     open: HashMap<u64, Order>,
     /// Those of them that changed, perhaps twice, perhaps no longer open.
@@ -36,7 +36,7 @@ fn key_of(report: &ExecutionReport) -> u64 {
     u64::from(report.account.0) << 32 | u64::from(report.user_ref.0)
 }
 
-impl Shaper {
+impl RowBuilder {
     /// Takes what an input caused.
     pub(crate) fn take(&mut self, input: &Input, reports: &[ExecutionReport], batch: &mut Batch) {
         for report in reports {

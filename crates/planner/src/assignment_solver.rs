@@ -33,7 +33,7 @@ struct Look {
 
 /// A solver that keeps its memory.
 #[derive(Clone, Debug, Default)]
-pub struct Lap {
+pub struct AssignmentSolver {
     /// Price of each column.
     price: Vec<f64>,
     owner: Vec<u32>,
@@ -79,7 +79,7 @@ impl<'a> Costs<'a> {
     }
 }
 
-impl Lap {
+impl AssignmentSolver {
     /// Gives every group as many columns as it has `units` and returns each column's group, or
     /// [`SPARE`]; `costs` holds the groups' rows one after another, all of `columns` finite entries.
     /// `again`: the last problem solved had the same groups and costs not far from these, which
@@ -406,8 +406,8 @@ mod tests {
         let costs: Vec<f64> = costs.iter().map(|cost| *cost as f64).collect();
         let ones = vec![1; costs.len() / columns];
         let units = units.unwrap_or(&ones);
-        let mut lap = Lap::default();
-        let owner = lap.solve(&costs, columns, units, false);
+        let mut solver = AssignmentSolver::default();
+        let owner = solver.solve(&costs, columns, units, false);
         (checked(&costs, owner, units), owner.to_vec())
     }
 
@@ -505,10 +505,10 @@ mod tests {
             let mut rng = SplitMix64::new(seed);
             let mut costs: Vec<f64> =
                 (0..units.len() * columns).map(|_| rng.below(width) as f64).collect();
-            let mut lap = Lap::default();
+            let mut solver = AssignmentSolver::default();
             for _ in 0..5 {
-                let cold = Lap::default().solve(&costs, columns, &units, false).to_vec();
-                let owner = lap.solve(&costs, columns, &units, true);
+                let cold = AssignmentSolver::default().solve(&costs, columns, &units, false).to_vec();
+                let owner = solver.solve(&costs, columns, &units, true);
                 let warm = checked(&costs, owner, &units);
                 prop_assert_eq!(warm, checked(&costs, &cold, &units));
                 costs.iter_mut().for_each(|cost| *cost += rng.below(change) as f64);

@@ -29,7 +29,7 @@ struct Chapter {
 }
 
 #[derive(Debug)]
-pub(crate) struct Chapters {
+pub(crate) struct PageIndex {
     list: Vec<Chapter>,
     free: u32,
     table: PageTable,
@@ -39,10 +39,10 @@ pub(crate) struct Chapters {
     idle: u32,
 }
 
-impl Chapters {
+impl PageIndex {
     /// For so many pages.
-    pub(crate) fn new(pages: u32) -> Chapters {
-        Chapters {
+    pub(crate) fn new(pages: u32) -> PageIndex {
+        PageIndex {
             list: Vec::with_capacity(pages as usize),
             free: NOWHERE,
             table: PageTable::new(pages),

@@ -1,6 +1,6 @@
 //! One book at work: the shared slab and index, the book's own state and who listens.
 //!
-//! The other modules add to [`Desk`] what they know: entering, taking, replacing, auctions, ...
+//! The other modules add to [`BookOps`] what they know: entering, taking, replacing, auctions, ...
 
 use types::{CancelReason, OrderEvent, OrderType, Price};
 
@@ -8,13 +8,13 @@ use crate::books::{Shared, Sink};
 use crate::market::Market;
 use crate::order::{Home, Kind, Order};
 
-pub(crate) struct Desk<'a, S> {
+pub(crate) struct BookOps<'a, S> {
     pub(crate) shared: &'a mut Shared,
     pub(crate) market: &'a mut Market,
     pub(crate) sink: &'a mut S,
 }
 
-impl<S: Sink> Desk<'_, S> {
+impl<S: Sink> BookOps<'_, S> {
     #[inline(always)]
     pub(crate) fn tell(&mut self, slot: u32, event: OrderEvent) {
         self.sink.tell(event, &self.shared.slab[slot], None);

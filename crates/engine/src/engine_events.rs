@@ -19,14 +19,14 @@ use crate::trades::{Party, Trade, Trades};
 
 /// An order that a replace takes out of the book: what has to be taken off the risk sums.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct ReplacedOrder {
     pub(crate) open: u32,
     pub(crate) price: Price,
     pub(crate) cl_ord_id: types::ClOrdId,
 }
 
 /// Takes the events of one call of the books.
-pub(crate) struct Teller<'a> {
+pub(crate) struct EngineEvents<'a> {
     pub(crate) out: &'a mut Output,
     pub(crate) feed: &'a mut Feed,
     pub(crate) risk: &'a mut Risk,
@@ -38,7 +38,7 @@ pub(crate) struct Teller<'a> {
     /// What an uncrossing is called on the feed.
     pub(crate) cross: CrossKind,
     /// The order a replace is about.
-    pub(crate) leaving: Option<Leaving>,
+    pub(crate) replaced: Option<ReplacedOrder>,
     /// Key of an incoming market-to-limit order, which gets its price when it rests; 0: none.
     pub(crate) prices_late: u64,
     /// Identifier of the cancel under way; blank: it has none, or none is.
@@ -71,7 +71,7 @@ fn less(order: &Order, slot: usize, lots: u32) -> Less {
     }
 }
 
-impl Teller<'_> {
+impl EngineEvents<'_> {
     fn instrument(&self) -> InstrumentId {
         InstrumentId(self.slot as u16 + 1)
     }
@@ -98,7 +98,7 @@ impl Teller<'_> {
     fn replaced(&mut self, order: &Order, old_key: u64, kept: bool, shown_less: u32) {
         self.counters.replaced += 1;
         let (account, side) = (account_of(order.key()), order.side());
-        if let Some(old) = self.leaving.take() {
+        if let Some(old) = self.replaced.take() {
             self.risk.closed(&Less {
                 account,
                 slot: self.slot,
@@ -268,7 +268,7 @@ fn lots(lots: u32) -> Qty {
     Qty(u64::from(lots))
 }
 
-impl Sink for Teller<'_> {
+impl Sink for EngineEvents<'_> {
     #[inline]
     fn tell(&mut self, event: OrderEvent, order: &Order, other: Option<&Order>) {
         let instrument = self.instrument();

@@ -20,14 +20,14 @@ const HEADER: usize = 16;
 const INPUT: usize = size_of::<Input>();
 
 /// A snapshot that was read.
-pub(crate) struct Compact<'a> {
+pub(crate) struct InputSnapshot<'a> {
     pub(crate) genesis: &'a [u8],
     inputs: &'a [u8],
 }
 
-impl<'a> Compact<'a> {
+impl<'a> InputSnapshot<'a> {
     /// Nothing when it is none, or of another version.
-    pub(crate) fn read(bytes: &'a [u8]) -> Option<Compact<'a>> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<InputSnapshot<'a>> {
         let (header, rest) = bytes.split_at_checked(HEADER)?;
         let (magic, sizes) = header.split_first_chunk()?;
         let (version, len) = sizes.split_first_chunk()?;
@@ -35,7 +35,7 @@ impl<'a> Compact<'a> {
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
         let (genesis, inputs) = rest.split_at_checked(len)?;
         let whole = magic == MAGIC && version == VERSION && len > 0;
-        (whole && inputs.len().is_multiple_of(INPUT)).then_some(Compact { genesis, inputs })
+        (whole && inputs.len().is_multiple_of(INPUT)).then_some(InputSnapshot { genesis, inputs })
     }
 
     /// The inputs after the first so many, in order; nothing in the place of one that is none, or
@@ -92,7 +92,7 @@ fn newest_before<S: Storage>(
 
 /// The group's first record in a snapshot that [`compact`] made; nothing when it is none.
 pub fn compacted_genesis(bytes: &[u8]) -> Option<&[u8]> {
-    Some(Compact::read(bytes)?.genesis)
+    Some(InputSnapshot::read(bytes)?.genesis)
 }
 
 /// Where the inputs in a snapshot that [`compact`] made begin, of which these are the first bytes;
@@ -101,12 +101,12 @@ pub fn compacted_from(head: &[u8]) -> Option<u64> {
     let (header, _) = head.split_at_checked(HEADER)?;
     let len = u32::from_le_bytes(*header.last_chunk()?);
     let whole = HEADER.checked_add(len as usize)?;
-    Compact::read(head.get(..whole)?).map(|_| whole as u64)
+    InputSnapshot::read(head.get(..whole)?).map(|_| whole as u64)
 }
 
 /// The inputs in a snapshot that [`compact`] made; nothing when it is none.
 pub fn compacted_inputs(bytes: &[u8]) -> Option<Vec<Input>> {
-    Compact::read(bytes)?.after(0).collect()
+    InputSnapshot::read(bytes)?.after(0).collect()
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
         let from = HEADER + b"an exchange".len();
         assert_eq!(compacted_from(&bytes[..500]), Some(from as u64));
         assert!((0..from).all(|len| compacted_from(&bytes[..len]).is_none()));
-        let read = Compact::read(&bytes).expect("whole");
+        let read = InputSnapshot::read(&bytes).expect("whole");
         assert_eq!(read.genesis, b"an exchange");
         assert_eq!(read.after(198).collect::<Vec<_>>(), [Some(input(199)), Some(input(200))]);
         assert_eq!(read.after(900).count(), 0);
@@ -162,9 +162,9 @@ mod tests {
         let mut lacking = bytes.clone();
         lacking.drain(HEADER + 11..HEADER + 11 + INPUT);
         assert_eq!(compacted_inputs(&lacking), None);
-        assert!(Compact::read(&bytes[..bytes.len() - 1]).is_none());
+        assert!(InputSnapshot::read(&bytes[..bytes.len() - 1]).is_none());
         for len in 0..HEADER + 11 {
-            assert!(Compact::read(&bytes[..len]).is_none(), "{len} bytes");
+            assert!(InputSnapshot::read(&bytes[..len]).is_none(), "{len} bytes");
         }
     }
 }

@@ -20,19 +20,22 @@ struct Account {
 }
 
 /// See the module.
-pub(crate) struct Lost {
+pub(crate) struct DeadGatewayCancels {
     accounts: Vec<Account>,
     patience_ns: u64,
     next: Nanos,
 }
 
-impl Lost {
+impl DeadGatewayCancels {
     /// Looks after these accounts; a silence of `patience_ns` is the end of a session.
-    pub(crate) fn new(accounts: impl Iterator<Item = AccountId>, patience_ns: u64) -> Lost {
+    pub(crate) fn new(
+        accounts: impl Iterator<Item = AccountId>,
+        patience_ns: u64,
+    ) -> DeadGatewayCancels {
         let accounts = accounts.map(|account| Account { account, done: Nanos(0), since: None });
         let accounts: Vec<Account> = accounts.collect();
         let next = if accounts.is_empty() { Nanos::NEVER } else { Nanos(0) };
-        Lost { accounts, patience_ns, next }
+        DeadGatewayCancels { accounts, patience_ns, next }
     }
 
     /// This root serves from now on, after another one.
@@ -50,7 +53,7 @@ impl Lost {
         }
     }
 
-    /// When [`Lost::take`] is wanted next.
+    /// When [`DeadGatewayCancels::take`] is wanted next.
     pub(crate) fn next_timeout(&self) -> Nanos {
         self.next
     }
