@@ -416,6 +416,56 @@ fn sans_io_crates_ask_no_clock_and_iterate_in_a_fixed_order() {
     assert_none(sources().iter().flat_map(purity).collect());
 }
 
+/// Files named in backticks in a text.
+fn named_files(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(|word| word.starts_with("crates/") || word.starts_with("lab/")).collect()
+}
+
+/// Complaints about files of a text that are not there.
+fn missing_files(text: &str, is_there: impl Fn(&str) -> bool) -> Vec<String> {
+    let gone = named_files(text).into_iter().filter(|path| !is_there(path));
+    gone.map(|path| format!("{path}: is not there")).collect()
+}
+
+/// Complaints about walks that enter a file twice: numbered lists, each behind a line with a colon.
+fn walks_back(text: &str) -> Vec<String> {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut complaints = Vec::new();
+    for line in text.lines() {
+        let step = line.split_once(". `").filter(|(number, _)| number.parse::<u32>().is_ok());
+        let Some((_, rest)) = step else {
+            if line.ends_with(':') {
+                seen.clear();
+            }
+            continue;
+        };
+        let file = rest.split('`').next().unwrap_or("");
+        if seen.contains(&file) {
+            complaints.push(format!("{file}: entered twice"));
+        }
+        seen.push(file);
+    }
+    complaints
+}
+
+#[test]
+fn the_glossary_and_the_map_name_files_that_are_there() {
+    let is_there = |path: &str| root().join(path).exists();
+    let glossary = fs::read_to_string(root().join("docs/glossary.md")).unwrap();
+    assert!(named_files(&glossary).len() >= 25, "25 behaviours and more");
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    assert_none([missing_files(&glossary, is_there), missing_files(&map, is_there)].concat());
+    let walks = map.split("### Three walks").nth(1).unwrap().split("\n## ").next().unwrap();
+    assert!(named_files(walks).len() >= 25, "the walks are not found any more");
+    assert_none(walks_back(walks));
+    // Controls.
+    let gone = missing_files("a | `crates/a.rs` |\n`crates/b.rs`", |path| path.contains("b.rs"));
+    assert_eq!(gone, ["crates/a.rs: is not there"]);
+    let walk = "In:\n\n1. `a`: x\n2. `b`: y\n\nOut:\n\n1. `a`: z\n2. `c`: y\n3. `a`: x\n";
+    assert_eq!(walks_back(walk), ["a: entered twice"]);
+}
+
 fn source(path: &str, text: &str) -> Source {
     Source { path: path.to_string(), text: text.to_string() }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Secure {
 
 /// SHA-256.
 pub(crate) fn fingerprint(certificate: &[u8]) -> [u8; 32] {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest.as_ref());
     bytes

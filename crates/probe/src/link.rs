@@ -11,7 +11,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::{hmac, rand};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
 
 /// Longest payload of a frame.
 pub const FRAME_MAX: usize = 4 << 20;
@@ -85,7 +86,7 @@ impl Key {
 /// 32 bytes of the operating system's randomness; `None` when it has none.
 pub fn entropy() -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    rand::fill(&mut bytes).ok()?;
+    SystemRandom::new().fill(&mut bytes).ok()?;
     Some(bytes)
 }
 
