@@ -3,31 +3,31 @@
 //! Records lie in chunks that are allocated as the log grows and never moved, so that an append is
 //! a copy of one record, and an allocation only once per chunk.
 //!
-//! With a shelf the log is laid down there as it grows, block by block, and memory holds the newest
-//! records only, in chunks that are used again: memory does not grow with time, and nothing is lost.
-//! A log that somebody else keeps (a replica's journal) holds the newest alone
+//! With a spill store the log is spilled there as it grows, block by block, and memory holds the
+//! newest records only, in chunks that are used again: memory does not grow with time, and nothing
+//! is lost. A log that somebody else keeps (a replica's journal) holds the newest alone
 //! ([`InputLog::keep_newest`]).
 //!
-//! A log has no end unless it is given one. It is near its end when so many records lie on its shelf
-//! as may, when the shelf takes no more, or at its capacity. Then [`InputLog::has_room`] says no,
-//! for what participants want; [`InputLog::RESERVE`] records more are taken of those that steer the
-//! market, which never ask.
+//! A log has no end unless it is given one. It is near its end when so many records lie in its
+//! spill store as may, when the spill store takes no more, or at its capacity. Then
+//! [`InputLog::has_room`] says no, for what participants want; [`InputLog::RESERVE`] records more
+//! are taken of those that steer the market, which never ask.
 
 use std::collections::VecDeque;
 
-use types::{Command, Input, Nanos, Packer, Seq, Shelf, Source, Unpacker};
+use types::{Command, Input, Nanos, Packer, Seq, Source, SpillStore, Unpacker};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 /// Records per chunk (512 KiB).
 const CHUNK: usize = 4_096;
-/// Records laid down at a time (8 KiB); a chunk is a whole number of these.
+/// Records spilled at a time (8 KiB); a chunk is a whole number of these.
 const BLOCK: usize = 64;
 /// Bytes of a record.
 const RECORD: usize = size_of::<Input>();
 
 const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
 
-/// The log holds as many records as it may, or its shelf takes no more.
+/// The log holds as many records as it may, or its spill store takes no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogFull {
     /// Records it holds.
@@ -55,9 +55,9 @@ pub struct Draft {
     pub command: Command,
 }
 
-/// Where the log is laid down.
-struct Laid {
-    shelf: Box<dyn Shelf>,
+/// Where the log is spilled.
+struct Spilled {
+    spill: Box<dyn SpillStore>,
     /// Records on it, a whole number of blocks until the log is finished.
     len: usize,
     /// Records before these were given up.
@@ -77,7 +77,7 @@ pub struct InputLog {
     len: usize,
     capacity: usize,
     last_t_seq: Nanos,
-    laid: Option<Laid>,
+    spilled: Option<Spilled>,
 }
 
 impl std::fmt::Debug for InputLog {
@@ -87,7 +87,8 @@ impl std::fmt::Debug for InputLog {
 }
 
 impl InputLog {
-    /// The fewest records that a log with bounded memory keeps there: more than may wait for anything.
+    /// The fewest records that a log with bounded memory keeps there: more than may wait for
+    /// anything.
     pub const MEMORY_MIN: usize = 65_536;
     /// Records for those who steer the market, beyond what participants may fill; fewer where the
     /// capacity is small.
@@ -102,17 +103,17 @@ impl InputLog {
             len: 0,
             capacity: if capacity == 0 { usize::MAX } else { capacity },
             last_t_seq: Nanos(0),
-            laid: None,
+            spilled: None,
         }
     }
 
-    /// Lays the log down from now on, each record at its position less one times 128 bytes, and
+    /// Spills the log from now on, each record at its position less one times 128 bytes, and
     /// keeps the newest `memory_max` in memory, at least [`InputLog::MEMORY_MIN`] and up to a chunk
     /// more. False when there are records already, and the log is as it was.
     #[must_use]
-    pub fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: usize) -> bool {
+    pub fn spill_to(&mut self, spill: Box<dyn SpillStore>, memory_max: usize) -> bool {
         if self.len == 0 {
-            self.laid = Some(Laid { shelf, len: 0, from: 0, most: usize::MAX });
+            self.spilled = Some(Spilled { spill, len: 0, from: 0, most: usize::MAX });
             self.keep_newest(memory_max);
         }
         self.len == 0
@@ -124,32 +125,33 @@ impl InputLog {
         self.chunks_max = memory_max.max(InputLog::MEMORY_MIN).div_ceil(CHUNK) + 1;
     }
 
-    /// At most so many records on the shelf, besides the reserve; of no effect without one.
-    pub fn bound_shelf(&mut self, records: usize) {
-        if let Some(laid) = &mut self.laid {
-            laid.most = records.max(BLOCK);
+    /// At most so many records in the spill store, besides the reserve; of no effect without one.
+    pub fn bound_spill(&mut self, records: usize) {
+        if let Some(spilled) = &mut self.spilled {
+            spilled.most = records.max(BLOCK);
         }
     }
 
-    /// Records on the shelf, and the most that there may be.
-    pub fn on_shelf(&self) -> (usize, usize) {
-        self.laid.as_ref().map_or((0, 0), |laid| (laid.len - laid.from, laid.most))
+    /// Records in the spill store, and the most that there may be.
+    pub fn in_spill_store(&self) -> (usize, usize) {
+        self.spilled.as_ref().map_or((0, 0), |spilled| (spilled.len - spilled.from, spilled.most))
     }
 
-    /// Gives up the records of the shelf before a position, so that their room can be used again.
-    /// False, with nothing changed, when it does not give room back, or they are not all on it.
+    /// Gives up the records of the spill store before a position, so that their room can be used
+    /// again. False, with nothing changed, when it does not give room back, or they are not all on
+    /// it.
     #[must_use]
     pub fn give_up_before(&mut self, seq: Seq) -> bool {
-        let Some(laid) = &mut self.laid else { return false };
+        let Some(spilled) = &mut self.spilled else { return false };
         let wanted = usize::try_from(seq.0.saturating_sub(1)).unwrap_or(usize::MAX);
-        if wanted > laid.len || wanted < laid.from {
+        if wanted > spilled.len || wanted < spilled.from {
             return false;
         }
-        let (at, count) = ((laid.from * RECORD) as u64, wanted - laid.from);
-        if count > 0 && !laid.shelf.free(at, (count * RECORD) as u64) {
+        let (at, count) = ((spilled.from * RECORD) as u64, wanted - spilled.from);
+        if count > 0 && !spilled.spill.free(at, (count * RECORD) as u64) {
             return false;
         }
-        laid.from = wanted;
+        spilled.from = wanted;
         true
     }
 
@@ -159,17 +161,17 @@ impl InputLog {
         self.last_t_seq
     }
 
-    /// Whether it takes another record of a participant. Tries again to lay down what waits for that.
+    /// Whether it takes another record of a participant. Tries again to spill what waits for that.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        let waits = self.laid.as_ref().map_or(0, |laid| self.len - laid.len);
+        let waits = self.spilled.as_ref().map_or(0, |spilled| self.len - spilled.len);
         let below = self.capacity - (self.capacity / 16).min(InputLog::RESERVE);
         self.len < below && (waits < BLOCK || self.put_blocks()) && !self.is_over()
     }
 
-    /// As many records lie on the shelf as may.
+    /// As many records lie in the spill store as may.
     fn is_over(&self) -> bool {
-        self.laid.as_ref().is_some_and(|laid| self.len - laid.from >= laid.most)
+        self.spilled.as_ref().is_some_and(|spilled| self.len - spilled.from >= spilled.most)
     }
 
     /// Appends an input: its position is the next one, its engine time `now`, or that of the input
@@ -184,14 +186,15 @@ impl InputLog {
             return Err(full);
         }
         if self.len.is_multiple_of(BLOCK) && !self.put_blocks() {
-            let waits = self.laid.as_ref().map_or(0, |laid| self.len - laid.len);
+            let waits = self.spilled.as_ref().map_or(0, |spilled| self.len - spilled.len);
             if waits >= BLOCK + InputLog::RESERVE {
                 return Err(full);
             }
         }
-        let over =
-            |laid: &Laid| self.len - laid.from >= laid.most.saturating_add(InputLog::RESERVE);
-        if self.laid.as_ref().is_some_and(over) {
+        let over = |spilled: &Spilled| {
+            self.len - spilled.from >= spilled.most.saturating_add(InputLog::RESERVE)
+        };
+        if self.spilled.as_ref().is_some_and(over) {
             return Err(full);
         }
         self.make_room();
@@ -210,10 +213,10 @@ impl InputLog {
         Ok(input)
     }
 
-    /// Lays down all full blocks that are not yet; false when the shelf does not take them.
+    /// Spills all full blocks that are not yet; false when the spill store does not take them.
     #[cold]
     fn put_all(&mut self) -> bool {
-        while self.laid.as_ref().is_some_and(|laid| self.len - laid.len >= BLOCK) {
+        while self.spilled.as_ref().is_some_and(|spilled| self.len - spilled.len >= BLOCK) {
             if !self.put_block(BLOCK) {
                 return false;
             }
@@ -222,13 +225,13 @@ impl InputLog {
     }
 
     fn put_blocks(&mut self) -> bool {
-        self.laid.is_none() || self.put_all()
+        self.spilled.is_none() || self.put_all()
     }
 
-    /// Lays a block down if there are `least` records or more; false when that fails.
+    /// Spills a block if there are `least` records or more; false when that fails.
     fn put_block(&mut self, least: usize) -> bool {
-        let Some(laid) = &mut self.laid else { return true };
-        let from = laid.len;
+        let Some(spilled) = &mut self.spilled else { return true };
+        let from = spilled.len;
         let count = (self.len - from).min(BLOCK);
         if count < least.max(1) {
             return true;
@@ -237,23 +240,24 @@ impl InputLog {
         let chunk = self.chunks.get(inside / CHUNK).map_or(&[][..], Vec::as_slice);
         let within = inside % CHUNK;
         let records = chunk.get(within..within + count).unwrap_or(&[]);
-        let put = !records.is_empty() && laid.shelf.put((from * RECORD) as u64, records.as_bytes());
+        let put =
+            !records.is_empty() && spilled.spill.put((from * RECORD) as u64, records.as_bytes());
         if put {
-            laid.len += records.len();
+            spilled.len += records.len();
         }
         put
     }
 
     /// Room for the next record: in the last chunk, in a new one, or in that of the oldest records,
-    /// if these are laid down. Chunks of a log that was taken up begin wherever that was.
+    /// if these are spilled. Chunks of a log that was taken up begin wherever that was.
     fn make_room(&mut self) {
         if self.len < self.gone + self.chunks.len() * CHUNK {
             return;
         }
-        let laid = self.laid.as_ref().map_or(self.len, |laid| laid.len);
+        let spilled = self.spilled.as_ref().map_or(self.len, |spilled| spilled.len);
         let mut spare = None;
         while self.chunks.len() >= self.chunks_max
-            && self.chunks.front().is_some_and(|oldest| self.gone + oldest.len() <= laid)
+            && self.chunks.front().is_some_and(|oldest| self.gone + oldest.len() <= spilled)
         {
             spare = self.chunks.pop_front();
             self.gone += spare.as_ref().map_or(0, Vec::len);
@@ -279,29 +283,29 @@ impl InputLog {
             chunk.truncate((len - self.gone) % CHUNK);
         }
         (self.len, self.last_t_seq) = (len, last);
-        if let Some(laid) = &mut self.laid {
-            laid.len = laid.len.min(len / BLOCK * BLOCK);
+        if let Some(spilled) = &mut self.spilled {
+            spilled.len = spilled.len.min(len / BLOCK * BLOCK);
         }
         true
     }
 
     /// Writes down the place of the record at a position, which has to be in memory, for a log that
     /// goes on behind it and does not hold what was before. False for others, and for a log on a
-    /// shelf, which is to be had whole.
+    /// spill store, which is to be had whole.
     #[must_use]
     pub fn pack(&self, last: Seq, to: &mut Packer<'_>) -> bool {
-        let record = self.get(last).filter(|_| self.laid.is_none());
+        let record = self.get(last).filter(|_| self.spilled.is_none());
         to.raw(record.map_or(&[][..], IntoBytes::as_bytes));
         record.is_some()
     }
 
     /// Goes on behind the record that was packed. `None`, with nothing changed, when it is none, or
-    /// this log has records already, lies on a shelf or has no room for as many.
+    /// this log has records already, lies in a spill store or has no room for as many.
     #[must_use]
     pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         let input = Input::try_read_from_bytes(from.raw(RECORD)?).ok()?;
         let len = usize::try_from(input.seq.0).ok().filter(|len| *len <= self.capacity)?;
-        if self.len > 0 || self.laid.is_some() {
+        if self.len > 0 || self.spilled.is_some() {
             return None;
         }
         let mut chunk = Vec::with_capacity(CHUNK);
@@ -315,22 +319,24 @@ impl InputLog {
     /// Records before the first that can be had: some, where the log was taken up in its middle,
     /// where others keep the older ones, and where those were given up.
     pub fn lacks(&self) -> usize {
-        self.laid.as_ref().map_or(self.gone, |laid| laid.from.min(self.gone))
+        self.spilled.as_ref().map_or(self.gone, |spilled| spilled.from.min(self.gone))
     }
 
     /// Records before the first that is not given up; these may still be in memory.
     pub fn given_up(&self) -> usize {
-        self.laid.as_ref().map_or(0, |laid| laid.from)
+        self.spilled.as_ref().map_or(0, |spilled| spilled.from)
     }
 
-    /// Lays down what is not yet: the last records. Nothing may be appended after that.
+    /// Spills what is not yet: the last records. Nothing may be appended after that.
     ///
     /// # Errors
-    /// [`LogFull`] when the shelf does not take them.
+    /// [`LogFull`] when the spill store does not take them.
     pub fn finish(&mut self) -> Result<(), LogFull> {
         match self.put_blocks() && self.put_block(1) {
             true => Ok(()),
-            false => Err(LogFull { capacity: self.laid.as_ref().map_or(0, |laid| laid.len) }),
+            false => {
+                Err(LogFull { capacity: self.spilled.as_ref().map_or(0, |spilled| spilled.len) })
+            }
         }
     }
 
@@ -349,14 +355,14 @@ impl InputLog {
         (self.capacity < usize::MAX).then(|| self.capacity - self.len)
     }
 
-    /// Records in memory, the newest ones; all without a shelf.
+    /// Records in memory, the newest ones; all without a spill store.
     pub fn in_memory(&self) -> usize {
         self.len - self.gone
     }
 
-    /// Whether it is laid down on a shelf as it grows.
-    pub fn is_laid_down(&self) -> bool {
-        self.laid.is_some()
+    /// Whether it is spilled in a spill store as it grows.
+    pub fn is_spilled(&self) -> bool {
+        self.spilled.is_some()
     }
 
     /// The record at a position, if it is in memory.
@@ -370,13 +376,13 @@ impl InputLog {
         (seq.0..self.len as u64).map_while(|index| self.get(Seq(index + 1)))
     }
 
-    /// The records in memory, in order: all of them without a shelf.
+    /// The records in memory, in order: all of them without a spill store.
     pub fn iter(&self) -> impl Iterator<Item = &Input> {
         self.chunks.iter().flatten()
     }
 
-    /// All records that can be had, in order, those on the shelf read back. It ends early where the
-    /// shelf can't be read, so whoever needs all of them counts.
+    /// All records that can be had, in order, those in the spill store read back. It ends early
+    /// where the spill store can't be read, so whoever needs all of them counts.
     pub fn records(&self) -> Records<'_> {
         Records { log: self, next: self.lacks(), block: vec![0; BLOCK * RECORD], read: usize::MAX }
     }
@@ -405,9 +411,9 @@ impl Iterator for Records<'_> {
         }
         let (block, place) = (index / BLOCK, index % BLOCK * RECORD);
         if self.read != block {
-            let laid = self.log.laid.as_ref()?;
+            let spilled = self.log.spilled.as_ref()?;
             self.read = usize::MAX;
-            if !laid.shelf.get((block * BLOCK * RECORD) as u64, &mut self.block) {
+            if !spilled.spill.get((block * BLOCK * RECORD) as u64, &mut self.block) {
                 return None;
             }
             self.read = block;
@@ -421,7 +427,7 @@ impl Iterator for Records<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{CommandKind, MemoryShelf};
+    use types::{CommandKind, MemorySpill};
 
     fn draft(t_in: u64) -> Draft {
         Draft {
@@ -448,21 +454,21 @@ mod tests {
         assert_eq!(log.get(Seq(CHUNK as u64 + 1)).map(|input| input.seq.0), Some(4_097));
         assert_eq!(log.get(Seq(0)), None);
         assert_eq!(log.get(Seq(capacity as u64 + 1)), None);
-        assert_eq!(log.in_memory(), capacity, "without a shelf all of it");
+        assert_eq!(log.in_memory(), capacity, "without a spill store all of it");
         assert!(log.records().eq(log.iter().copied()));
     }
 
     const MANY: u64 = 3 * InputLog::MEMORY_MIN as u64 + 77;
 
-    fn laid_down(shelf: MemoryShelf) -> InputLog {
+    fn spilled(spill: MemorySpill) -> InputLog {
         let mut log = InputLog::new(usize::MAX);
-        assert!(log.lay_down(Box::new(shelf), 0));
+        assert!(log.spill_to(Box::new(spill), 0));
         log
     }
 
     #[test]
-    fn with_a_shelf_memory_is_bounded_and_nothing_is_lost() {
-        let mut log = laid_down(MemoryShelf::default());
+    fn with_a_spill_memory_is_bounded_and_nothing_is_lost() {
+        let mut log = spilled(MemorySpill::default());
         let most = InputLog::MEMORY_MIN + 2 * CHUNK;
         for n in 0..MANY {
             log.append(Nanos(n), draft(n)).expect("room");
@@ -475,19 +481,19 @@ mod tests {
         assert!(log.after(last).map(|input| input.seq).eq([Seq(MANY)]));
         assert!(log.get(Seq(1)).is_none() && log.get(last).is_some());
         log.finish().expect("room");
-        let laid = log.laid.as_ref().expect("it is");
-        assert_eq!(laid.len as u64, MANY);
+        let spilled = log.spilled.as_ref().expect("it is");
+        assert_eq!(spilled.len as u64, MANY);
         let mut bytes = [0; RECORD];
-        assert!(laid.shelf.get((MANY - 1) * RECORD as u64, &mut bytes));
+        assert!(spilled.spill.get((MANY - 1) * RECORD as u64, &mut bytes));
         assert_eq!(Input::try_read_from_bytes(&bytes).expect("an input").seq, Seq(MANY));
-        assert!(!log.lay_down(Box::new(MemoryShelf::default()), 0), "it has begun");
+        assert!(!log.spill_to(Box::new(MemorySpill::default()), 0), "it has begun");
     }
 
     #[test]
     fn what_was_cut_off_is_written_anew() {
-        for (keep, shelf) in [(0, false), (BLOCK, true), (CHUNK, true), (CHUNK + 70, false)] {
+        for (keep, spill) in [(0, false), (BLOCK, true), (CHUNK, true), (CHUNK + 70, false)] {
             let mut log = InputLog::new(usize::MAX);
-            assert!(!shelf || log.lay_down(Box::new(MemoryShelf::default()), 0));
+            assert!(!spill || log.spill_to(Box::new(MemorySpill::default()), 0));
             for n in 0..2 * CHUNK as u64 + 5 {
                 log.append(Nanos(100 + n), draft(n)).expect("room");
             }
@@ -504,7 +510,7 @@ mod tests {
             log.finish().expect("room");
             assert!(log.records().eq(log.iter().copied()));
         }
-        let mut log = laid_down(MemoryShelf::default());
+        let mut log = spilled(MemorySpill::default());
         (0..MANY).for_each(|n| assert!(log.append(Nanos(n), draft(n)).is_ok()));
         assert!(!log.cut(3) && log.len() as u64 == MANY, "that has left memory");
     }
@@ -537,8 +543,8 @@ mod tests {
         assert_eq!(unpack(CHUNK, &bytes), None);
         assert_eq!(unpack(CHUNK * 2, &bytes[1..]), None);
         assert_eq!(unpack(CHUNK * 2, &[0; RECORD]), None);
-        assert_eq!(laid_down(MemoryShelf::default()).unpack(&mut Unpacker::new(&bytes)), None);
-        assert_eq!(packed(&laid_down(MemoryShelf::default()), 1), None);
+        assert_eq!(spilled(MemorySpill::default()).unpack(&mut Unpacker::new(&bytes)), None);
+        assert_eq!(packed(&spilled(MemorySpill::default()), 1), None);
     }
 
     #[test]
@@ -563,9 +569,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_shelf_does_not_take_is_not_logged() {
+    fn what_the_spill_does_not_take_is_not_logged() {
         let room = 10 * BLOCK;
-        let mut log = laid_down(MemoryShelf::with_max(room * RECORD));
+        let mut log = spilled(MemorySpill::with_max(room * RECORD));
         let mut taken = 0;
         while log.has_room() {
             log.append(Nanos(taken), draft(taken)).expect("room");
@@ -580,11 +586,11 @@ mod tests {
         assert_eq!(log.len(), room + BLOCK + InputLog::RESERVE);
     }
 
-    /// A shelf that takes nothing while it is told to.
+    /// A spill store that takes nothing while it is told to.
     #[derive(Clone, Default)]
-    struct Sometimes(std::sync::Arc<std::sync::Mutex<(MemoryShelf, bool)>>);
+    struct Sometimes(std::sync::Arc<std::sync::Mutex<(MemorySpill, bool)>>);
 
-    impl Shelf for Sometimes {
+    impl SpillStore for Sometimes {
         fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
             let mut held = self.0.lock().expect("whole");
             !held.1 && held.0.put(at, bytes)
@@ -600,14 +606,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_goes_on_when_its_shelf_takes_something_again_and_lacks_nothing() {
-        let shelf = Sometimes::default();
+    fn a_log_goes_on_when_its_spill_takes_something_again_and_lacks_nothing() {
+        let spill = Sometimes::default();
         let mut log = InputLog::new(0);
-        assert!(log.lay_down(Box::new(shelf.clone()), 0));
+        assert!(log.spill_to(Box::new(spill.clone()), 0));
         let mut appended = 0;
         for round in 0..40 {
             let fails = round % 2 == 1;
-            shelf.0.lock().expect("whole").1 = fails;
+            spill.0.lock().expect("whole").1 = fails;
             for _ in 0..if fails { InputLog::RESERVE } else { 3 * CHUNK + 17 } {
                 log.append(Nanos(appended), draft(appended)).expect("room in the reserve");
                 appended += 1;
@@ -616,36 +622,37 @@ mod tests {
             let most = InputLog::MEMORY_MIN + InputLog::RESERVE + 3 * CHUNK;
             assert!(log.in_memory() <= most, "{} in memory", log.in_memory());
         }
-        shelf.0.lock().expect("whole").1 = false;
+        spill.0.lock().expect("whole").1 = false;
         log.finish().expect("room");
         assert!(log.records().map(|input| input.t_in).eq((0..appended).map(Nanos)));
     }
 
     #[test]
-    fn the_oldest_part_of_a_shelf_is_given_up_and_the_log_has_no_end() {
-        let shelf = Sometimes::default();
+    fn the_oldest_part_of_a_spill_is_given_up_and_the_log_has_no_end() {
+        let spill = Sometimes::default();
         let mut log = InputLog::new(0);
-        assert!(log.lay_down(Box::new(shelf.clone()), 0));
+        assert!(log.spill_to(Box::new(spill.clone()), 0));
         let most = 20 * CHUNK;
-        log.bound_shelf(most);
-        assert!(!log.give_up_before(Seq(2)), "that is not laid down");
+        log.bound_spill(most);
+        assert!(!log.give_up_before(Seq(2)), "that is not spilled");
         for n in 0..200 * CHUNK as u64 {
             if !log.has_room() {
-                assert_eq!(log.on_shelf(), (most, most), "at {n}");
+                assert_eq!(log.in_spill_store(), (most, most), "at {n}");
                 assert!(log.give_up_before(Seq(n - 15 * CHUNK as u64 + 1)), "at {n}");
                 assert!(log.has_room() && log.lacks() > 0);
             }
             log.append(Nanos(n), draft(n)).expect("room");
         }
-        let used = shelf.0.lock().expect("whole").0.used();
-        assert!(used <= (most * RECORD) as u64 + 8_192, "{used} bytes on the shelf");
+        let used = spill.0.lock().expect("whole").0.used();
+        assert!(used <= (most * RECORD) as u64 + 8_192, "{used} bytes in the spill store");
         let first = log.lacks() as u64;
         assert_eq!(first, 180 * CHUNK as u64);
         assert!(log.records().map(|input| input.t_in).eq((first..log.len() as u64).map(Nanos)));
         assert!(!log.give_up_before(Seq(1)), "it went before");
-        // Control: where nothing is given up, those who steer fill the reserve, and then it is over.
-        let mut log = laid_down(MemoryShelf::default());
-        log.bound_shelf(most);
+        // Control: where nothing is given up, those who steer fill the reserve, and then it is
+        // over.
+        let mut log = spilled(MemorySpill::default());
+        log.bound_spill(most);
         (0..most as u64).for_each(|n| assert!(log.append(Nanos(n), draft(n)).is_ok()));
         assert!(!log.has_room());
         let others = (0..MANY).take_while(|n| log.append(Nanos(*n), draft(*n)).is_ok()).count();

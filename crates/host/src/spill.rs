@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use engine::log_file::{HEADER_LEN, LogHeader, RECORD_LEN, write_header, write_input};
 use roles::{Role, Root, Snapshots};
 use rustix::fs::{FallocateFlags, fallocate};
-use types::{Input, NodeId, Outbox, Shelf};
+use types::{Input, NodeId, Outbox, SpillStore};
 
 use crate::config::Memory;
 use crate::failure::{Failure, on};
@@ -44,7 +44,7 @@ impl Paper {
     }
 }
 
-impl Shelf for Paper {
+impl SpillStore for Paper {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
         let at = self.from.checked_add(at);
         at.is_some_and(|at| self.file.write_all_at(bytes, at).is_ok())
@@ -158,7 +158,7 @@ fn nameless(path: &Path) -> Result<Paper> {
 ///
 /// # Errors
 /// The disk's.
-pub fn streams_in(folder: &Path) -> std::result::Result<Box<dyn Shelf>, Failure> {
+pub fn streams_in(folder: &Path) -> std::result::Result<Box<dyn SpillStore>, Failure> {
     let path = folder.join(STREAMS_FILE);
     std::fs::create_dir_all(folder).map_err(|error| on(folder, error))?;
     Ok(Box::new(nameless(&path).map_err(|error| on(&path, error))?))
@@ -192,11 +192,11 @@ pub fn lay_down(
     let laid = nodes.iter_mut().find_map(|role| {
         role.with_root(&mut Outbox::default(), |root, _| {
             let (papers, streams) = papers.take()?;
-            let laid = root.lay_down(papers, (Box::new(streams), memory.reports));
+            let laid = root.spill_to(papers, (Box::new(streams), memory.reports));
             if let Some((inputs, streams)) = memory.disk() {
                 let beside = Beside { log: log.to_path_buf() };
                 let snapshots = memory.recycles().then(|| Box::new(beside) as Box<dyn Snapshots>);
-                root.bound_shelves(inputs, streams, snapshots);
+                root.bound_spills(inputs, streams, snapshots);
             }
             Some(laid)
         })
@@ -213,7 +213,7 @@ pub fn lay_down(
 pub fn finish_log(path: &Path, nodes: &mut [(NodeId, Role)]) -> std::result::Result<(), Failure> {
     let finished = nodes.iter_mut().find_map(|(_, role)| {
         role.with_root(&mut Outbox::default(), |root, _| {
-            let beyond = root.log().is_laid_down() && root.waiting() > 0;
+            let beyond = root.log().is_spilled() && root.waiting() > 0;
             let bytes = HEADER_LEN as u64 + root.engine().applied() * size_of::<Input>() as u64;
             root.finish_log().map(|()| beyond.then_some(bytes))
         })
@@ -231,7 +231,7 @@ pub fn write_log(
     elsewhere: Option<impl Iterator<Item = Input>>,
 ) -> Result<()> {
     let Some(root) = nodes.iter().find_map(|(_, role)| role.as_root()) else { return Ok(()) };
-    if root.log().is_laid_down() {
+    if root.log().is_spilled() {
         return Ok(());
     }
     let mut file = BufWriter::with_capacity(1 << 18, files::create(path)?);

@@ -4,8 +4,8 @@
 //! goes to the one that carries its instrument, and what concerns the whole market to all; each
 //! stream has its own session, sequence, deadlines, repairs and dead proxies. Which stream an event
 //! goes to follows from the configuration and where in it from the log, so a replay finds the same
-//! ([`StreamRouter`]). An execution waits for its tick in the stream of its own instrument. With one
-//! stream its positions are the engine's.
+//! ([`StreamRouter`]). An execution waits for its tick in the stream of its own instrument. With
+//! one stream its positions are the engine's.
 
 use overlay::{
     control::{ControlHeader, StatusBody},
@@ -17,7 +17,7 @@ use overlay::{
 };
 use types::{
     ClockReading, ExecutionReport, FeedSeq, InstrumentId, MarketEvent, Nanos, Outbox, Packer, Peer,
-    Shelf, Unpacker,
+    SpillStore, Unpacker,
 };
 use wire::itch;
 use zerocopy::FromBytes;
@@ -181,15 +181,15 @@ impl Downlinks {
         ExecutionReport { public_after, ..*report }
     }
 
-    /// Lays down what can be asked for again, each stream on a shelf of its own. False when there are
-    /// not as many, or something was published before.
-    pub(crate) fn lay_down(&mut self, shelves: Vec<Box<dyn Shelf>>) -> bool {
-        let enough = shelves.len() == self.streams.len();
-        let mut pairs = self.streams.iter_mut().zip(shelves);
-        enough && pairs.all(|(stream, shelf)| stream.publisher.lay_down(shelf))
+    /// Spills what can be asked for again, each stream in a spill store of its own. False when
+    /// there are not as many, or something was published before.
+    pub(crate) fn spill_to(&mut self, spills: Vec<Box<dyn SpillStore>>) -> bool {
+        let enough = spills.len() == self.streams.len();
+        let mut pairs = self.streams.iter_mut().zip(spills);
+        enough && pairs.all(|(stream, spill)| stream.publisher.spill_to(spill))
     }
 
-    /// False when something waits for a shelf, or there is none.
+    /// False when something waits for a spill store, or there is none.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
         to.count(self.streams.len());
         self.router.next.iter().for_each(|next| to.u64(next.0));

@@ -3,12 +3,12 @@
 //!
 //! As a node it is the root's place in the overlay. It listens there and speaks only while it leads
 //! (but answers requests of anybody for messages of the feed that the leader has told to be
-//! released: a leader tells its followers so every [`RELEASES_NS`] at most). What the
-//! replica wants done outside (messages to others, writes, reads) goes to whoever made it, who
-//! tells it what came of that by [`Member::handle_message`], [`Member::handle_written`],
-//! [`Member::handle_fetched`], [`Member::handle_kept`] and [`Member::handle_snapshot_read`].
-//! Whoever made it also takes snapshots ([`crate::compact`]), from the journal, when the member asks
-//! for one: every so many positions, and when another replica needs one.
+//! released: a leader tells its followers so every [`RELEASES_NS`] at most). What the replica wants
+//! done outside (messages to others, writes, reads) goes to whoever made it, who tells it what came
+//! of that by [`Member::handle_message`], [`Member::handle_written`], [`Member::handle_fetched`],
+//! [`Member::handle_kept`] and [`Member::handle_snapshot_read`]. Whoever made it also takes
+//! snapshots ([`crate::compact`]), from the journal, when the member asks for one: every so many
+//! positions, and when another replica needs one.
 //!
 //! Where datagrams are sealed, each time that one leads is a life of its own: nodes that have met
 //! it take nothing more of an earlier one.
@@ -30,13 +30,14 @@ mod checkpoint;
 
 pub use checkpoint::Keep;
 
-/// Records given to the group at once; a lot fits into what may be uncommitted.
-const LOT: usize = 1_024;
+/// Records given to the group at once; a batch fits into what may be uncommitted.
+const BATCH: usize = 1_024;
 /// Writes of a leader that may wait for its disk: what comes meanwhile goes to the group at once,
 /// and travels, is written and acknowledged as one.
 const WRITES_AHEAD: usize = 1;
 
-/// A leader tells its followers of release times so long after the last time, if there are new ones.
+/// A leader tells its followers of release times so long after the last time, if there are new
+/// ones.
 pub const RELEASES_NS: u64 = 2 * Nanos::MILLI;
 /// And so long if there are none: somebody may have come back.
 const RELEASES_AGAIN_NS: u64 = 100 * Nanos::MILLI;
@@ -253,8 +254,8 @@ impl Member {
     }
 
     /// From now on it asks for a snapshot after so many positions, and not before the log has grown
-    /// by a quarter since the last one, each of which holds all inputs; 0: only when another replica
-    /// needs one.
+    /// by a quarter since the last one, each of which holds all inputs; 0: only when another
+    /// replica needs one.
     pub fn take_snapshots_every(&mut self, positions: u64) {
         self.snapshot_every = positions;
     }
@@ -444,9 +445,9 @@ impl Member {
     /// Gives the group what waits, as far as it takes it.
     fn offer(&mut self) {
         while !self.waiting.is_empty() && self.replica.writes_waiting() < WRITES_AHEAD {
-            let lot: Vec<Vec<u8>> = self.waiting.iter().take(LOT).cloned().collect();
-            let given = lot.len();
-            if self.replica.propose(lot, &mut self.scratch).is_err() {
+            let batch: Vec<Vec<u8>> = self.waiting.iter().take(BATCH).cloned().collect();
+            let given = batch.len();
+            if self.replica.propose(batch, &mut self.scratch).is_err() {
                 return;
             }
             self.waiting.drain(..given);

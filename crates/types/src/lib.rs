@@ -18,7 +18,7 @@ mod pack;
 mod remote;
 mod rng;
 mod seq_window;
-mod shelf;
+mod spill_store;
 mod time;
 mod value;
 
@@ -47,7 +47,7 @@ pub use pack::{Packer, Unpacker};
 pub use remote::{Address, AddressRange, Certificate, Remote};
 pub use rng::SplitMix64;
 pub use seq_window::{Seen, SeqWindow};
-pub use shelf::{Checked, MemoryShelf, Shelf};
+pub use spill_store::{Checked, MemorySpill, SpillStore};
 pub use time::{ClockReading, Nanos};
 pub use value::{Price, Qty};
 

@@ -21,7 +21,7 @@ use std::time::Instant;
 use journal::{Folder, Journal};
 use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use roles::{Checkpoint, ExchangeConfig, Keep, NewLink, Root};
-use types::{Checked, ExecutionReport, Shelf};
+use types::{Checked, ExecutionReport, SpillStore};
 
 use crate::failure::Failure;
 use crate::spill::{Paper, streams_in};
@@ -130,7 +130,7 @@ pub fn begin(
 /// A new root that is not written down: its private streams lie in a file without a name.
 fn without(dir: &Path, exchange: &ExchangeConfig) -> Result<Begun, Failure> {
     let (mut root, reguard) = new_root(exchange)?;
-    match streams_in(dir).map(|streams| root.lay_down_streams(INPUTS, (streams, REPORTS)))? {
+    match streams_in(dir).map(|streams| root.spill_streams_to(INPUTS, (streams, REPORTS)))? {
         true => Ok(Begun { root, reguard, position: 0, files: None }),
         false => Err(Failure::Run("a root that has begun".to_string())),
     }
@@ -228,14 +228,14 @@ fn lay_down(
         let options = options.read(true).write(true).create(true).truncate(anew).mode(0o600);
         let file = options.open(folder.join(name))?;
         files.push(file.try_clone()?);
-        IoResult::Ok(Box::new(Checked::new(Paper::of(file), block)) as Box<dyn Shelf>)
+        IoResult::Ok(Box::new(Checked::new(Paper::of(file), block)) as Box<dyn SpillStore>)
     };
-    let record = PrivateStreams::shelf_block(size_of::<ExecutionReport>());
+    let record = PrivateStreams::spill_block(size_of::<ExecutionReport>());
     let streams = shelf("streams".to_string(), record)?;
     let feeds = (1..=exchange.options.streams())
-        .map(|stream| shelf(format!("feed-{stream}"), Publisher::SHELF_BLOCK))
+        .map(|stream| shelf(format!("feed-{stream}"), Publisher::SPILL_BLOCK))
         .collect::<IoResult<_>>()?;
-    match root.lay_down_said((streams, REPORTS), feeds, INPUTS) {
+    match root.spill_output_to((streams, REPORTS), feeds, INPUTS) {
         true => Ok(files),
         false => Err(std::io::Error::other("a root that has begun")),
     }

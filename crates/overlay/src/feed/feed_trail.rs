@@ -1,27 +1,27 @@
-//! Datagrams of the feed on a shelf, one after the other, so that a retransmission store can be made
-//! again of those that it keeps.
+//! Datagrams of the feed in a spill store, one after the other, so that a retransmission store can
+//! be made again of those that it keeps.
 //!
-//! Each is its body, the length of its packet and the packet. They go to the shelf in whole blocks;
-//! what does not fill one yet is in memory. A shelf that takes nothing is tried again with each
-//! further datagram, until too much waits: then the trail is over, and its store can't be packed any
-//! more in this life. The feed itself never waits for it.
+//! Each is its body, the length of its packet and the packet. They go to the spill store in whole
+//! blocks; what does not fill one yet is in memory. A spill store that takes nothing is tried again
+//! with each further datagram, until too much waits: then the trail is over, and its store can't be
+//! packed any more in this life. The feed itself never waits for it.
 
-use types::{Packer, Shelf, Unpacker, limits::MOLD_PACKET_MAX};
+use types::{Packer, SpillStore, Unpacker, limits::MOLD_PACKET_MAX};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::frame::DataBody;
 
-/// Bytes of a block on the shelf.
+/// Bytes of a block in the spill store.
 pub(crate) const BLOCK: usize = 8_192;
 /// Bytes before a packet.
 pub(crate) const HEAD: usize = size_of::<DataBody>() + 4;
-/// Bytes that may wait for the shelf.
+/// Bytes that may wait for the spill store.
 const WAITING_MAX: usize = 1 << 20;
 
 /// See the module.
 pub(crate) struct FeedTrail {
-    shelf: Option<Box<dyn Shelf>>,
-    /// Bytes on the shelf, a whole number of blocks.
+    spill: Option<Box<dyn SpillStore>>,
+    /// Bytes in the spill store, a whole number of blocks.
     put: u64,
     /// Those after them.
     waiting: Vec<u8>,
@@ -30,24 +30,24 @@ pub(crate) struct FeedTrail {
 }
 
 impl FeedTrail {
-    pub(crate) fn new(shelf: Box<dyn Shelf>) -> FeedTrail {
-        FeedTrail { shelf: Some(shelf), put: 0, waiting: Vec::with_capacity(2 * BLOCK), front: 0 }
+    pub(crate) fn new(spill: Box<dyn SpillStore>) -> FeedTrail {
+        FeedTrail { spill: Some(spill), put: 0, waiting: Vec::with_capacity(2 * BLOCK), front: 0 }
     }
 
     /// The store keeps a datagram.
     pub(crate) fn append(&mut self, body: &DataBody, packet: &[u8]) {
-        let Some(shelf) = &mut self.shelf else { return };
+        let Some(spill) = &mut self.spill else { return };
         self.waiting.extend_from_slice(body.as_bytes());
         self.waiting.extend_from_slice(&(packet.len() as u32).to_le_bytes());
         self.waiting.extend_from_slice(packet);
         while let Some(block) = self.waiting.get(..BLOCK)
-            && shelf.put(self.put, block)
+            && spill.put(self.put, block)
         {
             self.waiting.drain(..BLOCK);
             self.put += BLOCK as u64;
         }
         if self.waiting.len() > WAITING_MAX {
-            (self.shelf, self.waiting) = (None, Vec::new());
+            (self.spill, self.waiting) = (None, Vec::new());
         }
     }
 
@@ -56,16 +56,18 @@ impl FeedTrail {
         self.front += (HEAD + packet_len) as u64;
     }
 
-    /// Writes down where it is, and what is not on the shelf. False when something waits for that.
+    /// Writes down where it is, and what is not in the spill store. False when something waits for
+    /// that.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
         to.u64(self.front);
         to.u64(self.put);
         to.section(|bytes| bytes.extend_from_slice(&self.waiting));
-        self.shelf.is_some() && self.waiting.len() < BLOCK
+        self.spill.is_some() && self.waiting.len() < BLOCK
     }
 
-    /// Takes up what was packed, and gives `keep` every datagram from the first that was kept; at most
-    /// `bytes_max` bytes. `None` when it was not packed by a trail, or the shelf is another one.
+    /// Takes up what was packed, and gives `keep` every datagram from the first that was kept; at
+    /// most `bytes_max` bytes. `None` when it was not packed by a trail, or the spill store is
+    /// another one.
     pub(crate) fn unpack(
         &mut self,
         from: &mut Unpacker<'_>,
@@ -82,7 +84,7 @@ impl FeedTrail {
         let mut at = front - front % BLOCK as u64;
         let mut skip = (front - at) as usize;
         while at < put {
-            if !self.shelf.as_ref()?.get(at, &mut block) {
+            if !self.spill.as_ref()?.get(at, &mut block) {
                 return None;
             }
             held.extend_from_slice(block.get(skip..)?);

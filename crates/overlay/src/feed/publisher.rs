@@ -8,9 +8,9 @@
 //! sequence or miss deadlines.
 //!
 //! A publisher that follows another one ([`Publisher::follow`]) makes the same messages and sends
-//! nothing. Of their release times it knows what it is told ([`Publisher::learn`]). When it takes over
-//! ([`Publisher::take_over`]), what it was not told of gets the latest release time that anybody can
-//! have given it: now, the largest delay and the largest clock bound that are believed.
+//! nothing. Of their release times it knows what it is told ([`Publisher::learn`]). When it takes
+//! over ([`Publisher::take_over`]), what it was not told of gets the latest release time that
+//! anybody can have given it: now, the largest delay and the largest clock bound that are believed.
 //!
 //! While nothing is sent, heartbeats tell receivers the next sequence number, so that the loss of
 //! the last datagram is noticed: first after `heartbeat_min_ns`, then at doubling distances. They
@@ -21,8 +21,8 @@
 //! message is not known here: feed sequence numbers are dense from 1 (corner 4).
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, Shelf, Trace, TracePoint,
-    Unpacker, limits::MOLD_PACKET_MAX,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, SpillStore, Trace,
+    TracePoint, Unpacker, limits::MOLD_PACKET_MAX,
 };
 
 use crate::{
@@ -123,8 +123,8 @@ pub enum PushError {
 pub struct FeedRelease {
     /// One past the last message that was sent and confirmed.
     pub end: FeedSeq,
-    /// All before it are public from then on at the latest: deadline + bound on the publisher's clock;
-    /// release times never run backwards.
+    /// All before it are public from then on at the latest: deadline + bound on the publisher's
+    /// clock; release times never run backwards.
     pub release: Nanos,
     /// OWD_G, in ns; 0 while there is no estimate.
     pub owd_ns: u64,
@@ -303,8 +303,8 @@ impl Publisher {
         Ok(FeedSeq(self.next_seq - 1))
     }
 
-    /// Sends what waits, if the last datagram is long enough ago; to be called when the caller has no more
-    /// messages at hand.
+    /// Sends what waits, if the last datagram is long enough ago; to be called when the caller has
+    /// no more messages at hand.
     pub fn flush(&mut self, now: ClockReading, out: &mut Outbox) {
         if self.count > 0 && self.flush_from <= now.now {
             self.send_packet(now.now, out);
@@ -517,7 +517,8 @@ impl Publisher {
         before != self.store.confirmed()
     }
 
-    /// What the one that publishes says. What a publisher hears that does not follow changes nothing.
+    /// What the one that publishes says. What a publisher hears that does not follow changes
+    /// nothing.
     pub fn learn(&mut self, now: ClockReading, told: &FeedRelease) {
         if !self.follows {
             return;
@@ -532,8 +533,9 @@ impl Publisher {
 
     /// It publishes from now on. What it was not told of may have been sent just before: it is held
     /// as long as the largest delay and the largest clock bounds that are believed, and so is what
-    /// follows. The fleet's delay is what the one before said, until reports come. One of `several` may
-    /// be succeeded without hearing of it: the public gets what it sends when that is confirmed.
+    /// follows. The fleet's delay is what the one before said, until reports come. One of `several`
+    /// may be succeeded without hearing of it: the public gets what it sends when that is
+    /// confirmed.
     pub fn take_over(&mut self, now: ClockReading, several: bool) {
         self.follows = false;
         if several {
@@ -558,21 +560,21 @@ impl Publisher {
 }
 
 /// A publisher written down and taken up again: numbers, the packet that fills, and what the
-/// retransmission store keeps, most of which lies on a shelf. Not written down is what the tree
-/// tells it (delays, who is dead, what is hedged, a parity group under way): whoever takes it up
-/// hears that anew.
+/// retransmission store keeps, most of which lies in a spill store. Not written down is what the
+/// tree tells it (delays, who is dead, what is hedged, a parity group under way): whoever takes it
+/// up hears that anew.
 impl Publisher {
-    /// Bytes of one put on the shelf.
-    pub const SHELF_BLOCK: usize = BLOCK;
+    /// Bytes of one put in the spill store.
+    pub const SPILL_BLOCK: usize = BLOCK;
 
-    /// Lays down what the retransmission store keeps as it comes. False when it keeps something
+    /// Spills what the retransmission store keeps as it comes. False when it keeps something
     /// already.
     #[must_use]
-    pub fn lay_down(&mut self, shelf: Box<dyn Shelf>) -> bool {
-        self.store.lay_down(shelf)
+    pub fn spill_to(&mut self, spill: Box<dyn SpillStore>) -> bool {
+        self.store.spill_to(spill)
     }
 
-    /// Writes down what is not on the shelf. False without one, or while that takes nothing.
+    /// Writes down what is not in the spill store. False without one, or while that takes nothing.
     #[must_use]
     pub fn pack(&self, to: &mut Packer<'_>) -> bool {
         to.u64(self.next_seq);
@@ -590,8 +592,8 @@ impl Publisher {
         self.store.pack(to)
     }
 
-    /// Takes up what was packed, before anything was published, with the same shelf. `None`, and it
-    /// must not be used, for anything that no publisher packs.
+    /// Takes up what was packed, before anything was published, with the same spill store. `None`,
+    /// and it must not be used, for anything that no publisher packs.
     #[must_use]
     pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         let bounded = |number: u64| Some(number).filter(|number| *number < NUMBER_MAX);

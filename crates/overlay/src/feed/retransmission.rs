@@ -5,12 +5,13 @@
 //! request. Anybody else sends a MoldUDP64 request and gets one packet that starts exactly at the
 //! message asked for, with as many whole messages as fit. Such an answer never contains what
 //! receivers still hold: a datagram is served to the public only when its release time is known and
-//! has passed on the server's clock, so that asking is no way to be early. Who publishes knows it from
-//! its own stamp. Who only follows keeps datagrams unstamped ([`RetransmissionStore::keep_unstamped`])
-//! and serves nothing of them, to anybody, before it is told ([`RetransmissionStore::stamp`]).
+//! has passed on the server's clock, so that asking is no way to be early. Who publishes knows it
+//! from its own stamp. Who only follows keeps datagrams unstamped
+//! ([`RetransmissionStore::keep_unstamped`]) and serves nothing of them, to anybody, before it is
+//! told ([`RetransmissionStore::stamp`]).
 //!
-//! How much anybody is answered is for [`Answers`] to say: an address that has not proved itself gets
-//! three times the bytes of its requests.
+//! How much anybody is answered is for [`Answers`] to say: an address that has not proved itself
+//! gets three times the bytes of its requests.
 //!
 //! Memory is fixed at start-up: a ring of bytes and a ring of entries, the oldest making room. Who
 //! asks for what is no longer there is told the first message that still is, receivers by a repair
@@ -19,7 +20,8 @@
 use std::collections::VecDeque;
 
 use types::{
-    Channel, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, Shelf, Unpacker, limits::MOLD_PACKET_MAX,
+    Channel, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, SpillStore, Unpacker,
+    limits::MOLD_PACKET_MAX,
 };
 use zerocopy::FromZeros;
 
@@ -103,13 +105,13 @@ pub struct RetransmissionStore {
     bytes: Box<[u8]>,
     /// Position of the next byte in the endless ring.
     write_at: u64,
-    /// Where what is kept is laid down, too.
+    /// Where what is kept is spilled, too.
     trail: Option<FeedTrail>,
     answers: Answers,
     /// One past the last message whose release time is known; those before it are, too.
     stamped: u64,
-    /// The public gets nothing from this message on, stamped or not: whoever stamped it may not publish
-    /// any more.
+    /// The public gets nothing from this message on, stamped or not: whoever stamped it may not
+    /// publish any more.
     confirmed: u64,
     /// The last that was told of release times: one past the last message, deadline, bound in ns.
     told: (u64, Nanos, u32),
@@ -178,8 +180,8 @@ impl RetransmissionStore {
         self.stamped = self.end();
     }
 
-    /// The same for a packet that somebody else publishes: nobody gets it before its release time is
-    /// known.
+    /// The same for a packet that somebody else publishes: nobody gets it before its release time
+    /// is known.
     pub fn keep_unstamped(&mut self, body: &DataBody, packet: &[u8]) {
         if self.keep_in_memory(body, packet)
             && let Some(trail) = &mut self.trail
@@ -192,8 +194,9 @@ impl RetransmissionStore {
         }
     }
 
-    /// Messages before number `end` are public from `deadline` + `bound_ns` on, or were before: what
-    /// has no release time yet gets this one, also what comes later. 0 as deadline: they are public.
+    /// Messages before number `end` are public from `deadline` + `bound_ns` on, or were before:
+    /// what has no release time yet gets this one, also what comes later. 0 as deadline: they are
+    /// public.
     pub fn stamp(&mut self, end: u64, deadline: Nanos, bound_ns: u32) {
         if end >= self.told.0 {
             self.told = (end, deadline, bound_ns);
@@ -241,15 +244,15 @@ impl RetransmissionStore {
         self.entries.back().map_or(1, |last| last.end)
     }
 
-    /// Lays down what is kept as it comes. False when something is kept already.
-    pub(crate) fn lay_down(&mut self, shelf: Box<dyn Shelf>) -> bool {
+    /// Spills what is kept as it comes. False when something is kept already.
+    pub(crate) fn spill_to(&mut self, spill: Box<dyn SpillStore>) -> bool {
         if self.entries.is_empty() {
-            self.trail = Some(FeedTrail::new(shelf));
+            self.trail = Some(FeedTrail::new(spill));
         }
         self.entries.is_empty()
     }
 
-    /// Writes down what is not on the shelf; false without one, or while that takes nothing.
+    /// Writes down what is not in the spill store; false without one, or while that takes nothing.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
         // From its place in the ring on everything lies as it did.
         to.u64(self.entries.front().map_or(self.write_at, |oldest| oldest.at));
@@ -264,7 +267,7 @@ impl RetransmissionStore {
         self.write_at = from.u64().filter(|at| *at < 1 << 62)?;
         trail.unpack(from, most, |body, packet| self.keep_in_memory(body, packet))?;
         self.trail = Some(trail);
-        // Bodies were laid down as they came: which of them have their release time is not known.
+        // Bodies were spilled as they came: which of them have their release time is not known.
         self.end().eq(&end).then_some(())
     }
 

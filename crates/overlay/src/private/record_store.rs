@@ -4,29 +4,30 @@
 //! asked for rarely: one segment for every 128 chunks, and now and then a longer chunk list. The
 //! store is derived from the log; it may be bounded by a total number of records.
 //!
-//! With a shelf each chunk is laid down there once it is full, and memory holds the newest full
-//! chunks of all streams together, up to a number, besides one per stream that fills. What is on the
-//! shelf is read back for whoever asks. A chunk that the shelf does not take stays in memory and is
-//! tried again. A stream's place on the shelf comes in runs, of 128 chunks and then each twice as
-//! long as the one before, so that knowing where its records are costs less than 64 numbers however
-//! long it gets. What a run has not come to takes no room on a shelf with holes.
+//! With a spill store each chunk is spilled there once it is full, and memory holds the newest full
+//! chunks of all streams together, up to a number, besides one per stream that fills. What is in
+//! the spill store is read back for whoever asks. A chunk that the spill store does not take stays
+//! in memory and is tried again. A stream's place in the spill store comes in runs, of 128 chunks
+//! and then each twice as long as the one before, so that knowing where its records are costs less
+//! than 64 numbers however long it gets. What a run has not come to takes no room in a spill store
+//! with holes.
 //!
-//! The chunks on the shelf may be bounded, too. At the bound either there is no room
+//! The chunks in the spill store may be bounded, too. At the bound either there is no room
 //! ([`RecordStore::has_room`]), or the oldest part of the longest stream is given up.
 
 use std::collections::VecDeque;
 
-use types::{Packer, Shelf, Unpacker};
+use types::{Packer, SpillStore, Unpacker};
 
 /// Records per chunk.
 const CHUNK_RECORDS: u64 = 64;
-/// Chunks per segment of memory, and in the first run on the shelf.
+/// Chunks per segment of memory, and in the first run in the spill store.
 const SEGMENT_CHUNKS: usize = 128;
 /// Chunks given up together.
-const LOT: u64 = 64;
-/// Full chunks that may wait for the shelf before there is no room.
+const BATCH: u64 = 64;
+/// Full chunks that may wait for the spill store before there is no room.
 const WAITING_MAX: usize = 1_024;
-/// Runs of a stream: the last ones are longer than any shelf.
+/// Runs of a stream: the last ones are longer than any spill store.
 const RUNS_MAX: usize = 40;
 
 #[derive(Default)]
@@ -35,22 +36,22 @@ struct Stream {
     len: u64,
     /// Places in memory of its newest chunks, in order.
     chunks: VecDeque<u32>,
-    /// Chunks before these, which are on the shelf alone, and all chunks that are there.
+    /// Chunks before these, which are in the spill store alone, and all chunks that are there.
     gone: u64,
     put: u64,
     /// Of these the first, which can't be had any more.
     given_up: u64,
-    /// Where its runs begin on the shelf, in chunks, in order.
+    /// Where its runs begin in the spill store, in chunks, in order.
     runs: Vec<u64>,
 }
 
-/// What is laid down.
-struct Laid {
-    shelf: Box<dyn Shelf>,
+/// What is spilled.
+struct Spilled {
+    spill: Box<dyn SpillStore>,
     /// Full chunks in memory, by their streams, the oldest first, and the most of them.
     full: VecDeque<u32>,
     full_max: usize,
-    /// The first of them that are on the shelf, too.
+    /// The first of them that are in the spill store, too.
     put: usize,
     /// Chunks that runs stand for.
     places_used: u64,
@@ -71,7 +72,7 @@ pub(crate) struct RecordStore {
     streams: Vec<Stream>,
     segments: Vec<Box<[u8]>>,
     chunks_used: usize,
-    laid: Option<Laid>,
+    spilled: Option<Spilled>,
 }
 
 impl RecordStore {
@@ -86,18 +87,18 @@ impl RecordStore {
             streams: all,
             segments: Vec::new(),
             chunks_used: 0,
-            laid: None,
+            spilled: None,
         }
     }
 
-    /// Lays full chunks down and keeps the newest ones in memory, `memory_max` records of them.
+    /// Spills full chunks and keeps the newest ones in memory, `memory_max` records of them.
     /// False when there are records already, and the store is as it was.
-    pub(crate) fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: u64) -> bool {
+    pub(crate) fn spill_to(&mut self, spill: Box<dyn SpillStore>, memory_max: u64) -> bool {
         if self.records > 0 {
             return false;
         }
-        self.laid = Some(Laid {
-            shelf,
+        self.spilled = Some(Spilled {
+            spill,
             full: VecDeque::new(),
             full_max: usize::try_from(memory_max / CHUNK_RECORDS).unwrap_or(usize::MAX).max(1),
             put: 0,
@@ -111,34 +112,34 @@ impl RecordStore {
         true
     }
 
-    /// At most so many bytes on the shelf; at that the oldest part of the longest stream goes, or
-    /// there is no room. Of no effect without a shelf.
-    pub(crate) fn bound_shelf(&mut self, bytes: u64, gives_up: bool) {
+    /// At most so many bytes in the spill store; at that the oldest part of the longest stream
+    /// goes, or there is no room. Of no effect without a spill store.
+    pub(crate) fn bound_spill(&mut self, bytes: u64, gives_up: bool) {
         let chunk = self.chunk_bytes() as u64;
-        if let Some(laid) = &mut self.laid {
-            laid.chunks_max = (bytes / chunk.max(1)).max(LOT);
-            laid.gives_up = gives_up;
+        if let Some(spilled) = &mut self.spilled {
+            spilled.chunks_max = (bytes / chunk.max(1)).max(BATCH);
+            spilled.gives_up = gives_up;
         }
     }
 
-    /// Bytes on the shelf.
-    pub(crate) fn on_shelf(&self) -> u64 {
-        self.laid.as_ref().map_or(0, |laid| laid.chunks) * self.chunk_bytes() as u64
+    /// Bytes in the spill store.
+    pub(crate) fn in_spill_store(&self) -> u64 {
+        self.spilled.as_ref().map_or(0, |spilled| spilled.chunks) * self.chunk_bytes() as u64
     }
 
-    /// Whether what follows from further inputs finds room: not too much waits for the shelf, and
-    /// it does not hold all that it may. What comes all the same is kept.
+    /// Whether what follows from further inputs finds room: not too much waits for the spill store,
+    /// and it does not hold all that it may. What comes all the same is kept.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
-        let Some(laid) = &self.laid else { return self.records < self.records_max };
-        if laid.full.len() - laid.put > WAITING_MAX {
+        let Some(spilled) = &self.spilled else { return self.records < self.records_max };
+        if spilled.full.len() - spilled.put > WAITING_MAX {
             self.put_full();
         }
-        let fits = |laid: &Laid| {
-            laid.full.len() - laid.put <= WAITING_MAX
-                && (laid.chunks < laid.chunks_max || laid.gives_up)
+        let fits = |spilled: &Spilled| {
+            spilled.full.len() - spilled.put <= WAITING_MAX
+                && (spilled.chunks < spilled.chunks_max || spilled.gives_up)
         };
-        self.records < self.records_max && self.laid.as_ref().is_none_or(fits)
+        self.records < self.records_max && self.spilled.as_ref().is_none_or(fits)
     }
 
     /// The first position of a stream that can be had.
@@ -150,24 +151,24 @@ impl RecordStore {
     #[cold]
     fn give_up(&mut self) -> bool {
         let chunk_bytes = self.chunk_bytes();
-        let RecordStore { streams, laid, .. } = self;
-        let Some(laid) = laid else { return false };
-        // What is still in memory is not given up on the shelf alone.
+        let RecordStore { streams, spilled, .. } = self;
+        let Some(spilled) = spilled else { return false };
+        // What is still in memory is not given up in the spill store alone.
         let longest = streams.iter_mut().max_by_key(|stream| stream.gone - stream.given_up);
         let Some(stream) = longest.filter(|stream| stream.gone > stream.given_up) else {
             return false;
         };
         // A lot lies within one run.
         let at = stream.given_up;
-        let end = (at / LOT + 1).saturating_mul(LOT).min(stream.gone);
+        let end = (at / BATCH + 1).saturating_mul(BATCH).min(stream.gone);
         let Some(offset) = offset(&stream.runs, at, chunk_bytes) else { return false };
         let bytes = (end - at) * chunk_bytes as u64;
-        if !laid.shelf.free(offset, bytes) {
-            laid.gives_up = false;
+        if !spilled.spill.free(offset, bytes) {
+            spilled.gives_up = false;
             return false;
         }
-        laid.read = None;
-        laid.chunks -= end - at;
+        spilled.read = None;
+        spilled.chunks -= end - at;
         stream.given_up = end;
         true
     }
@@ -200,23 +201,23 @@ impl RecordStore {
         target.len += 1;
         let (position, is_full) = (target.len, target.len.is_multiple_of(CHUNK_RECORDS));
         self.records += 1;
-        if let Some(laid) = self.laid.as_mut().filter(|_| is_full) {
-            laid.full.push_back(stream as u32);
+        if let Some(spilled) = self.spilled.as_mut().filter(|_| is_full) {
+            spilled.full.push_back(stream as u32);
             self.put_full();
         }
         Some(position)
     }
 
     /// A place in memory for a chunk: that of the oldest full one, if there are enough of these and
-    /// it is on the shelf, else a new one.
+    /// it is in the spill store, else a new one.
     fn free_chunk(&mut self) -> Option<u32> {
         self.put_full();
-        if let Some(laid) = &mut self.laid
-            && laid.full.len() >= laid.full_max
-            && laid.put > 0
-            && let Some(owner) = laid.full.pop_front()
+        if let Some(spilled) = &mut self.spilled
+            && spilled.full.len() >= spilled.full_max
+            && spilled.put > 0
+            && let Some(owner) = spilled.full.pop_front()
         {
-            laid.put -= 1;
+            spilled.put -= 1;
             let owner = self.streams.get_mut(owner as usize)?;
             owner.gone += 1;
             return owner.chunks.pop_front();
@@ -230,11 +231,11 @@ impl RecordStore {
         Some(chunk)
     }
 
-    /// Lays down the full chunks that are not yet, as far as the shelf takes them.
+    /// Spills the full chunks that are not yet, as far as the spill store takes them.
     fn put_full(&mut self) {
-        while self.laid.as_ref().is_some_and(|laid| laid.put < laid.full.len()) {
-            let over = |laid: &Laid| laid.gives_up && laid.chunks >= laid.chunks_max;
-            if self.laid.as_ref().is_some_and(over) {
+        while self.spilled.as_ref().is_some_and(|spilled| spilled.put < spilled.full.len()) {
+            let over = |spilled: &Spilled| spilled.gives_up && spilled.chunks >= spilled.chunks_max;
+            if self.spilled.as_ref().is_some_and(over) {
                 // What can't be given up is kept, and then there is no room.
                 let _ = self.give_up();
             }
@@ -244,13 +245,13 @@ impl RecordStore {
         }
     }
 
-    /// Lays down the oldest full chunk that is not yet.
+    /// Spills the oldest full chunk that is not yet.
     fn put_one(&mut self) -> bool {
-        let RecordStore { streams, segments, laid, record_len, .. } = self;
-        let Some(laid) = laid else { return false };
-        let Some(&owner) = laid.full.get(laid.put) else { return false };
+        let RecordStore { streams, segments, spilled, record_len, .. } = self;
+        let Some(spilled) = spilled else { return false };
+        let Some(&owner) = spilled.full.get(spilled.put) else { return false };
         let Some(stream) = streams.get_mut(owner as usize) else { return false };
-        // Chunks of a stream become full, and are laid down, in their order.
+        // Chunks of a stream become full, and are spilled, in their order.
         let at = stream.put;
         let Some(&chunk) = stream.chunks.get((at - stream.gone) as usize) else { return false };
         let (run, _) = place(at);
@@ -258,17 +259,17 @@ impl RecordStore {
             if run == RUNS_MAX {
                 return false;
             }
-            stream.runs.push(laid.places_used);
-            laid.places_used += run_len(run);
+            stream.runs.push(spilled.places_used);
+            spilled.places_used += run_len(run);
         }
         let Some(bytes) = chunk_mut(segments, chunk, *record_len) else { return false };
         let Some(offset) = offset(&stream.runs, at, bytes.len()) else { return false };
-        if !laid.shelf.put(offset, bytes) {
+        if !spilled.spill.put(offset, bytes) {
             return false;
         }
         stream.put += 1;
-        laid.put += 1;
-        laid.chunks += 1;
+        spilled.put += 1;
+        spilled.chunks += 1;
         true
     }
 
@@ -288,8 +289,8 @@ impl RecordStore {
         self.find(stream, position, max).and_then(|found| found.1).unwrap_or(&[])
     }
 
-    /// As [`RecordStore::run`], read back from the shelf where that has them; empty also when it
-    /// can't be read.
+    /// As [`RecordStore::run`], read back from the spill store where that has them; empty also when
+    /// it can't be read.
     pub(crate) fn fetch(&mut self, stream: usize, position: u64, max: u64) -> &[u8] {
         let Some((place, held)) = self.find(stream, position, max) else { return &[] };
         if held.is_some() {
@@ -297,19 +298,19 @@ impl RecordStore {
         }
         let (chunk, range) = place;
         let chunk_bytes = self.chunk_bytes();
-        let (Some(laid), Some(target)) = (&mut self.laid, self.streams.get(stream)) else {
+        let (Some(spilled), Some(target)) = (&mut self.spilled, self.streams.get(stream)) else {
             return &[];
         };
-        if laid.read != Some((stream, chunk)) {
-            laid.read = None;
+        if spilled.read != Some((stream, chunk)) {
+            spilled.read = None;
             let given_up = chunk < target.given_up;
             let offset = offset(&target.runs, chunk, chunk_bytes).filter(|_| !given_up);
-            if !offset.is_some_and(|at| laid.shelf.get(at, &mut laid.bytes)) {
+            if !offset.is_some_and(|at| spilled.spill.get(at, &mut spilled.bytes)) {
                 return &[];
             }
-            laid.read = Some((stream, chunk));
+            spilled.read = Some((stream, chunk));
         }
-        laid.bytes.get(range).unwrap_or(&[])
+        spilled.bytes.get(range).unwrap_or(&[])
     }
 
     /// Where the records are: the chunk of the stream and the bytes within it; these, if they are
@@ -333,19 +334,19 @@ impl RecordStore {
 }
 
 impl RecordStore {
-    /// Writes down what is not on the shelf: lengths, places and the chunks that fill. False, with
-    /// anything appended, without a shelf, while full chunks wait for it, or once anything was given
-    /// up.
+    /// Writes down what is not in the spill store: lengths, places and the chunks that fill. False,
+    /// with anything appended, without a spill store, while full chunks wait for it, or once
+    /// anything was given up.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
-        let whole = |laid: &&Laid| {
+        let whole = |spilled: &&Spilled| {
             let all = self.streams.iter().all(|stream| stream.given_up == 0);
-            laid.put == laid.full.len() && all
+            spilled.put == spilled.full.len() && all
         };
-        let Some(laid) = self.laid.as_ref().filter(whole) else {
+        let Some(spilled) = self.spilled.as_ref().filter(whole) else {
             return false;
         };
         to.count(self.streams.len());
-        to.u64(laid.places_used);
+        to.u64(spilled.places_used);
         for stream in &self.streams {
             to.u64(stream.len);
             to.count(stream.runs.len());
@@ -359,17 +360,17 @@ impl RecordStore {
         true
     }
 
-    /// Takes up what was packed: what is on the shelf stays there alone. The store must be empty, with
-    /// a shelf that holds what was on it then. `None`, with the store of no use any more, for
-    /// anything that no store packs.
+    /// Takes up what was packed: what is in the spill store stays there alone. The store must be
+    /// empty, with a spill store that holds what was on it then. `None`, with the store of no use
+    /// any more, for anything that no store packs.
     pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         let streams = from.count(16)?;
         let places_used = from.u64()?;
-        if streams != self.streams.len() || self.records > 0 || self.laid.is_none() {
+        if streams != self.streams.len() || self.records > 0 || self.spilled.is_none() {
             return None;
         }
-        // The runs of all streams are the shelf's places, each once.
-        let (mut taken, mut on_shelf): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+        // The runs of all streams are the spill store's places, each once.
+        let (mut taken, mut in_spill_store): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
         for number in 0..streams {
             let len = from.u64()?;
             self.records = self.records.checked_add(len).filter(|all| *all <= self.records_max)?;
@@ -381,7 +382,7 @@ impl RecordStore {
             }
             let runs: Vec<u64> = (0..runs).map(|_| from.u64()).collect::<Option<_>>()?;
             taken.extend(runs.iter().copied().zip((0..).map(run_len)));
-            on_shelf = on_shelf.checked_add(chunks)?;
+            in_spill_store = in_spill_store.checked_add(chunks)?;
             let bytes = from.raw(fills as usize * self.record_len)?;
             let chunk = if fills > 0 { Some(self.free_chunk()?) } else { None };
             if let Some(chunk) = chunk {
@@ -397,8 +398,8 @@ impl RecordStore {
         let follow =
             |at: u64, (from, len): (u64, u64)| (from == at).then(|| at.checked_add(len))?;
         let end = taken.into_iter().try_fold(0, follow)?;
-        let laid = self.laid.as_mut()?;
-        (laid.places_used, laid.chunks) = (places_used, on_shelf);
+        let spilled = self.spilled.as_mut()?;
+        (spilled.places_used, spilled.chunks) = (places_used, in_spill_store);
         (end == places_used).then_some(())
     }
 }
@@ -425,13 +426,14 @@ fn run_len(run: usize) -> u64 {
     (SEGMENT_CHUNKS as u64) << run
 }
 
-/// A chunk's run, and its place in that: run `n` begins behind `2^n - 1` times the first one's length.
+/// A chunk's run, and its place in that: run `n` begins behind `2^n - 1` times the first one's
+/// length.
 fn place(chunk: u64) -> (usize, u64) {
     let run = (chunk / SEGMENT_CHUNKS as u64 + 1).ilog2() as usize;
     (run, chunk - (run_len(run) - SEGMENT_CHUNKS as u64))
 }
 
-/// Where a stream's chunk is on the shelf.
+/// Where a stream's chunk is in the spill store.
 fn offset(runs: &[u64], chunk: u64, chunk_bytes: usize) -> Option<u64> {
     let (run, within) = place(chunk);
     runs.get(run)?.checked_add(within)?.checked_mul(chunk_bytes as u64)
@@ -440,7 +442,7 @@ fn offset(runs: &[u64], chunk: u64, chunk_bytes: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{MemoryShelf, SplitMix64};
+    use types::{MemorySpill, SplitMix64};
 
     /// Appends at random, and reads all of it back in runs of random lengths.
     fn compare(mut store: RecordStore, records: u64, seed: u64) -> RecordStore {
@@ -475,35 +477,35 @@ mod tests {
     }
 
     #[test]
-    fn with_a_shelf_memory_is_bounded_and_all_is_read_back() {
+    fn with_a_spill_memory_is_bounded_and_all_is_read_back() {
         let records = 100_000;
         let mut store = RecordStore::new(3, 8, u64::MAX);
-        assert!(store.lay_down(Box::new(MemoryShelf::default()), 1_000));
+        assert!(store.spill_to(Box::new(MemorySpill::default()), 1_000));
         let store = compare(store, records, 2);
         // 15 full chunks and one of each stream that fills.
         assert!(store.in_memory() <= 1_000 + 3 * CHUNK_RECORDS, "{}", store.in_memory());
-        assert!(store.run(0, 1, 1).is_empty(), "it is on the shelf");
+        assert!(store.run(0, 1, 1).is_empty(), "it is in the spill store");
         let runs = store.streams.iter().map(|stream| stream.runs.len()).max();
         assert!(runs <= Some(3), "{runs:?}: of 128, 256 and 512 chunks");
         let without = compare(RecordStore::new(3, 8, u64::MAX), records, 2);
-        assert!(without.in_memory() >= records, "without a shelf all of it is in memory");
+        assert!(without.in_memory() >= records, "without a spill store all of it is in memory");
     }
 
     #[test]
-    fn what_the_shelf_does_not_take_stays_in_memory() {
+    fn what_the_spill_does_not_take_stays_in_memory() {
         let mut store = RecordStore::new(3, 8, u64::MAX);
         let runs = 3 * SEGMENT_CHUNKS;
         let room = runs * CHUNK_RECORDS as usize * 8;
-        assert!(store.lay_down(Box::new(MemoryShelf::with_max(room)), 1_000));
+        assert!(store.spill_to(Box::new(MemorySpill::with_max(room)), 1_000));
         let store = compare(store, 50_000, 3);
         assert!(store.in_memory() > 50_000 - (runs as u64 + 1) * CHUNK_RECORDS);
     }
 
-    /// A shelf that two stores can have, one after the other.
+    /// A spill store that two stores can have, one after the other.
     #[derive(Clone, Default)]
-    struct Shared(std::sync::Arc<std::sync::Mutex<MemoryShelf>>);
+    struct Shared(std::sync::Arc<std::sync::Mutex<MemorySpill>>);
 
-    impl Shelf for Shared {
+    impl SpillStore for Shared {
         fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
             self.0.lock().expect("whole").put(at, bytes)
         }
@@ -517,9 +519,9 @@ mod tests {
         }
     }
 
-    fn on(shelf: &Shared) -> RecordStore {
+    fn on(spill: &Shared) -> RecordStore {
         let mut store = RecordStore::new(3, 8, 1 << 20);
-        assert!(store.lay_down(Box::new(shelf.clone()), 1_000));
+        assert!(store.spill_to(Box::new(spill.clone()), 1_000));
         store
     }
 
@@ -532,8 +534,8 @@ mod tests {
     #[test]
     fn what_was_packed_goes_on_as_if_nothing_had_been() {
         for (seed, before) in [(1, 0), (2, 63), (3, 64), (4, 5_000), (5, 30_000)] {
-            let (shelf, mut rng) = (Shared::default(), SplitMix64::new(seed));
-            let mut first = on(&shelf);
+            let (spill, mut rng) = (Shared::default(), SplitMix64::new(seed));
+            let mut first = on(&spill);
             let mut all = vec![Vec::new(); 3];
             let mut append = |store: &mut RecordStore, n: u64| {
                 // The last stream is seldom used.
@@ -543,7 +545,7 @@ mod tests {
             };
             (0..before).for_each(|n| append(&mut first, n));
             let bytes = packed(&first);
-            let mut second = on(&shelf);
+            let mut second = on(&spill);
             let mut from = Unpacker::new(&bytes);
             assert_eq!(second.unpack(&mut from).and_then(|()| from.end()), Some(()), "seed {seed}");
             assert_eq!(packed(&second), bytes);
@@ -560,8 +562,8 @@ mod tests {
 
     #[test]
     fn what_no_store_packs_is_not_taken_up() {
-        let shelf = Shared::default();
-        let mut store = on(&shelf);
+        let spill = Shared::default();
+        let mut store = on(&spill);
         (0..40_000u64).for_each(|n| {
             let stream = (n % 3) as usize;
             store.append(stream, &n.to_le_bytes()).expect("room");
@@ -569,7 +571,7 @@ mod tests {
         let bytes = packed(&store);
         let taken = |bytes: &[u8]| {
             let mut from = Unpacker::new(bytes);
-            on(&shelf).unpack(&mut from).and_then(|()| from.end()).is_some()
+            on(&spill).unpack(&mut from).and_then(|()| from.end()).is_some()
         };
         assert!(taken(&bytes));
         for len in 0..bytes.len() {
@@ -586,7 +588,7 @@ mod tests {
         assert!(!taken(&twice), "two streams on one run");
         let mut without = Vec::new();
         let plain = RecordStore::new(3, 8, 100);
-        assert!(!plain.pack(&mut Packer::new(&mut without)), "nothing is laid down");
+        assert!(!plain.pack(&mut Packer::new(&mut without)), "nothing is spilled");
     }
 
     #[test]
@@ -606,34 +608,34 @@ mod tests {
 
     #[test]
     fn the_oldest_part_of_the_longest_stream_goes_first_and_others_keep_all() {
-        let shelf = Shared::default();
+        let spill = Shared::default();
         let mut store = RecordStore::new(3, 8, u64::MAX);
-        assert!(store.lay_down(Box::new(shelf.clone()), 1_000));
+        assert!(store.spill_to(Box::new(spill.clone()), 1_000));
         let most = 400 * RecordStore::chunk_len(8) as u64;
-        store.bound_shelf(most, true);
+        store.bound_spill(most, true);
         let (records, mut seldom) = (400_000u64, 0);
         for n in 0..records {
             let stream = if n % 50 == 0 { 2 } else { (n % 2) as usize };
             seldom += u64::from(stream == 2);
             assert!(store.has_room() && store.append(stream, &n.to_le_bytes()).is_some());
-            assert!(store.on_shelf() <= most, "{} bytes", store.on_shelf());
+            assert!(store.in_spill_store() <= most, "{} bytes", store.in_spill_store());
         }
         assert_eq!((store.first(2), store.next(2)), (1, seldom + 1), "the quiet one has it all");
         let first = store.first(0);
         assert!(first > 100_000 && store.fetch(0, first - 1, 1).is_empty(), "{first}");
         assert!(!store.fetch(0, first, 1).is_empty());
         assert_eq!(store.fetch(2, 1, 1), 0u64.to_le_bytes());
-        let used = shelf.0.lock().expect("whole").used();
+        let used = spill.0.lock().expect("whole").used();
         assert!(used <= most + 2 * 4_096 * 6, "{used} bytes used");
         let mut bytes = Vec::new();
         assert!(!store.pack(&mut Packer::new(&mut bytes)), "it is not whole any more");
     }
 
     #[test]
-    fn at_the_bound_of_a_shelf_that_keeps_all_there_is_no_room_and_nothing_is_lost() {
+    fn at_the_bound_of_a_spill_that_keeps_all_there_is_no_room_and_nothing_is_lost() {
         let mut store = RecordStore::new(1, 8, u64::MAX);
-        assert!(store.lay_down(Box::new(MemoryShelf::default()), 1_000));
-        store.bound_shelf(100 * RecordStore::chunk_len(8) as u64, false);
+        assert!(store.spill_to(Box::new(MemorySpill::default()), 1_000));
+        store.bound_spill(100 * RecordStore::chunk_len(8) as u64, false);
         let mut records = 0u64;
         while store.has_room() {
             assert_eq!(store.append(0, &records.to_le_bytes()), Some(records + 1));
@@ -644,11 +646,11 @@ mod tests {
         (0..10_000).for_each(|n: u64| assert!(store.append(0, &n.to_le_bytes()).is_some()));
         assert_eq!(store.fetch(0, 1, 1), 0u64.to_le_bytes());
         assert_eq!(store.first(0), 1);
-        // A shelf that gives no room back is as one that was not asked to.
+        // A spill store that gives no room back is as one that was not asked to.
         let mut store = RecordStore::new(1, 8, u64::MAX);
-        let shelf = types::Checked::new(MemoryShelf::default(), RecordStore::chunk_len(8));
-        assert!(store.lay_down(Box::new(shelf), 64));
-        store.bound_shelf(100 * RecordStore::chunk_len(8) as u64, true);
+        let spill = types::Checked::new(MemorySpill::default(), RecordStore::chunk_len(8));
+        assert!(store.spill_to(Box::new(spill), 64));
+        store.bound_spill(100 * RecordStore::chunk_len(8) as u64, true);
         let full = (0..100_000u64).find(|n| {
             assert!(store.append(0, &n.to_le_bytes()).is_some());
             !store.has_room()
@@ -657,9 +659,9 @@ mod tests {
     }
 
     #[test]
-    fn too_much_that_waits_for_the_shelf_is_no_room() {
+    fn too_much_that_waits_for_the_spill_is_no_room() {
         let mut store = RecordStore::new(1, 8, u64::MAX);
-        assert!(store.lay_down(Box::new(MemoryShelf::with_max(0)), 64));
+        assert!(store.spill_to(Box::new(MemorySpill::with_max(0)), 64));
         let full = (0..1_000_000u64).find(|n| {
             assert!(store.append(0, &n.to_le_bytes()).is_some());
             !store.has_room()
@@ -679,6 +681,6 @@ mod tests {
             assert!(store.fetch(stream, position, 9).is_empty());
         }
         assert_eq!(store.run(0, 1, 0), &[] as &[u8]);
-        assert!(!store.lay_down(Box::new(MemoryShelf::default()), 1), "it has begun");
+        assert!(!store.spill_to(Box::new(MemorySpill::default()), 1), "it has begun");
     }
 }

@@ -9,15 +9,16 @@
 //! After a timeout one datagram at a time is tried, and when the lease has run out nothing is sent
 //! until the gateway is heard again: a dead gateway costs nothing.
 //!
-//! Everything is O(dirty accounts); memory is bounded by `records_max`, and with a shelf by what
-//! [`PrivateStreams::lay_down`] says: all records can still be had, or those that were not given up
-//! ([`PrivateStreams::bound_shelf`]). Calls only note what to send;
+//! Everything is O(dirty accounts); memory is bounded by `records_max`, and with a spill store by
+//! what [`PrivateStreams::spill_to`] says: all records can still be had, or those that were not
+//! given up ([`PrivateStreams::bound_spill`]). Calls only note what to send;
 //! [`PrivateStreams::flush`] sends.
 //!
 //! Not guaranteed: that a refused or detached gateway is told more than once per question.
 
 use types::{
-    AccountId, ClockReading, Nanos, NodeId, Outbox, Packer, Shelf, Unpacker, limits::DATAGRAM_MAX,
+    AccountId, ClockReading, Nanos, NodeId, Outbox, Packer, SpillStore, Unpacker,
+    limits::DATAGRAM_MAX,
 };
 use zerocopy::IntoBytes;
 
@@ -215,22 +216,23 @@ impl PrivateStreams {
         })
     }
 
-    /// Lays records down on a shelf as they come, and keeps the newest `memory_max` in memory, all
-    /// accounts together, besides up to 64 of each account. False when there are records already.
+    /// Spills records to a spill store as they come, and keeps the newest `memory_max` in memory,
+    /// all accounts together, besides up to 64 of each account. False when there are records
+    /// already.
     #[must_use]
-    pub fn lay_down(&mut self, shelf: Box<dyn Shelf>, memory_max: u64) -> bool {
-        self.store.lay_down(shelf, memory_max)
+    pub fn spill_to(&mut self, spill: Box<dyn SpillStore>, memory_max: u64) -> bool {
+        self.store.spill_to(spill, memory_max)
     }
 
-    /// At most so many bytes on the shelf: at that the oldest records of the longest stream go, or
-    /// there is no room.
-    pub fn bound_shelf(&mut self, bytes: u64, gives_up: bool) {
-        self.store.bound_shelf(bytes, gives_up);
+    /// At most so many bytes in the spill store: at that the oldest records of the longest stream
+    /// go, or there is no room.
+    pub fn bound_spill(&mut self, bytes: u64, gives_up: bool) {
+        self.store.bound_spill(bytes, gives_up);
     }
 
-    /// Bytes on the shelf.
-    pub fn on_shelf(&self) -> u64 {
-        self.store.on_shelf()
+    /// Bytes in the spill store.
+    pub fn in_spill_store(&self) -> u64 {
+        self.store.in_spill_store()
     }
 
     /// Whether what follows from another input finds room. What comes all the same is kept.
@@ -244,20 +246,20 @@ impl PrivateStreams {
         self.store.first(usize::from(account.0))
     }
 
-    /// Bytes of one put on the shelf: a whole number of records.
-    pub fn shelf_block(record_len: usize) -> usize {
+    /// Bytes of one put in the spill store: a whole number of records.
+    pub fn spill_block(record_len: usize) -> usize {
         RecordStore::chunk_len(record_len)
     }
 
-    /// Writes down what there is of the streams beside the shelf, but not who has them attached.
-    /// False without a shelf, or while that takes nothing.
+    /// Writes down what there is of the streams beside the spill store, but not who has them
+    /// attached. False without a spill store, or while that takes nothing.
     #[must_use]
     pub fn pack(&self, to: &mut Packer<'_>) -> bool {
         self.store.pack(to)
     }
 
-    /// Takes up what was packed, into streams that are empty and have the same shelf. `None`, and they
-    /// must not be used, for anything that no streams pack.
+    /// Takes up what was packed, into streams that are empty and have the same spill store. `None`,
+    /// and they must not be used, for anything that no streams pack.
     #[must_use]
     pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         self.store.unpack(from)

@@ -6,7 +6,8 @@ use overlay::{
     private_sender::{AppendError, PrivateStreams, PrivateStreamsConfig},
 };
 use types::{
-    AccountId, ClockReading, Incarnation, MemoryShelf, Nanos, NodeId, Outbox, Shelf, SplitMix64,
+    AccountId, ClockReading, Incarnation, MemorySpill, Nanos, NodeId, Outbox, SpillStore,
+    SplitMix64,
 };
 
 use crate::lossy::{Faults, Lossy};
@@ -456,29 +457,29 @@ fn the_store_is_bounded_and_checks_what_it_is_given() {
 
 /// Takes everything, and loses what it took when `broken`.
 struct Worn {
-    shelf: MemoryShelf,
+    spill: MemorySpill,
     broken: bool,
 }
 
-impl Shelf for Worn {
+impl SpillStore for Worn {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
-        self.shelf.put(at, bytes)
+        self.spill.put(at, bytes)
     }
 
     fn get(&self, at: u64, into: &mut [u8]) -> bool {
-        !self.broken && self.shelf.get(at, into)
+        !self.broken && self.spill.get(at, into)
     }
 
     fn free(&mut self, at: u64, len: u64) -> bool {
-        self.shelf.free(at, len)
+        self.spill.free(at, len)
     }
 }
 
 /// Two accounts with many records, few of them in memory.
-fn laid_down(broken: bool) -> World {
+fn spilled(broken: bool) -> World {
     let mut world = World::new(1, Faults::NONE);
-    let shelf = Worn { shelf: MemoryShelf::default(), broken };
-    assert!(world.streams.lay_down(Box::new(shelf), 256));
+    let spill = Worn { spill: MemorySpill::default(), broken };
+    assert!(world.streams.spill_to(Box::new(spill), 256));
     for n in 0..20_000 {
         world.append(1 + n % 2);
     }
@@ -487,8 +488,8 @@ fn laid_down(broken: bool) -> World {
 }
 
 #[test]
-fn what_is_laid_down_is_sent_to_whoever_asks_for_it() {
-    let mut world = laid_down(false);
+fn what_is_spilled_is_sent_to_whoever_asks_for_it() {
+    let mut world = spilled(false);
     world.attach(0, 1, 1);
     world.attach(1, 2, 5_000);
     world.run(5 * Nanos::SECOND);
@@ -501,8 +502,8 @@ fn what_is_laid_down_is_sent_to_whoever_asks_for_it() {
 
 #[test]
 fn who_asks_for_what_was_given_up_is_detached_and_comes_back_behind_it() {
-    let mut world = laid_down(false);
-    world.streams.bound_shelf(64 * 64 * RECORD as u64, true);
+    let mut world = spilled(false);
+    world.streams.bound_spill(64 * 64 * RECORD as u64, true);
     (0..20_000).for_each(|n| world.append(1 + n % 2));
     let first = world.streams.first_position(AccountId(1));
     assert!(first > 5_000 && world.streams.has_room(), "{first}");
@@ -519,7 +520,7 @@ fn who_asks_for_what_was_given_up_is_detached_and_comes_back_behind_it() {
 
 #[test]
 fn what_can_not_be_read_back_ends_the_attachment() {
-    let mut world = laid_down(true);
+    let mut world = spilled(true);
     world.attach(0, 1, 1);
     world.run(Nanos::SECOND);
     assert!(world.gateways[0].delivered[1].is_empty());

@@ -1,11 +1,12 @@
-//! A root written down at a position of its log, and taken up again: what it would be had it applied
-//! all inputs up to there, without applying them.
+//! A root written down at a position of its log, and taken up again: what it would be had it
+//! applied all inputs up to there, without applying them.
 //!
-//! It holds everything that follows from applied inputs and lies on no shelf: the engine, lengths
-//! and places of the private streams with the chunks that fill, the feed's numbers, the packet that
-//! fills and where the retransmission store begins, lives of gateways, how much of the timetable is
-//! done, the day's record, the last input. Older messages of private streams and of the feed stay on
-//! their shelves ([`Root::lay_down_said`]), older inputs in whoever's journal.
+//! It holds everything that follows from applied inputs and lies on no spill store: the engine,
+//! lengths and places of the private streams with the chunks that fill, the feed's numbers, the
+//! packet that fills and where the retransmission store begins, lives of gateways, how much of the
+//! timetable is done, the day's record, the last input. Older messages of private streams and of
+//! the feed stay on their spill stores ([`Root::spill_output_to`]), older inputs in whoever's
+//! journal.
 //!
 //! Left out is what does not follow from the log: who has which stream attached, acknowledgements
 //! that are owed, delays, dead proxies. A root that has just followed does not have these either.
@@ -15,7 +16,7 @@
 //! their digest · the engine's own snapshot, which has its own, as a section that ends the whole.
 
 use engine::{Engine, RULES_VERSION, SnapshotError, digest_of};
-use types::{Incarnation, Packer, Seq, Shelf, Unpacker};
+use types::{Incarnation, Packer, Seq, SpillStore, Unpacker};
 
 use super::Root;
 use crate::DayRecord;
@@ -32,12 +33,12 @@ pub enum CheckpointError {
     Version(u32),
     /// Of other rules, another configuration or another timetable.
     Unfit,
-    /// It ends early, holds what no root writes, or its shelves do not hold what they did, at this
-    /// byte.
+    /// It ends early, holds what no root writes, or its spill stores do not hold what they did, at
+    /// this byte.
     Damaged(usize),
     /// The engine's part.
     Engine(SnapshotError),
-    /// The root has inputs of its own, or no shelves.
+    /// The root has inputs of its own, or no spill stores.
     Started,
 }
 
@@ -55,7 +56,7 @@ impl std::fmt::Display for CheckpointError {
                 write!(f, "it is damaged at byte {at}, or the files beside it do not go with it")
             }
             CheckpointError::Engine(error) => error.fmt(f),
-            CheckpointError::Started => f.write_str("the root has begun, or has no shelves"),
+            CheckpointError::Started => f.write_str("the root has begun, or has no spill stores"),
         }
     }
 }
@@ -63,27 +64,27 @@ impl std::fmt::Display for CheckpointError {
 impl std::error::Error for CheckpointError {}
 
 impl Root {
-    /// Lays down what it has said and may be asked for again: private streams, of which the newest
+    /// Spills what it has said and may be asked for again: private streams, of which the newest
     /// `reports` stay in memory, and each stream of the feed. Then it can be written down. Of its
-    /// inputs the newest `inputs` stay in memory: its journal has them all. False when
-    /// there are inputs already, or there is not a shelf for each stream of the feed; the root must
-    /// not be used then.
+    /// inputs the newest `inputs` stay in memory: its journal has them all. False when there are
+    /// inputs already, or there is not a spill store for each stream of the feed; the root must not
+    /// be used then.
     #[must_use]
-    pub fn lay_down_said(
+    pub fn spill_output_to(
         &mut self,
-        (streams, reports): (Box<dyn Shelf>, u64),
-        feeds: Vec<Box<dyn Shelf>>,
+        (streams, reports): (Box<dyn SpillStore>, u64),
+        feeds: Vec<Box<dyn SpillStore>>,
         inputs: usize,
     ) -> bool {
         self.log.keep_newest(inputs);
         self.log.is_empty()
-            && self.private.lay_down(streams, reports)
-            && self.downlinks.lay_down(feeds)
+            && self.private.spill_to(streams, reports)
+            && self.downlinks.spill_to(feeds)
     }
 
-    /// Appends what it is after the last input that it has applied. What is on its shelves by now has
-    /// to last as long. False, with anything appended, when it has applied nothing, has no shelves, or
-    /// these take nothing at the moment.
+    /// Appends what it is after the last input that it has applied. What is in its spill stores by
+    /// now has to last as long. False, with anything appended, when it has applied nothing, has no
+    /// spill stores, or these take nothing at the moment.
     #[must_use]
     pub fn checkpoint(&self, out: &mut Vec<u8>) -> bool {
         let from = out.len();
@@ -117,8 +118,8 @@ impl Root {
         true
     }
 
-    /// Becomes what another root of this exchange was when it was written down. New, with shelves that
-    /// hold what those did then, and perhaps more, and before it joins a group.
+    /// Becomes what another root of this exchange was when it was written down. New, with spill
+    /// stores that hold what those did then, and perhaps more, and before it joins a group.
     ///
     /// # Errors
     /// [`CheckpointError`]; the root must not be used then.

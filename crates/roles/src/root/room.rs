@@ -1,22 +1,24 @@
 //! Room for what grows with the day: the input log and the private streams.
 //!
-//! Neither has an end by default. On shelves they may be bounded; then, or when a shelf takes no
-//! more, the root takes nothing more of participants: their orders wait in the sequencer and at
-//! their gateways, unacknowledged, and go on when there is room again. Operators' commands, those of
-//! the timetable and cancels for participants that are gone have a reserve ([`InputLog::RESERVE`]).
-//! A root that recycles never comes to that: it gives up the oldest part of both. So that what is
-//! left of the log can still be replayed, it has a snapshot of the engine kept where each part begins.
+//! Neither has an end by default. On spill stores they may be bounded; then, or when a spill store
+//! takes no more, the root takes nothing more of participants: their orders wait in the sequencer
+//! and at their gateways, unacknowledged, and go on when there is room again. Operators' commands,
+//! those of the timetable and cancels for participants that are gone have a reserve
+//! ([`InputLog::RESERVE`]). A root that recycles never comes to that: it gives up the oldest part
+//! of both. So that what is left of the log can still be replayed, it has a snapshot of the engine
+//! kept where each part begins.
 //!
 //! [`InputLog::RESERVE`]: engine::log::InputLog::RESERVE
 
 use std::collections::VecDeque;
 
 use engine::log::LogFull;
-use types::{Nanos, Seq, Shelf};
+use types::{Nanos, Seq, SpillStore};
 
 use super::Root;
 
-/// Parts of the log on its shelf that a snapshot is kept for each; one of them is given up at a time.
+/// Parts of the log in its spill store that a snapshot is kept for each; one of them is given up at
+/// a time.
 const PARTS: usize = 4;
 /// How long a root without room waits before it tries again, ns.
 const RETRY_NS: u64 = 10 * Nanos::MILLI;
@@ -31,10 +33,10 @@ pub trait Snapshots: Send {
     fn forget_before(&mut self, applied: u64);
 }
 
-/// How full the shelves are.
+/// How full the spill stores are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fill {
-    /// Bytes of the log on its shelf, and the most that there may be; [`u64::MAX`]: any.
+    /// Bytes of the log in its spill store, and the most that there may be; [`u64::MAX`]: any.
     pub log: (u64, u64),
     /// Bytes of the private streams on theirs, and the most.
     pub streams: (u64, u64),
@@ -44,7 +46,8 @@ pub struct Fill {
     pub held_back: bool,
 }
 
-/// Bounds of the log and the private streams on their shelves, and who gives up their oldest part.
+/// Bounds of the log and the private streams in their spill stores, and who gives up their oldest
+/// part.
 #[derive(Default)]
 pub(super) struct Room {
     recycler: Option<Recycler>,
@@ -65,52 +68,52 @@ struct Recycler {
 }
 
 impl Root {
-    /// Lays the log and the private streams down on shelves as they grow, and keeps the newest
-    /// `inputs` and `reports` of them in memory; see [`InputLog::lay_down`] and
-    /// [`PrivateStreams::lay_down`]. False when there are inputs already. A capacity of the log, if
+    /// Spills the log and the private streams in spill stores as they grow, and keeps the newest
+    /// `inputs` and `reports` of them in memory; see [`InputLog::spill_to`] and
+    /// [`PrivateStreams::spill_to`]. False when there are inputs already. A capacity of the log, if
     /// it has one, stays the bound of both.
     ///
-    /// [`InputLog::lay_down`]: engine::log::InputLog::lay_down
-    /// [`PrivateStreams::lay_down`]: overlay::private_sender::PrivateStreams::lay_down
+    /// [`InputLog::spill_to`]: engine::log::InputLog::spill_to
+    /// [`PrivateStreams::spill_to`]: overlay::private_sender::PrivateStreams::spill_to
     #[must_use]
-    pub fn lay_down(
+    pub fn spill_to(
         &mut self,
-        (log, inputs): (Box<dyn Shelf>, usize),
-        (streams, reports): (Box<dyn Shelf>, u64),
+        (log, inputs): (Box<dyn SpillStore>, usize),
+        (streams, reports): (Box<dyn SpillStore>, u64),
     ) -> bool {
-        self.log.lay_down(log, inputs) && self.private.lay_down(streams, reports)
+        self.log.spill_to(log, inputs) && self.private.spill_to(streams, reports)
     }
 
     /// The same for a root whose inputs somebody else keeps: memory holds the newest alone.
     #[must_use]
-    pub fn lay_down_streams(
+    pub fn spill_streams_to(
         &mut self,
         inputs: usize,
-        (streams, reports): (Box<dyn Shelf>, u64),
+        (streams, reports): (Box<dyn SpillStore>, u64),
     ) -> bool {
         self.log.keep_newest(inputs);
-        self.log.is_empty() && self.private.lay_down(streams, reports)
+        self.log.is_empty() && self.private.spill_to(streams, reports)
     }
 
-    /// Lays the rest of the log down, if it is laid down; the root must be given nothing after that.
+    /// Spills the rest of the log, if it is spilled; the root must be given nothing after that.
     ///
     /// # Errors
-    /// [`LogFull`] when the shelf does not take it.
+    /// [`LogFull`] when the spill store does not take it.
     pub fn finish_log(&mut self) -> Result<(), LogFull> {
         self.log.finish()
     }
 
-    /// Bounds what is laid down: so many inputs of the log, and so many bytes of the private streams.
+    /// Bounds what is spilled: so many inputs of the log, and so many bytes of the private streams.
     /// With `snapshots` the oldest of both goes at that, else no more is taken. After
-    /// [`Root::lay_down`], before the first input.
-    pub fn bound_shelves(
+    /// [`Root::spill_to`], before the first input.
+    pub fn bound_spills(
         &mut self,
         inputs: usize,
         streams: u64,
         snapshots: Option<Box<dyn Snapshots>>,
     ) {
-        self.log.bound_shelf(inputs);
-        self.private.bound_shelf(streams, snapshots.is_some());
+        self.log.bound_spill(inputs);
+        self.private.bound_spill(streams, snapshots.is_some());
         let part = (inputs / PARTS).max(1) as u64;
         self.room.streams_max = Some(streams);
         self.room.recycler = snapshots.map(|snapshots| Recycler {
@@ -122,12 +125,13 @@ impl Root {
         });
     }
 
-    /// How full the shelves are.
+    /// How full the spill stores are.
     pub fn fill(&self) -> Fill {
-        let ((laid, most), record) = (self.log.on_shelf(), size_of::<types::Input>() as u64);
+        let ((spilled, most), record) =
+            (self.log.in_spill_store(), size_of::<types::Input>() as u64);
         Fill {
-            log: (laid as u64 * record, (most as u64).saturating_mul(record)),
-            streams: (self.private.on_shelf(), self.room.streams_max.unwrap_or(u64::MAX)),
+            log: (spilled as u64 * record, (most as u64).saturating_mul(record)),
+            streams: (self.private.in_spill_store(), self.room.streams_max.unwrap_or(u64::MAX)),
             given_up: self.log.given_up() as u64,
             held_back: self.room.retry_at.is_some(),
         }
@@ -179,8 +183,8 @@ impl Root {
         known.push_back(applied);
         *next_at = applied + *part;
         loop {
-            let (laid, most) = log.on_shelf();
-            let fits = laid as u64 + *part <= most as u64;
+            let (spilled, most) = log.in_spill_store();
+            let fits = spilled as u64 + *part <= most as u64;
             let Some(oldest) = known.front().copied().filter(|_| !fits && known.len() > 1) else {
                 return;
             };

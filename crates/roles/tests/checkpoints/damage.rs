@@ -1,15 +1,15 @@
-//! What is no checkpoint, or lies beside shelves of another, is refused or does no harm.
+//! What is no checkpoint, or lies beside spill stores of another, is refused or does no harm.
 
 use engine::digest_of;
 use overlay::frame::{AttachBody, AttachReplyBody, FrameKind, HopHeader};
 use proptest::prelude::*;
 use roles::CheckpointError;
 use types::{
-    AccountId, Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer, Shelf, SplitMix64,
+    AccountId, Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer, SpillStore, SplitMix64,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::flow::{Shelves, at, checkpoint, commit, day, exchange, follower, restored};
+use crate::flow::{SpillStores, at, checkpoint, commit, day, exchange, follower, restored};
 use crate::model::compare;
 
 const DETACHED: u16 = overlay::private_sender::DETACHED;
@@ -26,8 +26,8 @@ fn parts(bytes: &[u8]) -> usize {
 #[test]
 fn no_bit_of_it_can_change_unnoticed_even_under_a_digest_that_fits() {
     let (config, day) = (exchange(2), day(2, 1_500));
-    let (shelves, place) = (Shelves::new(&config), 900);
-    let mut first = follower(&config, &shelves);
+    let (spills, place) = (SpillStores::new(&config), 900);
+    let mut first = follower(&config, &spills);
     commit(&mut first, &day[..place]);
     let bytes = checkpoint(&first);
     let parts = parts(&bytes);
@@ -40,14 +40,14 @@ fn no_bit_of_it_can_change_unnoticed_even_under_a_digest_that_fits() {
         };
         let mut wrong = bytes.clone();
         wrong[at] ^= 1 << bit;
-        assert!(restored(&config, &shelves.copied(), &wrong).is_err(), "byte {at}: the digest");
+        assert!(restored(&config, &spills.copied(), &wrong).is_err(), "byte {at}: the digest");
         let digest = digest_of(&wrong[..parts]);
         wrong[parts..parts + 8].copy_from_slice(&digest.to_le_bytes());
-        match restored(&config, &shelves.copied(), &wrong) {
+        match restored(&config, &spills.copied(), &wrong) {
             Err(_) => refused += 1,
             Ok(second) if checkpoint(&second) == wrong => caught += 1,
             Ok(second) => {
-                let mut first = follower(&config, &Shelves::new(&config));
+                let mut first = follower(&config, &SpillStores::new(&config));
                 commit(&mut first, &day[..place]);
                 let compared = compare([first, second], &config, (&day[place..], &day), 2);
                 assert!(compared.is_err(), "bit {bit} of byte {at}: nobody saw it");
@@ -61,14 +61,14 @@ fn no_bit_of_it_can_change_unnoticed_even_under_a_digest_that_fits() {
 #[test]
 fn another_exchange_or_timetable_does_not_take_it() {
     let (config, day) = (exchange(3), day(3, 400));
-    let shelves = Shelves::new(&config);
-    let mut root = follower(&config, &shelves);
+    let spills = SpillStores::new(&config);
+    let mut root = follower(&config, &spills);
     commit(&mut root, &day);
     let bytes = checkpoint(&root);
     let refused = |change: &dyn Fn(&mut roles::ExchangeConfig)| {
         let mut other = exchange(3);
         change(&mut other);
-        restored(&other, &shelves.copied(), &bytes).err()
+        restored(&other, &spills.copied(), &bytes).err()
     };
     assert_eq!(refused(&|_| {}), None);
     let unfit = Some(CheckpointError::Unfit);
@@ -77,32 +77,32 @@ fn another_exchange_or_timetable_does_not_take_it() {
     let later = |version: u32| {
         let mut bytes = bytes.clone();
         bytes[8..12].copy_from_slice(&version.to_le_bytes());
-        restored(&config, &shelves.copied(), &bytes).err()
+        restored(&config, &spills.copied(), &bytes).err()
     };
     assert_eq!(later(3), Some(CheckpointError::Version(3)));
     assert_eq!(
-        restored(&config, &shelves.copied(), b"FBELSNAP").err(),
+        restored(&config, &spills.copied(), b"FBELSNAP").err(),
         Some(CheckpointError::Magic)
     );
 }
 
 #[test]
-fn a_feed_that_was_cut_torn_or_changed_on_its_shelf_is_refused() {
+fn a_feed_that_was_cut_torn_or_changed_on_its_spill_is_refused() {
     let (config, day) = (exchange(1), day(1, 2_000));
-    let shelves = Shelves::new(&config);
-    let mut root = follower(&config, &shelves);
+    let spills = SpillStores::new(&config);
+    let mut root = follower(&config, &spills);
     commit(&mut root, &day);
     let bytes = checkpoint(&root);
-    assert!(restored(&config, &shelves.copied(), &bytes).is_ok());
+    assert!(restored(&config, &spills.copied(), &bytes).is_ok());
     let mut held = vec![0; 8];
     let mut end = 0;
-    while shelves.feeds[0].get(end, &mut held) {
+    while spills.feeds[0].get(end, &mut held) {
         end += 8;
     }
     assert!(end > 12 * 8_192, "{end} bytes of the feed");
     let mut rng = SplitMix64::new(3);
     for place in 0..60 {
-        let wrong = shelves.copied();
+        let wrong = spills.copied();
         // The store keeps the last 30 KB; what is before is not looked at.
         let at = end - 8 * (1 + rng.below(1_000));
         let taken = match place % 3 {
@@ -110,7 +110,7 @@ fn a_feed_that_was_cut_torn_or_changed_on_its_shelf_is_refused() {
             // A block that was being written.
             1 => wrong.feeds[0].clone().put(end - end % 512 - 512, &[0; 512]),
             _ => {
-                let mut short = types::MemoryShelf::default();
+                let mut short = types::MemorySpill::default();
                 let mut all = vec![0; at as usize];
                 let copied = wrong.feeds[0].get(0, &mut all) && short.put(0, &all);
                 *wrong.feeds[0].0.lock().expect("whole") = short;
@@ -124,14 +124,14 @@ fn a_feed_that_was_cut_torn_or_changed_on_its_shelf_is_refused() {
 }
 
 #[test]
-fn a_private_stream_that_changed_on_its_shelf_is_not_sent() {
+fn a_private_stream_that_changed_on_its_spill_is_not_sent() {
     let (config, day) = (exchange(5), day(5, 2_000));
-    let shelves = Shelves::new(&config);
-    let mut root = follower(&config, &shelves);
+    let spills = SpillStores::new(&config);
+    let mut root = follower(&config, &spills);
     commit(&mut root, &day);
     let bytes = checkpoint(&root);
     // The first chunk of some stream.
-    let wrong = shelves.copied();
+    let wrong = spills.copied();
     assert!(wrong.streams.clone().put(777, &[0x5A; 8]));
     let mut root = restored(&config, &wrong, &bytes).expect("it is not read before it is wanted");
     let last = day.last().expect("inputs");
@@ -173,8 +173,8 @@ proptest! {
         junk in prop::collection::vec(any::<u8>(), 0..300), from: prop::sample::Index,
     ) {
         let (config, day) = (exchange(seed), day(seed, 300));
-        let shelves = Shelves::new(&config);
-        let mut root = follower(&config, &shelves);
+        let spills = SpillStores::new(&config);
+        let mut root = follower(&config, &spills);
         commit(&mut root, &day);
         let bytes = checkpoint(&root);
         let whole = bytes.clone();
@@ -187,13 +187,13 @@ proptest! {
         // Under a digest that fits, too.
         let digest = digest_of(&wrong[..parts]);
         wrong[parts..parts + 8].copy_from_slice(&digest.to_le_bytes());
-        let _ = restored(&config, &shelves.copied(), &wrong);
+        let _ = restored(&config, &spills.copied(), &wrong);
         let place = from.index(parts).max(20);
         let end = (place + junk.len()).min(wrong.len());
         wrong[place..end].copy_from_slice(&junk[..end - place]);
-        let _ = restored(&config, &shelves.copied(), &wrong);
+        let _ = restored(&config, &spills.copied(), &wrong);
         let cut = cut.index(whole.len());
-        prop_assert!(restored(&config, &shelves.copied(), &whole[..cut]).is_err());
-        prop_assert!(restored(&config, &shelves.copied(), &junk).is_err());
+        prop_assert!(restored(&config, &spills.copied(), &whole[..cut]).is_err());
+        prop_assert!(restored(&config, &spills.copied(), &junk).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A random day of two gateways and three accounts, and roots on shelves that survive them.
+//! A random day of two gateways and three accounts, and roots in spill stores that survive them.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,20 +7,20 @@ use overlay::{private_sender::PrivateStreams, publisher::Publisher, retransmissi
 use roles::{CheckpointError, ExchangeConfig, Root, group_root, set_phase};
 use types::{
     AccountId, Checked, ClOrdId, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
-    Incarnation, Input, InstrumentId, MemoryShelf, Nanos, Outbox, Phase, Price, Qty, Shelf, Side,
-    Source, SplitMix64, UserRefNum,
+    Incarnation, Input, InstrumentId, MemorySpill, Nanos, Outbox, Phase, Price, Qty, Side, Source,
+    SpillStore, SplitMix64, UserRefNum,
 };
 
 use crate::common::{START, config};
 
-/// Messages of private streams in memory: few, so that most are on the shelf alone.
+/// Messages of private streams in memory: few, so that most are in the spill store alone.
 const REPORTS: u64 = 256;
 
-/// A shelf whose bytes outlive the root.
+/// A spill store whose bytes outlive the root.
 #[derive(Clone, Default)]
-pub struct Kept(pub Arc<Mutex<MemoryShelf>>);
+pub struct Kept(pub Arc<Mutex<MemorySpill>>);
 
-impl Shelf for Kept {
+impl SpillStore for Kept {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
         self.0.lock().expect("whole").put(at, bytes)
     }
@@ -30,42 +30,42 @@ impl Shelf for Kept {
     }
 }
 
-/// A root's shelves: private streams, and the feed's streams.
+/// A root's spill stores: private streams, and the feed's streams.
 #[derive(Default)]
-pub struct Shelves {
+pub struct SpillStores {
     pub streams: Kept,
     pub feeds: Vec<Kept>,
 }
 
-impl Shelves {
-    pub fn new(config: &ExchangeConfig) -> Shelves {
+impl SpillStores {
+    pub fn new(config: &ExchangeConfig) -> SpillStores {
         let feeds = (0..config.options.streams()).map(|_| Kept::default()).collect();
-        Shelves { streams: Kept::default(), feeds }
+        SpillStores { streams: Kept::default(), feeds }
     }
 
-    /// What is on them now, on shelves of its own.
-    pub fn copied(&self) -> Shelves {
+    /// What is on them now, in spill stores of its own.
+    pub fn copied(&self) -> SpillStores {
         let copy = |of: &Kept| Kept(Arc::new(Mutex::new(of.0.lock().expect("whole").clone())));
-        Shelves { streams: copy(&self.streams), feeds: self.feeds.iter().map(copy).collect() }
+        SpillStores { streams: copy(&self.streams), feeds: self.feeds.iter().map(copy).collect() }
     }
 }
 
-/// A new root on shelves.
-pub fn root_on(config: &ExchangeConfig, shelves: &Shelves) -> Box<Root> {
+/// A new root in spill stores.
+pub fn root_on(config: &ExchangeConfig, spills: &SpillStores) -> Box<Root> {
     let (mut root, _) = group_root(config, || None).expect("an exchange");
-    let block = PrivateStreams::shelf_block(size_of::<ExecutionReport>());
-    let streams = Checked::new(shelves.streams.clone(), block);
-    let feed = |of: &Kept| -> Box<dyn Shelf> {
-        Box::new(Checked::new(of.clone(), Publisher::SHELF_BLOCK))
+    let block = PrivateStreams::spill_block(size_of::<ExecutionReport>());
+    let streams = Checked::new(spills.streams.clone(), block);
+    let feed = |of: &Kept| -> Box<dyn SpillStore> {
+        Box::new(Checked::new(of.clone(), Publisher::SPILL_BLOCK))
     };
-    let feeds = shelves.feeds.iter().map(feed).collect();
-    assert!(root.lay_down_said((Box::new(streams), REPORTS), feeds, 0));
+    let feeds = spills.feeds.iter().map(feed).collect();
+    assert!(root.spill_output_to((Box::new(streams), REPORTS), feeds, 0));
     root
 }
 
 /// One that follows from the first input on.
-pub fn follower(config: &ExchangeConfig, shelves: &Shelves) -> Box<Root> {
-    let mut root = root_on(config, shelves);
+pub fn follower(config: &ExchangeConfig, spills: &SpillStores) -> Box<Root> {
+    let mut root = root_on(config, spills);
     root.join_group();
     root
 }
@@ -73,10 +73,10 @@ pub fn follower(config: &ExchangeConfig, shelves: &Shelves) -> Box<Root> {
 /// One that was taken up.
 pub fn restored(
     config: &ExchangeConfig,
-    shelves: &Shelves,
+    spills: &SpillStores,
     bytes: &[u8],
 ) -> Result<Box<Root>, CheckpointError> {
-    let mut root = root_on(config, shelves);
+    let mut root = root_on(config, spills);
     root.restore(bytes)?;
     root.join_group();
     Ok(root)
@@ -84,7 +84,7 @@ pub fn restored(
 
 pub fn checkpoint(root: &Root) -> Vec<u8> {
     let mut bytes = Vec::new();
-    assert!(root.checkpoint(&mut bytes), "it has shelves and inputs");
+    assert!(root.checkpoint(&mut bytes), "it has spill stores and inputs");
     bytes
 }
 

@@ -10,7 +10,7 @@ use types::{
 use wire::moldudp::Request;
 use zerocopy::IntoBytes;
 
-use crate::flow::{Shelves, at, checkpoint, commit, day, exchange, follower, restored};
+use crate::flow::{SpillStores, at, checkpoint, commit, day, exchange, follower, restored};
 
 /// What a root said: where to, and the bytes.
 type Said = Vec<(String, Vec<u8>)>;
@@ -201,17 +201,17 @@ proptest! {
     ) {
         let (config, day) = (exchange(seed), day(seed, inputs));
         let place = 2 + part * (inputs - 3) / 1_000;
-        let shelves = Shelves::new(&config);
-        let mut first = follower(&config, &shelves);
+        let spills = SpillStores::new(&config);
+        let mut first = follower(&config, &spills);
         commit(&mut first, &day[..place]);
         let bytes = checkpoint(&first);
-        // After a crash the shelves may hold more than the checkpoint knows of.
-        let then = shelves.copied();
+        // After a crash the spill stores may hold more than the checkpoint knows of.
+        let then = spills.copied();
         commit(&mut first, &day[place..]);
-        let left = if beyond { shelves.copied() } else { then };
+        let left = if beyond { spills.copied() } else { then };
         let second = restored(&config, &left, &bytes).expect("whole");
         prop_assert_eq!(checkpoint(&second), bytes, "written down again it is the same");
-        let mut first = follower(&config, &Shelves::new(&config));
+        let mut first = follower(&config, &SpillStores::new(&config));
         commit(&mut first, &day[..place]);
         let compared = compare([first, second], &config, (&day[place..], &day), seed);
         prop_assert_eq!(compared, Ok(()), "seed {}, at {} of {}", seed, place, inputs);
@@ -221,27 +221,27 @@ proptest! {
 #[test]
 fn it_can_be_done_again_and_again() {
     let (config, day) = (exchange(4), day(4, 4_000));
-    let mut shelves = Shelves::new(&config);
-    let mut root = follower(&config, &shelves);
+    let mut spills = SpillStores::new(&config);
+    let mut root = follower(&config, &spills);
     for part in day.chunks(333) {
         commit(&mut root, part);
         let bytes = checkpoint(&root);
-        shelves = shelves.copied();
-        root = restored(&config, &shelves, &bytes).expect("whole");
+        spills = spills.copied();
+        root = restored(&config, &spills, &bytes).expect("whole");
     }
-    let mut whole = follower(&config, &Shelves::new(&config));
+    let mut whole = follower(&config, &SpillStores::new(&config));
     commit(&mut whole, &day);
     assert_eq!(compare([whole, root], &config, (&[], &day), 4), Ok(()));
 }
 
 #[test]
-fn without_shelves_or_inputs_there_is_nothing_to_write_down() {
+fn without_spills_or_inputs_there_is_nothing_to_write_down() {
     let (config, day) = (exchange(1), day(1, 100));
     let (mut plain, _) = roles::group_root(&config, || None).expect("an exchange");
     plain.join_group();
     commit(&mut plain, &day);
-    assert!(!plain.checkpoint(&mut Vec::new()), "no shelves");
-    let mut empty = follower(&config, &Shelves::new(&config));
+    assert!(!plain.checkpoint(&mut Vec::new()), "no spill stores");
+    let mut empty = follower(&config, &SpillStores::new(&config));
     assert!(!empty.checkpoint(&mut Vec::new()), "no inputs");
     commit(&mut empty, &day);
     let bytes = checkpoint(&empty);

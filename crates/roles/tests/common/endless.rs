@@ -1,11 +1,11 @@
-//! Twenty million inputs through a root whose log and streams are laid down at small bounds: what it
+//! Twenty million inputs through a root whose log and streams are spilled at small bounds: what it
 //! has allocated does not grow.
 
 use crate::common::{LISTENERS, START, config};
 use roles::{ExchangeConfig, Role, Snapshots, deploy};
 use types::{
     AccountId, ClockReading, Command, CommandKind, GatewayId, Incarnation, Input, InstrumentId,
-    Nanos, Outbox, Price, Qty, Seq, ShardId, Shelf, Side, Source, TimeInForce, UserRefNum,
+    Nanos, Outbox, Price, Qty, Seq, ShardId, Side, Source, SpillStore, TimeInForce, UserRefNum,
 };
 
 /// Inputs that fill what is bounded, those after them, and those between two looks.
@@ -16,7 +16,7 @@ const LOOK_EVERY: u64 = 250_000;
 /// Takes all and holds nothing: the root alone is weighed.
 struct Void;
 
-impl Shelf for Void {
+impl SpillStore for Void {
     fn put(&mut self, _at: u64, _bytes: &[u8]) -> bool {
         true
     }
@@ -105,16 +105,16 @@ impl Iterator for Flow {
 }
 
 /// Bytes in use after the warm-up, and the least and the most after that.
-fn weigh(inputs: u64, warm: u64, laid_down: bool) -> (i64, i64, i64) {
+fn weigh(inputs: u64, warm: u64, spilled: bool) -> (i64, i64, i64) {
     let config = ExchangeConfig { log_capacity: 0, ..config() };
     let mut role: Role =
         deploy(&config, roles::Life::of(1), |_| LISTENERS).expect("an exchange").swap_remove(0);
     let now = ClockReading { now: START.after(86_400 * Nanos::SECOND), bound_ns: 0 };
     let (mut level, mut least, mut most) = (0, i64::MAX, 0);
     let done = role.with_root(&mut Outbox::default(), |root, _| {
-        if laid_down {
-            assert!(root.lay_down((Box::new(Void), 0), (Box::new(Void), 4_096)));
-            root.bound_shelves(1 << 20, 64 << 20, Some(Box::new(Void)));
+        if spilled {
+            assert!(root.spill_to((Box::new(Void), 0), (Box::new(Void), 4_096)));
+            root.bound_spills(1 << 20, 64 << 20, Some(Box::new(Void)));
         }
         let flow = Flow { seq: 0, refs: [0; 3], transport: 0 };
         let weighed = flow.take(inputs as usize).inspect(|input| {

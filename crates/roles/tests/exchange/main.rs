@@ -21,7 +21,6 @@ mod fix_steady;
 mod fix_world;
 mod gate;
 mod hostile;
-mod laid_down;
 mod leaving;
 mod lives;
 mod mutations;
@@ -30,6 +29,7 @@ mod orders;
 mod overload;
 mod rates;
 mod room;
+mod spilled;
 mod spread;
 
 #[global_allocator]

@@ -1,20 +1,21 @@
-//! Room for what grows: at the bound of a shelf, on a full disk and with the oldest part given up.
+//! Room for what grows: at the bound of a spill store, on a full disk and with the oldest part
+//! given up.
 
 use std::sync::{Arc, Mutex};
 
 use engine::{Engine, log::InputLog};
 use roles::{ExchangeConfig, Past, Snapshots};
 use types::{
-    AccountId, Command, CommandKind, Input, InstrumentId, MemoryShelf, Nanos, Node, Phase, Shelf,
-    Side,
+    AccountId, Command, CommandKind, Input, InstrumentId, MemorySpill, Nanos, Node, Phase, Side,
+    SpillStore,
 };
 
 use crate::bench::Exchange;
 use crate::common::{MS, config};
 
-/// A shelf that takes nothing while it is told to, as a full disk.
+/// A spill store that takes nothing while it is told to, as a full disk.
 #[derive(Clone, Default)]
-struct Disk(Arc<Mutex<(MemoryShelf, bool)>>);
+struct Disk(Arc<Mutex<(MemorySpill, bool)>>);
 
 impl Disk {
     fn fill(&self, full: bool) {
@@ -22,7 +23,7 @@ impl Disk {
     }
 }
 
-impl Shelf for Disk {
+impl SpillStore for Disk {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
         let mut held = self.0.lock().expect("whole");
         !held.1 && held.0.put(at, bytes)
@@ -59,10 +60,10 @@ fn endless() -> ExchangeConfig {
     ExchangeConfig { log_capacity: 0, ..config() }
 }
 
-/// An exchange whose root has not begun when it is given its shelves.
-fn with_shelves(log: &Disk, streams: &Disk) -> Exchange {
+/// An exchange whose root has not begun when it is given its spill stores.
+fn with_spills(log: &Disk, streams: &Disk) -> Exchange {
     Exchange::prepared(&endless(), 1, |root| {
-        assert!(root.lay_down((Box::new(log.clone()), 0), (Box::new(streams.clone()), 1_024)));
+        assert!(root.spill_to((Box::new(log.clone()), 0), (Box::new(streams.clone()), 1_024)));
     })
 }
 
@@ -98,7 +99,7 @@ fn until_held_back(exchange: &mut Exchange, from: u32) -> u32 {
 #[test]
 fn on_a_full_disk_orders_wait_operators_are_heard_and_all_goes_on_when_there_is_room() {
     let (log, streams) = (Disk::default(), Disk::default());
-    let mut exchange = with_shelves(&log, &streams);
+    let mut exchange = with_spills(&log, &streams);
     exchange.login(1);
     exchange.login(2);
     exchange.order(1, 1, Side::Buy, 50, 1);
@@ -134,8 +135,8 @@ fn on_a_full_disk_orders_wait_operators_are_heard_and_all_goes_on_when_there_is_
 fn at_the_bound_of_the_log_those_who_steer_have_a_reserve_and_no_more() {
     let (log, streams) = (Disk::default(), Disk::default());
     let mut exchange = Exchange::prepared(&endless(), 1, |root| {
-        assert!(root.lay_down((Box::new(log), 0), (Box::new(streams), 1_024)));
-        root.bound_shelves(128, u64::MAX, None);
+        assert!(root.spill_to((Box::new(log), 0), (Box::new(streams), 1_024)));
+        root.bound_spills(128, u64::MAX, None);
     });
     exchange.login(1);
     until_held_back(&mut exchange, 1);
@@ -149,8 +150,8 @@ fn at_the_bound_of_the_log_those_who_steer_have_a_reserve_and_no_more() {
 fn at_the_bound_of_private_streams_orders_wait_and_operators_are_heard() {
     let (log, streams) = (Disk::default(), Disk::default());
     let mut exchange = Exchange::prepared(&endless(), 1, |root| {
-        assert!(root.lay_down((Box::new(log), 0), (Box::new(streams), 64)));
-        root.bound_shelves(usize::MAX, 0, None);
+        assert!(root.spill_to((Box::new(log), 0), (Box::new(streams), 64)));
+        root.bound_spills(usize::MAX, 0, None);
     });
     exchange.login(1);
     // The least that a store is bounded to: 64 chunks of 64.
@@ -171,8 +172,8 @@ fn at_the_bound_of_private_streams_orders_wait_and_operators_are_heard() {
 fn a_root_that_recycles_goes_on_and_what_is_left_of_its_log_is_audited() {
     let (log, streams, kept) = (Disk::default(), Disk::default(), Kept::default());
     let mut exchange = Exchange::prepared(&endless(), 1, |root| {
-        assert!(root.lay_down((Box::new(log.clone()), 0), (Box::new(streams.clone()), 1_024)));
-        root.bound_shelves(1_024, 1 << 20, Some(Box::new(kept.clone())));
+        assert!(root.spill_to((Box::new(log.clone()), 0), (Box::new(streams.clone()), 1_024)));
+        root.bound_spills(1_024, 1 << 20, Some(Box::new(kept.clone())));
     });
     exchange.login(1);
     exchange.login(2);

@@ -115,7 +115,7 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
 }
 
 #[test]
-fn shelves_that_lost_what_they_had_are_found_out() {
+fn spills_that_lost_what_they_had_are_found_out() {
     let mut group = group(CALM, 11);
     // More of it than fits into a checkpoint itself.
     group.trade(1_500 * MS, 5 * MS);
@@ -130,7 +130,7 @@ fn shelves_that_lost_what_they_had_are_found_out() {
     assert!(applied > 600 && taken.iter().all(early), "{taken:?} of {applied}");
     group.trade(100 * MS, 5 * MS);
     group.run(1_000 * MS);
-    check_whole(&mut group, "lost shelves");
+    check_whole(&mut group, "lost spill stores");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use replication::{Action, Config, Entry, Kept, ReplicaId, SnapshotRead, fetch, k
 use roles::{
     Checkpoint, ExchangeConfig, Life, Member, MemberError, NewLink, Role, Root, compact, group_root,
 };
-use types::{Checked, ClockReading, ExecutionReport, MemoryShelf, Shelf};
+use types::{Checked, ClockReading, ExecutionReport, MemorySpill, SpillStore};
 
 use crate::world::MEMBERS;
 
@@ -24,11 +24,11 @@ pub enum Said {
     Read(SnapshotRead, Vec<u8>),
 }
 
-/// A shelf whose bytes outlive the root.
+/// A spill store whose bytes outlive the root.
 #[derive(Clone, Default)]
-pub struct Lasting(Arc<Mutex<MemoryShelf>>);
+pub struct Lasting(Arc<Mutex<MemorySpill>>);
 
-impl Shelf for Lasting {
+impl SpillStore for Lasting {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
         self.0.lock().expect("whole").put(at, bytes)
     }
@@ -131,7 +131,7 @@ impl Seat {
                 let taken = Arc::clone(&self.taken);
                 let keep = Box::new(move |position, root: &Root| {
                     let mut bytes = Vec::new();
-                    assert!(root.checkpoint(&mut bytes), "it has shelves and inputs");
+                    assert!(root.checkpoint(&mut bytes), "it has spill stores and inputs");
                     let inputs = root.engine().applied();
                     taken.lock().expect("whole").push((position, inputs, bytes));
                 });
@@ -169,7 +169,7 @@ impl Seat {
         for bytes in known.iter().rev() {
             let Some(kept) = Checkpoint::read(bytes) else { continue };
             let (mut root, new_link) = new();
-            self.lay_down(&mut root);
+            self.spill_to(&mut root);
             if kept.fits(&self.genesis, journal) && root.restore(&kept.root).is_ok() {
                 return (kept.position, root, new_link);
             }
@@ -177,16 +177,16 @@ impl Seat {
         (self.streams, self.feed) = (Lasting::default(), Lasting::default());
         self.checkpoints.lock().expect("whole").clear();
         let (mut root, new_link) = new();
-        self.lay_down(&mut root);
+        self.spill_to(&mut root);
         (0, root, new_link)
     }
 
-    fn lay_down(&self, root: &mut Root) {
-        let block = PrivateStreams::shelf_block(size_of::<ExecutionReport>());
+    fn spill_to(&self, root: &mut Root) {
+        let block = PrivateStreams::spill_block(size_of::<ExecutionReport>());
         let streams = Box::new(Checked::new(self.streams.clone(), block));
-        let feed: Box<dyn Shelf> =
-            Box::new(Checked::new(self.feed.clone(), Publisher::SHELF_BLOCK));
-        assert!(root.lay_down_said((streams, 128), vec![feed], 0));
+        let feed: Box<dyn SpillStore> =
+            Box::new(Checked::new(self.feed.clone(), Publisher::SPILL_BLOCK));
+        assert!(root.spill_output_to((streams, 128), vec![feed], 0));
     }
 
     /// First position that its journal can read.

@@ -1,4 +1,4 @@
-//! Where a node lays down what it keeps and seldom needs, so that its memory stays bounded.
+//! Where a node spills what it keeps and seldom needs, so that its memory stays bounded.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::Digest;
 ///
 /// Called between two inputs of the node, so it must be quick: a few KiB at a time. Nothing a
 /// node decides may depend on how long it takes, and what was put is read back as it was.
-pub trait Shelf: Send {
+pub trait SpillStore: Send {
     /// Keeps bytes at an offset; false when they could not be kept, and may be tried again.
     #[must_use]
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool;
@@ -19,7 +19,7 @@ pub trait Shelf: Send {
     fn get(&self, at: u64, into: &mut [u8]) -> bool;
 
     /// What lies in `len` bytes from an offset on is not needed any more: its room may be used for
-    /// something else, and it can't be read. False for a shelf that gives no room back.
+    /// something else, and it can't be read. False for a spill store that gives no room back.
     #[must_use]
     fn free(&mut self, at: u64, len: u64) -> bool {
         let _ = (at, len);
@@ -27,20 +27,20 @@ pub trait Shelf: Send {
     }
 }
 
-/// A shelf in memory, for simulations and tests: pages that something was put on.
+/// A spill store in memory, for simulations and tests: pages that something was put on.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryShelf {
+pub struct MemorySpill {
     pages: BTreeMap<u64, Vec<u8>>,
     max: Option<u64>,
 }
 
-/// Bytes of a page of [`MemoryShelf`].
+/// Bytes of a page of [`MemorySpill`].
 const PAGE: u64 = 4_096;
 
-impl MemoryShelf {
-    /// A shelf for offsets below `max`, where nothing can be put beyond that.
-    pub fn with_max(max: usize) -> MemoryShelf {
-        MemoryShelf { pages: BTreeMap::new(), max: Some(max as u64) }
+impl MemorySpill {
+    /// A spill store for offsets below `max`, where nothing can be put beyond that.
+    pub fn with_max(max: usize) -> MemorySpill {
+        MemorySpill { pages: BTreeMap::new(), max: Some(max as u64) }
     }
 
     /// Bytes of the pages that are in use.
@@ -62,13 +62,13 @@ impl MemoryShelf {
     }
 }
 
-impl Shelf for MemoryShelf {
+impl SpillStore for MemorySpill {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
         let Some(end) = at.checked_add(bytes.len() as u64) else { return false };
         if self.max.is_some_and(|max| end > max) {
             return false;
         }
-        for (page, within, before) in MemoryShelf::pieces(at, bytes.len()) {
+        for (page, within, before) in MemorySpill::pieces(at, bytes.len()) {
             let page = self.pages.entry(page).or_default();
             page.resize(page.len().max(within.end), 0);
             page[within.clone()].copy_from_slice(&bytes[before..before + within.len()]);
@@ -80,7 +80,7 @@ impl Shelf for MemoryShelf {
         if at.checked_add(into.len() as u64).is_none() {
             return false;
         }
-        MemoryShelf::pieces(at, into.len()).all(|(page, within, before)| {
+        MemorySpill::pieces(at, into.len()).all(|(page, within, before)| {
             let held = self.pages.get(&page).and_then(|page| page.get(within));
             held.is_some_and(|held| {
                 into[before..before + held.len()].copy_from_slice(held);
@@ -97,10 +97,10 @@ impl Shelf for MemoryShelf {
     }
 }
 
-/// A shelf of blocks of one length, each with a checksum behind it: what was changed since it was put,
-/// or is another block, is not read. Whoever puts anything else is refused.
+/// A spill store of blocks of one length, each with a checksum behind it: what was changed since it
+/// was put, or is another block, is not read. Whoever puts anything else is refused.
 pub struct Checked<S> {
-    shelf: S,
+    spill: S,
     block: usize,
     stored: Vec<u8>,
 }
@@ -108,13 +108,13 @@ pub struct Checked<S> {
 /// Bytes of a block's checksum.
 const SUM: usize = 8;
 
-impl<S: Shelf> Checked<S> {
-    /// Blocks of `block` bytes on `shelf`, where each takes eight more.
-    pub fn new(shelf: S, block: usize) -> Checked<S> {
-        Checked { shelf, block: block.max(1), stored: Vec::with_capacity(block + SUM) }
+impl<S: SpillStore> Checked<S> {
+    /// Blocks of `block` bytes on `spill store`, where each takes eight more.
+    pub fn new(spill: S, block: usize) -> Checked<S> {
+        Checked { spill, block: block.max(1), stored: Vec::with_capacity(block + SUM) }
     }
 
-    /// Where the block is on the shelf, and its number; `None` when these bytes are no block.
+    /// Where the block is in the spill store, and its number; `None` when these bytes are no block.
     fn place(&self, at: u64, len: usize) -> Option<(u64, u64)> {
         let whole = len == self.block && at.is_multiple_of(self.block as u64);
         let number = at / self.block as u64;
@@ -131,19 +131,19 @@ fn sum(number: u64, bytes: &[u8]) -> u64 {
     digest.0
 }
 
-impl<S: Shelf> Shelf for Checked<S> {
+impl<S: SpillStore> SpillStore for Checked<S> {
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
         let Some((place, number)) = self.place(at, bytes.len()) else { return false };
         self.stored.clear();
         self.stored.extend_from_slice(bytes);
         self.stored.extend_from_slice(&sum(number, bytes).to_le_bytes());
-        self.shelf.put(place, &self.stored)
+        self.spill.put(place, &self.stored)
     }
 
     fn get(&self, at: u64, into: &mut [u8]) -> bool {
         let Some((place, number)) = self.place(at, into.len()) else { return false };
         let mut stored = vec![0; self.block + SUM];
-        if !self.shelf.get(place, &mut stored) {
+        if !self.spill.get(place, &mut stored) {
             return false;
         }
         let Some((bytes, known)) = stored.split_last_chunk::<SUM>() else { return false };
@@ -158,60 +158,60 @@ mod tests {
 
     #[test]
     fn what_was_put_is_read_and_nothing_else() {
-        let mut shelf = MemoryShelf::with_max(16);
+        let mut spill = MemorySpill::with_max(16);
         let mut read = [0; 4];
-        assert!(!shelf.get(0, &mut read));
-        assert!(shelf.put(8, &[1, 2, 3, 4]) && shelf.get(8, &mut read));
+        assert!(!spill.get(0, &mut read));
+        assert!(spill.put(8, &[1, 2, 3, 4]) && spill.get(8, &mut read));
         assert_eq!(read, [1, 2, 3, 4]);
-        assert!(!shelf.get(9, &mut read), "it does not reach so far");
-        assert!(!shelf.put(13, &[0; 4]) && shelf.put(12, &[0; 4]), "nothing beyond its end");
-        assert!(!shelf.put(u64::MAX, &[0; 4]) && !shelf.get(u64::MAX, &mut read));
+        assert!(!spill.get(9, &mut read), "it does not reach so far");
+        assert!(!spill.put(13, &[0; 4]) && spill.put(12, &[0; 4]), "nothing beyond its end");
+        assert!(!spill.put(u64::MAX, &[0; 4]) && !spill.get(u64::MAX, &mut read));
     }
 
     #[test]
     fn what_was_freed_is_gone_and_its_room_with_it() {
-        let mut shelf = MemoryShelf::default();
+        let mut spill = MemorySpill::default();
         let bytes: Vec<u8> = (0..5 * PAGE).map(|n| (n % 251) as u8).collect();
-        assert!(shelf.put(100, &bytes) && shelf.used() == 6 * PAGE);
+        assert!(spill.put(100, &bytes) && spill.used() == 6 * PAGE);
         let mut read = vec![0; bytes.len()];
-        assert!(shelf.get(100, &mut read) && read == bytes);
-        assert!(shelf.free(100, 3 * PAGE), "two whole pages of it");
-        assert_eq!(shelf.used(), 4 * PAGE);
+        assert!(spill.get(100, &mut read) && read == bytes);
+        assert!(spill.free(100, 3 * PAGE), "two whole pages of it");
+        assert_eq!(spill.used(), 4 * PAGE);
         let mut one = [0; 1];
-        assert!(!shelf.get(PAGE, &mut one) && !shelf.get(3 * PAGE - 1, &mut one));
-        assert!(shelf.get(3 * PAGE, &mut one) && one[0] == bytes[3 * PAGE as usize - 100]);
-        assert!(shelf.free(u64::MAX - 1, 9) && shelf.used() == 4 * PAGE, "nothing is there");
-        let mut checked = Checked::new(shelf, 12);
+        assert!(!spill.get(PAGE, &mut one) && !spill.get(3 * PAGE - 1, &mut one));
+        assert!(spill.get(3 * PAGE, &mut one) && one[0] == bytes[3 * PAGE as usize - 100]);
+        assert!(spill.free(u64::MAX - 1, 9) && spill.used() == 4 * PAGE, "nothing is there");
+        let mut checked = Checked::new(spill, 12);
         assert!(!checked.free(0, 12), "it gives nothing back");
     }
 
     /// Changes a bit of a stored block.
-    fn flip(shelf: &mut Checked<MemoryShelf>, bit: usize) {
+    fn flip(spill: &mut Checked<MemorySpill>, bit: usize) {
         let (at, mut byte) = (bit as u64 / 8, [0; 1]);
-        assert!(shelf.shelf.get(at, &mut byte));
-        assert!(shelf.shelf.put(at, &[byte[0] ^ 1 << (bit % 8)]));
+        assert!(spill.spill.get(at, &mut byte));
+        assert!(spill.spill.put(at, &[byte[0] ^ 1 << (bit % 8)]));
     }
 
     #[test]
     fn a_block_that_changed_or_landed_elsewhere_is_not_read() {
-        let mut shelf = Checked::new(MemoryShelf::default(), 12);
+        let mut spill = Checked::new(MemorySpill::default(), 12);
         let mut read = [0; 12];
-        assert!(shelf.put(0, &[1; 12]) && shelf.put(24, &[3; 12]));
-        assert!(shelf.get(24, &mut read) && read == [3; 12]);
-        assert!(!shelf.get(12, &mut read), "nothing was put there");
+        assert!(spill.put(0, &[1; 12]) && spill.put(24, &[3; 12]));
+        assert!(spill.get(24, &mut read) && read == [3; 12]);
+        assert!(!spill.get(12, &mut read), "nothing was put there");
         for at in [1, 11] {
-            assert!(!shelf.put(at, &[0; 12]) && !shelf.get(at, &mut read), "no block begins there");
+            assert!(!spill.put(at, &[0; 12]) && !spill.get(at, &mut read), "no block begins there");
         }
-        assert!(!shelf.put(0, &[0; 11]) && !shelf.get(0, &mut read[..11]) && !shelf.put(0, &[]));
+        assert!(!spill.put(0, &[0; 11]) && !spill.get(0, &mut read[..11]) && !spill.put(0, &[]));
         for bit in 0..8 * 20 {
-            flip(&mut shelf, bit);
-            assert!(!shelf.get(0, &mut read), "bit {bit}");
-            flip(&mut shelf, bit);
+            flip(&mut spill, bit);
+            assert!(!spill.get(0, &mut read), "bit {bit}");
+            flip(&mut spill, bit);
         }
-        assert!(shelf.get(0, &mut read) && read == [1; 12]);
+        assert!(spill.get(0, &mut read) && read == [1; 12]);
         let (mut first, mut third) = ([0; 20], [0; 20]);
-        assert!(shelf.shelf.get(0, &mut first) && shelf.shelf.get(40, &mut third));
-        assert!(shelf.shelf.put(40, &first));
-        assert!(!shelf.get(24, &mut read) && third != first, "another block");
+        assert!(spill.spill.get(0, &mut first) && spill.spill.get(40, &mut third));
+        assert!(spill.spill.put(40, &first));
+        assert!(!spill.get(24, &mut read) && third != first, "another block");
     }
 }

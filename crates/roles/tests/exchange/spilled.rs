@@ -1,9 +1,9 @@
-//! A root that lays down what grows: bounded in memory, and everything can still be had.
+//! A root that spills what grows: bounded in memory, and everything can still be had.
 
 use engine::log::{Draft, InputLog};
 use roles::{ExchangeConfig, Role, deploy};
 use types::{
-    AccountId, ClockReading, Command, CommandKind, GatewayId, Input, MemoryShelf, Nanos, Outbox,
+    AccountId, ClockReading, Command, CommandKind, GatewayId, Input, MemorySpill, Nanos, Outbox,
     Qty, Source, UserRefNum,
 };
 
@@ -51,8 +51,8 @@ fn played(lays_down: bool) -> (usize, u64, u64, bool) {
     let now = ClockReading { now: Nanos(2_000_000), bound_ns: 0 };
     let outcome = role.with_root(&mut Outbox::default(), |root, _| {
         if lays_down {
-            let shelf = || Box::new(MemoryShelf::default());
-            assert!(root.lay_down((shelf(), 0), (shelf(), REPORTS)));
+            let spill = || Box::new(MemorySpill::default());
+            assert!(root.spill_to((spill(), 0), (spill(), REPORTS)));
         }
         root.resume(now, long_day()).expect("it follows");
         let replayed =
