@@ -300,8 +300,8 @@ impl Run<'_> {
         self.world.fault(self.world.now(), Fault::ChangeLinks(heal));
         self.world.fault(self.world.now(), Fault::ClearWeather);
         self.world.poke(places.root, &mut self.tap, |actor, _, _| {
-            if let Some(seat) = actor.seat_mut() {
-                seat.heal();
+            if let Some(group) = actor.group_mut() {
+                group.heal();
             }
         });
     }
@@ -354,8 +354,8 @@ impl Run<'_> {
             })
         });
         self.until(LIVENESS_NS, "the same at all replicas", |world| {
-            let seat = world.node(places.root).and_then(Actor::seat);
-            seat.is_none_or(|seat| seat.is_settled())
+            let group = world.node(places.root).and_then(Actor::group);
+            group.is_none_or(|group| group.is_settled())
         });
     }
 
@@ -365,15 +365,15 @@ impl Run<'_> {
         if self.scenario.attack.is_none() {
             checks::clocks(&self.world, &mut self.failures);
         }
-        if let Some(seat) = self.world.node_mut(places.root).and_then(Actor::seat_mut) {
-            for (at, stream, messages, deadline) in seat.take_unheard() {
+        if let Some(group) = self.world.node_mut(places.root).and_then(Actor::group_mut) {
+            for (at, stream, messages, deadline) in group.take_unheard() {
                 self.tap.watch.unheard(at, stream, messages, deadline);
             }
         }
         self.tap.watch.judge();
-        if let Some(seat) = self.world.node_mut(places.root).and_then(Actor::seat_mut) {
-            seat.check(&mut self.failures);
-            seat.count(&mut self.figures);
+        if let Some(group) = self.world.node_mut(places.root).and_then(Actor::group_mut) {
+            group.check(&mut self.failures);
+            group.count(&mut self.figures);
         }
         if let Some(cast) = Cast::find(&self.world, places) {
             let watch = &self.tap.watch;

@@ -1,4 +1,4 @@
-//! A node of the world: one of the very nodes of an exchange, the seat of a root that is one of
+//! A node of the world: one of the very nodes of an exchange, the group of a root that is one of
 //! several, with the machines behind it, or somebody who listens.
 
 use feed::Subscriber;
@@ -8,12 +8,12 @@ use roles::{Edge, Role, Root};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 
 use super::eavesdropper::Eavesdropper;
-use super::seat::Seat;
+use super::seat::ReplicaGroup;
 
 /// See the module.
 pub(super) enum Actor {
     Role(Role),
-    Seat(Box<Seat>),
+    Group(Box<ReplicaGroup>),
     Eavesdropper(Box<Eavesdropper>),
 }
 
@@ -22,33 +22,33 @@ macro_rules! each {
     ($actor:expr, $node:ident => $call:expr) => {
         match $actor {
             Actor::Role($node) => $call,
-            Actor::Seat($node) => $call,
+            Actor::Group($node) => $call,
             Actor::Eavesdropper($node) => $call,
         }
     };
 }
 
 impl Actor {
-    /// The node; of a seat the one that leads.
+    /// The node; of a group the one that leads.
     pub(super) fn role(&self) -> Option<&Role> {
         match self {
             Actor::Role(role) => Some(role),
-            Actor::Seat(seat) => seat.leader(),
+            Actor::Group(group) => group.leader(),
             Actor::Eavesdropper(_) => None,
         }
     }
 
-    pub(super) fn seat(&self) -> Option<&Seat> {
+    pub(super) fn group(&self) -> Option<&ReplicaGroup> {
         match self {
             Actor::Role(_) | Actor::Eavesdropper(_) => None,
-            Actor::Seat(seat) => Some(seat),
+            Actor::Group(group) => Some(group),
         }
     }
 
-    pub(super) fn seat_mut(&mut self) -> Option<&mut Seat> {
+    pub(super) fn group_mut(&mut self) -> Option<&mut ReplicaGroup> {
         match self {
             Actor::Role(_) | Actor::Eavesdropper(_) => None,
-            Actor::Seat(seat) => Some(seat),
+            Actor::Group(group) => Some(group),
         }
     }
 
@@ -84,7 +84,7 @@ impl Actor {
     ) -> Option<T> {
         match self {
             Actor::Role(role) => role.with_root(out, call),
-            Actor::Seat(seat) => seat.leader_mut()?.with_root(out, call),
+            Actor::Group(group) => group.leader_mut()?.with_root(out, call),
             Actor::Eavesdropper(_) => None,
         }
     }

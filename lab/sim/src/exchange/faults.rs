@@ -224,8 +224,8 @@ impl Striker<'_> {
             }
             kind => {
                 let tell = move |actor: &mut Actor, now: ClockReading, _: &mut Outbox| {
-                    if let Some(seat) = actor.seat_mut() {
-                        seat.strike(kind, now.now, for_ns);
+                    if let Some(group) = actor.group_mut() {
+                        group.strike(kind, now.now, for_ns);
                     }
                 };
                 self.world.fault(at, Fault::Tell(root, Box::new(tell)));

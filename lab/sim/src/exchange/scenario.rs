@@ -28,7 +28,7 @@ use super::{
     faults::{FaultSpec, START_DELAY_NS, Striker},
     leave::{self, Leaving, Left},
     sabotage::Sabotage,
-    seat::Seat,
+    seat::ReplicaGroup,
 };
 use crate::{
     clock::SimClock,
@@ -348,8 +348,8 @@ impl Scenario {
             let actor = match group {
                 ROOT if self.replicas > 0 => {
                     let bound_ns = self.clock_bound_ns;
-                    let seat = Seat::new(&config, self.replicas, bound_ns, self.sabotage);
-                    Actor::Seat(Box::new(seat))
+                    let group = ReplicaGroup::new(&config, self.replicas, bound_ns, self.sabotage);
+                    Actor::Group(Box::new(group))
                 }
                 _ => Actor::Role(node),
             };
@@ -396,7 +396,7 @@ impl Scenario {
     fn eavesdropper(&self, config: &ExchangeConfig, places: Places) -> Eavesdropper {
         let servers = match self.replicas {
             0 => vec![address(places.root, Channel::FEED)],
-            some => (0..some).map(|n| address(places.root, Seat::door(n))).collect(),
+            some => (0..some).map(|n| address(places.root, ReplicaGroup::door(n))).collect(),
         };
         let sessions = (0..config.options.streams()).map(|stream| config.session_of(stream));
         let login = |account: &Account| {

@@ -1,4 +1,4 @@
-//! The seat of a root that is one of several: the machines of the group behind one place of the
+//! The group of a root that is one of several: the machines of the group behind one place of the
 //! overlay, the network between them, their disks, and what goes wrong there.
 //!
 //! To everybody else it is the node with the root's number. What is sent to it goes to the machine
@@ -41,7 +41,7 @@ enum Event {
     Joined,
 }
 
-/// What happened behind a seat.
+/// What happened behind a group's place.
 #[derive(Clone, Copy, Default)]
 struct SeatCounts {
     /// Followers killed, leaders killed, machines that a disk stopped.
@@ -60,7 +60,7 @@ struct SeatCounts {
 }
 
 /// See the module.
-pub(super) struct Seat {
+pub(super) struct ReplicaGroup {
     config: ExchangeConfig,
     machines: Vec<Machine>,
     events: BTreeMap<(Nanos, u64), (usize, u32, Event)>,
@@ -83,14 +83,14 @@ pub(super) struct Seat {
 /// their deadline.
 type Unheard = (Nanos, usize, (u64, u64), Nanos);
 
-impl Seat {
+impl ReplicaGroup {
     /// The machines of a group, to be started by the first timeout.
     pub(super) fn new(
         config: &ExchangeConfig,
         replicas: u8,
         bound_ns: u64,
         sabotage: Sabotage,
-    ) -> Seat {
+    ) -> ReplicaGroup {
         let mut rng = SplitMix64::new(SplitMix64::mix(config.seed) ^ 0x5EA7_0000);
         let most = bound_ns / 10;
         let machines = (1..=replicas).map(|id| {
@@ -99,7 +99,7 @@ impl Seat {
         });
         let machines: Vec<Machine> = machines.collect();
         let weather = [rng.below(30), rng.below(30), rng.below(30)];
-        let mut seat = Seat {
+        let mut group = ReplicaGroup {
             config: config.clone(),
             sides: vec![0; machines.len()],
             machines,
@@ -114,8 +114,8 @@ impl Seat {
             unheard: Vec::new(),
             counts: SeatCounts::default(),
         };
-        (0..usize::from(replicas)).for_each(|n| seat.push(Nanos(0), n, Event::Start));
-        seat
+        (0..usize::from(replicas)).for_each(|n| group.push(Nanos(0), n, Event::Start));
+        group
     }
 
     /// What leaders published unheard.
@@ -123,7 +123,7 @@ impl Seat {
         std::mem::take(&mut self.unheard)
     }
 
-    /// The channel of the seat's address at which the retransmission server of machine `n` is.
+    /// The channel of the group's address at which the retransmission server of machine `n` is.
     pub(super) fn door(n: u8) -> Channel {
         Channel(DOORS + n)
     }
@@ -400,7 +400,7 @@ impl Seat {
     }
 }
 
-impl Seat {
+impl ReplicaGroup {
     /// Adds what happened to the figures of a run.
     pub(super) fn count(&mut self, figures: &mut Figures) {
         let counts = self.counts();
@@ -416,7 +416,7 @@ impl Seat {
     }
 }
 
-impl Node for Seat {
+impl Node for ReplicaGroup {
     fn handle_datagram(
         &mut self,
         now: ClockReading,

@@ -4,13 +4,13 @@ use types::{AccountId, Input};
 use zerocopy::TryFromBytes;
 
 use super::super::report::{Checker, Failures};
-use super::Seat;
+use super::ReplicaGroup;
 use super::machine::Machine;
 
 /// Committed records: position, term and bytes.
 type Records = Vec<(u64, u64, Vec<u8>)>;
 
-impl Seat {
+impl ReplicaGroup {
     /// Everybody runs and has what the leader has.
     pub(in super::super) fn is_settled(&self) -> bool {
         let Some(leader) = self.leads().and_then(|n| self.machines[n].member()) else {

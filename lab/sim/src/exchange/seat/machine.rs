@@ -77,7 +77,7 @@ pub(super) struct Machine {
     pub(super) paused_until: Nanos,
     /// It hears nobody, and nobody hears it, before.
     pub(super) cut_until: Nanos,
-    /// Its clock's error against the seat's.
+    /// Its clock's error against the group's.
     offset_ns: i64,
     /// What keeps it from ever starting again.
     pub(super) lost: Option<String>,
@@ -102,7 +102,7 @@ impl Machine {
         ClockReading { now: Nanos(now.now.0.saturating_add_signed(self.offset_ns)), ..now }
     }
 
-    /// When its member wants to be called, by the seat's clock.
+    /// When its member wants to be called, by the group's clock.
     pub(super) fn next_timeout(&self) -> Nanos {
         use types::Node;
         let wanted = self.up.as_ref().map_or(Nanos::NEVER, |up| up.role.next_timeout());
