@@ -170,7 +170,8 @@ impl Ladder {
         self.key_of(self.units(price))
     }
 
-    /// A price in units, rounded down; see [`Ladder::key`]. Of what is no price, some number.
+    /// A price in units, rounded down; see [`Ladder::key`]. The result means nothing for a value that
+    /// is no price.
     #[inline(always)]
     pub(crate) fn units(&self, price: i64) -> u64 {
         ((u128::from((price as u64).wrapping_add(1)) * u128::from(self.magic)) >> 64) as u64

@@ -79,7 +79,7 @@ impl<'a> Chain<'a> {
 /// Chains of one node's incoming paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report<'a> {
-    /// Whose.
+    /// The node that reports.
     pub from: NodeId,
     /// Which window.
     pub window: u32,
@@ -101,7 +101,7 @@ impl<'a> Report<'a> {
 /// What a node's clock is to be corrected by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Correction {
-    /// Whose.
+    /// The node whose clock is corrected.
     pub node: NodeId,
     /// From which window.
     pub window: u32,

@@ -40,9 +40,9 @@ pub enum Line {
     Report(ExecutionReport),
     /// What the public was told.
     Tick {
-        /// Where.
+        /// Its position in the feed.
         position: FeedSeq,
-        /// What.
+        /// What was published.
         event: MarketEvent,
     },
 }

@@ -71,7 +71,7 @@ messages! {
         19 => state: u8 = b"HPQT",
         /// Reserved.
         20 => reserved: u8,
-        /// Why.
+        /// Reason code of the action, blank-padded.
         21 => reason: [u8; 4],
     }
 

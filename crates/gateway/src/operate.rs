@@ -12,7 +12,7 @@ use crate::session::Dismissal;
 /// A session that is logged on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionInfo {
-    /// Whose.
+    /// The account that is logged on.
     pub account: AccountId,
     /// Its connection, which says the door.
     pub conn: ConnId,

@@ -181,7 +181,7 @@ pub fn echo(seq: u64, attempt: u8) -> u32 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct HelloBody {
-    /// Who.
+    /// The gateway that says hello.
     pub gateway: GatewayId,
     /// Zero.
     pub reserved: u16,

@@ -36,7 +36,7 @@ pub enum JobKind {
 /// A job to run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// What.
+    /// Which measurement it is.
     pub kind: JobKind,
     /// VMs, the leader first; of a tree in breadth-first order.
     pub members: Vec<usize>,

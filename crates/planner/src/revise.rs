@@ -35,7 +35,7 @@ impl Objective for Layers {
 /// One VM for another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Replacement {
-    /// Where.
+    /// Position of the tree that gets another VM, in breadth-first order.
     pub position: usize,
     /// Who leaves.
     pub old: usize,

@@ -22,7 +22,7 @@ const WHY_MAX: usize = 200;
 pub struct Order {
     /// Its number: random, never used again.
     pub job: u64,
-    /// What.
+    /// Which measurement it is.
     pub kind: JobKind,
     /// Whom the receiver of the order is among the members; 0 is the leader.
     pub place: usize,
@@ -128,7 +128,7 @@ pub enum Message {
     Refused {
         /// Which job, 0 when that is not known.
         job: u64,
-        /// Why.
+        /// What was wrong, for people to read.
         why: String,
     },
 }

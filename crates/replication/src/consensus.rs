@@ -34,7 +34,7 @@ pub struct Standing {
 /// A snapshot of another replica's state, whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Install {
-    /// What it is.
+    /// Position, length, term and digest of it.
     pub info: SnapshotInfo,
     /// Who was in the group there, written down; empty for the founders.
     pub group: Vec<u8>,

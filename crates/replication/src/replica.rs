@@ -39,7 +39,7 @@ pub enum Action {
     Write {
         /// Its number.
         number: u64,
-        /// What.
+        /// What is to be written.
         write: Write,
     },
     /// Read from the journal, after all earlier writes; answered by [`Replica::handle_fetched`].
@@ -73,7 +73,7 @@ pub enum Action {
     Confirmed(u64),
     /// Another replica's state is not that of most: that one stops.
     Differs {
-        /// Which.
+        /// The replica that differs.
         who: ReplicaId,
         /// At which position it was seen.
         position: u64,
@@ -85,7 +85,7 @@ pub enum Action {
 /// A part of a snapshot that somebody wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotRead {
-    /// Who.
+    /// The replica that gets it.
     pub to: ReplicaId,
     /// Position of the snapshot.
     pub position: u64,

@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// The longest genesis.
 const GENESIS_MAX: usize = 1 << 10;
 
-/// See the module.
+/// A checkpoint: the bytes of a root, with what they are of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkpoint {
     /// The group's first record.

@@ -19,7 +19,7 @@ struct Account {
     since: Option<Nanos>,
 }
 
-/// See the module.
+/// Accounts whose gateway may be dead, and when that is looked at next.
 pub(crate) struct DeadGatewayCancels {
     accounts: Vec<Account>,
     patience_ns: u64,

@@ -93,7 +93,7 @@ struct Downlink {
     membership: Option<Membership>,
 }
 
-/// All of them.
+/// All streams of the feed that a root publishes.
 pub(crate) struct Downlinks {
     streams: Vec<Downlink>,
     router: StreamRouter,

@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::Account;
 
-/// See the module.
+/// For each account the streams that get copies of its reports.
 #[derive(Debug)]
 pub(crate) struct DropCopies {
     /// By account number: where copies of its reports go.

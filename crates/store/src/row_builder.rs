@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use crate::feeder::Batch;
 use crate::rows::{Amendment, Cancel, Order, OrderState, Party, Refusal, Terms, Trade};
 
-/// See the module.
+/// Turns reports into rows; keeps what is open in memory.
 #[derive(Default)]
 pub(crate) struct RowBuilder {
     /// Open orders by account and number.

@@ -44,7 +44,7 @@ pub struct Order {
     pub root: u64,
     /// The order it replaced, or would have; 0: none, or unknown.
     pub replaces: u64,
-    /// Whose.
+    /// The account that it belongs to.
     pub account: AccountId,
     /// On what.
     pub instrument: InstrumentId,
@@ -152,7 +152,7 @@ pub struct Trade {
 /// One side of a trade.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Party {
-    /// Whose.
+    /// The account on this side.
     pub account: AccountId,
     /// [`Order::id`]; 0: the store has no such order.
     pub order: u64,
@@ -171,7 +171,7 @@ pub struct Cancel {
     pub seq: u64,
     /// [`Order::id`]; 0: the store has no such order.
     pub order: u64,
-    /// Whose.
+    /// The account that it belongs to.
     pub account: AccountId,
     /// On what.
     pub instrument: InstrumentId,
@@ -183,7 +183,7 @@ pub struct Cancel {
     pub qty: Qty,
     /// Lots that stay open.
     pub leaves: Qty,
-    /// Why.
+    /// Reason of the cancel.
     pub reason: CancelReason,
     /// Engine time.
     pub t_seq: Nanos,
@@ -217,7 +217,7 @@ pub struct Refusal {
     pub id: u64,
     /// Place of the request.
     pub seq: u64,
-    /// Whose.
+    /// The account that it belongs to.
     pub account: AccountId,
     /// On what; 0: not said.
     pub instrument: InstrumentId,
@@ -227,7 +227,7 @@ pub struct Refusal {
     pub cl_ord_id: ClOrdId,
     /// Whether it was a mass cancel.
     pub mass: bool,
-    /// Why.
+    /// Reason of the refusal.
     pub reason: RejectReason,
     /// Engine time.
     pub t_seq: Nanos,

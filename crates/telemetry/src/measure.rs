@@ -128,7 +128,7 @@ impl Measure {
 
 /// What one receiver saw of the complete messages.
 pub struct ReceiverMeasure {
-    /// Which.
+    /// Node of the receiver.
     pub node: NodeId,
     /// It was declared dead: nobody waits for it any more.
     pub gone: bool,

@@ -354,7 +354,7 @@ pub enum ImbalanceSide {
 pub enum MarketEvent {
     /// A step of the day.
     SystemEvent {
-        /// Which.
+        /// The step of the day that begins.
         code: SystemEventCode,
     },
     /// An instrument exists.
@@ -364,7 +364,7 @@ pub enum MarketEvent {
     },
     /// An instrument's trading state.
     TradingAction {
-        /// Which.
+        /// The instrument whose state changes.
         instrument: InstrumentId,
         /// Its state from now on.
         state: TradingState,
@@ -467,7 +467,7 @@ pub enum MarketEvent {
     BrokenTrade {
         /// On what.
         instrument: InstrumentId,
-        /// Which.
+        /// Match number of the broken trade.
         match_number: MatchNumber,
     },
     /// Net order imbalance of a call phase.

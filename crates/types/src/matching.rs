@@ -334,7 +334,7 @@ pub enum OrderEvent {
         qty: u32,
         /// Lots of them that were displayed.
         shown: u32,
-        /// Why.
+        /// Reason told to the participant.
         reason: CancelReason,
     },
     /// The last `qty` open lots are gone without trading.
@@ -343,7 +343,7 @@ pub enum OrderEvent {
         qty: u32,
         /// Lots of them that were displayed.
         shown: u32,
-        /// Why.
+        /// Reason told to the participant.
         reason: CancelReason,
     },
     /// A stop order became active.

@@ -71,7 +71,7 @@ pub enum Op {
     },
     /// Write to a stream, in order, after all earlier writes.
     Stream {
-        /// Which.
+        /// The connection to write to.
         conn: ConnId,
         /// The bytes.
         bytes: Span,
@@ -85,7 +85,7 @@ pub enum Op {
     },
     /// Write what is pending, then close; no `handle_close` follows.
     Close {
-        /// Which.
+        /// The connection to close.
         conn: ConnId,
     },
     /// Have the caller's worker do what takes too long for a node; answered by `handle_work`, or

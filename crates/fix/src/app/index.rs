@@ -7,7 +7,7 @@
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// See the module.
+/// The index of a slab, by keys that the slab holds.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// A power of two of them, at most half of them in use; empty before the first key.

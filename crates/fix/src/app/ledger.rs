@@ -131,7 +131,7 @@ pub struct Execution {
     pub cancel_reason: CancelReason,
     /// What was asked, when the answer is no.
     pub asked: Asked,
-    /// When.
+    /// Time of the report, in ns since the epoch.
     pub at: Nanos,
 }
 
@@ -143,7 +143,7 @@ enum Pending {
     Mass,
 }
 
-/// See the module.
+/// An account's orders by number and by identifier, with what was told of each.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     limits: LedgerLimits,

@@ -73,7 +73,7 @@ impl Order {
     }
 }
 
-/// See the module.
+/// The slab of orders, with its two indexes.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
     /// Orders that are gone stay here until their place is used again.

@@ -49,7 +49,7 @@ pub struct Terms {
 pub enum Request {
     /// NewOrderSingle.
     New {
-        /// What.
+        /// Terms of the order.
         terms: Terms,
         /// PossResend(97): perhaps sent before under another number.
         resent: bool,

@@ -19,7 +19,7 @@ struct Entry {
     trade: Option<Trade>,
 }
 
-/// See the module.
+/// The last trades, in order of match numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Trades {
     ring: VecDeque<Entry>,

@@ -51,9 +51,9 @@ reasons! {
 /// One refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// When.
+    /// Time of the refusal by the gateway's clock, in ns since the epoch.
     pub at: Nanos,
-    /// Why.
+    /// Which rule refused it.
     pub why: Refusal,
     /// From where, if that is known.
     pub from: Option<Address>,

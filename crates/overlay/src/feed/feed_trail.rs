@@ -18,7 +18,7 @@ pub(crate) const HEAD: usize = size_of::<DataBody>() + 4;
 /// Bytes that may wait for the spill store.
 const WAITING_MAX: usize = 1 << 20;
 
-/// See the module.
+/// Writes datagrams of one stream of the feed to a spill store, and reads them back.
 pub(crate) struct FeedTrail {
     spill: Option<Box<dyn SpillStore>>,
     /// Bytes in the spill store, a whole number of blocks.

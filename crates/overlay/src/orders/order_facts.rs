@@ -9,7 +9,7 @@ use zerocopy::TryFromBytes;
 /// Facts of one order message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OrderFacts {
-    /// Whose.
+    /// Number of the account that sent the order.
     pub account: u16,
     /// On what.
     pub instrument: u16,

@@ -86,7 +86,7 @@ pub fn first_token(life: Incarnation) -> u32 {
 pub enum PrivateEvent<'a> {
     /// The stream is attached here.
     Attached {
-        /// Whose.
+        /// Account of the stream.
         account: AccountId,
         /// Position of the first record that will be delivered.
         from: u64,
@@ -95,13 +95,13 @@ pub enum PrivateEvent<'a> {
     },
     /// The root refused: no such account, or it is live at another gateway.
     Refused {
-        /// Whose.
+        /// Account of the stream.
         account: AccountId,
     },
     /// The root ended the attachment: another gateway took the stream over. Not told after
     /// [`PrivateReceiver::detach`].
     Detached {
-        /// Whose.
+        /// Account of the stream.
         account: AccountId,
     },
     /// The root that serves now lacks records that were delivered here: nothing more is until the
@@ -116,7 +116,7 @@ pub enum PrivateEvent<'a> {
     },
     /// The next record of a stream.
     Record {
-        /// Whose.
+        /// Account of the stream.
         account: AccountId,
         /// Its position; one more than the one before.
         position: u64,

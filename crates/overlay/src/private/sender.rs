@@ -102,7 +102,7 @@ pub struct PrivateStreamsCounters {
     pub frames: u64,
     /// Records sent, again or not.
     pub records_sent: u64,
-    /// Of them, again.
+    /// Records of these that had been sent before.
     pub records_resent: u64,
     /// Attachments made, replacements and takeovers included.
     pub attached: u64,

@@ -64,7 +64,7 @@ pub struct Changed {
 /// A proxy that was found dead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Death {
-    /// Which.
+    /// The node that answers no more.
     pub node: NodeId,
     /// When it was told to everybody.
     pub at: Nanos,

@@ -108,7 +108,7 @@ pub struct LimitOrder {
 /// One request, as the doors send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// What.
+    /// What is asked for.
     pub kind: Kind,
     /// Number of the order it is about: the new one of a replacement.
     pub order: u32,

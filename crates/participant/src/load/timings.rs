@@ -29,7 +29,7 @@ pub struct Mark {
     pub answered: Option<Nanos>,
 }
 
-/// See the module.
+/// Response times of one run: requests under way, and distributions of those answered.
 #[derive(Debug)]
 pub struct Timings {
     marks: Vec<Mark>,

@@ -158,7 +158,7 @@ messages! {
         state: State,
         /// Reserved.
         reserved: u8,
-        /// Why.
+        /// Reason code of the action, blank-padded; see §1.2.2.
         reason: [u8; 4],
     }
 

@@ -60,7 +60,7 @@ pub mod tag {
 /// One optional field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Element<'a> {
-    /// What it is.
+    /// Tag of the field, as in the table of appendages.
     pub tag: u8,
     /// Its bytes.
     pub value: &'a [u8],

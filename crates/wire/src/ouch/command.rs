@@ -19,7 +19,7 @@ pub struct RefusedRequest {
     pub user_ref: UserRefNum,
     /// The client's own identifier, blank when its message has none.
     pub cl_ord_id: ClOrdId,
-    /// Why.
+    /// Reason told to the participant.
     pub reason: RejectReason,
 }
 

@@ -214,7 +214,7 @@ messages! {
 
     /// System Event (§3.1).
     SystemEvent = b'S', 10, Nothing {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// `S` start of day, `E` end of day.
         event: u8,
@@ -222,7 +222,7 @@ messages! {
 
     /// Order Accepted (§3.2).
     OrderAccepted = b'A', 62, Required {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -254,7 +254,7 @@ messages! {
 
     /// Order Replaced (§3.3).
     OrderReplaced = b'U', 66, Required {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order replaced.
         orig_user_ref: U32,
@@ -288,19 +288,19 @@ messages! {
 
     /// Order Canceled (§3.4).
     OrderCanceled = b'C', 18, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
         /// Lots that went away.
         quantity: U32,
-        /// Why.
+        /// Reason code, as in the tables of the specification.
         reason: u8,
     }
 
     /// AIQ Canceled (§3.5): self-match prevention.
     AiqCanceled = b'D', 32, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -320,7 +320,7 @@ messages! {
 
     /// Order Executed (§3.6).
     OrderExecuted = b'E', 34, Required {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -336,13 +336,13 @@ messages! {
 
     /// Broken Trade (§3.7).
     BrokenTrade = b'B', 36, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
         /// The trade.
         match_number: U64,
-        /// Why.
+        /// Reason code, as in the tables of the specification.
         reason: u8,
         /// The client's own identifier.
         cl_ord_id: [u8; 14],
@@ -350,11 +350,11 @@ messages! {
 
     /// Rejected (§3.8): an order or a replace was refused.
     OrderRejected = b'J', 29, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The request.
         user_ref: U32,
-        /// Why.
+        /// Reason code, as in the tables of the specification.
         reason: U16,
         /// The client's own identifier.
         cl_ord_id: [u8; 14],
@@ -362,7 +362,7 @@ messages! {
 
     /// Cancel Pending (§3.9).
     CancelPending = b'P', 13, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -370,7 +370,7 @@ messages! {
 
     /// Cancel Reject (§3.10).
     CancelReject = b'I', 13, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -378,7 +378,7 @@ messages! {
 
     /// Order Priority Update (§3.11).
     PriorityUpdate = b'T', 30, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -392,7 +392,7 @@ messages! {
 
     /// Order Modified (§3.12).
     OrderModified = b'M', 18, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -404,7 +404,7 @@ messages! {
 
     /// Order Restated (§3.13).
     OrderRestated = b'R', 14, Required {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The order.
         user_ref: U32,
@@ -414,7 +414,7 @@ messages! {
 
     /// Mass Cancel Response (§3.14).
     MassCancelResponse = b'X', 25, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The request.
         user_ref: U32,
@@ -426,7 +426,7 @@ messages! {
 
     /// Disable Order Entry Response (§3.15).
     DisableOrderEntryResponse = b'G', 17, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The request.
         user_ref: U32,
@@ -436,7 +436,7 @@ messages! {
 
     /// Enable Order Entry Response (§3.16).
     EnableOrderEntryResponse = b'K', 17, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The request.
         user_ref: U32,
@@ -446,7 +446,7 @@ messages! {
 
     /// Account Query Response (§3.17).
     AccountQueryResponse = b'Q', 13, Optional {
-        /// When.
+        /// Time of the event, in ns since midnight.
         time: U64,
         /// The next UserRefNum that will be taken.
         next_user_ref: U32,
