@@ -44,7 +44,7 @@ pub struct CertifierConfig {
 
 /// What the certifier does to the line.
 #[derive(Debug, Default)]
-pub struct Hands {
+pub struct Interventions {
     /// The client's bytes wait.
     pub hold: bool,
     /// Nothing gets through, either way.
@@ -64,10 +64,10 @@ pub struct Hands {
     pub call: bool,
 }
 
-impl Hands {
+impl Interventions {
     /// Leaves the line alone.
     pub fn let_go(&mut self) {
-        *self = Hands::default();
+        *self = Interventions::default();
     }
 }
 
@@ -93,7 +93,7 @@ impl Framing {
         }
     }
 
-    /// Hands on every whole message; the second argument is how it stands on the wire. False: what
+    /// Passes every whole message on; the second argument is how it stands on the wire. False: what
     /// came is no message, and nothing that follows will be.
     fn take(&mut self, mut bytes: &[u8], mut on: impl FnMut(&[u8], &[u8])) -> bool {
         match self {
@@ -156,7 +156,7 @@ pub struct Certifier {
     counter_retry: Nanos,
     watch: Watch,
     facts: Facts,
-    hands: Hands,
+    interventions: Interventions,
     line: Option<Line>,
     names: u32,
     script: Vec<Step>,
@@ -186,7 +186,7 @@ impl Certifier {
             counter_retry: Nanos(0),
             watch,
             facts: Facts { next_told: 1, ..Facts::default() },
-            hands: Hands::default(),
+            interventions: Interventions::default(),
             line: None,
             names: COUNTER.0,
             done: Vec::new(),
@@ -210,7 +210,7 @@ impl Certifier {
 
     /// Whether the market is to be in a call, for the owner to see to it.
     pub fn wants_call(&self) -> bool {
-        self.hands.call
+        self.interventions.call
     }
 
     /// Nothing more will be asked of the client.
@@ -235,14 +235,15 @@ impl Certifier {
     /// Judges the step under way, and goes on to the next when it is over.
     fn advance(&mut self, now: Nanos, out: &mut Outbox) {
         while !self.is_done() {
-            let (facts, hands) = (&mut self.facts, &mut self.hands);
+            let (facts, interventions) = (&mut self.facts, &mut self.interventions);
             let Some(progress) = &mut self.progress else {
                 let Some(&step) = self.script.get(self.done.len()) else { return };
-                self.progress = Some(Progress::new(step, now, facts, hands));
+                self.progress = Some(Progress::new(step, now, facts, interventions));
                 continue;
             };
             let mut trade = Vec::new();
-            let mut verdict = progress.judge(now, facts, hands, &mut self.counter, &mut trade);
+            let mut verdict =
+                progress.judge(now, facts, interventions, &mut self.counter, &mut trade);
             let step = progress.step;
             let took = now.since(progress.began);
             if let Some(fault) = self.facts.faults.get(self.faults_seen) {
@@ -256,8 +257,8 @@ impl Certifier {
                 self.counter.withdraw(now, &mut trade);
             }
             tell_gateway(&trade, out);
-            if std::mem::take(&mut self.hands.cut) {
-                self.hands.mute = false;
+            if std::mem::take(&mut self.interventions.cut) {
+                self.interventions.mute = false;
                 self.drop_line(out);
             }
             if goes_on {
@@ -282,30 +283,32 @@ impl Certifier {
         let (name, asked) = (step.name(), step.asked());
         self.done.push(StepReport { name, asked, status, took_ns });
         self.progress = None;
-        self.hands.let_go();
+        self.interventions.let_go();
         self.release(out);
     }
 
     fn client_bytes(&mut self, now: Nanos, bytes: &[u8], out: &mut Outbox) {
         let Some(mut line) = self.line.take() else { return };
-        let (facts, hands, watch) = (&mut self.facts, &mut self.hands, &mut self.watch);
+        let (facts, interventions, watch) =
+            (&mut self.facts, &mut self.interventions, &mut self.watch);
         let held = &mut line.held;
         let fine = line.from_client.take(bytes, |message, whole| {
             let altered = match watch {
                 Watch::Fix(watch) => {
                     watch.client_sends(now, message, facts);
-                    hands.spoil.then(|| fix_watch::off_the_tick(message)).flatten()
+                    interventions.spoil.then(|| fix_watch::off_the_tick(message)).flatten()
                 }
                 Watch::Ouch(watch) => {
                     watch.client_sends(now, message, facts);
-                    let altered = hands.spoil.then(|| ouch_watch::off_the_tick(message)).flatten();
+                    let altered =
+                        interventions.spoil.then(|| ouch_watch::off_the_tick(message)).flatten();
                     altered.map(|frame| [&(frame.len() as u16).to_be_bytes(), &frame[..]].concat())
                 }
             };
-            hands.spoil &= altered.is_none();
-            let lost = hands.lose_in && fix_watch::is_order(message);
-            hands.lose_in &= !lost;
-            if !lost && !hands.mute {
+            interventions.spoil &= altered.is_none();
+            let lost = interventions.lose_in && fix_watch::is_order(message);
+            interventions.lose_in &= !lost;
+            if !lost && !interventions.mute {
                 held.extend_from_slice(altered.as_deref().unwrap_or(whole));
             }
         });
@@ -320,7 +323,7 @@ impl Certifier {
     /// Sends on what waits and need not.
     fn release(&mut self, out: &mut Outbox) {
         let Some(line) = &mut self.line else { return };
-        let hold = self.hands.hold && line.held.len() < HELD_MAX;
+        let hold = self.interventions.hold && line.held.len() < HELD_MAX;
         if line.open && !hold && !line.held.is_empty() {
             let span = out.store(&line.held);
             out.stream(line.gateway, span);
@@ -330,14 +333,15 @@ impl Certifier {
 
     fn gateway_bytes(&mut self, bytes: &[u8], out: &mut Outbox) {
         let Some(mut line) = self.line.take() else { return };
-        let (facts, hands, watch) = (&mut self.facts, &mut self.hands, &mut self.watch);
+        let (facts, interventions, watch) =
+            (&mut self.facts, &mut self.interventions, &mut self.watch);
         let mut on = Vec::new();
         let _ = line.from_gateway.take(bytes, |message, whole| {
-            let lost = hands.lose_out && fix_watch::can_be_lost(message);
+            let lost = interventions.lose_out && fix_watch::can_be_lost(message);
             if lost {
-                (hands.lose_out, hands.lost) = (false, Some(facts.next_told));
+                (interventions.lose_out, interventions.lost) = (false, Some(facts.next_told));
             }
-            if lost || hands.mute {
+            if lost || interventions.mute {
                 return;
             }
             match watch {
@@ -420,7 +424,7 @@ impl Node for Certifier {
             }
             return;
         }
-        if self.hands.closed {
+        if self.interventions.closed {
             out.close(conn);
             return;
         }

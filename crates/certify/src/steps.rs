@@ -4,7 +4,7 @@ use types::Nanos;
 
 use crate::{
     Protocol,
-    certifier::Hands,
+    certifier::Interventions,
     counter::Counter,
     facts::{Facts, Key},
 };
@@ -180,16 +180,21 @@ pub struct Progress {
 
 impl Progress {
     /// Begins a step: what of it has to be prepared on the line is.
-    pub fn new(step: Step, now: Nanos, facts: &mut Facts, hands: &mut Hands) -> Progress {
+    pub fn new(
+        step: Step,
+        now: Nanos,
+        facts: &mut Facts,
+        interventions: &mut Interventions,
+    ) -> Progress {
         (facts.test, facts.asked_from, facts.resend) = (None, None, None);
         facts.silence_ns = 0;
-        hands.let_go();
+        interventions.let_go();
         match step {
-            Step::Auction => hands.call = true,
-            Step::Reject => hands.spoil = true,
-            Step::TestRequest => hands.hold = true,
-            Step::Gap => hands.lose_out = true,
-            Step::Resend => hands.lose_in = true,
+            Step::Auction => interventions.call = true,
+            Step::Reject => interventions.spoil = true,
+            Step::TestRequest => interventions.hold = true,
+            Step::Gap => interventions.lose_out = true,
+            Step::Resend => interventions.lose_in = true,
             _ => {}
         }
         let base = facts.clone();
@@ -201,7 +206,7 @@ impl Progress {
         &mut self,
         now: Nanos,
         facts: &mut Facts,
-        hands: &mut Hands,
+        interventions: &mut Interventions,
         counter: &mut Counter,
         trade: &mut Vec<u8>,
     ) -> Verdict {
@@ -217,23 +222,23 @@ impl Progress {
             Step::Replace => told(facts.replaced, self.base.replaced, "an order was replaced"),
             Step::Cancel => told(facts.canceled, self.base.canceled, "an order was cancelled"),
             Step::Logout => told(facts.logouts, self.base.logouts, "said goodbye"),
-            Step::Return => self.away(now, facts, hands, counter, trade),
-            Step::CancelOnDisconnect => self.long_away(now, facts, hands),
+            Step::Return => self.away(now, facts, interventions, counter, trade),
+            Step::CancelOnDisconnect => self.long_away(now, facts, interventions),
             _ if left => Verdict::Failed("left in the middle of it".to_string()),
             Step::PartialFill => self.partial_fill(now, facts, counter, trade),
             Step::Expiry => {
                 self.settled(now, facts.expired > self.base.expired, "an order ended at its time")
             }
             Step::Trigger => self.trigger(now, facts, counter, trade),
-            Step::Auction => self.auction(now, facts, hands, counter, trade),
+            Step::Auction => self.auction(now, facts, interventions, counter, trade),
             Step::Reject => self.reject(facts),
             Step::Heartbeats => self.heartbeats(now, facts),
             Step::TestRequest => match &facts.test {
                 Some((_, true)) => Verdict::Passed("answered with the identifier".to_string()),
                 _ => Verdict::Wait,
             },
-            Step::Gap => gap(facts, hands),
-            Step::Resend => match (hands.lose_in, &facts.resend) {
+            Step::Gap => gap(facts, interventions),
+            Step::Resend => match (interventions.lose_in, &facts.resend) {
                 (false, Some((from, true))) => {
                     Verdict::Passed(format!("filled the gap from message {from}"))
                 }
@@ -297,7 +302,7 @@ impl Progress {
         &mut self,
         now: Nanos,
         facts: &Facts,
-        hands: &mut Hands,
+        interventions: &mut Interventions,
         counter: &mut Counter,
         trade: &mut Vec<u8>,
     ) -> Verdict {
@@ -309,7 +314,7 @@ impl Progress {
                 }
             }
             1 if now.since(self.at) >= QUIET_NS => {
-                hands.call = false;
+                interventions.call = false;
                 (self.stage, self.at) = (2, now);
             }
             2 | SETTLING => {
@@ -353,17 +358,18 @@ impl Progress {
         &mut self,
         now: Nanos,
         facts: &Facts,
-        hands: &mut Hands,
+        interventions: &mut Interventions,
         counter: &mut Counter,
         trade: &mut Vec<u8>,
     ) -> Verdict {
         match self.stage {
             0 if facts.tradable().is_some() && counter.is_active() && facts.logged_on => {
-                hands.mute = true;
+                interventions.mute = true;
                 (self.stage, self.at) = (1, now);
             }
             1 if now.since(self.at) >= QUIET_NS => {
-                (hands.cut, hands.closed, self.traded) = (true, true, counter.executions());
+                (interventions.cut, interventions.closed, self.traded) =
+                    (true, true, counter.executions());
                 (self.stage, self.at) = (2, now);
             }
             2 if counter.executions() > self.traded => (self.stage, self.at) = (3, now),
@@ -375,7 +381,7 @@ impl Progress {
             }
             2 if now >= self.at => (self.stage, self.at) = (3, now),
             3 if now.since(self.at) >= AWAY_NS => {
-                hands.closed = false;
+                interventions.closed = false;
                 self.stage = 4;
             }
             4 if facts.logged_on && facts.executed > self.base.executed => {
@@ -390,19 +396,24 @@ impl Progress {
         Verdict::Wait
     }
 
-    fn long_away(&mut self, now: Nanos, facts: &Facts, hands: &mut Hands) -> Verdict {
+    fn long_away(
+        &mut self,
+        now: Nanos,
+        facts: &Facts,
+        interventions: &mut Interventions,
+    ) -> Verdict {
         match self.stage {
             0 if !facts.open.is_empty() && facts.logged_on => {
-                hands.mute = true;
+                interventions.mute = true;
                 (self.stage, self.at) = (1, now);
             }
             1 if now.since(self.at) >= QUIET_NS => {
-                (hands.cut, hands.closed) = (true, true);
+                (interventions.cut, interventions.closed) = (true, true);
                 self.kept = facts.open.keys().cloned().collect();
                 (self.stage, self.at) = (2, now);
             }
             2 if now.since(self.at) >= CANCELLED_NS => {
-                hands.closed = false;
+                interventions.closed = false;
                 self.stage = 3;
             }
             3 if facts.logged_on && self.kept.iter().all(|key| !facts.open.contains_key(key)) => {
@@ -417,8 +428,10 @@ impl Progress {
     }
 }
 
-fn gap(facts: &Facts, hands: &Hands) -> Verdict {
-    let (Some(lost), Some(asked)) = (hands.lost, facts.asked_from) else { return Verdict::Wait };
+fn gap(facts: &Facts, interventions: &Interventions) -> Verdict {
+    let (Some(lost), Some(asked)) = (interventions.lost, facts.asked_from) else {
+        return Verdict::Wait;
+    };
     if asked > lost {
         return Verdict::Failed(format!("asked from message {asked}, {lost} is missing"));
     }

@@ -48,8 +48,8 @@ use host::journal::kept::written;
 use host::replica::line::RootLine;
 use host::{exchange, group, room, spill};
 
-use day::Director;
-use outcome::{Elsewhere, Remains, quantiles};
+use day::TradingDay;
+use outcome::{Artifacts, Elsewhere, quantiles};
 use revise::Turns;
 use tamper::Relay;
 
@@ -156,7 +156,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     notices.extend(ended.notices.iter().cloned());
     let led = ended.replication.as_ref().map(|replication| replication.leader);
     let past = Elsewhere { config: &config, log: &log, led };
-    let remains = Remains {
+    let artifacts = Artifacts {
         past: &past,
         config: &config,
         sample: sample.as_ref(),
@@ -172,7 +172,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         complaints: ended.complaints.clone(),
         started_at: None,
     };
-    let (mut report, plots) = remains.report();
+    let (mut report, plots) = artifacts.report();
     report.clock = clock_report::report(clocks.end(), &config);
     report.replication = ended.replication;
     store::finish(follower, &mut report);
@@ -274,7 +274,7 @@ struct Watch<'a> {
     board: &'a Board,
     /// What operators did.
     lines: Receiver<String>,
-    director: Director<'a>,
+    day: TradingDay<'a>,
     traces: Vec<TraceReceiver>,
     root: RootLine,
     leaders: Option<Leaders>,
@@ -348,7 +348,7 @@ impl Run<'_> {
             run: self,
             lines,
             board: &board,
-            director: Director::new(self.config, root.clone(), self.play_ns()),
+            day: TradingDay::new(self.config, root.clone(), self.play_ns()),
             root,
             leaders: plan.group.as_ref().map(Group::leaders),
             health: health.clone(),
@@ -507,7 +507,7 @@ impl Watch<'_> {
                 view.note(&line);
             }
             self.begin_measuring(&figures);
-            self.director.begin(figures.driver.and_then(|status| status.started_at));
+            self.day.begin(figures.driver.and_then(|status| status.started_at));
             self.kill_if_due(&figures, view);
             self.follow_tree(&figures);
             let over = interrupted.load(Ordering::Relaxed);
@@ -515,7 +515,7 @@ impl Watch<'_> {
                 self.stop_driver();
             }
             let idle = figures.driver.is_some_and(|status| status.phase == Phase::Idle);
-            if !idle || (self.run.stay && !over) || !self.director.close() {
+            if !idle || (self.run.stay && !over) || !self.day.close() {
                 continue;
             }
             let since = *settled_at.get_or_insert_with(Instant::now);

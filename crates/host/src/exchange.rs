@@ -83,7 +83,7 @@ pub struct Addresses {
 /// What whoever builds an exchange wants otherwise than usual.
 #[derive(Clone, Copy)]
 pub struct PlanOptions<'a> {
-    /// The log's file, if it is laid down as it grows.
+    /// The log's file, if it is written as it grows.
     pub log: &'a Path,
     /// Accounts from the first on that are played from within and held to no rate but their own.
     pub players: usize,
@@ -344,7 +344,7 @@ pub fn plan(
         .map_err(|error| Failure::Usage(error.to_string()))?;
     if group.is_none() {
         // Replicas' journals are their logs.
-        spill::lay_down(&config.memory, options.log, &mut nodes)?;
+        spill::attach(&config.memory, options.log, &mut nodes)?;
     }
     let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
     let nodes = (options.around)(nodes);

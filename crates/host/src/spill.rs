@@ -164,16 +164,12 @@ pub fn streams_in(folder: &Path) -> std::result::Result<Box<dyn SpillStore>, Fai
     Ok(Box::new(nameless(&path).map_err(|error| on(&path, error))?))
 }
 
-/// Has the root of a new exchange lay down its log in the file at `log` and its private streams
+/// Has the root of a new exchange spill its log to the file at `log` and its private streams
 /// beside it, if the configuration wants that.
 ///
 /// # Errors
 /// When there can't be such files.
-pub fn lay_down(
-    memory: &Memory,
-    log: &Path,
-    nodes: &mut [Role],
-) -> std::result::Result<(), Failure> {
+pub fn attach(memory: &Memory, log: &Path, nodes: &mut [Role]) -> std::result::Result<(), Failure> {
     if !memory.lays_down() {
         return Ok(());
     }

@@ -104,8 +104,7 @@ fn every_command_in_a_document_is_one() {
     for (name, text) in documents() {
         for words in commands(&text) {
             seen += 1;
-            complaints
-                .extend(complaint(&words, &targets).map(|what| format!("{name}: {what}")));
+            complaints.extend(complaint(&words, &targets).map(|what| format!("{name}: {what}")));
         }
     }
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
@@ -120,7 +119,8 @@ fn control_wrong_commands_are_found() {
     let right = "`fairbell up --once`, `make run`\n```\n$ fairbell-lab sim --seeds 0..9   nine\n\
                  fairbell load --to ADDR \\\n  --rate N\n```\n";
     assert_eq!(of(right), [const { None }; 4]);
-    let wrong = "`fairbell up --twice` `fairbell dance` `make tea`\n```\nfairbell-lab sim --sedes 1\n```";
+    let wrong =
+        "`fairbell up --twice` `fairbell dance` `make tea`\n```\nfairbell-lab sim --sedes 1\n```";
     let found = of(wrong);
     assert!(found.len() == 4 && found.iter().all(Option::is_some), "{found:?}");
 }

@@ -30,7 +30,7 @@ enum Stage {
 }
 
 /// Moves the day on.
-pub struct Director<'a> {
+pub struct TradingDay<'a> {
     config: &'a Config,
     root: RootLine,
     /// Length of the play as planned.
@@ -38,10 +38,10 @@ pub struct Director<'a> {
     stage: Stage,
 }
 
-impl<'a> Director<'a> {
+impl<'a> TradingDay<'a> {
     /// A day that has just begun.
-    pub fn new(config: &'a Config, root: RootLine, play_ns: u64) -> Director<'a> {
-        Director { config, root, play_ns, stage: Stage::Opening }
+    pub fn new(config: &'a Config, root: RootLine, play_ns: u64) -> TradingDay<'a> {
+        TradingDay { config, root, play_ns, stage: Stage::Opening }
     }
 
     /// Ends the opening call once it is known when the play begins, and plans the halt.

@@ -86,7 +86,7 @@ impl Elsewhere<'_> {
 }
 
 /// What is left of a run.
-pub struct Remains<'a> {
+pub struct Artifacts<'a> {
     /// Where else its inputs are.
     pub past: &'a Elsewhere<'a>,
     /// Its configuration.
@@ -131,7 +131,7 @@ pub fn quantiles(summary: &LatencySummary) -> Quantiles {
     }
 }
 
-impl Remains<'_> {
+impl Artifacts<'_> {
     /// The report and what its plots show.
     pub fn report(mut self) -> (Report, PlotData) {
         let mut figures = self.board.figures();

@@ -52,7 +52,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Whether anything is laid down in files while the exchange runs.
+    /// Whether anything is spilled to files while the exchange runs.
     pub fn lays_down(&self) -> bool {
         self.inputs > 0
     }

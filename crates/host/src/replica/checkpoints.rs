@@ -164,13 +164,13 @@ fn behind(
         }
         let (mut root, reguard) = new_root(exchange)?;
         // What is missing is found out when it is read.
-        let Ok(shelves) = lay_down(&mut root, exchange, folder, false) else { break };
+        let Ok(shelves) = attach(&mut root, exchange, folder, false) else { break };
         if root.restore(&kept.root).is_ok() && root.engine().applied() == kept.inputs {
             return Ok(Ok(Begun { root, reguard, position, files: files(shelves) }));
         }
     }
     let (mut root, reguard) = new_root(exchange)?;
-    let laid = forget(folder).and_then(|()| lay_down(&mut root, exchange, folder, true));
+    let laid = forget(folder).and_then(|()| attach(&mut root, exchange, folder, true));
     Ok(laid.map(|shelves| Begun { root, reguard, position: 0, files: files(shelves) }))
 }
 
@@ -216,7 +216,7 @@ fn forget(folder: &Path) -> IoResult<()> {
 }
 
 /// Gives a new root its shelves, empty ones or as they are.
-fn lay_down(
+fn attach(
     root: &mut Root,
     exchange: &ExchangeConfig,
     folder: &Path,

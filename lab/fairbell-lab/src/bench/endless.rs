@@ -266,7 +266,7 @@ fn play(args: &EndlessArgs, dir: &Path) -> Result<Found, Failure> {
     let mut nodes = deployed.map_err(|error| Failure::Run(error.to_string()))?;
     nodes.truncate(1);
     let log = dir.join("exchange.log");
-    host::spill::lay_down(&config.memory, &log, &mut nodes)?;
+    host::spill::attach(&config.memory, &log, &mut nodes)?;
     let warm = match args.unbounded {
         true => WARM_UNBOUNDED.min(args.inputs / 2),
         false => (args.inputs / 20).clamp(LOOK_EVERY, WARM_MAX),

@@ -6,7 +6,7 @@ use roles::{Audit, Ending, Expiries, audit};
 use serde::Serialize;
 use types::{CancelReason, ExecutionKind, Input};
 
-use super::site::{Remains, folder};
+use super::site::{Artifacts, folder};
 use host::config::Config;
 use host::failure::Failure;
 use host::replica::checkpoints::Begin;
@@ -149,15 +149,15 @@ impl Disk {
 }
 
 /// Looks at what is left.
-pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
-    let hosts: Vec<Host> = (remains.members.iter())
+pub fn look(artifacts: &Artifacts, config: &Config) -> Result<Findings, Failure> {
+    let hosts: Vec<Host> = (artifacts.members.iter())
         .map(|number| {
-            let (id, dir) = (*number as u8 + 1, folder(&remains.dir, *number));
-            Host::new((config, &remains.cluster), (id, &dir), remains.clock, Begin::Ended)
+            let (id, dir) = (*number as u8 + 1, folder(&artifacts.dir, *number));
+            Host::new((config, &artifacts.cluster), (id, &dir), artifacts.clock, Begin::Ended)
         })
         .collect::<Result<_, _>>()?;
     let roots: Vec<_> = hosts.iter().filter_map(Host::root).collect();
-    let disks: Vec<Disk> = (roots.iter().zip(&remains.members))
+    let disks: Vec<Disk> = (roots.iter().zip(&artifacts.members))
         .map(|(root, number)| Disk {
             replica: *number as u8 + 1,
             inputs: root.log().len() as u64,
@@ -170,21 +170,21 @@ pub fn look(remains: &Remains, config: &Config) -> Result<Findings, Failure> {
     let same_log = |root: &&roles::Root| root.log().records().eq(first.log().records());
     let replicas_equal =
         disks.array_windows().all(|[one, other]| one.is_like(other)) && roots.iter().all(same_log);
-    let counts = remains.load.counts();
+    let counts = artifacts.load.counts();
     let clients = Told::clients(&counts);
     let (log, mut late) = Told::log(first.engine().config().clone(), first.log().records());
     let Audit { books_equal, positions, mut problems, unequal, .. } =
-        audit(first, remains.listeners().map(feed::Subscriber::channels));
+        audit(first, artifacts.listeners().map(feed::Subscriber::channels));
     problems.extend(unequal.iter().map(|one| {
         let (listener, book, at) = (one.listener, one.instrument.0, one.position.0);
         format!("listener {listener}: the book of instrument {book} differs after message {at}")
     }));
-    let stopped = remains.statuses.iter().flatten().filter_map(|status: &Status| {
+    let stopped = artifacts.statuses.iter().flatten().filter_map(|status: &Status| {
         status.stopped.as_ref().map(|why| format!("replica {}: {why}", status.replica))
     });
     problems.extend(stopped);
     // What replicas had made of checkpoints and of what came after is what all inputs make.
-    for status in remains.statuses.iter().flatten() {
+    for status in artifacts.statuses.iter().flatten() {
         let disk = disks.iter().find(|disk| disk.replica == status.replica);
         let whole = disk.filter(|disk| disk.inputs == status.inputs);
         if whole.is_some_and(|disk| disk.state_digest != status.state_digest) {

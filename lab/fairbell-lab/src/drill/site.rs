@@ -114,7 +114,7 @@ pub struct Site {
 }
 
 /// What is left when all has ended.
-pub struct Remains {
+pub struct Artifacts {
     /// Proxies, receivers with gateways, listeners.
     pub nodes: Vec<(NodeId, Role)>,
     /// The clients.
@@ -133,7 +133,7 @@ pub struct Remains {
     pub dead: Vec<u16>,
 }
 
-impl Remains {
+impl Artifacts {
     /// Listeners of receivers that live.
     pub fn listeners(&self) -> impl Iterator<Item = &feed::Subscriber> {
         let lives = |id: &NodeId| !self.dead.iter().any(|index| LISTENERS.0 + index == id.0);
@@ -501,7 +501,7 @@ impl Site {
     }
 
     /// Ends everything, the replicas when all of them stand at the same input.
-    pub fn end(mut self) -> Result<Remains, Failure> {
+    pub fn end(mut self) -> Result<Artifacts, Failure> {
         let from = Instant::now();
         let mut statuses = self.statuses();
         let level = |statuses: &[Option<Status>]| {
@@ -534,7 +534,7 @@ impl Site {
         let load = load.ok_or_else(|| Failure::Run("the clients' loop lost them".to_string()))?;
         let (clock, cluster, dir, dead) = (self.clock, self.cluster, self.dir, self.dead);
         let members = self.members;
-        Ok(Remains { nodes, load, statuses, members, cluster, dir, clock, dead })
+        Ok(Artifacts { nodes, load, statuses, members, cluster, dir, clock, dead })
     }
 
     fn wait_for_replicas(&mut self) {
