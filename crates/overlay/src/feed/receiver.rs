@@ -92,8 +92,6 @@ pub struct ReceiverConfig {
     pub gap_jitter_ns: u64,
     /// Whether the publisher sends parity blocks, and this receiver uses them.
     pub parity: bool,
-    /// Added to every release time, in ns: what equalizes the ways behind the receivers.
-    pub offset_ns: u64,
     /// Whether anything is asked for at all; off only to show what would be missing.
     pub repairs: bool,
     /// A gap of more messages is jumped over; 0: none is.
@@ -121,7 +119,6 @@ impl ReceiverConfig {
             ask_parents: false,
             gap_jitter_ns: 0,
             parity: false,
-            offset_ns: 0,
             repairs: true,
             skip_gap: 1 << 20,
         }
@@ -534,7 +531,7 @@ impl Receiver {
     }
 
     fn fields(&self, now: Nanos, body: &DataBody) -> Fields {
-        let due = body.deadline + u64::from(body.bound_ns) + self.config.offset_ns;
+        let due = body.deadline + u64::from(body.bound_ns);
         let due = Nanos(due.0.saturating_sub(self.early_ns));
         let release_at = match body.deadline {
             Nanos(0) => Nanos(0),

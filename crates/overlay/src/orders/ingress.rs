@@ -18,7 +18,7 @@ use crate::{
     frame::{HopHeader, ORDER_DEFERRED, OrderBody},
     orders::order_ack::ACK_REACH,
     orders::payload::ORDER_PAYLOAD_MAX,
-    orders::release_policy::{Delivery, Marks},
+    orders::release_policy::Marks,
     orders::sequencer::{Offer, Sequenced, Sequencer, SequencerConfig},
 };
 
@@ -146,23 +146,10 @@ impl Ingress {
         order: &OrderBody,
         payload: &[u8],
     ) -> Verdict {
-        self.handle_marked(now, header, order, payload, None)
-    }
-
-    /// [`Ingress::handle_order`] for an order of which it is known what tick it answers, for
-    /// delivery-based ordering.
-    pub fn handle_marked(
-        &mut self,
-        now: ClockReading,
-        header: &HopHeader,
-        order: &OrderBody,
-        payload: &[u8],
-        delivery: Option<Delivery>,
-    ) -> Verdict {
         let marks = Marks {
             attempt: header.attempt,
             deferred: header.flags & ORDER_DEFERRED != 0,
-            delivery,
+            delivery: None,
         };
         let verdict = self.judge(now, order, payload, marks);
         match verdict {

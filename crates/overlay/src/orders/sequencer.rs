@@ -28,9 +28,7 @@ use types::{
 
 use crate::{
     orders::payload::Payload,
-    orders::release_policy::{
-        AdaptiveWindow, INPUT_DEFERRED, Marks, ReleasePolicy, WindowEstimator,
-    },
+    orders::release_policy::{INPUT_DEFERRED, Marks, ReleasePolicy},
 };
 
 /// How long to wait and how much to hold; times in nanoseconds.
@@ -42,8 +40,6 @@ pub struct SequencerConfig {
     pub t_in_cap_ns: u64,
     /// Orders held, parked ones included; 2 to [`SEQUENCER_MAX`].
     pub capacity: usize,
-    /// Whether the window follows how late orders come; `window_ns` is where it begins.
-    pub adaptive: Option<AdaptiveWindow>,
     /// What decides about the order of release.
     pub policy: ReleasePolicy,
     /// Orders of a session that leave before it is another one's turn; 0: no turns are taken.
@@ -57,7 +53,6 @@ impl Default for SequencerConfig {
             window_ns: Nanos::MILLI / 2,
             t_in_cap_ns: Nanos::SECOND,
             capacity: SEQUENCER_MAX,
-            adaptive: None,
             policy: ReleasePolicy::Fair,
             quantum: QUANTUM,
         }
@@ -200,14 +195,11 @@ pub struct Sequencer {
     buckets: Vec<u32>,
     parked: usize,
     arrivals: u64,
-    spread: WindowEstimator,
     policy: ReleasePolicy,
     quantum: u32,
     /// Counts the times when nothing was due; counts round.
     backlog: u32,
     newest_released: Nanos,
-    /// Latest time of an order that came and was not deferred, and one more.
-    newest_arrived: Nanos,
     counters: SequencerCounters,
 }
 
@@ -220,8 +212,7 @@ impl Sequencer {
             Slot { next, ..VACANT }
         });
         Sequencer {
-            window_ns: if config.policy == ReleasePolicy::Arrival { 0 } else { config.window_ns },
-            spread: WindowEstimator::new(config.adaptive),
+            window_ns: config.window_ns,
             policy: config.policy,
             quantum: config.quantum,
             backlog: 0,
@@ -234,7 +225,6 @@ impl Sequencer {
             parked: 0,
             arrivals: 0,
             newest_released: Nanos(0),
-            newest_arrived: Nanos(0),
             counters: SequencerCounters::default(),
         }
     }
@@ -257,15 +247,6 @@ impl Sequencer {
             }
             _ => order_time,
         };
-        if !offer.marks.deferred {
-            self.newest_arrived = self.newest_arrived.max(order_time + 1);
-        }
-        if offer.marks.attempt == 0
-            && !offer.marks.deferred
-            && self.policy != ReleasePolicy::Arrival
-        {
-            self.window_ns = self.spread.sample(now.now - order_time).unwrap_or(self.window_ns);
-        }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
         self.free = slot.next;
@@ -390,15 +371,9 @@ impl Sequencer {
     fn enqueue(&mut self, index: u32, set_back: Option<Nanos>) {
         let slot = &mut self.slots[index as usize];
         slot.parked = false;
-        let by_arrival =
-            self.policy == ReleasePolicy::Arrival || (self.window_ns == 0 && self.spread.is_off());
-        let time = match by_arrival {
-            true => self.arrivals,
-            // Its place was chosen by the queue: after what has come before it.
-            false if self.policy == ReleasePolicy::Throughput && slot.deferred => {
-                self.newest_arrived.0.max(slot.order_time.0)
-            }
-            false => set_back.unwrap_or(slot.order_time).0,
+        let time = match self.window_ns {
+            0 => self.arrivals,
+            _ => set_back.unwrap_or(slot.order_time).0,
         };
         let Source { gateway, seq, .. } = slot.source;
         let turn = if set_back.is_some() { self.arrivals + 1 } else { 0 };

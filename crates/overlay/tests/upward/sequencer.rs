@@ -3,7 +3,7 @@
 use overlay::{
     frame::{FrameKind, HopHeader, OrderBody},
     ingress::{Ingress, IngressConfig, Verdict},
-    release_policy::{AdaptiveWindow, Delivery, INPUT_DEFERRED, Marks, ReleasePolicy},
+    release_policy::{Delivery, INPUT_DEFERRED, Marks, ReleasePolicy},
     sequencer::{Offer, OfferError, Sequencer, SequencerConfig},
 };
 use types::{
@@ -321,23 +321,17 @@ fn released(sequencer: &mut Sequencer, now: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_deferred_order_is_put_back_or_flagged_or_left_where_the_queue_put_it() {
+fn a_deferred_order_is_put_back_or_flagged() {
     let deferred = Marks { deferred: true, ..Marks::default() };
-    for (policy, expected) in [
-        (ReleasePolicy::Fair, vec![(2, 0), (1, 0), (3, INPUT_DEFERRED)]),
-        (ReleasePolicy::Throughput, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
-        (ReleasePolicy::Arrival, vec![(1, 0), (2, INPUT_DEFERRED), (3, INPUT_DEFERRED)]),
-    ] {
-        let config = SequencerConfig { window_ns: 1_000, policy, ..Default::default() };
-        let mut sequencer = Sequencer::new(&config);
-        offer_marked(&mut sequencer, 10_500, 1, 10_100, Marks::default());
-        offer_marked(&mut sequencer, 10_600, 2, 10_000, deferred);
-        let mut left = released(&mut sequencer, 11_200);
-        offer_marked(&mut sequencer, 12_000, 3, 10_050, deferred);
-        left.extend(released(&mut sequencer, 12_000));
-        assert_eq!(left, expected, "{policy:?}");
-        assert_eq!(sequencer.counters().late, 0);
-    }
+    let config = SequencerConfig { window_ns: 1_000, ..Default::default() };
+    let mut sequencer = Sequencer::new(&config);
+    offer_marked(&mut sequencer, 10_500, 1, 10_100, Marks::default());
+    offer_marked(&mut sequencer, 10_600, 2, 10_000, deferred);
+    let mut left = released(&mut sequencer, 11_200);
+    offer_marked(&mut sequencer, 12_000, 3, 10_050, deferred);
+    left.extend(released(&mut sequencer, 12_000));
+    assert_eq!(left, [(2, 0), (1, 0), (3, INPUT_DEFERRED)]);
+    assert_eq!(sequencer.counters().late, 0);
 }
 
 #[test]
@@ -354,35 +348,6 @@ fn delivery_based_ordering_forgets_who_had_the_tick_first() {
     offer_marked(&mut sequencer, 12_500, 2, 11_700, answer(500));
     let order: Vec<u64> = released(&mut sequencer, 20_000).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(order, [2, 1]);
-}
-
-#[test]
-fn an_adaptive_window_follows_the_spread_within_its_caps() {
-    let adaptive = AdaptiveWindow { permille: 950, min_ns: 20_000, max_ns: 900_000 };
-    let config =
-        SequencerConfig { window_ns: 500_000, adaptive: Some(adaptive), ..Default::default() };
-    let mut sequencer = Sequencer::new(&config);
-    let mut rng = SplitMix64::new(9);
-    let mut windows = Vec::new();
-    let (mut now, mut seq) = (Nanos::SECOND, 0);
-    for spread in [100_000u64, 400_000, 1_000, 5_000_000] {
-        let (late, out) = (sequencer.counters().late, sequencer.counters().released);
-        for _ in 0..8_000 {
-            now += 10_000;
-            seq += 1;
-            let t_in = now - rng.below(spread);
-            offer_marked(&mut sequencer, now, seq, t_in, Marks::default());
-            released(&mut sequencer, now);
-        }
-        windows.push(sequencer.window_ns());
-        let late = sequencer.counters().late - late;
-        if spread < 900_000 {
-            assert!(late * 10 < sequencer.counters().released - out, "{late} late at {spread}");
-        }
-    }
-    assert!((90_000..100_000).contains(&windows[0]), "{windows:?}");
-    assert!((370_000..400_000).contains(&windows[1]), "{windows:?}");
-    assert_eq!((windows[2], windows[3]), (20_000, 900_000));
 }
 
 /// Order `seq` of a gateway's only session, which waits for the one before unless that has `left`.
