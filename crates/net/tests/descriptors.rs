@@ -10,14 +10,12 @@ use std::time::{Duration, Instant};
 
 use net::{Clock, Directory, Loop, LoopConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
+use types::{ClockReading, ConnId, Nanos, Node, NodeId, Outbox};
 
 /// Sends back what comes.
 struct Echo;
 
 impl Node for Echo {
-    fn handle_datagram(&mut self, _: ClockReading, _: Channel, _: Peer, _: &[u8], _: &mut Outbox) {}
-
     fn handle_stream(&mut self, _: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
         let bytes = out.store(bytes);
         out.stream(conn, bytes);

@@ -13,7 +13,7 @@ use net::{
     ServerTls, peer_addr,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use types::{Address, Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Remote};
+use types::{Address, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Remote};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const SERVER: NodeId = NodeId(1);
@@ -82,8 +82,6 @@ struct Plain {
 }
 
 impl Node for Plain {
-    fn handle_datagram(&mut self, _: ClockReading, _: Channel, _: Peer, _: &[u8], _: &mut Outbox) {}
-
     fn handle_timeout(&mut self, _: ClockReading, out: &mut Outbox) {
         self.started = true;
         if let Some((to, _)) = &self.errand {

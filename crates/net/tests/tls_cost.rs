@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use net::{ClientTls, Clients, Clock, Directory, Identity, Loop, LoopConfig, ServerTls, peer_addr};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
+use types::{ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
@@ -37,8 +37,6 @@ impl Pong {
 }
 
 impl Node for Pong {
-    fn handle_datagram(&mut self, _: ClockReading, _: Channel, _: Peer, _: &[u8], _: &mut Outbox) {}
-
     fn handle_timeout(&mut self, _: ClockReading, out: &mut Outbox) {
         self.started = true;
         if let Some(to) = self.to {

@@ -6,7 +6,7 @@
 //! Latency counts from when a message was due, so our own lateness is charged to the result and
 //! reported beside it.
 
-use types::{Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, Outbox, Peer};
+use types::{ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, Outbox};
 use wire::soupbin::BadCredentials;
 
 use crate::{
@@ -341,16 +341,6 @@ impl Driver {
 }
 
 impl Node for Driver {
-    fn handle_datagram(
-        &mut self,
-        _now: ClockReading,
-        _channel: Channel,
-        _from: Peer,
-        _bytes: &[u8],
-        _out: &mut Outbox,
-    ) {
-    }
-
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         for client in &mut self.clients {
             if client.next_timeout() <= now.now {

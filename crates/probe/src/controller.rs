@@ -5,7 +5,7 @@
 //! the campaign then goes on without it.
 
 use planner::campaign::{Campaign, Job, JobEnd, JobKind};
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer};
+use types::{ClockReading, ConnId, Nanos, Node, Outbox, Peer};
 
 use crate::agent::LEAD_NS;
 use crate::link::{Key, Link, Nonces};
@@ -171,16 +171,6 @@ impl Controller {
 }
 
 impl Node for Controller {
-    fn handle_datagram(
-        &mut self,
-        _now: ClockReading,
-        _channel: Channel,
-        _from: Peer,
-        _bytes: &[u8],
-        _out: &mut Outbox,
-    ) {
-    }
-
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         match &self.active {
             None if !self.finished => self.begin(now.now, out),

@@ -244,15 +244,16 @@ impl Outbox {
 /// A sans-I/O node; see the module's contract. Methods a node has no use for do nothing.
 pub trait Node {
     /// A datagram came in on one of the node's sockets. `from` is the sender as the transport knows
-    /// it: never proof of who it is.
+    /// it: never proof of who it is. A node without datagrams need not have this.
     fn handle_datagram(
         &mut self,
-        now: ClockReading,
-        channel: Channel,
-        from: Peer,
-        bytes: &[u8],
-        out: &mut Outbox,
-    );
+        _now: ClockReading,
+        _channel: Channel,
+        _from: Peer,
+        _bytes: &[u8],
+        _out: &mut Outbox,
+    ) {
+    }
 
     /// The timer asked for is due (or the caller is early: then nothing is done).
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox);

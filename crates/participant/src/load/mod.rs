@@ -17,9 +17,7 @@ mod ouch;
 mod requests;
 mod timings;
 
-use types::{
-    Channel, ClockReading, ConnId, Instrument, Nanos, Node, Outbox, Peer, Price, SplitMix64,
-};
+use types::{ClockReading, ConnId, Instrument, Nanos, Node, Outbox, Peer, Price, SplitMix64};
 
 use door::{Door, Heard};
 use flow::Flow;
@@ -511,16 +509,6 @@ impl Member {
 }
 
 impl Node for Load {
-    fn handle_datagram(
-        &mut self,
-        _now: ClockReading,
-        _channel: Channel,
-        _from: Peer,
-        _bytes: &[u8],
-        _out: &mut Outbox,
-    ) {
-    }
-
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         if now.now >= self.members_due {
             self.serve(now.now, out);
