@@ -66,9 +66,9 @@ pub struct Look {
     pub bound_ns: u64,
 }
 
-/// What came out.
+/// What a simulated run of clocks came to.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+pub struct SimulatedClocks {
     /// All looks after settling, in the order of time, then node.
     pub looks: Vec<Look>,
     /// Looks at clocks that had no reading yet.
@@ -87,7 +87,7 @@ pub struct Outcome {
     pub neighbours: f64,
 }
 
-impl Outcome {
+impl SimulatedClocks {
     /// Absolute errors in ascending order, in ns.
     pub fn errors(&self) -> Vec<u64> {
         sorted(self.looks.iter().map(|look| look.error_ns.unsigned_abs()))
@@ -128,9 +128,9 @@ pub fn run(
     plan: &Plan,
     mut delay: impl FnMut(usize, usize, Nanos) -> Option<u64>,
     mut told: impl FnMut(f64),
-) -> Outcome {
+) -> SimulatedClocks {
     let clocks = clocks(plan);
-    let mut outcome = Outcome::default();
+    let mut outcome = SimulatedClocks::default();
     let compared = compare(plan, &clocks, &mut delay);
     (outcome.minimum_delay, outcome.kalman) = compared;
     let members: Vec<NodeId> = (0..plan.nodes).map(|node| NodeId(node as u16)).collect();

@@ -1,6 +1,6 @@
 //! Whole meshes in virtual time, judged by the truth; each demand with its negative control.
 
-use clock::simulate::{Outcome, Plan, quantile, run, sizes};
+use clock::simulate::{Plan, SimulatedClocks, quantile, run, sizes};
 use types::{Nanos, SplitMix64};
 
 const NODES: usize = 24;
@@ -40,7 +40,7 @@ fn settled(seed: u64) -> Plan {
     plan
 }
 
-fn p99(outcome: &Outcome) -> u64 {
+fn p99(outcome: &SimulatedClocks) -> u64 {
     quantile(&outcome.errors(), 990)
 }
 

@@ -28,7 +28,7 @@ pub enum Which {
 
 /// One line of the story.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Line {
+pub enum ExplainedEvent {
     /// An input that was about the order, or changed it: with its times and place in the log.
     Input {
         /// The record.
@@ -52,7 +52,7 @@ pub enum Line {
 ///
 /// # Panics
 /// As [`Engine::new`] when the configuration makes no engine.
-pub fn explain<'a, I>(config: &Config, inputs: I, which: Which) -> Vec<Line>
+pub fn explain<'a, I>(config: &Config, inputs: I, which: Which) -> Vec<ExplainedEvent>
 where
     I: IntoIterator<Item = &'a Input> + Clone,
 {
@@ -106,7 +106,7 @@ fn numbers_of<'a>(
 struct Explainer {
     keys: BTreeSet<u64>,
     refs: BTreeSet<OrderRef>,
-    lines: Vec<Line>,
+    lines: Vec<ExplainedEvent>,
 }
 
 impl Explainer {
@@ -138,9 +138,10 @@ impl Explainer {
         if !asked && reports.is_empty() && ticks.is_empty() {
             return;
         }
-        self.lines.push(Line::Input { input: *input, applied });
-        self.lines.extend(reports.into_iter().map(Line::Report));
-        let ticks = ticks.into_iter().map(|(position, event)| Line::Tick { position, event });
+        self.lines.push(ExplainedEvent::Input { input: *input, applied });
+        self.lines.extend(reports.into_iter().map(ExplainedEvent::Report));
+        let ticks =
+            ticks.into_iter().map(|(position, event)| ExplainedEvent::Tick { position, event });
         self.lines.extend(ticks);
     }
 }

@@ -243,9 +243,9 @@ pub enum Difference {
     Volume(InstrumentId, u64, u64),
 }
 
-/// The outcome of a log.
+/// A log settled: what the accounts and the public were told, and the engine after it.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Settlement {
     /// From the reports.
     pub ledger: Ledger,
     /// From the feed.
@@ -260,7 +260,7 @@ pub struct Outcome {
 ///
 /// # Panics
 /// As [`Engine::new`] when the configuration makes no engine.
-pub fn draw_up<'a>(config: Config, inputs: impl IntoIterator<Item = &'a Input>) -> Outcome {
+pub fn draw_up<'a>(config: Config, inputs: impl IntoIterator<Item = &'a Input>) -> Settlement {
     let (mut ledger, mut tape) = (Ledger::default(), Tape::default());
     let instruments = config.instruments.len() as u16;
     let engine = replay(config, inputs, |_, _, _, out| {
@@ -268,7 +268,7 @@ pub fn draw_up<'a>(config: Config, inputs: impl IntoIterator<Item = &'a Input>) 
         out.market.iter().for_each(|(_, event)| tape.take(event));
     });
     let closing = (1..=instruments).map(|id| engine.closing_price(InstrumentId(id))).collect();
-    Outcome { ledger, tape, closing, engine }
+    Settlement { ledger, tape, closing, engine }
 }
 
 /// Holds reports, feed and engine against each other; empty when they agree to the last lot.

@@ -4,7 +4,7 @@ use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use engine::explain::{Line, Which, explain};
+use engine::explain::{ExplainedEvent, Which, explain};
 use serde_json::{Value, json};
 use types::{
     AccountId, Command, ExecutionReport, Input, MarketEvent, Nanos, OrderRef, Price, UserRefNum,
@@ -78,9 +78,9 @@ impl Names<'_> {
         found.map_or_else(|| format!("instrument {id}"), |of| of.symbol.to_string())
     }
 
-    fn text(&self, line: &Line) -> String {
+    fn text(&self, line: &ExplainedEvent) -> String {
         match line {
-            Line::Input { input, applied } => {
+            ExplainedEvent::Input { input, applied } => {
                 let source = match input.source.gateway.0 {
                     0 => "by the exchange itself".to_string(),
                     gateway => format!(
@@ -93,10 +93,12 @@ impl Names<'_> {
                 let (seq, at) = (input.seq, clock(input.t_seq));
                 format!("input {seq} at {at}, {source}: {request} [{applied:?}]")
             }
-            Line::Report(report) => {
+            ExplainedEvent::Report(report) => {
                 format!("    told account {}: {}", report.account, told(report))
             }
-            Line::Tick { position, event } => format!("    feed {position}: {}", tick(event)),
+            ExplainedEvent::Tick { position, event } => {
+                format!("    feed {position}: {}", tick(event))
+            }
         }
     }
 
@@ -195,9 +197,9 @@ fn tick(event: &MarketEvent) -> String {
     }
 }
 
-fn document(line: &Line) -> Value {
+fn document(line: &ExplainedEvent) -> Value {
     match line {
-        Line::Input { input, applied } => json!({
+        ExplainedEvent::Input { input, applied } => json!({
             "input": input.seq.0,
             "t_in": input.t_in.0,
             "t_seq": input.t_seq.0,
@@ -212,7 +214,7 @@ fn document(line: &Line) -> Value {
             "price": input.command.price.0,
             "applied": format!("{applied:?}"),
         }),
-        Line::Report(report) => json!({
+        ExplainedEvent::Report(report) => json!({
             "report": format!("{:?}", report.kind),
             "account": report.account.0,
             "user_ref": report.user_ref.0,
@@ -225,7 +227,7 @@ fn document(line: &Line) -> Value {
             "cancel_reason": format!("{:?}", report.cancel_reason),
             "public_after": report.public_after.0,
         }),
-        Line::Tick { position, event } => json!({
+        ExplainedEvent::Tick { position, event } => json!({
             "feed": position.0,
             "event": format!("{event:?}"),
         }),

@@ -3,7 +3,7 @@
 //! Packets of two messages leave at equal distances. Each way loses them one by one and in bursts,
 //! delays them, lets them overtake each other, or dies; bursts may hit both ways at once. Where
 //! there is retransmission, requests and answers get lost, too. What comes out is compared with what
-//! went in: [`Outcome::unreported`] and [`Outcome::wrong`] have to be zero, whatever happens.
+//! went in: [`ArbitrationResult::unreported`] and [`ArbitrationResult::wrong`] have to be zero, whatever happens.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -82,9 +82,9 @@ pub struct Play {
     pub repair: Option<Repair>,
 }
 
-/// What came of it.
+/// What an arbiter made of the two sides of a line.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ArbitrationResult {
     /// The arbiter's counts.
     pub stats: LineStats,
     /// Health of the sides.
@@ -105,7 +105,7 @@ pub struct Outcome {
     pub delays: Vec<u32>,
 }
 
-impl Outcome {
+impl ArbitrationResult {
     /// Messages reported lost, in a million of those sent.
     pub fn lost_ppm(&self) -> f64 {
         self.stats.lost as f64 * 1e6 / self.messages.max(1) as f64
@@ -211,7 +211,7 @@ impl World<'_> {
 }
 
 /// Plays it to the end.
-pub fn play(play: &Play) -> Outcome {
+pub fn play(play: &Play) -> ArbitrationResult {
     let mut world = World {
         play,
         rng: SplitMix64::new(play.seed),
@@ -265,7 +265,7 @@ pub fn play(play: &Play) -> Outcome {
         }
         world.answer(ledger.now, &mut ledger.requests);
     }
-    Outcome {
+    ArbitrationResult {
         stats: arbiter.stats(),
         sides: [arbiter.side(0), arbiter.side(1)],
         messages: play.packets * MESSAGES,

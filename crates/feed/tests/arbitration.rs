@@ -1,7 +1,7 @@
 //! A line and its copy over two lossy ways, from seeds: what both lose is reported and nothing else
 //! is missing, nothing comes twice or out of order, and the first copy wins.
 
-use feed::lab::{GOOD, Outcome, Play, Repair, Way};
+use feed::lab::{ArbitrationResult, GOOD, Play, Repair, Way};
 use feed::{Arbiter, ArbiterConfig, Delivery, LineSink, Notice};
 use types::Nanos;
 
@@ -11,7 +11,7 @@ fn base(seed: u64, packets: u64, ways: [Way; 2]) -> Play {
     Play { seed, packets, every_ns: 10_000, ways, common: (0, 0), config, repair: None }
 }
 
-fn play(play: Play) -> Outcome {
+fn play(play: Play) -> ArbitrationResult {
     let outcome = feed::lab::play(&play);
     assert_eq!((outcome.unreported, outcome.wrong), (0, 0), "{play:?}");
     assert_eq!(outcome.stats.delivered + outcome.stats.lost, outcome.messages, "{play:?}");

@@ -7,7 +7,7 @@
 
 use types::{Nanos, NodeId, TRACE_ID_BITS, Trace, TracePoint};
 
-use crate::measure::{Lateness, Measure, Outcome};
+use crate::measure::{Lateness, Measure, MessageOutcome};
 use crate::series::Series;
 use crate::{Delivery, ReceiverMeasure, Recorder, WindowPoint};
 
@@ -357,10 +357,10 @@ impl DeliveryLedger {
         }
     }
 
-    fn outcome(&self, place: usize, sent: Nanos, has_deadline: bool) -> Outcome {
+    fn outcome(&self, place: usize, sent: Nanos, has_deadline: bool) -> MessageOutcome {
         let (mut first, mut last) = (Nanos::NEVER, Nanos(0));
         let mut arrival = Some(Nanos(0));
-        let mut outcome = Outcome {
+        let mut outcome = MessageOutcome {
             has_deadline,
             oml_arrival_ns: None,
             oml_release_ns: 0,

@@ -44,7 +44,7 @@ pub(crate) enum Lateness {
 
 /// One complete message, as the ledger found it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct MessageOutcome {
     pub has_deadline: bool,
     /// `None` when a receiver's arrival trace was lost.
     pub oml_arrival_ns: Option<u64>,
@@ -79,7 +79,7 @@ impl Measure {
         }
     }
 
-    pub fn add(&mut self, outcome: &Outcome) {
+    pub fn add(&mut self, outcome: &MessageOutcome) {
         self.counts.messages += 1;
         if let Some(ns) = outcome.oml_arrival_ns {
             self.oml_arrival.record(ns);

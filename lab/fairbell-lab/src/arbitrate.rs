@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use telemetry::plot::{Curve, Figure};
 
 use clap::Args;
-use feed::lab::{GOOD, Outcome, Play, Repair, Way, play};
+use feed::lab::{ArbitrationResult, GOOD, Play, Repair, Way, play};
 use feed::{ArbiterConfig, Notice};
 use types::Nanos;
 
@@ -117,10 +117,10 @@ fn scenarios(args: &ArbitrateArgs) -> Vec<Scenario> {
 }
 
 /// What is not as it must be.
-fn complaint(must: Must, outcome: &Outcome) -> Option<String> {
+fn complaint(must: Must, outcome: &ArbitrationResult) -> Option<String> {
     let lost = outcome.stats.lost;
     if outcome.unreported + outcome.wrong > 0 {
-        let Outcome { unreported, wrong, .. } = outcome;
+        let ArbitrationResult { unreported, wrong, .. } = outcome;
         return Some(format!("{unreported} missing without a report, {wrong} wrong"));
     }
     let most = if must == Must::LoseWhatBothLose { 2 * outcome.lost_by_both } else { 0 };
@@ -219,7 +219,7 @@ pub fn run(args: &ArbitrateArgs) -> Result<(), Failure> {
     if complaints.is_empty() { Ok(()) } else { Err(Failure::Run(complaints.join("\n"))) }
 }
 
-fn row(name: &str, outcome: &Outcome, packets: u64) -> serde_json::Value {
+fn row(name: &str, outcome: &ArbitrationResult, packets: u64) -> serde_json::Value {
     let (low, high) = interval(outcome.stats.lost / 2, packets);
     let quantile = |ppm| percentile(&outcome.delays, ppm);
     serde_json::json!({
@@ -302,7 +302,7 @@ mod tests {
         let outcome = play(&all[1].play);
         assert_eq!(complaint(Must::LoseWhatBothLose, &outcome), None);
         assert!(complaint(Must::Alarm(0), &outcome).is_some(), "a control: nobody died");
-        let wrong = Outcome { unreported: 1, ..outcome };
+        let wrong = ArbitrationResult { unreported: 1, ..outcome };
         assert!(complaint(Must::LoseWhatBothLose, &wrong).is_some(), "a control");
     }
 

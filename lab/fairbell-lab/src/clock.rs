@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use telemetry::plot::{Curve, Figure};
 
-use clock::simulate::{Outcome, Plan, quantile, sizes};
+use clock::simulate::{Plan, SimulatedClocks, quantile, sizes};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use sim::cloud::link::{Cloud, Profile};
@@ -200,7 +200,7 @@ fn delays(
     }
 }
 
-fn checks(outcome: &Outcome) -> Vec<Check> {
+fn checks(outcome: &SimulatedClocks) -> Vec<Check> {
     let error = quantile(&outcome.errors(), 990);
     let bound = quantile(&outcome.bounds(), 500);
     vec![
@@ -222,7 +222,12 @@ fn summary(sorted: &[u64]) -> Value {
         "max_ns": at(1_000)})
 }
 
-fn document(args: &SimulateArgs, plan: &Plan, outcome: &Outcome, checks: &[Check]) -> Value {
+fn document(
+    args: &SimulateArgs,
+    plan: &Plan,
+    outcome: &SimulatedClocks,
+    checks: &[Check],
+) -> Value {
     let mut causal = outcome.causal_ns.clone();
     causal.sort_unstable();
     let agents = &outcome.agents;
@@ -311,7 +316,7 @@ fn print(args: &SimulateArgs, document: &Value, checks: &[Check]) {
     }
 }
 
-fn figures(outcome: &Outcome) -> Vec<Figure> {
+fn figures(outcome: &SimulatedClocks) -> Vec<Figure> {
     let curve =
         |name: &str, sorted: Vec<u64>| Curve { name: name.into(), points: cdf_us(&sorted, POINTS) };
     let cdf = Figure {

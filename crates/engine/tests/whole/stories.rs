@@ -1,6 +1,6 @@
 //! One order's story from the log, statements, and the proof that all accounts of it agree.
 
-use engine::explain::{Line, Which, explain};
+use engine::explain::{ExplainedEvent, Which, explain};
 use engine::statement::{Difference, Ledger, Tape, draw_up, reconcile};
 use types::{
     AccountId, Command, CommandKind, ExecutionKind as Kind, Input, MarketEvent, OrderRef, Phase,
@@ -10,11 +10,11 @@ use types::{
 use crate::bench::{Bench, ONE, TWO, buy, cancel, config, replace, sell};
 
 /// Each line in a word.
-fn words(lines: &[Line]) -> Vec<String> {
-    let word = |line: &Line| match line {
-        Line::Input { input, .. } => format!("{:?} {}", input.command.kind, input.seq),
-        Line::Report(report) => format!("{:?} {}", report.kind, report.qty),
-        Line::Tick { position, event } => {
+fn words(lines: &[ExplainedEvent]) -> Vec<String> {
+    let word = |line: &ExplainedEvent| match line {
+        ExplainedEvent::Input { input, .. } => format!("{:?} {}", input.command.kind, input.seq),
+        ExplainedEvent::Report(report) => format!("{:?} {}", report.kind, report.qty),
+        ExplainedEvent::Tick { position, event } => {
             let name = format!("{event:?}");
             let name = name.split([' ', '{']).next().unwrap_or("").to_string();
             format!("{name} @{position}")

@@ -7,7 +7,7 @@ use types::{ClockReading, ConnId, Nanos, Outbox, UserRefNum};
 
 use crate::access::Verdict;
 use crate::context::GatewayContext;
-use crate::fix::market::Market;
+use crate::fix::market::ReleasedMarket;
 use crate::fix::session_state::{FixSessionState, Progress};
 
 /// What happened at FIX doors.
@@ -43,7 +43,7 @@ pub(crate) struct DoorApplication<'a> {
     pub(crate) symbols: &'a Symbols,
     pub(crate) context: &'a mut GatewayContext,
     pub(crate) counters: &'a mut FixCounters,
-    pub(crate) market: Option<&'a Market>,
+    pub(crate) market: Option<&'a ReleasedMarket>,
     pub(crate) out: &'a mut Outbox,
     /// A session that has to get its stream first.
     pub(crate) wants_in: Option<usize>,

@@ -20,7 +20,7 @@ use crate::access::Refusal;
 use crate::config::{FixRole, GatewayConfig};
 use crate::context::{Ahead, GatewayContext};
 use crate::fix::application::{DoorApplication, FixCounters};
-use crate::fix::market::Market;
+use crate::fix::market::ReleasedMarket;
 use crate::fix::session_state::{FixSessionState, Progress};
 use crate::hold::{Release, Watermarks};
 use crate::operate::SessionInfo;
@@ -47,7 +47,7 @@ pub(crate) struct FixDoor {
     /// Room for a list of connections.
     conns: Vec<ConnId>,
     /// The feed, for market-data sessions.
-    pub(crate) market: Option<Market>,
+    pub(crate) market: Option<ReleasedMarket>,
     /// No timer before this; may be early.
     due: Nanos,
     pub(crate) counters: FixCounters,

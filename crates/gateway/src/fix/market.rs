@@ -35,7 +35,7 @@ pub struct News {
 
 /// One instrument as far as sessions can be behind on it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct InstrumentUpdates {
     /// Grows with every message.
     pub(crate) version: u64,
     /// Time of the last one.
@@ -48,7 +48,7 @@ pub(crate) struct Line {
     pub(crate) last: Option<Print>,
 }
 
-impl Line {
+impl InstrumentUpdates {
     /// Trades and breaks after the first `known`, as far as they are still known.
     pub(crate) fn prints_after(&self, known: u64) -> impl ExactSizeIterator<Item = &Print> {
         let more = self.printed.saturating_sub(known).min(self.prints.len() as u64) as usize;
@@ -57,16 +57,16 @@ impl Line {
 }
 
 /// The feed as a gateway knows it.
-pub(crate) struct Market {
+pub(crate) struct ReleasedMarket {
     pub(crate) books: Box<dyn Books>,
-    lines: Vec<Line>,
+    lines: Vec<InstrumentUpdates>,
     /// Something of the feed was missed: the books are not those of the exchange.
     pub(crate) lost: bool,
 }
 
-impl Market {
-    pub(crate) fn new(books: Box<dyn Books>) -> Market {
-        Market { books, lines: Vec::new(), lost: false }
+impl ReleasedMarket {
+    pub(crate) fn new(books: Box<dyn Books>) -> ReleasedMarket {
+        ReleasedMarket { books, lines: Vec::new(), lost: false }
     }
 
     /// The next message of a stream of the feed.
@@ -83,7 +83,7 @@ impl Market {
             return;
         }
         if self.lines.len() <= place {
-            self.lines.resize_with(place + 1, Line::default);
+            self.lines.resize_with(place + 1, InstrumentUpdates::default);
         }
         let Some(line) = self.lines.get_mut(place) else { return };
         line.version += 1;
@@ -106,7 +106,7 @@ impl Market {
         }
     }
 
-    pub(crate) fn line(&self, instrument: InstrumentId) -> Option<&Line> {
+    pub(crate) fn line(&self, instrument: InstrumentId) -> Option<&InstrumentUpdates> {
         self.lines.get(usize::from(instrument.0))
     }
 

@@ -18,7 +18,7 @@ use fix::app::{
 use fix::session::{Port, Session, Store};
 use types::{InstrumentId, Nanos, Side, TradingState};
 
-use crate::fix::market::Market;
+use crate::fix::market::ReleasedMarket;
 
 /// Levels of a side, whatever is asked for.
 const LEVELS_MAX: usize = 500;
@@ -96,7 +96,7 @@ impl MarketSubscriptions {
     pub(crate) fn request<S: Store>(
         &mut self,
         request: &MarketDataRequest<'_>,
-        market: Option<&Market>,
+        market: Option<&ReleasedMarket>,
         symbols: &Symbols,
         port: &mut Port<'_, S>,
     ) {
@@ -112,7 +112,7 @@ impl MarketSubscriptions {
     fn take<S: Store>(
         &mut self,
         request: &MarketDataRequest<'_>,
-        market: Option<&Market>,
+        market: Option<&ReleasedMarket>,
         symbols: &Symbols,
         port: &mut Port<'_, S>,
     ) -> Result<(), MarketDataRefusal> {
@@ -169,7 +169,7 @@ impl MarketSubscriptions {
     pub(crate) fn state<S: Store>(
         &mut self,
         (id, name, subscription): (&[u8], Option<&[u8]>, Subscription),
-        market: &Market,
+        market: &ReleasedMarket,
         symbols: &Symbols,
         port: &mut Port<'_, S>,
     ) {
@@ -200,7 +200,7 @@ impl MarketSubscriptions {
     pub(crate) fn refresh<S: Store>(
         &mut self,
         now: Nanos,
-        market: &Market,
+        market: &ReleasedMarket,
         symbols: &Symbols,
         session: &mut Session<S>,
         out: &mut Vec<u8>,
@@ -251,7 +251,7 @@ impl Subscribed {
         &mut self,
         now: Nanos,
         place: usize,
-        (market, symbols): (&Market, &Symbols),
+        (market, symbols): (&ReleasedMarket, &Symbols),
         (updates, levels): (&mut Vec<(Update, Level)>, &mut Vec<Level>),
         session: &mut Session<S>,
         out: &mut Vec<u8>,
@@ -302,7 +302,7 @@ impl Watch {
     fn refresh<S: Store>(
         &mut self,
         now: Nanos,
-        market: &Market,
+        market: &ReleasedMarket,
         symbols: &Symbols,
         session: &mut Session<S>,
         out: &mut Vec<u8>,
@@ -333,7 +333,7 @@ impl Watch {
 pub(crate) fn tell_states<S: Store>(
     id: &[u8],
     name: Option<&[u8]>,
-    market: &Market,
+    market: &ReleasedMarket,
     symbols: &Symbols,
     port: &mut Port<'_, S>,
 ) -> Vec<(InstrumentId, Option<TradingState>)> {
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn trades_between_two_refreshes_are_told_one_by_one_in_messages_of_bounded_length() {
-        let mut market = Market::new(Box::new(Trades(0)));
+        let mut market = ReleasedMarket::new(Box::new(Trades(0)));
         let symbols = Symbols::new(&[fix::sample::instrument()]);
         let rules = fix::dictionary::builtin(fix::Version::Fix50Sp2).unwrap();
         let config = fix::session::SessionConfig::new("FAIRBELL", "DATA", rules);

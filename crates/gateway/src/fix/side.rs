@@ -6,7 +6,7 @@ use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 use crate::access::Refusal;
 use crate::config::FixRole;
 use crate::context::Ahead;
-use crate::fix::market::{Books, Market};
+use crate::fix::market::{Books, ReleasedMarket};
 use crate::gateway::Gateway;
 use crate::session::Ending;
 
@@ -78,7 +78,7 @@ impl Gateway {
 
     /// Market-data sessions are told of these books, which know nothing of the feed yet.
     pub fn set_market(&mut self, books: Box<dyn Books>) {
-        self.sessions.fix.market = Some(Market::new(books));
+        self.sessions.fix.market = Some(ReleasedMarket::new(books));
     }
 
     /// The receivers on this VM have released messages of the feed; `None`: some are missing.

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use clock::simulate::{Outcome, Plan, START, quantile};
+use clock::simulate::{Plan, START, SimulatedClocks, quantile};
 use types::{Nanos, SplitMix64};
 
 use super::{
@@ -53,7 +53,7 @@ pub fn probes(
 }
 
 /// Agents of a plan over a cloud.
-pub fn mesh(profile: &Profile, plan: &Plan) -> Outcome {
+pub fn mesh(profile: &Profile, plan: &Plan) -> SimulatedClocks {
     let delay = probes(profile, plan.seed, plan.nodes, plan.run_ns);
     clock::simulate::run(plan, delay, |_| {})
 }

@@ -1,7 +1,7 @@
 //! The clock agents of crate `clock` in virtual time, with the links of a profile: how wrong clocks
 //! stay, and whether the bounds that agents publish hold.
 
-use clock::simulate::{Outcome, Plan, quantile, sizes};
+use clock::simulate::{Plan, SimulatedClocks, quantile, sizes};
 use types::Nanos;
 
 use super::{
@@ -20,7 +20,7 @@ const FEW: usize = 12;
 const WANDERS: [u64; 4] = [20, 50, 200, 500];
 
 /// A row of one figure a seed, in us.
-type Of = fn(&Outcome) -> Vec<u64>;
+type Of = fn(&SimulatedClocks) -> Vec<u64>;
 
 fn sorted(mut values: Vec<u64>) -> Vec<u64> {
     values.sort_unstable();
@@ -42,8 +42,8 @@ pub fn errors(run: &mut Run) -> Report {
             mesh(&profile, &plan)
         });
         let kinds: [(&str, Of); 5] = [
-            ("error", Outcome::errors),
-            ("published bound", Outcome::bounds),
+            ("error", SimulatedClocks::errors),
+            ("published bound", SimulatedClocks::bounds),
             ("bound by causality alone", |o| sorted(o.causal_ns.clone())),
             ("error, minimum delay (NTP's way)", |o| sizes(&o.minimum_delay)),
             ("error, Kalman filter", |o| sizes(&o.kalman)),
@@ -58,7 +58,7 @@ pub fn errors(run: &mut Run) -> Report {
                 rows.push(Row::new(format!("{name}, {what}: {part}"), "ns", None, &values));
             }
         }
-        let figure = |what: &str, unit, of: fn(&Outcome) -> f64| {
+        let figure = |what: &str, unit, of: fn(&SimulatedClocks) -> f64| {
             let values: Vec<f64> = outcomes.iter().map(of).collect();
             Row::new(format!("{name}: {what}"), unit, None, &values)
         };
