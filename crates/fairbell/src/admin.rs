@@ -1,8 +1,6 @@
 //! `fairbell admin`: steers a running exchange over its Unix-domain socket.
 //!
-//! One connection, one line of JSON there, one back ([`protocol`]). The exchange's side is a thread
-//! of its own ([`server`]) that asks nodes between two of their inputs ([`act`]) and keeps the
-//! audit file ([`audit`]). Nothing of it is on the way of orders.
+//! The exchange's side of it is `host::admin`.
 
 use std::path::PathBuf;
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use ::certify::{Certifier, CertifierConfig, Protocol, Report, Status, Step, StepReport};
 use clap::Args;
+use exchange::{Account, ExchangeConfig, FixLogin, FixRole, LoginTerms, Role, Throttle, deploy};
 use net::{
     Clients, Clock, Directory, Identity, Loop, LoopConfig, LoopHandle, ServerTls, peer_addr,
 };
-use roles::{Account, ExchangeConfig, FixLogin, FixRole, LoginTerms, Role, Throttle, deploy};
 use types::{
     AccountId, Channel, ClOrdId, ClockReading, Command, ConnId, Instrument, InstrumentId, Nanos,
     Node, NodeId, Outbox, Peer, Phase, Price, Qty, Symbol, limits,
@@ -25,7 +25,7 @@ use types::{
 use crate::load::{FixName, ProtocolName};
 use crate::options::duration;
 use host::config::Config;
-use host::exchange::exchange_config;
+use host::deployment::exchange_config;
 use host::failure::Failure;
 use host::sockets::{io, v4};
 
@@ -206,7 +206,7 @@ fn exchange(args: &CertifyArgs, clock: &Clock) -> ExchangeConfig {
     exchange.instruments = instrument().into_iter().collect();
     (exchange.rules, exchange.self_trade) = (Vec::new(), Vec::new());
     exchange.limits = engine::Limits::NONE;
-    exchange.timetable = roles::Timetable::open_at_once();
+    exchange.timetable = exchange::Timetable::open_at_once();
     exchange.fix_comp_id = args.target.clone();
     exchange
 }
@@ -275,7 +275,7 @@ fn play(args: &CertifyArgs) -> Result<Report, Failure> {
 
 /// What the root is asked for as by an operator.
 fn set_phase(exchange: &LoopHandle<Host>, phase: Phase) {
-    let command = Command { cl_ord_id: NAME, ..roles::set_phase(InstrumentId(0), phase) };
+    let command = Command { cl_ord_id: NAME, ..exchange::set_phase(InstrumentId(0), phase) };
     // Refused only when the loop is over, which shows elsewhere.
     let _ = exchange.call(ROOT, move |host, now, out| {
         if let Host::Exchange(role) = host {
@@ -327,7 +327,7 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
     ];
     // Nobody reads what is released; the socket stays open.
     let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-    let nodes = deploy(&exchange, host::exchange::life()?, |_| feed)
+    let nodes = deploy(&exchange, host::deployment::life()?, |_| feed)
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let mut doors = Some(doors);
     for ((index, role), socket) in (0..).zip(nodes).zip(sockets) {

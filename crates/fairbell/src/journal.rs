@@ -271,7 +271,7 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
 
 fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let loaded = config::read(args.config.as_deref())?;
-    let known = [host::exchange::engine_config(&loaded)];
+    let known = [host::deployment::engine_config(&loaded)];
     let state = std::cell::RefCell::new(None);
     let begin = |genesis: &Genesis| {
         if genesis.rules_version != engine::RULES_VERSION {

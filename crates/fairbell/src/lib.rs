@@ -1,4 +1,4 @@
-//! The program that a venue runs: command line, configuration, composition of the roles, live view and reports.
+//! The program that a venue runs: command line, configuration, participants that play, live view and reports.
 //!
 //! Each subcommand is a module with a `run`. Standard output carries results (the report, or one
 //! JSON document with `--json`), standard error everything else. Exit codes: 0 success, 1 the run

@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use exchange::{Offline, Role};
 use feed::ListenerConfig;
 use net::{Loop, LoopHandle, TraceReceiver};
 use participant::{Latency, Phase, RequestKind, Sample};
-use roles::{Offline, Role};
 use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
 use types::{Nanos, NodeId, Peer};
 
@@ -39,14 +39,14 @@ use host::admin::door;
 use host::alarms::Alarms;
 use host::clocks::Clocks;
 use host::config::Config;
-use host::exchange::{DRIVER, LISTENERS, LOG_FILE, Plan, PlanOptions, engine_config};
+use host::deployment::{DRIVER, LISTENERS, LOG_FILE, Plan, PlanOptions, engine_config};
 use host::failure::Failure;
 use host::group::{Group, Leaders};
 use host::journal::health::{Health, Standing};
 use host::journal::kept;
 use host::journal::kept::written;
 use host::replica::line::RootLine;
-use host::{exchange, group, room, spill};
+use host::{deployment, group, room, spill};
 
 use day::TradingDay;
 use outcome::{Artifacts, Elsewhere, quantiles};
@@ -64,7 +64,7 @@ const STILL: Duration = Duration::from_secs(1);
 /// Time for the end of the session to reach everybody.
 const GOODBYE: Duration = Duration::from_millis(150);
 /// The root's node.
-const ROOT: NodeId = roles::ExchangeConfig::ROOT;
+const ROOT: NodeId = exchange::ExchangeConfig::ROOT;
 
 pub use args::UpArgs;
 pub use outcome::quantiles as report_quantiles;
@@ -92,8 +92,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         true => Ok(None),
         false => flow::driver(&config, sample.as_ref(), duration_ns, gateways).map(Some),
     };
-    if args.slow_proxy.is_some_and(|proxy| u32::from(proxy) > exchange::proxies(&config)) {
-        let most = exchange::proxies(&config);
+    if args.slow_proxy.is_some_and(|proxy| u32::from(proxy) > deployment::proxies(&config)) {
+        let most = deployment::proxies(&config);
         return Err(Failure::Usage(format!("--slow-proxy: this tree has {most} proxies")));
     }
     if args.late_listener.is_some() && config.overlay.receivers < 2 {
@@ -126,7 +126,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         around: &around,
         ..PlanOptions::new(&log)
     };
-    let plan = exchange::plan(&config, clocks.of, options, kept, driver)?;
+    let plan = deployment::plan(&config, clocks.of, options, kept, driver)?;
     let relay = relay.into_inner();
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
     notices.extend(plan.group.iter().flat_map(|group| group.notice.clone()));
@@ -473,7 +473,8 @@ fn host(
 
 /// The sample through the engine alone.
 pub fn replay(config: &Config, sample: &Sample) -> Result<Offline, Failure> {
-    roles::offline(engine_config(config), sample).map_err(|error| Failure::Run(error.to_string()))
+    exchange::offline(engine_config(config), sample)
+        .map_err(|error| Failure::Run(error.to_string()))
 }
 
 /// Loads the configured sample, for commands that need it.

@@ -34,7 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("net", 3),
     ("store", 3),
     ("replication", 3),
-    ("roles", 4),
+    ("exchange", 4),
     ("sim", 5),
     ("backtest", 4),
     ("certify", 5),
@@ -92,7 +92,7 @@ const PURE: &[&str] = &[
     "feed",
     "gateway",
     "participant",
-    "roles",
+    "exchange",
     "sim",
     "certify",
     "backtest",
@@ -108,7 +108,7 @@ const FIXED_HASHER: &str = "BuildHasherDefault";
 /// Words that a file may contain nevertheless, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (
-        "lab/sim/src/exchange/seeds.rs",
+        "lab/sim/src/venue/seeds.rs",
         "std::thread",
         "seeds run side by side, each world within one thread",
     ),
@@ -482,7 +482,7 @@ fn control_layering_sees_upward_sideways_and_forbidden_edges() {
     assert_eq!(layering("net", &manifest("overlay")), ["net must not know overlay"]);
     assert_eq!(layering("misc", ""), ["misc: has no layer"]);
     let tested = "[dev-dependencies]\nsim = { path = \"../sim\" }\n";
-    assert_eq!(layering("roles", tested), ["roles (layer 4) uses sim (layer 5)"]);
+    assert_eq!(layering("exchange", tested), ["exchange (layer 4) uses sim (layer 5)"]);
     let compared = "[dev-dependencies]\nbook-model.workspace = true\n";
     assert!(layering("book", compared).is_empty());
     let behind_a_feature = "[dependencies]\nbook-model = { path = \"x\", optional = true }\n";

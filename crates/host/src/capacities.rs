@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use roles::Capacity;
+use exchange::Capacity;
 use serde_json::{Value, json};
 
 use crate::alarms::Alarms;

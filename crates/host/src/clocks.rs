@@ -162,7 +162,7 @@ impl Clocks {
     /// # Errors
     /// When whoever is to keep them does not answer.
     pub fn start(config: &Config) -> Result<Clocks, Failure> {
-        let own = crate::exchange::clock(config);
+        let own = crate::deployment::clock(config);
         let mut clocks = Clocks {
             of: [own; 3],
             source: "system clock, bound as configured".to_string(),

@@ -4,7 +4,7 @@
 //! with an opening call if there are auctions; who has participants of its own ends it when they are
 //! ready (`fairbell up`), or it ends after `day.opening_call_ms`, or when an operator says so.
 
-use roles::{ExchangeConfig, Timetable, set_phase};
+use exchange::{ExchangeConfig, Timetable, set_phase};
 use types::{Command, CommandKind, InstrumentId, Nanos, Phase};
 
 use crate::config::{Config, InstrumentEntry};

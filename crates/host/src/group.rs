@@ -13,16 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use exchange::{ExchangeConfig, Role};
 use net::{Clock, Directory, LeaderEndpoint, LoopHandle, TraceReceiver, trace_channel};
 use probe::Key;
 use replication::ReplicaId;
-use roles::{ExchangeConfig, Role};
 use serde::Serialize;
 use types::NodeId;
 
 use crate::alarms::Alarms;
 use crate::config::Config;
-use crate::exchange::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
+use crate::deployment::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
 use crate::failure::Failure;
 use crate::replica::checkpoints::Begin;
 use crate::replica::cluster::Cluster;

@@ -1,7 +1,7 @@
 //! From configuration to running nodes: the one place that makes sockets, loops, clocks, keys,
 //! spill files and the day's timetable.
 //!
-//! [`exchange`] builds all roles of an exchange on one machine, [`replica`] one replica of its root,
+//! [`deployment`] builds all roles of an exchange on one machine, [`replica`] one replica of its root,
 //! [`group`] such replicas in one process. Who runs them decides what is shown, played and reported.
 
 pub mod admin;
@@ -12,7 +12,7 @@ pub mod clock_sources;
 pub mod clocks;
 pub mod config;
 pub mod day;
-pub mod exchange;
+pub mod deployment;
 pub mod failure;
 pub mod files;
 pub mod group;

@@ -80,7 +80,7 @@ fn compute(like: &PasswordHash<'_>, password: &[u8]) -> Option<Output> {
 /// When the machine has no randomness.
 pub fn hash(password: &[u8]) -> Result<String, Failure> {
     let failed = |why: String| Failure::Run(format!("hashing: {why}"));
-    let secret = roles::Secret::random().ok_or_else(|| failed("no randomness".to_string()))?;
+    let secret = exchange::Secret::random().ok_or_else(|| failed("no randomness".to_string()))?;
     let salt = SaltString::encode_b64(secret.0.get(..16).unwrap_or(&[]));
     let salt = salt.map_err(|error| failed(error.to_string()))?;
     let params = Params::new(MEMORY_KIB, PASSES, 1, None);
@@ -90,9 +90,9 @@ pub fn hash(password: &[u8]) -> Result<String, Failure> {
     Ok(hash.to_string())
 }
 
-/// A gateway's job answered: see [`roles::decode_work`].
+/// A gateway's job answered: see [`exchange::decode_work`].
 pub fn work(job: &[u8]) -> Vec<u8> {
-    let right = roles::decode_work(job).is_some_and(|(hash, password)| {
+    let right = exchange::decode_work(job).is_some_and(|(hash, password)| {
         std::str::from_utf8(hash).is_ok_and(|hash| verify(hash, password))
     });
     vec![right.into()]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use roles::{Refusal, Refusals, Refused};
+use exchange::{Refusal, Refusals, Refused};
 use serde_json::{Value, json};
 use types::{Nanos, NodeId};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use roles::Fill;
+use exchange::Fill;
 
 use crate::alarms::Alarms;
 

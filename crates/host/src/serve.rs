@@ -9,7 +9,7 @@ use types::Peer;
 
 use crate::alarms::Alarms;
 use crate::config::Config;
-use crate::exchange::{self, Plan, PlanOptions};
+use crate::deployment::{self, Plan, PlanOptions};
 use crate::failure::Failure;
 use crate::group::Levels;
 use crate::journal::health::Health;
@@ -24,13 +24,13 @@ pub fn serve<T>(
     config: &Config,
     body: impl FnOnce(Vec<Peer>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let clock = exchange::clock(config);
+    let clock = deployment::clock(config);
     let kept = match config.journal.is_local() {
         true => Some(kept::open(Path::new(&config.journal.dir), &config.journal, clock.now())?),
         false => None,
     };
-    let log = Path::new(&config.journal.dir).join(exchange::LOG_FILE);
-    let plan = exchange::plan(config, [clock; 3], PlanOptions::new(&log), kept, |_| Ok(None))?;
+    let log = Path::new(&config.journal.dir).join(deployment::LOG_FILE);
+    let plan = deployment::plan(config, [clock; 3], PlanOptions::new(&log), kept, |_| Ok(None))?;
     let Plan { loops, addresses, jobs, writing, group, .. } = plan;
     let levels = Levels::default();
     let (stop, edges, root) = (AtomicBool::new(false), loops[1].handle(), loops[0].handle());
@@ -46,7 +46,7 @@ pub fn serve<T>(
             scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root, &health))
         });
         let replicas = group.map(|group| {
-            let observe = |place, role: &roles::Role| levels.observe(place, role);
+            let observe = |place, role: &exchange::Role| levels.observe(place, role);
             group.start(scope, observe, &Alarms::default())
         });
         let gateways = addresses.gateways.iter().map(|at| net::peer_addr(*at)).collect();

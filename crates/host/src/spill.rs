@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use engine::log_file::{HEADER_LEN, LogHeader, RECORD_LEN, write_header, write_input};
-use roles::{Role, Root, Snapshots};
+use exchange::{Role, Root, Snapshots};
 use rustix::fs::{FallocateFlags, fallocate};
 use types::{Input, NodeId, Outbox, SpillStore};
 

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use exchange::Role;
 use host::config::Config;
-use host::exchange::{clock, exchange_config};
+use host::deployment::{clock, exchange_config};
 use host::replica::checkpoints::Begin;
 use host::replica::cluster::Cluster;
 use host::replica::node::{Host, Sockets};
 use host::replica::papers;
 use net::Clock;
-use roles::Role;
 use types::{ClOrdId, CommandKind, Nanos, Phase};
 
 /// How the commands of a calendar are named in the log.

@@ -30,7 +30,7 @@ use host::failure::Failure;
 /// Wrong usage, and what the command says.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     let Some(cli) = fairbell::cli::parse::<cli::Cli>(args)? else { return Ok(()) };
-    let generated = [log::exchange::config()];
+    let generated = [log::generated::config()];
     match cli.command {
         Command::Attack(args) => attack::run(&args),
         Command::Backtest(args) => backtest::run(&args),

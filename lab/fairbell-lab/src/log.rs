@@ -1,10 +1,10 @@
 //! `fairbell-lab log`: logs of generated commands, written and read again.
 //!
-//! The commands are of all kinds, for the exchange of [`exchange`], whose four instruments are each
+//! The commands are of all kinds, for the exchange of [`generated`], whose four instruments are each
 //! traded by other rules.
 
 mod entry;
-pub mod exchange;
+pub mod generated;
 mod script;
 
 use std::fs::File;
@@ -76,11 +76,11 @@ pub struct WriteArgs {
 pub fn run(args: &LogArgs) -> Result<(), Failure> {
     match &args.log {
         Log::Write(args) => write(args),
-        Log::Read(log) => fairbell::log::run(log, &[exchange::config()]),
+        Log::Read(log) => fairbell::log::run(log, &[generated::config()]),
     }
 }
 
-/// Generated commands of all kinds as inputs of [`exchange`]'s exchange, for ever.
+/// Generated commands of all kinds as inputs of [`generated`]'s exchange, for ever.
 pub struct Generated {
     script: Script,
     entry: Entry,
@@ -90,7 +90,7 @@ pub struct Generated {
 impl Generated {
     /// A log that is meant to end after so many commands.
     pub fn new(seed: u64, commands: u64) -> Generated {
-        let config = exchange::config();
+        let config = generated::config();
         let script = Script::new(seed, commands, &config.instruments);
         Generated { script, entry: Entry::new(&config.instruments), seq: 0 }
     }
@@ -102,7 +102,7 @@ impl Iterator for Generated {
     fn next(&mut self) -> Option<Input> {
         loop {
             let step = self.script.next_step();
-            let Some(command) = exchange::admitted(&mut self.entry, &step) else { continue };
+            let Some(command) = generated::admitted(&mut self.entry, &step) else { continue };
             self.seq += 1;
             let (seq, t, source) = (Seq(self.seq), step.at, step.source);
             return Some(Input { seq, t_in: t, t_seq: t, source, flags: 0, command });
@@ -112,7 +112,7 @@ impl Iterator for Generated {
 
 /// Writes a log of generated commands, and perhaps a snapshot on the way.
 pub fn write(args: &WriteArgs) -> Result<(), Failure> {
-    let config = exchange::config();
+    let config = generated::config();
     let file = File::create(&args.out).map_err(|error| on(&args.out, error))?;
     let mut file = BufWriter::with_capacity(1 << 18, file);
     let (rules_version, config_digest) = (engine::RULES_VERSION, config.digest());
@@ -127,7 +127,7 @@ pub fn write(args: &WriteArgs) -> Result<(), Failure> {
     let mut seq = 0;
     while seq < args.commands {
         let step = script.next_step();
-        let Some(command) = exchange::admitted(&mut entry, &step) else {
+        let Some(command) = generated::admitted(&mut entry, &step) else {
             refused += 1;
             continue;
         };
@@ -181,14 +181,14 @@ mod tests {
 
     #[test]
     fn a_script_asks_for_everything_and_ouch_carries_it_as_it_is() {
-        let config = exchange::config();
+        let config = generated::config();
         let mut entry = Entry::new(&config.instruments);
         let mut script = Script::new(11, 40_000, &config.instruments);
         let mut seen = BTreeSet::new();
         for _ in 0..40_000 {
             let step = script.next_step();
             let asked = step.command;
-            let admitted = exchange::admitted(&mut entry, &step).expect("OUCH carries it");
+            let admitted = generated::admitted(&mut entry, &step).expect("OUCH carries it");
             assert_eq!(admitted, asked);
             seen.insert(format!("{:?}", asked.kind));
             if asked.kind == CommandKind::NewOrder {

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    fairbell::process("fairbell-lab", |args| fairbell_lab::run(args))
+    fairbell::process("fairbell-lab", fairbell_lab::run)
 }

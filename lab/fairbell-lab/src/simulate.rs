@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use sim::exchange::{Figures, Scenario, SeedReport, Summary, run_seeds};
+use sim::venue::{Figures, Scenario, SeedReport, Summary, run_seeds};
 
 use host::failure::Failure;
 

@@ -5,10 +5,10 @@
 
 mod clock;
 pub mod cloud;
-pub mod exchange;
 mod link;
 mod queue;
 pub mod replicas;
+pub mod venue;
 mod world;
 pub mod zones;
 

@@ -1,6 +1,6 @@
 //! What attackers may take from others is bounded, and the bounds are the defences' doing.
 
-use sim::exchange::{AttackKind, Harm, harm};
+use sim::venue::{AttackKind, Harm, harm};
 
 fn small(kind: AttackKind, bounded: bool) -> Harm {
     harm(kind, bounded, (2, 200), &mut |_| {})

@@ -3,7 +3,7 @@
 //! The checkers compare what was sent, logged and heard when a run is over; none of them is an
 //! assertion of the code under test, so a build without assertions finds the same.
 
-use sim::exchange::{Checker, FAULTS, OPTIONS, Sabotage, Scenario, fuzz_seeds, run_seed};
+use sim::venue::{Checker, FAULTS, OPTIONS, Sabotage, Scenario, fuzz_seeds, run_seed};
 
 #[test]
 fn a_slice_of_random_scenarios_passes_and_all_kinds_of_faults_happen() {

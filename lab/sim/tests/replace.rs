@@ -1,9 +1,9 @@
 //! A straggler among the proxies is replaced while the exchange trades: no message is lost,
 //! repeated or reordered, and the last receiver hears the market sooner.
 
+use exchange::{OverlayOptions, Secret};
 use overlay::membership::RollCallConfig;
-use roles::{OverlayOptions, Secret};
-use sim::exchange::{
+use sim::venue::{
     Delivery, FaultKind, FaultSpec, Sabotage, Scenario, Timings, run_seed, run_timed,
 };
 use types::Nanos;

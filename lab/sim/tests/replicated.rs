@@ -1,7 +1,7 @@
 //! The whole exchange with three roots that serve in turn: a slice of seeds passes, and all that can
 //! happen to roots happens.
 
-use sim::exchange::{FaultKind, Scenario, run_each_of, run_seed};
+use sim::venue::{FaultKind, Scenario, run_each_of, run_seed};
 
 /// The kinds of what happens to roots, as reports name them.
 const KINDS: [&str; 8] = [

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sim::exchange::{Scenario, run_seeds};
+use sim::venue::{Scenario, run_seeds};
 
 #[test]
 fn a_thousand_seeds_end_with_equal_books_and_every_order_answered_once() {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use certify::{Certifier, CertifierConfig, Protocol, Report};
-use fix::{Frame, Framer, Version};
-use participant::load::{Load, LoadConfig, Login};
-use roles::{
+use exchange::{
     AccessConfig, Account, ExchangeConfig, FixLogin, FixRole, LoginTerms, OverlayOptions, Role,
     Throttle, Timetable, deploy,
 };
+use fix::{Frame, Framer, Version};
+use participant::load::{Load, LoadConfig, Login};
 use types::{
     AccountId, Channel, ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, NodeId, Op,
     Outbox, Peer, Phase, Price, Qty, Symbol, limits,
@@ -156,8 +156,8 @@ const CLIENT: usize = 3;
 impl World {
     pub fn new(protocol: Protocol, fault: Fault, seconds: u64) -> World {
         let fix = protocol == Protocol::Fix;
-        let nodes =
-            deploy(&exchange(fix), roles::Life::of(1_000), |_| Peer::Addr(99)).expect("possible");
+        let nodes = deploy(&exchange(fix), exchange::Life::of(1_000), |_| Peer::Addr(99))
+            .expect("possible");
         let [root, edge] = <[Role; 2]>::try_from(nodes).ok().expect("root and edge");
         let config = CertifierConfig {
             protocol,
@@ -217,7 +217,7 @@ impl World {
         if self.certifier.wants_call() != self.in_call {
             self.in_call = !self.in_call;
             let phase = if self.in_call { Phase::VolatilityCall } else { Phase::Continuous };
-            let command = roles::set_phase(InstrumentId(0), phase);
+            let command = exchange::set_phase(InstrumentId(0), phase);
             self.root.with_root(&mut out, |root, out| root.operator(now, command, out));
             self.carry_out(0, &out);
             out.clear();

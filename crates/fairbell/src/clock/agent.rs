@@ -317,7 +317,7 @@ fn host(
     config.solver.asymmetry_ns = args.asymmetry_us * Nanos::MICRO;
     config.solver.wander_max_ppb = f64::from(args.wander_max_ppb);
     config.solver.reference_bound_ns = args.reference_bound_us * Nanos::MICRO;
-    let life = host::exchange::life()?;
+    let life = host::deployment::life()?;
     let guard = match &args.key_file {
         None => {
             eprintln!("no --key-file: datagrams are neither sealed nor authenticated");

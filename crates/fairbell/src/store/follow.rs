@@ -100,7 +100,7 @@ fn engine_config(places: &Places, genesis: &Genesis) -> Result<Config, Failure> 
         let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
         return Err(on(dir, format!("rules version {theirs}, this is {ours}")));
     }
-    let known = [host::exchange::engine_config(&places.config)];
+    let known = [host::deployment::engine_config(&places.config)];
     let wanted = genesis.config_digest;
     known
         .into_iter()
@@ -145,8 +145,8 @@ impl Feed {
         let (genesis, inputs) = match &snapshot {
             None => (first_genesis(dir, &mut follower)?, Vec::new()),
             Some(bytes) => {
-                let genesis = roles::compacted_genesis(bytes).and_then(Genesis::read);
-                let inputs = roles::compacted_inputs(bytes);
+                let genesis = exchange::compacted_genesis(bytes).and_then(Genesis::read);
+                let inputs = exchange::compacted_inputs(bytes);
                 let read = genesis.zip(inputs).ok_or_else(|| on(dir, NO_LOG))?;
                 (Some(read.0), read.1)
             }

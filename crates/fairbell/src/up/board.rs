@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use exchange::{Capacity, Fill, Refusals, Role};
 use net::Loop;
 use overlay::sealed_link::SealedLinkStats;
 use participant::Status;
 use replication::ReplicaId;
-use roles::{Capacity, Fill, Refusals, Role};
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
 use super::revise::Standing;
@@ -15,7 +15,7 @@ use crate::report::Hop;
 use host::alarms::Alarms;
 use host::capacities;
 use host::config::Config;
-use host::exchange::{DRIVER, LISTENERS};
+use host::deployment::{DRIVER, LISTENERS};
 use host::refused;
 
 /// One instrument at the engine.
@@ -146,7 +146,7 @@ impl Board {
         if member.leading().is_some() {
             // Nobody waits for those that were removed.
             figures.replicas.retain(|place, _| counts(place));
-            figures.take(roles::ExchangeConfig::ROOT, role);
+            figures.take(exchange::ExchangeConfig::ROOT, role);
         }
     }
 
@@ -217,7 +217,7 @@ impl Figures {
                 set(&mut self.copies, place, all);
                 set(&mut self.repairs, place, repairs);
                 set(&mut self.resends, place, edge.gateway().uplink().counters().resent);
-                self.gateways.insert(id, roles::gateway_capacities(edge.gateway()));
+                self.gateways.insert(id, exchange::gateway_capacities(edge.gateway()));
                 let refusals = edge.gateway().refusals();
                 if self.refusals.get(&id).map_or(0, Refusals::total) != refusals.total() {
                     self.refusals.insert(id, refusals.clone());

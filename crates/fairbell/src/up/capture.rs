@@ -3,7 +3,7 @@
 use feed::CaptureConfig;
 use std::path::Path;
 
-use roles::Role;
+use exchange::Role;
 use types::NodeId;
 
 use host::config::Config;
@@ -15,7 +15,7 @@ pub const KEPT: CaptureConfig = CaptureConfig {
     to: ([233, 252, 0, 1], 26_400),
     packet_bytes_max: 256 << 20,
     message_bytes_max: 256 << 20,
-    quote_every: host::exchange::CHECKPOINT_EVERY,
+    quote_every: host::deployment::CHECKPOINT_EVERY,
     quotes_max: 1 << 16,
 };
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use exchange::{Role, Slow};
 use planner::cloud::{Cloud, CloudModel};
-use roles::{Role, Slow};
 use types::{NodeId, Peer, SplitMix64};
 
 /// The nodes of an exchange, in order of their numbers, in such a cloud.

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use roles::{Timetable, set_phase};
+use exchange::{Timetable, set_phase};
 use types::{ClOrdId, Command, CommandKind, InstrumentId, Nanos, Phase};
 
 use host::config::Config;

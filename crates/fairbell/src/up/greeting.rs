@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 
 use host::config::Config;
 use host::config::keys::FIX_ROLES;
-use host::exchange::Addresses;
+use host::deployment::Addresses;
 
 /// A layer of n nodes can hedge with n - 1 siblings at most.
 pub fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {

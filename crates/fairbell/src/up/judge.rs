@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use exchange::{Role, Root};
 use host::config::Config;
 use host::group::{Term, folder, names};
 use host::replica::cluster::Cluster;
 use host::replica::node::DiskInputs;
 use replication::{Membership, ReplicaId};
-use roles::{Role, Root};
 use types::Input;
 
 use crate::report::{ReplicaReport, ReplicationReport};
@@ -22,7 +22,7 @@ pub fn judge(
 ) -> (ReplicationReport, Option<Role>, Vec<String>) {
     let mut complaints = Vec::new();
     let led = terms.last().map_or(0, |last| usize::from(last.leader) - 1);
-    let mut report = ReplicationReport { terms: terms, ..ReplicationReport::default() };
+    let mut report = ReplicationReport { terms, ..ReplicationReport::default() };
     let leads = |one: &Result<Role, String>| {
         let member = one.as_ref().ok().and_then(Role::as_member)?;
         member.leading()

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engine::Engine;
+use exchange::{Audit, Offline, Past, Role, Root, audit_with};
 use feed::Listener;
 use overlay::{membership::Membership, publisher::Publisher, receiver::Receiver};
 use participant::{Driver, Sample, SampleCounts};
-use roles::{Audit, Offline, Past, Role, Root, audit_with};
 use telemetry::{DeliveryLedger, LatencySummary, Recorder};
 use types::{CrossKind, FeedSeq, Input, InstrumentId, Nanos, NodeId, RejectReason, Side};
 
@@ -19,7 +19,7 @@ use crate::report::{
     TreeReport, UnequalBook, WindowPoint,
 };
 use host::config::Config;
-use host::exchange::CHECKPOINT_EVERY;
+use host::deployment::CHECKPOINT_EVERY;
 use host::failure::Failure;
 use host::group::Leaders;
 use host::replica::node::DiskInputs;
@@ -243,7 +243,7 @@ impl Artifacts<'_> {
         let instruments = &root.engine().config().instruments;
         let of = |id: InstrumentId| instruments.iter().find(|instrument| instrument.id == id);
         let symbol = |id| of(id).map_or_else(String::new, |of| of.symbol.to_string());
-        let auction = |auction: &roles::Auction| AuctionReport {
+        let auction = |auction: &exchange::Auction| AuctionReport {
             symbol: symbol(auction.instrument),
             kind: match auction.kind {
                 CrossKind::Opening => "opening",
@@ -257,7 +257,7 @@ impl Artifacts<'_> {
         };
         // Without a flow of its own all that there was came before it.
         let start = self.started_at.unwrap_or(Nanos::NEVER);
-        let halt = |halt: &roles::Halt| HaltReport {
+        let halt = |halt: &exchange::Halt| HaltReport {
             symbol: symbol(halt.instrument),
             after_ns: halt.from.since(start),
             lasted_ns: halt.to.since(halt.from),
@@ -357,7 +357,7 @@ impl Artifacts<'_> {
             next.0.saturating_sub(1).saturating_sub(receiver.watermark().0)
         };
         let next = root.router().next();
-        let of = |edge: &roles::Edge| edge.receivers().iter().zip(next).map(lacks).sum::<u64>();
+        let of = |edge: &exchange::Edge| edge.receivers().iter().zip(next).map(lacks).sum::<u64>();
         report.feed_messages_lost = edges.map(of).sum();
         if report.feed_messages_lost > 0 {
             let lost = report.feed_messages_lost;

@@ -1,7 +1,7 @@
 //! What a run does about its journal's standstills, and about participants who know more than the log.
 
+use exchange::Role;
 use net::LoopHandle;
-use roles::Role;
 use types::NodeId;
 
 use super::Watch;
@@ -46,7 +46,8 @@ impl Watch<'_> {
     pub(super) fn hear_ahead(&self) {
         let edges: &LoopHandle<Role> = &self.handles[1];
         for node in &self.gateways {
-            let (alarms, names) = (self.run.alarms.clone(), host::exchange::names(self.run.config));
+            let (alarms, names) =
+                (self.run.alarms.clone(), host::deployment::names(self.run.config));
             // Refused only when the loop has too much to do, or is over: then later, or never.
             let _ = edges.call(*node, move |role, _, out| {
                 role.with_edge(out, |edge, _| {

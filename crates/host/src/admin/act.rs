@@ -9,9 +9,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use engine::Applied;
+use exchange::{
+    Capacity, FIX_DOOR, Refusals, Role, Root, SessionInfo, gateway_capacities, set_phase,
+};
 use gateway::Gateway;
 use net::LoopHandle;
-use roles::{Capacity, FIX_DOOR, Refusals, Role, Root, SessionInfo, gateway_capacities, set_phase};
 use serde_json::{Value, json};
 use types::{
     AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use exchange::Role;
 use net::LoopHandle;
-use roles::Role;
 use types::NodeId;
 
 use crate::admin::act::Exchange;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use roles::{AccessConfig, AccessKey, CertificateRule, LoginTerms, Rate};
+use exchange::{AccessConfig, AccessKey, CertificateRule, LoginTerms, Rate};
 use serde::{Deserialize, Serialize};
 use types::{Address, AddressRange, Nanos};
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use exchange::{FixLogin, FixRole, FixVersion};
 use fix::dictionary::{CustomTags, Dictionary, Rules};
-use roles::{FixLogin, FixRole, FixVersion};
 
 use super::AccountEntry;
 use super::keys::{CUSTOM_TAGS, FIX_ROLES, FIX_VERSIONS};

@@ -24,7 +24,7 @@ mod throttles;
 mod tests;
 
 use engine::InstrumentRules;
-use roles::Spread;
+use exchange::Spread;
 use serde::{Deserialize, Serialize};
 use types::limits::{PRICE_MAX, QTY_MAX};
 use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, Symbol, Trigger};
@@ -461,7 +461,7 @@ impl Default for Gateway {
             orders_per_s: 5_000,
             orders_burst: 1_000,
             cancels_per_s: 0,
-            outstanding: roles::OUTSTANDING,
+            outstanding: exchange::OUTSTANDING,
             cancel_grace_ms: 1_000,
         }
     }

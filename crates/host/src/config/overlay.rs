@@ -1,5 +1,6 @@
 //! `[overlay]`: the tree, how it is guarded and changed, and what else it can do.
 
+use exchange::{OverlayOptions, Secret, Spread, TreeShape};
 use overlay::{
     egress::{QueueConfig, QueuePolicy},
     estimator::Estimator,
@@ -11,7 +12,6 @@ use overlay::{
     topology::DEPTH_MAX,
     upstream_queue::{Pace, UpstreamConfig},
 };
-use roles::{OverlayOptions, Secret, Spread, TreeShape};
 use serde::{Deserialize, Serialize};
 use types::Nanos;
 

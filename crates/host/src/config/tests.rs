@@ -302,7 +302,7 @@ fn options_of_the_overlay_reach_its_nodes() {
     let read = |text| Loaded::text("fairbell.toml", text).and_then(Loaded::finish).unwrap();
     let options = |config: &Config| config.overlay.options(&config.hold, None);
     let config = Config::default();
-    let plain = roles::OverlayOptions {
+    let plain = exchange::OverlayOptions {
         roll_call: Some(RollCallConfig::default()),
         shapes: options(&config).shapes,
         order_ways: 1,
@@ -335,10 +335,10 @@ fn instruments_are_dealt_out_to_trees() {
     let config = Loaded::text("fairbell.toml", text).and_then(Loaded::finish).unwrap();
     let mut options = config.overlay.options(&config.hold, None);
     options.spread = config.spread();
-    assert_eq!(options.spread, roles::Spread::Symbols(vec![None, Some(0), None]));
+    assert_eq!(options.spread, exchange::Spread::Symbols(vec![None, Some(0), None]));
     assert_eq!([0, 1, 2].map(|place| options.stream_of(place)), [0, 0, 2]);
     assert_eq!((options.streams(), options.order_ways), (3, 3));
-    assert_eq!(Config::default().spread(), roles::Spread::Messages);
+    assert_eq!(Config::default().spread(), exchange::Spread::Messages);
 }
 
 #[test]

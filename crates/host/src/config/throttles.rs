@@ -1,6 +1,6 @@
 //! How many requests sessions may send: `[gateway]` has the rates of all, `[[account]]` its own.
 
-use roles::{Rate, Throttle};
+use exchange::{Rate, Throttle};
 
 use super::{AccountEntry, Config, Gateway, RiskLimits};
 

@@ -9,9 +9,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use exchange::{ExchangeConfig, Role};
 use journal::{Folder, Journal, JournalError, Recovery};
 use net::{ControlError, LoopHandle, Mailbox};
-use roles::{ExchangeConfig, Role};
 use types::{Input, Nanos, Node};
 use zerocopy::TryFromBytes;
 

@@ -67,10 +67,11 @@ where
             return Err(on(&dir, format!("the inputs before position {first} are not there")));
         };
         let none = || on(&dir, format!("the snapshot at {} is none of an exchange", info.position));
-        let genesis = roles::compacted_genesis(&bytes).and_then(Genesis::read).ok_or_else(none)?;
+        let genesis =
+            exchange::compacted_genesis(&bytes).and_then(Genesis::read).ok_or_else(none)?;
         self.open(&genesis)?;
         self.behind = info.position;
-        roles::compacted_inputs(&bytes).ok_or_else(none)?.iter().try_for_each(|i| self.show(i))
+        exchange::compacted_inputs(&bytes).ok_or_else(none)?.iter().try_for_each(|i| self.show(i))
     }
 
     fn open(&mut self, genesis: &Genesis) -> Result<(), Failure> {
@@ -245,7 +246,8 @@ mod tests {
             }
             if behind && seq % 100 == 0 && seq < 290 {
                 let position = journal.committed();
-                let bytes = roles::compact(&mut journal, position).expect("read").expect("begun");
+                let bytes =
+                    exchange::compact(&mut journal, position).expect("read").expect("begun");
                 journal.write_snapshot(position, &bytes).expect("room");
                 journal.retain(position).expect("a disk that works");
             }

@@ -1,6 +1,6 @@
 //! Checkpoints of a replica's root in its folder, so that a start needs not apply the whole day.
 //!
-//! `checkpoints/at-<position>` are the two newest, each whole under that name ([`roles::Checkpoint`]).
+//! `checkpoints/at-<position>` are the two newest, each whole under that name ([`exchange::Checkpoint`]).
 //! Beside them lie the files that the root's shelves are, of blocks with a checksum each: `streams`,
 //! private streams, and `feed-<n>`, what can be asked for again. They are synced before a checkpoint
 //! counts, and what they hold up to there does not change any more: what they hold beyond it is
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
+use exchange::{Checkpoint, ExchangeConfig, Keep, NewLink, Root};
 use journal::{Folder, Journal};
 use overlay::{private_sender::PrivateStreams, publisher::Publisher};
-use roles::{Checkpoint, ExchangeConfig, Keep, NewLink, Root};
 use types::{Checked, ExecutionReport, SpillStore};
 
 use crate::failure::Failure;
@@ -96,7 +96,7 @@ pub struct Cost {
 }
 
 fn new_root(exchange: &ExchangeConfig) -> Result<(Box<Root>, Option<NewLink>), Failure> {
-    roles::group_root(exchange, roles::random_life)
+    exchange::group_root(exchange, exchange::random_life)
         .map_err(|error| Failure::Usage(error.to_string()))
 }
 

@@ -4,9 +4,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
+use exchange::{ExchangeConfig, Secret};
 use net::{Clock, Directory, LeaderEndpoint};
 use probe::{Key, entropy};
-use roles::{ExchangeConfig, Secret};
 use serde::{Deserialize, Serialize};
 use types::{Nanos, NodeId};
 

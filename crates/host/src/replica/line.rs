@@ -1,8 +1,8 @@
 //! The way to the root of a running exchange, for its operators and its timetable: the loop that it
 //! is in, or those of its replicas.
 
+use exchange::{ExchangeConfig, Member, Role, Root};
 use net::{ControlError, LeaderEndpoint, LoopHandle};
-use roles::{ExchangeConfig, Member, Role, Root};
 use types::{ClockReading, Outbox};
 
 /// See the module.

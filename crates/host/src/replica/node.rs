@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use exchange::{ExchangeConfig, Member, Outside, Role};
 use journal::{Folder, Journal, JournalError};
 use net::{Clock, Loop, LoopConfig, LoopHandle, ServerTls, WaitStrategy};
 use probe::Key;
 use replication::{Action, ReplicaId, Waits};
-use roles::{ExchangeConfig, Member, Outside, Role};
 use serde::{Deserialize, Serialize};
 use types::{Channel, Input};
 
@@ -115,7 +115,7 @@ fn status((id, restored, cost): (u8, u64, &Cost), member: &Member) -> Status {
         inputs: root.map_or(0, |root| root.engine().applied()),
         committed: member.replica().committed(),
         log_before: member.replica().before(),
-        state_digest: format!("{:016x}", root.map_or(0, roles::Root::state_digest)),
+        state_digest: format!("{:016x}", root.map_or(0, exchange::Root::state_digest)),
         digests_compared: member.replica().counts().compared,
         doubt_term: member.replica().doubt(),
         version: member.replica().config().newest,
@@ -286,8 +286,8 @@ impl Host {
         clock: Clock,
         begin: Begin,
     ) -> Result<Host, Failure> {
-        let mut exchange = crate::exchange::exchange_config(config, &clock);
-        exchange.options = crate::exchange::overlay_options(config)?;
+        let mut exchange = crate::deployment::exchange_config(config, &clock);
+        exchange.options = crate::deployment::overlay_options(config)?;
         cluster.settle(&mut exchange);
         crate::day::plan(config, clock.now(), &mut exchange);
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
@@ -369,7 +369,7 @@ impl Host {
     }
 
     /// The root as it was recovered.
-    pub fn root(&self) -> Option<&roles::Root> {
+    pub fn root(&self) -> Option<&exchange::Root> {
         self.of.nodes().find_map(|(_, role)| role.as_root())
     }
 
@@ -571,7 +571,7 @@ impl DiskInputs {
         if let Some(info) = replication::kept(&journal).snapshot {
             let head = journal.read_snapshot_part(info.position, 0, LOT as usize);
             let head = head.map_err(|error| on(dir, error))?;
-            let from = roles::compacted_from(&head)
+            let from = exchange::compacted_from(&head)
                 .ok_or_else(|| on(dir, format!("the snapshot at {} is none", info.position)))?;
             (snapshot, next) = (Some((info.position, from)), info.position + 1);
         }

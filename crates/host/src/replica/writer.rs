@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use exchange::{ExchangeConfig, Member, Role};
 use journal::{Folder, Journal, JournalError};
 use net::{ControlError, LoopHandle};
 use replication::{Fetch, SnapshotRead, Write};
-use roles::{ExchangeConfig, Member, Role};
 use types::{ClockReading, Outbox};
 
 use super::checkpoints::{self, Taken};
@@ -112,7 +112,7 @@ fn take_snapshot(
     root: &LoopHandle<Role>,
 ) -> Result<(), JournalError> {
     let position = journal.committed();
-    let bytes = match roles::compact(journal, position) {
+    let bytes = match exchange::compact(journal, position) {
         // The records before the log are in no snapshot that is whole: the others have them.
         Err(JournalError::Position(_)) => None,
         bytes => bytes?,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use roles::{Rate, Refusal};
+use exchange::{Rate, Refusal};
 use types::Price;
 
 use super::case::{ATTEMPTS_MIN, AttackCase, Evidence, Seen, Tools};

@@ -21,8 +21,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use exchange::Refusal;
 use net::Clock;
-use roles::Refusal;
 use serde_json::{Value, json};
 use telemetry::Recorder;
 use types::{Price, Side, Symbol};

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use exchange::{
+    AccessConfig, Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, Life,
+    LoginTerms, OUCH_DOOR, Rate, Refusal, Role, Throttle, deploy,
+};
 use net::{
     ClientTls, Clients, Clock, Counters, Directory, Identity, Loop, LoopConfig, LoopHandle,
     ServerTls, job_channel, peer_addr,
-};
-use roles::{
-    AccessConfig, Account, ExchangeConfig, FIX_DOOR, FixLogin, FixRole, FixVersion, Life,
-    LoginTerms, OUCH_DOOR, Rate, Refusal, Role, Throttle, deploy,
 };
 use types::{AccountId, Channel, Input, Nanos, NodeId, Seq, Side, Symbol};
 
@@ -194,12 +194,12 @@ impl Terms {
         config.engine.log_capacity = 1_000_000;
         config.day.auctions = false;
         config.instruments.0.truncate(1);
-        let mut exchange = host::exchange::exchange_config(&config, clock);
+        let mut exchange = host::deployment::exchange_config(&config, clock);
         (exchange.depth, exchange.fanout, exchange.receivers, exchange.hedge) = (1, 2, 2, 0);
         exchange.accounts = self.accounts();
         exchange.connections_max = 4_096;
         exchange.access = AccessConfig { key: exchange.access.key, ..self.access };
-        exchange.timetable = roles::Timetable::open_at_once();
+        exchange.timetable = exchange::Timetable::open_at_once();
         exchange.store.answers.amplification = self.amplification;
         exchange
     }
@@ -278,10 +278,10 @@ impl Site {
         // One life for all that are compared, as their inputs name it; secrets of their own.
         let mut nodes = deploy(&exchange, Life::of(1), |_| peer_addr(feed))
             .map_err(|e| Failure::Run(e.to_string()))?;
-        let mut settings = roles::listener(&exchange, vec![peer_addr(retransmission)]);
+        let mut settings = exchange::listener(&exchange, vec![peer_addr(retransmission)]);
         let receivers = terms.sources_checked.then(|| address(&releases)).transpose()?;
         settings.sources = receivers.map(|receivers| vec![peer_addr(receivers)]);
-        nodes.push(Role::Listener(Box::new(roles::subscriber(&exchange, &settings))));
+        nodes.push(Role::Listener(Box::new(exchange::subscriber(&exchange, &settings))));
         let (mut ear, mut public) = (Some(ear), Some(public));
         let mut sockets = Vec::new();
         let mut known = Vec::new();

@@ -177,7 +177,7 @@ fn framed(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failu
 
 /// What the exchange published, by its own log.
 fn input_log(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
-    let opened = log::open(path, wanted.config, &[crate::log::exchange::config()])?.whole(path)?;
+    let opened = log::open(path, wanted.config, &[crate::log::generated::config()])?.whole(path)?;
     let mut reader = wanted.itch()?;
     let mut engine = Engine::new(opened.config.clone());
     let (mut out, mut bytes) = (Output::default(), Vec::new());

@@ -15,14 +15,14 @@ use std::time::Instant;
 
 use clap::Args;
 use engine::Engine;
+use exchange::{ExchangeConfig, Role, Root, deploy};
 use indicatif::ProgressBar;
-use roles::{ExchangeConfig, Role, Root, deploy};
 use types::{
     AccountId, ClockReading, Command, CommandKind, GatewayId, Incarnation, Input, InstrumentId,
     Nanos, Outbox, Peer, Price, Qty, Seq, ShardId, Source, TimeInForce, UserRefNum,
 };
 
-use crate::log::{Generated, exchange};
+use crate::log::{Generated, generated};
 use crate::resident::resident;
 use fairbell::log::progress;
 use fairbell::report::numbers::grouped;
@@ -85,8 +85,8 @@ fn count(text: &str) -> Result<u64, String> {
 
 /// The exchange that the inputs are of: that of generated logs with the accounts that flood.
 fn exchange(config: &Config) -> ExchangeConfig {
-    let engine = exchange::config();
-    let mut exchange = host::exchange::exchange_config(config, &net::Clock::start(0));
+    let engine = generated::config();
+    let mut exchange = host::deployment::exchange_config(config, &net::Clock::start(0));
     let account = exchange.accounts.first().cloned();
     exchange.accounts = account.into_iter().cycle().take((ACCOUNTS + FLOODERS).into()).collect();
     for (account, number) in exchange.accounts.iter_mut().zip(1..) {
@@ -262,7 +262,7 @@ fn play(args: &EndlessArgs, dir: &Path) -> Result<Found, Failure> {
         (config.memory.inputs, config.memory.reports) = (0, 0);
     }
     let exchange = exchange(&config);
-    let deployed = deploy(&exchange, host::exchange::life()?, |_| Peer::Addr(1));
+    let deployed = deploy(&exchange, host::deployment::life()?, |_| Peer::Addr(1));
     let mut nodes = deployed.map_err(|error| Failure::Run(error.to_string()))?;
     nodes.truncate(1);
     let log = dir.join("exchange.log");

@@ -15,7 +15,7 @@ use journal::{Config, Folder, FolderConfig, Journal, JournalError, Syncing};
 use types::Input;
 use zerocopy::IntoBytes;
 
-use crate::log::{Generated, exchange};
+use crate::log::{Generated, generated};
 use fairbell::log::progress;
 use fairbell::report::numbers::grouped;
 use host::failure::{Failure, on};
@@ -117,10 +117,10 @@ fn restored(dir: &Path) -> Result<(Engine, u64, Journal<Folder>), JournalError> 
     let newest = journal.snapshots().last().map(|info| info.position);
     let engine = match newest {
         Some(position) => {
-            Engine::read_snapshot(exchange::config(), &journal.read_snapshot(position)?)
+            Engine::read_snapshot(generated::config(), &journal.read_snapshot(position)?)
                 .map_err(|_| JournalError::Snapshot(position))?
         }
-        None => Engine::new(exchange::config()),
+        None => Engine::new(generated::config()),
     };
     let (mut engine, mut out, mut replayed) = (engine, Output::default(), 0);
     let (from, to) = (engine.applied() + 1, journal.durable());
@@ -166,7 +166,7 @@ pub fn run(args: &RecoveryArgs) -> Result<(), Failure> {
     let _files = Removed(&args.dir);
     let mut plain = Kept::open(args.dir.join("whole"))?;
     let mut short = Kept::open(args.dir.join("snapshots"))?;
-    let (mut engine, mut out) = (Engine::new(exchange::config()), Output::default());
+    let (mut engine, mut out) = (Engine::new(generated::config()), Output::default());
     let (lengths, bar) = (lengths(args.commands), progress(args.commands));
     let (mut rows, mut taken) = (Vec::new(), Taken::default());
     for input in Generated::new(1, args.commands).take(args.commands as usize) {

@@ -12,7 +12,7 @@ use engine::{Engine, Output};
 use store::{Account, Origin, Query, Store, StoreError, StoreWriter, Table};
 use types::Input;
 
-use crate::log::{Generated, exchange};
+use crate::log::{Generated, generated};
 use fairbell::report::numbers::grouped;
 use host::failure::{Failure, on};
 
@@ -118,7 +118,7 @@ pub fn run(args: &StoreBenchArgs) -> Result<(), Failure> {
 
 /// Seconds of the engine alone.
 fn replay(inputs: &[Input]) -> f64 {
-    let (mut engine, mut out) = (Engine::new(exchange::config()), Output::default());
+    let (mut engine, mut out) = (Engine::new(generated::config()), Output::default());
     let started = Instant::now();
     for input in inputs {
         out.clear();
@@ -128,7 +128,7 @@ fn replay(inputs: &[Input]) -> f64 {
 }
 
 fn keep(file: &std::path::Path, inputs: &[Input]) -> Result<Turn, StoreError> {
-    let config = exchange::config();
+    let config = generated::config();
     let origin = Origin {
         rules_version: engine::RULES_VERSION,
         config_digest: config.digest(),

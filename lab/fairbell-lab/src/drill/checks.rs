@@ -1,8 +1,8 @@
 //! What must hold after a drill: by the clients' own books, by the replicas' disks, by the feed.
 
 use engine::replay;
+use exchange::{Audit, Ending, Expiries, audit};
 use participant::load::LoadCounts;
-use roles::{Audit, Ending, Expiries, audit};
 use serde::Serialize;
 use types::{CancelReason, ExecutionKind, Input};
 
@@ -167,7 +167,7 @@ pub fn look(artifacts: &Artifacts, config: &Config) -> Result<Findings, Failure>
     let [first, ..] = &roots[..] else {
         return Err(Failure::Run("no replica left a root".to_string()));
     };
-    let same_log = |root: &&roles::Root| root.log().records().eq(first.log().records());
+    let same_log = |root: &&exchange::Root| root.log().records().eq(first.log().records());
     let replicas_equal =
         disks.array_windows().all(|[one, other]| one.is_like(other)) && roots.iter().all(same_log);
     let counts = artifacts.load.counts();

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use exchange::{ExchangeConfig, Role};
 use net::{Clock, LoopHandle};
-use roles::{ExchangeConfig, Role};
 use serde::Serialize;
 use types::{Nanos, Outbox};
 use wire::itch;

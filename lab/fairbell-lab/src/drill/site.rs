@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use exchange::{ExchangeConfig, Role, deploy};
 use net::{
     Clock, Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, Timekeeper, WaitStrategy,
     peer_addr,
 };
 use participant::load::{Load, LoadConfig, LoadPhase};
 use probe::entropy;
-use roles::{ExchangeConfig, Role, deploy};
 use types::{Channel, ClockReading, Nanos, NodeId, Peer};
 
 use super::relay::Relay;
@@ -153,8 +153,8 @@ impl Site {
         load: impl FnOnce(Vec<Peer>) -> LoadConfig,
     ) -> Result<Site, Failure> {
         let clock = Clock::start(0);
-        let mut exchange = host::exchange::exchange_config(config, &clock);
-        exchange.options = host::exchange::overlay_options(config)?;
+        let mut exchange = host::deployment::exchange_config(config, &clock);
+        exchange.options = host::deployment::overlay_options(config)?;
         let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
         // The first is the root's, which is elsewhere.
         let overlay: Vec<_> =
@@ -633,7 +633,7 @@ impl Built {
         let mut loops = [one()?, one()?, third];
         let listening: Vec<_> = (0..exchange.receivers).map(|_| udp()).collect::<Result<_, _>>()?;
         let nodes =
-            deploy(exchange, host::exchange::life()?, |index| peer_addr(listening[index].1))
+            deploy(exchange, host::deployment::life()?, |index| peer_addr(listening[index].1))
                 .map_err(|error| Failure::Usage(error.to_string()))?;
         let (mut gateways, mut sources, ids) = (Vec::new(), Vec::new(), nodes.len());
         for ((role, (socket, _)), index) in nodes.into_iter().skip(1).zip(overlay).zip(1u16..) {
@@ -653,11 +653,11 @@ impl Built {
         }
         let servers: Vec<Peer> = cluster.retransmission().map(peer_addr).collect();
         for ((socket, _), index) in listening.into_iter().zip(0u16..) {
-            let mut settings = roles::listener(exchange, servers.clone());
+            let mut settings = exchange::listener(exchange, servers.clone());
             let source = sources.get(usize::from(index)).copied();
             settings.sources = Some(source.into_iter().collect());
             settings.checkpoint_every = CHECKPOINT_EVERY;
-            let listener = Role::Listener(Box::new(roles::subscriber(exchange, &settings)));
+            let listener = Role::Listener(Box::new(exchange::subscriber(exchange, &settings)));
             let id = NodeId(LISTENERS.0 + index);
             loops[1].add_node(id, listener, vec![(Channel::FEED, socket)], None).map_err(io)?;
         }

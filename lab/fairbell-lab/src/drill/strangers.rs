@@ -262,7 +262,7 @@ impl Group {
         std::fs::write(&file, CONFIG).map_err(|error| on(&file, error))?;
         let config = host::config::read(Some(&file))?;
         let clock = Clock::start(0);
-        let exchange = host::exchange::exchange_config(&config, &clock);
+        let exchange = host::deployment::exchange_config(&config, &clock);
         let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
         let nodes: Vec<_> = (1..tree.topology.id_end()).map(|_| udp()).collect::<Result<_, _>>()?;
         let (claims, claims_at) = udp()?;

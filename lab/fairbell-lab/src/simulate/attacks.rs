@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use sim::exchange::{AttackKind, Harm, HarmCheck, Service, harm};
+use sim::venue::{AttackKind, Harm, HarmCheck, Service, harm};
 
 use super::progress;
 use host::failure::Failure;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use clap::Args;
 use serde_json::Value;
-use sim::exchange::{Scenario, run_each_of};
+use sim::venue::{Scenario, run_each_of};
 
 use super::{document, print, progress, threads, told, verdict};
 use host::failure::Failure;

@@ -5,7 +5,7 @@ use telemetry::plot::{Curve, Figure};
 
 use serde_json::json;
 use sim::cloud::stats::cdf_us;
-use sim::exchange::{Summary, Timings, run_timed};
+use sim::venue::{Summary, Timings, run_timed};
 
 use super::SimArgs;
 use super::{attacks::service, document, print, progress, scenario, verdict};

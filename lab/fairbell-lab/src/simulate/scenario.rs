@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
+use exchange::Spread;
 use overlay::membership::RollCallConfig;
-use roles::Spread;
 use sim::cloud::link::Profile;
-use sim::exchange::{FaultKind, FaultSpec, Scenario};
+use sim::venue::{FaultKind, FaultSpec, Scenario};
 use sim::{Bursts, LinkModel, PathQueue, Weather};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use exchange::{ExchangeConfig, Role, deploy};
 use net::{Clock, Directory, Loop, LoopConfig, peer_addr};
 use participant::load::{Kind, Load, LoadConfig, LoadPhase, Login, Protocol, Version};
-use roles::{ExchangeConfig, Role, deploy};
 use telemetry::Recorder;
 use types::{Channel, Nanos, NodeId, Peer, Price};
 
@@ -17,7 +17,7 @@ use super::{RttArgs, RttPath};
 use fairbell::load::ProtocolName;
 use fairbell::options::Switch;
 use host::config::Config;
-use host::exchange::{exchange_config, overlay_options};
+use host::deployment::{exchange_config, overlay_options};
 use host::failure::Failure;
 
 /// Answers of this time give no latency: caches and buffers are still cold.
@@ -123,7 +123,7 @@ impl System {
         let sink = udp()?;
         // Nobody reads what is released; the socket stays open so that sending costs the usual.
         let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
-        let nodes = deploy(exchange, host::exchange::life()?, |_| feed)
+        let nodes = deploy(exchange, host::deployment::life()?, |_| feed)
             .map_err(|e| Failure::Run(e.to_string()))?;
         let sockets = nodes.iter().map(|_| udp()).collect::<Result<Vec<_>, _>>()?;
         let mut known = Vec::new();

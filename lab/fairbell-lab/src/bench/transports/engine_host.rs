@@ -2,7 +2,7 @@
 
 use engine::log::{Draft, InputLog};
 use engine::{Engine, Output};
-use roles::{ExchangeConfig, Timetable};
+use exchange::{ExchangeConfig, Timetable};
 use types::{
     AccountId, Command, CommandKind, ExecutionKind, ExecutionReport, GatewayId, InstrumentId,
     Nanos, OrderType, Price, Qty, Side, Source, TimeInForce, UserRefNum,
@@ -10,7 +10,7 @@ use types::{
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use host::config::Config;
-use host::exchange::exchange_config;
+use host::deployment::exchange_config;
 use host::failure::Failure;
 
 /// Most requests of a slice.

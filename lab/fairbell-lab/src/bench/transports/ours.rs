@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use exchange::{ExchangeConfig, Role, deploy};
 use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy, peer_addr};
 use overlay::frame::{
     self, AttachReplyBody, FrameKind, GrantBody, HopHeader, OrderAckBody, PrivateBody,
 };
 use overlay::private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig};
 use overlay::uplink::{Uplink, UplinkConfig};
-use roles::{ExchangeConfig, Role, deploy};
 use types::{
     AccountId, Channel, ClockReading, ConnId, ExecutionReport, Nanos, Node, NodeId, Outbox, Peer,
 };
@@ -211,7 +211,7 @@ fn loops(timetable: Timetable) -> Result<(Loop<Role>, Loop<Feeder>), Failure> {
     let directory = Arc::new(directory);
     let exchange = engine_host::exchange(&clock, timetable.requests);
     let nobody = peer_addr(known[1].1);
-    let nodes = deploy(&exchange, host::exchange::life()?, |_| nobody)
+    let nodes = deploy(&exchange, host::deployment::life()?, |_| nobody)
         .map_err(|e| Failure::Run(e.to_string()))?;
     let role = nodes.into_iter().next().ok_or_else(|| Failure::Run("no root".to_string()))?;
     let habits = LoopConfig { wait: WAIT, ..LoopConfig::default() };

@@ -1,0 +1,283 @@
+//! Faults that strike a run at a time: their kinds, and how a list of them becomes the world's.
+//!
+//! What a fault leaves open (when, whom, how long) is drawn from the seed. Times count from the
+//! moment orders begin to flow. Everything is over by the time the links are healed, or soon after:
+//! what comes then is liveness.
+
+use exchange::deploy;
+use types::{Channel, ClockReading, Nanos, NodeId, Outbox, SplitMix64};
+
+use super::actor::Actor;
+use super::sabotage::Sabotage;
+use super::scenario::{Places, Plan, START, Scenario, life};
+use crate::world::{Fault, World, address};
+
+/// Play begins so long after the books are loaded, in ns.
+pub(super) const START_DELAY_NS: u64 = 200 * Nanos::MILLI;
+/// Clocks are stepped to at most this error, in ns: inside every clock's bound.
+const STEP_MAX_NS: u64 = 14_000;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// What can happen at a time.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum FaultKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl FaultKind {
+            /// All of them.
+            pub const ALL: &[FaultKind] = &[$(FaultKind::$kind,)*];
+
+            /// Its name in scenario files.
+            pub fn name(self) -> &'static str {
+                match self { $(FaultKind::$kind => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A proxy dies for good.
+    KillProxy = "kill-proxy",
+    /// A proxy dies and an empty one takes its place.
+    RestartProxy = "restart-proxy",
+    /// Receiver and gateway of a VM die and start anew, knowing nothing.
+    RestartEdge = "restart-edge",
+    /// A listener dies; the one that follows it knows nothing. It hears the feed from the
+    /// beginning, or where that is no longer kept, joins by a snapshot.
+    RestartListener = "restart-listener",
+    /// The root stands still.
+    PauseRoot = "pause-root",
+    /// A proxy stands still.
+    PauseProxy = "pause-proxy",
+    /// Receiver and gateway of a VM stand still.
+    PauseEdge = "pause-edge",
+    /// A listener stands still.
+    PauseListener = "pause-listener",
+    /// One connection of a participant is cut.
+    CutConnection = "cut-connection",
+    /// All connections of all participants are cut.
+    CutAll = "cut-all",
+    /// A node does not hear another one, which hears it.
+    OneWay = "one-way-partition",
+    /// Two nodes do not hear each other.
+    BothWays = "partition",
+    /// A node hears nobody and nobody hears it.
+    Isolate = "isolation",
+    /// A receiver is cut off for about as long as half of the play: where the retransmission server
+    /// keeps little, longer than that reaches back.
+    CutOff = "cut-off",
+    /// A clock jumps, within its bound.
+    StepClock = "clock-step",
+    /// The root has a proxy that stands by take another's place; refused where none does.
+    ReplaceProxy = "replace-proxy",
+    /// The root that leads dies, and starts again from its disk.
+    CrashLeader = "crash-leader",
+    /// Any of several roots dies, and starts again from its disk.
+    CrashReplica = "crash-replica",
+    /// One of several roots stands still for long.
+    PauseReplica = "pause-replica",
+    /// One of several roots does not hear the others, who do not hear it.
+    PartReplicas = "part-replicas",
+    /// One of several roots hears nobody, and nobody hears it.
+    CutReplica = "cut-replica",
+    /// The disk of one of several roots stops it in the middle of an operation.
+    TearDisk = "tear-disk",
+    /// The disk of one of several roots is slow, full, short of writes or failing.
+    SpoilDisk = "spoil-disk",
+}
+
+impl FaultKind {
+    /// Of all kinds those that need several roots.
+    pub const OF_REPLICAS: &[FaultKind] = &[
+        FaultKind::CrashLeader,
+        FaultKind::CrashReplica,
+        FaultKind::PauseReplica,
+        FaultKind::PartReplicas,
+        FaultKind::CutReplica,
+        FaultKind::TearDisk,
+        FaultKind::SpoilDisk,
+    ];
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<FaultKind> {
+        FaultKind::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
+/// One fault; what is `None` is drawn from the seed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultSpec {
+    /// What.
+    pub kind: FaultKind,
+    /// When, in ns from the first order on.
+    pub at_ns: Option<u64>,
+    /// How long, in ns.
+    pub for_ns: Option<u64>,
+    /// Whom: index from 0 among the nodes of the kind; of partitions and clocks, an edge's.
+    pub node: Option<usize>,
+    /// The clock's error after the step, in ns.
+    pub offset_ns: Option<i64>,
+}
+
+impl FaultSpec {
+    /// A fault of which everything else is drawn.
+    pub fn any(kind: FaultKind) -> FaultSpec {
+        FaultSpec { kind, at_ns: None, for_ns: None, node: None, offset_ns: None }
+    }
+}
+
+/// Schedules faults in one world.
+pub(super) struct Striker<'a> {
+    pub(super) seed: u64,
+    pub(super) scenario: &'a Scenario,
+    pub(super) world: &'a mut World<Actor>,
+    pub(super) places: Places,
+    /// Between which true times what is drawn happens.
+    pub(super) from: Nanos,
+    pub(super) until: Nanos,
+    pub(super) rng: SplitMix64,
+}
+
+impl Striker<'_> {
+    /// Schedules one fault and notes it.
+    pub(super) fn strike(&mut self, spec: &FaultSpec, plan: &mut Plan) {
+        let span = self.until.since(self.from).max(1);
+        let drawn = self.from.after(self.rng.below(span));
+        let at = spec.at_ns.map_or(drawn, |ns| self.from.after(START_DELAY_NS + ns));
+        let drawn = 1 + self.rng.below(span / 4 + 1);
+        let for_ns = spec.for_ns.unwrap_or(drawn);
+        let end = at.after(for_ns);
+        let pick = self.rng.next_u64();
+        let of = |count: usize| spec.node.unwrap_or(pick as usize) % count.max(1);
+        let Places { root, proxies, receivers } = self.places;
+        let struck = self.scenario.struck().min(receivers);
+        let (proxy, edge) = (1 + of(proxies), self.places.edge(of(struck)));
+        let heard = self.places.listener(of(struck));
+        match spec.kind {
+            FaultKind::KillProxy | FaultKind::RestartProxy if proxies == 0 => {}
+            FaultKind::KillProxy if spec.node.is_some() || self.spared(proxy, plan) => {
+                self.world.fault(at, Fault::Kill(proxy));
+                plan.proxies_killed += 1;
+            }
+            FaultKind::KillProxy | FaultKind::RestartProxy => {
+                self.reborn(proxy, at, end);
+                plan.proxies_restarted += 1;
+            }
+            FaultKind::RestartEdge => {
+                self.reborn(edge, at, end);
+                plan.edges_restarted += 1;
+            }
+            FaultKind::RestartListener => {
+                self.reborn(heard, at, end);
+                plan.listeners_restarted += 1;
+            }
+            FaultKind::ReplaceProxy => {
+                let old = NodeId(proxy as u16);
+                let tell = move |role: &mut Actor, now, out: &mut Outbox| {
+                    let _ =
+                        role.with_root(out, |root, out| root.replace_proxy(now, old, None, out));
+                };
+                self.world.fault(at, Fault::Tell(root, Box::new(tell)));
+            }
+            FaultKind::PauseRoot => self.pause(root, at, spec),
+            FaultKind::PauseProxy if proxies == 0 => {}
+            FaultKind::PauseProxy => self.pause(proxy, at, spec),
+            FaultKind::PauseEdge => self.pause(edge, at, spec),
+            FaultKind::PauseListener => self.pause(heard, at, spec),
+            FaultKind::CutConnection => {
+                self.world.fault(at, Fault::CutStream(self.places.driver(), pick));
+                plan.cuts_planned += 1;
+            }
+            FaultKind::CutAll => {
+                self.world.fault(at, Fault::CutStreams(self.places.driver()));
+                plan.cuts_planned += 1;
+            }
+            FaultKind::OneWay => {
+                let (from, to) = self.pair(proxy, edge, heard);
+                self.world.links_mut().block(from, to, at, end);
+                plan.one_way_partitions += 1;
+            }
+            FaultKind::BothWays => {
+                let (from, to) = self.pair(proxy, edge, heard);
+                self.world.links_mut().block(from, to, at, end);
+                self.world.links_mut().block(to, from, at, end);
+                plan.partitions += 1;
+            }
+            FaultKind::Isolate => {
+                let node = if pick >> 32 & 1 == 0 || proxies == 0 { edge } else { proxy };
+                self.world.links_mut().isolate(node, at, end);
+                plan.isolations += 1;
+            }
+            FaultKind::CutOff => {
+                let end = at.after(spec.for_ns.unwrap_or(for_ns + span / 2));
+                self.world.links_mut().isolate(edge, at, end);
+                plan.cut_off += 1;
+            }
+            FaultKind::StepClock => {
+                let drawn = self.rng.below(2 * STEP_MAX_NS + 1) as i64 - STEP_MAX_NS as i64;
+                let nodes = self.places.driver();
+                let node = spec.node.map_or(pick as usize % nodes, |_| edge);
+                let offset_ns = spec.offset_ns.unwrap_or(drawn);
+                self.world.fault(at, Fault::StepClock(node, offset_ns));
+            }
+            kind => {
+                let tell = move |actor: &mut Actor, now: ClockReading, _: &mut Outbox| {
+                    if let Some(group) = actor.group_mut() {
+                        group.strike(kind, now.now, for_ns);
+                    }
+                };
+                self.world.fault(at, Fault::Tell(root, Box::new(tell)));
+            }
+        }
+    }
+
+    /// Whether a proxy may die for good: one of its layer and plane has to live, or no order gets
+    /// through, and the one snapshot server needs its feed where little is kept for repairs.
+    fn spared(&self, proxy: usize, plan: &Plan) -> bool {
+        let topology = self.scenario.config(self.seed).tree().map(|tree| tree.topology);
+        let layer = topology.ok().and_then(|topology| {
+            let (layer, _) = topology.locate(NodeId(proxy as u16))?;
+            topology.plane_sizes().get(layer).copied()
+        });
+        let served = self.scenario.store.is_none();
+        plan.proxies_killed == 0 && served && layer.is_some_and(|size| size > 1)
+    }
+
+    /// Two nodes that talk to each other, in the direction of the bit drawn.
+    fn pair(&mut self, proxy: usize, edge: usize, listener: usize) -> (usize, usize) {
+        let root = self.places.root;
+        let pairs =
+            [(root, edge), (edge, listener), (root, listener), (root, proxy), (proxy, edge)];
+        let known = if self.places.proxies == 0 { 3 } else { pairs.len() };
+        let draw = self.rng.next_u64();
+        let (a, b) = pairs[draw as usize % known];
+        if draw >> 32 & 1 == 0 { (a, b) } else { (b, a) }
+    }
+
+    /// Pauses are short unless a length is given: a stopped VM, not a lost one.
+    fn pause(&mut self, node: usize, at: Nanos, spec: &FaultSpec) {
+        let drawn = 1 + self.rng.below(20 * Nanos::MILLI);
+        self.world.fault(at, Fault::Pause(node, spec.for_ns.unwrap_or(drawn)));
+    }
+
+    /// Kills a node and builds it anew.
+    pub(super) fn reborn(&mut self, index: usize, at: Nanos, end: Nanos) {
+        let (config, places) = (self.scenario.config(self.seed), self.places);
+        let scenario = self.scenario.clone();
+        let build = move |now: Nanos| {
+            if let Some(heard) = index.checked_sub(places.listener(0)) {
+                return Actor::Role(scenario.listener(&config, places, heard));
+            }
+            let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
+            // The bug: whoever starts again has the life of its first start.
+            let at = if scenario.sabotage == Sabotage::SameLife { START } else { now };
+            let nodes = deploy(&config, life(config.seed, at), feed_of).unwrap_or_default();
+            let node = nodes.into_iter().nth(index);
+            Actor::Role(node.expect("a node that was deployed once"))
+        };
+        self.world.fault(at, Fault::Kill(index));
+        self.world.fault(end, Fault::Restart(index, Box::new(build)));
+    }
+}
