@@ -79,9 +79,18 @@ impl Timetable {
         self
     }
 
-    /// Whether the beginning of a day is the first that is due.
-    pub(crate) fn begins_a_day(&self) -> bool {
-        self.due.front().is_some_and(|(_, first)| first.kind == CommandKind::StartOfDay)
+    /// As [`Timetable::passed`], for the days of a venue alone: without them every start of an
+    /// exchange that stands alone begins a day.
+    pub(crate) fn passed_by_calendar(&mut self, at: Nanos, command: &Command) {
+        if let Some(days) = &mut self.schedule {
+            days.passed(at, command);
+        }
+    }
+
+    /// The day that it begins has begun before. What ends its opening call is kept if that is on.
+    pub(crate) fn has_begun(&mut self, in_opening_call: bool) {
+        self.due.retain(|(due, _)| in_opening_call && *due > Nanos(0));
+        self.trees.clear();
     }
 
     /// Replaces what has due times, keeps commands that repeat.

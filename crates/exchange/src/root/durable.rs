@@ -7,11 +7,10 @@
 //! orders stay in the sequencer, and their gateways are not acknowledged.
 
 use engine::log::Draft;
-use types::{ClockReading, GatewayId, Input, Outbox, Seq};
+use types::{ClockReading, GatewayId, Input, Outbox, Phase, Seq};
 use zerocopy::IntoBytes;
 
 use super::Root;
-use crate::Timetable;
 
 /// Inputs that may wait for their write.
 const GATE_MAX: u64 = 16_384;
@@ -156,7 +155,7 @@ impl Root {
             if entered.map_err(|_| ResumeError::LogFull)? != input {
                 return Err(ResumeError::Order(input.seq));
             }
-            self.timetable.passed(input.t_seq, &input.command);
+            self.timetable.passed_by_calendar(input.t_seq, &input.command);
             self.apply_logged(now, &mut nobody);
             self.downlinks.flush(now, &mut nobody);
             self.recycle();
@@ -164,9 +163,11 @@ impl Root {
         }
         self.downlinks.take_over(now, false);
         self.resume_ingress();
-        if self.engine.is_open() && self.timetable.begins_a_day() {
-            // It has begun before, by another timetable.
-            self.timetable.replace_due(Timetable::empty());
+        if self.engine.is_open() {
+            // The day has begun before; its opening call may still have to be ended.
+            let ids = self.engine.config().instruments.iter().map(|instrument| instrument.id);
+            let calls = ids.into_iter().any(|id| self.engine.phase(id) == Some(Phase::OpeningCall));
+            self.timetable.has_begun(calls);
         }
         Ok(())
     }

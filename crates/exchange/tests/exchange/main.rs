@@ -31,6 +31,7 @@ mod rates;
 mod room;
 mod spilled;
 mod spread;
+mod starts;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
