@@ -89,7 +89,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     notices.iter().for_each(|notice| view.note(notice));
     let duration_ns = args.duration.map(flow::nanos);
     let driver = |gateways: &[types::Peer]| match resumed {
-        true => Ok(None),
+        true => flow::nobody(&config).map(Some),
         false => flow::driver(&config, sample.as_ref(), duration_ns, gateways).map(Some),
     };
     if args.slow_proxy.is_some_and(|proxy| u32::from(proxy) > deployment::proxies(&config)) {

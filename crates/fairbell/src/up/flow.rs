@@ -60,6 +60,13 @@ pub fn driver(
         .map_err(|_| Failure::Usage("an account's login does not fit SoupBinTCP".to_string()))
 }
 
+/// No participants, who play nothing: for an exchange that goes on, with clients from outside.
+pub fn nobody(config: &Config) -> Result<Driver, Failure> {
+    let driver = DriverConfig::new(config.instruments(), Vec::new());
+    Driver::new(driver, Vec::new(), Schedule::default())
+        .map_err(|_| Failure::Usage("no participants".to_string()))
+}
+
 /// Everything that is played: orders to open the books with, then the timetable.
 fn flow(
     config: &Config,
