@@ -47,18 +47,12 @@ pub enum Command {
     Log(crate::log::LogArgs),
     /// Replay the sample in file order through the engine, in process
     Replay(crate::replay::ReplayArgs),
-    /// One replica of an exchange's root, as `fairbell` runs it: the drills start it
-    #[command(hide = true)]
-    Replica(fairbell::replica::ReplicaArgs),
     /// Published experiments of cloud exchanges, ours beside the published figures
     Reproduce(crate::reproduce::ReproduceArgs),
     /// Run the exchange in the deterministic simulator, once per seed
     Sim(crate::simulate::SimArgs),
     /// Statements, trades and closing prices of a log, a generated one, too
     Statement(fairbell::statement::StatementArgs),
-    /// A whole exchange, as `fairbell` runs it: attacks start it
-    #[command(hide = true)]
-    Up(fairbell::up::UpArgs),
 }
 
 /// Options of `fairbell-lab clock`.

@@ -24,11 +24,18 @@ use check::Check;
 use cli::{Clock, Command, Feed};
 use host::failure::Failure;
 
+/// What drills and attacks start as processes: the product's own commands, in this program, too.
+const PRODUCT: &[&str] = &["admin", "journal", "replica", "up"];
+
 /// Runs one command line, the program's name first.
 ///
 /// # Errors
 /// Wrong usage, and what the command says.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if args.get(1).is_some_and(|name| PRODUCT.iter().any(|known| name == known)) {
+        return fairbell::run(args);
+    }
     let Some(cli) = fairbell::cli::parse::<cli::Cli>(args)? else { return Ok(()) };
     let generated = [log::generated::config()];
     match cli.command {
@@ -48,10 +55,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         },
         Command::Log(args) => log::run(&args),
         Command::Replay(args) => replay::run(&args),
-        Command::Replica(args) => fairbell::replica::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Statement(args) => fairbell::statement::run(&args, &generated),
-        Command::Up(args) => fairbell::up::run(&args),
     }
 }

@@ -36,13 +36,22 @@ fn documents() -> Vec<(String, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// A command line: up to what a shell would do with it, or what is said about it.
+/// A command line: up to what a shell would do with it, or what is said about it. Brackets stand
+/// around what may be left out.
 fn words(text: &str) -> Vec<String> {
     let ends = ["|", ">", "&&", "#", "<", ";", "&"];
     let text = text.trim_start_matches("$ ");
     let said = text.find("   ").unwrap_or(text.len());
-    let words = text[..said].split_whitespace();
-    words.take_while(|word| !ends.contains(word)).map(|word| word.replace('"', "")).collect()
+    // Every other part is between quotes.
+    let mut words = Vec::new();
+    for (n, part) in text[..said].split(['"', '\'']).enumerate() {
+        match n % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_string)),
+            _ => words.push(part.to_string()),
+        }
+    }
+    let bare = |word: String| word.trim_matches(['[', ']']).to_string();
+    words.into_iter().take_while(|word| !ends.contains(&word.as_str())).map(bare).collect()
 }
 
 /// Commands in a text: spans in backticks, and lines of code blocks, continued ones joined.
@@ -117,7 +126,7 @@ fn control_wrong_commands_are_found() {
         commands(text).iter().map(|words| complaint(words, "run: sample\n")).collect()
     };
     let right = "`fairbell up --once`, `make run`\n```\n$ fairbell-lab sim --seeds 0..9   nine\n\
-                 fairbell load --to ADDR \\\n  --rate N\n```\n";
+                 fairbell up --port-base 0 \\\n  [--rate N]\n```\n";
     assert_eq!(of(right), [const { None }; 4]);
     let wrong =
         "`fairbell up --twice` `fairbell dance` `make tea`\n```\nfairbell-lab sim --sedes 1\n```";
