@@ -23,7 +23,7 @@ mod member;
 mod offline;
 mod options;
 mod role;
-mod root;
+mod root_node;
 mod sealed;
 mod slow;
 mod timetable;
@@ -48,7 +48,7 @@ pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use overlay::{aes_gcm::random_life, lives::Life};
 pub use role::Role;
-pub use root::{
+pub use root_node::{
     CheckpointError, Fill, LogGap, ReplaceError, ResumeError, Root, RootCounters, Snapshots,
 };
 pub use sealed::Sealed;

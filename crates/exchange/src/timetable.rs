@@ -114,8 +114,8 @@ impl Timetable {
             self.due.pop_front();
         } else if let Some(repeated) = self.repeated.iter_mut().find(|r| r.command == *command) {
             repeated.next = at.after(repeated.every_ns);
-        } else if let Some(days) = &mut self.schedule {
-            days.passed(at, command);
+        } else {
+            self.passed_by_calendar(at, command);
         }
     }
 

@@ -38,4 +38,4 @@ pub fn run(args: &ClockArgs) -> Result<(), Failure> {
 }
 
 /// What MiFID II's RTS 25 allows a gateway with latencies below a millisecond, against UTC, in ns.
-const RTS25_NS: u64 = 100_000;
+pub(crate) const RTS25_NS: u64 = 100_000;

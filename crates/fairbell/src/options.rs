@@ -8,9 +8,9 @@ use clap::ValueEnum;
 /// On or off.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Switch {
-    /// On.
+    /// Done, as `--option on` says.
     On,
-    /// Off.
+    /// Left out, as `--option off` says.
     Off,
 }
 

@@ -407,7 +407,8 @@ impl Run<'_> {
             if let Some(complaint) = writer.and_then(written) {
                 watch.complaints.push(complaint);
             }
-            let replicas = replicas.map(|replicas| replicas.end(|| board.figures().is_level()));
+            let replicas =
+                replicas.map(|replicas| replicas.end(|| board.figures().replicas.are_level()));
             watch.collect();
             // After the run: the engine alone would take a core from it.
             (self.sample.map(|sample| replay(self.config, sample)), ended, replicas)

@@ -12,9 +12,9 @@ use crate::failure::{Failure, on};
 
 /// A certificate and its key, in PEM.
 pub struct Pair {
-    /// Certificate.
+    /// X.509 certificate, PEM text with one block.
     pub certificate: String,
-    /// Private key.
+    /// Its private key, PKCS #8, PEM text.
     pub key: String,
 }
 

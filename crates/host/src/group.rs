@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -235,37 +235,43 @@ impl Running<'_> {
     }
 }
 
-/// How far each replica of a group is, by place.
-#[derive(Default)]
-pub struct Levels(Mutex<BTreeMap<usize, (u64, u64)>>);
+/// How far a replica is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Level {
+    /// Inputs applied.
+    applied: u64,
+    /// Inputs that wait for their commit.
+    waiting: u64,
+}
+
+/// How far each replica of a group is, by its place from 0.
+#[derive(Clone, Default, Debug)]
+pub struct Levels(BTreeMap<usize, Level>);
 
 impl Levels {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, (u64, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes down how far a replica is.
-    pub fn observe(&self, place: usize, role: &Role) {
-        let Some((root, member)) = role.as_root().zip(role.as_member()) else { return };
+    /// Takes down how far the replica at a place is; whether it leads.
+    pub fn observe(&mut self, place: usize, role: &Role) -> bool {
+        let Some((root, member)) = role.as_root().zip(role.as_member()) else { return false };
         let members = member.replica().membership();
         let counts = |place: &usize| {
             u8::try_from(place + 1).is_ok_and(|id| members.get(ReplicaId(id)).is_some())
         };
-        let mut levels = self.lock();
         if counts(&place) {
-            levels.insert(place, (root.engine().applied(), root.waiting()));
+            let (applied, waiting) = (root.engine().applied(), root.waiting());
+            self.0.insert(place, Level { applied, waiting });
         }
-        if member.leading().is_some() {
+        let leads = member.leading().is_some();
+        if leads {
             // Nobody waits for those that were removed.
-            levels.retain(|place, _| counts(place));
+            self.0.retain(|place, _| counts(place));
         }
+        leads
     }
 
-    /// All have applied the same, and nothing waits.
+    /// All, if there are any, have applied the same, and nothing waits.
     pub fn are_level(&self) -> bool {
-        let levels = self.lock();
-        let first = levels.values().next();
-        levels.values().all(|level| Some(level) == first && level.1 == 0)
+        let first = self.0.values().next();
+        self.0.values().all(|level| Some(level) == first && level.waiting == 0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ pub fn serve<T>(
     let log = Path::new(&config.journal.dir).join(deployment::LOG_FILE);
     let plan = deployment::plan(config, [clock; 3], PlanOptions::new(&log), kept, |_| Ok(None))?;
     let Plan { loops, addresses, jobs, writing, group, .. } = plan;
-    let levels = Levels::default();
+    let levels = Mutex::new(Levels::default());
+    let seen = || levels.lock().unwrap_or_else(PoisonError::into_inner);
     let (stop, edges, root) = (AtomicBool::new(false), loops[1].handle(), loops[0].handle());
     thread::scope(|scope| {
         scope.spawn(move || jobs.serve(&edges, crate::password::work));
@@ -46,7 +48,9 @@ pub fn serve<T>(
             scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root, &health))
         });
         let replicas = group.map(|group| {
-            let observe = |place, role: &exchange::Role| levels.observe(place, role);
+            let observe = |place, role: &exchange::Role| {
+                seen().observe(place, role);
+            };
             group.start(scope, observe, &Alarms::default())
         });
         let gateways = addresses.gateways.iter().map(|at| net::peer_addr(*at)).collect();
@@ -60,7 +64,7 @@ pub fn serve<T>(
             return Err(Failure::Run(why));
         }
         for replica in
-            replicas.map_or_else(Vec::new, |replicas| replicas.end(|| levels.are_level()))
+            replicas.map_or_else(Vec::new, |replicas| replicas.end(|| seen().are_level()))
         {
             replica.map_err(Failure::Run)?;
         }

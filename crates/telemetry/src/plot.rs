@@ -11,7 +11,7 @@ use crate::canvas::{Canvas, INK, PALE};
 /// One line of a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
-    /// Its legend.
+    /// What the legend says of it.
     pub name: String,
     /// Points in the order of x.
     pub points: Vec<(f64, f64)>,
@@ -22,13 +22,13 @@ pub struct Curve {
 pub struct Figure {
     /// File name without extension.
     pub file: &'static str,
-    /// Title.
+    /// What stands above the drawing, one line.
     pub title: String,
-    /// What x is.
+    /// What the horizontal axis shows, with its unit.
     pub x: &'static str,
-    /// What y is.
+    /// What the vertical axis shows, with its unit.
     pub y: &'static str,
-    /// Lines.
+    /// Curves over the same two axes; colours come again after twelve.
     pub curves: Vec<Curve>,
 }
 

@@ -7,7 +7,6 @@ use exchange::{Capacity, Fill, Refusals, Role};
 use net::Loop;
 use overlay::sealed_link::SealedLinkStats;
 use participant::Status;
-use replication::ReplicaId;
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
 use super::revise::Standing;
@@ -16,6 +15,7 @@ use host::alarms::Alarms;
 use host::capacities;
 use host::config::Config;
 use host::deployment::{DRIVER, LISTENERS};
+use host::group::Levels;
 use host::refused;
 
 /// One instrument at the engine.
@@ -40,15 +40,6 @@ pub struct Copies {
     pub missing: u64,
 }
 
-/// Where a replica of the root stands.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Standpoint {
-    /// Inputs that it has applied.
-    pub applied: u64,
-    /// Inputs that it has given to the group and that are not committed yet.
-    pub waiting: u64,
-}
-
 /// The figures.
 #[derive(Clone, Default, Debug)]
 pub struct Figures {
@@ -71,7 +62,7 @@ pub struct Figures {
     /// By overlay node of a gateway: logons that it refused.
     pub refusals: BTreeMap<NodeId, Refusals>,
     /// The root's replicas, where it is a group, by place.
-    pub replicas: BTreeMap<usize, Standpoint>,
+    pub replicas: Levels,
     /// By overlay node.
     pub copies: Vec<Copies>,
     /// By overlay node: what its guard did.
@@ -133,19 +124,8 @@ impl Board {
 
     /// Copies the figures of the replica at a place, from 0, and those of the root if it leads.
     pub fn observe_replica(&self, place: usize, role: &Role) {
-        let Some((root, member)) = role.as_root().zip(role.as_member()) else { return };
         let mut figures = self.lock();
-        let applied = root.engine().applied();
-        let members = member.replica().membership();
-        let counts = |place: &usize| {
-            u8::try_from(place + 1).is_ok_and(|id| members.get(ReplicaId(id)).is_some())
-        };
-        if counts(&place) {
-            figures.replicas.insert(place, Standpoint { applied, waiting: root.waiting() });
-        }
-        if member.leading().is_some() {
-            // Nobody waits for those that were removed.
-            figures.replicas.retain(|place, _| counts(place));
+        if figures.replicas.observe(place, role) {
             figures.take(exchange::ExchangeConfig::ROOT, role);
         }
     }
@@ -273,19 +253,12 @@ impl Figures {
         sum
     }
 
-    /// All replicas of the root, if there are any, have applied the same, and nothing waits.
-    pub fn is_level(&self) -> bool {
-        let mut all = self.replicas.values();
-        let first = all.clone().next();
-        all.all(|of| Some(of) == first && of.waiting == 0)
-    }
-
     /// Everything played, answered, and heard by every listener.
     pub fn is_settled(&self) -> bool {
         let idle = self.driver.is_some_and(|status| status.phase == participant::Phase::Idle);
         let mut heard = self.heard.iter().zip(&self.gone);
         idle && self.waiting == 0
-            && self.is_level()
+            && self.replicas.are_level()
             && heard.all(|(heard, gone)| *gone || *heard == self.feed_next)
     }
 }

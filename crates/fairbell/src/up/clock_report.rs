@@ -4,10 +4,8 @@ use host::clocks::ClockFigures;
 use host::config::Config;
 use types::Nanos;
 
+use crate::clock::RTS25_NS;
 use crate::report::{ClockReport, Quantiles};
-
-/// What MiFID II's RTS 25 allows a gateway with latencies below a millisecond, against UTC, in ns.
-const RTS25_NS: u64 = 100_000;
 
 /// The figures of a run's clocks.
 pub fn report(figures: ClockFigures, config: &Config) -> ClockReport {

@@ -1,4 +1,4 @@
-//! Orders of accounts whose gateway is gone; see `crate::lost`.
+//! Orders of accounts whose gateway is gone; see `crate::dead_gateway_cancels`.
 
 use types::{ClockReading, Outbox};
 
