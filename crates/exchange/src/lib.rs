@@ -43,7 +43,7 @@ pub use gateway::{
     decode_work,
 };
 pub use input_snapshot::{compact, compacted_from, compacted_genesis, compacted_inputs};
-pub use member::{Keep, Member, MemberError, NewLink, Outside};
+pub use member::{Keep, Member, MemberError, NewLink};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use overlay::{aes_gcm::random_life, lives::Life};

@@ -4,8 +4,8 @@
 //! As a node it is the root's place in the overlay. It listens there and speaks only while it leads
 //! (but answers requests of anybody for messages of the feed that the leader has told to be
 //! released: a leader tells its followers so every [`RELEASES_NS`] at most). What the replica wants
-//! done outside (messages to others, writes, reads) goes to whoever made it, who tells it what came
-//! of that by [`Member::handle_message`], [`Member::handle_written`], [`Member::handle_fetched`],
+//! done outside (messages to others, writes, reads) waits to be taken after each call
+//! ([`Member::take_actions`]) by whoever made it, who tells it what came of that by [`Member::handle_message`], [`Member::handle_written`], [`Member::handle_fetched`],
 //! [`Member::handle_kept`] and [`Member::handle_snapshot_read`]. Whoever made it also takes
 //! snapshots ([`crate::compact`]), from the journal, when the member asks for one: every so many
 //! positions, and when another replica needs one.
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use journal::{Journal, JournalError, Storage};
 use overlay::{aes_gcm::KeySource, sealed_link::SealedLink};
 use replication::{
-    Action, Change, Entry, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
+    Action, Change, Entry, EntryData, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
 };
 use types::{Channel, ClockReading, FeedSeq, Input, Nanos, Node, Outbox, Peer};
 use zerocopy::TryFromBytes;
@@ -44,9 +44,6 @@ const RELEASES_AGAIN_NS: u64 = 100 * Nanos::MILLI;
 
 /// Notices that may wait to be heard.
 const UNHEARD_MAX: usize = 64;
-
-/// Where the replica's wishes go: every [`Action`] but [`Action::Apply`] and [`Action::Restore`].
-pub type Outside = Box<dyn FnMut(Action) + Send>;
 
 /// Makes a link in a life of its own; `None` when it can't be made.
 pub type NewLink = Box<dyn Fn() -> Option<SealedLink<KeySource>> + Send>;
@@ -162,11 +159,12 @@ pub struct Member {
     state: State,
     replica: Replica,
     new_link: Option<NewLink>,
-    outside: Outside,
+    /// What its host is to do.
+    outside: Vec<Action>,
     actions: VecDeque<Action>,
     scratch: Vec<Action>,
     /// Records that the group has not been given yet, in order.
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<EntryData>,
     /// A snapshot is asked for after so many positions; 0: never. And the position at which one was
     /// asked for, or installed, last.
     snapshot_every: u64,
@@ -192,7 +190,7 @@ impl Member {
         config: replication::Config,
         genesis: Vec<u8>,
         journal: &mut Journal<S>,
-        parts: (ClockReading, Option<NewLink>, Outside),
+        parts: (ClockReading, Option<NewLink>),
     ) -> Result<Member, MemberError> {
         Member::open_behind(0, root, config, genesis, journal, parts)
     }
@@ -208,7 +206,7 @@ impl Member {
         config: replication::Config,
         genesis: Vec<u8>,
         journal: &mut Journal<S>,
-        (now, new_link, outside): (ClockReading, Option<NewLink>, Outside),
+        (now, new_link): (ClockReading, Option<NewLink>),
     ) -> Result<Member, MemberError> {
         let inputs = root.engine().applied();
         root.join_group();
@@ -239,7 +237,7 @@ impl Member {
             state,
             replica,
             new_link,
-            outside,
+            outside: Vec::new(),
             actions: VecDeque::new(),
             scratch: Vec::new(),
             waiting: VecDeque::new(),
@@ -273,6 +271,13 @@ impl Member {
     /// The term in which it leads.
     pub fn leading(&self) -> Option<u64> {
         self.leading
+    }
+
+    /// What its host is to do, in order: every [`Action`] but [`Action::Apply`],
+    /// [`Action::Restore`], [`Action::Notice`] and [`Action::Confirmed`], which are its own. To be
+    /// taken after each call, before anything else is told to it.
+    pub fn take_actions(&mut self) -> std::vec::Drain<'_, Action> {
+        self.outside.drain(..)
     }
 
     /// Why it takes part in nothing any more.
@@ -434,7 +439,7 @@ impl Member {
     fn collect(&mut self, out: &mut Outbox) {
         if !out.journaled().is_empty() {
             let records = out.journaled().chunks(size_of::<Input>());
-            self.waiting.extend(records.map(<[u8]>::to_vec));
+            self.waiting.extend(records.map(EntryData::from));
             out.clear_journaled();
         }
         if self.leading.is_none() {
@@ -445,8 +450,8 @@ impl Member {
     /// Gives the group what waits, as far as it takes it.
     fn offer(&mut self) {
         while !self.waiting.is_empty() && self.replica.writes_waiting() < WRITES_AHEAD {
-            let batch: Vec<Vec<u8>> = self.waiting.iter().take(BATCH).cloned().collect();
-            let given = batch.len();
+            let given = self.waiting.len().min(BATCH);
+            let batch = self.waiting.iter().take(given).map(|record| &**record);
             if self.replica.propose(batch, &mut self.scratch).is_err() {
                 return;
             }
@@ -467,11 +472,11 @@ impl Member {
                 Action::Restore(install) => self.restore(now, &install, out),
                 Action::Lead { term } => {
                     self.lead(now, term, out);
-                    (self.outside)(action);
+                    self.outside.push(action);
                 }
                 Action::Follow { .. } => {
                     self.follow(now, out);
-                    (self.outside)(action);
+                    self.outside.push(action);
                 }
                 Action::Notice(ref bytes) => {
                     let learn = |root: &mut Root, _: &mut Outbox| root.learn_releases(now, bytes);
@@ -481,9 +486,9 @@ impl Member {
                 Action::Stop(ref why) => {
                     let why = why.to_string();
                     self.stop(why, out);
-                    (self.outside)(action);
+                    self.outside.push(action);
                 }
-                other => (self.outside)(other),
+                other => self.outside.push(other),
             }
         }
         committed
@@ -515,7 +520,7 @@ impl Member {
         let due = since >= self.snapshot_every.max(self.snapshot_at / 4);
         if self.snapshot_every > 0 && due && !self.replica.is_sending() {
             self.snapshot_at = position;
-            (self.outside)(Action::TakeSnapshot);
+            self.outside.push(Action::TakeSnapshot);
         }
     }
 
@@ -542,7 +547,7 @@ impl Member {
         self.leading = Some(term);
         self.releases = Releases::default();
         if !self.state.begun {
-            self.waiting.push_back(self.state.genesis.clone());
+            self.waiting.push_back(self.state.genesis.as_slice().into());
         }
         self.state.role.with_root(out, |root, out| root.lead(now, term, out));
     }

@@ -30,6 +30,9 @@ const LOCAL_ROUND: usize = 256;
 /// How long traces may wait for their batch to fill.
 const TRACE_WAIT_NS: u64 = 2 * Nanos::MILLI;
 
+/// See [`Loop::after_each_call`].
+type AfterCall<N> = Box<dyn FnMut(&mut N) + Send>;
+
 /// Nodes on one thread. Build it, share [`Loop::handle`], then [`Loop::run`] it.
 pub struct Loop<N> {
     clock: Clock,
@@ -45,6 +48,7 @@ pub struct Loop<N> {
     commands: Commands<N>,
     traces: Option<TraceSender>,
     traces_since: Nanos,
+    after_call: Option<AfterCall<N>>,
     /// When bundles were last sent.
     flushed_at: Nanos,
     stopping: bool,
@@ -75,6 +79,7 @@ impl<N: Node> Loop<N> {
             commands,
             traces: None,
             traces_since: Nanos(0),
+            after_call: None,
             flushed_at: Nanos(0),
             stopping: false,
         })
@@ -134,6 +139,12 @@ impl<N: Node> Loop<N> {
     /// is dropped, and they wait for ever. One node of a loop may want that.
     pub fn send_journal(&mut self, to: Arc<Mailbox>) {
         self.io.journal = Some(to);
+    }
+
+    /// After each call of a node, once its outbox is drained, `take` sees it: for what a node wants
+    /// of its caller beside sockets and timers. It must not block.
+    pub fn after_each_call(&mut self, take: impl FnMut(&mut N) + Send + 'static) {
+        self.after_call = Some(Box::new(take));
     }
 
     /// Steers the loop from other threads.
@@ -249,6 +260,9 @@ impl<N: Node> Loop<N> {
                 }
                 self.io.counters.traces_dropped.add(traces.push(self.out.traces()));
             }
+        }
+        if let Some(take) = &mut self.after_call {
+            take(node);
         }
         self.timers.set(host, node.next_timeout());
         self.io.unpause(host, |conn| node.wants_stream(conn));

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::wire::{Body, CHANGES};
-use crate::{Action, Change, Consensus, Membership, Replica, ReplicaId};
+use crate::{Action, Change, Membership, Replica, ReplicaId};
 
 /// Why a change is not made; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +103,7 @@ impl Changing {
     }
 }
 
-impl<C: Consensus> Replica<C> {
+impl Replica {
     /// Who is in the group, as far as it is applied here.
     pub fn membership(&self) -> &Membership {
         self.core.membership()

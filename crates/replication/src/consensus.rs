@@ -1,10 +1,11 @@
-//! The boundary to the consensus library: what a replica needs of it, in our own words.
+//! What passes between a replica and its consensus: records, what has to be written, one step's work.
 
 use std::sync::Arc;
 
 use journal::{Peer, SnapshotInfo, Vote};
+use raft::eraftpb::EntryData;
 
-use crate::{Change, DecodeError, Membership, ReplicaId};
+use crate::{DecodeError, ReplicaId};
 
 /// A record of the log, with its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,7 +16,7 @@ pub struct Entry {
     pub term: u64,
     /// The record; empty for the one that a leader begins with, which is nobody's, and for those of
     /// the group's own.
-    pub record: Vec<u8>,
+    pub record: EntryData,
     /// Who is in the group from here on, written down; empty unless that changes here.
     pub group: Vec<u8>,
 }
@@ -101,7 +102,7 @@ pub struct Fetch {
 /// One step's work, in the order of the fields.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Work {
-    /// To be given to [`Consensus::written`]; dense.
+    /// To be given to [`crate::RaftGroup::written`]; dense.
     pub number: u64,
     /// Messages that may leave at once.
     pub sends: Vec<(ReplicaId, Vec<u8>)>,
@@ -137,71 +138,4 @@ pub enum Refused {
         /// The first such position.
         position: u64,
     },
-}
-
-/// A consensus library, sans I/O.
-pub trait Consensus {
-    /// A tick has passed.
-    fn tick(&mut self);
-    /// A message came in.
-    ///
-    /// # Errors
-    /// [`Refused`], with nothing changed.
-    fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused>;
-    /// Takes records to be replicated, all or none; false when it leads nobody or too much is
-    /// uncommitted.
-    fn propose(&mut self, records: Vec<Vec<u8>>) -> bool;
-    /// The next work, if there is any.
-    fn work(&mut self) -> Option<Work>;
-    /// All work up to a number is durable.
-    fn written(&mut self, number: u64);
-    /// What was to be read; without entries when that failed.
-    fn fetched(&mut self, number: u64, entries: Vec<Entry>);
-    /// The log here begins behind this position, of this term.
-    fn begins_behind(&mut self, position: u64, term: u64);
-    /// Whether a snapshot stands for nothing but what this log holds.
-    fn holds(&self, info: &SnapshotInfo) -> bool;
-    /// Whether a snapshot is on its way to the disk, or to the state.
-    fn is_installing(&self) -> bool;
-    /// A snapshot that the leader has: whole, or without its bytes when this log
-    /// [holds](Consensus::holds) that. Either way the leader will hear how far this replica is.
-    /// False when nobody leads this replica, and nothing came of it.
-    fn install(&mut self, info: &SnapshotInfo, whole: Option<Install>) -> bool;
-    /// Where it stands.
-    fn standing(&self) -> Standing;
-    /// Whether a leader that has applied everything up to a position has applied all that was
-    /// committed before its time: an entry of its own term is among it.
-    fn may_serve(&self, applied: u64) -> bool;
-    /// Everything up to here is committed.
-    fn committed(&self) -> u64;
-    /// The last position that is appended here, durable or not.
-    fn last(&self) -> u64;
-    /// The position before the first that its log holds.
-    fn before(&self) -> u64;
-    /// It elects nobody before it has a record of a later term than this; 0: it does.
-    fn doubt(&self) -> u64;
-    /// The only one that it may elect meanwhile, by an operator's word.
-    fn sponsor(&self) -> Option<ReplicaId>;
-    /// It may have promised anything in terms up to this one, and goes on in the next: it elects
-    /// nobody before it has a record of a later one.
-    fn doubt_from(&mut self, term: u64);
-    /// Asks for votes at once: for tests and for handing over.
-    fn campaign(&mut self);
-    /// Who is in the group, as far as it is applied here.
-    fn membership(&self) -> &Membership;
-    /// Who was in the group at a position that is applied, written down; empty for the founders.
-    fn group_at(&self, position: u64) -> &[u8];
-    /// Whether a change may be on its way that is not applied here.
-    fn is_changing(&self) -> bool;
-    /// Takes a change of who is in the group to be replicated, and says at which position; nothing
-    /// when it leads nobody or too much is uncommitted.
-    fn change(&mut self, change: &Change, next: &Membership) -> Option<u64>;
-    /// How far the leader knows the log of another one to be like its own, durably.
-    fn matched(&self, id: ReplicaId) -> Option<u64>;
-    /// Takes a record of nobody's to be replicated, and says at which position: with it goes what is
-    /// committed by now. Nothing when it leads nobody or too much is uncommitted.
-    fn confirm(&mut self) -> Option<u64>;
-    /// Lets another one lead, as soon as that has what this leader has; for an election timeout
-    /// nothing is taken.
-    fn hand_over(&mut self, to: ReplicaId);
 }

@@ -196,7 +196,7 @@ fn append<S: Storage>(journal: &mut Journal<S>, entry: &Entry) -> Result<u64, Jo
 impl From<Record<'_>> for Entry {
     fn from(record: Record<'_>) -> Entry {
         let Record { position, term, bytes, group } = record;
-        Entry { position, term, record: bytes.to_vec(), group: group.to_vec() }
+        Entry { position, term, record: bytes.into(), group: group.to_vec() }
     }
 }
 

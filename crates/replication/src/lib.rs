@@ -26,7 +26,9 @@
 //!   another replica while it comes.
 //! - Who is in the group is said by the log ([`Membership`]) and changed by records of the group's
 //!   own, one at a time ([`Replica::change`]), which whoever applies records sees as empty ones.
-//! - Which consensus is behind it is known to one file ([`Consensus`] is the boundary).
+//! - Which library is behind it is known to few files: `raft_group`, `log_view` and `wire`.
+//! - A record of up to 134 bytes lies in its entry ([`EntryData`]): per record nothing is allocated,
+//!   per turn what the library's lists of entries and messages take.
 
 mod changes;
 mod config;
@@ -46,10 +48,10 @@ mod wire;
 
 pub use changes::Refusal;
 pub use config::{Config, ConfigError, ReplicaId};
-pub use consensus::{Consensus, Entry, Fetch, Install, Refused, Standing, Work, Write};
+pub use consensus::{Entry, Fetch, Install, Refused, Standing, Work, Write};
 pub use disk::{Kept, Recovered, fetch, kept, perform, recover, recover_after};
 pub use members::{Change, Member, Membership, PLACE_MAX, VOTERS_MAX};
-pub use raft_group::RaftGroup;
+pub use raft::eraftpb::EntryData;
 pub use replica::{Action, Counts, ProposeError, Replica, SnapshotRead};
 pub use start::Waits;
 pub use stop::Stop;

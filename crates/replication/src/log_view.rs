@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
 use journal::Vote;
-use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
+use raft::eraftpb::{ConfState, Entry, EntryData, EntryType, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, StorageError};
 
 use crate::{Fetch, Membership, ReplicaId, disk::Recovered};
@@ -205,7 +205,7 @@ pub(crate) fn into_library(entry: crate::Entry) -> Entry {
     let crate::Entry { position, term, record, group } = entry;
     let (entry_type, data) = match group.is_empty() {
         true => (EntryType::EntryNormal, record),
-        false => (EntryType::EntryConfChangeV2, group),
+        false => (EntryType::EntryConfChangeV2, group.into()),
     };
     Entry { entry_type, index: position, term, data, ..Entry::default() }
 }
@@ -215,7 +215,7 @@ pub(crate) fn from_library(entry: Entry) -> crate::Entry {
     let Entry { entry_type, index: position, term, data, .. } = entry;
     match entry_type {
         EntryType::EntryNormal => crate::Entry { position, term, record: data, group: Vec::new() },
-        _ => crate::Entry { position, term, record: Vec::new(), group: data },
+        _ => crate::Entry { position, term, record: EntryData::default(), group: data.to_vec() },
     }
 }
 

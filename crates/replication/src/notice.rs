@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::wire::{Body, NOTICE_MAX, NOTICES};
-use crate::{Action, Consensus, Replica, ReplicaId};
+use crate::{Action, Replica, ReplicaId};
 
 /// The notices of a term.
 #[derive(Clone, Default, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Notices {
     confirmed: u64,
 }
 
-impl<C: Consensus> Replica<C> {
+impl Replica {
     /// Says something to all others that know of such messages, if it leads: at most [`NOTICE_MAX`]
     /// bytes, which may get lost. It is not in the log: for what is of use only while it leads.
     /// [`Action::Confirmed`] tells when most have heard it, by its number; 0 when nothing was said.

@@ -10,8 +10,8 @@ use types::SplitMix64;
 use crate::log_view::{LogView, from_library, into_library};
 use crate::members::steps;
 use crate::{
-    Change, Config, ConfigError, Consensus, Install, Membership, Recovered, Refused, ReplicaId,
-    Standing, Work, Write, wire,
+    Change, Config, ConfigError, Install, Membership, Recovered, Refused, ReplicaId, Standing,
+    Work, Write, wire,
 };
 
 /// A group kept together by Raft.
@@ -173,8 +173,9 @@ fn bodies(messages: Vec<Message>) -> Vec<(ReplicaId, Vec<u8>)> {
     messages.into_iter().filter_map(body).collect()
 }
 
-impl Consensus for RaftGroup {
-    fn tick(&mut self) {
+impl RaftGroup {
+    /// A tick has passed.
+    pub(crate) fn tick(&mut self) {
         // Whoever may have lost something waits to be led; and who has a snapshot on its way has
         // nothing between it and the state, where the library would look when it asks for votes.
         if self.campaigns() && !self.is_installing() {
@@ -187,7 +188,11 @@ impl Consensus for RaftGroup {
         }
     }
 
-    fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused> {
+    /// A message came in.
+    ///
+    /// # Errors
+    /// [`Refused`], with nothing changed.
+    pub(crate) fn receive(&mut self, from: ReplicaId, message: &[u8]) -> Result<(), Refused> {
         let message = wire::decode(from, self.config.id, message).map_err(Refused::Decode)?;
         if let Some(lost) = self.lost(&message) {
             return Err(lost);
@@ -204,21 +209,25 @@ impl Consensus for RaftGroup {
         Ok(())
     }
 
-    fn propose(&mut self, records: Vec<Vec<u8>>) -> bool {
-        if records.is_empty() || self.node.raft.state != StateRole::Leader {
+    /// Takes records to be replicated, all or none; false when it leads nobody or too much is
+    /// uncommitted.
+    pub(crate) fn propose<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) -> bool {
+        let entry = |data: &[u8]| Entry { data: data.into(), ..Entry::default() };
+        let entries: Vec<Entry> = records.map(entry).collect();
+        if entries.is_empty() || self.node.raft.state != StateRole::Leader {
             return false;
         }
-        let entry = |data| Entry { data, ..Entry::default() };
         let message = Message {
             msg_type: MessageType::MsgPropose,
             from: u64::from(self.config.id.0),
-            entries: records.into_iter().map(entry).collect(),
+            entries,
             ..Message::default()
         };
         self.node.raft.step(message).is_ok()
     }
 
-    fn work(&mut self) -> Option<Work> {
+    /// The next work, if there is any.
+    pub(crate) fn work(&mut self) -> Option<Work> {
         let fetch = self.node.store().asked();
         let behind = self.node.store().behind();
         let more = fetch.is_empty() && behind.is_empty() && self.restored.is_none();
@@ -266,7 +275,8 @@ impl Consensus for RaftGroup {
         Some(work)
     }
 
-    fn written(&mut self, number: u64) {
+    /// All work up to a number is durable.
+    pub(crate) fn written(&mut self, number: u64) {
         self.node.on_persist_ready(number);
         if let Some((_, install)) = self.installing.take_if(|(written, _)| *written <= number) {
             self.node.advance_apply_to(install.info.position);
@@ -278,7 +288,8 @@ impl Consensus for RaftGroup {
         self.draw_timeout();
     }
 
-    fn fetched(&mut self, number: u64, entries: Vec<crate::Entry>) {
+    /// What was to be read; without entries when that failed.
+    pub(crate) fn fetched(&mut self, number: u64, entries: Vec<crate::Entry>) {
         let waiting = self.node.store().waiting_for(number);
         if entries.is_empty() {
             return;
@@ -291,22 +302,28 @@ impl Consensus for RaftGroup {
         self.node.mut_store().put_read(Vec::new());
     }
 
-    fn begins_behind(&mut self, position: u64, term: u64) {
+    /// The log here begins behind this position, of this term.
+    pub(crate) fn begins_behind(&mut self, position: u64, term: u64) {
         if position <= self.node.raft.raft_log.applied {
             self.node.mut_store().begin_behind(position, term);
         }
     }
 
-    fn holds(&self, info: &SnapshotInfo) -> bool {
+    /// Whether a snapshot stands for nothing but what this log holds.
+    pub(crate) fn holds(&self, info: &SnapshotInfo) -> bool {
         let log = &self.node.raft.raft_log;
         info.position < log.committed || log.match_term(info.position, info.term)
     }
 
-    fn is_installing(&self) -> bool {
+    /// Whether a snapshot is on its way to the disk, or to the state.
+    pub(crate) fn is_installing(&self) -> bool {
         self.installing.is_some() || self.restored.is_some()
     }
 
-    fn install(&mut self, info: &SnapshotInfo, whole: Option<Install>) -> bool {
+    /// A snapshot that the leader has: whole, or without its bytes when this log
+    /// [holds](RaftGroup::holds) that. Either way the leader will hear how far this replica is.
+    /// False when nobody leads this replica, and nothing came of it.
+    pub(crate) fn install(&mut self, info: &SnapshotInfo, whole: Option<Install>) -> bool {
         let raft = &self.node.raft;
         let follows = raft.state == StateRole::Follower && raft.leader_id != raft::INVALID_ID;
         if !follows || self.is_installing() || (whole.is_none() && !self.holds(info)) {
@@ -331,52 +348,64 @@ impl Consensus for RaftGroup {
         true
     }
 
-    fn standing(&self) -> Standing {
+    /// Where it stands.
+    pub(crate) fn standing(&self) -> Standing {
         let raft = &self.node.raft;
         let leader = u8::try_from(raft.leader_id).ok().filter(|id| *id > 0).map(ReplicaId);
         Standing { term: raft.term, leader, leading: raft.state == StateRole::Leader }
     }
 
-    fn may_serve(&self, applied: u64) -> bool {
+    /// Whether a leader that has applied everything up to a position has applied all that was
+    /// committed before its time: an entry of its own term is among it.
+    pub(crate) fn may_serve(&self, applied: u64) -> bool {
         self.node.raft.raft_log.term(applied).is_ok_and(|term| term == self.node.raft.term)
     }
 
-    fn committed(&self) -> u64 {
+    /// Everything up to here is committed.
+    pub(crate) fn committed(&self) -> u64 {
         self.node.raft.raft_log.committed
     }
 
-    fn last(&self) -> u64 {
+    /// The last position that is appended here, durable or not.
+    pub(crate) fn last(&self) -> u64 {
         self.node.store().last()
     }
 
-    fn before(&self) -> u64 {
+    /// The position before the first that its log holds.
+    pub(crate) fn before(&self) -> u64 {
         self.node.store().before()
     }
 
-    fn doubt(&self) -> u64 {
+    /// It elects nobody before it has a record of a later term than this; 0: it does.
+    pub(crate) fn doubt(&self) -> u64 {
         self.doubt
     }
 
-    fn membership(&self) -> &Membership {
+    /// Who is in the group, as far as it is applied here.
+    pub(crate) fn membership(&self) -> &Membership {
         self.node.store().membership()
     }
 
-    fn group_at(&self, position: u64) -> &[u8] {
+    /// Who was in the group at a position that is applied, written down; empty for the founders.
+    pub(crate) fn group_at(&self, position: u64) -> &[u8] {
         self.node.store().group_at(position)
     }
 
-    fn is_changing(&self) -> bool {
+    /// Whether a change may be on its way that is not applied here.
+    pub(crate) fn is_changing(&self) -> bool {
         self.node.raft.has_pending_conf()
     }
 
-    fn change(&mut self, change: &Change, next: &Membership) -> Option<u64> {
+    /// Takes a change of who is in the group to be replicated, and says at which position; nothing
+    /// when it leads nobody or too much is uncommitted.
+    pub(crate) fn change(&mut self, change: &Change, next: &Membership) -> Option<u64> {
         let raft = &mut self.node.raft;
         if raft.state != StateRole::Leader || raft.has_pending_conf() {
             return None;
         }
         let entry = Entry {
             entry_type: EntryType::EntryConfChangeV2,
-            data: next.write(change),
+            data: next.write(change).into(),
             ..Entry::default()
         };
         let message = Message {
@@ -388,30 +417,39 @@ impl Consensus for RaftGroup {
         raft.step(message).ok().map(|()| raft.raft_log.last_index())
     }
 
-    fn matched(&self, id: ReplicaId) -> Option<u64> {
+    /// How far the leader knows the log of another one to be like its own, durably.
+    pub(crate) fn matched(&self, id: ReplicaId) -> Option<u64> {
         self.node.raft.prs().get(u64::from(id.0)).map(|progress| progress.matched)
     }
 
-    fn confirm(&mut self) -> Option<u64> {
-        let taken = self.propose(vec![Vec::new()]);
+    /// Takes a record of nobody's to be replicated, and says at which position: with it goes what is
+    /// committed by now. Nothing when it leads nobody or too much is uncommitted.
+    pub(crate) fn confirm(&mut self) -> Option<u64> {
+        let taken = self.propose(std::iter::once(&[][..]));
         taken.then(|| self.node.raft.raft_log.last_index())
     }
 
-    fn hand_over(&mut self, to: ReplicaId) {
+    /// Lets another one lead, as soon as that has what this leader has; for an election timeout
+    /// nothing is taken.
+    pub(crate) fn hand_over(&mut self, to: ReplicaId) {
         self.node.transfer_leader(u64::from(to.0));
     }
 
-    fn sponsor(&self) -> Option<ReplicaId> {
+    /// The only one that it may elect meanwhile, by an operator's word.
+    pub(crate) fn sponsor(&self) -> Option<ReplicaId> {
         self.sponsor.filter(|_| self.doubt > 0)
     }
 
-    fn doubt_from(&mut self, term: u64) {
+    /// It may have promised anything in terms up to this one, and goes on in the next: it elects
+    /// nobody before it has a record of a later one.
+    pub(crate) fn doubt_from(&mut self, term: u64) {
         (self.doubt, self.sponsor, self.doubted) = (term, None, true);
         self.node.raft.become_follower(term + 1, raft::INVALID_ID);
         self.draw_timeout();
     }
 
-    fn campaign(&mut self) {
+    /// Asks for votes at once: for tests and for handing over.
+    pub(crate) fn campaign(&mut self) {
         if self.campaigns() && !self.is_installing() {
             let _ = self.node.campaign();
             self.draw_timeout();

@@ -8,14 +8,15 @@ use types::Nanos;
 use crate::changes::Changing;
 use crate::digests::{Digests, Divergence};
 use crate::notice::Notices;
+use crate::raft_group::RaftGroup;
 use crate::start::Start;
 use crate::stop::Stop;
 use crate::transfer::{Next, Transfers};
 use crate::versions::Versions;
 use crate::wire::{self, Body, Mark, Part, UNFIT};
 use crate::{
-    Config, ConfigError, Consensus, Entry, Fetch, Install, Kept, RaftGroup, Recovered, Refused,
-    ReplicaId, Standing, Work, Write,
+    Config, ConfigError, Entry, Fetch, Install, Kept, Recovered, Refused, ReplicaId, Standing,
+    Work, Write,
 };
 
 /// Writes that may wait for the disk; then a replica hears nobody until some are done.
@@ -134,9 +135,9 @@ pub struct Counts {
 }
 
 /// A replica; see the crate's contract.
-pub struct Replica<C = RaftGroup> {
+pub struct Replica {
     pub(crate) config: Config,
-    pub(crate) core: C,
+    pub(crate) core: RaftGroup,
     next_tick: Nanos,
     /// Work on its way to the disk: number, whether the write has been done, messages after it.
     writing: VecDeque<Writing>,
@@ -164,30 +165,16 @@ struct Writing {
     after: Vec<(ReplicaId, Vec<u8>)>,
 }
 
-impl Replica<RaftGroup> {
+impl Replica {
     /// A replica that goes on from what its journal holds, as a follower.
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn new(
-        config: Config,
-        recovered: Recovered,
-        now: Nanos,
-    ) -> Result<Replica<RaftGroup>, ConfigError> {
+    pub fn new(config: Config, recovered: Recovered, now: Nanos) -> Result<Replica, ConfigError> {
         let (applied, own) = (recovered.committed, recovered.snapshot);
         let start = Start::new(&config, &recovered);
         let core = RaftGroup::new(&config, recovered)?;
-        let mut replica = Replica::with(config, core, applied, now);
-        replica.start = start;
-        replica.transfers = Transfers::new(own);
-        Ok(replica)
-    }
-}
-
-impl<C: Consensus> Replica<C> {
-    /// A replica with another library behind it, whose state holds everything up to `applied`.
-    pub fn with(config: Config, core: C, applied: u64, now: Nanos) -> Replica<C> {
-        Replica {
+        Ok(Replica {
             next_tick: config.tick_after(now),
             standing: core.standing(),
             versions: Versions::new(config.newest, config.heartbeat_ticks),
@@ -198,14 +185,14 @@ impl<C: Consensus> Replica<C> {
             serving: None,
             applied,
             digests: Digests::default(),
-            transfers: Transfers::default(),
+            transfers: Transfers::new(own),
             changing: Changing::default(),
             notices: Notices::default(),
-            start: Start::settled(),
+            start,
             newest_work: 0,
             stopped: None,
             counts: Counts::default(),
-        }
+        })
     }
 
     /// A message came in.
@@ -381,18 +368,17 @@ impl<C: Consensus> Replica<C> {
     ///
     /// # Errors
     /// [`ProposeError`], with nothing changed.
-    pub fn propose(
+    pub fn propose<'a>(
         &mut self,
-        records: Vec<Vec<u8>>,
+        records: impl Iterator<Item = &'a [u8]> + Clone,
         out: &mut Vec<Action>,
     ) -> Result<(), ProposeError> {
         if self.stopped.is_some() || self.serving.is_none() {
             return Err(ProposeError::NotLeading(self.standing.leader));
         }
-        let fits = |record: &Vec<u8>| {
-            !record.is_empty() && record.len() as u64 <= self.config.message_bytes
-        };
-        if !records.iter().all(fits) {
+        let fits =
+            |record: &[u8]| !record.is_empty() && record.len() as u64 <= self.config.message_bytes;
+        if !records.clone().all(fits) {
             return Err(ProposeError::Record);
         }
         if self.is_far_behind() || !self.core.propose(records) {

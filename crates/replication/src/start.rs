@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use journal::{PEERS_MAX, Peer, TERMS_UNHEARD};
 
 use crate::wire::{self, Ask, Body, Mark, QUESTIONS, Told};
-use crate::{Action, Config, Consensus, Membership, Recovered, Replica, ReplicaId, Write};
+use crate::{Action, Config, Membership, Recovered, Replica, ReplicaId, Write};
 
 /// Positions that somebody acknowledges before that is written down beside other writes.
 const APART: u64 = 1 << 16;
@@ -223,7 +223,7 @@ impl Start {
     }
 }
 
-impl<C: Consensus> Replica<C> {
+impl Replica {
     /// Why it elects nobody for now.
     pub fn waits(&self) -> Option<Waits> {
         match self.start.phase {

@@ -22,7 +22,7 @@
 //! gets a new number. All versions from [`OLDEST`] on are spoken: see `versions`.
 
 use journal::SnapshotInfo;
-use raft::eraftpb::{Entry, EntryType, Message, MessageType};
+use raft::eraftpb::{Entry, EntryData, EntryType, Message, MessageType};
 
 use crate::{Membership, ReplicaId};
 
@@ -421,7 +421,7 @@ fn read(from: ReplicaId, to: ReplicaId, body: &[u8]) -> Option<Message> {
     let mut entries = Vec::with_capacity(count.min(reader.0.len() / 12));
     for place in 1..=count as u64 {
         let (term, len) = (reader.u64()?, reader.u32()?);
-        let data = reader.take((len & !CHANGE) as usize)?.to_vec();
+        let data: EntryData = reader.take((len & !CHANGE) as usize)?.into();
         let entry_type = match len & CHANGE {
             0 => EntryType::EntryNormal,
             _ => EntryType::EntryConfChangeV2,
@@ -539,7 +539,7 @@ mod tests {
         let entry = |(place, data): (usize, &&[u8])| Entry {
             term: 3,
             index: 8 + place as u64,
-            data: data.to_vec(),
+            data: (*data).into(),
             ..Entry::default()
         };
         Message {

@@ -218,7 +218,8 @@ fn a_replica_whose_disk_was_wiped_gets_all_again_before_it_elects_anybody() {
 
 #[test]
 fn writes_that_follow_one_another_share_a_sync() {
-    let entry = |position| Entry { position, term: 1, record: record(position), group: Vec::new() };
+    let entry =
+        |position| Entry { position, term: 1, record: record(position).into(), group: Vec::new() };
     let write = |positions: std::ops::Range<u64>| Write {
         entries: positions.map(entry).collect(),
         ..Write::default()
@@ -238,7 +239,8 @@ fn writes_that_follow_one_another_share_a_sync() {
 fn a_full_disk_is_tried_again() {
     let small =
         journal::Config { segment_bytes: 16 << 10, batch_bytes: 4 << 10, ..journal_config() };
-    let entry = |position| Entry { position, term: 1, record: record(position), group: Vec::new() };
+    let entry =
+        |position| Entry { position, term: 1, record: record(position).into(), group: Vec::new() };
     let (mut journal, _) = Journal::open(SimDisk::new(1), &small).unwrap();
     let first = Write { entries: (1..=200).map(entry).collect(), ..Write::default() };
     perform(&mut journal, &first).unwrap();

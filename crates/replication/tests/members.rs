@@ -395,7 +395,7 @@ fn records_of_the_application_are_never_taken_for_changes() {
     group.pass(5);
     let node = group.node(leader);
     assert_eq!(node.replica.membership().number, 1);
-    let applied = |action: &Action| matches!(action, Action::Apply(e) if e.record == forged);
+    let applied = |action: &Action| matches!(action, Action::Apply(e) if *e.record == *forged);
     assert!(node.said.iter().any(applied));
     assert_eq!(node.journal.groups().len(), 1);
     assert_eq!(Config::new(1, ReplicaId(9), 3).check(), Ok(()), "one that waits to be added");

@@ -1,5 +1,6 @@
 //! Entries, messages, hard state, configuration and snapshots of a group.
 
+pub use crate::data::EntryData;
 use crate::message::sized_message;
 
 /// A struct with a getter, a setter, a `mut_` and a `take_` for each of its fields.
@@ -125,7 +126,7 @@ pub struct Entry {
     /// Its position.
     pub index: u64,
     /// What it says; empty for the one that a leader begins with.
-    pub data: Vec<u8>,
+    pub data: EntryData,
     /// Not used.
     pub context: Vec<u8>,
     /// Not used.
@@ -144,7 +145,7 @@ impl Entry {
     }
 
     /// Takes away what it says.
-    pub fn take_data(&mut self) -> Vec<u8> {
+    pub fn take_data(&mut self) -> EntryData {
         std::mem::take(&mut self.data)
     }
 

@@ -8,6 +8,7 @@
 //! written form of ours, of the newer kind alone.
 
 mod change;
+mod data;
 pub mod eraftpb;
 mod message;
 

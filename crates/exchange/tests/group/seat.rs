@@ -67,7 +67,6 @@ pub struct Seat {
     seed: u64,
     journal: Option<Journal<SimDisk>>,
     disk: Option<SimDisk>,
-    wishes: Arc<Mutex<Vec<Action>>>,
 }
 
 fn journal_config() -> JournalConfig {
@@ -99,7 +98,6 @@ impl Seat {
             seed,
             journal: None,
             disk: Some(SimDisk::new(seed ^ number as u64)),
-            wishes: Arc::default(),
         }
     }
 
@@ -115,14 +113,10 @@ impl Seat {
             part_bytes: 5_000,
             ..Config::new(77, id, MEMBERS as u8)
         };
-        self.wishes = Arc::default();
-        let wishes = Arc::clone(&self.wishes);
-        let outside: exchange::Outside =
-            Box::new(move |action| wishes.lock().expect("one thread").push(action));
         let (position, root, new_link) = self.begin(config, &mut journal);
         self.restored = root.engine().applied();
         self.life += 1;
-        let parts = (now, new_link, outside);
+        let parts = (now, new_link);
         let genesis = self.genesis.clone();
         let opened = Member::open_behind(position, root, group, genesis, &mut journal, parts);
         match opened {
@@ -221,12 +215,14 @@ impl Seat {
 
     /// Does what the disk has to do, and says what else there is.
     pub fn work(&mut self) -> Vec<Said> {
-        let wishes = std::mem::take(&mut *self.wishes.lock().expect("one thread"));
+        let Some(member) = self.role.as_mut().and_then(Role::as_member_mut) else {
+            return Vec::new();
+        };
         let Some(journal) = &mut self.journal else { return Vec::new() };
         let mut said = Vec::new();
         let written_down = std::mem::take(&mut *self.taken.lock().expect("one thread"));
-        for wish in wishes {
-            match wish {
+        for action in member.take_actions() {
+            match action {
                 Action::Send { to, bytes } => said.push(Said::Send(to, bytes)),
                 Action::Write { number, write } => {
                     perform(journal, &write).expect("a disk that works");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use exchange::{ExchangeConfig, Member, Outside, Role};
+use exchange::{ExchangeConfig, Member, Role};
 use journal::{Folder, Journal, JournalError};
 use net::{Clock, Loop, LoopConfig, LoopHandle, ServerTls, WaitStrategy};
 use probe::Key;
@@ -142,7 +142,8 @@ struct Ends {
     trouble: Arc<Mutex<Option<String>>>,
 }
 
-fn wires(own: u8, cluster: &Cluster) -> (Outside, Ends) {
+/// What does a member's actions, and the other ends of that.
+fn wires(own: u8, cluster: &Cluster) -> (impl FnMut(Action) + Send + use<>, Ends) {
     let (job, jobs) = channel();
     let (mut senders, mut posts) = (Vec::new(), Vec::new());
     let others = cluster.places().map(|(id, _)| id).filter(|id| *id != own);
@@ -159,7 +160,7 @@ fn wires(own: u8, cluster: &Cluster) -> (Outside, Ends) {
         leading: Arc::clone(&leading),
         trouble: Arc::clone(&trouble),
     };
-    let outside = move |action: Action| match action {
+    let act = move |action: Action| match action {
         Action::Send { to, bytes } => {
             if let Some((_, sender)) = senders.iter().find(|(id, _)| *id == to) {
                 // Consensus sends again what matters.
@@ -185,7 +186,7 @@ fn wires(own: u8, cluster: &Cluster) -> (Outside, Ends) {
         // The member's own.
         Action::Apply(_) | Action::Restore(_) | Action::Notice(_) | Action::Confirmed(_) => {}
     };
-    (Box::new(outside), ends)
+    (act, ends)
 }
 
 /// A replica's sockets.
@@ -316,12 +317,12 @@ impl Host {
             digest_every: DIGEST_EVERY,
             ..replication::Config::new(cluster.group, ReplicaId(id), replicas)
         };
-        let (outside, ends) = wires(id, cluster);
+        let (mut act, ends) = wires(id, cluster);
         let genesis = Genesis::of(&exchange).bytes().to_vec();
         let begun = checkpoints::begin(begin, dir, &exchange, &genesis, &mut journal)?;
         let Begun { root, reguard, position, files } = begun;
         let restored = root.engine().applied();
-        let parts = (clock.reading(), reguard, outside);
+        let parts = (clock.reading(), reguard);
         let mut member = Member::open_behind(position, root, group, genesis, &mut journal, parts)
             .map_err(|error| on(dir, error))?;
         member.take_snapshots_every(config.journal.snapshot_every);
@@ -342,6 +343,11 @@ impl Host {
         let channels = vec![(Channel::OVERLAY, overlay), (Channel::FEED, feed)];
         of.add_node(ExchangeConfig::ROOT, Role::Member(Box::new(member)), channels, None)
             .map_err(io)?;
+        of.after_each_call(move |role| {
+            if let Some(member) = role.as_member_mut() {
+                member.take_actions().for_each(&mut act);
+            }
+        });
         let Ends { jobs, posts, leading, trouble, .. } = ends;
         let cluster = cluster.clone();
         Ok(Host {

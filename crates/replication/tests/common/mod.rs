@@ -112,7 +112,7 @@ impl<S: State> Group<S> {
                 return;
             }
             let (position, term, record) = (record.position, record.term, record.bytes.to_vec());
-            state.apply(&Entry { position, term, record, group: Vec::new() });
+            state.apply(&Entry { position, term, record: record.into(), group: Vec::new() });
         });
         let newest = self.newest[place];
         let start = self.now << 8 | u64::from(id);
@@ -172,7 +172,9 @@ impl<S: State> Group<S> {
 
     pub fn propose(&mut self, id: u8, records: Vec<Vec<u8>>) -> Result<(), ProposeError> {
         let mut done = Ok(());
-        self.with(id, |node, out| done = node.replica.propose(records, out));
+        self.with(id, |node, out| {
+            done = node.replica.propose(records.iter().map(Vec::as_slice), out)
+        });
         self.deliver();
         done
     }

@@ -440,7 +440,7 @@ impl World {
             return;
         }
         let mut actions = Vec::new();
-        if up.replica.propose(vec![request.bytes()], &mut actions).is_ok() {
+        if up.replica.propose([&request.bytes()[..]].into_iter(), &mut actions).is_ok() {
             up.pending.insert(key);
         }
         self.act(id, actions);

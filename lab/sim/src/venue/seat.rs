@@ -196,8 +196,8 @@ impl ReplicaGroup {
 
     fn backstage(&mut self, n: usize, now: ClockReading) {
         let Some(up) = self.machines[n].up.as_mut() else { return };
-        for wish in up.take_wishes() {
-            match wish {
+        for action in up.take_actions() {
+            match action {
                 Action::Send { to: ReplicaId(to), bytes } => {
                     self.send(n, usize::from(to) - 1, now.now, &bytes);
                 }

@@ -301,7 +301,7 @@ impl World {
             return;
         }
         let mut actions = Vec::new();
-        if machine.replica.propose(self.queue.clone(), &mut actions).is_ok() {
+        if machine.replica.propose(self.queue.iter().map(Vec::as_slice), &mut actions).is_ok() {
             self.queue.clear();
         }
         for action in actions {

@@ -3,10 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use exchange::{ExchangeConfig, Life, Member, MemberError, Role, group_root};
@@ -59,7 +56,6 @@ pub(super) enum Done {
 pub(super) struct Up {
     pub(super) role: Role,
     pub(super) journal: Journal<SimDisk>,
-    wishes: Arc<Mutex<Vec<Action>>>,
     jobs: VecDeque<Job>,
     /// The job under way ends in this.
     pub(super) under_way: Option<Done>,
@@ -163,15 +159,10 @@ impl Machine {
         let base = SplitMix64::mix(config.seed ^ id << 56 ^ life << 24);
         let lives = move || Some(Life::of(base ^ drawn.fetch_add(1, Ordering::Relaxed)));
         let (root, new_link) = group_root(config, lives).expect("the exchange was built of it");
-        let wishes: Arc<Mutex<Vec<Action>>> = Arc::default();
-        let noted = Arc::clone(&wishes);
-        let outside = Box::new(move |action| {
-            noted.lock().unwrap_or_else(PoisonError::into_inner).push(action);
-        });
-        let around = (now, new_link, outside as Box<dyn FnMut(Action) + Send>);
+        let around = (now, new_link);
         let member = Member::open(root, group, GENESIS.to_vec(), &mut journal, around)?;
         let role = Role::Member(Box::new(member));
-        Ok(Up { role, journal, wishes, jobs: VecDeque::new(), under_way: None })
+        Ok(Up { role, journal, jobs: VecDeque::new(), under_way: None })
     }
 
     /// The machine stops at once; what was not synced is at the disk's mercy.
@@ -197,12 +188,11 @@ impl Machine {
 
 impl Up {
     /// What the member wants; jobs for the disk are queued.
-    pub(super) fn take_wishes(&mut self) -> Vec<Action> {
-        let wishes =
-            std::mem::take(&mut *self.wishes.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn take_actions(&mut self) -> Vec<Action> {
         let mut others = Vec::new();
-        for wish in wishes {
-            match wish {
+        let member = self.role.as_member_mut().into_iter();
+        for action in member.flat_map(Member::take_actions) {
+            match action {
                 Action::Write { number, write } => self.jobs.push_back(Job::Write(number, write)),
                 Action::Fetch(wanted) => self.jobs.push_back(Job::Fetch(wanted)),
                 other => others.push(other),
