@@ -332,7 +332,8 @@ impl InputLog {
     /// # Errors
     /// [`LogFull`] when the spill store does not take them.
     pub fn finish(&mut self) -> Result<(), LogFull> {
-        match self.put_blocks() && self.put_block(1) {
+        let put = self.put_blocks() && self.put_block(1);
+        match put && self.spilled.as_mut().is_none_or(|spilled| spilled.spill.flush()) {
             true => Ok(()),
             false => {
                 Err(LogFull { capacity: self.spilled.as_ref().map_or(0, |spilled| spilled.len) })

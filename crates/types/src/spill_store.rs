@@ -10,13 +10,22 @@ use crate::Digest;
 /// Called between two inputs of the node, so it must be quick: a few KiB at a time. Nothing a
 /// node decides may depend on how long it takes, and what was put is read back as it was.
 pub trait SpillStore: Send {
-    /// Keeps bytes at an offset; false when they could not be kept, and may be tried again.
+    /// Keeps bytes at an offset, without waiting for a disk; false when they were not taken, and may
+    /// be tried again.
     #[must_use]
     fn put(&mut self, at: u64, bytes: &[u8]) -> bool;
 
-    /// Reads what was put there, all of it; false when it can't be read.
+    /// Reads what was put there, all of it, and waits for a disk if it has to: for starts, ends and
+    /// audits. False when it can't be read.
     #[must_use]
     fn get(&self, at: u64, into: &mut [u8]) -> bool;
+
+    /// As [`SpillStore::get`], without waiting: `None` when a disk has to be waited for. Ask again in
+    /// a while; the bytes are fetched meanwhile.
+    #[must_use]
+    fn get_now(&self, at: u64, into: &mut [u8]) -> Option<bool> {
+        Some(self.get(at, into))
+    }
 
     /// What lies in `len` bytes from an offset on is not needed any more: its room may be used for
     /// something else, and it can't be read. False for a spill store that gives no room back.
@@ -24,6 +33,12 @@ pub trait SpillStore: Send {
     fn free(&mut self, at: u64, len: u64) -> bool {
         let _ = (at, len);
         false
+    }
+
+    /// Waits until all that was put is where it is kept; false when that fails.
+    #[must_use]
+    fn flush(&mut self) -> bool {
+        true
     }
 }
 
@@ -120,6 +135,23 @@ impl<S: SpillStore> Checked<S> {
         let number = at / self.block as u64;
         Some((number.checked_mul((self.block + SUM) as u64).filter(|_| whole)?, number))
     }
+
+    /// Reads a block by `get`, and compares its checksum.
+    fn read(
+        &self,
+        at: u64,
+        into: &mut [u8],
+        get: impl FnOnce(&S, u64, &mut [u8]) -> Option<bool>,
+    ) -> Option<bool> {
+        let Some((place, number)) = self.place(at, into.len()) else { return Some(false) };
+        let mut stored = vec![0; self.block + SUM];
+        if !get(&self.spill, place, &mut stored)? {
+            return Some(false);
+        }
+        let Some((bytes, known)) = stored.split_last_chunk::<SUM>() else { return Some(false) };
+        into.copy_from_slice(bytes);
+        Some(sum(number, bytes) == u64::from_le_bytes(*known))
+    }
 }
 
 /// The number is part of it: a block that landed elsewhere is none.
@@ -141,14 +173,15 @@ impl<S: SpillStore> SpillStore for Checked<S> {
     }
 
     fn get(&self, at: u64, into: &mut [u8]) -> bool {
-        let Some((place, number)) = self.place(at, into.len()) else { return false };
-        let mut stored = vec![0; self.block + SUM];
-        if !self.spill.get(place, &mut stored) {
-            return false;
-        }
-        let Some((bytes, known)) = stored.split_last_chunk::<SUM>() else { return false };
-        into.copy_from_slice(bytes);
-        sum(number, bytes) == u64::from_le_bytes(*known)
+        self.read(at, into, |spill, at, stored| Some(spill.get(at, stored))) == Some(true)
+    }
+
+    fn get_now(&self, at: u64, into: &mut [u8]) -> Option<bool> {
+        self.read(at, into, S::get_now)
+    }
+
+    fn flush(&mut self) -> bool {
+        self.spill.flush()
     }
 }
 

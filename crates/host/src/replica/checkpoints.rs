@@ -1,7 +1,7 @@
 //! Checkpoints of a replica's root in its folder, so that a start needs not apply the whole day.
 //!
 //! `checkpoints/at-<position>` are the two newest, each whole under that name ([`exchange::Checkpoint`]).
-//! Beside them lie the files that the root's shelves are, of blocks with a checksum each: `streams`,
+//! Beside them lie the files that the root spills to, of blocks with a checksum each: `streams`,
 //! private streams, and `feed-<n>`, what can be asked for again. They are synced before a checkpoint
 //! counts, and what they hold up to there does not change any more: what they hold beyond it is
 //! written again.
@@ -24,7 +24,7 @@ use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use types::{Checked, ExecutionReport, SpillStore};
 
 use crate::failure::Failure;
-use crate::spill::{Paper, streams_in};
+use crate::spill::{SpillDisk, streams_in};
 
 /// Their folder in a replica's.
 const FOLDER: &str = "checkpoints";
@@ -71,7 +71,8 @@ pub struct Begun {
 /// The files beside checkpoints.
 pub struct Files {
     folder: PathBuf,
-    shelves: Vec<File>,
+    /// Those of the spill stores, and the thread that writes them.
+    spills: (SpillDisk, Vec<File>),
     genesis: Vec<u8>,
 }
 
@@ -149,9 +150,9 @@ fn behind(
         Ok(positions) => positions,
         Err(error) => return Ok(Err(error)),
     };
-    let files = |shelves| {
+    let files = |spills| {
         let (folder, genesis) = (folder.to_path_buf(), genesis.to_vec());
-        Some(Files { folder, shelves, genesis })
+        Some(Files { folder, spills, genesis })
     };
     for position in positions.into_iter().rev() {
         let Some(kept) = read(folder, position) else { continue };
@@ -164,14 +165,14 @@ fn behind(
         }
         let (mut root, reguard) = new_root(exchange)?;
         // What is missing is found out when it is read.
-        let Ok(shelves) = attach(&mut root, exchange, folder, false) else { break };
+        let Ok(spills) = attach(&mut root, exchange, folder, false) else { break };
         if root.restore(&kept.root).is_ok() && root.engine().applied() == kept.inputs {
-            return Ok(Ok(Begun { root, reguard, position, files: files(shelves) }));
+            return Ok(Ok(Begun { root, reguard, position, files: files(spills) }));
         }
     }
     let (mut root, reguard) = new_root(exchange)?;
     let laid = forget(folder).and_then(|()| attach(&mut root, exchange, folder, true));
-    Ok(laid.map(|shelves| Begun { root, reguard, position: 0, files: files(shelves) }))
+    Ok(laid.map(|spills| Begun { root, reguard, position: 0, files: files(spills) }))
 }
 
 /// Positions of the checkpoints there, in order.
@@ -215,28 +216,28 @@ fn forget(folder: &Path) -> IoResult<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Gives a new root its shelves, empty ones or as they are.
+/// Gives a new root its spill stores, empty ones or as they are.
 fn attach(
     root: &mut Root,
     exchange: &ExchangeConfig,
     folder: &Path,
     anew: bool,
-) -> IoResult<Vec<File>> {
-    let mut files = Vec::new();
-    let mut shelf = |name: String, block: usize| {
+) -> IoResult<(SpillDisk, Vec<File>)> {
+    let (disk, mut files) = (SpillDisk::start()?, Vec::new());
+    let mut spill = |name: String, block: usize| {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(anew).mode(0o600);
         let file = options.open(folder.join(name))?;
         files.push(file.try_clone()?);
-        IoResult::Ok(Box::new(Checked::new(Paper::of(file), block)) as Box<dyn SpillStore>)
+        IoResult::Ok(Box::new(Checked::new(disk.file(file, 0, None), block)) as Box<dyn SpillStore>)
     };
     let record = PrivateStreams::spill_block(size_of::<ExecutionReport>());
-    let streams = shelf("streams".to_string(), record)?;
+    let streams = spill("streams".to_string(), record)?;
     let feeds = (1..=exchange.options.streams())
-        .map(|stream| shelf(format!("feed-{stream}"), Publisher::SPILL_BLOCK))
+        .map(|stream| spill(format!("feed-{stream}"), Publisher::SPILL_BLOCK))
         .collect::<IoResult<_>>()?;
     match root.spill_output_to((streams, REPORTS), feeds, INPUTS) {
-        true => Ok(files),
+        true => Ok((disk, files)),
         false => Err(std::io::Error::other("a root that has begun")),
     }
 }
@@ -290,7 +291,11 @@ pub fn serve(files: &Files, taken: &Receiver<(Taken, Option<u64>)>, cost: &Cost)
 impl Files {
     /// Makes a checkpoint durable, what it leans on first, and lets older ones go.
     fn write(&self, checkpoint: &Checkpoint) -> IoResult<()> {
-        self.shelves.iter().try_for_each(File::sync_data)?;
+        let (disk, files) = &self.spills;
+        if !disk.wait() {
+            return Err(std::io::Error::other("what it leans on can't be written"));
+        }
+        files.iter().try_for_each(File::sync_data)?;
         let name = path(&self.folder, checkpoint.position);
         let mut unfinished = name.clone().into_os_string();
         unfinished.push(UNFINISHED);
@@ -330,8 +335,9 @@ mod tests {
         let name = format!("fairbell-checkpoints-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let shelf = File::create(folder.join("streams")).expect("a file");
-        let files = Files { folder: folder.clone(), shelves: vec![shelf], genesis: vec![1] };
+        let spill = File::create(folder.join("streams")).expect("a file");
+        let spills = (SpillDisk::start().expect("a thread"), vec![spill]);
+        let files = Files { folder: folder.clone(), spills, genesis: vec![1] };
         let one = |position| Checkpoint {
             genesis: vec![1],
             position,

@@ -290,27 +290,28 @@ impl RecordStore {
     }
 
     /// As [`RecordStore::run`], read back from the spill store where that has them; empty also when
-    /// it can't be read.
-    pub(crate) fn fetch(&mut self, stream: usize, position: u64, max: u64) -> &[u8] {
-        let Some((place, held)) = self.find(stream, position, max) else { return &[] };
+    /// it can't be read. `None` while a disk has to be waited for: ask again.
+    pub(crate) fn fetch(&mut self, stream: usize, position: u64, max: u64) -> Option<&[u8]> {
+        let Some((place, held)) = self.find(stream, position, max) else { return Some(&[]) };
         if held.is_some() {
-            return self.run(stream, position, max);
+            return Some(self.run(stream, position, max));
         }
         let (chunk, range) = place;
         let chunk_bytes = self.chunk_bytes();
         let (Some(spilled), Some(target)) = (&mut self.spilled, self.streams.get(stream)) else {
-            return &[];
+            return Some(&[]);
         };
         if spilled.read != Some((stream, chunk)) {
             spilled.read = None;
             let given_up = chunk < target.given_up;
             let offset = offset(&target.runs, chunk, chunk_bytes).filter(|_| !given_up);
-            if !offset.is_some_and(|at| spilled.spill.get(at, &mut spilled.bytes)) {
-                return &[];
+            let Some(offset) = offset else { return Some(&[]) };
+            if !spilled.spill.get_now(offset, &mut spilled.bytes)? {
+                return Some(&[]);
             }
             spilled.read = Some((stream, chunk));
         }
-        spilled.bytes.get(range).unwrap_or(&[])
+        Some(spilled.bytes.get(range).unwrap_or(&[]))
     }
 
     /// Where the records are: the chunk of the stream and the bytes within it; these, if they are
@@ -458,7 +459,7 @@ mod tests {
             assert_eq!(store.next(stream), records.len() as u64 + 1);
             let mut position = 1;
             while position < store.next(stream) {
-                let run = store.fetch(stream, position, 1 + rng.below(100));
+                let run = store.fetch(stream, position, 1 + rng.below(100)).expect("no disk");
                 assert!(!run.is_empty(), "seed {seed}");
                 for bytes in run.chunks_exact(8) {
                     let expected = records[position as usize - 1].to_le_bytes();
@@ -553,9 +554,13 @@ mod tests {
             (before..before + 9_000).for_each(|n| append(&mut second, n));
             for (stream, records) in all.iter().enumerate() {
                 for (n, position) in records.iter().zip(1..) {
-                    assert_eq!(second.fetch(stream, position, 1), n.to_le_bytes(), "seed {seed}");
+                    assert_eq!(
+                        second.fetch(stream, position, 1),
+                        Some(&n.to_le_bytes()[..]),
+                        "seed {seed}"
+                    );
                 }
-                assert!(second.fetch(stream, records.len() as u64 + 1, 1).is_empty());
+                assert_eq!(second.fetch(stream, records.len() as u64 + 1, 1), Some(&[][..]));
             }
         }
     }
@@ -622,9 +627,9 @@ mod tests {
         }
         assert_eq!((store.first(2), store.next(2)), (1, seldom + 1), "the quiet one has it all");
         let first = store.first(0);
-        assert!(first > 100_000 && store.fetch(0, first - 1, 1).is_empty(), "{first}");
-        assert!(!store.fetch(0, first, 1).is_empty());
-        assert_eq!(store.fetch(2, 1, 1), 0u64.to_le_bytes());
+        assert!(first > 100_000 && store.fetch(0, first - 1, 1) == Some(&[]), "{first}");
+        assert_eq!(store.fetch(0, first, 1).map(<[u8]>::len), Some(8));
+        assert_eq!(store.fetch(2, 1, 1), Some(&0u64.to_le_bytes()[..]));
         let used = spill.0.lock().expect("whole").used();
         assert!(used <= most + 2 * 4_096 * 6, "{used} bytes used");
         let mut bytes = Vec::new();
@@ -644,7 +649,7 @@ mod tests {
         assert_eq!(records, 100 * CHUNK_RECORDS);
         // What follows from those who steer is kept all the same.
         (0..10_000).for_each(|n: u64| assert!(store.append(0, &n.to_le_bytes()).is_some()));
-        assert_eq!(store.fetch(0, 1, 1), 0u64.to_le_bytes());
+        assert_eq!(store.fetch(0, 1, 1), Some(&0u64.to_le_bytes()[..]));
         assert_eq!(store.first(0), 1);
         // A spill store that gives no room back is as one that was not asked to.
         let mut store = RecordStore::new(1, 8, u64::MAX);
@@ -678,7 +683,7 @@ mod tests {
         assert_eq!(store.append(0, &[1; 4]), Some(1));
         for (stream, position) in [(0, 0), (0, 2), (0, u64::MAX), (1, 1)] {
             assert!(store.run(stream, position, 9).is_empty());
-            assert!(store.fetch(stream, position, 9).is_empty());
+            assert_eq!(store.fetch(stream, position, 9), Some(&[][..]));
         }
         assert_eq!(store.run(0, 1, 0), &[] as &[u8]);
         assert!(!store.spill_to(Box::new(MemorySpill::default()), 1), "it has begun");

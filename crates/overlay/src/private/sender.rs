@@ -148,6 +148,7 @@ struct Account {
     ended: Option<(NodeId, u32)>,
     dirty: bool,
     timed: bool,
+    reading: bool,
 }
 
 impl Account {
@@ -183,6 +184,8 @@ pub struct PrivateStreams {
     dirty: Vec<u16>,
     /// Accounts that may have a timeout pending.
     timed: Vec<u16>,
+    /// Accounts whose records are on their way from the spill store.
+    reading: Vec<u16>,
     /// No timeout before this; may be early.
     next_due: Nanos,
     counters: PrivateStreamsCounters,
@@ -190,6 +193,8 @@ pub struct PrivateStreams {
 
 /// Timer granularity: timeouts of many accounts share a pass.
 const TICK_NS: u64 = Nanos::MILLI / 2;
+/// After so long records are asked for again that had to be waited for.
+const READ_NS: u64 = Nanos::MILLI;
 
 impl PrivateStreams {
     /// Empty streams of accounts 0 to `config.accounts`. `None` when no record, or none of that
@@ -210,6 +215,7 @@ impl PrivateStreams {
             accounts,
             dirty: Vec::with_capacity(count),
             timed: Vec::with_capacity(count),
+            reading: Vec::new(),
             next_due: Nanos::NEVER,
             counters: PrivateStreamsCounters::default(),
             config,
@@ -457,6 +463,10 @@ impl PrivateStreams {
             }
             self.mark(number);
         }
+        while let Some(number) = self.reading.pop() {
+            self.accounts[usize::from(number)].reading = false;
+            self.mark(number);
+        }
         self.next_due = earliest;
         self.flush(now, out);
         if self.next_due != Nanos::NEVER {
@@ -520,10 +530,10 @@ impl PrivateStreams {
         let Some(held) = account.attachment.as_mut().filter(|held| !held.suspended) else { return };
         let ahead = if held.probing { self.per_frame } else { self.config.in_flight_max.max(1) };
         let end = next.min(held.acked.saturating_add(ahead));
-        let mut unreadable = false;
+        let (mut unreadable, mut waits) = (false, false);
         while held.sent < end {
-            let count = (end - held.sent).min(self.per_frame);
-            let body = PrivateBody {
+            let mut count = (end - held.sent).min(self.per_frame);
+            let mut body = PrivateBody {
                 account: AccountId(number),
                 count: count as u16,
                 token: held.token,
@@ -531,17 +541,28 @@ impl PrivateStreams {
             };
             let bytes = out.write(|buffer| {
                 buffer.extend_from_slice(header.as_bytes());
+                let at = buffer.len();
                 buffer.extend_from_slice(body.as_bytes());
                 // A run ends where its chunk does.
                 let mut done = 0;
                 while done < count && !unreadable {
-                    let run = self.store.fetch(index, held.sent + done, count - done);
+                    let Some(run) = self.store.fetch(index, held.sent + done, count - done) else {
+                        waits = true;
+                        break;
+                    };
                     buffer.extend_from_slice(run);
                     done += (run.len() / self.config.record_len) as u64;
                     unreadable = run.is_empty();
                 }
+                if waits {
+                    // What is there goes now: the disk may be asked for it only once.
+                    (count, body.count) = (done, done as u16);
+                    if let Some(place) = buffer.get_mut(at..at + size_of::<PrivateBody>()) {
+                        place.copy_from_slice(body.as_bytes());
+                    }
+                }
             });
-            if unreadable {
+            if unreadable || count == 0 {
                 break;
             }
             out.datagram(types::Channel::OVERLAY, types::Peer::Node(held.node), bytes);
@@ -551,6 +572,9 @@ impl PrivateStreams {
                 held.fresh.min(held.sent + count) - held.sent.min(held.fresh);
             held.sent += count;
             held.fresh = held.fresh.max(held.sent);
+            if waits {
+                break;
+            }
         }
         if unreadable {
             // Nobody is left waiting for what does not come: the session ends.
@@ -563,6 +587,12 @@ impl PrivateStreams {
                 false => self.counters.unreadable += 1,
             }
             return self.reply(node, AccountId(number), token, DETACHED, out);
+        }
+        if waits {
+            self.next_due = self.next_due.min(now + READ_NS);
+            if !std::mem::replace(&mut account.reading, true) {
+                self.reading.push(number);
+            }
         }
         if held.acked < held.sent && held.due == Nanos::NEVER {
             held.due = now + held.rto_ns;

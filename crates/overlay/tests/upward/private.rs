@@ -455,10 +455,12 @@ fn the_store_is_bounded_and_checks_what_it_is_given() {
     }
 }
 
-/// Takes everything, and loses what it took when `broken`.
+/// Takes everything, loses what it took when `broken`, and reads nothing before it was asked so often.
 struct Worn {
     spill: MemorySpill,
     broken: bool,
+    waits: u32,
+    asked: std::sync::atomic::AtomicU32,
 }
 
 impl SpillStore for Worn {
@@ -470,15 +472,23 @@ impl SpillStore for Worn {
         !self.broken && self.spill.get(at, into)
     }
 
+    fn get_now(&self, at: u64, into: &mut [u8]) -> Option<bool> {
+        use std::sync::atomic::Ordering;
+        if self.asked.fetch_add(1, Ordering::Relaxed) % (self.waits + 1) < self.waits {
+            return None;
+        }
+        Some(self.get(at, into))
+    }
+
     fn free(&mut self, at: u64, len: u64) -> bool {
         self.spill.free(at, len)
     }
 }
 
 /// Two accounts with many records, few of them in memory.
-fn spilled(broken: bool) -> World {
+fn spilled(broken: bool, waits: u32) -> World {
     let mut world = World::new(1, Faults::NONE);
-    let spill = Worn { spill: MemorySpill::default(), broken };
+    let spill = Worn { spill: MemorySpill::default(), broken, waits, asked: 0.into() };
     assert!(world.streams.spill_to(Box::new(spill), 256));
     for n in 0..20_000 {
         world.append(1 + n % 2);
@@ -489,7 +499,7 @@ fn spilled(broken: bool) -> World {
 
 #[test]
 fn what_is_spilled_is_sent_to_whoever_asks_for_it() {
-    let mut world = spilled(false);
+    let mut world = spilled(false, 0);
     world.attach(0, 1, 1);
     world.attach(1, 2, 5_000);
     world.run(5 * Nanos::SECOND);
@@ -501,8 +511,21 @@ fn what_is_spilled_is_sent_to_whoever_asks_for_it() {
 }
 
 #[test]
+fn a_disk_that_has_to_be_waited_for_delays_a_stream_and_nobody_else() {
+    let mut world = spilled(false, 4);
+    world.attach(0, 1, 1);
+    world.attach(1, 2, 9_990);
+    world.run(20 * Nanos::MILLI);
+    let [slow, quick] = [0, 1].map(|n| world.gateways[n].delivered[n + 1].len());
+    assert!(slow < 10_000 && quick == 11, "{slow} and {quick}");
+    world.run(20 * Nanos::SECOND);
+    assert!(world.gateways[0].delivered[1].iter().copied().eq(1..=10_000));
+    assert_eq!(world.streams.counters().unreadable, 0);
+}
+
+#[test]
 fn who_asks_for_what_was_given_up_is_detached_and_comes_back_behind_it() {
-    let mut world = spilled(false);
+    let mut world = spilled(false, 0);
     world.streams.bound_spill(64 * 64 * RECORD as u64, true);
     (0..20_000).for_each(|n| world.append(1 + n % 2));
     let first = world.streams.first_position(AccountId(1));
@@ -520,7 +543,7 @@ fn who_asks_for_what_was_given_up_is_detached_and_comes_back_behind_it() {
 
 #[test]
 fn what_can_not_be_read_back_ends_the_attachment() {
-    let mut world = spilled(true);
+    let mut world = spilled(true, 0);
     world.attach(0, 1, 1);
     world.run(Nanos::SECOND);
     assert!(world.gateways[0].delivered[1].is_empty());
