@@ -17,7 +17,7 @@ use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
-pub const RULES_VERSION: u32 = 6;
+pub const RULES_VERSION: u32 = 7;
 
 /// What became of an input. Only [`Applied::Done`] has output of its own; orders that end with the
 /// input's time are told of before that, whatever becomes of it.

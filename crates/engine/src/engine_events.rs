@@ -227,9 +227,13 @@ impl EngineEvents<'_> {
             report.cl_ord_id = self.asked_as;
         }
         self.out.executions.push(report);
-        let last = order.open() == 0;
-        self.risk.closed(&less(order, self.slot, qty));
-        if last {
+        let mut less = less(order, self.slot, qty);
+        if order.key() == self.prices_late {
+            // It had got its price, and found no room there.
+            less.price = Price(0);
+        }
+        self.risk.closed(&less);
+        if less.last {
             self.forget_id(order);
         }
         let order_ref = order.order_ref();

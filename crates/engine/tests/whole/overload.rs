@@ -95,3 +95,16 @@ fn one_account_can_not_fill_what_all_share() {
     bench.send(cancel(1, 1));
     assert_eq!(bench.cancels().len(), 1);
 }
+
+#[test]
+fn what_a_market_to_limit_order_has_no_level_for_was_never_valued() {
+    let few = book::Capacity { levels: 1, ..config().book };
+    let mut bench = Bench::with(engine::Config { book: few, ..config() });
+    bench.taken(buy(1, 1, 5, 95));
+    bench.taken(sell(2, 1, 1, 100));
+    let to_limit = order(3, 1, Side::Buy, 10, 0);
+    bench.taken(types::Command { order_type: OrderType::MarketToLimit, ..to_limit });
+    assert_eq!(bench.cancels(), [(3, 1, types::CancelReason::Capacity)]);
+    let standing = bench.engine.standing(types::AccountId(3)).expect("it exists");
+    assert_eq!((standing.open_orders, standing.exposure), (0, 100), "the lot that it holds");
+}
