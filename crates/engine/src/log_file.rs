@@ -22,6 +22,9 @@ pub const RECORD_LEN: usize = size_of::<Input>();
 /// Records read at a time (64 KiB).
 const BLOCK: usize = 512;
 
+const _: () = assert!(RECORD_LEN == 128, "the layout that is documented");
+const _: () = assert!(HEADER_LEN == MAGIC.len() + 3 * 8 && HEADER_LEN.is_multiple_of(8));
+
 /// What the header of a log says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogHeader {
@@ -152,6 +155,7 @@ impl<R: Read> LogReader<R> {
                 return Ok(None);
             }
         }
+        assert!(self.taken < self.filled && self.filled <= self.block.len());
         let at = self.offset;
         let end = self.taken + RECORD_LEN;
         let held = self.block.get(..self.filled).unwrap_or(&[]);
