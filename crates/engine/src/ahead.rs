@@ -17,6 +17,8 @@ const STEP: usize = 3;
 /// Inputs under way: a power of two above `3 * STEP`.
 const WAY: usize = 16;
 
+const _: () = assert!(WAY.is_power_of_two() && WAY > 3 * STEP, "no input is overwritten");
+
 impl Engine {
     /// Applies inputs in their order, as [`Engine::apply`] would, and calls `after` with each once
     /// its output is in `out`.

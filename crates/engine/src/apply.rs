@@ -146,6 +146,16 @@ impl Engine {
         self.dispatch(input, out)
     }
 
+    /// The feed goes on behind the last of the events that a command has put behind the first `told`.
+    fn assert_feed_follows(&self, told: usize, out: &Output) {
+        assert!(out.market.len() >= told, "events are appended");
+        if out.market.len() > told
+            && let Some((last, _)) = out.market.last()
+        {
+            assert!(last.0 + 1 == self.feed.0.0, "positions of the feed are dense");
+        }
+    }
+
     #[inline]
     pub(crate) fn dispatch(&mut self, input: &Input, out: &mut Output) -> Applied {
         match input.command.kind {
@@ -162,6 +172,16 @@ impl Engine {
     /// Commands of the exchange itself; the source has been checked.
     #[cold]
     fn operate(&mut self, command: &Command, out: &mut Output) -> Applied {
+        let (told, now, applied) = (out.market.len(), self.now, self.applied);
+        let done = self.carry_out(command, out);
+        // One that attaches an instrument puts a copy in the place of the engine.
+        assert!(self.applied == applied && self.now >= now, "it has come as far");
+        assert!(self.books.len() <= self.config.book.orders as usize);
+        self.assert_feed_follows(told, out);
+        done
+    }
+
+    fn carry_out(&mut self, command: &Command, out: &mut Output) -> Applied {
         match command.kind {
             CommandKind::StartOfDay => self.start_of_day(command, out),
             CommandKind::EndOfDay => self.end_of_day(command, out),
@@ -253,6 +273,7 @@ impl Engine {
     pub(crate) fn settle(&mut self, slot: usize, interrupted: bool, out: &mut Output) {
         let last = self.books.last_price(slot as u16);
         let market = &mut self.markets[slot];
+        assert!(market.held, "only books of this shard are asked for anything");
         let moved = last != market.last;
         market.last = last;
         if moved && market.dynamic_bp != 0 {
@@ -288,8 +309,11 @@ impl Clone for Engine {
         let mut bytes = Vec::new();
         self.books.write_snapshot(&mut bytes);
         let books = Books::read_snapshot(&self.config.books(), self.config.book, &bytes);
+        let books = books.expect("a snapshot written just now");
+        assert_eq!(books.len(), self.books.len());
+        assert_eq!(books.next_expiry(), self.books.next_expiry());
         Engine {
-            books: books.expect("a snapshot written just now"),
+            books,
             config: self.config.clone(),
             markets: self.markets.clone(),
             gateways: self.gateways.clone(),
@@ -315,5 +339,51 @@ pub(crate) fn cross_kind(phase: Phase) -> CrossKind {
         Phase::Closed | Phase::Continuous | Phase::Halt | Phase::VolatilityCall => {
             CrossKind::Resuming
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Instrument, MarketEvent, Price, Qty, Symbol};
+
+    use super::*;
+
+    fn engine() -> (Engine, Output) {
+        let instrument = Instrument {
+            id: InstrumentId(1),
+            symbol: Symbol::new("A").expect("a valid symbol"),
+            tick: Price(1),
+            price_max: Price(1_000),
+            qty_max: Qty(1_000),
+            lot_decimals: 0,
+        };
+        let (mut engine, mut out) = (Engine::new(Config::new(vec![instrument])), Output::default());
+        engine.feed.publish(MarketEvent::Directory { instrument: InstrumentId(1) }, &mut out);
+        engine.assert_feed_follows(0, &out);
+        (engine, out)
+    }
+
+    #[test]
+    #[should_panic(expected = "positions of the feed are dense")]
+    fn control_a_position_without_its_event_is_found() {
+        let (mut engine, out) = engine();
+        engine.feed.0.0 += 1;
+        engine.assert_feed_follows(0, &out);
+    }
+
+    #[test]
+    #[should_panic(expected = "positions of the feed are dense")]
+    fn control_an_event_without_its_position_is_found() {
+        let (engine, mut out) = engine();
+        out.market.push((FeedSeq(2), MarketEvent::Directory { instrument: InstrumentId(1) }));
+        engine.assert_feed_follows(0, &out);
+    }
+
+    #[test]
+    #[should_panic(expected = "only books of this shard are asked for anything")]
+    fn control_an_instrument_that_is_elsewhere_is_asked_for_nothing() {
+        let (mut engine, mut out) = engine();
+        engine.markets[0].held = false;
+        engine.settle(0, false, &mut out);
     }
 }

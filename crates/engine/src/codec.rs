@@ -66,6 +66,7 @@ impl Writer<'_> {
         let at = self.bytes.len();
         self.u64(0);
         fill(self.bytes);
+        assert!(self.bytes.len() >= at + 8, "a section only appends");
         let length = (self.bytes.len() - at - 8) as u64;
         self.bytes[at..at + 8].copy_from_slice(&length.to_le_bytes());
     }

@@ -9,6 +9,16 @@ use types::{
 /// Largest collar, in hundredths of a percent: a price may double or go to nothing.
 pub const COLLAR_MAX_BP: u32 = 10_000;
 
+/// Most orders, levels, stops or pegs of all books together.
+pub(crate) const ORDERS_MAX: usize = 1 << 30;
+
+const _: () = assert!(ORDERS_MAX < u32::MAX as usize, "places in the books are 32 bits");
+const _: () = assert!(ACCOUNTS_MAX <= u16::MAX as usize);
+const _: () = assert!(GATEWAYS_MAX <= u16::MAX as usize);
+const _: () = assert!(INSTRUMENTS_MAX < u16::MAX as usize, "numbers are places plus one");
+const _: () = assert!(PRICE_MAX <= i64::MAX / 2, "twice a price, for a collar's upper end");
+const _: () = assert!(QTY_MAX <= u32::MAX as u64, "lots of an order in the books");
+
 /// How one instrument is traded. Times and phases are not here: they come as commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InstrumentRules {
@@ -241,10 +251,10 @@ impl Config {
         let capacities = [
             ("accounts_max", self.accounts_max, ACCOUNTS_MAX),
             ("gateways_max", self.gateways_max, GATEWAYS_MAX),
-            ("book.orders", self.book.orders as usize, 1 << 30),
-            ("book.levels", self.book.levels as usize, 1 << 30),
-            ("book.stops", self.book.stops as usize, 1 << 30),
-            ("book.pegs", self.book.pegs as usize, 1 << 30),
+            ("book.orders", self.book.orders as usize, ORDERS_MAX),
+            ("book.levels", self.book.levels as usize, ORDERS_MAX),
+            ("book.stops", self.book.stops as usize, ORDERS_MAX),
+            ("book.pegs", self.book.pegs as usize, ORDERS_MAX),
             ("trades_kept", self.trades_kept, 1 << 24),
         ];
         match capacities.into_iter().find(|&(_, value, most)| value == 0 || value > most) {

@@ -8,6 +8,8 @@ use crate::snapshot::COUNT_MAX;
 /// Reasons of [`RejectReason`], `None` included.
 const REASONS: usize = RejectReason::ALL.len() + 1;
 
+const _: () = assert!(RejectReason::None as usize == 0, "reasons are places in a table");
+
 /// Counts of one instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InstrumentCounters {
@@ -56,6 +58,7 @@ impl Counters {
     }
 
     pub(crate) fn rejected(&mut self, reason: RejectReason) {
+        assert!(reason != RejectReason::None, "a refusal has a reason");
         self.rejects[reason as usize] += 1;
     }
 

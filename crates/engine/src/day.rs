@@ -31,6 +31,7 @@ impl Engine {
         for slot in slots {
             self.enter_phase(slot, first, out);
         }
+        assert_eq!(self.day, Day::Open);
         Applied::Done
     }
 
@@ -77,6 +78,8 @@ impl Engine {
                 )
             };
             self.cancel_where(slot, CancelReason::EndOfDay, ends_today, out);
+            let phase = self.books.phase(slot as u16);
+            assert!(goes_on || phase == Phase::Closed, "nothing trades between two days");
             let last = self.books.last_price(slot as u16);
             let market = &mut self.markets[slot];
             if last.0 != 0 {
@@ -91,6 +94,7 @@ impl Engine {
         if goes_on {
             self.open_day(None, out);
         }
+        assert_eq!(self.day == Day::Open, goes_on, "a day ends, or goes over into the next");
         Applied::Done
     }
 

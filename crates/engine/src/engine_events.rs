@@ -98,6 +98,7 @@ impl EngineEvents<'_> {
     fn replaced(&mut self, order: &Order, old_key: u64, kept: bool, shown_less: u32) {
         self.counters.replaced += 1;
         let (account, side) = (account_of(order.key()), order.side());
+        assert!(self.replaced.is_some(), "only a replace that was asked for is told of, once");
         if let Some(old) = self.replaced.take() {
             self.risk.closed(&Less {
                 account,
@@ -133,6 +134,7 @@ impl EngineEvents<'_> {
         if order.shown() == 0 {
             return;
         }
+        assert!(order.shown() <= order.open(), "an order shows no more than it has open");
         let instrument = self.instrument();
         let (qty, price) = (lots(order.shown()), order.price());
         let order_ref = order.order_ref();
@@ -147,6 +149,8 @@ impl EngineEvents<'_> {
 
     #[inline]
     fn traded(&mut self, trade: &Fill, order: &Order, other: &Order) {
+        assert!(order.side() != other.side(), "a trade has two sides");
+        assert!(trade.shown <= trade.qty && trade.other_shown <= trade.qty);
         let instrument = self.instrument();
         let (qty, price, match_number) = (lots(trade.qty), trade.price, trade.match_number);
         let counts = &mut self.counters.instruments[self.slot];
@@ -207,6 +211,7 @@ impl EngineEvents<'_> {
         let qty = Qty(qty);
         let event = MarketEvent::CrossTrade { instrument, qty, price, match_number, kind };
         let position = self.publish(event);
+        assert!(self.auction_from <= self.out.executions.len());
         for report in &mut self.out.executions[self.auction_from..] {
             if report.kind == ExecutionKind::Executed && report.public_after.0 == 0 {
                 report.public_after = position;
@@ -217,6 +222,7 @@ impl EngineEvents<'_> {
 
     /// Open lots went away without trading; the order goes on when it has any left.
     fn shrunk(&mut self, order: &Order, qty: u32, shown: u32, reason: CancelReason) {
+        assert!(shown <= qty, "no more is taken off the display than off the order");
         let instrument = self.instrument();
         let kind = ExecutionKind::Canceled;
         let mut report = about_order(kind, instrument, order, self.now);
@@ -286,11 +292,9 @@ impl Sink for EngineEvents<'_> {
                 self.publish(MarketEvent::OrderDelete { instrument, order_ref });
             }
             OrderEvent::Traded { qty, price, match_number, shown, other_shown, auction } => {
-                debug_assert!(other.is_some(), "a trade has two sides");
-                if let Some(other) = other {
-                    let trade = Fill { qty, price, match_number, shown, other_shown, auction };
-                    self.traded(&trade, order, other);
-                }
+                let other = other.expect("a trade has two sides");
+                let trade = Fill { qty, price, match_number, shown, other_shown, auction };
+                self.traded(&trade, order, other);
             }
             OrderEvent::Replenished { .. } => self.added(order, OrderRef(0)),
             OrderEvent::Reduced { qty, shown, reason }

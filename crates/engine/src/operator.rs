@@ -126,10 +126,13 @@ impl Engine {
         }
         while let Some(slot) = self.books.expiring(self.now).map(usize::from) {
             let (books, mut events) = self.events(slot, out);
-            books.expire(slot as u16, &mut events);
+            let ended = books.expire(slot as u16, &mut events);
+            assert!(ended > 0, "a book that was named has orders to end");
             let interrupted = events.interrupted;
             self.settle(slot, interrupted, out);
         }
+        let next = self.books.next_expiry();
+        assert!(next > self.now || next == Nanos::NEVER, "nothing that was due is left");
     }
 
     /// Cancels the orders of one book that are wanted, and says how many.
@@ -141,7 +144,10 @@ impl Engine {
         out: &mut Output,
     ) -> u64 {
         let (books, mut events) = self.events(slot, out);
+        let open = books.len_of(slot as u16) as u64;
         let gone = books.cancel_where(slot as u16, reason, wanted, &mut events);
+        let left = books.len_of(slot as u16) as u64;
+        assert!(left + gone <= open, "those cancelled are gone, and perhaps others traded");
         let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
         gone

@@ -123,6 +123,7 @@ impl Engine {
             return Err(RejectReason::NothingLeft);
         }
         let open = command.qty.0 - u64::from(old.traded());
+        assert!(old.open() > 0 && old.shown() <= old.open(), "an open order has lots");
         if let Some(ids) = &self.ids
             && command.cl_ord_id != old.cl_ord_id()
             && ids.contains(command.account, &command.cl_ord_id)
@@ -151,6 +152,7 @@ impl Engine {
             events.prices_late = order.key;
         }
         books.replace(old_key, &order, true, &mut events)?;
+        assert!(events.replaced.is_none(), "the old order was taken off the risk sums");
         let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
         Ok(())

@@ -69,6 +69,8 @@ impl Engine {
         let (books, mut events) = self.events(slot, out);
         books.set_phase(slot as u16, to, &mut events);
         let interrupted = events.interrupted;
+        let expected = if interrupted { Phase::VolatilityCall } else { to };
+        assert_eq!(self.books.phase(slot as u16), expected, "a phase is entered or interrupted");
         self.settle(slot, interrupted, out);
     }
 

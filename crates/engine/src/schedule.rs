@@ -17,6 +17,8 @@ pub const ENTRIES_MAX: usize = 256;
 /// Days that are looked ahead for one that is traded on.
 const LOOK_AHEAD: i64 = 400;
 
+const _: () = assert!(LOOK_AHEAD > 366, "a day that is traded once a year is found");
+
 /// A clock's distance from UTC, and when it changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Zone {
@@ -331,7 +333,8 @@ impl Schedule {
     pub fn pop_due(&mut self, now: Nanos) -> Option<Command> {
         self.skip_missed(now);
         let (due, index) = self.first.filter(|(due, _)| *due <= now)?;
-        let (_, day) = self.next[index]?;
+        let (at, day) = self.next[index]?;
+        assert_eq!(at, due, "the first is one of the next");
         self.next[index] = self.after(index, due, day, now.0);
         self.find_first();
         Some(self.plan.entries[index].command)

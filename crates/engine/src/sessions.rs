@@ -13,6 +13,7 @@ use crate::output::{Output, refusal};
 
 impl Engine {
     /// An input that is part of a numbered session.
+    #[inline(never)]
     pub(crate) fn apply_numbered(&mut self, input: &Input, out: &mut Output) -> Applied {
         let Command { account, session_seq, kind, .. } = input.command;
         let request = matches!(
@@ -32,6 +33,7 @@ impl Engine {
         self.accounts.raise_session_seq(account, session_seq);
         let from = out.executions.len();
         let applied = self.dispatch(input, out);
+        assert_eq!(self.accounts.session_seq(account), session_seq, "it counts once");
         let mut caused = out.executions.iter_mut().skip(from);
         if let Some(report) = caused.find(|report| report.account == account) {
             report.session_seq = session_seq;

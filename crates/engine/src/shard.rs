@@ -57,6 +57,7 @@ impl Engine {
         self.books.remove_book(slot as u16);
         self.trades.forget(slot);
         self.markets[slot].held = false;
+        assert_eq!(self.books.len_of(slot as u16), 0, "nobody has orders in it any more");
         Applied::Done
     }
 
@@ -78,6 +79,7 @@ impl Engine {
         }
         for account in self.risk.accounts() {
             let row = self.risk.rows.row(account, slot);
+            assert_eq!((row.open_buy, row.open_sell), (0, 0), "all that was reserved is released");
             if row != Row::default() {
                 self.risk.account_mut(account).exposure -= row.value();
                 *self.risk.rows.row_mut(account, slot) = Row::default();
@@ -115,6 +117,7 @@ impl Engine {
         if next.read_instrument(slot, &bytes).is_err() {
             return Applied::Refused;
         }
+        assert!(next.markets[slot].held && next.applied == self.applied && next.now >= self.now);
         *self = next;
         self.announce(slot, out);
         Applied::Done

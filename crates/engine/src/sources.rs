@@ -2,7 +2,7 @@
 
 use types::{
     AccountId, Digest, GatewayId, Incarnation, Seen, SeqWindow, Source, UserRefNum,
-    limits::SEQ_WINDOW,
+    limits::{ACCOUNTS_MAX, SEQ_WINDOW},
 };
 
 use crate::codec::{Reader, SnapshotError, Writer};
@@ -15,7 +15,8 @@ pub const USER_REF_WINDOW: usize = 65_536;
 /// like another start.
 const NONCES: usize = 8;
 
-const _: () = assert!(USER_REF_WINDOW.is_multiple_of(64));
+const _: () = assert!(USER_REF_WINDOW.is_multiple_of(64) && USER_REF_WINDOW.is_power_of_two());
+const _: () = assert!(NONCES.is_power_of_two(), "places stay apart when numbers wrap");
 
 /// One gateway's lives.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +74,7 @@ impl Gateways {
         slot.incarnation = Incarnation(life);
         slot.nonces[life as usize % NONCES] = nonce;
         slot.window = SeqWindow::default();
+        assert!(life > 0 && slot.incarnation.0 > newest, "a new life is later than all before");
         Some(slot.incarnation)
     }
 
@@ -186,7 +188,13 @@ impl RefWindow {
         let (word, mask) = place(u64::from(number));
         let new = self.bits[word] & mask == 0;
         self.bits[word] |= mask;
+        assert!(self.is_within(number), "what is recorded is in reach");
         new
+    }
+
+    /// Whether a number is one that the window has a place for.
+    fn is_within(&self, number: u32) -> bool {
+        number <= self.highest && self.highest - number < USER_REF_WINDOW as u32
     }
 
     /// Numbers that the other has seen count as seen here too.
@@ -203,10 +211,12 @@ impl RefWindow {
             self.forget(u64::from(self.highest) + 1, u64::from(other.highest));
             self.highest = other.highest;
         }
+        assert!(self.highest >= other.highest, "nothing that was seen is new again");
     }
 
     /// Clears the places of `from..=to`, which so far belong to numbers one window lower.
     fn forget(&mut self, mut from: u64, to: u64) {
+        assert!(from <= to && from > u64::from(self.highest), "only numbers not seen yet");
         if to - from >= USER_REF_WINDOW as u64 {
             self.bits.fill(0);
             return;
@@ -239,6 +249,7 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     pub(crate) fn new(most: usize) -> Accounts {
+        assert!(most <= ACCOUNTS_MAX);
         Accounts { windows: vec![None; most], sessions: vec![0; most] }
     }
 
@@ -249,7 +260,7 @@ impl Accounts {
     /// Whether this is the first request with its number; if so it is recorded. The account exists.
     #[inline]
     pub(crate) fn record(&mut self, account: AccountId, user_ref: UserRefNum) -> bool {
-        debug_assert!(user_ref.0 != 0, "number 0 is no identity");
+        assert!(user_ref.0 != 0, "number 0 is no identity");
         let window = &mut self.windows[usize::from(account.0) - 1];
         window.get_or_insert_with(RefWindow::new).record(user_ref.0)
     }

@@ -153,23 +153,36 @@ impl Trade {
 pub(crate) struct Trades {
     /// The trade with number `n` is at `n % kept`, unless a later one took its place.
     ring: Vec<Trade>,
+    /// Of the last trade since this engine was made. No part of the state.
+    last: MatchNumber,
 }
 
 impl Trades {
     pub(crate) fn new(kept: usize) -> Trades {
-        Trades { ring: vec![Trade::NONE; kept] }
+        Trades { ring: vec![Trade::NONE; kept], last: MatchNumber(0) }
+    }
+
+    /// Keeps a trade that was made just now.
+    #[inline]
+    pub(crate) fn push(&mut self, trade: Trade) {
+        assert!(trade.qty > 0, "a trade is of some lots");
+        assert!(trade.match_number > self.last, "match numbers ascend");
+        self.last = trade.match_number;
+        self.put(trade);
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, trade: Trade) {
+    fn put(&mut self, trade: Trade) {
         let at = self.place(trade.match_number);
         self.ring[at] = trade;
     }
 
     pub(crate) fn get_mut(&mut self, match_number: MatchNumber) -> Option<&mut Trade> {
         let at = self.place(match_number);
-        let found = match_number.0 != 0 && self.ring[at].match_number == match_number;
-        found.then(|| &mut self.ring[at])
+        let trade = &mut self.ring[at];
+        let found = match_number.0 != 0 && trade.match_number == match_number;
+        assert!(!found || trade.qty > 0, "a kept trade is of some lots");
+        found.then_some(trade)
     }
 
     /// Takes a trade out: it can't be broken twice.
@@ -224,11 +237,44 @@ impl Trades {
             let (qty, slot) = ((packed >> 16) as u32, packed as u16);
             let (buy, sell) = (Party::read(bytes)?, Party::read(bytes)?);
             let known = |party: &Party| (1..=accounts as u64).contains(&(party.key >> 32));
-            if usize::from(slot) >= slots || !known(&buy) || !known(&sell) {
+            let made = match_number.0 > 0 && qty > 0;
+            if usize::from(slot) >= slots || !known(&buy) || !known(&sell) || !made {
                 return Err(bytes.damaged());
             }
-            self.push(Trade { match_number, price, qty, slot, buy, sell });
+            self.put(Trade { match_number, price, qty, slot, buy, sell });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trade(number: u64, qty: u32) -> Trade {
+        Trade { match_number: MatchNumber(number), qty, ..Trade::NONE }
+    }
+
+    #[test]
+    fn a_trade_is_kept_until_a_later_one_takes_its_place() {
+        let mut trades = Trades::new(4);
+        (1..=5).for_each(|number| trades.push(trade(number, 1)));
+        assert_eq!(trades.remove(MatchNumber(1)), None);
+        assert_eq!(trades.remove(MatchNumber(2)), Some(trade(2, 1)));
+        assert_eq!(trades.remove(MatchNumber(2)), None, "it is broken once");
+    }
+
+    #[test]
+    #[should_panic(expected = "match numbers ascend")]
+    fn control_a_match_number_is_given_once() {
+        let mut trades = Trades::new(4);
+        trades.push(trade(3, 1));
+        trades.push(trade(3, 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "a trade is of some lots")]
+    fn control_nothing_is_no_trade() {
+        Trades::new(4).push(trade(1, 0));
     }
 }

@@ -23,6 +23,8 @@ impl Word {
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIds {
     words: Vec<Word>,
+    /// Words that are free, at least one.
+    free: usize,
     /// Drawn anew in every process, so that no participant can choose identifiers that collide.
     /// Nothing that can be observed depends on them.
     seeds: [u64; 2],
@@ -34,7 +36,8 @@ impl OpenIds {
         // One order more: a replace adds before it removes.
         let size = (orders / 3 * 4 + 4).next_power_of_two();
         let seeds = [book::random_odd(), book::random_odd()];
-        OpenIds { words: vec![Word::FREE; size], seeds }
+        assert!(size > orders + 1, "a search ends at a free word");
+        OpenIds { words: vec![Word::FREE; size], free: size, seeds }
     }
 
     /// Fetches the place of an identifier.
@@ -59,6 +62,8 @@ impl OpenIds {
             }
             at = self.after(at);
         }
+        self.free -= 1;
+        assert!(self.free > 0, "a search ends at a free word");
         self.words[at] = word;
     }
 
@@ -75,6 +80,7 @@ impl OpenIds {
             }
             at = self.after(at);
         }
+        self.free += 1;
         self.words[hole] = Word::FREE;
     }
 

@@ -19,10 +19,10 @@ mod rows;
 pub(crate) use ids::OpenIds;
 pub(crate) use rows::{Row, Rows};
 
-use types::{AccountId, Digest, LimitKind, Price, RejectReason, SelfTrade, Side};
+use types::{AccountId, Digest, LimitKind, Price, RejectReason, SelfTrade, Side, limits::QTY_MAX};
 
 use crate::codec::{Reader, SnapshotError, Writer};
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, ORDERS_MAX};
 
 /// Nanoseconds of one second.
 const SECOND: u64 = types::Nanos::SECOND;
@@ -47,6 +47,9 @@ pub(crate) struct Account {
 }
 
 const _: () = assert!(size_of::<Account>() == 128, "two cache lines");
+const _: () = assert!(LimitKind::ALL.len() <= u8::BITS as usize, "a bit of `own` per kind");
+// Open lots of one account and side: those of all orders that there may be, in 64 bits.
+const _: () = assert!(ORDERS_MAX as u64 <= u64::MAX / QTY_MAX);
 
 /// What is to be added to the book.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +135,7 @@ impl Risk {
         }
         let Some(per_message) = SECOND.checked_div(limit) else { return false };
         let full_at = account.bucket_full_at.max(at).saturating_add(per_message);
+        assert!(full_at >= at, "a bucket is full again now or later");
         if full_at - at > SECOND {
             return false;
         }
@@ -157,7 +161,8 @@ impl Risk {
             .instead_of
             .map_or((0, 0), |(open, price)| (open, i128::from(open) * i128::from(price.0)));
         let replaced = u64::from(order.instead_of.is_some());
-        let others = u64::from(account.open_orders) - replaced;
+        let others = u64::from(account.open_orders).checked_sub(replaced);
+        let others = others.expect("the order that goes is counted");
         if others >= limits.get(LimitKind::OpenOrders) {
             return Err(RejectReason::OpenOrdersLimit);
         }
@@ -195,10 +200,29 @@ impl Risk {
 
     /// Lots are not open any more.
     pub(crate) fn closed(&mut self, less: &Less) {
-        *self.rows.row_mut(less.account, less.slot).open_mut(less.side) -= u64::from(less.lots);
+        let row = self.rows.row_mut(less.account, less.slot);
+        row.release(less.side, less.lots);
+        self.release(less, -value(less.lots, less.price));
+    }
+
+    /// The other half of [`Risk::opened`]: what is released was reserved.
+    #[inline]
+    fn release(&mut self, less: &Less, gained: i128) {
         let account = self.account_mut(less.account);
-        account.open_orders -= u32::from(less.last);
-        account.exposure -= value(less.lots, less.price);
+        let orders = account.open_orders.checked_sub(u32::from(less.last));
+        account.open_orders = orders.expect("no more orders end than were opened");
+        account.exposure += gained;
+        assert!(account.exposure >= 0, "more value was released than reserved");
+        if account.open_orders == 0 {
+            self.assert_nothing_open(less);
+        }
+    }
+
+    /// An account without orders has no lots open.
+    #[cold]
+    fn assert_nothing_open(&self, less: &Less) {
+        let Row { open_buy, open_sell, .. } = self.rows.row(less.account, less.slot);
+        assert!(open_buy | open_sell == 0, "lots are open of no order");
     }
 
     /// An open order now has a limit price at which its lots count.
@@ -209,11 +233,9 @@ impl Risk {
     /// Lots are not open any more because they traded at a price.
     pub(crate) fn traded(&mut self, less: &Less, at: Price) {
         let row = self.rows.row_mut(less.account, less.slot);
-        *row.open_mut(less.side) -= u64::from(less.lots);
+        row.release(less.side, less.lots);
         let gained = row.trade(less.side, i64::from(less.lots), at);
-        let account = self.account_mut(less.account);
-        account.open_orders -= u32::from(less.last);
-        account.exposure += gained - value(less.lots, less.price);
+        self.release(less, gained - value(less.lots, less.price));
     }
 
     /// A trade has `lots` more (negative: fewer) after the fact; the price of the account's last
@@ -221,7 +243,9 @@ impl Risk {
     pub(crate) fn corrected(&mut self, account: AccountId, slot: usize, side: Side, lots: i64) {
         let row = self.rows.row_mut(account, slot);
         let gained = row.trade(side, lots, row.mark);
-        self.account_mut(account).exposure += gained;
+        let account = self.account_mut(account);
+        account.exposure += gained;
+        assert!(account.exposure >= 0, "positions are worth nothing or more");
     }
 
     /// Sets a limit of an account, or the default of those that have none of their own.
@@ -373,6 +397,42 @@ mod tests {
         let mut none = risk(LimitKind::MessageRate, 0);
         assert!(!none.take_message(AccountId(1), SECOND));
         assert!(none.take_message(AccountId(2), SECOND), "the other account has no limit");
+    }
+
+    fn less(lots: u32, price: i64, last: bool) -> Less {
+        Less { account: AccountId(1), slot: 0, side: Side::Buy, lots, price: Price(price), last }
+    }
+
+    fn opened(lots: u32, price: i64) -> Risk {
+        let mut risk = risk(LimitKind::OpenOrders, 5);
+        risk.opened(AccountId(1), 0, Side::Buy, lots, Price(price));
+        risk
+    }
+
+    #[test]
+    #[should_panic(expected = "no more lots are released than reserved")]
+    fn control_lots_that_were_not_reserved_are_not_released() {
+        opened(5, 10).closed(&less(6, 10, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "more value was released than reserved")]
+    fn control_value_that_was_not_reserved_is_not_released() {
+        opened(5, 10).closed(&less(5, 11, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "no more orders end than were opened")]
+    fn control_an_order_ends_once() {
+        let mut risk = opened(5, 10);
+        risk.account_mut(AccountId(1)).open_orders = 0;
+        risk.traded(&less(5, 10, true), Price(10));
+    }
+
+    #[test]
+    #[should_panic(expected = "lots are open of no order")]
+    fn control_lots_are_open_of_orders() {
+        opened(5, 10).closed(&less(4, 10, true));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Positions: one row per account and instrument, made at first use in pages of a few instruments.
 
+use types::limits::{ACCOUNTS_MAX, INSTRUMENTS_MAX};
 use types::{AccountId, Price, Side};
 
 use crate::codec::{Reader, SnapshotError, Writer};
@@ -8,6 +9,10 @@ use crate::codec::{Reader, SnapshotError, Writer};
 const PAGE: usize = 8;
 /// Largest position a snapshot may hold: far beyond any, and far from overflow.
 const POSITION_MAX: u64 = 1 << 60;
+
+const _: () = assert!(size_of::<Row>() == 32 && PAGE.is_power_of_two());
+const _: () = assert!(POSITION_MAX <= i64::MAX as u64 / 2, "a trade more does not overflow");
+const _: () = assert!(ACCOUNTS_MAX * INSTRUMENTS_MAX.div_ceil(PAGE) < u32::MAX as usize);
 
 /// What an account has in one instrument, 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,6 +33,13 @@ impl Row {
             Side::Buy => &mut self.open_buy,
             Side::Sell => &mut self.open_sell,
         }
+    }
+
+    /// Lots are not open any more.
+    #[inline]
+    pub(crate) fn release(&mut self, side: Side, lots: u32) {
+        let open = self.open_mut(side);
+        *open = open.checked_sub(lots.into()).expect("no more lots are released than reserved");
     }
 
     /// The position in the direction of `side` once all open orders of that side have traded.
@@ -115,6 +127,8 @@ impl Rows {
     #[cold]
     fn make_page(&mut self, place: usize) -> usize {
         let page = self.rows.len();
+        assert!(self.pages[place] == 0, "a page is made once");
+        assert!(page <= self.pages.len(), "one page per place, and that of nobody");
         self.pages[place] = page as u32;
         self.rows.push([Row::default(); PAGE]);
         page
