@@ -71,6 +71,10 @@ impl<S: Storage> Journal<S> {
         if position > self.durable() && position <= self.last() {
             self.flush()?;
         }
+        // Of the only copy all that is durable is committed.
+        if position < self.committed() {
+            return Err(JournalError::Position(position));
+        }
         if self.term_at(position) == Some(taken.term)
             && position <= self.durable()
             && self.chain_at(position)? == taken.chain

@@ -222,3 +222,16 @@ fn what_a_snapshot_stands_for_can_be_given_up() {
     assert_eq!((journal.chain_at(first - 1), journal.term_at(first - 1)), (chain, term));
     assert_eq!(all(&mut journal).len() as u64, 60 - first + 1);
 }
+
+#[test]
+fn the_only_copy_keeps_what_an_installation_makes_durable() {
+    let alone = Config { alone: true, ..config() };
+    let mut journal = Journal::open(SimDisk::new(4), &alone).expect("a journal").0;
+    append(&mut journal, 3, &["one"]);
+    for text in ["two", "three"] {
+        journal.append(3, text.as_bytes()).expect("room");
+    }
+    let other = Installed { position: 2, term: 3, chain: 99, group: b"", bytes: b"two" };
+    assert_eq!(journal.install(&other), Err(JournalError::Position(2)), "three are committed");
+    assert_eq!((journal.committed(), all(&mut journal).len()), (3, 3));
+}
