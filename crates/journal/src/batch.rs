@@ -2,8 +2,8 @@
 
 use crate::buffer::AlignedBuf;
 use crate::layout::{
-    FRAME_HEADER, FrameHeader, FrameKind, Place, RECORD_HEADER, chain_record, round_up, u32_at,
-    u64_at,
+    FRAME_HEADER, FrameHeader, FrameKind, GROUP_MAX, Place, RECORD_HEADER, chain_record, round_up,
+    u32_at, u64_at,
 };
 
 /// One record of a journal.
@@ -67,6 +67,7 @@ impl Batch {
     }
 
     pub(crate) fn push(&mut self, term: u64, group: bool, record: &[u8]) {
+        assert!(self.fits(record.len()), "whoever pushes has asked");
         let place = self.buffer.grow(record_len(record.len()));
         if let Some((header, rest)) = place.split_first_chunk_mut::<RECORD_HEADER>() {
             header[..4].copy_from_slice(&(record.len() as u32).to_le_bytes());
@@ -78,6 +79,8 @@ impl Batch {
         }
         self.chain_after = chain_record(self.chain_after, term, group, record);
         self.count += 1;
+        assert!(self.buffer.len() <= FRAME_HEADER + self.most, "a batch is bounded");
+        assert!(self.buffer.len().is_multiple_of(8), "records stand at multiples of eight bytes");
     }
 
     /// Position after the last record.
@@ -108,6 +111,7 @@ impl Batch {
         spare: AlignedBuf,
     ) -> AlignedBuf {
         let payload = self.buffer.len() - FRAME_HEADER;
+        assert!(payload <= self.most, "a payload is bounded");
         let header = FrameHeader {
             payload: payload as u32,
             kind: FrameKind::Records,
@@ -119,15 +123,18 @@ impl Batch {
             chain_after: self.chain_after,
         };
         self.buffer.resize(round_up(FRAME_HEADER + payload, self.block));
+        assert_eq!(self.buffer.len(), header.padded(self.block), "whoever reads goes on there");
         header.write(place, self.buffer.bytes_mut());
         let taken = std::mem::replace(&mut self.buffer, spare);
         let (next, chain) = (self.next(), self.chain_after);
         self.begin(next, chain);
+        assert!(self.count == 0 && self.first == next, "positions go on behind the batch");
         taken
     }
 
     /// Begins a batch at a position, forgetting what it holds.
     pub(crate) fn begin(&mut self, first: u64, chain: u64) {
+        assert!(first > 0, "positions are dense from 1");
         self.buffer.clear();
         self.buffer.resize(FRAME_HEADER);
         (self.first, self.count) = (first, 0);
@@ -154,7 +161,7 @@ impl<'a> Records<'a> {
         let (len, term) = (u32_at(self.rest, 0) as usize, u64_at(self.rest, 8));
         let group = match u32_at(self.rest, 4) {
             0 => false,
-            1 if len > 0 => true,
+            1 if (1..=GROUP_MAX).contains(&len) => true,
             _ => return None,
         };
         let bytes = self.rest.get(RECORD_HEADER..)?.get(..len)?;
@@ -194,6 +201,13 @@ mod tests {
     use proptest::prelude::*;
 
     const PLACE: Place = Place { journal: 1, segment: 1, offset: 512 };
+
+    #[test]
+    #[should_panic(expected = "whoever pushes has asked")]
+    fn control_a_batch_takes_no_more_than_it_has_room_for() {
+        let mut batch = Batch::new(512, 64, 1, 0);
+        (0..4).for_each(|_| batch.push(1, false, b"sixteen bytes..."));
+    }
 
     proptest! {
         #[test]

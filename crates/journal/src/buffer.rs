@@ -1,5 +1,6 @@
 //! Memory that begins at a page, as direct I/O wants it.
 
+use crate::layout::BLOCK_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment that every device is content with.
@@ -8,6 +9,9 @@ const PAGE: usize = 4_096;
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);
+
+const _: () = assert!(size_of::<Page>() == PAGE && align_of::<Page>() == PAGE);
+const _: () = assert!(BLOCK_MAX.is_multiple_of(PAGE), "whole blocks are whole pages");
 
 /// A growing run of bytes in aligned memory; what it does not use is unspecified.
 #[derive(Clone, Default)]
@@ -35,6 +39,7 @@ impl AlignedBuf {
         self.reserve(len);
         let from = self.len;
         self.len = len;
+        self.assert_holds();
         if let Some(grown) = self.bytes_mut().get_mut(from..) {
             grown.fill(0);
         }
@@ -45,7 +50,13 @@ impl AlignedBuf {
         let from = self.len;
         self.reserve(from + bytes);
         self.len += bytes;
-        self.pages.as_mut_bytes().get_mut(from..from + bytes).unwrap_or(&mut [])
+        self.assert_holds();
+        &mut self.pages.as_mut_bytes()[from..from + bytes]
+    }
+
+    /// What is in use is within the memory that is had.
+    fn assert_holds(&self) {
+        assert!(self.len <= self.pages.len() * PAGE);
     }
 
     /// The bytes in use; they begin at a page.

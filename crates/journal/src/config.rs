@@ -1,6 +1,9 @@
 //! What a journal is told when it is opened.
 
-use crate::layout::{BLOCK_MAX, BLOCK_MIN, FRAME_HEADER, LABEL_LEN, RECORD_HEADER, round_up};
+use crate::layout::{
+    BLOCK_MAX, BLOCK_MIN, FRAME_HEADER, LABEL_LEN, PAYLOAD_MAX, RECORD_HEADER, SEGMENT_MAX,
+    round_up,
+};
 
 /// When the commit watermark reaches its own file, apart from the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,9 +65,9 @@ impl Config {
         (BLOCK_MIN..=BLOCK_MAX).contains(&block)
             && block.is_power_of_two()
             && self.segment_bytes.is_multiple_of(block as u64)
-            && (RECORD_HEADER + 8..=1 << 30).contains(&self.batch_bytes)
+            && (RECORD_HEADER + 8..=PAYLOAD_MAX).contains(&self.batch_bytes)
             && self.segment_bytes
                 >= (block + round_up(FRAME_HEADER + self.batch_bytes, block)) as u64
-            && self.segment_bytes <= 1 << 40
+            && self.segment_bytes <= SEGMENT_MAX
     }
 }

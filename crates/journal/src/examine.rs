@@ -55,10 +55,13 @@ pub(crate) fn examine(
     let first = header.map_or(1, |header| header.first_position);
     let snapshot = snapshots.whole.last().map(|info| info.position);
     let reached = first == 1 || snapshot.is_some_and(|position| position + 1 >= first);
-    if !reached {
+    // What is taken back is never before the segment that a log begins with.
+    let behind = found.end.next >= first;
+    if !reached || !behind {
         let segment = header.map_or(1, |header| header.number);
         let (offset, committed) = (0, found.committed);
-        let (damage, position) = (Damage::Before, 1);
+        let damage = if reached { Damage::Order } else { Damage::Before };
+        let position = 1;
         return Err(JournalError::Corrupt { segment, offset, damage, position, committed });
     }
     Ok(Examined { doubt, found, snapshots, snapshot })

@@ -138,11 +138,14 @@ impl<S: Storage> Follower<S> {
                 }
                 continue;
             };
+            assert!(self.held_bytes >= next.bytes.len(), "what is held is counted");
+            assert_eq!(next.position, self.shown + 1, "each record is shown once, in order");
             self.held_bytes -= next.bytes.len();
             self.shown = next.position;
             count += 1;
             visit(Record::of(next.position, next.term, next.group, &next.bytes));
         }
+        assert!(!self.held.is_empty() || self.held_bytes == 0, "what is held is counted");
         Ok(count)
     }
 
@@ -213,7 +216,9 @@ impl<S: Storage> Follower<S> {
             Err(damage) => return refused(damage, self.at.next, self.committed),
         };
         let goes_on = End { offset: self.at.offset, ..next.end() } == self.at;
-        if self.segment.is_some() && !goes_on && next.header.installed {
+        let begins = next.header.first_position;
+        let lacks = self.segment.is_none() && begins > self.shown + 1;
+        if lacks || self.segment.is_some() && !goes_on && next.header.installed {
             return Err(JournalError::Position(self.at.next));
         }
         if self.segment.is_some() && !goes_on {

@@ -28,6 +28,7 @@ impl<S: Storage> Journal<S> {
             let begun = self.begin_segment(FORMAT_GROUP);
             self.close_on(begun)?;
         }
+        assert_eq!(self.format, FORMAT_GROUP, "older versions would take it for another record");
         let position = self.take(term, true, record)?;
         self.groups.push((position, record.to_vec()));
         Ok(position)

@@ -7,7 +7,7 @@
 
 use crate::error::JournalError;
 use crate::journal::Journal;
-use crate::layout::{FORMAT_GROUP, SegmentHeader, number_of, segment_name};
+use crate::layout::{FORMAT_GROUP, GROUP_MAX, NUMBER_MAX, SegmentHeader, number_of, segment_name};
 use crate::recover::{Segment, Survey, Truncation, forget_before};
 use crate::snapshot::{self, Place, name_of, waiting};
 use crate::storage::{DiskError, Storage};
@@ -57,15 +57,19 @@ impl<S: Storage> Journal<S> {
     /// committed; a crash leaves either what was there before or this.
     ///
     /// # Errors
-    /// [`JournalError::Position`] for a position before what is committed, with nothing changed;
+    /// [`JournalError::Position`] for a position before what is committed, or beyond any, and
+    /// [`JournalError::TooLong`] for a record of the group's own that is, with nothing changed;
     /// [`JournalError::Full`], after which the journal goes on as before; the disk's.
     pub fn install(&mut self, taken: &Installed<'_>) -> Result<(), JournalError> {
         if self.closed {
             return Err(JournalError::Closed);
         }
         let position = taken.position;
-        if position == 0 || position < self.committed() {
+        if position == 0 || position < self.committed() || position >= NUMBER_MAX - 1 {
             return Err(JournalError::Position(position));
+        }
+        if taken.group.len() > GROUP_MAX {
+            return Err(JournalError::TooLong(taken.group.len()));
         }
         self.settle()?;
         if position > self.durable() && position <= self.last() {
@@ -90,11 +94,14 @@ impl<S: Storage> Journal<S> {
             self.write_mark()?;
         }
         self.retain(position)?;
+        assert!(self.committed() >= position, "what a snapshot stands for is committed");
+        self.assert_positions();
         Ok(())
     }
 
     /// Begins the log anew behind a snapshot.
     fn begin_behind(&mut self, taken: &Installed<'_>) -> Result<(), JournalError> {
+        assert!(self.in_flight.is_none(), "no write goes to a segment that is given up");
         let Installed { position, term, chain, group, bytes } = *taken;
         let place = Place { position, term, chain, group };
         let name = waiting(position);
@@ -127,6 +134,7 @@ impl<S: Storage> Journal<S> {
         self.batch.begin(position + 1, chain);
         self.offset = self.config.block as u64;
         self.committed = position;
+        assert_eq!((self.first(), self.last()), (position + 1, position), "it begins behind it");
         self.storage.rename(&name, &name_of(position))?;
         self.storage.sync_names()?;
         self.note_snapshot(place, bytes);
@@ -180,6 +188,7 @@ impl<S: Storage> Journal<S> {
             return Ok(0);
         }
         let first = self.segments.get(keep).map_or(1, |segment| segment.header.first_position);
+        assert!(first <= position, "the record that is wanted stays");
         self.base_term = self.term_at(first - 1).unwrap_or(0);
         for segment in self.segments.drain(..keep).collect::<Vec<_>>() {
             self.drop_segment(&segment)?;
@@ -190,6 +199,7 @@ impl<S: Storage> Journal<S> {
         forget_before(&mut self.terms, first);
         forget_before(&mut self.groups, first - 1);
         self.waypoints.forget_before(first);
+        assert_eq!(self.first(), first);
         Ok(keep as u64)
     }
 

@@ -7,7 +7,9 @@ use crate::config::Config;
 use crate::error::{Damage, JournalError};
 use crate::examine::{Examined, examine, remains};
 use crate::known::Unread;
-use crate::layout::{FORMAT, FrameHeader, FrameKind, Place, SegmentHeader, segment_name};
+use crate::layout::{
+    FORMAT, FrameHeader, FrameKind, NUMBER_MAX, Place, SegmentHeader, segment_name,
+};
 use crate::life::Life;
 use crate::mend::Doubt;
 use crate::peers::{self, Peer, Peers};
@@ -159,7 +161,17 @@ impl<S: Storage> Journal<S> {
         if found.damaged_copies > 0 {
             journal.heal_registers()?;
         }
+        journal.assert_positions();
         Ok((journal, recovery))
+    }
+
+    /// How far each thing is, in the order in which a record gets there: the watermark's file knows
+    /// it, it is committed, durable, appended. What the disk says otherwise is refused by a start.
+    pub(crate) fn assert_positions(&self) {
+        assert!(self.marked <= self.committed, "no mark is ahead of what it marks");
+        assert!(self.committed <= self.durable(), "what is committed is durable here");
+        assert!(self.durable() <= self.last(), "what is durable was appended");
+        assert!(self.first() <= self.durable() + 1, "a log begins where its records do");
     }
 
     /// Writes both copies of watermark and vote again.
@@ -175,6 +187,7 @@ impl<S: Storage> Journal<S> {
     /// [`Journal::write_mark`].
     pub fn commit_to(&mut self, position: u64) {
         self.committed = self.committed.max(position.min(self.durable()));
+        self.assert_positions();
     }
 
     /// Writes the watermark to its own file, if that is behind: for when there is nothing else to
@@ -198,6 +211,11 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
+    /// The watermark in its own file.
+    pub(crate) fn marked(&self) -> u64 {
+        self.marked
+    }
+
     /// Takes everything after `kept` back, durably; the next record gets the position after it.
     ///
     /// # Errors
@@ -212,10 +230,15 @@ impl<S: Storage> Journal<S> {
             return Ok(());
         }
         let truncated = self.write_truncation(kept);
-        self.close_on(truncated)
+        self.close_on(truncated)?;
+        assert_eq!((self.durable(), self.last()), (kept, kept), "nothing is left behind it");
+        self.assert_positions();
+        Ok(())
     }
 
     fn write_truncation(&mut self, kept: u64) -> Result<(), JournalError> {
+        assert!(self.in_flight.is_none() && self.batch.count == 0, "all is written or given up");
+        assert!(self.committed <= kept && kept < self.durable());
         let chain = self.chain_at(kept)?;
         let block = self.config.block;
         let extent = self.room_for(block as u64)?;
@@ -380,6 +403,7 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Everything up to here is durable.
+    #[inline]
     pub fn durable(&self) -> u64 {
         self.in_flight.as_ref().map_or(self.batch.first, |batch| batch.first) - 1
     }
@@ -524,10 +548,14 @@ impl<S: Storage> Journal<S> {
             return Ok(last);
         }
         self.begin_segment(self.format)?;
-        self.segments.last().map(|segment| segment.extent).ok_or(JournalError::Closed)
+        let last = self.segments.last().ok_or(JournalError::Closed)?.extent;
+        assert!(self.offset + bytes <= last.bytes, "a new segment has room for any frame");
+        Ok(last)
     }
 
     pub(crate) fn begin_segment(&mut self, format: u32) -> Result<(), JournalError> {
+        assert!(self.in_flight.is_none(), "a segment begins behind durable records");
+        assert!(format >= self.format, "older versions must not take later records for theirs");
         let first_position = self.batch.first;
         let next = SegmentHeader {
             format,
@@ -565,7 +593,10 @@ impl<S: Storage> Journal<S> {
 
     /// Makes a segment: its header is durable before its name.
     pub(crate) fn make_segment(&mut self, header: SegmentHeader) -> Result<Segment, JournalError> {
-        let SegmentHeader { number, bytes, .. } = header;
+        let SegmentHeader { number, bytes, first_frame, first_position, .. } = header;
+        if (number | first_frame | first_position) >= NUMBER_MAX {
+            return Err(JournalError::Position(first_position));
+        }
         let block = self.config.block;
         let mut buffer = AlignedBuf::with_capacity(block);
         buffer.resize(block);

@@ -125,8 +125,21 @@ impl Known {
         mut others: impl Iterator<Item = Option<&'a Segment>>,
     ) -> bool {
         let goes_on = own.is_some_and(|own| End { offset: 0, ..own.end() } == self.end);
+        let goes_on = goes_on && self.is_in_order();
         let before = |other: &Segment| other.header.first_position <= self.end.next;
         goes_on && others.all(|other| other.is_some_and(before))
+    }
+
+    /// Whether all of it stands where the log says it before the segment.
+    fn is_in_order(&self) -> bool {
+        let End { next, frame, .. } = self.end;
+        let Known { terms, groups, truncations, .. } = self;
+        terms.is_sorted_by(|a, b| a.0 < b.0)
+            && groups.is_sorted_by(|a, b| a.0 < b.0)
+            && truncations.is_sorted_by(|a, b| a.frame < b.frame && a.kept < b.kept)
+            && terms.last().is_none_or(|(begins, _)| *begins < next)
+            && groups.last().is_none_or(|(position, _)| *position < next)
+            && truncations.last().is_none_or(|cut| cut.frame < frame)
     }
 
     /// Leaves out what a log does not say that begins with this segment.

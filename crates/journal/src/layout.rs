@@ -39,6 +39,20 @@ pub(crate) const FRAME_HEADER: usize = 64;
 /// Bytes before a record's own.
 pub(crate) const RECORD_HEADER: usize = 16;
 
+/// Positions, frames and segments have numbers below this.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+/// Most bytes of a frame's payload, and of a batch.
+pub(crate) const PAYLOAD_MAX: usize = 1 << 30;
+/// Most bytes of a segment.
+pub(crate) const SEGMENT_MAX: u64 = 1 << 40;
+
+const _: () = assert!(BLOCK_MIN.is_power_of_two() && BLOCK_MAX.is_power_of_two());
+const _: () = assert!(SEGMENT_HEADER <= BLOCK_MIN && FRAME_HEADER <= BLOCK_MIN);
+const _: () = assert!(RECORD_HEADER.is_multiple_of(8) && FRAME_HEADER.is_multiple_of(8));
+const _: () = assert!(PAYLOAD_MAX + FRAME_HEADER + BLOCK_MAX <= u32::MAX as usize);
+const _: () = assert!(GROUP_MAX + RECORD_HEADER <= PAYLOAD_MAX);
+const _: () = assert!(PAYLOAD_MAX as u64 + 2 * BLOCK_MAX as u64 <= SEGMENT_MAX);
+
 const SEGMENT_MAGIC: &[u8; 8] = b"FBJRNSEG";
 const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FBJF");
 const KIND_RECORDS: u32 = 1;
@@ -47,9 +61,13 @@ const KIND_TRUNCATION: u32 = 2;
 const INSTALLED: u32 = 1;
 /// Offset of the checksum in a segment's header.
 const SEGMENT_CRC: usize = 12;
+/// Bytes of a segment's header that say something.
+const SEGMENT_HEADER: usize = 80 + LABEL_LEN + 8;
 
 /// `bytes` made a multiple of `block`, a power of two.
+#[inline]
 pub(crate) fn round_up(bytes: usize, block: usize) -> usize {
+    assert!(block.is_power_of_two());
     (bytes + block - 1) & !(block - 1)
 }
 
@@ -80,9 +98,8 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// Puts bytes at a place within `to`.
 pub(crate) fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(room) = to.get_mut(at..at + bytes.len()) {
-        room.copy_from_slice(bytes);
-    }
+    assert!(at + bytes.len() <= to.len(), "a field that does not fit would be left out");
+    to[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
 /// Checksum of a block whose own four bytes at `at` count as zero.
@@ -152,6 +169,7 @@ impl SegmentHeader {
         put(block, 112, &self.term.to_le_bytes());
         let crc = block_crc(block, SEGMENT_CRC);
         put(block, SEGMENT_CRC, &crc.to_le_bytes());
+        assert_eq!(SegmentHeader::read(block), SegmentRead::Good(*self), "it is read as written");
     }
 
     /// Block size that the first bytes claim, for reading the rest of the block.
@@ -189,8 +207,8 @@ impl SegmentHeader {
         };
         let fits = header.block as usize == block.len()
             && header.bytes.is_multiple_of(u64::from(header.block))
-            && (u64::from(header.block)..=1 << 40).contains(&header.bytes)
-            && (header.first_frame | header.first_position | header.number) < 1 << 62;
+            && (u64::from(header.block)..=SEGMENT_MAX).contains(&header.bytes)
+            && (header.first_frame | header.first_position | header.number) < NUMBER_MAX;
         if fits { SegmentRead::Good(header) } else { SegmentRead::Bad }
     }
 }
@@ -233,6 +251,8 @@ fn frame_crc(place: Place, bytes: &[u8]) -> u32 {
 impl FrameHeader {
     /// Writes the header before the payload and seals the padded frame.
     pub(crate) fn write(&self, place: Place, bytes: &mut [u8]) {
+        assert!(bytes.len() >= FRAME_HEADER + self.payload as usize, "the frame is whole");
+        assert!(bytes.len().is_multiple_of(BLOCK_MIN), "a frame is padded to whole blocks");
         let kind = match self.kind {
             FrameKind::Records => KIND_RECORDS,
             FrameKind::Truncation => KIND_TRUNCATION,
@@ -248,6 +268,7 @@ impl FrameHeader {
         put(bytes, 56, &self.chain_after.to_le_bytes());
         let crc = frame_crc(place, bytes);
         put(bytes, 4, &crc.to_le_bytes());
+        assert_eq!(FrameHeader::claim(bytes), Some(*self), "it is read as written");
     }
 
     /// Bytes of the frame with its padding.
@@ -272,7 +293,7 @@ impl FrameHeader {
             chain_before: u64_at(start, 48),
             chain_after: u64_at(start, 56),
         };
-        (header.payload <= 1 << 30).then_some(header)
+        (header.payload as usize <= PAYLOAD_MAX).then_some(header)
     }
 
     /// Whether the padded frame is whole and stands where it was written to.
@@ -316,6 +337,32 @@ mod tests {
         ] {
             assert!(!FrameHeader::sealed(place, &bytes), "{place:?}");
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "a field that does not fit would be left out")]
+    fn control_no_field_is_left_out() {
+        put(&mut [0; 8], 6, &[1; 3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "it is read as written")]
+    fn control_a_header_that_would_be_refused_is_not_written() {
+        let header = SegmentHeader {
+            format: FORMAT,
+            journal: 1,
+            number: NUMBER_MAX,
+            bytes: 4_096,
+            block: BLOCK_MIN as u32,
+            first_frame: 1,
+            first_position: 1,
+            chain: 0,
+            committed: 0,
+            label: [0; LABEL_LEN],
+            term: 0,
+            installed: false,
+        };
+        header.write(&mut [0; BLOCK_MIN]);
     }
 
     #[test]

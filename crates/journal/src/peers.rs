@@ -59,6 +59,7 @@ pub(crate) fn write(
     peers: &mut Option<Peers>,
     known: &[Peer],
 ) -> Result<(), JournalError> {
+    assert!(known.len() <= PEERS_MAX, "nobody is left out");
     let mut words = [0; WORDS];
     let (chunks, _) = words.as_chunks_mut::<4>();
     for (chunk, peer) in chunks.iter_mut().zip(known) {

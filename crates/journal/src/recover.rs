@@ -364,6 +364,7 @@ impl Survey {
 /// Adds a record's term to where each term begins.
 pub(crate) fn note_term(terms: &mut Vec<(u64, u64)>, position: u64, term: u64) {
     if terms.last().is_none_or(|(_, known)| *known != term) {
+        assert!(terms.last().is_none_or(|(begins, _)| *begins < position), "terms are in order");
         terms.push((position, term));
     }
 }
@@ -377,5 +378,6 @@ pub(crate) fn forget_before<T>(known: &mut Vec<(u64, T)>, position: u64) {
 /// Adds a truncation; earlier ones that it makes needless go.
 pub(crate) fn note_truncation(all: &mut Vec<Truncation>, frame: u64, kept: u64) {
     all.retain(|earlier| earlier.kept < kept);
+    assert!(all.last().is_none_or(|earlier| earlier.frame < frame), "frames are in order");
     all.push(Truncation { frame, kept });
 }

@@ -67,6 +67,7 @@ impl<const N: usize> Register<N> {
         journal: u64,
         words: [u64; N],
     ) -> Result<Register<N>, DiskError> {
+        const { assert!(WORDS + 8 * N <= SLOT, "the words are within a slot") };
         let temporary = format!("{name}.new");
         let file = storage.create(&temporary, 2 * SLOT as u64)?;
         let buffer = AlignedBuf::with_capacity(2 * SLOT);

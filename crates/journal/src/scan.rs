@@ -3,11 +3,13 @@
 use crate::batch::consistent;
 use crate::buffer::AlignedBuf;
 use crate::error::Damage;
-use crate::layout::{FRAME_HEADER, FrameHeader, FrameKind, Place};
+use crate::layout::{BLOCK_MAX, FRAME_HEADER, FrameHeader, FrameKind, Place};
 use crate::storage::{DiskError, FileId, Storage};
 
 /// Bytes read at a time.
 const WINDOW: usize = 256 << 10;
+
+const _: () = assert!(WINDOW.is_multiple_of(BLOCK_MAX), "whole blocks of any size");
 
 /// A segment as far as reading it needs.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,7 @@ impl Scanner {
         offset: u64,
         len: usize,
     ) -> Result<&[u8], DiskError> {
+        assert!(offset + len as u64 <= extent.bytes, "nothing is read beyond a segment");
         let held = self.at.filter(|(file, from)| {
             let until = from + self.buffer.len() as u64;
             *file == extent.file && *from <= offset && offset + len as u64 <= until
@@ -79,7 +82,8 @@ impl Scanner {
             }
         };
         let at = (offset - from) as usize;
-        Ok(self.buffer.bytes().get(at..at + len).unwrap_or(&[]))
+        assert!(at + len <= self.buffer.len(), "the window covers what was asked for");
+        Ok(&self.buffer.bytes()[at..at + len])
     }
 
     /// The frame at an offset.

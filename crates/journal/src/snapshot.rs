@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::error::JournalError;
 use crate::journal::Journal;
 use crate::layout::{
-    FORMAT, FORMAT_GROUP, GROUP_MAX, block_crc, number_of, put, round_up, u32_at, u64_at,
+    FORMAT, FORMAT_GROUP, GROUP_MAX, LABEL_LEN, block_crc, number_of, put, round_up, u32_at, u64_at,
 };
 use crate::storage::{DiskError, FileId, Storage};
 use crate::whole;
@@ -28,6 +28,10 @@ const CHAIN: usize = 88;
 const GROUP: usize = 96;
 /// Bytes written or read at a time.
 const CHUNK: usize = 64 << 10;
+
+const _: () = assert!(LABEL + LABEL_LEN <= TERM && CHAIN + 8 <= GROUP);
+const _: () = assert!(GROUP + 8 + GROUP_MAX <= HEADER, "what the group says is in the header");
+const _: () = assert!(CHUNK.is_multiple_of(HEADER) && HEADER.is_power_of_two());
 /// No snapshot is longer.
 const BYTES_MAX: u64 = 1 << 36;
 
@@ -265,6 +269,7 @@ fn fill(
     place: Place<'_>,
     bytes: &[u8],
 ) -> Result<(), DiskError> {
+    assert!(place.group.len() <= GROUP_MAX, "whoever reads it takes no more");
     let mut buffer = AlignedBuf::with_capacity(CHUNK);
     buffer.resize(HEADER);
     let header = buffer.bytes_mut();
@@ -309,6 +314,7 @@ impl<S: Storage> Journal<S> {
         let chain = if position == 0 { 0 } else { self.chain_at(position)? };
         let term = self.term_at(position).unwrap_or(0);
         let group = self.group_at(position).unwrap_or(&[]).to_vec();
+        assert!(self.marked() >= position, "a log without its watermark lacks what is in it");
         let place = Place { position, term, chain, group: &group };
         let written = self.put_snapshot(place, bytes);
         self.close_on(written)?;
@@ -333,6 +339,9 @@ impl<S: Storage> Journal<S> {
         let at = self.snapshots.partition_point(|info| info.position < position);
         self.snapshots.retain(|info| info.position != position);
         self.snapshots.insert(at, SnapshotInfo { position, bytes: len, term, chain, digest });
+        let around = self.snapshots.get(at.saturating_sub(1)..).unwrap_or(&[]);
+        let rises = around.iter().take(3).is_sorted_by(|a, b| a.position < b.position);
+        assert!(rises, "snapshots are in order, one of a position");
     }
 
     fn drop_old(&mut self) -> Result<(), JournalError> {

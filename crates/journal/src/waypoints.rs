@@ -49,6 +49,7 @@ impl Waypoints {
             });
             self.apart *= 2;
         }
+        assert!(self.known.len() <= WAYPOINTS_MAX);
     }
 
     /// Records after this position don't count any more.

@@ -224,6 +224,24 @@ fn what_a_snapshot_stands_for_can_be_given_up() {
 }
 
 #[test]
+fn what_no_header_can_say_is_refused_and_changes_nothing() {
+    let (bytes, chain) = elsewhere();
+    let mut journal = open(behind());
+    let before = all(&mut journal);
+    let good = Installed { position: 30, term: 4, chain, group: b"", bytes: &bytes };
+    for position in [(1 << 62) - 1, u64::MAX - 1, u64::MAX] {
+        let refused = journal.install(&Installed { position, ..good });
+        assert_eq!(refused, Err(JournalError::Position(position)));
+    }
+    let group = [1; journal::GROUP_MAX + 1];
+    let refused = journal.install(&Installed { group: &group, ..good });
+    assert_eq!(refused, Err(JournalError::TooLong(group.len())));
+    assert_eq!(all(&mut journal), before);
+    assert_eq!(journal.install(&good), Ok(()));
+    assert_eq!((journal.first(), journal.last()), (31, 30));
+}
+
+#[test]
 fn the_only_copy_keeps_what_an_installation_makes_durable() {
     let alone = Config { alone: true, ..config() };
     let mut journal = Journal::open(SimDisk::new(4), &alone).expect("a journal").0;
