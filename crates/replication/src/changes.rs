@@ -96,6 +96,7 @@ pub(crate) struct Changing {
 
 impl Changing {
     pub(crate) fn tick(&mut self, election_ticks: u32, committed: u64) {
+        assert!(self.committed.back().is_none_or(|last| *last <= committed), "commits stay");
         self.committed.push_back(committed);
         while self.committed.len() > election_ticks as usize {
             self.committed.pop_front();

@@ -2,7 +2,11 @@
 
 use types::Nanos;
 
+use crate::members::VOTERS_MAX;
 use crate::wire::{OLDEST, PART_MAX, VERSION};
+
+const _: () = assert!(VOTERS_MAX == 9, "the bound that `Config::check` has for those that vote");
+const _: () = assert!(OLDEST < VERSION && PART_MAX <= u32::MAX as usize);
 
 /// A replica's number in its group, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

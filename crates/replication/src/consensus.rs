@@ -2,10 +2,18 @@
 
 use std::sync::Arc;
 
-use journal::{Peer, SnapshotInfo, Vote};
+use journal::{Peer, SnapshotInfo, TERMS_UNHEARD, Vote};
 use raft::eraftpb::EntryData;
 
 use crate::{DecodeError, ReplicaId};
+
+/// Terms that replicas tell are below this: whoever hears of a later one is told a lie, and terms
+/// still grow.
+pub(crate) const TERM_MAX: u64 = 1 << 62;
+/// Positions of snapshots that replicas offer are below this: no journal has more.
+pub(crate) const POSITION_MAX: u64 = 1 << 61;
+
+const _: () = assert!(TERM_MAX < u64::MAX - TERMS_UNHEARD, "a term behind all that were told");
 
 /// A record of the log, with its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +90,7 @@ impl Write {
         }
         self.entries.extend(next.entries);
         self.committed = self.committed.max(next.committed);
+        assert!(self.is_in_order(), "two writes that follow each other are one");
         Ok(())
     }
 }

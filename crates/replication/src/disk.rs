@@ -139,6 +139,7 @@ pub fn recover_after<S: Storage>(
 /// # Errors
 /// The journal's.
 pub fn perform<S: Storage>(journal: &mut Journal<S>, write: &Write) -> Result<(), JournalError> {
+    assert!(write.is_in_order(), "positions of a write follow each other");
     if write.set_back {
         journal.note_set_back()?;
     }
@@ -183,10 +184,13 @@ pub fn perform<S: Storage>(journal: &mut Journal<S>, write: &Write) -> Result<()
         }
     }
     journal.flush()?;
+    let last = write.entries.last().map_or(0, |entry| entry.position);
+    assert!(journal.durable() >= last, "what was to be durable is");
     Ok(())
 }
 
 fn append<S: Storage>(journal: &mut Journal<S>, entry: &Entry) -> Result<u64, JournalError> {
+    assert_eq!(entry.position, journal.last() + 1, "no entry is written in another's place");
     match entry.group.as_slice() {
         [] => journal.append(entry.term, &entry.record),
         group => journal.append_group(entry.term, group),

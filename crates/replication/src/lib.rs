@@ -35,6 +35,7 @@ mod config;
 mod consensus;
 mod digests;
 mod disk;
+mod invariants;
 mod log_view;
 mod members;
 mod notice;

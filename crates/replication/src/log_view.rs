@@ -72,21 +72,39 @@ impl LogView {
     /// kept when some are taken back.
     pub(crate) fn append(&mut self, entries: &[Entry]) -> Option<u64> {
         let first = entries.first()?.index;
+        assert!(first > self.before.0, "what a snapshot stands for is not appended again");
         let kept = (first <= self.last).then_some(first.saturating_sub(1));
         if let Some(kept) = kept {
+            self.last = kept;
             self.terms.retain(|(begins, _)| *begins <= kept);
             while self.recent.back().is_some_and(|entry| entry.index > kept) {
                 self.recent.pop_back();
             }
         }
         for entry in entries {
+            assert_eq!(entry.index, self.last + 1, "a log has no gap");
+            let before = self.terms.last().map_or(self.before.1, |(_, term)| *term);
+            assert!(entry.term >= before, "terms never fall along a log");
             if self.terms.last().is_none_or(|(_, term)| *term != entry.term) {
                 self.terms.push((entry.index, entry.term));
             }
             self.last = entry.index;
             self.recent.push_back(entry.clone());
         }
+        self.assert_whole();
         kept
+    }
+
+    /// The last records are in a row up to the last position, and nothing is before the log.
+    fn assert_whole(&self) {
+        assert!(self.before.0 <= self.last);
+        let ends = self.recent.front().zip(self.recent.back());
+        assert!(ends.is_none_or(|(first, last)| {
+            let len = self.recent.len() as u64;
+            first.index > self.before.0
+                && last.index == self.last
+                && first.index + len == last.index + 1
+        }));
     }
 
     /// Forgets records before a position, which must have been applied.
@@ -120,6 +138,8 @@ impl LogView {
 
     /// A change is applied.
     pub(crate) fn change(&mut self, position: u64, group: Vec<u8>, membership: Membership) {
+        let last = self.groups.last().map_or(0, |(from, _)| *from);
+        assert!(position > last && position <= self.last, "changes are applied in order");
         self.groups.push((position, group));
         self.membership = membership;
     }
@@ -135,6 +155,7 @@ impl LogView {
         self.terms.clear();
         self.recent.clear();
         self.read.clear();
+        self.assert_whole();
     }
 
     /// What is read from the journal begins behind a position.
@@ -148,6 +169,7 @@ impl LogView {
         let told = self.groups.partition_point(|(from, _)| *from <= position);
         self.groups.drain(..told.saturating_sub(1));
         self.forget_before(position + 1);
+        self.assert_whole();
     }
 
     /// Who lacks what is here no more, of those who were heard since this was asked last.
@@ -197,6 +219,7 @@ impl LogView {
             }
         };
         asked.waiting.push((number, from, context));
+        assert!(asked.waiting.len() <= ASKED_MAX && asked.new.len() <= asked.waiting.len());
     }
 }
 
@@ -257,6 +280,8 @@ impl raft::Storage for LogView {
             let skip = usize::try_from(low - first).unwrap_or(usize::MAX);
             let below = |entry: &Entry| entry.index < high;
             let found = if self.recent.front().map(|entry| entry.index) == Some(first) {
+                let known = self.recent.get(skip);
+                assert!(known.is_none_or(|entry| entry.index == low), "places are positions");
                 take(self.recent.iter().skip(skip).take_while(|e| below(e)).cloned(), bytes)
             } else {
                 take(self.read.iter().skip(skip).take_while(|e| below(e)).cloned(), bytes)

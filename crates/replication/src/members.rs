@@ -23,6 +23,9 @@ pub const PLACE_MAX: usize = 80;
 /// Version of the written form.
 const WRITTEN: u8 = 1;
 
+const _: () = assert!(PLACE_MAX <= u8::MAX as usize, "its length is written in a byte");
+const _: () = assert!(2 * VOTERS_MAX <= u8::MAX as usize, "so are their number and numbers");
+
 /// One of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
@@ -148,6 +151,7 @@ impl Membership {
                 }
             }
         }
+        assert!((1..=VOTERS_MAX).contains(&next.voters().count()), "somebody votes");
         Ok(next)
     }
 
@@ -165,7 +169,9 @@ impl Membership {
             ..ConfChangeV2::default()
         };
         // A single change has a written form.
-        told.write().unwrap_or_default()
+        let bytes = told.write().unwrap_or_default();
+        assert_eq!(Membership::read(&bytes).as_ref(), Some(self), "it is read as written");
+        bytes
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -183,6 +189,9 @@ impl Membership {
 
     /// Reads the written form; nothing when it makes no sense.
     pub(crate) fn read(bytes: &[u8]) -> Option<Membership> {
+        if bytes.len() > journal::GROUP_MAX {
+            return None;
+        }
         let told = ConfChangeV2::read(bytes).filter(|told| !told.changes.is_empty())?;
         let (version, rest) = told.context.split_first()?;
         let (number, rest) = rest.split_first_chunk()?;

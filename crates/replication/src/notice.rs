@@ -80,6 +80,7 @@ impl Replica {
         heard.sort_unstable_by(|a, b| b.cmp(a));
         let most = members.quorum().checked_sub(1).and_then(|place| heard.get(place)).copied();
         if let Some(number) = most.filter(|number| *number > notices.confirmed) {
+            assert!(number <= notices.number, "only what was said is confirmed");
             notices.confirmed = number;
             out.push(Action::Confirmed(number));
         }

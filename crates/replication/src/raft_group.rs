@@ -7,6 +7,7 @@ use raft::eraftpb::{
 use raft::{RawNode, StateRole};
 use types::SplitMix64;
 
+use crate::consensus::TERM_MAX;
 use crate::log_view::{LogView, from_library, into_library};
 use crate::members::steps;
 use crate::{
@@ -41,7 +42,12 @@ impl RaftGroup {
     pub fn new(config: &Config, recovered: Recovered) -> Result<RaftGroup, ConfigError> {
         config.check()?;
         let Recovered { vote, before, last, committed, doubt, sponsor, .. } = recovered;
-        if committed > last || before.0 > committed {
+        if committed > last || before.0 > committed || vote.term >= 2 * TERM_MAX {
+            return Err(ConfigError::Recovered);
+        }
+        let tail = &recovered.tail;
+        let whole = tail.iter().map(|entry| entry.position).eq(committed + 1..=last);
+        if !whole || !recovered.groups.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(ConfigError::Recovered);
         }
         let founders = Membership::founders(config);
@@ -153,6 +159,12 @@ impl RaftGroup {
     }
 }
 
+/// Whether a vote may be given after another one: in a later term, or in the same one to nobody else.
+fn may_follow(before: &Vote, vote: &Vote) -> bool {
+    vote.term > before.term
+        || vote.term == before.term && (before.voted_for == 0 || vote.voted_for == before.voted_for)
+}
+
 /// Whether a message asks for a vote, or to ask for votes.
 fn is_election(message: &Message) -> bool {
     matches!(
@@ -242,13 +254,17 @@ impl RaftGroup {
         work.after = bodies(ready.take_persisted_messages());
         let vote = ready.hs().map(|hard| Vote { term: hard.term, voted_for: hard.vote });
         let vote = vote.filter(|vote| *vote != self.vote);
+        assert!(vote.is_none_or(|vote| may_follow(&self.vote, &vote)), "one vote in a term");
         self.vote = vote.unwrap_or(self.vote);
         let install = self.offered.take().filter(|_| !ready.snapshot().is_empty());
         if let Some(Install { info, group, .. }) = &install {
+            assert!(!self.is_installing(), "one snapshot at a time is on its way");
             self.node.mut_store().install(info.position, info.term, group.clone());
             self.installing = install.clone().map(|install| (work.number, install));
         }
         let kept = self.node.mut_store().append(ready.entries());
+        let applied = self.node.raft.raft_log.applied;
+        assert!(kept.is_none_or(|kept| kept >= applied), "what is applied is not taken back");
         let entries: Vec<_> = ready.take_entries().into_iter().map(from_library).collect();
         if vote.is_some() || install.is_some() || !entries.is_empty() {
             let install = install.map(Box::new);
@@ -283,6 +299,7 @@ impl RaftGroup {
             if install.info.term > self.doubt {
                 self.doubt = 0;
             }
+            assert!(self.restored.is_none(), "the one before is in the state");
             self.restored = Some(install);
         }
         self.draw_timeout();
@@ -453,6 +470,51 @@ impl RaftGroup {
         if self.campaigns() && !self.is_installing() {
             let _ = self.node.campaign();
             self.draw_timeout();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DecodeError;
+
+    #[test]
+    fn one_vote_is_given_in_a_term() {
+        let vote = |term, voted_for| Vote { term, voted_for };
+        assert!(may_follow(&vote(3, 0), &vote(3, 2)) && may_follow(&vote(3, 2), &vote(4, 0)));
+        for second in [vote(3, 1), vote(3, 0), vote(2, 2)] {
+            assert!(!may_follow(&vote(3, 2), &second), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn terms_that_could_not_grow_are_refused() {
+        let (one, two) = (ReplicaId(1), ReplicaId(2));
+        let told = |term| {
+            let message =
+                Message { msg_type: MessageType::MsgHeartbeat, term, ..Message::default() };
+            wire::decode(one, two, &wire::encode(&message)).map(|message| message.term)
+        };
+        assert_eq!(told(TERM_MAX - 1), Ok(TERM_MAX - 1));
+        for term in [0, TERM_MAX, u64::MAX] {
+            assert_eq!(told(term), Err(DecodeError::Body));
+        }
+    }
+
+    #[test]
+    fn a_log_with_a_gap_makes_no_replica() {
+        let config = Config::new(9, ReplicaId(1), 3);
+        let entry =
+            |position| crate::Entry { position, term: 1, record: vec![7].into(), group: vec![] };
+        let with = |tail: Vec<crate::Entry>| {
+            let terms = vec![(1, 1)];
+            let recovered = Recovered { last: 2, terms, tail, ..Recovered::default() };
+            RaftGroup::new(&config, recovered).map(|_| ())
+        };
+        assert_eq!(with(vec![entry(1), entry(2)]), Ok(()));
+        for tail in [vec![entry(1)], vec![entry(2), entry(1)], vec![entry(1), entry(3)]] {
+            assert_eq!(with(tail), Err(ConfigError::Recovered));
         }
     }
 }

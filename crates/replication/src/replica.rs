@@ -6,6 +6,7 @@ use journal::SnapshotInfo;
 use types::Nanos;
 
 use crate::changes::Changing;
+use crate::consensus::POSITION_MAX;
 use crate::digests::{Digests, Divergence};
 use crate::notice::Notices;
 use crate::raft_group::RaftGroup;
@@ -140,13 +141,13 @@ pub struct Replica {
     pub(crate) core: RaftGroup,
     next_tick: Nanos,
     /// Work on its way to the disk: number, whether the write has been done, messages after it.
-    writing: VecDeque<Writing>,
+    pub(crate) writing: VecDeque<Writing>,
     /// The write that was waited for at the last tick, and for how many ticks it has been.
     waited: (u64, u32),
     pub(crate) standing: Standing,
     /// The term in which it serves.
     pub(crate) serving: Option<u64>,
-    applied: u64,
+    pub(crate) applied: u64,
     digests: Digests,
     transfers: Transfers,
     pub(crate) versions: Versions,
@@ -154,14 +155,14 @@ pub struct Replica {
     pub(crate) notices: Notices,
     pub(crate) start: Start,
     /// The last work taken.
-    newest_work: u64,
+    pub(crate) newest_work: u64,
     pub(crate) stopped: Option<Stop>,
     pub(crate) counts: Counts,
 }
 
-struct Writing {
-    number: u64,
-    done: bool,
+pub(crate) struct Writing {
+    pub(crate) number: u64,
+    pub(crate) done: bool,
     after: Vec<(ReplicaId, Vec<u8>)>,
 }
 
@@ -510,6 +511,7 @@ impl Replica {
     }
 
     fn take_work(&mut self, work: Work, out: &mut Vec<Action>) {
+        self.assert_follows(&work);
         let Work { number, sends, write, after, restore, committed, fetch, behind } = work;
         self.send(sends, out);
         let done = write.is_none();
@@ -532,6 +534,7 @@ impl Replica {
             self.counts.applied += 1;
             out.push(Action::Apply(entry));
         }
+        self.assert_applied();
         out.extend(fetch.into_iter().map(Action::Fetch));
         self.offer(&behind, out);
     }
@@ -566,7 +569,8 @@ impl Replica {
     ) {
         let standing = self.core.standing();
         let leads = standing.leader == Some(from) && standing.term == term && !standing.leading;
-        let fits = info.position > 0 && info.bytes <= self.config.snapshot_bytes;
+        let known = (1..POSITION_MAX).contains(&info.position) && info.term <= term;
+        let fits = known && info.bytes <= self.config.snapshot_bytes;
         if !leads || !fits || self.core.is_installing() {
             return;
         }
@@ -643,7 +647,7 @@ impl Replica {
     fn look_around(&mut self, out: &mut Vec<Action>) {
         let standing = self.core.standing();
         let changed = standing != self.standing;
-        self.standing = standing;
+        let before = std::mem::replace(&mut self.standing, standing);
         if !standing.leading || self.serving.is_some_and(|term| term != standing.term) {
             let served = self.serving.take().is_some();
             if changed || served {
@@ -655,6 +659,7 @@ impl Replica {
             self.counts.terms_led += 1;
             out.push(Action::Lead { term: standing.term });
         }
+        self.assert_stands(&before);
     }
 
     fn compare(&mut self, who: ReplicaId, position: u64, digest: u64, out: &mut Vec<Action>) {

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use journal::{PEERS_MAX, Peer, TERMS_UNHEARD};
 
+use crate::members::VOTERS_MAX;
 use crate::wire::{self, Ask, Body, Mark, QUESTIONS, Told};
 use crate::{Action, Config, Membership, Recovered, Replica, ReplicaId, Write};
 
@@ -33,6 +34,9 @@ const DEAF: u32 = 64;
 /// Whoever has not answered for so many ticks is asked in words of every version, too: followers of some
 /// of them say nothing by themselves while somebody leads.
 const SILENT: u32 = DEAF / 2;
+
+const _: () = assert!(SILENT < DEAF, "whoever is asked has time to answer");
+const _: () = assert!(PEERS_MAX >= 2 * VOTERS_MAX - 1, "something is kept of all others");
 
 /// Why a replica elects nobody for now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,6 +186,7 @@ impl Start {
 
     /// Takes what one knows of itself, by what it says.
     pub(crate) fn note(&mut self, who: ReplicaId, said: Mark) {
+        assert!(self.known.len() <= PEERS_MAX, "what is known of others is bounded");
         let room = self.known.len() < PEERS_MAX;
         let Some(known) = self.known.get_mut(&who) else {
             if room {
@@ -192,6 +197,7 @@ impl Start {
         known.lives = known.lives.max(said.lives);
         let (at, of) = ((said.term, said.position), (known.term, known.position));
         (known.term, known.position) = at.max(of);
+        assert!((known.term, known.position) >= of, "what was said stays said");
     }
 
     /// What is to be written down with the next write; with any, also positions that are a little
@@ -355,7 +361,12 @@ impl Replica {
                 }
                 let term = told.max(self.core.standing().term).max(self.start.ask.term);
                 self.start.phase = Phase::Settled;
-                self.core.doubt_from(term.saturating_add(TERMS_UNHEARD));
+                let doubt = term.saturating_add(TERMS_UNHEARD);
+                assert!(
+                    doubt > self.core.standing().term,
+                    "what it may have promised is passed over"
+                );
+                self.core.doubt_from(doubt);
             }
             Phase::Settled => {}
         }

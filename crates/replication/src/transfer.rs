@@ -11,13 +11,17 @@ use std::sync::Arc;
 
 use journal::{SnapshotInfo, snapshot_digest};
 
-use crate::wire::{Part, UNFIT};
+use crate::wire::{BYTES_MAX, NOTICE_MAX, PART_MAX, Part, UNFIT};
 use crate::{Install, ReplicaId};
 
 /// A part is asked for again after so many ticks.
 const AGAIN: u32 = 4;
 /// What does not get on for so many ticks is given up.
 const GIVEN_UP: u32 = 1_000;
+
+const _: () = assert!(GIVEN_UP > 2 * AGAIN, "a part that was lost is asked for again before");
+const _: () = assert!(PART_MAX + 64 <= BYTES_MAX && NOTICE_MAX + 64 <= BYTES_MAX);
+const _: () = assert!(journal::GROUP_MAX + 128 <= BYTES_MAX, "an offer fits a message");
 
 /// What a replica has to do with snapshots on their way.
 #[derive(Default)]
@@ -130,6 +134,7 @@ impl Transfers {
             return Next::Nothing;
         }
         collecting.bytes.extend_from_slice(bytes);
+        assert!(collecting.bytes.len() as u64 <= collecting.info.bytes, "no more than was offered");
         collecting.idle = 0;
         if (collecting.bytes.len() as u64) < collecting.info.bytes {
             return Next::Ask(collecting.next());
@@ -142,6 +147,7 @@ impl Transfers {
         let Some(Collecting { info, group, bytes, .. }) = self.collecting.take() else {
             return Next::Nothing;
         };
+        assert_eq!(bytes.len() as u64, info.bytes, "it is judged when it is whole");
         if snapshot_digest(&bytes) == info.digest {
             return Next::Whole(Install { info, group, bytes: Arc::new(bytes) });
         }

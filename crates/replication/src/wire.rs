@@ -24,7 +24,7 @@
 use journal::SnapshotInfo;
 use raft::eraftpb::{Entry, EntryData, EntryType, Message, MessageType};
 
-use crate::{Membership, ReplicaId};
+use crate::{Membership, ReplicaId, consensus::TERM_MAX};
 
 /// The newest version: 2 has snapshots, 3 has greetings and changes of who is in the group, 4 has what
 /// a leader says beside the log, 5 has questions of those that were started.
@@ -324,7 +324,7 @@ fn body_of<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Body<'a>> {
             let mark = Mark { lives, term, position };
             let told = Told { start, sure: sure == 1, term: of, mark };
             let group = reader.take(reader.0.len())?;
-            let known = group.is_empty() || Membership::read(group).is_some();
+            let known = of < TERM_MAX && (group.is_empty() || Membership::read(group).is_some());
             return Some(Body::Told { told, group }).filter(|_| known && sure <= 1);
         }
         _ => return None,
@@ -409,7 +409,7 @@ fn read(from: ReplicaId, to: ReplicaId, body: &[u8]) -> Option<Message> {
     let msg_type = MessageType::from_number(kind).filter(|kind| travels(*kind))?;
     let [term, log_term, index, commit, commit_term, reject_hint] = reader.words()?;
     // A message of no term would count as one of the replica's own.
-    if term == 0 || flags & !REJECT != 0 || reserved != [0; 6] {
+    if !(1..TERM_MAX).contains(&term) || flags & !REJECT != 0 || reserved != [0; 6] {
         return None;
     }
     let (context, count) = (reader.u32()? as usize, reader.u32()? as usize);
