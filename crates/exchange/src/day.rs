@@ -150,6 +150,7 @@ impl DayRecord {
             self.halted.resize(place + 1, None);
             self.calls.resize(place + 1, false);
         }
+        assert_eq!(self.halted.len(), self.calls.len(), "both are by instrument");
         self.calls[place] = matches!(state, TradingState::QuotationOnly | TradingState::Paused);
         if state == TradingState::Halted {
             let since = self.halted[place].or(self.open.then_some(at));
@@ -171,6 +172,7 @@ fn keep<T>(list: &mut Vec<T>, item: T, left_out: &mut u64) {
     } else {
         *left_out += 1;
     }
+    assert!(list.len() <= KEPT_MAX);
 }
 
 #[cfg(test)]

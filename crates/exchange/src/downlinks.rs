@@ -75,6 +75,7 @@ impl StreamRouter {
 
     /// As this one was before it dealt out what the other has, from the first on.
     pub fn before(&self, later: &StreamRouter) -> StreamRouter {
+        assert_eq!(self.next.len(), later.next.len(), "of the same feed");
         let before = |(all, some): (&FeedSeq, &FeedSeq)| FeedSeq(all.0.saturating_sub(some.0 - 1));
         let next = self.next.iter().zip(&later.next).map(before).collect();
         StreamRouter { next, ..self.clone() }
@@ -115,9 +116,11 @@ impl Downlinks {
             let membership = roll_call.map(|calls| Membership::new(*tree, calls));
             Downlink { publisher, membership }
         };
+        let router = StreamRouter::new(config);
+        assert_eq!(trees.len(), router.next.len(), "one publisher for each stream of the feed");
         Downlinks {
             streams: trees.iter().map(stream).collect(),
-            router: StreamRouter::new(config),
+            router,
             placed: Vec::with_capacity(256),
             scratch: Vec::with_capacity(64),
         }
@@ -148,6 +151,11 @@ impl Downlinks {
         out: &mut Outbox,
     ) -> u64 {
         let Downlinks { streams, router, placed, scratch } = self;
+        let dense = |of: &[(FeedSeq, MarketEvent)]| match of {
+            [first, .., last] => last.0.0 - first.0.0 + 1 == of.len() as u64,
+            _ => true,
+        };
+        assert!(dense(events), "events of an input have positions in a row");
         let several = streams.len() > 1;
         let mut failed = 0;
         placed.clear();

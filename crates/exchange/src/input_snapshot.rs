@@ -19,6 +19,8 @@ const HEADER: usize = 16;
 /// Bytes of an input.
 const INPUT: usize = size_of::<Input>();
 
+const _: () = assert!(HEADER == MAGIC.len() + 8 && INPUT == 128, "the layout that is documented");
+
 /// A snapshot that was read.
 pub(crate) struct InputSnapshot<'a> {
     pub(crate) genesis: &'a [u8],

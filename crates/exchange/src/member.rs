@@ -32,6 +32,9 @@ pub use checkpoint::Keep;
 
 /// Records given to the group at once; a batch fits into what may be uncommitted.
 const BATCH: usize = 1_024;
+
+const _: () = assert!(BATCH > 0 && WRITES_AHEAD > 0, "what waits gets on");
+const _: () = assert!(RELEASES_NS <= RELEASES_AGAIN_NS, "news are told sooner");
 /// Writes of a leader that may wait for its disk: what comes meanwhile goes to the group at once,
 /// and travels, is written and acknowledged as one.
 const WRITES_AHEAD: usize = 1;
@@ -169,8 +172,9 @@ pub struct Member {
     /// asked for, or installed, last.
     snapshot_every: u64,
     snapshot_at: u64,
-    /// The term in which it leads.
+    /// The term in which it leads, and the last in which it did.
     leading: Option<u64>,
+    led: u64,
     /// Why it takes part in nothing any more.
     stopped: Option<String>,
     keeping: Option<checkpoint::Keeping>,
@@ -244,6 +248,7 @@ impl Member {
             snapshot_every: 0,
             snapshot_at,
             leading: None,
+            led: 0,
             stopped: None,
             keeping: None,
             releases: Releases::default(),
@@ -420,6 +425,7 @@ impl Member {
             sent.pop_front();
         }
         sent.push_back((number, root.sent()));
+        assert!(sent.len() <= UNHEARD_MAX);
     }
 
     /// Most have heard what was told up to this notice: the root led when it had sent that.
@@ -438,6 +444,7 @@ impl Member {
     /// Takes what the root wants logged.
     fn collect(&mut self, out: &mut Outbox) {
         if !out.journaled().is_empty() {
+            assert!(out.journaled().len().is_multiple_of(size_of::<Input>()), "whole inputs");
             let records = out.journaled().chunks(size_of::<Input>());
             self.waiting.extend(records.map(EntryData::from));
             out.clear_journaled();
@@ -455,6 +462,7 @@ impl Member {
             if self.replica.propose(batch, &mut self.scratch).is_err() {
                 return;
             }
+            assert!(given > 0 && given <= self.waiting.len(), "what was given was waiting");
             self.waiting.drain(..given);
         }
     }
@@ -544,7 +552,8 @@ impl Member {
                 sealed.renew(now, link);
             }
         }
-        self.leading = Some(term);
+        assert!(term > self.led, "no two times that it leads are of one term");
+        (self.leading, self.led) = (Some(term), term);
         self.releases = Releases::default();
         if !self.state.begun {
             self.waiting.push_back(self.state.genesis.as_slice().into());
@@ -565,6 +574,7 @@ impl Member {
         if let Some(Err(error)) = self.state.role.with_root(&mut unheard, |root, _| root.follow()) {
             self.stop(error.to_string(), out);
         }
+        assert!(self.leading.is_none() && self.waiting.is_empty(), "nothing of its own is left");
     }
 
     fn stop(&mut self, why: String, out: &mut Outbox) {

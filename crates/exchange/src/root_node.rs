@@ -468,6 +468,7 @@ impl Root {
             }
             output.clear();
         });
+        self.assert_applied();
         if self.ends_when_applied && self.waiting() == 0 {
             self.ends_when_applied = false;
             self.downlinks.end_session(now, out);

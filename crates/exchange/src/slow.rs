@@ -66,6 +66,13 @@ impl Slow {
         }
         self.number += 1;
         self.waiting.push(Reverse((due, self.number, place)));
+        self.assert_places();
+    }
+
+    /// Each place is waiting or free.
+    fn assert_places(&self) {
+        assert!(self.waiting.len() + self.free.len() == self.kept.len());
+        assert!(self.kept.len() <= WAITING_MAX);
     }
 }
 

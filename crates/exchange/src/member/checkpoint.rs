@@ -45,6 +45,7 @@ impl Member {
         if let Some((keeping, root)) = self.keeping.as_mut().zip(root)
             && root.engine().applied() == self.state.inputs
         {
+            assert!(position >= self.kept_at, "what is written down is newer");
             self.kept_at = position;
             (keeping.keep)(position, root);
         }

@@ -87,6 +87,7 @@ impl Root {
     /// spill stores, or these take nothing at the moment.
     #[must_use]
     pub fn checkpoint(&self, out: &mut Vec<u8>) -> bool {
+        self.assert_applied();
         let from = out.len();
         let mut to = Packer::new(out);
         to.raw(MAGIC);

@@ -6,14 +6,17 @@
 //! leave in log order because inputs are applied in it. At most a fixed number of inputs wait; then
 //! orders stay in the sequencer, and their gateways are not acknowledged.
 
-use engine::log::Draft;
+use engine::log::{Draft, InputLog};
 use types::{ClockReading, GatewayId, Input, Outbox, Phase, Seq};
 use zerocopy::IntoBytes;
 
-use super::Root;
+use super::{PUMP_MAX, Root};
 
 /// Inputs that may wait for their write.
 const GATE_MAX: u64 = 16_384;
+
+const _: () = assert!(GATE_MAX < InputLog::MEMORY_MIN as u64, "what waits is in memory");
+const _: () = assert!(PUMP_MAX as u64 <= GATE_MAX, "one pass through does not fill the gate");
 
 /// What of the log is where.
 #[derive(Clone, Debug)]
@@ -35,10 +38,24 @@ impl Gate {
     /// Inputs given are durable up to a position.
     pub(super) fn open_to(&mut self, position: u64) {
         self.durable = self.durable.max(position.min(self.given));
+        self.assert_order();
+    }
+
+    /// Nothing is durable that was not given to the journal.
+    fn assert_order(&self) {
+        assert!(self.durable <= self.given);
+    }
+
+    /// Nothing is applied before it is durable, nothing is given that was not logged.
+    pub(super) fn assert_between(&self, applied: u64, logged: u64) {
+        self.assert_order();
+        assert!(applied <= self.durable, "an input is applied when it is durable");
+        assert!(self.given <= logged, "an input is given when it is logged");
     }
 
     /// An input that somebody else has made durable.
     pub(super) fn pass(&mut self, position: u64) {
+        assert!(position > self.given, "it is the next one, and none waits before it");
         (self.given, self.durable) = (position, position);
     }
 
@@ -99,7 +116,10 @@ impl Root {
     /// Gives the journal what it does not have yet.
     pub(super) fn give_journal(&mut self, out: &mut Outbox) {
         if let Some(gate) = &mut self.gate {
+            let (before, due) = (out.journaled().len(), self.log.len() as u64 - gate.given);
             self.log.after(Seq(gate.given)).for_each(|input| out.journal(input.as_bytes()));
+            let bytes = out.journaled().len() - before;
+            assert!(bytes as u64 == due * size_of::<Input>() as u64, "no input is left out");
             gate.given = self.log.len() as u64;
         }
     }
@@ -127,9 +147,24 @@ impl Root {
         self.log.records().take_while(move |input| input.seq.0 <= applied)
     }
 
+    /// An input is logged, given to the journal, durable and applied, one after the other; what the
+    /// feed says goes on from what the engine has said.
+    pub(super) fn assert_applied(&self) {
+        let (applied, logged) = (self.engine.applied(), self.log.len() as u64);
+        assert!(applied <= logged, "only what is logged is applied");
+        if let Some(gate) = &self.gate {
+            gate.assert_between(applied, logged);
+        }
+        if let [next] = self.downlinks.router().next() {
+            assert!(*next == self.engine.feed_next(), "the only stream has the engine's positions");
+        }
+    }
+
     /// Inputs that wait at the gate for their write.
     pub fn waiting(&self) -> u64 {
-        self.log.len() as u64 - self.engine.applied()
+        let (applied, logged) = (self.engine.applied(), self.log.len() as u64);
+        assert!(applied <= logged, "only what is logged is applied");
+        logged - applied
     }
 
     /// Takes up where a log ends: everything in it is applied again, nothing of it is sent; feed
@@ -161,6 +196,7 @@ impl Root {
             self.recycle();
             nobody.clear();
         }
+        assert_eq!(self.waiting(), 0, "all of the log is applied again");
         self.downlinks.take_over(now, false);
         self.resume_ingress();
         if self.engine.is_open() {
@@ -181,5 +217,37 @@ impl Root {
                 self.ingress.resume(gateway, incarnation, logged);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate() -> Gate {
+        let mut gate = Gate::new(3, 1);
+        gate.pass(4);
+        gate.given = 6;
+        gate.open_to(5);
+        gate.assert_between(5, 6);
+        gate
+    }
+
+    #[test]
+    #[should_panic(expected = "an input is applied when it is durable")]
+    fn control_nothing_is_applied_before_it_is_durable() {
+        gate().assert_between(6, 6);
+    }
+
+    #[test]
+    #[should_panic(expected = "an input is given when it is logged")]
+    fn control_nothing_is_given_that_is_not_logged() {
+        gate().assert_between(5, 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "it is the next one, and none waits before it")]
+    fn control_no_input_passes_those_that_wait() {
+        gate().pass(6);
     }
 }

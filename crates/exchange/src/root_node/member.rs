@@ -112,6 +112,7 @@ impl Root {
         }
         nobody.clear();
         self.apply_logged(now, nobody);
+        assert_eq!(self.engine.applied(), input.seq.0, "a follower applies what is committed");
         self.downlinks.flush(now, nobody);
         nobody.clear();
         Ok(())
@@ -134,6 +135,8 @@ impl Root {
         self.more = false;
         self.group = Some(Standing::Follows);
         self.downlinks.follow();
+        assert_eq!(self.waiting(), 0, "what nobody has committed is gone");
+        self.assert_applied();
         Ok(())
     }
 

@@ -20,6 +20,8 @@ use super::Root;
 /// Parts of the log in its spill store that a snapshot is kept for each; one of them is given up at
 /// a time.
 const PARTS: usize = 4;
+
+const _: () = assert!(PARTS > 1, "the part that fills is not the one that is given up");
 /// How long a root without room waits before it tries again, ns.
 const RETRY_NS: u64 = 10 * Nanos::MILLI;
 
@@ -180,6 +182,7 @@ impl Root {
             *next_at = applied + (*part / 16).max(1);
             return;
         }
+        assert!(known.back().is_none_or(|last| *last < applied), "snapshots are in order");
         known.push_back(applied);
         *next_at = applied + *part;
         loop {
