@@ -18,6 +18,8 @@ use types::limits::DATAGRAM_MAX;
 pub(crate) const MARK: u8 = 0x84;
 const LENGTH: usize = 2;
 
+const _: () = assert!(DATAGRAM_MAX <= u16::MAX as usize, "the length of a part");
+
 /// What waits for one node.
 pub(crate) struct Lane {
     host: usize,
@@ -41,6 +43,8 @@ impl Lane {
         self.bytes.extend_from_slice(&(part.len() as u16).to_be_bytes());
         self.bytes.extend_from_slice(part);
         self.parts += 1;
+        let packet = self.bytes.len();
+        assert!(self.parts == 1 || packet <= DATAGRAM_MAX, "whoever gets a longer one drops it");
         true
     }
 

@@ -161,6 +161,7 @@ impl WriteBuffer {
     }
 
     pub fn len(&self) -> usize {
+        assert!(self.head <= self.bytes.len(), "only what is there was written");
         self.bytes.len() - self.head
     }
 
@@ -177,17 +178,20 @@ impl WriteBuffer {
         let fits = self.has_room(bytes.len());
         if fits {
             self.append(bytes);
+            assert!(self.len() <= self.max, "what waits is bounded");
         }
         fits
     }
 
     /// Takes all of `bytes`, for whose room the caller answers.
     pub fn append(&mut self, bytes: &[u8]) {
+        let waiting = self.len();
         if self.head > 0 && self.bytes.len() + bytes.len() > self.bytes.capacity() {
             self.bytes.drain(..self.head);
             self.head = 0;
         }
         self.bytes.extend_from_slice(bytes);
+        assert!(self.len() == waiting + bytes.len(), "what waits is kept, in order");
     }
 
     pub fn flush(&mut self, to: &mut impl Write) -> std::io::Result<()> {

@@ -8,19 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer, limits::DATAGRAM_MAX};
 
 use crate::bundle::Parts;
 use crate::conn::Incoming;
 use crate::control::{Commands, Control, LoopHandle};
 use crate::io::{Io, LocalBatch, LoopConfig, Notice, Received, Token};
 use crate::poller::sharpen_timers;
+use crate::secure::SEALED_READ;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
 use crate::{Clock, Counters, Directory, Mailbox, TraceSender};
 
 /// Largest datagram and largest read: 64 KiB.
 const BUFFER_BYTES: usize = 65_536;
+
+const _: () = assert!(BUFFER_BYTES >= DATAGRAM_MAX && BUFFER_BYTES > u16::MAX as usize);
+const _: () = assert!(BUFFER_BYTES >= 3 * SEALED_READ, "what a read opens to, and a record before");
 /// How long a stop flag may go unseen.
 const STOP_CHECK_NS: u64 = 10 * Nanos::MILLI;
 /// How long the parts of a bundle may wait for the end of a turn, and one token's datagrams more.
@@ -103,6 +107,8 @@ impl<N: Node> Loop<N> {
         self.io.add_host(id, sockets, listeners.into_iter().collect())?;
         self.timers.push(node.next_timeout());
         self.nodes.push((id, Some(node)));
+        let hosts = self.io.hosts.len();
+        assert!(self.nodes.len() == hosts && self.timers.due.len() == hosts, "all are by host");
         Ok(())
     }
 
@@ -417,6 +423,7 @@ impl<N: Node> Loop<N> {
         }
         batch.clear();
         self.spare = batch;
+        assert!(self.batched.len() <= self.nodes.len(), "each is told once");
         while let Some(host) = self.batched.pop() {
             self.call(host, |node, now, out| node.handle_batch(now, out));
         }
@@ -492,6 +499,13 @@ impl Timers {
             let earliest = self.due.iter().enumerate().min_by_key(|&(_, at)| at);
             (self.first, self.next) = earliest.map_or((0, Nanos::NEVER), |(host, at)| (host, *at));
         }
+        self.assert_first(host);
+    }
+
+    /// The next timer is one of them, and none later than the one that was set.
+    fn assert_first(&self, host: usize) {
+        assert!(self.due[self.first] == self.next || self.next == Nanos::NEVER);
+        assert!(self.next <= self.due[host], "no timer is forgotten");
     }
 }
 
@@ -570,6 +584,16 @@ mod tests {
         }
         (0..4).for_each(|_| of.turn());
         assert_eq!(*told.lock().expect("unpoisoned"), "mdddb");
+    }
+
+    #[test]
+    #[should_panic(expected = "no timer is forgotten")]
+    fn control_no_timer_is_forgotten() {
+        let mut timers = Timers::default();
+        timers.push(Nanos(7));
+        timers.push(Nanos(9));
+        (timers.first, timers.next) = (1, Nanos(9));
+        timers.assert_first(0);
     }
 
     proptest! {

@@ -17,6 +17,7 @@ use crate::conn::Conn;
 use crate::counters::SharedCounters;
 use crate::poller::{Poller, Ready, WaitStrategy};
 use crate::secure::SEALED_READ;
+use crate::streams::place_of;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
 use crate::{Clock, Directory, Mailbox};
@@ -170,6 +171,14 @@ impl Host {
     }
 }
 
+impl Host {
+    /// All that was opened and accepted has been dropped, and nothing of it is left.
+    fn assert_no_connections(&self) {
+        assert_eq!((self.accepted, self.opened), (0, 0), "each connection is counted once");
+        assert!(self.conns.is_empty() && self.paused.is_empty(), "nobody knows one that is gone");
+    }
+}
+
 pub(crate) struct Udp {
     socket: UdpSocket,
     pub host: usize,
@@ -195,7 +204,8 @@ pub(crate) struct LocalBatch {
 
 impl LocalBatch {
     pub fn bytes(&self, item: &Local) -> &[u8] {
-        self.bytes.get(item.start..item.end).unwrap_or(&[])
+        assert!(item.start <= item.end && item.end <= self.bytes.len(), "of this generation");
+        &self.bytes[item.start..item.end]
     }
 
     pub fn clear(&mut self) {
@@ -303,12 +313,16 @@ impl Io {
         }
         for (door, listener) in (0..).zip(&listeners) {
             listener.set_nonblocking(true)?;
-            let token = Token::Listener(host as u32 * u32::from(ConnId::DOORS) + door);
+            let number = host as u32 * u32::from(ConnId::DOORS) + door;
+            assert!(place_of(number) == (host, door), "a listener is told from all others");
+            let token = Token::Listener(number);
             self.poller.add_listener(listener, token.pack())?;
         }
         added.listeners = listeners;
         self.hosts.push(added);
         self.by_id.insert(place, (id, host));
+        assert!(self.host_of(id) == Some(host), "a host is found by its id");
+        assert!(self.by_id.len() <= self.hosts.len());
         Ok(())
     }
 
@@ -325,9 +339,7 @@ impl Io {
 
     /// Drops everything a host has.
     pub fn kill(&mut self, host: usize) {
-        let Some(dead) = self.hosts.get_mut(host) else { return };
-        *dead = Host::new(dead.id, &self.config);
-        let id = dead.id;
+        let Some(id) = self.hosts.get(host).map(|dead| dead.id) else { return };
         for udp in self.udp.iter_mut().filter(|udp| udp.as_ref().is_some_and(|u| u.host == host)) {
             *udp = None;
         }
@@ -335,6 +347,10 @@ impl Io {
             if self.conn(slot).is_some_and(|conn| conn.host == host) {
                 self.drop_conn(slot);
             }
+        }
+        if let Some(dead) = self.hosts.get_mut(host) {
+            dead.assert_no_connections();
+            *dead = Host::new(id, &self.config);
         }
         self.by_id.retain(|&(other, _)| other != id);
         self.notices.retain(|notice| match notice {
@@ -505,6 +521,7 @@ impl Io {
         self.local.bytes.extend_from_slice(bytes);
         let end = self.local.bytes.len();
         self.local.items.push(Local { to, from: from.id, start, end });
+        assert!(self.local.items.len() <= self.config.local_max, "what waits is bounded");
         self.counters.local_datagrams.add(1);
         true
     }
@@ -533,6 +550,26 @@ impl Io {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "each connection is counted once")]
+    fn control_a_connection_that_was_not_given_back_is_found() {
+        let mut host = Host::new(NodeId(1), &LoopConfig::default());
+        host.assert_no_connections();
+        host.accepted = 1;
+        host.assert_no_connections();
+    }
+
+    #[test]
+    #[should_panic(expected = "of this generation")]
+    fn control_a_datagram_of_another_generation_is_found() {
+        let mut batch = LocalBatch::default();
+        let item = Local { to: 0, from: NodeId(1), start: 0, end: 3 };
+        batch.bytes.extend_from_slice(b"one");
+        assert_eq!(batch.bytes(&item), b"one");
+        batch.clear();
+        batch.bytes(&item);
+    }
 
     #[test]
     fn tokens_round_trip() {

@@ -36,6 +36,10 @@ const HEADER: usize = 32;
 /// Slots of the largest ring: 2 GiB.
 const SLOTS_MAX: u64 = 1 << 24;
 
+const _: () = assert!(MAGIC & 0xFF == SLOT as u64, "the layout that the magic names");
+const _: () = assert!(CLOSED < WRITTEN && ALIVE < HEADER, "words of the header are apart");
+const _: () = assert!(SLOT.is_power_of_two() && HEADER.is_multiple_of(SLOT));
+
 /// The end that writes.
 #[derive(Debug)]
 pub struct RingWriter {
@@ -65,6 +69,7 @@ impl RingWriter {
             mapped.words()[at].store(value, Ordering::Release);
         }
         std::fs::rename(&making, path)?;
+        assert!(slots.is_power_of_two() && mapped.words().len() == words, "a place per record");
         Ok(RingWriter { mapped, slots, written: 0 })
     }
 
@@ -76,7 +81,7 @@ impl RingWriter {
         let (Some([number, slot @ ..]), Some(written)) =
             (words.get(at..at + SLOT), words.get(WRITTEN))
         else {
-            return;
+            unreachable!("the file has all slots");
         };
         number.store(2 * self.written + 1, Ordering::Relaxed);
         fence(Ordering::Release);

@@ -104,6 +104,7 @@ impl Secure {
             }
             let room = buffer.get_mut(opened..).unwrap_or(&mut []);
             opened += self.clear(room).unwrap_or(0);
+            assert!(opened <= buffer.len(), "clear bytes are within the buffer");
             if sealed.len() == before {
                 // It takes no more: nothing may follow an end, or there is no room for it.
                 break;

@@ -12,6 +12,8 @@ use crate::io::{Io, Notice, Token};
 
 /// Ids of accepted connections start here, those a node chooses must stay below.
 const ACCEPTED_BASE: u32 = 1 << 31;
+
+const _: () = assert!((ConnId::DOORS as u32) << ConnId::DOOR_SHIFT <= ACCEPTED_BASE, "no id twice");
 /// Connections of one listener accepted in a row while others wait.
 const ACCEPTS_PER_TURN: usize = 16;
 /// So long a listener is left alone when no descriptor is free.
@@ -171,15 +173,21 @@ impl Io {
             secure: None,
         };
         match self.conns.get_mut(slot as usize) {
-            Some(place) => *place = Some(conn),
-            None => self.conns.push(Some(conn)),
+            Some(place) => {
+                assert!(place.is_none(), "a slot is of one connection");
+                *place = Some(conn);
+            }
+            None => {
+                assert!(slot as usize == self.conns.len(), "slots are dense");
+                self.conns.push(Some(conn));
+            }
         }
         if let Some(own) = self.hosts.get_mut(host) {
             *if accepted { &mut own.accepted } else { &mut own.opened } += 1;
-            if let Err(at) = own.conns.binary_search_by_key(&id, |&(id, _)| id) {
-                own.conns.insert(at, (id, slot));
-            }
+            let at = own.conns.binary_search_by_key(&id, |&(id, _)| id);
+            own.conns.insert(at.expect_err("an id is of one connection"), (id, slot));
         }
+        assert!(self.slot_of(host, id) == Some(slot), "a connection is found by its id");
         Ok(slot)
     }
 
@@ -187,10 +195,11 @@ impl Io {
     pub fn drop_conn(&mut self, slot: u32) {
         let Some(conn) = self.conns.get_mut(slot as usize).and_then(Option::take) else { return };
         self.free.push(slot);
+        assert!(self.free.len() <= self.conns.len(), "a slot is free once");
         self.forget_id(conn.host, conn.id, slot);
         if let Some(own) = self.hosts.get_mut(conn.host) {
             let count = if conn.accepted { &mut own.accepted } else { &mut own.opened };
-            *count = count.saturating_sub(1);
+            *count = count.checked_sub(1).expect("each connection is counted once");
             own.paused.retain(|&other| other != slot);
             if conn.phase == Phase::Handshaking {
                 own.handshakes.leave(slot);
@@ -474,7 +483,7 @@ impl Io {
 }
 
 /// Whose listener a number is, and which of its doors.
-fn place_of(number: u32) -> (usize, u32) {
+pub(crate) fn place_of(number: u32) -> (usize, u32) {
     let doors = u32::from(ConnId::DOORS);
     ((number / doors) as usize, number % doors)
 }

@@ -40,6 +40,7 @@ impl TraceSender {
             match &mut self.batch {
                 None => dropped += 1,
                 Some(batch) => {
+                    assert!(batch.len() < self.batch_len, "a batch does not grow");
                     batch.push(*trace);
                     if batch.len() >= self.batch_len {
                         dropped += self.flush();
