@@ -1,7 +1,5 @@
 //! Orders and reports: from message to command, from report to message, in each version's words.
 
-mod sample;
-
 use fix::app::ledger::Status;
 use fix::app::market::{self, Level, MarketDataRefusal, Print, Refresh, Subscription, Update};
 use fix::app::request::{self, Request};
@@ -16,7 +14,7 @@ use types::{
 };
 
 fn symbols() -> Symbols {
-    Symbols::new(&[sample::instrument()])
+    Symbols::new(&[crate::sample::instrument()])
 }
 
 /// A participant's message of `version`; it must be valid by the exchange's own dictionary.
@@ -24,8 +22,8 @@ fn with_message<T>(version: Version, text: &str, then: impl FnOnce(&Message<'_>)
     let begin = version.begin_string();
     let (msg_type, rest) = text.split_once('|').unwrap();
     let head = "|34=7|49=MEM7|52=20261122-09:30:00|56=FAIR|";
-    let text = sample::repaired(&format!("8={begin}|9=0|35={msg_type}{head}{rest}"));
-    let wire = sample::wire(&text);
+    let text = crate::sample::repaired(&format!("8={begin}|9=0|35={msg_type}{head}{rest}"));
+    let wire = crate::sample::wire(&text);
     let mut index = FieldIndex::default();
     let message = index.parse(&wire).unwrap();
     let rules = builtin(version).unwrap();
@@ -166,7 +164,7 @@ fn words(version: Version, execution: &fix::app::Execution) -> String {
     let mut outbound = Outbound::new(version, "FAIR", "MEM7", MemoryStore::new(9, 9_999), 9_999);
     outbound.connect();
     let mut out = Vec::new();
-    outbound.send(sample::now(), report::msg_type(execution), &mut out, |writer| {
+    outbound.send(crate::sample::now(), report::msg_type(execution), &mut out, |writer| {
         report::write(version, execution, &symbols(), writer);
     });
     body(version, &out)
@@ -189,7 +187,7 @@ fn body(version: Version, out: &[u8]) -> String {
 fn reports_echo_the_terms_that_only_some_orders_have() {
     let until = fix::value::timestamp(b"20261231-00:00:00").unwrap();
     let case = |order_type, side, flags, [display, min, stop]: [u32; 3]| {
-        let mut report = sample::told(ExecutionKind::Accepted, 1, A1);
+        let mut report = crate::sample::told(ExecutionKind::Accepted, 1, A1);
         (report.order_type, report.side, report.flags) = (order_type, side, flags);
         report.terms.stop_price = Price(i64::from(stop));
         (report.terms.display_qty, report.terms.min_qty) = (display, min);
@@ -216,7 +214,7 @@ fn reports_echo_the_terms_that_only_some_orders_have() {
         let mut fill = ExecutionReport { kind: ExecutionKind::Executed, ..accepted };
         (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
         let traded = ledger.apply(&fill, 11);
-        let status = ledger.status(&ClOrdId(*A1), 12, sample::now()).unwrap();
+        let status = ledger.status(&ClOrdId(*A1), 12, crate::sample::now()).unwrap();
         for execution in [taken, traded, status] {
             for (version, echo) in [(Version::Fix44, mid), (Version::Fix50Sp2, new)] {
                 let text = words(version, &execution);
@@ -230,7 +228,7 @@ fn reports_echo_the_terms_that_only_some_orders_have() {
     }
     // With none of these nothing is added.
     let plain = Ledger::new(LedgerLimits::default())
-        .apply(&sample::told(ExecutionKind::Accepted, 1, A1), 1);
+        .apply(&crate::sample::told(ExecutionKind::Accepted, 1, A1), 1);
     assert!(words(Version::Fix44, &plain).contains("|44=100|59=0|151=100|"));
 }
 
@@ -242,7 +240,7 @@ fn the_life_of_an_order_in_three_versions() {
     let all =
         |execution: &fix::app::Execution| Version::ALL.map(|version| words(version, execution));
 
-    let accepted = ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A1), 10);
+    let accepted = ledger.apply(&crate::sample::told(ExecutionKind::Accepted, 1, A1), 10);
     let terms = "55=BTCUSD|54=1|38=100|40=2|44=100|59=0|";
     let [old, mid, new] = all(&accepted);
     let head = "8|37=1001|11=a1|17=E10|";
@@ -250,7 +248,7 @@ fn the_life_of_an_order_in_three_versions() {
     assert_eq!(mid, format!("{head}150=0|39=0|{terms}151=100|14=0|6=0|"));
     assert_eq!(new, mid);
 
-    let mut fill = sample::told(ExecutionKind::Executed, 1, A1);
+    let mut fill = crate::sample::told(ExecutionKind::Executed, 1, A1);
     fill.liquidity = Liquidity::Added;
     (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
     let [old, mid, new] = all(&ledger.apply(&fill, 11));
@@ -263,7 +261,7 @@ fn the_life_of_an_order_in_three_versions() {
     let text = LIMIT.replace("D|11=a1|", "G|41=a1|37=1001|11=a2|").replace("38=100", "38=90");
     let command = request(&mut ledger, &text).unwrap();
     assert_eq!((command.orig_user_ref, command.user_ref), (UserRefNum(1), UserRefNum(2)));
-    let mut replaced = sample::told(ExecutionKind::Replaced, 2, A2);
+    let mut replaced = crate::sample::told(ExecutionKind::Replaced, 2, A2);
     (replaced.qty, replaced.leaves) = (Qty(60), Qty(60));
     replaced.orig_user_ref = UserRefNum(1);
     let [old, mid, _] = all(&ledger.apply(&replaced, 12));
@@ -284,7 +282,7 @@ fn the_life_of_an_order_in_three_versions() {
     let command = request(&mut ledger, cancel).unwrap();
     assert_eq!((command.kind, command.user_ref), (CommandKind::Cancel, UserRefNum(2)));
     assert_eq!(command.qty, Qty(0));
-    let mut canceled = sample::told(ExecutionKind::Canceled, 2, C1);
+    let mut canceled = crate::sample::told(ExecutionKind::Canceled, 2, C1);
     canceled.cancel_reason = CancelReason::Requested;
     (canceled.qty, canceled.leaves) = (Qty(40), Qty(0));
     let [_, mid, _] = all(&ledger.apply(&canceled, 14));
@@ -311,8 +309,8 @@ fn a_cancel_that_follows_at_once_is_told_by_its_own_identifier() {
     request(&mut ledger, LIMIT).unwrap();
     let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
     request(&mut ledger, cancel).unwrap();
-    ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A1), 10);
-    let mut canceled = sample::told(ExecutionKind::Canceled, 1, C1);
+    ledger.apply(&crate::sample::told(ExecutionKind::Accepted, 1, A1), 10);
+    let mut canceled = crate::sample::told(ExecutionKind::Canceled, 1, C1);
     canceled.cancel_reason = CancelReason::Requested;
     canceled.leaves = Qty(0);
     let said = words(Version::Fix44, &ledger.apply(&canceled, 11));
@@ -323,7 +321,7 @@ fn a_cancel_that_follows_at_once_is_told_by_its_own_identifier() {
 fn refusals_by_the_engine() {
     let mut ledger = Ledger::new(LedgerLimits::default());
     request(&mut ledger, LIMIT).unwrap();
-    let mut rejected = sample::told(ExecutionKind::Rejected, 1, A1);
+    let mut rejected = crate::sample::told(ExecutionKind::Rejected, 1, A1);
     rejected.reject = RejectReason::CreditLimit;
     (rejected.order_ref, rejected.leaves) = (OrderRef(0), Qty(0));
     let execution = ledger.apply(&rejected, 1);
@@ -333,11 +331,11 @@ fn refusals_by_the_engine() {
     assert!(ledger.is_empty());
     // Its identifier is free again.
     assert_eq!(request(&mut ledger, LIMIT).unwrap().user_ref, UserRefNum(2));
-    ledger.apply(&sample::told(ExecutionKind::Accepted, 2, A1), 2);
+    ledger.apply(&crate::sample::told(ExecutionKind::Accepted, 2, A1), 2);
 
     let replace = LIMIT.replace("D|11=a1|", "G|41=a1|11=a2|");
     request(&mut ledger, &replace).unwrap();
-    let mut rejected = sample::told(ExecutionKind::Rejected, 3, A2);
+    let mut rejected = crate::sample::told(ExecutionKind::Rejected, 3, A2);
     rejected.orig_user_ref = UserRefNum(2);
     rejected.reject = RejectReason::InvalidPrice;
     let text = words(Version::Fix42, &ledger.apply(&rejected, 3));
@@ -346,7 +344,7 @@ fn refusals_by_the_engine() {
 
     let cancel = "F|41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
     request(&mut ledger, cancel).unwrap();
-    let mut late = sample::told(ExecutionKind::CancelRejected, 2, C1);
+    let mut late = crate::sample::told(ExecutionKind::CancelRejected, 2, C1);
     late.reject = RejectReason::UnknownOrder;
     let text = words(Version::Fix50Sp2, &ledger.apply(&late, 4));
     assert_eq!(text, "9|37=1002|11=c1|41=a1|39=0|434=1|102=1|58=Unknown order|");
@@ -355,19 +353,19 @@ fn refusals_by_the_engine() {
 #[test]
 fn what_crosses_with_a_replace_or_a_fill_is_told_of_the_order_as_it_is() {
     let mut ledger = Ledger::new(LedgerLimits::default());
-    ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A1), 1);
-    let mut fill = sample::told(ExecutionKind::Executed, 1, A1);
+    ledger.apply(&crate::sample::told(ExecutionKind::Accepted, 1, A1), 1);
+    let mut fill = crate::sample::told(ExecutionKind::Executed, 1, A1);
     (fill.qty, fill.leaves, fill.match_number) = (Qty(30), Qty(70), MatchNumber(5));
     ledger.apply(&fill, 2);
-    let mut replaced = sample::told(ExecutionKind::Replaced, 2, A2);
+    let mut replaced = crate::sample::told(ExecutionKind::Replaced, 2, A2);
     (replaced.orig_user_ref, replaced.leaves) = (UserRefNum(1), Qty(70));
     ledger.apply(&replaced, 3);
     // A cancel and another replace were on their way when the first replace was taken.
-    let mut late = sample::told(ExecutionKind::CancelRejected, 1, C1);
+    let mut late = crate::sample::told(ExecutionKind::CancelRejected, 1, C1);
     (late.reject, late.order_ref) = (RejectReason::UnknownOrder, OrderRef(0));
     let text = words(Version::Fix44, &ledger.apply(&late, 4));
     assert_eq!(text, "9|37=1002|11=c1|41=a1|39=1|434=1|102=1|58=Unknown order|");
-    let mut second = sample::told(ExecutionKind::Rejected, 3, b"a3            ");
+    let mut second = crate::sample::told(ExecutionKind::Rejected, 3, b"a3            ");
     (second.orig_user_ref, second.reject) = (UserRefNum(1), RejectReason::UnknownOrder);
     let text = words(Version::Fix44, &ledger.apply(&second, 5));
     assert_eq!(text, "9|37=1002|11=a3|41=a1|39=1|434=2|102=1|58=Unknown order|");
@@ -378,7 +376,7 @@ fn what_crosses_with_a_replace_or_a_fill_is_told_of_the_order_as_it_is() {
     assert!(text.starts_with("8|37=1002|11=a2|41=a1|17=E6|19=T5B|150=H|39=0|"), "{text}");
     assert!(text.contains("151=70|14=0|6=0|"), "{text}");
     // A cancel that crosses with the last fill is too late.
-    let mut fill = sample::told(ExecutionKind::Executed, 2, A2);
+    let mut fill = crate::sample::told(ExecutionKind::Executed, 2, A2);
     (fill.qty, fill.leaves, fill.match_number) = (Qty(70), Qty(0), MatchNumber(6));
     ledger.apply(&fill, 7);
     late.user_ref = UserRefNum(2);
@@ -416,18 +414,18 @@ fn refusals_by_the_ledger() {
 
 #[test]
 fn a_ledger_of_another_gateway_says_the_same() {
-    let mut reports = vec![sample::told(ExecutionKind::Accepted, 1, A1)];
+    let mut reports = vec![crate::sample::told(ExecutionKind::Accepted, 1, A1)];
     for number in 0..3 {
-        let mut fill = sample::told(ExecutionKind::Executed, 1, A1);
+        let mut fill = crate::sample::told(ExecutionKind::Executed, 1, A1);
         (fill.qty, fill.leaves) = (Qty(10), Qty(90 - 10 * number));
         fill.match_number = MatchNumber(number + 1);
         reports.push(fill);
     }
-    let mut replaced = sample::told(ExecutionKind::Replaced, 2, A2);
+    let mut replaced = crate::sample::told(ExecutionKind::Replaced, 2, A2);
     (replaced.leaves, replaced.orig_user_ref) = (Qty(70), UserRefNum(1));
     reports.push(replaced);
     // Requests that only the first gateway saw are named by their answers all the same.
-    let mut late = sample::told(ExecutionKind::CancelRejected, 2, C1);
+    let mut late = crate::sample::told(ExecutionKind::CancelRejected, 2, C1);
     late.reject = RejectReason::MarketClosed;
     let mut all = ExecutionReport { flags: types::REFUSED_MASS_CANCEL, ..late };
     all.user_ref = UserRefNum(3);
@@ -450,13 +448,13 @@ fn a_ledger_of_another_gateway_says_the_same() {
         let text = words(Version::Fix44, &said);
         assert!(text.contains(expected), "{position}: {text}");
     }
-    let status = |ledger: &Ledger| ledger.status(&ClOrdId(*A2), 9, sample::now());
+    let status = |ledger: &Ledger| ledger.status(&ClOrdId(*A2), 9, crate::sample::now());
     assert_eq!(status(&first), status(&second));
     let text = words(Version::Fix44, &status(&first).unwrap());
     assert!(text.contains("17=S9|150=I|39=1|") && text.contains("151=70|14=30|"), "{text}");
     // New orders get numbers nobody has used.
     assert_eq!(request(&mut second, LIMIT).unwrap().user_ref, UserRefNum(4));
-    let mut canceled = sample::told(ExecutionKind::Canceled, 2, C1);
+    let mut canceled = crate::sample::told(ExecutionKind::Canceled, 2, C1);
     (canceled.cancel_reason, canceled.leaves) = (CancelReason::Requested, Qty(0));
     let text = words(Version::Fix44, &second.apply(&canceled, 8));
     assert!(text.contains("|11=c1|41=a2|"), "{text}");
@@ -469,8 +467,8 @@ fn done_orders_and_trades_are_kept_within_bounds() {
     for number in 1..1_000u32 {
         let mut id = *A1;
         id[2..6].copy_from_slice(&format!("{number:04}").into_bytes());
-        ledger.apply(&sample::told(ExecutionKind::Accepted, number, &id), 1);
-        let mut fill = sample::told(ExecutionKind::Executed, number, &id);
+        ledger.apply(&crate::sample::told(ExecutionKind::Accepted, number, &id), 1);
+        let mut fill = crate::sample::told(ExecutionKind::Executed, number, &id);
         (fill.leaves, fill.match_number) = (Qty(0), MatchNumber(u64::from(number)));
         assert_eq!(ledger.apply(&fill, 2).status, Status::Filled);
         assert!(ledger.len() <= 11, "{}", ledger.len());
@@ -487,18 +485,18 @@ fn an_open_order_with_the_number_of_one_that_is_done_stays_known() {
     let limits = LedgerLimits { done_max: 4, ..LedgerLimits::default() };
     let mut ledger = Ledger::new(limits);
     let life = |ledger: &mut Ledger, number: u32, id: &[u8; 14]| {
-        ledger.apply(&sample::told(ExecutionKind::Accepted, number, id), 1);
-        let mut fill = sample::told(ExecutionKind::Executed, number, id);
+        ledger.apply(&crate::sample::told(ExecutionKind::Accepted, number, id), 1);
+        let mut fill = crate::sample::told(ExecutionKind::Executed, number, id);
         (fill.leaves, fill.match_number) = (Qty(0), MatchNumber(u64::from(number)));
         ledger.apply(&fill, 2);
     };
     life(&mut ledger, 1, A1);
     // Over OUCH numbers begin again with a day.
-    ledger.apply(&sample::told(ExecutionKind::Accepted, 1, A2), 3);
+    ledger.apply(&crate::sample::told(ExecutionKind::Accepted, 1, A2), 3);
     (2..20).for_each(|number| life(&mut ledger, number, C1));
-    let status = ledger.status(&ClOrdId(*A2), 4, sample::now());
+    let status = ledger.status(&ClOrdId(*A2), 4, crate::sample::now());
     assert_eq!(status.map(|order| order.status), Some(Status::New));
-    assert!(ledger.status(&ClOrdId(*A1), 4, sample::now()).is_none() && ledger.len() <= 5);
+    assert!(ledger.status(&ClOrdId(*A1), 4, crate::sample::now()).is_none() && ledger.len() <= 5);
 }
 
 #[test]
@@ -508,7 +506,7 @@ fn mass_cancels() {
     let command = request(&mut ledger, one).unwrap();
     assert_eq!((command.kind, command.param), (CommandKind::MassCancel, 2));
     assert_eq!((command.instrument, command.cl_ord_id), (InstrumentId(1), ClOrdId(*C1)));
-    let mut done = sample::told(ExecutionKind::MassCanceled, command.user_ref.0, C1);
+    let mut done = crate::sample::told(ExecutionKind::MassCanceled, command.user_ref.0, C1);
     (done.qty, done.leaves) = (Qty(3), Qty(0));
     let execution = ledger.apply(&done, 8);
     let text = words(Version::Fix44, &execution);
@@ -518,7 +516,7 @@ fn mass_cancels() {
     let all = "q|11=c1|530=7|60=20261122-09:30:00|";
     let command = request(&mut ledger, all).unwrap();
     assert_eq!((command.param, command.instrument), (0, InstrumentId(0)));
-    let mut refused = sample::told(ExecutionKind::CancelRejected, command.user_ref.0, C1);
+    let mut refused = crate::sample::told(ExecutionKind::CancelRejected, command.user_ref.0, C1);
     refused.reject = RejectReason::MarketClosed;
     (refused.instrument, refused.flags) = (InstrumentId(0), types::REFUSED_MASS_CANCEL);
     (refused.qty, refused.leaves) = (Qty(0), Qty(0));
@@ -534,9 +532,21 @@ fn refusals_echo_what_was_asked() {
             let mut outbound = Outbound::new(version, "FAIR", "MEM7", store, 9_999);
             outbound.connect();
             let mut out = Vec::new();
-            outbound.send(sample::now(), report::refusal_type(message), &mut out, |writer| {
-                report::write_refusal(version, message, refusal, None, sample::now(), writer);
-            });
+            outbound.send(
+                crate::sample::now(),
+                report::refusal_type(message),
+                &mut out,
+                |writer| {
+                    report::write_refusal(
+                        version,
+                        message,
+                        refusal,
+                        None,
+                        crate::sample::now(),
+                        writer,
+                    );
+                },
+            );
             body(version, &out)
         })
     };
@@ -584,23 +594,28 @@ fn market_data_lists_and_states() {
         assert_eq!(read.unwrap().subscription, Subscription::End);
     });
 
-    let symbol = sample::instrument().symbol;
+    let symbol = crate::sample::instrument().symbol;
     let level = |side, price| Level { side, price: Price(price), qty: Qty(5), orders: 2 };
     let (match_number, price) = (MatchNumber(9), Price(25_000));
-    let at = Nanos(sample::now().0 - Nanos::SECOND);
+    let at = Nanos(crate::sample::now().0 - Nanos::SECOND);
     let aggressor = Some(Side::Sell);
     let print = Print { match_number, price, qty: Qty(7), at, aggressor, broken: false };
     let broken = Print { broken: true, ..print };
     let crossed = Print { aggressor: None, ..print };
     let levels = [level(Side::Buy, 20_000), level(Side::Buy, 10_000), level(Side::Sell, 30_000)];
-    let refresh =
-        |version| Refresh { version, id: b"m1", symbol: &symbol, at: Some(sample::now()), told: 9 };
+    let refresh = |version| Refresh {
+        version,
+        id: b"m1",
+        symbol: &symbol,
+        at: Some(crate::sample::now()),
+        told: 9,
+    };
     let sent = |version, msg_type, write: &dyn Fn(&mut fix::encode::Writer<'_>)| {
         let mut outbound =
             Outbound::new(version, "FAIR", "MEM7", MemoryStore::new(9, 9_999), 9_999);
         outbound.connect();
         let mut out = Vec::new();
-        outbound.send(sample::now(), msg_type, &mut out, write);
+        outbound.send(crate::sample::now(), msg_type, &mut out, write);
         body(version, &out)
     };
     for version in Version::ALL {

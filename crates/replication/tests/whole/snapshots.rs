@@ -1,9 +1,7 @@
 //! A replica that is further behind than any log reaches: whatever is lost and whoever stops on the
 //! way, it gets a snapshot, then the log behind it.
 
-mod common;
-
-use common::{Group, State, config};
+use crate::common::{Group, State, config};
 use replication::{Action, Config, Entry, kept};
 use types::{Digest, SplitMix64};
 

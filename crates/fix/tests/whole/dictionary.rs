@@ -1,7 +1,5 @@
 //! Dictionaries: both formats, and the reason of each refusal.
 
-mod sample;
-
 use fix::dictionary::{Checker, CustomTags, Dictionary, Fault, RejectReason, Rules, builtin};
 use fix::{FieldIndex, Version};
 
@@ -80,7 +78,7 @@ message D Order app
 ";
 
 fn judged(rules: &Rules, custom: CustomTags, text: &str) -> Result<(), Fault> {
-    let wire = sample::wire(&sample::repaired(&format!("8=FIX.4.4|9=0|{text}")));
+    let wire = crate::sample::wire(&crate::sample::repaired(&format!("8=FIX.4.4|9=0|{text}")));
     let mut index = FieldIndex::default();
     let message = index.parse(&wire).unwrap();
     let mut checker = Checker::default();

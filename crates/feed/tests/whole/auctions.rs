@@ -1,8 +1,6 @@
 //! The image through calls, crosses, hidden trades and breaks.
 
-mod common;
-
-use common::{Stream, ids};
+use crate::common::{Stream, ids};
 use feed::{BookImage, FeedError, ImageError};
 use types::{
     CrossKind, ImbalanceSide, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty,

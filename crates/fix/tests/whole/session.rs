@@ -1,8 +1,6 @@
 //! The session layer where the public scripts do not look: resends across connections, numbers in
 //! the Logon, bounds, timers, and what a hostile or clumsy counterparty gets.
 
-mod sample;
-
 use fix::dictionary::{CustomTags, builtin};
 use fix::session::{
     Application, Ending, MemoryStore, MsgType, Port, Proof, SessionConfig, Store, Stored,
@@ -88,10 +86,10 @@ impl<S: Store> Bench<S> {
 
     fn send_as(&mut self, seq: u32, msg_type: &str, fields: &str) -> Vec<String> {
         let stamp = String::from_utf8_lossy(StampWriter::default().text(self.now)).into_owned();
-        let text = sample::repaired(&format!(
+        let text = crate::sample::repaired(&format!(
             "8=FIX.4.4|9=0|35={msg_type}|34={seq}|49=MEM7|52={stamp}|56=FAIR|{fields}"
         ));
-        self.give(&sample::wire(&text))
+        self.give(&crate::sample::wire(&text))
     }
 
     fn give(&mut self, bytes: &[u8]) -> Vec<String> {
@@ -258,7 +256,7 @@ fn whose_logon_is_refused_is_told_why_and_strangers_cost_no_number() {
     // What is answered, and how many numbers that takes.
     let refused = |message: &str, ending, answer: &[&str], numbers: u32| {
         let mut bench = bench(|_| {});
-        let said = bench.give(&sample::wire(&sample::repaired(message)));
+        let said = bench.give(&crate::sample::wire(&crate::sample::repaired(message)));
         assert_eq!(said, answer, "{message}");
         assert_eq!(bench.ending, Some(ending), "{message}");
         assert_eq!(bench.door.session(0).unwrap().numbers(), (1, 1 + numbers), "{message}");
@@ -329,7 +327,7 @@ fn a_second_logon_leaves_the_first_alone() {
     let other = ConnId(2);
     bench.door.handle_connect(START, other);
     let text = "8=FIX.4.4|9=0|35=A|34=1|49=MEM7|52=20270115-08:00:00|56=FAIR|98=0|108=30|";
-    let bytes = sample::wire(&sample::repaired(text));
+    let bytes = crate::sample::wire(&crate::sample::repaired(text));
     let mut out = Vec::new();
     let ending = bench.door.handle_bytes(START, other, &bytes, &mut bench.app, &mut out);
     assert_eq!((ending, out.len()), (Some(Ending::AlreadyLoggedOn), 0));
@@ -568,7 +566,7 @@ fn one_read_may_hold_many_messages_or_parts_of_one() {
             let text = format!(
                 "8=FIX.4.4|9=0|35={msg_type}|34={seq}|49=MEM7|52=20270115-08:00:00|56=FAIR|{fields}"
             );
-            bytes.extend(sample::wire(&sample::repaired(&text)));
+            bytes.extend(crate::sample::wire(&crate::sample::repaired(&text)));
         }
         let answers = bytes.chunks(piece).flat_map(|chunk| bench.give(chunk));
         answers.collect::<Vec<_>>()

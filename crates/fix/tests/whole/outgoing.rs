@@ -2,14 +2,12 @@
 //! dictionaries of the crate hold what it sends to what stock ones allow; `scripts/interop/fix.sh`
 //! has the same messages judged by QuickFIX/J with the stock ones themselves.
 
-#[path = "sample/kinds.rs"]
-mod kinds;
-mod sample;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use fix::dictionary::{Checker, CustomTags, builtin};
 use fix::{FieldIndex, Version};
+
+use crate::kinds;
 
 #[test]
 fn every_message_sent_is_valid_by_its_versions_dictionary() {
@@ -66,7 +64,7 @@ fn control_a_value_that_the_version_does_not_have_is_seen() {
         let taken = samples.iter().find(|sample| sample.kind == "order taken").unwrap();
         let text = String::from_utf8_lossy(&taken.wire).replace('\x01', "|");
         let mut judged = |text: &str| {
-            let wire = sample::wire(&sample::repaired(text));
+            let wire = crate::sample::wire(&crate::sample::repaired(text));
             let message = index.parse(&wire).unwrap();
             checker.check(&rules, CustomTags::Refused, &message)
         };

@@ -1,8 +1,6 @@
 //! Replicas of two versions in one group: upgraded and put back one at a time, under load.
 
-mod common;
-
-use common::{Group, State, config};
+use crate::common::{Group, State, config};
 use replication::{Config, Entry, OLDEST, VERSION};
 
 struct Count(u64);

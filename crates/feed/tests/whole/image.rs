@@ -1,8 +1,6 @@
 //! The image against a slow model, against contradictions, and against flipped bytes.
 
-mod common;
-
-use common::{INSTRUMENTS, Stream, ids};
+use crate::common::{INSTRUMENTS, Stream, ids};
 use feed::{BookImage, FeedError, ImageError, StreamDigest};
 use proptest::prelude::*;
 use types::{InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty, Side};

@@ -1,9 +1,7 @@
 //! The group over the engine: every replica's engine has the leader's state, byte for byte, and said
 //! the same, also across leaders.
 
-mod common;
-
-use common::{Group, State, config};
+use crate::common::{Group, State, config};
 use engine::{Config as EngineConfig, Engine, Output};
 use replication::Entry;
 use types::{

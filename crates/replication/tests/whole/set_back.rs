@@ -1,10 +1,8 @@
 //! Disks that are set back to older copies: nothing acknowledged is lost, or nobody leads and says why.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Group, State, config};
+use crate::common::{Group, State, config};
 use journal::{Journal, SimDisk, yield_to};
 use replication::{Action, Config, Entry, OLDEST, Stop, VERSION, Waits};
 
@@ -415,6 +413,6 @@ fn whole_disks_elect_with_one_of_them_down_for_good() {
     assert_eq!(group.node(follower).state.1.len(), 20);
     // And a folder that opens without its group says nothing of that.
     let (journal, found) =
-        Journal::open(SimDisk::new(3), &common::journal_config()).expect("an empty folder");
+        Journal::open(SimDisk::new(3), &crate::common::journal_config()).expect("an empty folder");
     assert!(!found.set_back && journal.peers().is_empty());
 }

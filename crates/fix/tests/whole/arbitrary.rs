@@ -40,13 +40,13 @@ proptest! {
         let _ = (fix::value::int(bytes), fix::value::price(bytes), fix::value::qty(bytes));
         let _ = (fix::value::timestamp(bytes), fix::value::date(bytes));
         let _ = request::cl_ord_id(bytes);
-        let source = include_str!("../dictionaries/session.dict");
+        let source = include_str!("../../dictionaries/session.dict");
         let mut changed = source.as_bytes().to_vec();
         if let Some(place) = changed.get_mut(at) {
             *place = byte & 0x7f;
         }
         let changed = String::from_utf8_lossy(&changed);
-        let _ = Dictionary::compact(&[include_str!("../dictionaries/fields.dict"), &changed]);
+        let _ = Dictionary::compact(&[include_str!("../../dictionaries/fields.dict"), &changed]);
         let _ = Dictionary::from_xml(&format!("<fix>{text}</fix>"));
     }
 }

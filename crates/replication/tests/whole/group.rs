@@ -1,8 +1,6 @@
 //! What a group promises, one promise at a time; many at once are in the simulator.
 
-mod common;
-
-use common::{Group, State, config, journal_config};
+use crate::common::{Group, State, config, journal_config};
 use journal::{Journal, SimDisk};
 use proptest::prelude::*;
 use replication::{Action, Config, Entry, ProposeError, Replica, ReplicaId, Stop, Write, perform};

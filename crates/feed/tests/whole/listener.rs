@@ -1,8 +1,6 @@
 //! The MoldUDP64 client on a bad network, with a retransmission server that loses packets too.
 
-mod common;
-
-use common::{Stream, ids};
+use crate::common::{Stream, ids};
 use feed::{CaptureConfig, CatchUpConfig, Checkpoints, Listener, ListenerConfig, StreamDigest};
 use proptest::prelude::*;
 use types::{Channel, ClockReading, FeedSeq, Nanos, Node, Op, Outbox, Peer, SplitMix64};

@@ -1,8 +1,6 @@
 //! Who is in a group changes while it works: one more, one less, another one in its place.
 
-mod common;
-
-use common::{Group, State, config};
+use crate::common::{Group, State, config};
 use journal::SimDisk;
 use replication::{Action, Change, Config, Entry, OLDEST, Refusal, ReplicaId, Stop};
 
@@ -333,11 +331,13 @@ fn a_replica_goes_on_among_the_members_that_it_knew() {
         group.disks[0].clone().expect("killed")
     };
     // What a crash may leave: the watermark before both.
-    let open = |disk: &SimDisk| journal::Journal::open(disk.clone(), &common::journal_config());
+    let open =
+        |disk: &SimDisk| journal::Journal::open(disk.clone(), &crate::common::journal_config());
     let (mut journal, _) = open(&disk).expect("a journal");
     let positions: Vec<u64> = journal.groups().iter().map(|(position, _)| *position).collect();
     assert_eq!(positions.len(), 2);
-    let mut fresh = journal::Journal::open(SimDisk::new(8), &common::journal_config()).unwrap().0;
+    let mut fresh =
+        journal::Journal::open(SimDisk::new(8), &crate::common::journal_config()).unwrap().0;
     let (first, last) = (journal.first(), journal.last());
     journal
         .read(first, last, |record| {

@@ -1,9 +1,7 @@
 //! Random histories against a plain list of records, with a crash at every operation of the disk
 //! and with every fault it has; each checker is shown to see what it is for.
 
-mod common;
-
-use common::{Checker, Fault, Life, Outcome, Script, play};
+use crate::common::{Checker, Fault, Life, Outcome, Script, play};
 use journal::{DiskFaults, Marks};
 
 /// Plays a script with a crash at each of its operations.

@@ -1,8 +1,6 @@
 //! Snapshots: written, read, served and joined by; against the image that heard everything.
 
-mod common;
-
-use common::{Stream, ids};
+use crate::common::{Stream, ids};
 use feed::{
     BookImage, CatchUpConfig, CatchUpRule, Frozen, Listener, ListenerConfig, Loading,
     SnapshotServer, SnapshotServerConfig, Subscriber,

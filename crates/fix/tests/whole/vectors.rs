@@ -1,17 +1,16 @@
 //! The two samples that the codec's cost is measured on, byte for byte, and what parsing refuses.
 
-mod sample;
-
 use fix::app::{Symbols, report, request};
 use fix::{FieldIndex, Frame, Framer, Garbled, Version, checksum};
 use types::{Nanos, OrderType, Price, Qty, Side, TimeInForce};
 
 #[test]
 fn samples_have_the_size_they_are_known_for() {
-    for (name, text, bytes, fields) in
-        [("new order", sample::NEW_ORDER, 185, 20), ("report", sample::EXECUTION_REPORT, 264, 28)]
-    {
-        let wire = sample::wire(text);
+    for (name, text, bytes, fields) in [
+        ("new order", crate::sample::NEW_ORDER, 185, 20),
+        ("report", crate::sample::EXECUTION_REPORT, 264, 28),
+    ] {
+        let wire = crate::sample::wire(text);
         assert_eq!(wire.len(), bytes, "{name}");
         let mut index = FieldIndex::default();
         assert_eq!(index.parse(&wire).unwrap().len() + 1, fields, "{name}");
@@ -23,10 +22,10 @@ fn samples_have_the_size_they_are_known_for() {
 
 #[test]
 fn the_new_order_says_what_it_says() {
-    let wire = sample::wire(sample::NEW_ORDER);
+    let wire = crate::sample::wire(crate::sample::NEW_ORDER);
     let mut index = FieldIndex::default();
     let message = index.parse(&wire).unwrap();
-    let symbols = Symbols::new(&[sample::instrument()]);
+    let symbols = Symbols::new(&[crate::sample::instrument()]);
     let Some(request::Request::New { terms, resent }) = request::parse(&message, &symbols).unwrap()
     else {
         panic!("no new order")
@@ -42,22 +41,22 @@ fn the_new_order_says_what_it_says() {
 #[test]
 fn the_report_is_written_byte_by_byte() {
     let mut out = Vec::new();
-    sample::encode(&mut sample::outbound(), &mut out);
+    crate::sample::encode(&mut crate::sample::outbound(), &mut out);
     let text = String::from_utf8(out).unwrap().replace('\x01', "|");
-    assert_eq!(text, sample::EXECUTION_REPORT);
-    let execution = sample::execution();
+    assert_eq!(text, crate::sample::EXECUTION_REPORT);
+    let execution = crate::sample::execution();
     assert_eq!(report::msg_type(&execution).as_bytes(), b"8");
 }
 
 /// Replaces part of the sample, and repairs length and sum if `repair`.
 fn changed(from: &str, to: &str, repair: bool) -> Result<usize, Garbled> {
-    let text = sample::NEW_ORDER;
+    let text = crate::sample::NEW_ORDER;
     assert!(text.contains(from), "{from}");
     let mut text = text.replacen(from, to, 1);
     if repair {
-        text = sample::repaired(&text);
+        text = crate::sample::repaired(&text);
     }
-    FieldIndex::default().parse(&sample::wire(&text)).map(|message| message.len())
+    FieldIndex::default().parse(&crate::sample::wire(&text)).map(|message| message.len())
 }
 
 #[test]
@@ -86,7 +85,7 @@ fn garbled_messages_are_told_from_bad_ones() {
 
 #[test]
 fn lengths_of_any_width_are_written() {
-    let mut outbound = sample::outbound();
+    let mut outbound = crate::sample::outbound();
     for length in [1usize, 20, 30, 900, 930, 1_000, 20_000] {
         let mut out = b"before".to_vec();
         let text = vec![b'x'; length];

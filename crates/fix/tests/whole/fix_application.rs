@@ -1,7 +1,5 @@
 //! A whole door: session and application together, from Logon to fill.
 
-mod sample;
-
 use fix::app::{FixApplication, LedgerLimits, Refusal, Symbols, Wanted};
 use fix::dictionary::builtin;
 use fix::session::{Application, MemoryStore, Port, Proof, SessionConfig, Store};
@@ -59,26 +57,26 @@ impl Door {
         let store = MemoryStore::new(1_000, 1 << 20);
         let app = App {
             application: FixApplication::new(Version::Fix44, LedgerLimits::default()),
-            symbols: Symbols::new(&[sample::instrument()]),
+            symbols: Symbols::new(&[crate::sample::instrument()]),
             commands: Vec::new(),
             others: Vec::new(),
             full: false,
         };
         let acceptor = Acceptor::new(vec![(config, store)], Limits::default());
         let mut door = Door { acceptor, app, seq: 1, position: 0 };
-        door.acceptor.handle_connect(sample::now(), CONN);
+        door.acceptor.handle_connect(crate::sample::now(), CONN);
         assert!(door.send("A", "98=0|108=30|").starts_with("8=FIX.4.4|"));
         door
     }
 
     fn send(&mut self, kind: &str, body: &str) -> String {
-        let stamp = *StampWriter::default().text(sample::now());
+        let stamp = *StampWriter::default().text(crate::sample::now());
         let (seq, stamp) = (self.seq, String::from_utf8_lossy(&stamp));
         let head = format!("8=FIX.4.4|9=0|35={kind}|34={seq}|49=MEM7|52={stamp}|56=FAIR|");
         self.seq += 1;
-        let wire = sample::wire(&sample::repaired(&format!("{head}{body}")));
+        let wire = crate::sample::wire(&crate::sample::repaired(&format!("{head}{body}")));
         let mut out = Vec::new();
-        let now = sample::now();
+        let now = crate::sample::now();
         let ending = self.acceptor.handle_bytes(now, CONN, &wire, &mut self.app, &mut out);
         assert_eq!(ending, None);
         String::from_utf8_lossy(&out).replace('\x01', "|")
@@ -119,7 +117,7 @@ impl Door {
             order_ref: OrderRef(9),
             match_number: MatchNumber(self.position),
             public_after: FeedSeq(0),
-            t_seq: sample::now(),
+            t_seq: crate::sample::now(),
             cl_ord_id: command.cl_ord_id,
             reserved2: [0; 2],
             terms: command.terms(),
@@ -127,7 +125,14 @@ impl Door {
         let mut out = Vec::new();
         let outbound = self.acceptor.session(0).unwrap().outbound();
         let (application, symbols) = (&mut self.app.application, &self.app.symbols);
-        application.report(sample::now(), &report, self.position, symbols, outbound, &mut out);
+        application.report(
+            crate::sample::now(),
+            &report,
+            self.position,
+            symbols,
+            outbound,
+            &mut out,
+        );
         String::from_utf8_lossy(&out).replace('\x01', "|")
     }
 }
@@ -145,7 +150,7 @@ fn from_logon_to_fill_and_again_after_an_absence() {
     for fill in 1..=100 {
         assert_eq!(door.report(&command, ExecutionKind::Executed, 1, 100 - fill), "");
     }
-    door.acceptor.handle_connect(sample::now(), CONN);
+    door.acceptor.handle_connect(crate::sample::now(), CONN);
     door.send("A", "98=0|108=30|");
     let resent = door.send("2", "7=3|16=0|");
     let messages: Vec<&str> = resent.split("8=FIX.4.4|").skip(1).collect();

@@ -1,7 +1,5 @@
 //! The index of fields beside an obviously right splitter: same fields, same verdicts.
 
-mod sample;
-
 use fix::{FieldIndex, Garbled, data_tag};
 use proptest::prelude::*;
 
@@ -124,7 +122,7 @@ proptest! {
         bytes.extend(format!("10={:03}\x01", if repair { sum } else { 300 - sum }).bytes());
         // An index that has seen a longer message says the same as a new one.
         let mut used = FieldIndex::default();
-        used.parse(&sample::wire(sample::EXECUTION_REPORT)).unwrap();
+        used.parse(&crate::sample::wire(crate::sample::EXECUTION_REPORT)).unwrap();
         let expected = split(&bytes);
         prop_assert_eq!(indexed(&mut used, &bytes), expected.clone());
         prop_assert_eq!(indexed(&mut FieldIndex::default(), &bytes), expected);

@@ -1,0 +1,12 @@
+//! Feed handling: arbitration, images, listeners, captures, the ticker plant.
+
+mod arbitration;
+mod auctions;
+#[path = "../common/mod.rs"]
+mod common;
+mod image;
+mod itch_description;
+mod listener;
+mod pcaps;
+mod plant;
+mod snapshots;

@@ -1,0 +1,15 @@
+//! The FIX crate from outside: dictionaries, sessions, orders, documents.
+
+mod arbitrary;
+mod dictionary;
+mod docs;
+mod fix_application;
+#[path = "../sample/kinds.rs"]
+mod kinds;
+mod orders;
+mod outgoing;
+#[path = "../sample/mod.rs"]
+mod sample;
+mod session;
+mod splitter;
+mod vectors;

@@ -1,0 +1,11 @@
+//! Simulated worlds over many seeds, and the bugs that their checkers find.
+
+mod attacks;
+mod fuzz;
+mod replace;
+mod replicas;
+mod replicated;
+mod thousand_seeds;
+mod venue;
+mod world;
+mod zones;
