@@ -39,9 +39,33 @@ type AfterCall<N> = Box<dyn FnMut(&mut N) + Send>;
 
 /// Nodes on one thread. Build it, share [`Loop::handle`], then [`Loop::run`] it.
 pub struct Loop<N> {
-    clock: Clock,
+    driver: Driver,
+    hosted: Hosted<N>,
+}
+
+/// The nodes of a loop, and what only code that knows their type can do.
+struct Hosted<N> {
     /// `None`: killed.
     nodes: Vec<(NodeId, Option<N>)>,
+    commands: Commands<N>,
+    after_call: Option<AfterCall<N>>,
+}
+
+/// [`Hosted`], whatever the nodes' type: so the driver is compiled once.
+trait Nodes {
+    /// Nodes, killed ones included.
+    fn len(&self) -> usize;
+    /// One that is alive.
+    fn node(&mut self, host: usize) -> Option<&mut dyn Node>;
+    /// What wants to see a node after each call sees it.
+    fn after_call(&mut self, host: usize);
+    /// Does what those who steer the loop have sent.
+    fn obey(&mut self, driver: &mut Driver);
+}
+
+/// What serves sockets, timers and nodes.
+struct Driver {
+    clock: Clock,
     timers: Timers,
     io: Io,
     out: Outbox,
@@ -49,10 +73,8 @@ pub struct Loop<N> {
     spare: LocalBatch,
     /// Nodes that were told of more in the present batch.
     batched: Vec<usize>,
-    commands: Commands<N>,
     traces: Option<TraceSender>,
     traces_since: Nanos,
-    after_call: Option<AfterCall<N>>,
     /// When bundles were last sent.
     flushed_at: Nanos,
     stopping: bool,
@@ -71,22 +93,20 @@ impl<N: Node> Loop<N> {
         let io = Io::new(directory, config)?;
         let commands = Commands::new()?;
         io.poller.add_input(&*commands.wake, Token::Control.pack())?;
-        Ok(Loop {
+        let driver = Driver {
             clock,
-            nodes: Vec::new(),
             timers: Timers::default(),
             io,
             out: Outbox::default(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             spare: LocalBatch::default(),
             batched: Vec::new(),
-            commands,
             traces: None,
             traces_since: Nanos(0),
-            after_call: None,
             flushed_at: Nanos(0),
             stopping: false,
-        })
+        };
+        Ok(Loop { driver, hosted: Hosted { nodes: Vec::new(), commands, after_call: None } })
     }
 
     /// Hosts a node. `id` is its name in the directory and for [`LoopHandle`]; a node that others
@@ -104,22 +124,25 @@ impl<N: Node> Loop<N> {
         sockets: Vec<(Channel, UdpSocket)>,
         listeners: impl IntoIterator<Item = TcpListener>,
     ) -> std::io::Result<()> {
-        self.io.add_host(id, sockets, listeners.into_iter().collect())?;
-        self.timers.push(node.next_timeout());
-        self.nodes.push((id, Some(node)));
-        let hosts = self.io.hosts.len();
-        assert!(self.nodes.len() == hosts && self.timers.due.len() == hosts, "all are by host");
+        self.driver.io.add_host(id, sockets, listeners.into_iter().collect())?;
+        self.driver.timers.push(node.next_timeout());
+        self.hosted.nodes.push((id, Some(node)));
+        let hosts = self.driver.io.hosts.len();
+        assert!(
+            self.hosted.nodes.len() == hosts && self.driver.timers.due.len() == hosts,
+            "all are by host"
+        );
         Ok(())
     }
 
     /// Where traces of this loop's nodes go; without it they are dropped uncounted.
     pub fn send_traces(&mut self, to: TraceSender) {
-        self.traces = Some(to);
+        self.driver.traces = Some(to);
     }
 
     /// From now on a door of a node speaks TLS. False: no such node, or no such door.
     pub fn secure_door(&mut self, id: NodeId, door: u8, tls: ServerTls) -> bool {
-        let host = self.io.host_of(id).and_then(|host| self.io.hosts.get_mut(host));
+        let host = self.driver.io.host_of(id).and_then(|host| self.driver.io.hosts.get_mut(host));
         let Some(host) = host.filter(|host| usize::from(door) < host.listeners.len()) else {
             return false;
         };
@@ -132,45 +155,45 @@ impl<N: Node> Loop<N> {
 
     /// From now on the connections that a node opens speak TLS. False: no such node.
     pub fn secure_outgoing(&mut self, id: NodeId, tls: ClientTls) -> bool {
-        let host = self.io.host_of(id).and_then(|host| self.io.hosts.get_mut(host));
+        let host = self.driver.io.host_of(id).and_then(|host| self.driver.io.hosts.get_mut(host));
         host.map(|host| host.tls_out = Some(tls)).is_some()
     }
 
     /// Who does the work that nodes ask for ([`types::Op::Work`]); without it nobody does.
     pub fn set_worker(&mut self, jobs: JobSender) {
-        self.io.jobs = Some(jobs);
+        self.driver.io.jobs = Some(jobs);
     }
 
     /// Where what this loop's nodes want to be durable goes ([`Outbox::journal`]); without it that
     /// is dropped, and they wait for ever. One node of a loop may want that.
     pub fn send_journal(&mut self, to: Arc<Mailbox>) {
-        self.io.journal = Some(to);
+        self.driver.io.journal = Some(to);
     }
 
     /// After each call of a node, once its outbox is drained, `take` sees it: for what a node wants
     /// of its caller beside sockets and timers. It must not block.
     pub fn after_each_call(&mut self, take: impl FnMut(&mut N) + Send + 'static) {
-        self.after_call = Some(Box::new(take));
+        self.hosted.after_call = Some(Box::new(take));
     }
 
     /// Steers the loop from other threads.
     pub fn handle(&self) -> LoopHandle<N> {
-        self.commands.handle(&self.io.counters)
+        self.hosted.commands.handle(&self.driver.io.counters)
     }
 
     /// The nodes alive.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
-        self.nodes.iter().filter_map(|(id, node)| Some((*id, node.as_ref()?)))
+        self.hosted.nodes.iter().filter_map(|(id, node)| Some((*id, node.as_ref()?)))
     }
 
     /// Figures so far.
     pub fn counters(&self) -> Counters {
-        self.io.counters.snapshot()
+        self.driver.io.counters.snapshot()
     }
 
     /// Ports of all UDP sockets of the loop, for [`crate::kernel_drops`].
     pub fn udp_ports(&self) -> Vec<u16> {
-        self.io.udp_ports()
+        self.driver.io.udp_ports()
     }
 
     /// Runs until `stop` is set (seen within 10 ms) or [`LoopHandle::stop`]; gives back the nodes
@@ -186,24 +209,69 @@ impl<N: Node> Loop<N> {
     ) -> std::io::Result<Vec<(NodeId, N)>> {
         sharpen_timers();
         let every_ns = u64::try_from(observe_every.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let mut observe_at = self.clock.now().after(every_ns);
-        while !self.stopping && !stop.load(Ordering::Relaxed) {
-            self.turn();
-            let reading = self.clock.reading();
-            self.flush_traces(reading.now);
+        let mut observe_at = self.driver.clock.now().after(every_ns);
+        while !self.driver.stopping && !stop.load(Ordering::Relaxed) {
+            self.driver.turn(&mut self.hosted);
+            let reading = self.driver.clock.reading();
+            self.driver.flush_traces(reading.now);
             if reading.now >= observe_at {
                 observe(&self, reading);
                 observe_at = reading.now.after(every_ns);
             }
-            let until = self.wake_at(reading.now).min(observe_at);
-            self.io.wait(&self.clock, until)?;
+            let until = self.driver.wake_at(reading.now).min(observe_at);
+            self.driver.io.wait(&self.driver.clock, until)?;
         }
-        if let Some(traces) = &mut self.traces {
-            self.io.counters.traces_dropped.add(traces.flush());
+        if let Some(traces) = &mut self.driver.traces {
+            self.driver.io.counters.traces_dropped.add(traces.flush());
         }
-        Ok(self.nodes.into_iter().filter_map(|(id, node)| Some((id, node?))).collect())
+        Ok(self.hosted.nodes.into_iter().filter_map(|(id, node)| Some((id, node?))).collect())
+    }
+}
+
+impl<N: Node> Nodes for Hosted<N> {
+    fn len(&self) -> usize {
+        self.nodes.len()
     }
 
+    fn node(&mut self, host: usize) -> Option<&mut dyn Node> {
+        let node = self.nodes.get_mut(host)?.1.as_mut()?;
+        Some(node)
+    }
+
+    fn after_call(&mut self, host: usize) {
+        if let Some(take) = &mut self.after_call
+            && let Some((_, Some(node))) = self.nodes.get_mut(host)
+        {
+            take(node);
+        }
+    }
+
+    fn obey(&mut self, driver: &mut Driver) {
+        self.commands.acknowledge();
+        while let Ok(command) = self.commands.waiting.try_recv() {
+            match command {
+                Control::Stop => driver.stopping = true,
+                Control::Call(id, call) => {
+                    let Some(host) = driver.io.host_of(id) else { continue };
+                    let Some((_, Some(node))) = self.nodes.get_mut(host) else { continue };
+                    let reading = driver.begin();
+                    call(node, reading, &mut driver.out);
+                    driver.finish(self, host, reading.now);
+                }
+                Control::Kill(id) => {
+                    let Some(host) = driver.io.host_of(id) else { continue };
+                    driver.io.kill(host);
+                    driver.timers.set(host, Nanos::NEVER);
+                    if let Some((_, node)) = self.nodes.get_mut(host) {
+                        *node = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Driver {
     fn wake_at(&self, now: Nanos) -> Nanos {
         let mut at = now.after(STOP_CHECK_NS).min(self.timers.next);
         for waiting in [&self.io.lingering, &self.io.handshaking] {
@@ -221,68 +289,79 @@ impl<N: Node> Loop<N> {
     }
 
     /// Serves once whatever is ready.
-    fn turn(&mut self) {
+    fn turn(&mut self, nodes: &mut dyn Nodes) {
         let mut now = self.clock.now();
         self.io.reap(now);
-        self.fire_due(now);
+        self.fire_due(nodes, now);
         for _ in 0..self.io.ready.len() {
             let Some(token) = self.io.ready.pop_front() else { break };
             now = self.clock.now();
             match token {
-                Token::Control => self.obey(),
-                Token::Udp(index) => self.serve_udp(index),
+                Token::Control => nodes.obey(self),
+                Token::Udp(index) => self.serve_udp(nodes, index),
                 Token::Listener(listener) => self.io.accept(listener, now),
-                Token::Conn(slot) => self.serve_conn(slot, now),
+                Token::Conn(slot) => self.serve_conn(nodes, slot, now),
             }
-            self.deliver_notices();
-            self.fire_due(now);
+            self.deliver_notices(nodes);
+            self.fire_due(nodes, now);
             if now >= self.flushed_at.after(BUNDLE_WAIT_NS) {
                 self.io.flush_lanes();
                 self.flushed_at = now;
             }
         }
         self.io.shake_hands(&mut self.buffer, now);
-        self.deliver_notices();
-        self.serve_local();
+        self.deliver_notices(nodes);
+        self.serve_local(nodes);
         self.io.flush_lanes();
         self.flushed_at = now;
+    }
+
+    /// The time of a call, with an empty outbox.
+    fn begin(&mut self) -> ClockReading {
+        self.out.clear();
+        self.clock.reading()
+    }
+
+    /// Does what a node asked for when it was called.
+    fn finish(&mut self, nodes: &mut dyn Nodes, host: usize, now: Nanos) {
+        if !self.out.is_empty() {
+            self.io.drain(host, &self.out, now);
+            if let (Some(traces), false) = (&mut self.traces, self.out.traces().is_empty()) {
+                if !traces.is_pending() {
+                    self.traces_since = now;
+                }
+                self.io.counters.traces_dropped.add(traces.push(self.out.traces()));
+            }
+        }
+        nodes.after_call(host);
+        if let Some(node) = nodes.node(host) {
+            self.timers.set(host, node.next_timeout());
+            self.io.unpause(host, |conn| node.wants_stream(conn));
+        }
     }
 
     /// Calls a node and does what it asks for.
     fn call(
         &mut self,
+        nodes: &mut dyn Nodes,
         host: usize,
-        input: impl FnOnce(&mut N, ClockReading, &mut Outbox),
+        input: impl FnOnce(&mut dyn Node, ClockReading, &mut Outbox),
     ) -> Option<Nanos> {
-        let node = self.nodes.get_mut(host)?.1.as_mut()?;
-        let reading = self.clock.reading();
-        self.out.clear();
+        let node = nodes.node(host)?;
+        let reading = self.begin();
         input(node, reading, &mut self.out);
-        if !self.out.is_empty() {
-            self.io.drain(host, &self.out, reading.now);
-            if let (Some(traces), false) = (&mut self.traces, self.out.traces().is_empty()) {
-                if !traces.is_pending() {
-                    self.traces_since = reading.now;
-                }
-                self.io.counters.traces_dropped.add(traces.push(self.out.traces()));
-            }
-        }
-        if let Some(take) = &mut self.after_call {
-            take(node);
-        }
-        self.timers.set(host, node.next_timeout());
-        self.io.unpause(host, |conn| node.wants_stream(conn));
+        self.finish(nodes, host, reading.now);
         Some(reading.now)
     }
 
     /// Fires timers due at `now`, the earliest first, at most about one per node.
-    fn fire_due(&mut self, now: Nanos) {
-        for _ in 0..self.nodes.len() {
+    fn fire_due(&mut self, nodes: &mut dyn Nodes, now: Nanos) {
+        for _ in 0..nodes.len() {
             if self.timers.next > now {
                 return;
             }
             let (host, due) = (self.timers.first, self.timers.next);
-            let at = self.call(host, |node, now, out| node.handle_timeout(now, out));
+            let at = self.call(nodes, host, |node, now, out| node.handle_timeout(now, out));
             let late = at.map_or(0, |at| at - due);
             let counters = &self.io.counters;
             counters.timeouts.add(1);
@@ -294,7 +373,7 @@ impl<N: Node> Loop<N> {
         }
     }
 
-    fn serve_udp(&mut self, index: u32) {
+    fn serve_udp(&mut self, nodes: &mut dyn Nodes, index: u32) {
         let Some((host, channel)) = self.io.serve_udp(index) else { return };
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut empty = false;
@@ -306,7 +385,7 @@ impl<N: Node> Loop<N> {
                 }
                 Received::Skipped => {}
                 Received::Datagram { len, from } => {
-                    self.deliver(host, channel, from, buffer.get(..len).unwrap_or(&[]));
+                    self.deliver(nodes, host, channel, from, buffer.get(..len).unwrap_or(&[]));
                 }
             }
         }
@@ -317,7 +396,14 @@ impl<N: Node> Loop<N> {
     }
 
     /// Hands a packet to its node, part by part if it is a bundle.
-    fn deliver(&mut self, host: usize, channel: Channel, from: Peer, packet: &[u8]) {
+    fn deliver(
+        &mut self,
+        nodes: &mut dyn Nodes,
+        host: usize,
+        channel: Channel,
+        from: Peer,
+        packet: &[u8],
+    ) {
         let parts = match channel {
             Channel::OVERLAY => Parts::of(packet),
             _ => Parts::bare(packet),
@@ -327,26 +413,27 @@ impl<N: Node> Loop<N> {
                 self.io.counters.datagram_errors.add(1);
                 return;
             };
-            let at = self.call(host, |node, now, out| {
+            let at = self.call(nodes, host, |node, now, out| {
                 node.handle_datagram(now, channel, from, bytes, out);
             });
-            self.fire_due(at.unwrap_or_default());
+            self.fire_due(nodes, at.unwrap_or_default());
         }
     }
 
-    fn serve_conn(&mut self, slot: u32, now: Nanos) {
+    fn serve_conn(&mut self, nodes: &mut dyn Nodes, slot: u32, now: Nanos) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let reader = self.io.serve_conn(slot, now, &mut buffer);
         // "Open" is told before the first bytes.
-        self.deliver_notices();
+        self.deliver_notices(nodes);
         if let Some((host, conn)) = reader {
-            self.read_conn(slot, host, conn, now, &mut buffer);
+            self.read_conn(nodes, slot, host, conn, now, &mut buffer);
         }
         self.buffer = buffer;
     }
 
     fn read_conn(
         &mut self,
+        nodes: &mut dyn Nodes,
         slot: u32,
         host: usize,
         conn: types::ConnId,
@@ -357,11 +444,7 @@ impl<N: Node> Loop<N> {
         if self.io.conn(slot).is_none_or(|open| (open.host, open.id) != (host, conn)) {
             return;
         }
-        if !self
-            .nodes
-            .get(host)
-            .is_some_and(|(_, node)| node.as_ref().is_some_and(|node| node.wants_stream(conn)))
-        {
+        if nodes.node(host).is_none_or(|node| !node.wants_stream(conn)) {
             self.io.pause(slot);
             return;
         }
@@ -369,7 +452,7 @@ impl<N: Node> Loop<N> {
             Incoming::Nothing => {}
             Incoming::Bytes(len) => {
                 let bytes = buffer.get(..len).unwrap_or(&[]);
-                self.call(host, |node, now, out| node.handle_stream(now, conn, bytes, out));
+                self.call(nodes, host, |node, now, out| node.handle_stream(now, conn, bytes, out));
             }
             // What the node wrote before still goes out: the other side may only have stopped
             // sending.
@@ -383,28 +466,30 @@ impl<N: Node> Loop<N> {
 
     /// Tells nodes what happened to their connections. News that this causes wait for the next
     /// time, so that a node which reconnects to a closed port for ever can't hold the loop.
-    fn deliver_notices(&mut self) {
+    fn deliver_notices(&mut self, nodes: &mut dyn Nodes) {
         for _ in 0..self.io.notices.len() {
             match self.io.notices.pop_front() {
                 None => return,
                 Some(Notice::Accepted { host, conn, remote }) => {
-                    self.call(host, |node, now, out| node.handle_accept(now, conn, &remote, out));
+                    self.call(nodes, host, |node, now, out| {
+                        node.handle_accept(now, conn, &remote, out)
+                    });
                 }
                 Some(Notice::Connected { host, conn }) => {
-                    self.call(host, |node, now, out| node.handle_connect(now, conn, out));
+                    self.call(nodes, host, |node, now, out| node.handle_connect(now, conn, out));
                 }
                 Some(Notice::Closed { host, conn }) => {
-                    self.call(host, |node, now, out| node.handle_close(now, conn, out));
+                    self.call(nodes, host, |node, now, out| node.handle_close(now, conn, out));
                 }
                 Some(Notice::Unread { host, conn }) => {
-                    self.call(host, |node, now, out| node.handle_unread(now, conn, out));
+                    self.call(nodes, host, |node, now, out| node.handle_unread(now, conn, out));
                 }
             }
         }
     }
 
     /// Hands over the datagrams that stay in the loop; those they cause wait for the next turn.
-    fn serve_local(&mut self) {
+    fn serve_local(&mut self, nodes: &mut dyn Nodes) {
         if self.io.local.items.is_empty() {
             return;
         }
@@ -412,52 +497,30 @@ impl<N: Node> Loop<N> {
         let mut batch = std::mem::take(&mut self.spare);
         for (place, item) in batch.items.iter().enumerate() {
             if place % LOCAL_ROUND == LOCAL_ROUND - 1 {
-                self.obey();
+                nodes.obey(self);
             }
-            self.announce(item.to);
+            self.announce(nodes, item.to);
             let (from, bytes) = (Peer::Node(item.from), batch.bytes(item));
-            let at = self.call(item.to, |node, now, out| {
+            let at = self.call(nodes, item.to, |node, now, out| {
                 node.handle_datagram(now, Channel::OVERLAY, from, bytes, out);
             });
-            self.fire_due(at.unwrap_or_default());
+            self.fire_due(nodes, at.unwrap_or_default());
         }
         batch.clear();
         self.spare = batch;
-        assert!(self.batched.len() <= self.nodes.len(), "each is told once");
+        assert!(self.batched.len() <= nodes.len(), "each is told once");
         while let Some(host) = self.batched.pop() {
-            self.call(host, |node, now, out| node.handle_batch(now, out));
+            self.call(nodes, host, |node, now, out| node.handle_batch(now, out));
         }
     }
 
     /// Tells a node, once, that there may be more for it in this batch.
-    fn announce(&mut self, host: usize) {
+    fn announce(&mut self, nodes: &mut dyn Nodes, host: usize) {
         if !self.batched.contains(&host)
-            && let Some((_, Some(node))) = self.nodes.get_mut(host)
+            && let Some(node) = nodes.node(host)
         {
             node.expect_more();
             self.batched.push(host);
-        }
-    }
-
-    fn obey(&mut self) {
-        self.commands.acknowledge();
-        while let Ok(command) = self.commands.waiting.try_recv() {
-            match command {
-                Control::Stop => self.stopping = true,
-                Control::Call(id, call) => {
-                    if let Some(host) = self.io.host_of(id) {
-                        self.call(host, call);
-                    }
-                }
-                Control::Kill(id) => {
-                    let Some(host) = self.io.host_of(id) else { continue };
-                    self.io.kill(host);
-                    self.timers.set(host, Nanos::NEVER);
-                    if let Some((_, node)) = self.nodes.get_mut(host) {
-                        *node = None;
-                    }
-                }
-            }
         }
     }
 
@@ -582,7 +645,7 @@ mod tests {
             let talker = Talker { speaks: id.0 == 0, told: Arc::clone(&told) };
             of.add_node(id, talker, vec![(Channel::OVERLAY, socket)], None).expect("added");
         }
-        (0..4).for_each(|_| of.turn());
+        (0..4).for_each(|_| of.driver.turn(&mut of.hosted));
         assert_eq!(*told.lock().expect("unpoisoned"), "mdddb");
     }
 
