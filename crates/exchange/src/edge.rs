@@ -75,16 +75,6 @@ impl Edge {
         &mut self.gateway
     }
 
-    /// Deliberate faults, for tests of the checks that have to find them: see
-    /// [`Receiver::release_early`] and `Uplink::lose_resends`.
-    #[doc(hidden)]
-    pub fn misbehave(&mut self, early_ns: u64, lose_resends: bool) {
-        self.receivers.iter_mut().for_each(|receiver| receiver.release_early(early_ns));
-        if lose_resends {
-            self.gateway.lose_resends();
-        }
-    }
-
     /// Hands everything the receivers release on to `peer` as well.
     pub fn copy_feed_to(&mut self, peer: Peer) {
         self.receivers.iter_mut().for_each(|receiver| receiver.copy_feed_to(peer));

@@ -31,23 +31,13 @@ struct Leaver {
 #[derive(Default)]
 pub(crate) struct CancelOnDisconnect {
     accounts: Vec<Leaver>,
-    /// See [`CancelOnDisconnect::forget_all`].
-    forgetful: bool,
 }
 
 impl CancelOnDisconnect {
     /// An account left, or is to be looked at again; its time is up at `due`.
     pub(crate) fn put(&mut self, account: AccountId, due: Nanos) {
         self.forget(account);
-        if self.forgetful {
-            return;
-        }
         self.accounts.push(Leaver { account, due, step: Step::Waiting });
-    }
-
-    /// A deliberate fault: nobody who leaves is noted.
-    pub(crate) fn forget_all(&mut self) {
-        self.forgetful = true;
     }
 
     /// An account is back, or its orders are cancelled.

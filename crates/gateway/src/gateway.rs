@@ -120,19 +120,6 @@ impl Gateway {
         &self.context.uplink
     }
 
-    /// See [`Uplink::lose_resends`].
-    #[doc(hidden)]
-    pub fn lose_resends(&mut self) {
-        self.context.uplink.lose_resends();
-    }
-
-    /// A deliberate fault, for tests of the checks that have to find it: no order goes with its
-    /// session.
-    #[doc(hidden)]
-    pub fn forget_leavers(&mut self) {
-        self.cancel_on_disconnect.forget_all();
-    }
-
     /// The private streams, for their totals.
     pub fn private(&self) -> &PrivateReceiver {
         &self.private

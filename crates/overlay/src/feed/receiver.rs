@@ -203,8 +203,6 @@ pub struct Receiver {
     wake: Nanos,
     /// Filter of the last epoch, for what is still on its way.
     former: Option<DuplicateFilter>,
-    /// See [`Receiver::release_early`].
-    early_ns: u64,
     skip: Skip,
     stats: ReceiverStats,
 }
@@ -238,7 +236,6 @@ impl Receiver {
             prepared: None,
             wake: Nanos(0),
             former: None,
-            early_ns: 0,
             skip: Skip::new(config.skip_gap),
             stats: ReceiverStats::default(),
         }
@@ -289,13 +286,6 @@ impl Receiver {
     pub fn status(&self) -> StatusBody {
         let known = self.prepared.as_ref().map_or(self.tree.epoch, |tree| tree.epoch);
         StatusBody { known, present: self.filter.epoch() }
-    }
-
-    /// A deliberate fault, for tests of the checks that have to find it: everything is released so
-    /// many ns before its time. No deployment asks for it.
-    #[doc(hidden)]
-    pub fn release_early(&mut self, ns: u64) {
-        self.early_ns = ns;
     }
 
     /// Hands everything on to `peer` as well, from now on.
@@ -532,7 +522,6 @@ impl Receiver {
 
     fn fields(&self, now: Nanos, body: &DataBody) -> Fields {
         let due = body.deadline + u64::from(body.bound_ns);
-        let due = Nanos(due.0.saturating_sub(self.early_ns));
         let release_at = match body.deadline {
             Nanos(0) => Nanos(0),
             _ => due.min(now + self.config.hold_limit_ns),

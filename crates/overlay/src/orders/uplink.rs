@@ -217,8 +217,6 @@ pub struct Uplink {
     excused: bool,
     /// No order is due before this; may be early.
     next_due: Nanos,
-    /// See [`Uplink::lose_resends`].
-    lossy: bool,
     counters: UplinkCounters,
 }
 
@@ -248,7 +246,6 @@ impl Uplink {
             starved: false,
             excused: false,
             next_due: Nanos::NEVER,
-            lossy: false,
             counters: UplinkCounters::default(),
         };
         uplink.set_candidates(uplink.config.epoch, candidates);
@@ -266,13 +263,6 @@ impl Uplink {
         self.preferred = 0;
         self.misses = 0;
         self.blame_from = self.next_seq();
-    }
-
-    /// A deliberate fault, for tests of the checks that have to find it: a re-send is noted as made
-    /// and never leaves. No deployment asks for it.
-    #[doc(hidden)]
-    pub fn lose_resends(&mut self) {
-        self.lossy = true;
     }
 
     /// Asks for an incarnation; repeated by [`Uplink::handle_timeout`] until granted.
@@ -555,9 +545,7 @@ impl Uplink {
             order.doublings = self.round_trip.doublings();
             earliest = earliest.min(order.due(&self.round_trip));
             self.counters.resent += 1;
-            if !self.lossy {
-                self.child_sequence(at, out);
-            }
+            self.child_sequence(at, out);
         }
         // Once per timeout, not once per order that ran into the same one.
         if first_sent.is_some_and(|sent| sent >= self.doubled_at) {

@@ -1,8 +1,8 @@
 //! Injected bugs: a checker that never fails proves nothing, so tests make the exchange misbehave
 //! in one way each and expect the checker of that way to say so.
 //!
-//! Some forge datagrams on their way; those called bugs of the code have the nodes themselves take
-//! a wrong turn, in the code they run in production.
+//! Most forge datagrams on their way, or build nodes of another configuration; those called bugs of
+//! the code have the nodes themselves take a wrong turn, in the code they run in production.
 
 use exchange::{ExchangeConfig, Role};
 use overlay::{
@@ -14,7 +14,6 @@ use types::{Channel, ExecutionKind, ExecutionReport, FeedSeq, Nanos, NodeId};
 use wire::moldudp::Packet;
 use zerocopy::{IntoBytes, TryFromBytes};
 
-use super::scenario::Places;
 use crate::world::{Sent, Verdict};
 
 /// How early a receiver with [`Sabotage::EarlyRelease`] hands on.
@@ -42,13 +41,11 @@ pub enum Sabotage {
     ForgetInput,
     /// A bug of the code: proxies compute their children for a layer that is one node short.
     ChildSetOffByOne,
-    /// A bug of the code: the last edge's receiver hands on 100 us before the deadline.
+    /// The last edge hands on 100 us before the deadline.
     EarlyRelease,
-    /// A bug of the code: gateways note re-sends as made that never left.
-    LostResend,
-    /// A bug of the code: gateways forget whose orders go with a session.
+    /// Gateways do not know whose orders go with a session.
     ForgetLeavers,
-    /// A bug of the code: the root forgets whose orders go with a gateway.
+    /// The root does not know whose orders go with a gateway.
     ForgetLost,
     /// A bug of the code: orders stay beyond their end.
     ForgetExpiry,
@@ -62,7 +59,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All that do something.
-    pub const ALL: [Sabotage; 16] = [
+    pub const ALL: [Sabotage; 15] = [
         Sabotage::LoseResends,
         Sabotage::FlipReleasedByte,
         Sabotage::IgnoreHold,
@@ -72,7 +69,6 @@ impl Sabotage {
         Sabotage::ForgetInput,
         Sabotage::ChildSetOffByOne,
         Sabotage::EarlyRelease,
-        Sabotage::LostResend,
         Sabotage::ForgetLeavers,
         Sabotage::ForgetLost,
         Sabotage::ForgetExpiry,
@@ -81,10 +77,28 @@ impl Sabotage {
         Sabotage::SameLife,
     ];
 
-    /// Puts the bugs of the code into nodes that were just built.
-    pub(super) fn build(self, config: &ExchangeConfig, places: Places, nodes: &mut [Role]) {
+    /// The nodes of an exchange as `deploy` builds them, with those that misbehave by themselves in
+    /// the place of honest ones.
+    pub(super) fn build(
+        self,
+        config: &ExchangeConfig,
+        deploy: impl Fn(&ExchangeConfig) -> Vec<Role>,
+    ) -> Vec<Role> {
+        let mut nodes = deploy(config);
         let delay = DelayLimits { owd_max_ns: config.delay_cap_ns, ..DelayLimits::default() };
-        let victim = places.edge(places.receivers - 1);
+        if matches!(self, Sabotage::ForgetLeavers | Sabotage::ForgetLost) {
+            let mut misled = config.clone();
+            misled.accounts.iter_mut().for_each(|account| account.cancel_on_disconnect = false);
+            for (honest, misled) in nodes.iter_mut().zip(deploy(&misled)) {
+                let is_victim = match self {
+                    Sabotage::ForgetLost => matches!(misled.plain(), Role::Root(_)),
+                    _ => matches!(misled.plain(), Role::Edge(_)),
+                };
+                if is_victim {
+                    *honest = misled;
+                }
+            }
+        }
         for (index, node) in nodes.iter_mut().enumerate() {
             match (self, node) {
                 (Sabotage::ChildSetOffByOne, Role::Proxy(proxy)) => {
@@ -93,18 +107,11 @@ impl Sabotage {
                     let config = ProxyConfig { delay, ..ProxyConfig::default() };
                     **proxy = Proxy::new(tree, NodeId(index as u16), config);
                 }
-                (Sabotage::EarlyRelease, Role::Edge(edge)) if index == victim => {
-                    edge.misbehave(EARLY_NS, false);
-                }
-                (Sabotage::LostResend, Role::Edge(edge)) => edge.misbehave(0, true),
-                (Sabotage::ForgetLeavers, Role::Edge(edge)) => {
-                    edge.gateway_mut().forget_leavers();
-                }
-                (Sabotage::ForgetLost, Role::Root(root)) => root.forget_lost(),
                 (Sabotage::ForgetExpiry, Role::Root(root)) => root.forget_expiry(),
                 _ => {}
             }
         }
+        nodes
     }
 }
 
@@ -130,8 +137,6 @@ impl Saboteur {
             Sabotage::Nothing
             | Sabotage::ForgetInput
             | Sabotage::ChildSetOffByOne
-            | Sabotage::EarlyRelease
-            | Sabotage::LostResend
             | Sabotage::ForgetLeavers
             | Sabotage::ForgetLost
             | Sabotage::ForgetExpiry
@@ -145,8 +150,11 @@ impl Saboteur {
             }
             Sabotage::FlipReleasedByte => self.flip(sent),
             Sabotage::ReleaseTwice => self.repeat(sent),
-            Sabotage::IgnoreHold if sent.to == self.victim => forge_deadline(sent.bytes),
-            Sabotage::IgnoreHold => None,
+            Sabotage::IgnoreHold if sent.to == self.victim => forge_deadline(sent.bytes, |_| 0),
+            Sabotage::EarlyRelease if sent.to == self.victim => {
+                forge_deadline(sent.bytes, |deadline| deadline.saturating_sub(EARLY_NS))
+            }
+            Sabotage::IgnoreHold | Sabotage::EarlyRelease => None,
             Sabotage::EarlyExecutions => forge_records(sent.bytes, |report| {
                 let held = report.public_after != FeedSeq(0);
                 report.public_after = FeedSeq(0);
@@ -189,15 +197,16 @@ impl Saboteur {
     }
 }
 
-/// The datagram without its deadline.
-fn forge_deadline(bytes: &[u8]) -> Option<Vec<u8>> {
+/// The datagram with another deadline, in ns; 0 for none.
+fn forge_deadline(bytes: &[u8], change: impl Fn(u64) -> u64) -> Option<Vec<u8>> {
     let (header, rest) = HopHeader::read(bytes).ok()?;
     if !matches!(header.kind, FrameKind::Data | FrameKind::Repair) {
         return None;
     }
     let (body, packet) = frame::body::<DataBody>(rest).ok()?;
+    let deadline = Nanos(change(body.deadline.0));
     let mut forged = Vec::new();
-    frame::encode(&mut forged, header, &DataBody { deadline: Nanos(0), ..body }, packet);
+    frame::encode(&mut forged, header, &DataBody { deadline, ..body }, packet);
     Some(forged)
 }
 

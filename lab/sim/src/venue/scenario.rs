@@ -333,9 +333,9 @@ impl Scenario {
         let mut world = World::new(seed, START, self.link);
         self.set_weather(seed, world.links_mut(), places);
         let feed_of = |index: usize| address(places.listener(index), Channel::FEED);
-        let mut nodes = deploy(&config, life(seed, START), feed_of)
-            .expect("the scenario's exchange is possible");
-        self.sabotage.build(&config, places, &mut nodes);
+        let nodes = self.sabotage.build(&config, |config| {
+            deploy(config, life(seed, START), feed_of).expect("the scenario's exchange is possible")
+        });
         for (id, node) in nodes.into_iter().enumerate() {
             let group = match node.plain() {
                 Role::Root(_) => ROOT,

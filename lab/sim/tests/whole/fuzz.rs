@@ -53,7 +53,7 @@ fn a_sealed_node_that_starts_anew_twice_is_heard() {
 const BUGS: [(Sabotage, Checker); 7] = [
     (Sabotage::ChildSetOffByOne, Checker::ChildSet),
     (Sabotage::EarlyRelease, Checker::ReleaseTrueTime),
-    (Sabotage::LostResend, Checker::AnsweredOnce),
+    (Sabotage::LoseResends, Checker::AnsweredOnce),
     (Sabotage::ForgetLeavers, Checker::CancelOnDisconnect),
     (Sabotage::ForgetLost, Checker::CancelOnDisconnect),
     (Sabotage::SameLife, Checker::FreshNonces),

@@ -34,7 +34,6 @@ fn every_injected_bug_is_caught_by_its_checker() {
             Sabotage::ForgetInput => Checker::ReplayEqual,
             Sabotage::ChildSetOffByOne => Checker::ChildSet,
             Sabotage::EarlyRelease => Checker::ReleaseDeadline,
-            Sabotage::LostResend => Checker::AnsweredOnce,
             Sabotage::ForgetLeavers | Sabotage::ForgetLost => Checker::CancelOnDisconnect,
             Sabotage::ForgetExpiry => Checker::NothingExpired,
             Sabotage::EagerFollowers | Sabotage::HastyRetransmission => Checker::NothingEarly,
