@@ -188,7 +188,7 @@ impl Group {
         let (mut message, mut bytes) = (Vec::new(), Vec::new());
         for _ in 0..orders {
             self.user_ref += 1;
-            let side = if self.user_ref % 2 == 0 { Side::Buy } else { Side::Sell };
+            let side = if self.user_ref.is_multiple_of(2) { Side::Buy } else { Side::Sell };
             message.clear();
             enter(self.user_ref, side, 100, 1, &mut message);
             ClientPacket::Unsequenced(&message).encode(&mut bytes).expect("fits");
