@@ -17,11 +17,11 @@ use host::admin::protocol::Reply;
 use host::admin::server::Server;
 use host::alarms::{self, Alarms};
 use host::failure::Failure;
+use host::replica::certificates;
 use host::replica::checkpoints::Begin;
 use host::replica::cluster::Cluster;
 use host::replica::line::RootLine;
 use host::replica::node::{Host, ask};
-use host::replica::papers;
 
 /// The admin socket, in the replica's folder.
 pub const SOCKET: &str = "admin.sock";
@@ -155,7 +155,7 @@ fn serve_operators(dir: &Path, line: RootLine, alarms: &Alarms, stop: &AtomicBoo
 }
 
 fn issue(mut cluster: Cluster, path: &Path) -> Result<(), Failure> {
-    let made = papers::issue(&mut cluster)?;
+    let made = certificates::issue(&mut cluster)?;
     cluster.write(path)?;
     let folder = cluster.keys.display();
     match made.is_empty() {

@@ -28,7 +28,7 @@ use crate::replica::checkpoints::Begin;
 use crate::replica::cluster::Cluster;
 use crate::replica::line::RootLine;
 use crate::replica::node::{DiskInputs, Host, Sockets};
-use crate::replica::{claims, papers};
+use crate::replica::{certificates, claims};
 use crate::sockets::{io, v4};
 
 /// The names of the group, in the folder of its journals.
@@ -111,7 +111,7 @@ impl Group {
             replicas: places.by_ref().take(count).collect(),
             reserve: places.collect(),
             claims: vec![v4(claims.local_addr().map_err(io)?)?],
-            keys: names(config).with_file_name(papers::FOLDER),
+            keys: names(config).with_file_name(certificates::FOLDER),
             ..known
         };
         if let Some(made) = made.filter(|made| made.replicas.len() != count) {
@@ -123,7 +123,7 @@ impl Group {
         }
         cluster.settle(exchange);
         crate::files::folder(Path::new(&config.journal.dir))?;
-        papers::issue(&mut cluster)?;
+        certificates::issue(&mut cluster)?;
         cluster.write(&names(config))?;
         let mut hosts = Vec::new();
         for (sockets, number) in sockets.into_iter().zip(1..) {

@@ -121,7 +121,7 @@ pub fn streams_in(folder: &Path) -> std::result::Result<Box<dyn SpillStore>, Fai
 /// # Errors
 /// When there can't be such files.
 pub fn attach(memory: &Memory, log: &Path, nodes: &mut [Role]) -> std::result::Result<(), Failure> {
-    if !memory.lays_down() {
+    if !memory.spills() {
         return Ok(());
     }
     let folder = log.parent().unwrap_or(Path::new("."));
@@ -132,24 +132,24 @@ pub fn attach(memory: &Memory, log: &Path, nodes: &mut [Role]) -> std::result::R
     let inputs = log_spill(&disk, log, root).map_err(|error| on(log, error))?;
     let streams = nameless(&disk, &streams).map_err(|error| on(&streams, error))?;
     let mut spills = Some(((Box::new(inputs) as _, memory.inputs as usize), streams));
-    let laid = nodes.iter_mut().find_map(|role| {
+    let attached = nodes.iter_mut().find_map(|role| {
         role.with_root(&mut Outbox::default(), |root, _| {
             let (inputs, streams) = spills.take()?;
-            let laid = root.spill_to(inputs, (Box::new(streams), memory.reports));
+            let attached = root.spill_to(inputs, (Box::new(streams), memory.reports));
             if let Some((inputs, streams)) = memory.disk() {
                 let beside =
                     Beside { log: log.to_path_buf(), disk: disk.clone(), kept: Vec::new() };
                 let snapshots = memory.recycles().then(|| Box::new(beside) as Box<dyn Snapshots>);
                 root.bound_spills(inputs, streams, snapshots);
             }
-            Some(laid)
+            Some(attached)
         })
         .flatten()
     });
-    laid.filter(|laid| *laid).map(|_| ()).ok_or_else(no_root)
+    attached.filter(|attached| *attached).map(|_| ()).ok_or_else(no_root)
 }
 
-/// Writes the rest of a log that is laid down as it grows; what was never applied, because it was never
+/// Writes the rest of a log that is spilled as it grows; what was never applied, because it was never
 /// durable, is in no log.
 ///
 /// # Errors
@@ -188,7 +188,7 @@ pub fn write_log(
 }
 
 fn no_root() -> Failure {
-    Failure::Run("no root whose log could be laid down".to_string())
+    Failure::Run("no root whose log could be spilled".to_string())
 }
 
 #[cfg(test)]

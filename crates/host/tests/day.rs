@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use exchange::Role;
 use host::config::Config;
 use host::deployment::{clock, exchange_config};
+use host::replica::certificates;
 use host::replica::checkpoints::Begin;
 use host::replica::cluster::Cluster;
 use host::replica::node::{Host, Sockets};
-use host::replica::papers;
 use net::Clock;
 use types::{ClOrdId, CommandKind, Nanos, Phase};
 
@@ -108,10 +108,10 @@ fn a_lone_replica_opens_and_closes_its_day_by_its_calendar() {
     let fresh = Cluster::fresh(&exchange, clock(&config)).expect("names");
     let mut cluster = Cluster {
         replicas: vec![sockets().place().expect("addresses")],
-        keys: scratch.0.join(papers::FOLDER),
+        keys: scratch.0.join(certificates::FOLDER),
         ..fresh
     };
-    papers::issue(&mut cluster).expect("certificates");
+    certificates::issue(&mut cluster).expect("certificates");
 
     let seen = life(&config, &cluster, &dir, PATIENCE);
     let phase = |phase: Phase| (CommandKind::SetPhase, phase as u8);

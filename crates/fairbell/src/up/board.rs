@@ -49,7 +49,7 @@ pub struct Figures {
     pub tops: Vec<Top>,
     /// Inputs of the log, and those that it still takes; `None`: any.
     pub log: (u64, Option<u64>),
-    /// How full the shelves of what grows are.
+    /// How full the spill stores of what grows are.
     pub fill: Fill,
     /// Inputs that wait at the root until they are durable.
     pub waiting: u64,

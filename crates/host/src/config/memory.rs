@@ -53,7 +53,7 @@ impl Default for Memory {
 
 impl Memory {
     /// Whether anything is spilled to files while the exchange runs.
-    pub fn lays_down(&self) -> bool {
+    pub fn spills(&self) -> bool {
         self.inputs > 0
     }
 
@@ -74,7 +74,7 @@ impl Memory {
     /// process is as large then as it will be.
     pub fn store(&self) -> StoreConfig {
         let mib = self.repair_mib as usize;
-        let touched = self.lays_down();
+        let touched = self.spills();
         StoreConfig {
             datagrams: mib * DATAGRAMS_PER_MIB,
             bytes: mib << 20,

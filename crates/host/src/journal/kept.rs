@@ -99,7 +99,7 @@ pub struct Kept {
 }
 
 /// Records read at a time.
-const LOT: u64 = 4_096;
+const BATCH: u64 = 4_096;
 
 /// The inputs of a journal, read lot by lot: however many there are, few are in memory.
 pub struct Inputs<'a> {
@@ -123,7 +123,7 @@ impl Iterator for Inputs<'_> {
 
     fn next(&mut self) -> Option<Input> {
         while self.lot.is_empty() && self.next <= self.last && self.failed.is_none() {
-            let (from, to) = (self.next, self.last.min(self.next.saturating_add(LOT - 1)));
+            let (from, to) = (self.next, self.last.min(self.next.saturating_add(BATCH - 1)));
             self.next = to + 1;
             let lot = &mut self.lot;
             let read = self.journal.read(from, to, |record| lot.extend(input_of(record.bytes)));

@@ -85,19 +85,19 @@ pub fn issue(cluster: &mut Cluster) -> Result<Vec<String>, Failure> {
 
 /// A replica's own.
 #[derive(Clone)]
-pub struct Papers {
+pub struct Credentials {
     group: u64,
     authority: String,
     chain: String,
     key: String,
 }
 
-impl Papers {
+impl Credentials {
     /// Those of replica `id`.
     ///
     /// # Errors
     /// Files that are missing, and how to make them.
-    pub fn read(cluster: &Cluster, id: u8) -> Result<Papers, Failure> {
+    pub fn read(cluster: &Cluster, id: u8) -> Result<Credentials, Failure> {
         let own = pair(&files(&cluster.keys, &format!("replica-{id}")));
         let own = own.and_then(|own| match cluster.authority.is_empty() {
             true => Err(Failure::Usage("the cluster file names no authority".to_string())),
@@ -107,7 +107,7 @@ impl Papers {
             let hint = "`fairbell replica --cluster FILE --issue` makes certificates and keys";
             Failure::Usage(format!("{why}; {hint}"))
         })?;
-        Ok(Papers {
+        Ok(Credentials {
             group: cluster.group,
             authority: cluster.authority.clone(),
             chain: own.certificate,
@@ -132,7 +132,7 @@ impl Papers {
     ///
     /// # Errors
     /// Certificates that are none.
-    pub fn desk(&self) -> Result<ServerTls, Failure> {
+    pub fn status_tls(&self) -> Result<ServerTls, Failure> {
         ServerTls::new(self.identity(), Clients::Any).map_err(wrong)
     }
 

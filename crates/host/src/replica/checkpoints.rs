@@ -171,8 +171,8 @@ fn behind(
         }
     }
     let (mut root, reguard) = new_root(exchange)?;
-    let laid = forget(folder).and_then(|()| attach(&mut root, exchange, folder, true));
-    Ok(laid.map(|spills| Begun { root, reguard, position: 0, files: files(spills) }))
+    let attached = forget(folder).and_then(|()| attach(&mut root, exchange, folder, true));
+    Ok(attached.map(|spills| Begun { root, reguard, position: 0, files: files(spills) }))
 }
 
 /// Positions of the checkpoints there, in order.

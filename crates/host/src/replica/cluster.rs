@@ -10,7 +10,7 @@ use probe::{Key, entropy};
 use serde::{Deserialize, Serialize};
 use types::{Nanos, NodeId};
 
-use super::papers;
+use super::certificates;
 use crate::failure::{Failure, on};
 
 /// Where one replica is.
@@ -48,7 +48,7 @@ pub struct Cluster {
     pub reserve: Vec<Place>,
     /// Where leaders say that they lead, UDP: one for every process with nodes.
     pub claims: Vec<SocketAddrV4>,
-    /// Certificate of the group's authority, PEM; empty until [`papers::issue`] made one.
+    /// Certificate of the group's authority, PEM; empty until [`certificates::issue`] made one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub authority: String,
     /// Folder of the replicas' certificates and keys, beside the file.
@@ -82,7 +82,7 @@ impl Cluster {
         let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
         let mut cluster: Cluster = serde_json::from_str(&text).map_err(|error| on(path, error))?;
         cluster.check().map_err(|why| on(path, why))?;
-        cluster.keys = path.with_file_name(papers::FOLDER);
+        cluster.keys = path.with_file_name(certificates::FOLDER);
         Ok(cluster)
     }
 
@@ -211,7 +211,7 @@ pub(super) mod tests {
         let dir = std::env::temp_dir().join(format!("fairbell-cluster-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a folder");
         let path = dir.join("cluster.json");
-        let good = Cluster { keys: dir.join(papers::FOLDER), ..cluster(3) };
+        let good = Cluster { keys: dir.join(certificates::FOLDER), ..cluster(3) };
         good.write(&path).expect("written");
         assert_eq!(Cluster::read(&path).expect("read"), good);
         let more = Cluster { reserve: cluster(2).replicas, ..good.clone() };

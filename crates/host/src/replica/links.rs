@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use net::{ClientTls, Sealed, ServerTls};
 use probe::Key;
 
+use super::certificates;
 use super::gate::{self, Entrant, Gate};
-use super::papers;
 use crate::sockets::connect_from;
 
 /// Messages that may wait for a replica.
@@ -155,7 +155,7 @@ fn read_from(
     let (stream, number) = (&entrant.stream, entrant.number);
     let sealed = tls.accept(Arc::clone(stream), entrant.until)?;
     let name = sealed.certificate().map(|certificate| &certificate.name[..]);
-    if name != Some(papers::name(group, number).as_bytes()) {
+    if name != Some(certificates::name(group, number).as_bytes()) {
         return Err(std::io::Error::other("a certificate of somebody else"));
     }
     entrant.settle();
@@ -219,9 +219,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::replica::certificates::{Credentials, issue};
     use crate::replica::cluster::{Cluster, tests::cluster};
     use crate::replica::gate::Limits;
-    use crate::replica::papers::{Papers, issue};
 
     /// What an order looks like to whoever reads along.
     const HIDDEN: &[u8] = b"buy 4,700 of FBL hidden at 101.25";
@@ -238,8 +238,8 @@ mod tests {
             Group(made)
         }
 
-        fn papers(&self, id: u8) -> Papers {
-            Papers::read(&self.0, id).expect("certificates")
+        fn credentials(&self, id: u8) -> Credentials {
+            Credentials::read(&self.0, id).expect("certificates")
         }
 
         fn gate(&self, own: u8, limits: Limits) -> Gate {
@@ -247,9 +247,9 @@ mod tests {
             Gate { key, own, known: self.0.machines(), limits }
         }
 
-        fn way(&self, at: SocketAddrV4, (own, to): (u8, u8), papers: &Papers) -> Way {
+        fn way(&self, at: SocketAddrV4, (own, to): (u8, u8), credentials: &Credentials) -> Way {
             let key = self.0.key(b"links").expect("a key");
-            let (from, tls) = (Ipv4Addr::UNSPECIFIED, papers.to(to).expect("TLS"));
+            let (from, tls) = (Ipv4Addr::UNSPECIFIED, credentials.to(to).expect("TLS"));
             Way { to: (at, to), own, from, key, tls }
         }
     }
@@ -331,8 +331,8 @@ mod tests {
             TcpListener::bind(ANYWHERE).expect("a door"),
             TcpListener::bind(ANYWHERE).expect("a door"),
         );
-        let (gate, tls) = (group.gate(2, Limits::FAIR), group.papers(2).door().expect("TLS"));
-        let way = group.way(address(&between), (1, 2), &group.papers(1));
+        let (gate, tls) = (group.gate(2, Limits::FAIR), group.credentials(2).door().expect("TLS"));
+        let way = group.way(address(&between), (1, 2), &group.credentials(1));
         let (stop, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
         let (heard, (sender, messages)) = (Mutex::new(Vec::new()), sync_channel(16));
         std::thread::scope(|scope| {
@@ -361,11 +361,11 @@ mod tests {
 
     #[test]
     fn only_the_replica_of_that_number_in_that_group_is_heard() {
-        let (group, other) = (Group::new("papers", 2), Group::new("papers", 3));
+        let (group, other) = (Group::new("credentials", 2), Group::new("credentials", 3));
         let door = TcpListener::bind(ANYWHERE).expect("a door");
-        let (gate, tls) = (group.gate(2, Limits::FAIR), group.papers(2).door().expect("TLS"));
+        let (gate, tls) = (group.gate(2, Limits::FAIR), group.credentials(2).door().expect("TLS"));
         let at = address(&door);
-        let first = group.papers(1);
+        let first = group.credentials(1);
         // The secret alone: the same group's number 3 in the name of 1; certificates of another
         // authority, and of another group under the right authority; another secret; one that takes
         // this door for another replica's.
@@ -373,8 +373,8 @@ mod tests {
             Way { key: other.0.key(b"links").expect("a key"), ..group.way(at, (1, 2), &first) };
         let misled = Way { to: (at, 3), ..group.way(at, (1, 2), &first) };
         let elsewhere =
-            Way { tls: other.papers(1).to(2).expect("TLS"), ..group.way(at, (1, 2), &first) };
-        let wrong = [group.way(at, (1, 2), &group.papers(3)), elsewhere, foreign, misled];
+            Way { tls: other.credentials(1).to(2).expect("TLS"), ..group.way(at, (1, 2), &first) };
+        let wrong = [group.way(at, (1, 2), &group.credentials(3)), elsewhere, foreign, misled];
         let right = group.way(at, (1, 2), &first);
         let (stop, heard) = (AtomicBool::new(false), Mutex::new(Vec::<Vec<u8>>::new()));
         let (sender, messages) = sync_channel(16);
@@ -405,8 +405,8 @@ mod tests {
     fn a_newer_stream_of_a_member_takes_the_place_of_its_older_one() {
         let group = Group::new("twice", 4);
         let door = TcpListener::bind(ANYWHERE).expect("a door");
-        let (gate, tls) = (group.gate(2, Limits::FAIR), group.papers(2).door().expect("TLS"));
-        let way = group.way(address(&door), (1, 2), &group.papers(1));
+        let (gate, tls) = (group.gate(2, Limits::FAIR), group.credentials(2).door().expect("TLS"));
+        let way = group.way(address(&door), (1, 2), &group.credentials(1));
         let (stop, heard) = (AtomicBool::new(false), Mutex::new(Vec::<Vec<u8>>::new()));
         std::thread::scope(|scope| {
             let _stop = Stop(&stop);
@@ -456,9 +456,9 @@ mod tests {
         let group = Group::new("crowd", if limits == Limits::FAIR { 5 } else { 6 });
         let id = group.0.group;
         let door = TcpListener::bind(ANYWHERE).expect("a door");
-        let (gate, tls) = (group.gate(2, limits), group.papers(2).door().expect("TLS"));
+        let (gate, tls) = (group.gate(2, limits), group.credentials(2).door().expect("TLS"));
         let at = address(&door);
-        let way = group.way(at, (1, 2), &group.papers(1));
+        let way = group.way(at, (1, 2), &group.credentials(1));
         let (stop, heard) = (AtomicBool::new(false), Mutex::new(0));
         let (sender, messages) = sync_channel(16);
         let mut came = false;
@@ -515,7 +515,7 @@ mod tests {
         std::fs::remove_file(keys.join("authority.key.pem")).expect("removed");
         let why = issue(&mut group.0).expect_err("no key").to_string();
         assert!(why.contains("authority.key.pem") && why.contains("replica 5"), "{why}");
-        let Err(why) = Papers::read(&group.0, 5) else { panic!("half a pair") };
+        let Err(why) = Credentials::read(&group.0, 5) else { panic!("half a pair") };
         assert!(why.to_string().contains("--issue"), "{why}");
     }
 

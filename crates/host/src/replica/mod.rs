@@ -1,5 +1,6 @@
-//! One replica of an exchange's root: its loop, its disk, its streams to the others, its papers.
+//! One replica of an exchange's root: its loop, its disk, its streams to the others, its certificates.
 
+pub mod certificates;
 pub mod checkpoints;
 pub mod claims;
 pub mod cluster;
@@ -7,5 +8,4 @@ pub mod gate;
 pub mod line;
 mod links;
 pub mod node;
-pub mod papers;
 mod writer;

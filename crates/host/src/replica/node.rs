@@ -18,12 +18,12 @@ use replication::{Action, ReplicaId, Waits};
 use serde::{Deserialize, Serialize};
 use types::{Channel, Input};
 
+use super::certificates::{self, Credentials};
 use super::checkpoints::{self, Begin, Begun, Cost, Files};
 use super::claims;
 use super::cluster::{Cluster, Place};
 use super::gate::{self, Entrant, Gate, Limits};
 use super::links::{self, Way};
-use super::papers::{self, Papers};
 use super::writer::{self, Job};
 use crate::alarms::Alarms;
 use crate::config::Config;
@@ -243,7 +243,7 @@ pub struct Host {
     claims: UdpSocket,
     claim_key: Key,
     /// None: it is not to run.
-    papers: Option<Papers>,
+    credentials: Option<Credentials>,
     limits: Limits,
     cluster: Cluster,
     files: Option<Files>,
@@ -295,7 +295,7 @@ impl Host {
         let claim_key = cluster.key(b"claims")?;
         // Those of a group that has ended are looked at alone.
         let runs = begin != Begin::Ended;
-        let papers = runs.then(|| Papers::read(cluster, id)).transpose()?;
+        let credentials = runs.then(|| Credentials::read(cluster, id)).transpose()?;
 
         let begin = match begin {
             Begin::Checkpoint if config.journal.checkpoint_every == 0 => Begin::Inputs,
@@ -362,7 +362,7 @@ impl Host {
             door,
             claims,
             claim_key,
-            papers,
+            credentials,
             limits: Limits::FAIR,
             cluster,
             files,
@@ -433,7 +433,7 @@ impl Host {
         let (dir, alarms, claim_key) = (self.dir, self.alarms, self.claim_key);
         let root = of.handle();
         let health = Health::new(&alarms, &format!("replica-{id}-journal"));
-        let Some(papers) = self.papers else {
+        let Some(credentials) = self.credentials else {
             return Err(Failure::Run("a replica that has ended does not run".to_string()));
         };
         let gate = |purpose: &[u8]| {
@@ -442,12 +442,13 @@ impl Host {
         };
         let gates = [gate(LINKS)?, gate(STATUS)?];
         let [links_gate, status_gate] = &gates;
-        let (link_tls, desk, group) = (papers.door()?, papers.desk()?, cluster.group);
+        let (link_tls, status_tls, group) =
+            (credentials.door()?, credentials.status_tls()?, cluster.group);
         let own = cluster.place(id).map_or(Ipv4Addr::UNSPECIFIED, |own| *own.link.ip());
         let ways = posts.into_iter().filter_map(|(to, messages)| {
             let (at, key) = (cluster.place(to.0)?.link, cluster.key(LINKS));
             let way = key.and_then(|key| {
-                Ok(Way { to: (at, to.0), own: id, from: own, key, tls: papers.to(to.0)? })
+                Ok(Way { to: (at, to.0), own: id, from: own, key, tls: credentials.to(to.0)? })
             });
             Some(way.map(|way| (way, messages)))
         });
@@ -479,7 +480,7 @@ impl Host {
             });
             scope.spawn(|| {
                 let own = (id, restored, &cost);
-                if let Err(error) = answer((status_gate, &door), &desk, own, &root, stop) {
+                if let Err(error) = answer((status_gate, &door), &status_tls, own, &root, stop) {
                     failed(format!("questions how it stands: {error}"));
                 }
             });
@@ -563,7 +564,7 @@ pub struct DiskInputs {
 }
 
 /// Inputs, or positions, read at a time.
-const LOT: u64 = 4_096;
+const BATCH: u64 = 4_096;
 
 impl DiskInputs {
     /// Those in a folder, of a group.
@@ -575,7 +576,7 @@ impl DiskInputs {
         let mut journal = open_journal(folder, dir, &journal::Config::new(group, LABEL))?;
         let (mut snapshot, mut next) = (None, journal.first());
         if let Some(info) = replication::kept(&journal).snapshot {
-            let head = journal.read_snapshot_part(info.position, 0, LOT as usize);
+            let head = journal.read_snapshot_part(info.position, 0, BATCH as usize);
             let head = head.map_err(|error| on(dir, error))?;
             let from = exchange::compacted_from(&head)
                 .ok_or_else(|| on(dir, format!("the snapshot at {} is none", info.position)))?;
@@ -587,13 +588,13 @@ impl DiskInputs {
 
     fn read(&mut self) -> Result<(), JournalError> {
         if let Some((position, at)) = self.snapshot {
-            let most = LOT as usize * size_of::<Input>();
+            let most = BATCH as usize * size_of::<Input>();
             let part = self.journal.read_snapshot_part(position, at, most)?;
             self.lot.extend(part.chunks(size_of::<Input>()).filter_map(input_of));
             self.snapshot = Some((position, at + part.len() as u64)).filter(|_| !part.is_empty());
             return Ok(());
         }
-        let (from, to) = (self.next, self.last.min(self.next.saturating_add(LOT - 1)));
+        let (from, to) = (self.next, self.last.min(self.next.saturating_add(BATCH - 1)));
         self.next = to + 1;
         // Leaders begin with an empty record, and the group with its genesis.
         let lot = &mut self.lot;
@@ -618,13 +619,13 @@ impl Iterator for DiskInputs {
 /// Tells whoever knows the deployment's secret how the replica stands, in one line.
 fn answer(
     (gate, door): (&Gate, &TcpListener),
-    desk: &ServerTls,
+    status_tls: &ServerTls,
     (id, restored, cost): (u8, u64, &Arc<Cost>),
     root: &LoopHandle<Role>,
     stop: &AtomicBool,
 ) -> std::io::Result<()> {
     let tell = |entrant: &Entrant<'_>| {
-        let mut sealed = desk.accept(Arc::clone(&entrant.stream), entrant.until)?;
+        let mut sealed = status_tls.accept(Arc::clone(&entrant.stream), entrant.until)?;
         let (sender, found) = sync_channel(1);
         let cost = Arc::clone(cost);
         let asked = root.call(ExchangeConfig::ROOT, move |role, _, _| {
@@ -664,7 +665,7 @@ fn ask_on(
     (cluster, number): (&Cluster, u8),
     until: Instant,
 ) -> Option<Status> {
-    let (key, tls) = (cluster.key(STATUS).ok()?, papers::asking(cluster, number).ok()?);
+    let (key, tls) = (cluster.key(STATUS).ok()?, certificates::asking(cluster, number).ok()?);
     gate::enter(&stream, (&key, 0, number), until).ok()?;
     let stream = Arc::new(stream);
     let sealed = tls.connect(Arc::clone(&stream), until).ok()?;

@@ -23,7 +23,7 @@ use host::config::Config;
 use host::failure::{Failure, on};
 use host::replica::cluster::{Cluster, Place};
 use host::replica::node::{self, Sockets, Status};
-use host::replica::{claims, papers};
+use host::replica::{certificates, claims};
 use host::sockets::{io, v4};
 
 /// The clients' node.
@@ -167,10 +167,10 @@ impl Site {
             replicas: places.by_ref().take(replicas).collect(),
             reserve: places.collect(),
             claims: vec![claims_at],
-            keys: dir.join(papers::FOLDER),
+            keys: dir.join(certificates::FOLDER),
             ..Cluster::fresh(&exchange, clock)?
         };
-        papers::issue(&mut cluster)?;
+        certificates::issue(&mut cluster)?;
         cluster.settle(&mut exchange);
         cluster.write(&dir.join("cluster.json"))?;
         std::fs::copy(file, dir.join("drill.toml")).map_err(|error| on(file, error))?;

@@ -26,7 +26,7 @@ use super::Times;
 use super::site::{folder, places, udp};
 use host::failure::{Failure, on};
 use host::replica::cluster::Cluster;
-use host::replica::{claims, node, papers};
+use host::replica::{certificates, claims, node};
 use host::sockets::{connect_from, io, v4};
 
 /// How long a group may take to have a leader.
@@ -270,10 +270,10 @@ impl Group {
             nodes: nodes.iter().zip(1u16..).map(|((_, at), node)| (node, *at)).collect(),
             replicas: places(3)?,
             claims: vec![claims_at],
-            keys: dir.join(papers::FOLDER),
+            keys: dir.join(certificates::FOLDER),
             ..Cluster::fresh(&exchange, clock)?
         };
-        papers::issue(&mut cluster)?;
+        certificates::issue(&mut cluster)?;
         cluster.write(&dir.join("cluster.json"))?;
         Ok(Group {
             seat: cluster.seat()?,
