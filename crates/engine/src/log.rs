@@ -201,8 +201,13 @@ impl InputLog {
             return Err(full);
         }
         if self.len.is_multiple_of(BLOCK) && !self.put_blocks() {
-            let waits = self.spilled.as_ref().map_or(0, |spilled| self.len - spilled.len);
-            if waits >= BLOCK + InputLog::RESERVE {
+            let waits =
+                |log: &InputLog| log.spilled.as_ref().map_or(0, |spilled| log.len - spilled.len);
+            // Whoever appends faster than a disk writes, as a start does, waits for it here.
+            if waits(self) >= BLOCK + InputLog::RESERVE
+                && !(self.flush_spill() && self.put_blocks())
+                && waits(self) >= BLOCK + InputLog::RESERVE
+            {
                 return Err(full);
             }
         }
@@ -238,6 +243,10 @@ impl InputLog {
             }
         }
         true
+    }
+
+    fn flush_spill(&mut self) -> bool {
+        self.spilled.as_mut().is_none_or(|spilled| spilled.spill.flush())
     }
 
     fn put_blocks(&mut self) -> bool {
@@ -358,7 +367,7 @@ impl InputLog {
     /// [`LogFull`] when the spill store does not take them.
     pub fn finish(&mut self) -> Result<(), LogFull> {
         let put = self.put_blocks() && self.put_block(1);
-        match put && self.spilled.as_mut().is_none_or(|spilled| spilled.spill.flush()) {
+        match put && self.flush_spill() {
             true => Ok(()),
             false => {
                 Err(LogFull { capacity: self.spilled.as_ref().map_or(0, |spilled| spilled.len) })

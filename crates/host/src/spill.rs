@@ -18,9 +18,9 @@ use crate::config::Memory;
 use crate::failure::{Failure, on};
 use crate::files;
 
-mod disk;
+mod writer;
 
-pub use disk::{FileSpill, SpillDisk};
+pub use writer::{FileSpill, SpillWriter};
 
 /// Where the private streams' file is made.
 const STREAMS_FILE: &str = "streams.tmp";
@@ -30,7 +30,7 @@ const SNAPSHOT: &str = ".at-";
 /// Snapshots of the engine beside a log.
 struct Beside {
     log: PathBuf,
-    disk: SpillDisk,
+    writer: SpillWriter,
     /// Inputs that those stand for which were kept and not forgotten.
     kept: Vec<u64>,
 }
@@ -45,14 +45,14 @@ impl Beside {
 
 impl Snapshots for Beside {
     fn keep(&mut self, applied: u64, snapshot: &[u8]) -> bool {
-        let taken = self.disk.replace(self.name(applied), snapshot);
+        let taken = self.writer.replace(self.name(applied), snapshot);
         self.kept.extend(taken.then_some(applied));
         taken
     }
 
     fn forget_before(&mut self, applied: u64) {
         for old in self.kept.extract_if(.., |of| *of < applied).collect::<Vec<_>>() {
-            self.disk.remove(self.name(old));
+            self.writer.remove(self.name(old));
         }
     }
 }
@@ -87,7 +87,7 @@ pub fn header(root: &Root) -> LogHeader {
     }
 }
 
-fn log_spill(disk: &SpillDisk, path: &Path, root: &Root) -> Result<FileSpill> {
+fn log_spill(path: &Path, root: &Root) -> Result<FileSpill> {
     // Those of an earlier log.
     for (_, path) in snapshots(path) {
         std::fs::remove_file(path)?;
@@ -95,13 +95,13 @@ fn log_spill(disk: &SpillDisk, path: &Path, root: &Root) -> Result<FileSpill> {
     let mut file = files::create(path)?;
     let header = header(root);
     write_header(&mut file, &header)?;
-    Ok(disk.file(file, HEADER_LEN as u64, Some(header)))
+    FileSpill::new(file, HEADER_LEN as u64, Some(header))
 }
 
-fn nameless(disk: &SpillDisk, path: &Path) -> Result<FileSpill> {
+fn nameless(path: &Path) -> Result<FileSpill> {
     let file = files::create(path)?;
     std::fs::remove_file(path)?;
-    Ok(disk.file(file, 0, None))
+    FileSpill::new(file, 0, None)
 }
 
 /// A file without a name in a folder, for private streams.
@@ -111,8 +111,7 @@ fn nameless(disk: &SpillDisk, path: &Path) -> Result<FileSpill> {
 pub fn streams_in(folder: &Path) -> std::result::Result<Box<dyn SpillStore>, Failure> {
     let path = folder.join(STREAMS_FILE);
     std::fs::create_dir_all(folder).map_err(|error| on(folder, error))?;
-    let spill = SpillDisk::start().and_then(|disk| nameless(&disk, &path));
-    Ok(Box::new(spill.map_err(|error| on(&path, error))?))
+    Ok(Box::new(nameless(&path).map_err(|error| on(&path, error))?))
 }
 
 /// Has the root of a new exchange spill its log to the file at `log` and its private streams
@@ -128,9 +127,9 @@ pub fn attach(memory: &Memory, log: &Path, nodes: &mut [Role]) -> std::result::R
     files::folder(folder)?;
     let streams = folder.join(STREAMS_FILE);
     let root = nodes.iter().find_map(|role| role.as_root()).ok_or_else(no_root)?;
-    let disk = SpillDisk::start().map_err(|error| on(folder, error))?;
-    let inputs = log_spill(&disk, log, root).map_err(|error| on(log, error))?;
-    let streams = nameless(&disk, &streams).map_err(|error| on(&streams, error))?;
+    let inputs = log_spill(log, root).map_err(|error| on(log, error))?;
+    let streams = nameless(&streams).map_err(|error| on(&streams, error))?;
+    let writer = inputs.writer();
     let mut spills = Some(((Box::new(inputs) as _, memory.inputs as usize), streams));
     let attached = nodes.iter_mut().find_map(|role| {
         role.with_root(&mut Outbox::default(), |root, _| {
@@ -138,7 +137,7 @@ pub fn attach(memory: &Memory, log: &Path, nodes: &mut [Role]) -> std::result::R
             let attached = root.spill_to(inputs, (Box::new(streams), memory.reports));
             if let Some((inputs, streams)) = memory.disk() {
                 let beside =
-                    Beside { log: log.to_path_buf(), disk: disk.clone(), kept: Vec::new() };
+                    Beside { log: log.to_path_buf(), writer: writer.clone(), kept: Vec::new() };
                 let snapshots = memory.recycles().then(|| Box::new(beside) as Box<dyn Snapshots>);
                 root.bound_spills(inputs, streams, snapshots);
             }
@@ -200,8 +199,7 @@ mod tests {
     fn a_nameless_file_is_read_back_and_leaves_nothing() {
         let name = format!("fairbell-files-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let disk = SpillDisk::start().expect("a thread");
-        let mut spill = nameless(&disk, &path).expect("a file");
+        let mut spill = nameless(&path).expect("a file");
         assert!(!path.exists());
         let mut read = [0; 3];
         assert!(spill.put(1_000, b"abc") && spill.get(1_000, &mut read));
@@ -224,8 +222,8 @@ mod tests {
         let header = LogHeader { rules_version: 1, config_digest: 2, given_up: 0 };
         let mut file = files::create(&path).expect("a file");
         write_header(&mut file, &header).expect("room");
-        let disk = SpillDisk::start().expect("a thread");
-        let mut spill = disk.file(file, HEADER_LEN as u64, Some(header));
+        let mut spill = FileSpill::new(file, HEADER_LEN as u64, Some(header)).expect("a thread");
+        let writer = spill.writer();
         let input = |seq: u64| Input {
             seq: Seq(seq),
             t_in: Nanos(seq),
@@ -247,16 +245,16 @@ mod tests {
         let reader = LogReader::over(File::open(&path).expect("there")).expect("a log");
         let read: Vec<u64> = reader.map(|input| input.expect("whole").seq.0).collect();
         assert!(read.into_iter().eq(8_193..=10_000));
-        let mut beside = Beside { log: path.clone(), disk: disk.clone(), kept: Vec::new() };
+        let mut beside = Beside { log: path.clone(), writer: writer.clone(), kept: Vec::new() };
         for applied in [4_096, 8_200, 9_000] {
             assert!(beside.keep(applied, b"x"));
         }
-        assert!(disk.wait());
+        assert!(writer.wait());
         std::fs::write(folder.join("exchange.log.at-9500.new"), b"x").expect("room");
         assert_eq!(snapshot_from(&path, 8_192).map(|found| found.0), Some(8_200));
         assert_eq!(snapshot_from(&path, 9_001), None);
         beside.forget_before(8_200);
-        assert!(disk.wait());
+        assert!(writer.wait());
         let left: Vec<u64> = snapshots(&path).into_iter().map(|found| found.0).collect();
         assert_eq!(left, [8_200, 9_000]);
         std::fs::remove_dir_all(&folder).expect("removed");

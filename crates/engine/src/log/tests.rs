@@ -274,3 +274,44 @@ fn control_a_record_that_is_nowhere_is_found() {
     log.gone = 1;
     log.assert_positions();
 }
+
+/// Takes ten blocks, and no more before it was waited for.
+struct Busy {
+    spill: MemorySpill,
+    taken: u32,
+    fails: bool,
+}
+
+impl SpillStore for Busy {
+    fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
+        self.taken += 1;
+        self.taken <= 10 && self.spill.put(at, bytes)
+    }
+
+    fn get(&self, at: u64, into: &mut [u8]) -> bool {
+        self.spill.get(at, into)
+    }
+
+    fn flush(&mut self) -> bool {
+        self.taken = if self.fails { 100 } else { 0 };
+        !self.fails
+    }
+}
+
+#[test]
+fn whoever_does_not_ask_for_room_waits_for_the_disk() {
+    for fails in [false, true] {
+        let mut log = InputLog::new(usize::MAX);
+        let busy = Busy { spill: MemorySpill::default(), taken: 0, fails };
+        assert!(log.spill_to(Box::new(busy), 0));
+        let taken = (0..MANY).take_while(|n| log.append(Nanos(*n), draft(*n)).is_ok()).count();
+        if fails {
+            // Ten blocks, and what operators may have while the disk takes nothing.
+            assert_eq!(taken, 11 * BLOCK + InputLog::RESERVE);
+            continue;
+        }
+        assert_eq!(taken as u64, MANY);
+        assert!(log.in_memory() <= InputLog::MEMORY_MIN + 2 * CHUNK + BLOCK + InputLog::RESERVE);
+        assert!(log.records().map(|input| input.t_in).eq((0..MANY).map(Nanos)));
+    }
+}

@@ -24,7 +24,7 @@ use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use types::{Checked, ExecutionReport, SpillStore};
 
 use crate::failure::Failure;
-use crate::spill::{SpillDisk, streams_in};
+use crate::spill::{FileSpill, SpillWriter, streams_in};
 
 /// Their folder in a replica's.
 const FOLDER: &str = "checkpoints";
@@ -71,8 +71,8 @@ pub struct Begun {
 /// The files beside checkpoints.
 pub struct Files {
     folder: PathBuf,
-    /// Those of the spill stores, and the thread that writes them.
-    spills: (SpillDisk, Vec<File>),
+    /// Those of the spill stores, and the threads that write them.
+    spills: Vec<(SpillWriter, File)>,
     genesis: Vec<u8>,
 }
 
@@ -222,14 +222,16 @@ fn attach(
     exchange: &ExchangeConfig,
     folder: &Path,
     anew: bool,
-) -> IoResult<(SpillDisk, Vec<File>)> {
-    let (disk, mut files) = (SpillDisk::start()?, Vec::new());
+) -> IoResult<Vec<(SpillWriter, File)>> {
+    let mut files = Vec::new();
     let mut spill = |name: String, block: usize| {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(anew).mode(0o600);
         let file = options.open(folder.join(name))?;
-        files.push(file.try_clone()?);
-        IoResult::Ok(Box::new(Checked::new(disk.file(file, 0, None), block)) as Box<dyn SpillStore>)
+        let known = file.try_clone()?;
+        let spill = FileSpill::new(file, 0, None)?;
+        files.push((spill.writer(), known));
+        IoResult::Ok(Box::new(Checked::new(spill, block)) as Box<dyn SpillStore>)
     };
     let record = PrivateStreams::spill_block(size_of::<ExecutionReport>());
     let streams = spill("streams".to_string(), record)?;
@@ -237,7 +239,7 @@ fn attach(
         .map(|stream| spill(format!("feed-{stream}"), Publisher::SPILL_BLOCK))
         .collect::<IoResult<_>>()?;
     match root.spill_output_to((streams, REPORTS), feeds, INPUTS) {
-        true => Ok((disk, files)),
+        true => Ok(files),
         false => Err(std::io::Error::other("a root that has begun")),
     }
 }
@@ -291,11 +293,12 @@ pub fn serve(files: &Files, taken: &Receiver<(Taken, Option<u64>)>, cost: &Cost)
 impl Files {
     /// Makes a checkpoint durable, what it leans on first, and lets older ones go.
     fn write(&self, checkpoint: &Checkpoint) -> IoResult<()> {
-        let (disk, files) = &self.spills;
-        if !disk.wait() {
-            return Err(std::io::Error::other("what it leans on can't be written"));
+        for (writer, file) in &self.spills {
+            if !writer.wait() {
+                return Err(std::io::Error::other("what it leans on can't be written"));
+            }
+            file.sync_data()?;
         }
-        files.iter().try_for_each(File::sync_data)?;
         let name = path(&self.folder, checkpoint.position);
         let mut unfinished = name.clone().into_os_string();
         unfinished.push(UNFINISHED);
@@ -335,8 +338,10 @@ mod tests {
         let name = format!("fairbell-checkpoints-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let spill = File::create(folder.join("streams")).expect("a file");
-        let spills = (SpillDisk::start().expect("a thread"), vec![spill]);
+        let file = File::create(folder.join("streams")).expect("a file");
+        let copy = file.try_clone().expect("a file");
+        let spill = FileSpill::new(file, 0, None).expect("a thread");
+        let spills = vec![(spill.writer(), copy)];
         let files = Files { folder: folder.clone(), spills, genesis: vec![1] };
         let one = |position| Checkpoint {
             genesis: vec![1],

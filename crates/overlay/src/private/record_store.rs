@@ -204,6 +204,7 @@ impl RecordStore {
         if let Some(spilled) = self.spilled.as_mut().filter(|_| is_full) {
             spilled.full.push_back(stream as u32);
             self.put_full();
+            self.wait_for_spill();
         }
         Some(position)
     }
@@ -242,6 +243,14 @@ impl RecordStore {
             if !self.put_one() {
                 return;
             }
+        }
+    }
+
+    /// A start appends faster than a disk writes, and waits for it once too much is in memory.
+    fn wait_for_spill(&mut self) {
+        let waits = |spilled: &Spilled| spilled.full.len() - spilled.put > 2 * WAITING_MAX;
+        if self.spilled.as_mut().is_some_and(|spilled| waits(spilled) && spilled.spill.flush()) {
+            self.put_full();
         }
     }
 
@@ -441,251 +450,4 @@ fn offset(runs: &[u64], chunk: u64, chunk_bytes: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use types::{MemorySpill, SplitMix64};
-
-    /// Appends at random, and reads all of it back in runs of random lengths.
-    fn compare(mut store: RecordStore, records: u64, seed: u64) -> RecordStore {
-        let mut rng = SplitMix64::new(seed);
-        let mut model = vec![Vec::new(); 3];
-        for n in 0..records {
-            let stream = rng.below(3) as usize;
-            model[stream].push(n);
-            let position = store.append(stream, &n.to_le_bytes());
-            assert_eq!(position, Some(model[stream].len() as u64), "seed {seed}");
-        }
-        for (stream, records) in model.iter().enumerate() {
-            assert_eq!(store.next(stream), records.len() as u64 + 1);
-            let mut position = 1;
-            while position < store.next(stream) {
-                let run = store.fetch(stream, position, 1 + rng.below(100)).expect("no disk");
-                assert!(!run.is_empty(), "seed {seed}");
-                for bytes in run.chunks_exact(8) {
-                    let expected = records[position as usize - 1].to_le_bytes();
-                    assert_eq!(bytes, expected, "seed {seed}");
-                    position += 1;
-                }
-            }
-        }
-        store
-    }
-
-    #[test]
-    fn agrees_with_plain_vectors() {
-        let mut store = compare(RecordStore::new(3, 8, 20_000), 20_000, 1);
-        assert_eq!(store.append(0, &[0; 8]), None, "full");
-    }
-
-    #[test]
-    fn with_a_spill_memory_is_bounded_and_all_is_read_back() {
-        let records = 100_000;
-        let mut store = RecordStore::new(3, 8, u64::MAX);
-        assert!(store.spill_to(Box::new(MemorySpill::default()), 1_000));
-        let store = compare(store, records, 2);
-        // 15 full chunks and one of each stream that fills.
-        assert!(store.in_memory() <= 1_000 + 3 * CHUNK_RECORDS, "{}", store.in_memory());
-        assert!(store.run(0, 1, 1).is_empty(), "it is in the spill store");
-        let runs = store.streams.iter().map(|stream| stream.runs.len()).max();
-        assert!(runs <= Some(3), "{runs:?}: of 128, 256 and 512 chunks");
-        let without = compare(RecordStore::new(3, 8, u64::MAX), records, 2);
-        assert!(without.in_memory() >= records, "without a spill store all of it is in memory");
-    }
-
-    #[test]
-    fn what_the_spill_does_not_take_stays_in_memory() {
-        let mut store = RecordStore::new(3, 8, u64::MAX);
-        let runs = 3 * SEGMENT_CHUNKS;
-        let room = runs * CHUNK_RECORDS as usize * 8;
-        assert!(store.spill_to(Box::new(MemorySpill::with_max(room)), 1_000));
-        let store = compare(store, 50_000, 3);
-        assert!(store.in_memory() > 50_000 - (runs as u64 + 1) * CHUNK_RECORDS);
-    }
-
-    /// A spill store that two stores can have, one after the other.
-    #[derive(Clone, Default)]
-    struct Shared(std::sync::Arc<std::sync::Mutex<MemorySpill>>);
-
-    impl SpillStore for Shared {
-        fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
-            self.0.lock().expect("whole").put(at, bytes)
-        }
-
-        fn get(&self, at: u64, into: &mut [u8]) -> bool {
-            self.0.lock().expect("whole").get(at, into)
-        }
-
-        fn free(&mut self, at: u64, len: u64) -> bool {
-            self.0.lock().expect("whole").free(at, len)
-        }
-    }
-
-    fn on(spill: &Shared) -> RecordStore {
-        let mut store = RecordStore::new(3, 8, 1 << 20);
-        assert!(store.spill_to(Box::new(spill.clone()), 1_000));
-        store
-    }
-
-    fn packed(store: &RecordStore) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        assert!(store.pack(&mut Packer::new(&mut bytes)));
-        bytes
-    }
-
-    #[test]
-    fn what_was_packed_goes_on_as_if_nothing_had_been() {
-        for (seed, before) in [(1, 0), (2, 63), (3, 64), (4, 5_000), (5, 30_000)] {
-            let (spill, mut rng) = (Shared::default(), SplitMix64::new(seed));
-            let mut first = on(&spill);
-            let mut all = vec![Vec::new(); 3];
-            let mut append = |store: &mut RecordStore, n: u64| {
-                // The last stream is seldom used.
-                let stream = (rng.below(9) / 4) as usize;
-                all[stream].push(n);
-                assert_eq!(store.append(stream, &n.to_le_bytes()), Some(all[stream].len() as u64));
-            };
-            (0..before).for_each(|n| append(&mut first, n));
-            let bytes = packed(&first);
-            let mut second = on(&spill);
-            let mut from = Unpacker::new(&bytes);
-            assert_eq!(second.unpack(&mut from).and_then(|()| from.end()), Some(()), "seed {seed}");
-            assert_eq!(packed(&second), bytes);
-            // What the first one does after that is done again by the second.
-            (before..before + 9_000).for_each(|n| append(&mut second, n));
-            for (stream, records) in all.iter().enumerate() {
-                for (n, position) in records.iter().zip(1..) {
-                    assert_eq!(
-                        second.fetch(stream, position, 1),
-                        Some(&n.to_le_bytes()[..]),
-                        "seed {seed}"
-                    );
-                }
-                assert_eq!(second.fetch(stream, records.len() as u64 + 1, 1), Some(&[][..]));
-            }
-        }
-    }
-
-    #[test]
-    fn what_no_store_packs_is_not_taken_up() {
-        let spill = Shared::default();
-        let mut store = on(&spill);
-        (0..40_000u64).for_each(|n| {
-            let stream = (n % 3) as usize;
-            store.append(stream, &n.to_le_bytes()).expect("room");
-        });
-        let bytes = packed(&store);
-        let taken = |bytes: &[u8]| {
-            let mut from = Unpacker::new(bytes);
-            on(&spill).unpack(&mut from).and_then(|()| from.end()).is_some()
-        };
-        assert!(taken(&bytes));
-        for len in 0..bytes.len() {
-            assert!(!taken(&bytes[..len]), "{len} bytes");
-        }
-        // Number of streams, places used, and of the first stream its length, its runs, and where.
-        for (at, what) in [(0, "streams"), (8, "used"), (17, "length"), (24, "runs"), (32, "run")] {
-            let mut wrong = bytes.clone();
-            wrong[at] ^= 0x40;
-            assert!(!taken(&wrong), "{what}");
-        }
-        let mut twice = bytes.clone();
-        twice[32] = 128;
-        assert!(!taken(&twice), "two streams on one run");
-        let mut without = Vec::new();
-        let plain = RecordStore::new(3, 8, 100);
-        assert!(!plain.pack(&mut Packer::new(&mut without)), "nothing is spilled");
-    }
-
-    #[test]
-    fn every_chunk_has_a_place_of_its_own_however_long_its_stream() {
-        let mut expected = (0, 0);
-        for chunk in 0..100_000 {
-            assert_eq!(place(chunk), expected, "{chunk}");
-            expected.1 += 1;
-            if expected.1 == run_len(expected.0) {
-                expected = (expected.0 + 1, 0);
-            }
-        }
-        assert!(place(u64::MAX / 200 / CHUNK_RECORDS).0 < 64);
-        let runs: Vec<u64> = vec![0; RUNS_MAX];
-        assert_eq!(offset(&runs, 1 << 57, 1), None);
-    }
-
-    #[test]
-    fn the_oldest_part_of_the_longest_stream_goes_first_and_others_keep_all() {
-        let spill = Shared::default();
-        let mut store = RecordStore::new(3, 8, u64::MAX);
-        assert!(store.spill_to(Box::new(spill.clone()), 1_000));
-        let most = 400 * RecordStore::chunk_len(8) as u64;
-        store.bound_spill(most, true);
-        let (records, mut seldom) = (400_000u64, 0);
-        for n in 0..records {
-            let stream = if n % 50 == 0 { 2 } else { (n % 2) as usize };
-            seldom += u64::from(stream == 2);
-            assert!(store.has_room() && store.append(stream, &n.to_le_bytes()).is_some());
-            assert!(store.in_spill_store() <= most, "{} bytes", store.in_spill_store());
-        }
-        assert_eq!((store.first(2), store.next(2)), (1, seldom + 1), "the quiet one has it all");
-        let first = store.first(0);
-        assert!(first > 100_000 && store.fetch(0, first - 1, 1) == Some(&[]), "{first}");
-        assert_eq!(store.fetch(0, first, 1).map(<[u8]>::len), Some(8));
-        assert_eq!(store.fetch(2, 1, 1), Some(&0u64.to_le_bytes()[..]));
-        let used = spill.0.lock().expect("whole").used();
-        assert!(used <= most + 2 * 4_096 * 6, "{used} bytes used");
-        let mut bytes = Vec::new();
-        assert!(!store.pack(&mut Packer::new(&mut bytes)), "it is not whole any more");
-    }
-
-    #[test]
-    fn at_the_bound_of_a_spill_that_keeps_all_there_is_no_room_and_nothing_is_lost() {
-        let mut store = RecordStore::new(1, 8, u64::MAX);
-        assert!(store.spill_to(Box::new(MemorySpill::default()), 1_000));
-        store.bound_spill(100 * RecordStore::chunk_len(8) as u64, false);
-        let mut records = 0u64;
-        while store.has_room() {
-            assert_eq!(store.append(0, &records.to_le_bytes()), Some(records + 1));
-            records += 1;
-        }
-        assert_eq!(records, 100 * CHUNK_RECORDS);
-        // What follows from those who steer is kept all the same.
-        (0..10_000).for_each(|n: u64| assert!(store.append(0, &n.to_le_bytes()).is_some()));
-        assert_eq!(store.fetch(0, 1, 1), Some(&0u64.to_le_bytes()[..]));
-        assert_eq!(store.first(0), 1);
-        // A spill store that gives no room back is as one that was not asked to.
-        let mut store = RecordStore::new(1, 8, u64::MAX);
-        let spill = types::Checked::new(MemorySpill::default(), RecordStore::chunk_len(8));
-        assert!(store.spill_to(Box::new(spill), 64));
-        store.bound_spill(100 * RecordStore::chunk_len(8) as u64, true);
-        let full = (0..100_000u64).find(|n| {
-            assert!(store.append(0, &n.to_le_bytes()).is_some());
-            !store.has_room()
-        });
-        assert!(full.is_some_and(|full| full < 110 * CHUNK_RECORDS), "{full:?}");
-    }
-
-    #[test]
-    fn too_much_that_waits_for_the_spill_is_no_room() {
-        let mut store = RecordStore::new(1, 8, u64::MAX);
-        assert!(store.spill_to(Box::new(MemorySpill::with_max(0)), 64));
-        let full = (0..1_000_000u64).find(|n| {
-            assert!(store.append(0, &n.to_le_bytes()).is_some());
-            !store.has_room()
-        });
-        let most = (WAITING_MAX as u64 + 2) * CHUNK_RECORDS;
-        assert!(full.is_some_and(|full| full < most), "{full:?}");
-    }
-
-    #[test]
-    fn out_of_range_is_empty_and_refused() {
-        let mut store = RecordStore::new(1, 4, 10);
-        assert_eq!(store.append(1, &[0; 4]), None);
-        assert_eq!(store.append(0, &[0; 3]), None);
-        assert_eq!(store.append(0, &[1; 4]), Some(1));
-        for (stream, position) in [(0, 0), (0, 2), (0, u64::MAX), (1, 1)] {
-            assert!(store.run(stream, position, 9).is_empty());
-            assert_eq!(store.fetch(stream, position, 9), Some(&[][..]));
-        }
-        assert_eq!(store.run(0, 1, 0), &[] as &[u8]);
-        assert!(!store.spill_to(Box::new(MemorySpill::default()), 1), "it has begun");
-    }
-}
+mod tests;

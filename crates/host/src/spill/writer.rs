@@ -1,4 +1,5 @@
-//! The thread that does what spill stores want of a disk, so that no node waits for one.
+//! A thread for each file of a spill store that does what it wants of the disk, so that no node waits
+//! for one. A file that takes nothing holds up no other.
 //!
 //! What is put waits in a queue of at most some 8 MiB and is written in order; until it is written
 //! it is read back from there. A write that fails is tried again every 50 ms, and nothing is taken
@@ -158,11 +159,12 @@ impl Queue {
         }
     }
 
-    /// Waits until all that was taken is done; false when an attempt fails meanwhile.
+    /// Waits until all that was taken is done; false when an attempt fails meanwhile, or the last one
+    /// did.
     fn wait(&self) -> bool {
         let mut state = self.lock();
         let (end, failures) = (state.taken, state.failures);
-        while state.done < end && state.failures == failures {
+        while state.done < end && state.failures == failures && !state.failing {
             state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.done >= end
@@ -179,28 +181,16 @@ impl Drop for Handle {
     }
 }
 
-/// The thread; it ends with the last copy of this and the last of its files.
+/// The thread of a file; it ends with the last copy of this and the file's spill store.
 #[derive(Clone)]
-pub struct SpillDisk(Arc<Handle>);
+pub struct SpillWriter(Arc<Handle>);
 
-impl SpillDisk {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// The system has no thread.
-    pub fn start() -> Result<SpillDisk> {
+impl SpillWriter {
+    fn start() -> Result<SpillWriter> {
         let queue = Arc::new(Queue::default());
-        let handle = SpillDisk(Arc::new(Handle(Arc::clone(&queue))));
+        let handle = SpillWriter(Arc::new(Handle(Arc::clone(&queue))));
         std::thread::Builder::new().name("spill".to_string()).spawn(move || queue.serve())?;
         Ok(handle)
-    }
-
-    /// A spill store in a file, from an offset on; `header` is that of a log, which says what was
-    /// given up.
-    pub fn file(&self, file: File, from: u64, header: Option<LogHeader>) -> FileSpill {
-        // Behind its end: of no effect, but refused where there are no holes.
-        let frees = file.metadata().is_ok_and(|of| punch(&file, of.len(), 1).is_ok());
-        FileSpill { disk: self.clone(), file: Arc::new(file), from, header, frees }
     }
 
     /// Has a file written whole under its name, or not at all; false when that is not taken now.
@@ -225,7 +215,7 @@ impl SpillDisk {
 
 /// A spill store in a file, from an offset on.
 pub struct FileSpill {
-    disk: SpillDisk,
+    writer: SpillWriter,
     file: Arc<File>,
     from: u64,
     /// Of a log, whose header says what was given up.
@@ -243,8 +233,24 @@ enum Waiting {
 }
 
 impl FileSpill {
+    /// A spill store in a file, from an offset on; `header` is that of a log, which says what was
+    /// given up.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn new(file: File, from: u64, header: Option<LogHeader>) -> Result<FileSpill> {
+        // Behind its end: of no effect, but refused where there are no holes.
+        let frees = file.metadata().is_ok_and(|of| punch(&file, of.len(), 1).is_ok());
+        Ok(FileSpill { writer: SpillWriter::start()?, file: Arc::new(file), from, header, frees })
+    }
+
+    /// The thread that writes it.
+    pub fn writer(&self) -> SpillWriter {
+        self.writer.clone()
+    }
+
     fn write(&self, at: u64, bytes: &[u8]) -> bool {
-        self.disk.0.0.take(|mut buffer| {
+        self.writer.0.0.take(|mut buffer| {
             buffer.extend_from_slice(bytes);
             Job::Write { file: Arc::clone(&self.file), at, bytes: Arc::new(buffer) }
         })
@@ -253,7 +259,7 @@ impl FileSpill {
     /// Looks among what waits to be written, the newest first.
     fn find(&self, from: u64, into: &mut [u8]) -> Waiting {
         let end = from.saturating_add(into.len() as u64);
-        let state = self.disk.0.0.lock();
+        let state = self.writer.0.0.lock();
         for job in state.jobs.iter().rev() {
             let Job::Write { file, at, bytes } = job else { continue };
             let overlaps = *at < end && from < at.saturating_add(bytes.len() as u64);
@@ -281,7 +287,7 @@ impl SpillStore for FileSpill {
         let Some(at) = self.from.checked_add(at) else { return false };
         match self.find(at, into) {
             Waiting::Found => return true,
-            Waiting::Partly if !self.disk.wait() => return false,
+            Waiting::Partly if !self.writer.wait() => return false,
             Waiting::Partly | Waiting::No => {}
         }
         self.file.read_exact_at(into, at).is_ok()
@@ -324,11 +330,11 @@ impl SpillStore for FileSpill {
             }
         }
         let file = Arc::clone(&self.file);
-        len == 0 || self.disk.0.0.take(|_| Job::Free { file, at: from, len })
+        len == 0 || self.writer.0.0.take(|_| Job::Free { file, at: from, len })
     }
 
     fn flush(&mut self) -> bool {
-        self.disk.wait()
+        self.writer.wait()
     }
 }
 
@@ -346,8 +352,7 @@ mod tests {
     #[test]
     fn what_is_put_is_read_at_once_and_lies_in_the_file_after_a_flush() {
         let (path, file) = scratch("spill-order");
-        let disk = SpillDisk::start().expect("a thread");
-        let mut spill = disk.file(file, 100, None);
+        let mut spill = FileSpill::new(file, 100, None).expect("a thread");
         let block = |n: u64| [n as u8 ^ (n >> 8) as u8; 4_096];
         for n in 0..1_000 {
             assert!(spill.put(n * 4_096, &block(n)), "{n}");
@@ -374,8 +379,7 @@ mod tests {
         // A file that is open for reading only: every write fails.
         let (path, _) = scratch("spill-failing");
         let file = OpenOptions::new().read(true).open(&path).expect("there");
-        let disk = SpillDisk::start().expect("a thread");
-        let mut spill = disk.file(file, 0, None);
+        let mut spill = FileSpill::new(file, 0, None).expect("a thread");
         assert!(spill.put(0, b"abcd"), "it is taken before anybody knows");
         assert!(!spill.flush(), "that fails");
         assert!(!spill.put(4, b"efgh"), "nothing is taken while it fails");
@@ -386,13 +390,25 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_takes_nothing_holds_up_no_other() {
+        let [(bad, _), (good, file)] = ["spill-bad", "spill-good"].map(scratch);
+        let refusing = OpenOptions::new().read(true).open(&bad).expect("there");
+        let mut refusing = FileSpill::new(refusing, 0, None).expect("a thread");
+        let mut taking = FileSpill::new(file, 0, None).expect("a thread");
+        assert!(refusing.put(0, b"abcd") && taking.put(0, b"abcd"));
+        assert!(!refusing.flush() && taking.flush());
+        assert_eq!(std::fs::read(&good).expect("there"), b"abcd");
+        [bad, good].map(|path| std::fs::remove_file(path).expect("removed"));
+    }
+
+    #[test]
     fn no_more_waits_than_there_is_room_for() {
         // Nobody serves this queue.
         let queue = Arc::new(Queue::default());
         let (path, file) = scratch("spill-full");
-        let disk = SpillDisk(Arc::new(Handle(Arc::clone(&queue))));
+        let writer = SpillWriter(Arc::new(Handle(Arc::clone(&queue))));
         let mut spill =
-            FileSpill { disk, file: Arc::new(file), from: 0, header: None, frees: true };
+            FileSpill { writer, file: Arc::new(file), from: 0, header: None, frees: true };
         let block = vec![7; 64 << 10];
         let taken = (0..1_000).take_while(|n| spill.put(n * (64 << 10), &block)).count();
         assert_eq!(taken, WAITING_MAX / (64 << 10));
@@ -409,11 +425,11 @@ mod tests {
     #[test]
     fn a_file_is_replaced_whole() {
         let (path, _) = scratch("spill-replaced");
-        let disk = SpillDisk::start().expect("a thread");
-        assert!(disk.replace(path.clone(), b"whole") && disk.wait());
+        let writer = SpillWriter::start().expect("a thread");
+        assert!(writer.replace(path.clone(), b"whole") && writer.wait());
         assert_eq!(std::fs::read(&path).expect("there"), b"whole");
-        disk.remove(path.clone());
-        assert!(disk.wait() && !path.exists());
-        assert!(disk.replace(path.join("below"), b"x") && !disk.wait(), "no such folder");
+        writer.remove(path.clone());
+        assert!(writer.wait() && !path.exists());
+        assert!(writer.replace(path.join("below"), b"x") && !writer.wait(), "no such folder");
     }
 }
