@@ -23,12 +23,10 @@
 //! - One that is started asks the others what they know of its disk; set back to an older copy, it
 //!   elects nobody before it has again what it had ([`Waits`]).
 //! - Memory: records not yet applied, a window of earlier ones, a line per term, one snapshot of
-//!   another replica while it comes.
+//!   another replica while it comes. Per record nothing is allocated ([`EntryData`]).
 //! - Who is in the group is said by the log ([`Membership`]) and changed by records of the group's
 //!   own, one at a time ([`Replica::change`]), which whoever applies records sees as empty ones.
-//! - Which library is behind it is known to few files: `raft_group`, `log_view` and `wire`.
-//! - A record of up to 134 bytes lies in its entry ([`EntryData`]): per record nothing is allocated,
-//!   per turn what the library's lists of entries and messages take.
+//! - Three files know the library behind it: `raft_group`, `log_view` and `wire`.
 
 mod changes;
 mod config;
