@@ -111,7 +111,7 @@ pub struct Fetch {
 /// One step's work, in the order of the fields.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Work {
-    /// To be given to [`crate::RaftGroup::written`]; dense.
+    /// To be given to `RaftGroup::written`; dense.
     pub number: u64,
     /// Messages that may leave at once.
     pub sends: Vec<(ReplicaId, Vec<u8>)>,
