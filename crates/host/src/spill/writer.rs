@@ -398,7 +398,7 @@ mod tests {
         assert!(refusing.put(0, b"abcd") && taking.put(0, b"abcd"));
         assert!(!refusing.flush() && taking.flush());
         assert_eq!(std::fs::read(&good).expect("there"), b"abcd");
-        [bad, good].map(|path| std::fs::remove_file(path).expect("removed"));
+        [bad, good].iter().for_each(|path| std::fs::remove_file(path).expect("removed"));
     }
 
     #[test]
