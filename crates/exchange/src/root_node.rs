@@ -18,18 +18,18 @@ use overlay::{
     frame::{
         self, AttachBody, FrameKind, GrantBody, HelloBody, HopHeader, OrderBody, PrivateAckBody,
     },
-    ingress::{Ingress, IngressConfig, Verdict},
+    ingress::{Ingress, Verdict},
     membership::Membership,
-    order_ack::{AckScheduler, Progress},
+    order_ack::Progress,
     private_sender::{PrivateStreams, PrivateStreamsConfig},
     publisher::Publisher,
-    sequencer::{Sequenced, SequencerConfig},
+    sequencer::Sequenced,
     topology::Tree,
     upstream_queue::PacingFeedback,
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
-    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, ShardId, Source,
+    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, Source,
 };
 use wire::itch;
 use zerocopy::{IntoBytes, TryFromBytes};
@@ -44,18 +44,23 @@ mod checkpoint;
 mod durable;
 mod expiry;
 mod gone;
+mod inbound;
 mod member;
 mod room;
+mod schedule;
 mod standby;
 
 pub use checkpoint::CheckpointError;
 use durable::Gate;
 pub use durable::ResumeError;
+use inbound::Inbound;
 pub use member::LogGap;
 use member::Standing;
 use room::Room;
 pub use room::{Fill, Snapshots};
+use schedule::Schedule;
 pub use standby::ReplaceError;
+use standby::Trees;
 
 /// What the root itself counts; its parts have counters of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,24 +82,11 @@ pub struct RootCounters {
 /// The root node.
 pub struct Root {
     node: NodeId,
-    epoch: u32,
-    /// Trees by shape, for those that the tree may change to.
-    trees: Vec<(TreeShape, Tree)>,
-    /// Proxies that were replaced, in order.
-    benched: Vec<NodeId>,
-    /// Tells proxies how their orders arrive, where these are paced.
-    feedback: Option<PacingFeedback>,
-    gateway_nodes: Vec<NodeId>,
-    /// The boot nonce that each gateway's present incarnation was granted for.
-    granted: Vec<Option<(u32, Incarnation)>>,
-    ingress: Ingress,
-    /// The ingress's, for a new one.
-    sequencer: SequencerConfig,
+    trees: Trees,
+    inbound: Inbound,
     log: InputLog,
     /// Where inputs wait until they are durable; `None`: they are applied at once.
     gate: Option<Gate>,
-    /// Grants applied and not sent yet.
-    grants: Vec<(GatewayId, u32, Incarnation)>,
     engine: Engine,
     output: Output,
     itch: itch::Encoder,
@@ -104,27 +96,11 @@ pub struct Root {
     sessions: Vec<[u8; 10]>,
     private: PrivateStreams,
     drop_copies: DropCopies,
-    acks: AckScheduler,
-    timetable: Timetable,
-    /// In a group: without what the group has committed, and nothing else.
-    planned: Timetable,
-    /// The same but for [`Root::set_timetable`]: what a start from the log would have; and what
-    /// tells it, as it was configured, from others.
-    logged: Timetable,
-    configured: u64,
+    schedule: Schedule,
     dead_gateway_cancels: DeadGatewayCancels,
-    day: DayRecord,
-    /// The feed's session is over.
-    ended: bool,
     /// One of a group, which follows or leads; see [`Root::join_group`].
     group: Option<Standing>,
-    /// More datagrams follow at once: what is due goes through when they are in.
-    more: bool,
     room: Room,
-    /// No command that ends orders is given before this.
-    expires_from: Nanos,
-    /// The feed's session ends with the last input that waits for its commit.
-    ends_when_applied: bool,
     counters: RootCounters,
 }
 
@@ -133,11 +109,7 @@ impl Root {
     /// yet begun; its first timeout is due at once.
     pub fn new(config: &ExchangeConfig, trees: &[Tree]) -> Result<Root, ExchangeError> {
         let tree = trees.first().ok_or(ExchangeError::NoSuchTree)?;
-        let gateway_nodes: Vec<NodeId> = tree.topology.receiver_ids().collect();
-        let gateways = gateway_nodes.len();
         let node = ExchangeConfig::ROOT;
-        let sequencer = sequencer(config);
-        let ingress = Ingress::new(&ingress_config(gateways, &sequencer));
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
         let drop_copies = DropCopies::new(&config.accounts);
@@ -150,23 +122,19 @@ impl Root {
         let mut private = PrivateStreamsConfig::new(node, accounts, record_len, records_max);
         private.datagram_max = config.options.datagram_max();
         let private = PrivateStreams::new(private).ok_or(ExchangeError::PrivateStreams)?;
-        let options = &config.options;
         let leavers = config.accounts.iter().filter(|one| one.cancel_on_disconnect);
         let patience_ns = private.lease_ns().saturating_add(config.cancel_grace_ns);
         Ok(Root {
             dead_gateway_cancels: DeadGatewayCancels::new(leavers.map(|one| one.id), patience_ns),
             node,
-            epoch: tree.epoch,
-            trees: downlinks::shapes(config)?,
-            benched: Vec::new(),
-            feedback: options.upstream.map(|_| PacingFeedback::new(options.credits())),
-            granted: vec![None; gateways + 1],
-            gateway_nodes,
-            ingress,
-            sequencer,
+            trees: Trees {
+                epoch: tree.epoch,
+                shapes: downlinks::shapes(config)?,
+                benched: Vec::new(),
+            },
+            inbound: Inbound::new(config, tree),
             log: InputLog::new(config.log_capacity),
             gate: None,
-            grants: Vec::new(),
             engine: Engine::new(engine_config),
             output: Output::with_capacity(256, 256),
             itch: itch::Encoder::new(&config.instruments, config.midnight),
@@ -174,18 +142,9 @@ impl Root {
             sessions: trees.iter().map(|tree| config.session_of(tree.stream)).collect(),
             private,
             drop_copies,
-            acks: AckScheduler::new(node, tree.epoch, gateways),
-            timetable: config.timetable.clone(),
-            planned: config.timetable.clone(),
-            logged: config.timetable.clone(),
-            configured: config.timetable.digest(),
-            day: DayRecord::default(),
-            ended: false,
+            schedule: Schedule::new(&config.timetable),
             group: None,
-            more: false,
             room: Room::default(),
-            expires_from: Nanos(0),
-            ends_when_applied: false,
             counters: RootCounters::default(),
         })
     }
@@ -222,7 +181,7 @@ impl Root {
 
     /// The ingress and its sequencer, for their totals.
     pub fn ingress(&self) -> &Ingress {
-        &self.ingress
+        &self.inbound.ingress
     }
 
     /// The private streams, for their totals.
@@ -242,7 +201,7 @@ impl Root {
 
     /// Auctions and halts so far.
     pub fn day(&self) -> &DayRecord {
-        &self.day
+        &self.schedule.day
     }
 
     /// What the root itself counted.
@@ -258,7 +217,8 @@ impl Root {
         if self.group.is_some() {
             return false;
         }
-        let tree = self.trees.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree);
+        let tree =
+            self.trees.shapes.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree);
         let tree = tree.map(|tree| self.seated(tree));
         tree.is_some_and(|tree| self.downlinks.change_tree(now.now, tree, out))
     }
@@ -277,10 +237,10 @@ impl Root {
     /// Headers name the epoch of the publisher's tree.
     fn follow_tree(&mut self) {
         // All streams begin in one epoch; with several the trees never change.
-        let epoch = self.membership().map_or(self.epoch, |known| known.tree().epoch);
-        if epoch != self.epoch {
-            self.epoch = epoch;
-            self.acks.set_epoch(epoch);
+        let epoch = self.membership().map_or(self.trees.epoch, |known| known.tree().epoch);
+        if epoch != self.trees.epoch {
+            self.trees.epoch = epoch;
+            self.inbound.acks.set_epoch(epoch);
             self.private.set_epoch(epoch);
         }
     }
@@ -330,7 +290,7 @@ impl Root {
             self.counters.malformed += 1;
             return;
         };
-        if let Some(feedback) = &mut self.feedback {
+        if let Some(feedback) = &mut self.inbound.feedback {
             feedback.heard(now.now, header);
         }
         // Checked before it is remembered: what is remembered must be able to reach the log.
@@ -338,8 +298,8 @@ impl Root {
             self.counters.not_an_order += 1;
             return;
         }
-        match self.ingress.handle_order(now, header, &order, payload) {
-            Verdict::Duplicate | Verdict::Parked => self.acks.mark(order.source.gateway),
+        match self.inbound.ingress.handle_order(now, header, &order, payload) {
+            Verdict::Duplicate | Verdict::Parked => self.inbound.acks.mark(order.source.gateway),
             Verdict::Taken
             | Verdict::UnknownGateway
             | Verdict::StaleIncarnation
@@ -364,7 +324,7 @@ impl Root {
             self.counters.malformed += 1;
             return;
         };
-        match self.granted[index] {
+        match self.inbound.granted[index] {
             Some((nonce, incarnation)) if nonce == hello.boot_nonce => {
                 self.send_grant((gateway, nonce, incarnation), to, out);
             }
@@ -393,7 +353,7 @@ impl Root {
 
     /// Tells gateways of the lives that the log has given them.
     fn pass_grants(&mut self, out: &mut Outbox) {
-        while let Some(grant) = self.grants.pop() {
+        while let Some(grant) = self.inbound.grants.pop() {
             let (gateway, nonce, incarnation) = grant;
             if let Some(gate) = &mut self.gate {
                 gate.end_grant(gateway, nonce);
@@ -403,8 +363,8 @@ impl Root {
             if incarnation != self.engine.received(gateway).0 {
                 continue;
             }
-            self.granted[usize::from(gateway.0)] = Some((nonce, incarnation));
-            self.ingress.set_incarnation(gateway, incarnation);
+            self.inbound.granted[usize::from(gateway.0)] = Some((nonce, incarnation));
+            self.inbound.ingress.set_incarnation(gateway, incarnation);
             self.send_grant(grant, to, out);
         }
     }
@@ -416,13 +376,13 @@ impl Root {
         out: &mut Outbox,
     ) {
         let grant = GrantBody { gateway, reserved: 0, boot_nonce, incarnation };
-        let header = HopHeader::new(FrameKind::Grant, self.node, self.epoch);
+        let header = HopHeader::new(FrameKind::Grant, self.node, self.trees.epoch);
         let bytes = out.write(|buffer| frame::encode(buffer, header, &grant, &[]));
         out.datagram(Channel::OVERLAY, Peer::Node(to), bytes);
     }
 
     fn node_of(&self, gateway: GatewayId) -> Option<NodeId> {
-        self.gateway_nodes.get(usize::from(gateway.0).checked_sub(1)?).copied()
+        self.inbound.gateways.get(usize::from(gateway.0).checked_sub(1)?).copied()
     }
 
     /// Puts an input into the log; false when it is full.
@@ -435,13 +395,15 @@ impl Root {
     /// Applies what is in the log and not applied yet, as far as the gate lets it, and passes the
     /// events on; says what became of the last.
     fn apply_logged(&mut self, now: ClockReading, out: &mut Outbox) -> Option<Applied> {
-        if self.ended && self.group.is_none() {
+        if self.schedule.ended && self.group.is_none() {
             // The feed is over: what becomes durable now is for the next start.
             return None;
         }
-        let Root { engine, log, output, private, counters, day, itch, downlinks, .. } = self;
+        let Root { engine, log, output, private, counters, itch, downlinks, .. } = self;
+        let day = &mut self.schedule.day;
         let drop_copies = &self.drop_copies;
-        let Root { gate, grants, acks, .. } = self;
+        let Inbound { grants, acks, .. } = &mut self.inbound;
+        let gate = &self.gate;
         let mut last = None;
         let gate = gate.as_ref();
         let inputs = log.after(Seq(engine.applied()));
@@ -469,8 +431,8 @@ impl Root {
             output.clear();
         });
         self.assert_applied();
-        if self.ends_when_applied && self.waiting() == 0 {
-            self.ends_when_applied = false;
+        if self.schedule.ends_when_applied && self.waiting() == 0 {
+            self.schedule.ends_when_applied = false;
             self.downlinks.end_session(now, out);
         }
         self.pass_grants(out);
@@ -495,20 +457,23 @@ impl Root {
         let Some(command) = read_order(order.payload.as_slice()) else { return };
         let Sequenced { source, t_in, flags, .. } = *order;
         if self.enter_log(now, Draft { t_in, source, flags, command }) {
-            self.acks.mark_logged(order);
+            self.inbound.acks.mark_logged(order);
         }
     }
 
     /// Moves whatever is due through the log, then lets everything out.
     fn pump(&mut self, now: ClockReading, out: &mut Outbox) {
-        if self.more {
+        if self.inbound.more {
             return;
         }
         for _ in 0..PUMP_MAX {
             if !self.gate_has_room() || !self.has_room() {
                 break;
             }
-            let Some(order) = self.ingress.pop_due(now).filter(|_| !self.ended) else { break };
+            let Some(order) = self.inbound.ingress.pop_due(now).filter(|_| !self.schedule.ended)
+            else {
+                break;
+            };
             self.take(now, &order);
         }
         self.give_journal(out);
@@ -517,13 +482,14 @@ impl Root {
         self.recycle();
         self.downlinks.flush(now, out);
         self.private.flush(now, out);
-        let (engine, ingress, nodes) = (&self.engine, &self.ingress, &self.gateway_nodes);
+        let (engine, ingress, nodes) =
+            (&self.engine, &self.inbound.ingress, &self.inbound.gateways);
         let lookup = |gateway: GatewayId| {
             let to = *nodes.get(usize::from(gateway.0).checked_sub(1)?)?;
             let (incarnation, logged) = engine.received(gateway);
             Some(Progress { to, incarnation, logged, arrivals: ingress.arrivals(gateway) })
         };
-        self.acks.flush_due(now.now, lookup, out);
+        self.inbound.acks.flush_due(now.now, lookup, out);
     }
 
     /// Tells every listener that the feed's session is over. Orders that still come are not taken
@@ -531,11 +497,11 @@ impl Root {
     ///
     /// In a group it is over when what waits for its commit is published, too.
     pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.ended = true;
+        self.schedule.ended = true;
         if self.group.is_none() || self.waiting() == 0 {
             self.downlinks.end_session(now, out);
         } else {
-            self.ends_when_applied = true;
+            self.schedule.ends_when_applied = true;
         }
     }
 
@@ -557,18 +523,19 @@ impl Root {
     /// Replaces what is still due of the trading day; what repeats goes on. In a group every root has
     /// to be told.
     pub fn set_timetable(&mut self, timetable: Timetable) {
-        self.planned.replace_due(timetable.clone());
-        self.timetable.replace_due(timetable);
+        self.schedule.replace(timetable);
     }
 
     /// Does what the timetable says is due.
     fn keep_time(&mut self, now: ClockReading, out: &mut Outbox) {
-        while let Some(shape) = self.timetable.pop_tree(now.now) {
+        while let Some(shape) = self.schedule.timetable.pop_tree(now.now) {
             self.change_tree(now, shape, out);
         }
-        while !self.ended {
-            let day = &self.day;
-            let Some(command) = self.timetable.pop(now.now, |id| day.in_call(id)) else { return };
+        while !self.schedule.ended {
+            let day = &self.schedule.day;
+            let Some(command) = self.schedule.timetable.pop(now.now, |id| day.in_call(id)) else {
+                return;
+            };
             self.command(now, command, out);
         }
     }
@@ -581,25 +548,12 @@ impl Root {
     ) -> Option<Applied> {
         let foreign = is_order(command.kind)
             || matches!(command.kind, CommandKind::GrantIncarnation | CommandKind::SessionSlot);
-        if foreign || self.ended || self.follows() {
+        if foreign || self.schedule.ended || self.follows() {
             return None;
         }
         let draft = Draft { t_in: now.now, source: Source::default(), flags: 0, command };
         self.log_and_apply(now, draft, out)
     }
-}
-
-fn sequencer(config: &ExchangeConfig) -> SequencerConfig {
-    let mut sequencer =
-        SequencerConfig { window_ns: config.sequencer_window_ns, ..SequencerConfig::default() };
-    if config.outstanding == 0 {
-        sequencer.quantum = 0;
-    }
-    sequencer
-}
-
-fn ingress_config(gateways: usize, sequencer: &SequencerConfig) -> IngressConfig {
-    IngressConfig { shard: ShardId(0), gateways, sequencer: sequencer.clone() }
 }
 
 /// Orders that go through before what follows from them goes out; the rest is due at once.
@@ -648,9 +602,9 @@ impl Node for Root {
         self.private.handle_timeout(now, out);
         self.downlinks.call_roll(now.now, out);
         self.follow_tree();
-        if let Some(feedback) = &mut self.feedback {
+        if let Some(feedback) = &mut self.inbound.feedback {
             let (kind, node) = (ControlKind::HopReport, self.node);
-            let header = ControlHeader::new(kind, node, self.epoch, STREAM);
+            let header = ControlHeader::new(kind, node, self.trees.epoch, STREAM);
             feedback.handle_timeout(now.now, INLET_ROOM, header, out);
         }
         self.pump(now, out);
@@ -664,16 +618,16 @@ impl Node for Root {
     }
 
     fn expect_more(&mut self) {
-        self.more = true;
+        self.inbound.more = true;
     }
 
     fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.more = false;
+        self.inbound.more = false;
         self.pump(now, out);
     }
 
     fn next_timeout(&self) -> Nanos {
-        if self.more {
+        if self.inbound.more {
             return Nanos::NEVER;
         }
         // What is due waits for room at the gate, not for a time.
@@ -681,16 +635,20 @@ impl Node for Root {
             true => self.room_at(at),
             false => Nanos::NEVER,
         };
-        let day = if self.ended { Nanos::NEVER } else { self.timetable.next_due() };
+        let day = self.schedule.next_due();
         let timers = [
             day,
-            due(self.ingress.next_timeout()),
+            due(self.inbound.ingress.next_timeout()),
             due(self.expiry_due()),
             self.downlinks.next_timeout(),
             self.private.next_timeout(),
-            if self.ended { Nanos::NEVER } else { self.dead_gateway_cancels.next_timeout() },
-            self.acks.next_timeout(),
-            self.feedback.as_ref().map_or(Nanos::NEVER, PacingFeedback::next_timeout),
+            if self.schedule.ended {
+                Nanos::NEVER
+            } else {
+                self.dead_gateway_cancels.next_timeout()
+            },
+            self.inbound.acks.next_timeout(),
+            self.inbound.feedback.as_ref().map_or(Nanos::NEVER, PacingFeedback::next_timeout),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }

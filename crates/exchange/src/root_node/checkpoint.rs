@@ -94,18 +94,18 @@ impl Root {
         to.u32(VERSION);
         to.u32(RULES_VERSION);
         to.u64(self.engine.config().digest());
-        to.u64(self.configured);
+        to.u64(self.schedule.configured);
         to.u64(self.engine.applied());
         let logged = self.log.pack(Seq(self.engine.applied()), &mut to);
-        self.logged.pack(&mut to);
-        to.count(self.granted.len());
-        for granted in &self.granted {
+        self.schedule.logged.pack(&mut to);
+        to.count(self.inbound.granted.len());
+        for granted in &self.inbound.granted {
             to.u8(u8::from(granted.is_some()));
             let (nonce, incarnation) = granted.unwrap_or_default();
             to.u32(nonce);
             to.u32(incarnation.0);
         }
-        self.day.pack(&mut to);
+        self.schedule.day.pack(&mut to);
         to.u64(self.counters.unencodable);
         let fed = self.downlinks.pack(&mut to);
         let told = self.private.pack(&mut to);
@@ -138,7 +138,7 @@ impl Root {
             None => return Err(CheckpointError::Damaged(from.at())),
         }
         let known = (from.u32(), from.u64(), from.u64());
-        let own = (RULES_VERSION, self.engine.config().digest(), self.configured);
+        let own = (RULES_VERSION, self.engine.config().digest(), self.schedule.configured);
         if known != (Some(own.0), Some(own.1), Some(own.2)) {
             return Err(CheckpointError::Unfit);
         }
@@ -163,19 +163,19 @@ impl Root {
     fn restore_parts(&mut self, from: &mut Unpacker<'_>) -> Option<(u64, usize)> {
         let applied = from.u64()?;
         self.log.unpack(from)?;
-        self.logged.unpack(from)?;
-        self.planned = self.logged.clone();
-        if from.count(9)? != self.granted.len() {
+        self.schedule.logged.unpack(from)?;
+        self.schedule.planned = self.schedule.logged.clone();
+        if from.count(9)? != self.inbound.granted.len() {
             return None;
         }
-        for granted in &mut self.granted {
+        for granted in &mut self.inbound.granted {
             let (known, nonce, incarnation) = (from.bool()?, from.u32()?, from.u32()?);
             if !known && (nonce, incarnation) != (0, 0) {
                 return None;
             }
             *granted = known.then_some((nonce, Incarnation(incarnation)));
         }
-        self.day = DayRecord::unpack(from)?;
+        self.schedule.day = DayRecord::unpack(from)?;
         self.counters.unencodable = from.u64()?;
         self.downlinks.unpack(from)?;
         self.private.unpack(from)?;

@@ -137,7 +137,7 @@ impl Root {
     /// `size_of::<Input>()` bytes, and nothing of it leaves before [`types::Node::handle_durable`] has
     /// said that it is. Positions there are those of the log.
     pub fn keep_durably(&mut self) {
-        self.gate = Some(Gate::new(self.log.len() as u64, self.gateway_nodes.len()));
+        self.gate = Some(Gate::new(self.log.len() as u64, self.inbound.gateways.len()));
     }
 
     /// The inputs of the log that it has applied. What waits for its write at the end of a run is in no
@@ -190,7 +190,7 @@ impl Root {
             if entered.map_err(|_| ResumeError::LogFull)? != input {
                 return Err(ResumeError::Order(input.seq));
             }
-            self.timetable.passed_by_calendar(input.t_seq, &input.command);
+            self.schedule.timetable.passed_by_calendar(input.t_seq, &input.command);
             self.apply_logged(now, &mut nobody);
             self.downlinks.flush(now, &mut nobody);
             self.recycle();
@@ -203,18 +203,18 @@ impl Root {
             // The day has begun before; its opening call may still have to be ended.
             let ids = self.engine.config().instruments.iter().map(|instrument| instrument.id);
             let calls = ids.into_iter().any(|id| self.engine.phase(id) == Some(Phase::OpeningCall));
-            self.timetable.has_begun(calls);
+            self.schedule.timetable.has_begun(calls);
         }
         Ok(())
     }
 
     /// What the log has of each gateway's life is what came.
     pub(super) fn resume_ingress(&mut self) {
-        for number in 1..=self.gateway_nodes.len() {
+        for number in 1..=self.inbound.gateways.len() {
             let gateway = GatewayId(number as u16);
             let (incarnation, logged) = self.engine.received(gateway);
-            if self.granted[number].is_some() {
-                self.ingress.resume(gateway, incarnation, logged);
+            if self.inbound.granted[number].is_some() {
+                self.inbound.ingress.resume(gateway, incarnation, logged);
             }
         }
     }

@@ -22,10 +22,10 @@ impl Root {
     pub(super) fn expiry_due(&self) -> Nanos {
         let end = self.engine.next_expiry();
         let done = end <= self.log.last_t_seq();
-        if done || end == Nanos::NEVER || self.ended || self.follows() {
+        if done || end == Nanos::NEVER || self.schedule.ended || self.follows() {
             return Nanos::NEVER;
         }
-        end.max(self.expires_from)
+        end.max(self.schedule.expires_from)
     }
 
     /// Ends the orders whose time has come.
@@ -33,7 +33,7 @@ impl Root {
         if now.now < self.expiry_due() || !self.gate_has_room() || !self.has_room() {
             return;
         }
-        self.expires_from = now.now.after(EVERY_NS);
+        self.schedule.expires_from = now.now.after(EVERY_NS);
         let command = Command { cl_ord_id: EXPIRY, ..Command::new(CommandKind::ExpireOrders) };
         self.command(now, command, out);
     }

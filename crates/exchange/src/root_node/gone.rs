@@ -7,7 +7,7 @@ use super::Root;
 impl Root {
     /// Cancels the orders of accounts that want it and whose gateway is gone.
     pub(super) fn cancel_lost(&mut self, now: ClockReading, out: &mut Outbox) {
-        if self.ended || now.now < self.dead_gateway_cancels.next_timeout() {
+        if self.schedule.ended || now.now < self.dead_gateway_cancels.next_timeout() {
             return;
         }
         let Root { dead_gateway_cancels, private, engine, .. } = self;

@@ -9,12 +9,11 @@
 //! Of the feed it gives out, also as a follower, what the leader has told to be released
 //! ([`Root::learn_releases`]); see `overlay::publisher`.
 
-use overlay::{ingress::Ingress, order_ack::AckScheduler};
 use types::{ClockReading, Digest, FeedSeq, Input, Nanos, Outbox, Packer, Seq, Source};
 
 use engine::log::Draft;
 
-use super::{Gate, Root, ingress_config};
+use super::{Gate, Root};
 
 /// What a root of a group does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,8 +94,7 @@ impl Root {
         let held = self.log.len() as u64;
         let gap = LogGap { seq: input.seq, held };
         if input.source == Source::default() {
-            self.planned.passed(input.t_seq, &input.command);
-            self.logged.passed(input.t_seq, &input.command);
+            self.schedule.committed(input.t_seq, &input.command);
         }
         if input.seq.0 <= held {
             let same = self.log.get(input.seq) == Some(input);
@@ -127,12 +125,9 @@ impl Root {
         if !self.log.cut(applied as usize) {
             return Err(LogGap { seq: Seq(applied), held: self.log.len() as u64 });
         }
-        let gateways = self.gateway_nodes.len();
-        self.gate = Some(Gate::new(applied, gateways));
-        self.ingress = Ingress::new(&ingress_config(gateways, &self.sequencer));
-        self.acks = AckScheduler::new(self.node, self.epoch, gateways);
+        self.gate = Some(Gate::new(applied, self.inbound.gateways.len()));
+        self.inbound.forget(self.trees.epoch);
         self.private.forget_attachments();
-        self.more = false;
         self.group = Some(Standing::Follows);
         self.downlinks.follow();
         assert_eq!(self.waiting(), 0, "what nobody has committed is gone");
@@ -146,14 +141,13 @@ impl Root {
         self.group = Some(Standing::Leads);
         // What another one has given is not given again; what this one gave and nobody committed
         // is.
-        self.timetable = self.planned.clone();
+        self.schedule.timetable = self.schedule.planned.clone();
         self.resume_ingress();
         self.dead_gateway_cancels.begin(now.now);
-        // All are owed one, whatever was applied before.
-        self.acks = AckScheduler::new(self.node, self.epoch, self.gateway_nodes.len());
-        self.acks.begin_term(term);
+        self.inbound.owe_all(self.trees.epoch);
+        self.inbound.acks.begin_term(term);
         self.downlinks.begin_term(now, term);
-        for gateway in &self.gateway_nodes {
+        for gateway in &self.inbound.gateways {
             self.private.ask_anew(*gateway, out);
         }
         self.pump(now, out);

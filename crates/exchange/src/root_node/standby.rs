@@ -10,6 +10,7 @@ use overlay::topology::Tree;
 use types::{ClockReading, NodeId, Outbox};
 
 use super::Root;
+use crate::TreeShape;
 
 /// Why a proxy was not replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +44,15 @@ impl std::fmt::Display for ReplaceError {
 
 impl std::error::Error for ReplaceError {}
 
+/// The trees that a root may have.
+pub(super) struct Trees {
+    pub(super) epoch: u32,
+    /// Trees by shape, for those that the tree may change to.
+    pub(super) shapes: Vec<(TreeShape, Tree)>,
+    /// Proxies that were replaced, in order.
+    pub(super) benched: Vec<NodeId>,
+}
+
 impl Root {
     /// Begins to put a proxy that stands by at the place of `old`: `new`, or else the one that
     /// answers soonest and was not replaced before. Gives who comes. Orders, market data and
@@ -66,7 +76,7 @@ impl Root {
         let new = match new {
             Some(new) => Some(new).filter(|new| standing_by(membership).any(|of| of.1 == *new)),
             None => {
-                let fresh = |of: &(u64, NodeId)| !self.benched.contains(&of.1);
+                let fresh = |of: &(u64, NodeId)| !self.trees.benched.contains(&of.1);
                 standing_by(membership).filter(fresh).min().map(|(_, node)| node)
             }
         };
@@ -75,14 +85,14 @@ impl Root {
         if !self.downlinks.change_tree(now.now, tree, out) {
             return Err(ReplaceError::Busy);
         }
-        self.benched.retain(|node| *node != new);
-        self.benched.push(old);
+        self.trees.benched.retain(|node| *node != new);
+        self.trees.benched.push(old);
         Ok(new)
     }
 
     /// Proxies whose place somebody else has taken.
     pub fn benched(&self) -> &[NodeId] {
-        &self.benched
+        &self.trees.benched
     }
 
     /// A tree with those who were replaced kept out of it, as far as others stand by.
@@ -90,8 +100,8 @@ impl Root {
         let Some(membership) = self.membership() else { return tree };
         let lives = |node: &NodeId| membership.round_trips().any(|(of, _)| of == *node);
         let mut topology = tree.topology;
-        for node in &self.benched {
-            let fit = |node: &NodeId| !self.benched.contains(node) && lives(node);
+        for node in &self.trees.benched {
+            let fit = |node: &NodeId| !self.trees.benched.contains(node) && lives(node);
             let Some(other) = topology.idle_ids().find(fit) else { break };
             if topology.locate(*node).is_some() {
                 topology = topology.with_exchanged(*node, other).unwrap_or(topology);
