@@ -25,7 +25,7 @@ mod options;
 mod role;
 mod root_node;
 mod sealed;
-mod slow;
+mod slow_proxy;
 mod timetable;
 
 pub use audit::{Audit, JoinedLate, Past, Unequal, audit, audit_with};
@@ -52,5 +52,5 @@ pub use root_node::{
     CheckpointError, Fill, LogGap, ReplaceError, ResumeError, Root, RootCounters, Snapshots,
 };
 pub use sealed::Sealed;
-pub use slow::{Lag, Slow};
+pub use slow_proxy::{Lag, SlowProxy};
 pub use timetable::{Timetable, set_phase};

@@ -5,7 +5,7 @@ use overlay::{proxy::Proxy, sealed_link::SealedLinkStats};
 use participant::Driver;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 
-use crate::{Edge, Member, Root, Sealed, Slow};
+use crate::{Edge, Member, Root, Sealed, SlowProxy};
 
 /// One node.
 pub enum Role {
@@ -26,7 +26,7 @@ pub enum Role {
     /// A node whose datagrams are sealed.
     Sealed(Box<Sealed>),
     /// A node that hears everything later, on trial.
-    Slow(Box<Slow>),
+    SlowProxy(Box<SlowProxy>),
 }
 
 /// Calls a method of whichever node it is.
@@ -41,7 +41,7 @@ macro_rules! each {
             Role::Snapshots($node) => $call,
             Role::Driver($node) => $call,
             Role::Sealed($node) => $call,
-            Role::Slow($node) => $call,
+            Role::SlowProxy($node) => $call,
         }
     };
 }
@@ -51,7 +51,7 @@ impl Role {
     pub fn plain(&self) -> &Role {
         match self {
             Role::Sealed(sealed) => sealed.node(),
-            Role::Slow(slow) => slow.node().plain(),
+            Role::SlowProxy(slow) => slow.node().plain(),
             Role::Member(member) => member.role().plain(),
             plain => plain,
         }
@@ -61,7 +61,7 @@ impl Role {
     pub fn link(&self) -> Option<SealedLinkStats> {
         match self {
             Role::Sealed(sealed) => Some(sealed.guard_stats()),
-            Role::Slow(slow) => slow.node().link(),
+            Role::SlowProxy(slow) => slow.node().link(),
             Role::Member(member) => member.role().link(),
             _ => None,
         }
@@ -78,7 +78,7 @@ impl Role {
             Role::Root(root) => Some(call(root, out)),
             Role::Member(member) => member.with_root(out, call),
             Role::Sealed(sealed) => sealed.call(out, |role, out| role.with_root(out, call)),
-            Role::Slow(slow) => slow.node_mut().with_root(out, call),
+            Role::SlowProxy(slow) => slow.node_mut().with_root(out, call),
             _ => None,
         }
     }
@@ -92,7 +92,7 @@ impl Role {
         match self {
             Role::Edge(edge) => Some(call(edge, out)),
             Role::Sealed(sealed) => sealed.call(out, |role, out| role.with_edge(out, call)),
-            Role::Slow(slow) => slow.node_mut().with_edge(out, call),
+            Role::SlowProxy(slow) => slow.node_mut().with_edge(out, call),
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl Role {
         match self {
             Role::Edge(edge) => Some(edge),
             Role::Sealed(sealed) => sealed.node_mut().as_edge_mut(),
-            Role::Slow(slow) => slow.node_mut().as_edge_mut(),
+            Role::SlowProxy(slow) => slow.node_mut().as_edge_mut(),
             _ => None,
         }
     }

@@ -68,7 +68,7 @@ pub struct Rest {
 /// A group about to run.
 pub struct Group {
     hosts: Vec<Host>,
-    seat: LeaderEndpoint,
+    leader: LeaderEndpoint,
     claims: (UdpSocket, Key),
     directory: Directory,
     loops: Vec<LoopHandle<Role>>,
@@ -135,8 +135,8 @@ impl Group {
         let dir = &config.journal.dir;
         let notice =
             begun.then(|| format!("{dir}: {count} replicas go on after {inputs} committed inputs"));
-        let seat = cluster.seat()?;
-        let directory = cluster.directory()?.with_leader(seat.clone());
+        let leader = cluster.leader()?;
+        let directory = cluster.directory()?.with_leader(leader.clone());
         Ok(Group {
             loops: hosts.iter_mut().map(|host| host.event_loop().handle()).collect(),
             udp_ports: hosts.iter_mut().flat_map(|host| host.event_loop().udp_ports()).collect(),
@@ -144,7 +144,7 @@ impl Group {
             directory: directory.map_err(|error| Failure::Run(error.to_string()))?,
             retransmission: cluster.retransmission().collect(),
             hosts,
-            seat,
+            leader,
             notice,
         })
     }
@@ -156,12 +156,12 @@ impl Group {
 
     /// The way to the root.
     pub fn line(&self) -> RootLine {
-        RootLine::group(self.seat.clone(), self.loops.clone())
+        RootLine::group(self.leader.clone(), self.loops.clone())
     }
 
     /// Who leads, from now on.
     pub fn leaders(&self) -> Leaders {
-        Leaders { seat: self.seat.clone(), since: Instant::now(), seen: Vec::new() }
+        Leaders { leader: self.leader.clone(), since: Instant::now(), seen: Vec::new() }
     }
 
     /// Where the replicas' traces come from.
@@ -182,9 +182,9 @@ impl Group {
         alarms: &Alarms,
     ) -> Running<'scope> {
         let over = Arc::new(AtomicBool::new(false));
-        let ((socket, key), seat) = (self.claims, self.seat);
+        let ((socket, key), leader) = (self.claims, self.leader);
         let all = Arc::clone(&over);
-        scope.spawn(move || claims::hear(&socket, &key, &seat, &all));
+        scope.spawn(move || claims::hear(&socket, &key, &leader, &all));
         let (mut stops, mut threads) = (vec![over], Vec::new());
         for (place, mut host) in self.hosts.into_iter().enumerate() {
             host.use_alarms(alarms);
@@ -288,7 +288,7 @@ pub struct Term {
 
 /// Who led, term by term.
 pub struct Leaders {
-    seat: LeaderEndpoint,
+    leader: LeaderEndpoint,
     since: Instant,
     /// Terms so far.
     pub seen: Vec<Term>,
@@ -297,7 +297,7 @@ pub struct Leaders {
 impl Leaders {
     /// Looks who leads; a line about it when it is another term.
     pub fn look(&mut self) -> Option<String> {
-        let (term, place) = self.seat.held();
+        let (term, place) = self.leader.held();
         if self.seen.last().map_or(0, |last| last.term) >= term || self.seen.len() >= TERMS_MAX {
             return None;
         }

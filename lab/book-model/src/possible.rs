@@ -192,7 +192,7 @@ fn can_be_open(kind: Kind, phase: Phase) -> bool {
     let collected = phase.is_call() || phase == Phase::Halt;
     match kind {
         LimitFok | MarketFok => false,
-        // Leaving Batch ends them (8.5, 9.2).
+        // Departure Batch ends them (8.5, 9.2).
         LimitIoc | MarketIoc => phase == Phase::Batch,
         // Entering Continuous or Closed ends them (8.5, 9.1).
         Market | MarketAtOpen | LimitAtOpen => collected,

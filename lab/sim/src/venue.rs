@@ -38,7 +38,7 @@ use types::{Command, CommandKind, Input, InstrumentId, Nanos, Trace};
 pub use attack::{Attack, AttackKind, Harm, HarmCheck, harm};
 pub use early::Outlet;
 pub use faults::{FaultKind, FaultSpec};
-pub use leave::Leaving;
+pub use leave::Departure;
 pub use report::{Checker, FAULTS, Failure, Figures, OPTIONS, SeedReport};
 pub use sabotage::Sabotage;
 pub use scenario::{START, Scenario, instruments};

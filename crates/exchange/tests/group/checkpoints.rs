@@ -10,14 +10,14 @@ fn restart(group: &mut Group) -> Vec<u64> {
     group.run(20 * MS);
     (0..MEMBERS).for_each(|n| group.start(n).expect("a sound disk"));
     group.run(1_500 * MS);
-    group.seats.iter().map(|seat| seat.restored).collect()
+    group.machines.iter().map(|machine| machine.restored).collect()
 }
 
 fn group(links: crate::world::Links, seed: u64) -> Group {
     let mut group = Group::new(&plain(), links, seed);
     for n in 0..MEMBERS {
         group.kill(n);
-        group.seats[n].checkpoint_every = 20;
+        group.machines[n].checkpoint_every = 20;
         group.start(n).expect("a sound disk");
     }
     group.run(1_500 * MS);
@@ -31,7 +31,7 @@ fn check_whole(group: &mut Group, what: &str) {
         (0..MEMBERS).map(|n| group.root(n).state_digest()).collect()
     };
     let before = digests(group);
-    group.seats.iter_mut().for_each(|seat| seat.checkpoint_every = 0);
+    group.machines.iter_mut().for_each(|machine| machine.checkpoint_every = 0);
     assert_eq!(restart(group), [0; MEMBERS], "{what}");
     assert_eq!(digests(group), before, "{what}: a start by all inputs makes the same");
     group.run(1_000 * MS);
@@ -60,7 +60,7 @@ fn a_group_that_stops_as_a_whole_goes_on_behind_its_checkpoints() {
 #[test]
 fn lives_that_are_shorter_than_the_time_between_two_leave_some_all_the_same() {
     let mut group = group(CALM, 5);
-    group.seats.iter_mut().for_each(|seat| seat.checkpoint_every = 300);
+    group.machines.iter_mut().for_each(|machine| machine.checkpoint_every = 300);
     restart(&mut group);
     let mut best = 0;
     for _ in 0..12 {
@@ -83,7 +83,7 @@ fn leaders_change_among_members_of_which_some_began_behind_one() {
         group.trade(600 * MS, 25 * MS);
         group.start(leader).expect("a sound disk");
         group.run(800 * MS);
-        assert!(round == 0 || group.seats[leader].restored > 0, "round {round}");
+        assert!(round == 0 || group.machines[leader].restored > 0, "round {round}");
     }
     check_whole(&mut group, "leaders changed");
 }
@@ -98,11 +98,11 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
         let at = bytes.len() / 2;
         bytes[at] ^= 8;
     };
-    let known = group.seats[0].checkpoints.lock().expect("whole").len();
+    let known = group.machines[0].checkpoints.lock().expect("whole").len();
     assert!(known > 2, "{known} checkpoints");
-    group.seats[0].checkpoints.lock().expect("whole").last_mut().map(flip);
-    group.seats[1].checkpoints.lock().expect("whole").iter_mut().for_each(flip);
-    for bytes in group.seats[2].checkpoints.lock().expect("whole").iter_mut() {
+    group.machines[0].checkpoints.lock().expect("whole").last_mut().map(flip);
+    group.machines[1].checkpoints.lock().expect("whole").iter_mut().for_each(flip);
+    for bytes in group.machines[2].checkpoints.lock().expect("whole").iter_mut() {
         let mut other = exchange::Checkpoint::read(bytes).expect("whole");
         other.chain ^= 1;
         *bytes = other.bytes();
@@ -120,8 +120,8 @@ fn spills_that_lost_what_they_had_are_found_out() {
     // More of it than fits into a checkpoint itself.
     group.trade(1_500 * MS, 5 * MS);
     group.run(500 * MS);
-    for seat in &mut group.seats {
-        seat.feed = crate::seat::Lasting::default();
+    for machine in &mut group.machines {
+        machine.feed = crate::machine::Lasting::default();
     }
     let taken = restart(&mut group);
     let applied = group.root(0).engine().applied();
@@ -138,7 +138,7 @@ fn short_logs_and_snapshots_go_together_with_checkpoints() {
     let mut group = group(CALM, 13);
     for n in 0..MEMBERS {
         group.kill(n);
-        group.seats[n].snapshot_every = 40;
+        group.machines[n].snapshot_every = 40;
         group.start(n).expect("a sound disk");
     }
     group.run(1_500 * MS);
@@ -148,6 +148,6 @@ fn short_logs_and_snapshots_go_together_with_checkpoints() {
         let taken = restart(&mut group);
         assert!(taken.iter().filter(|inputs| **inputs > 0).count() >= 2, "{taken:?}");
     }
-    assert!(group.seats.iter().any(|seat| seat.first() > 1), "logs were given up");
+    assert!(group.machines.iter().any(|machine| machine.first() > 1), "logs were given up");
     check_whole(&mut group, "short logs");
 }

@@ -47,7 +47,7 @@ fn the_leader_ends_an_order_and_all_members_alike() {
 fn an_order_ends_though_its_leader_died_and_another_began_behind_a_checkpoint() {
     for (seed, links) in [(1, CALM), (2, ROUGH), (3, CALM), (4, ROUGH)] {
         let mut group = Group::new(&plain(), links, seed);
-        group.seats.iter_mut().for_each(|seat| seat.checkpoint_every = 5);
+        group.machines.iter_mut().for_each(|machine| machine.checkpoint_every = 5);
         group.login_all();
         // Longer than it takes until another leads, or within that time.
         let live = if seed % 2 == 1 { 2_500 } else { 300 };

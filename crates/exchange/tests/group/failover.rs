@@ -44,9 +44,12 @@ fn three_members_are_equal_and_one_speaks() {
         assert_eq!(group.led, before, "nobody else has led");
         let of_others = group.spoken.iter().filter(|(term, ..)| *term != before.0).count();
         assert_eq!(of_others, 0);
-        for seat in &group.seats {
-            let counts = seat.member().expect("it runs").replica().counts();
-            assert!(counts.compared > 5 && seat.differs == 0, "digests were compared: {counts:?}");
+        for machine in &group.machines {
+            let counts = machine.member().expect("it runs").replica().counts();
+            assert!(
+                counts.compared > 5 && machine.differs == 0,
+                "digests were compared: {counts:?}"
+            );
         }
         let traded = group.root(0).engine().counters();
         assert!(traded.accepted > 400, "{traded:?}");
@@ -94,7 +97,7 @@ fn an_old_leader_that_was_paused_takes_back_what_nobody_committed() {
         // It wakes, and says what it has to say before it knows.
         group.alone[old] = false;
         group.run(400 * MS);
-        assert_eq!(group.seats[old].leading(), None, "seed {seed}");
+        assert_eq!(group.machines[old].leading(), None, "seed {seed}");
         group.trade(100 * MS, EVERY);
         group.run(1_500 * MS);
         assert!(group.clients.iter().all(|client| !client.closed), "seed {seed}");
@@ -225,10 +228,10 @@ fn a_member_of_another_exchange_is_refused() {
     group.run(200 * MS);
     // With an empty journal it finds out from what the others tell it, and is nobody's concern.
     let other = 2;
-    group.seats[other].genesis = b"another exchange".to_vec();
+    group.machines[other].genesis = b"another exchange".to_vec();
     group.start(other).expect("an empty folder");
     group.run(500 * MS);
-    let why = group.seats[other].stopped().expect("it stopped").to_string();
+    let why = group.machines[other].stopped().expect("it stopped").to_string();
     assert!(why.contains("of another exchange"), "{why}");
     group.trade(50 * MS, EVERY);
     group.run(1_000 * MS);
@@ -237,7 +240,7 @@ fn a_member_of_another_exchange_is_refused() {
     // With the group's journal, and told that it is another exchange, it does not even start.
     let follower = 1 - group.leader().expect("a leader");
     group.kill(follower);
-    group.seats[follower].genesis = b"another exchange".to_vec();
+    group.machines[follower].genesis = b"another exchange".to_vec();
     let refused = group.start(follower);
     assert!(matches!(refused, Err(exchange::MemberError::Genesis)), "{:?}", refused.err());
 }

@@ -40,7 +40,7 @@ fn late(group: &mut Group, known: &[usize]) -> ([u32; MEMBERS], Subscriber) {
         while let Some((to, request)) = requests.pop_front() {
             let n = (0..MEMBERS).find(|n| server(*n) == to).expect("a member's");
             asked[n] += 1;
-            let Some(role) = &mut group.seats[n].role else { continue };
+            let Some(role) = &mut group.machines[n].role else { continue };
             let mut answer = Outbox::default();
             role.handle_datagram(at(now), Channel::FEED, EAR, &request, &mut answer);
             for (asker, bytes) in datagrams(&answer) {

@@ -8,7 +8,7 @@ mod days;
 mod expiry;
 mod failover;
 mod listening;
-mod seat;
+mod machine;
 mod snapshots;
 mod storms;
 mod world;

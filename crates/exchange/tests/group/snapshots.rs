@@ -13,7 +13,7 @@ const TRADE_EVERY: u64 = 2 * MS;
 fn begun(config: &ExchangeConfig, links: Links, seed: u64, snapshot_every: u64) -> Group {
     let mut group = Group::new(config, links, seed);
     for n in 0..MEMBERS {
-        group.seats[n].snapshot_every = snapshot_every;
+        group.machines[n].snapshot_every = snapshot_every;
         group.member(n, |member, _, _| member.take_snapshots_every(snapshot_every));
     }
     group.login_all();
@@ -21,7 +21,7 @@ fn begun(config: &ExchangeConfig, links: Links, seed: u64, snapshot_every: u64) 
 }
 
 fn installed(group: &Group, n: usize) -> u64 {
-    group.seats[n].member().expect("it runs").replica().counts().installed
+    group.machines[n].member().expect("it runs").replica().counts().installed
 }
 
 /// A member that was away while the others gave up what it lacks; who leads, and who it is.
@@ -30,10 +30,10 @@ fn one_far_behind(config: &ExchangeConfig, links: Links, seed: u64) -> (Group, u
     group.trade(100 * MS, TRADE_EVERY);
     let leader = group.leader().expect("a leader");
     let away = (leader + 1) % MEMBERS;
-    let had = group.seats[away].member().expect("it runs").replica().last();
+    let had = group.machines[away].member().expect("it runs").replica().last();
     group.kill(away);
     group.trade(1_200 * MS, TRADE_EVERY);
-    let first = group.seats[leader].first();
+    let first = group.machines[leader].first();
     assert!(first > had + 1, "seed {seed}: the leader's log begins at {first}, {had} were there");
     (group, leader, away)
 }
@@ -72,7 +72,7 @@ fn all_go_on_from_their_snapshots() {
     group.run(1_500 * MS);
     group.check("after a stop of all");
     assert!(group.root(leader).log().len() > before && before > 500, "{before} inputs");
-    assert_eq!(group.seats.iter().filter(|seat| seat.first() > 1).count(), MEMBERS);
+    assert_eq!(group.machines.iter().filter(|machine| machine.first() > 1).count(), MEMBERS);
 }
 
 /// The same without snapshots: the log brings everything, and nothing is installed.
@@ -87,16 +87,16 @@ fn control_a_whole_log_needs_none() {
     group.run(1_500 * MS);
     group.check("by the log");
     assert_eq!(installed(&group, away), 0);
-    assert!(group.seats.iter().all(|seat| seat.first() == 1));
+    assert!(group.machines.iter().all(|machine| machine.first() == 1));
 }
 
 #[test]
 fn another_exchange_s_snapshot_is_refused() {
     let (mut group, leader, _) = one_far_behind(&plain(), CALM, 4);
     group.kill(leader);
-    let own = std::mem::replace(&mut group.seats[leader].genesis, b"another exchange".to_vec());
+    let own = std::mem::replace(&mut group.machines[leader].genesis, b"another exchange".to_vec());
     let refused = group.start(leader).expect_err("another exchange").to_string();
     assert!(refused.contains("of another exchange"), "{refused}");
-    group.seats[leader].genesis = own;
+    group.machines[leader].genesis = own;
     group.start(leader).expect("its own");
 }

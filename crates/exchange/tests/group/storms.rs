@@ -17,7 +17,7 @@ fn storm(seed: u64) -> (usize, usize) {
             Some(leader) if group.rng.below(3) > 0 => leader,
             _ => group.rng.below(MEMBERS as u64) as usize,
         };
-        let down = group.seats.iter().filter(|seat| seat.role.is_none()).count();
+        let down = group.machines.iter().filter(|machine| machine.role.is_none()).count();
         match group.rng.below(5) {
             0 if down == 0 => group.kill(n),
             1 => {
@@ -25,7 +25,7 @@ fn storm(seed: u64) -> (usize, usize) {
                 group.sleep(n, ns);
             }
             2 => group.alone[n] = true,
-            3 => group.seat_cut = true,
+            3 => group.root_cut = true,
             _ => {
                 group.alone[n] = true;
                 group.trade(40 * MS, 3 * MS);
@@ -36,11 +36,11 @@ fn storm(seed: u64) -> (usize, usize) {
         }
         let ns = (50 + group.rng.below(500)) * MS;
         group.trade(ns, 20 * MS);
-        group.seat_cut = false;
+        group.root_cut = false;
         if group.rng.below(3) > 0 {
             group.alone = [false; MEMBERS];
             for n in 0..MEMBERS {
-                if group.seats[n].role.is_none() {
+                if group.machines[n].role.is_none() {
                     group.start(n).expect("its own journal");
                 }
             }
@@ -48,7 +48,7 @@ fn storm(seed: u64) -> (usize, usize) {
     }
     group.alone = [false; MEMBERS];
     for n in 0..MEMBERS {
-        if group.seats[n].role.is_none() {
+        if group.machines[n].role.is_none() {
             group.start(n).expect("its own journal");
         }
     }
@@ -56,7 +56,7 @@ fn storm(seed: u64) -> (usize, usize) {
     group.trade(30 * MS, 3 * MS);
     group.run(3_000 * MS);
     group.check(&format!("seed {seed}"));
-    let led = group.seats.iter().map(|seat| seat.terms.len()).sum::<usize>();
+    let led = group.machines.iter().map(|machine| machine.terms.len()).sum::<usize>();
     (led, group.clients.iter().filter(|client| client.closed).count())
 }
 

@@ -1,7 +1,7 @@
 //! A group of roots with journals on simulated disks, and around it the exchange's own nodes over
 //! links that lose, repeat and reorder. Everything follows from the seed.
 //!
-//! `NodeId(0)` is the root's seat: what is sent there goes to whoever led last in the highest term.
+//! `NodeId(0)` is the leader: what is sent there goes to whoever led last in the highest term.
 
 use std::{
     cmp::Reverse,
@@ -22,7 +22,7 @@ use wire::{
 use crate::{
     LIFE,
     common::{MS, START, enter_for, enter_until},
-    seat::{Said, Seat},
+    machine::{Machine, Said},
 };
 
 /// Where receiver `n` releases to.
@@ -72,7 +72,7 @@ type Due = Reverse<(u64, u64, usize)>;
 /// Everything, in virtual time.
 pub struct Group {
     pub config: ExchangeConfig,
-    pub seats: Vec<Seat>,
+    pub machines: Vec<Machine>,
     pub nodes: Vec<Option<Role>>,
     first_edge: usize,
     pub links: Links,
@@ -95,8 +95,8 @@ pub struct Group {
     pub spoken: Vec<(u64, usize, Vec<u8>)>,
     /// The highest term anybody led in, and who.
     pub led: (u64, usize),
-    /// Datagrams to the seat go nowhere.
-    pub seat_cut: bool,
+    /// Datagrams to the leader go nowhere.
+    pub root_cut: bool,
     /// What members send to nodes is noted and goes nowhere.
     pub mute: bool,
 }
@@ -131,7 +131,7 @@ impl Group {
         let places = MEMBERS + nodes.len();
         let count = config.receivers.min(config.accounts.len());
         let mut group = Group {
-            seats: (0..MEMBERS).map(|n| Seat::new(n, seed)).collect(),
+            machines: (0..MEMBERS).map(|n| Machine::new(n, seed)).collect(),
             timers: vec![u64::MAX; places],
             asleep: vec![0; places],
             nodes: nodes.into_iter().map(Some).collect(),
@@ -149,7 +149,7 @@ impl Group {
             symbols: config.instruments.iter().map(|of| of.symbol).collect(),
             spoken: Vec::new(),
             led: (0, 0),
-            seat_cut: false,
+            root_cut: false,
             mute: false,
             config: config.clone(),
         };
@@ -163,14 +163,14 @@ impl Group {
     pub fn start(&mut self, n: usize) -> Result<(), exchange::MemberError> {
         let now = self.clock();
         let config = self.config.clone();
-        self.seats[n].start(&config, now)?;
+        self.machines[n].start(&config, now)?;
         self.set_timer(n);
         Ok(())
     }
 
     /// A member is no more; its disk stays.
     pub fn kill(&mut self, n: usize) {
-        self.seats[n].stop();
+        self.machines[n].stop();
         self.timers[n] = u64::MAX;
     }
 
@@ -184,12 +184,12 @@ impl Group {
 
     /// Who leads now in the highest term.
     pub fn leader(&self) -> Option<usize> {
-        let leads = |n: &usize| self.seats[*n].leading().is_some();
-        (0..MEMBERS).filter(leads).max_by_key(|n| self.seats[*n].leading())
+        let leads = |n: &usize| self.machines[*n].leading().is_some();
+        (0..MEMBERS).filter(leads).max_by_key(|n| self.machines[*n].leading())
     }
 
     pub fn root(&self, n: usize) -> &Root {
-        self.seats[n].root().expect("it runs")
+        self.machines[n].root().expect("it runs")
     }
 
     fn clock(&self) -> ClockReading {
@@ -281,7 +281,7 @@ impl Group {
 
     fn happen(&mut self, at: u64, place: usize, life: u32, input: Input) {
         if place < MEMBERS
-            && self.seats[place].life != life
+            && self.machines[place].life != life
             && !matches!(input, Input::Datagram(..))
         {
             return;
@@ -370,16 +370,16 @@ impl Group {
 
     fn call(&mut self, place: usize, call: impl FnOnce(&mut Role, ClockReading, &mut Outbox)) {
         let (now, mut out) = (self.clock(), Outbox::default());
-        let before = if place < MEMBERS { self.seats[place].leading() } else { None };
+        let before = if place < MEMBERS { self.machines[place].leading() } else { None };
         let role = match place.checked_sub(MEMBERS) {
-            None => self.seats[place].role.as_mut(),
+            None => self.machines[place].role.as_mut(),
             Some(node) => self.nodes[node].as_mut(),
         };
         let Some(role) = role else { return };
         call(role, now, &mut out);
         if place < MEMBERS {
             assert!(out.journaled().is_empty(), "a member's records go to the group");
-            let after = self.seats[place].leading();
+            let after = self.machines[place].leading();
             if let Some(term) = after.filter(|term| *term > self.led.0) {
                 self.led = (term, place);
             }
@@ -393,13 +393,13 @@ impl Group {
 
     /// Does what a replica wants.
     fn backstage(&mut self, n: usize) {
-        for said in self.seats[n].work() {
-            let life = self.seats[n].life;
+        for said in self.machines[n].work() {
+            let life = self.machines[n].life;
             match said {
                 Said::Send(ReplicaId(to), bytes) => {
                     let to = usize::from(to) - 1;
                     if !self.alone[n] && !self.alone[to] {
-                        let life = self.seats[to].life;
+                        let life = self.machines[to].life;
                         self.carry(to, life, Input::Message, &bytes);
                     }
                 }
@@ -431,7 +431,7 @@ impl Group {
                     }
                     let to = match usize::from(to).checked_sub(1) {
                         Some(node) => MEMBERS + node,
-                        None if self.seat_cut => continue,
+                        None if self.root_cut => continue,
                         None => self.led.1,
                     };
                     self.carry(to, 0, |bytes| Input::Datagram(Channel::OVERLAY, bytes), bytes);
@@ -469,7 +469,7 @@ impl Group {
 
     fn set_timer(&mut self, place: usize) {
         let (role, life) = match place.checked_sub(MEMBERS) {
-            None => (self.seats[place].role.as_ref(), self.seats[place].life),
+            None => (self.machines[place].role.as_ref(), self.machines[place].life),
             Some(node) => (self.nodes[node].as_ref(), 0),
         };
         let Some(role) = role else { return };
@@ -517,9 +517,9 @@ impl Group {
     /// All that runs is equal, everybody is told everything once, and the feed is the engine's.
     pub fn check(&mut self, what: &str) {
         let lead = self.leader().unwrap_or_else(|| panic!("{what}: nobody leads"));
-        for seat in self.seats.iter().filter(|seat| seat.role.is_some()) {
-            assert_eq!(seat.stopped(), None, "{what}: member {}", seat.number);
-            let (root, ours) = (seat.root().expect("a root"), self.root(lead));
+        for machine in self.machines.iter().filter(|machine| machine.role.is_some()) {
+            assert_eq!(machine.stopped(), None, "{what}: member {}", machine.number);
+            let (root, ours) = (machine.root().expect("a root"), self.root(lead));
             assert!(root.log().iter().eq(ours.log().iter()), "{what}: logs differ");
             assert_eq!(root.state_digest(), ours.state_digest(), "{what}: states differ");
             assert_eq!(root.waiting(), 0, "{what}: all is applied");

@@ -31,7 +31,7 @@ pub struct Top {
 
 /// Market-data copies at one node.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Copies {
+pub struct HopCopies {
     /// That came.
     pub received: u64,
     /// Of them, dropped as duplicates.
@@ -64,7 +64,7 @@ pub struct Figures {
     /// The root's replicas, where it is a group, by place.
     pub replicas: Levels,
     /// By overlay node.
-    pub copies: Vec<Copies>,
+    pub copies: Vec<HopCopies>,
     /// By overlay node: what its guard did.
     pub guards: Vec<SealedLinkStats>,
     /// Epoch of the tree.
@@ -95,7 +95,7 @@ impl Board {
     pub fn new(nodes: usize, listeners: usize, instruments: usize) -> Board {
         Board(Mutex::new(Figures {
             tops: vec![Top::default(); instruments],
-            copies: vec![Copies::default(); nodes],
+            copies: vec![HopCopies::default(); nodes],
             guards: vec![SealedLinkStats::default(); nodes],
             repairs: vec![0; nodes],
             resends: vec![0; nodes],
@@ -186,7 +186,7 @@ impl Figures {
                 set(&mut self.copies, place, copies(stats.received, &stats.filter));
             }
             Role::Edge(edge) => {
-                let (mut all, mut repairs) = (Copies::default(), 0);
+                let (mut all, mut repairs) = (HopCopies::default(), 0);
                 for stats in edge.receivers().iter().map(|receiver| receiver.stats()) {
                     let of = copies(stats.received, &stats.filter);
                     all.received += of.received;
@@ -211,7 +211,7 @@ impl Figures {
                 set(&mut self.listener_repairs, place, listener.counters().repaired);
             }
             Role::Driver(driver) if id == DRIVER => self.driver = Some(driver.status()),
-            Role::Driver(_) | Role::Sealed(_) | Role::Slow(_) | Role::Member(_) => {}
+            Role::Driver(_) | Role::Sealed(_) | Role::SlowProxy(_) | Role::Member(_) => {}
         }
     }
 
@@ -263,8 +263,8 @@ impl Figures {
     }
 }
 
-fn copies(received: u64, filter: &overlay::duplicate_filter::FilterStats) -> Copies {
-    Copies { received, dropped: filter.duplicates, missing: filter.copies_missing }
+fn copies(received: u64, filter: &overlay::duplicate_filter::FilterStats) -> HopCopies {
+    HopCopies { received, dropped: filter.duplicates, missing: filter.copies_missing }
 }
 
 fn set<T>(list: &mut [T], place: usize, value: T) {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use exchange::{Role, Slow};
+use exchange::{Role, SlowProxy};
 use planner::cloud::{Cloud, CloudModel};
 use types::{NodeId, Peer, SplitMix64};
 
@@ -21,7 +21,7 @@ pub fn delayed(nodes: Vec<Role>, slow: NodeId, seed: u64) -> Vec<Role> {
             }
             _ => 0,
         };
-        Role::Slow(Box::new(Slow::new(node, Box::new(lag))))
+        Role::SlowProxy(Box::new(SlowProxy::new(node, Box::new(lag))))
     };
     nodes.into_iter().enumerate().map(late).collect()
 }

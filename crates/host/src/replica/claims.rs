@@ -1,6 +1,6 @@
 //! Who leads: a leader says so again and again to every process with nodes, which moves the root's
-//! seat there. Claims carry the term and a tag under the deployment's secret; one of a term that is
-//! no newer changes nothing, so that an earlier leader can't take the seat back.
+//! leader there. Claims carry the term and a tag under the deployment's secret; one of a term that is
+//! no newer changes nothing, so that an earlier leader can't take the leader back.
 
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,15 +54,15 @@ pub fn tell(
     }
 }
 
-/// Moves the seat as claims say.
-pub fn hear(socket: &UdpSocket, key: &Key, seat: &LeaderEndpoint, stop: &AtomicBool) {
+/// Moves the leader as claims say.
+pub fn hear(socket: &UdpSocket, key: &Key, leader: &LeaderEndpoint, stop: &AtomicBool) {
     let _ = socket.set_read_timeout(Some(PATIENCE));
     let mut bytes = [0; 64];
     while !stop.load(Ordering::Relaxed) {
         let Ok(len) = socket.recv(&mut bytes) else { continue };
         if let Some((term, place)) = decode(key, bytes.get(..len).unwrap_or(&[])) {
             // One that is no newer changes nothing.
-            let _ = seat.take(term, place);
+            let _ = leader.take(term, place);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::failure::{Failure, on};
 
 /// Where one replica is.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ReplicaAddresses {
     /// Its overlay socket, UDP: where the root is while this one leads.
     pub overlay: SocketAddrV4,
     /// Its retransmission server, UDP.
@@ -42,10 +42,10 @@ pub struct Cluster {
     /// Overlay sockets of all nodes but the root.
     pub nodes: Vec<(u16, SocketAddrV4)>,
     /// Places of the replicas that the group is made with; the first is number 1.
-    pub replicas: Vec<Place>,
+    pub replicas: Vec<ReplicaAddresses>,
     /// Places of those that may come later (`fairbell admin replicas`), numbered on from there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reserve: Vec<Place>,
+    pub reserve: Vec<ReplicaAddresses>,
     /// Where leaders say that they lead, UDP: one for every process with nodes.
     pub claims: Vec<SocketAddrV4>,
     /// Certificate of the group's authority, PEM; empty until [`certificates::issue`] made one.
@@ -113,7 +113,7 @@ impl Cluster {
     }
 
     /// Places of all replicas that there are or may be, by number from 1.
-    pub fn places(&self) -> impl Iterator<Item = (u8, &Place)> {
+    pub fn places(&self) -> impl Iterator<Item = (u8, &ReplicaAddresses)> {
         (1..=u8::MAX).zip(self.replicas.iter().chain(&self.reserve))
     }
 
@@ -123,7 +123,7 @@ impl Cluster {
     }
 
     /// Where a number is.
-    pub fn place(&self, id: u8) -> Option<&Place> {
+    pub fn place(&self, id: u8) -> Option<&ReplicaAddresses> {
         self.places().find(|(number, _)| *number == id).map(|(_, place)| place)
     }
 
@@ -169,11 +169,11 @@ impl Cluster {
         Directory::new(&nodes).map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// The root's seat.
-    pub fn seat(&self) -> Result<LeaderEndpoint, Failure> {
+    /// The root's leader.
+    pub fn leader(&self) -> Result<LeaderEndpoint, Failure> {
         let places: Vec<_> = self.places().map(|(_, place)| place.overlay).collect();
-        let seat = LeaderEndpoint::new(ExchangeConfig::ROOT, &places);
-        seat.ok_or_else(|| Failure::Usage("no replicas".to_string()))
+        let leader = LeaderEndpoint::new(ExchangeConfig::ROOT, &places);
+        leader.ok_or_else(|| Failure::Usage("no replicas".to_string()))
     }
 }
 
@@ -185,7 +185,7 @@ pub(super) mod tests {
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let place = |n| {
             let port = 1_000 + 10 * n;
-            Place {
+            ReplicaAddresses {
                 overlay: at(port),
                 feed: at(port + 1),
                 link: at(port + 2),

@@ -9,7 +9,7 @@ use types::{ClockReading, Outbox};
 #[derive(Clone)]
 pub struct RootLine {
     /// In a group: which loop's root leads.
-    seat: Option<LeaderEndpoint>,
+    leader: Option<LeaderEndpoint>,
     loops: Vec<LoopHandle<Role>>,
     /// How many replicas there are places for; 0 where the root is none.
     places: u8,
@@ -18,18 +18,18 @@ pub struct RootLine {
 impl RootLine {
     /// To the only root there is.
     pub fn alone(of: LoopHandle<Role>) -> RootLine {
-        RootLine { seat: None, loops: vec![of], places: 0 }
+        RootLine { leader: None, loops: vec![of], places: 0 }
     }
 
     /// To one replica of a group that has so many places, the others of which are elsewhere.
     pub fn one_of(places: u8, of: LoopHandle<Role>) -> RootLine {
-        RootLine { seat: None, loops: vec![of], places }
+        RootLine { leader: None, loops: vec![of], places }
     }
 
-    /// To a group's, in the order of the seat's places.
-    pub fn group(seat: LeaderEndpoint, loops: Vec<LoopHandle<Role>>) -> RootLine {
+    /// To a group's, in the order of the leader's places.
+    pub fn group(leader: LeaderEndpoint, loops: Vec<LoopHandle<Role>>) -> RootLine {
         let places = u8::try_from(loops.len()).unwrap_or(u8::MAX);
-        RootLine { seat: Some(seat), loops, places }
+        RootLine { leader: Some(leader), loops, places }
     }
 
     /// Numbers that replicas have or may have.
@@ -39,12 +39,12 @@ impl RootLine {
 
     /// Whether the root's replicas are all here.
     pub fn is_group(&self) -> bool {
-        self.seat.is_some()
+        self.leader.is_some()
     }
 
     /// Whose place it is to lead, as far as is known here.
     fn leader(&self) -> usize {
-        self.seat.as_ref().map_or(0, |seat| seat.held().1)
+        self.leader.as_ref().map_or(0, |leader| leader.held().1)
     }
 
     fn leaders_loop(&self) -> Result<&LoopHandle<Role>, ControlError> {

@@ -21,7 +21,7 @@ use types::{Channel, Input};
 use super::certificates::{self, Credentials};
 use super::checkpoints::{self, Begin, Begun, Cost, Files};
 use super::claims;
-use super::cluster::{Cluster, Place};
+use super::cluster::{Cluster, ReplicaAddresses};
 use super::gate::{self, Entrant, Gate, Limits};
 use super::links::{self, Way};
 use super::writer::{self, Job};
@@ -206,7 +206,7 @@ impl Sockets {
     ///
     /// # Errors
     /// Addresses in use.
-    pub fn bind(place: &Place) -> Result<Sockets, Failure> {
+    pub fn bind(place: &ReplicaAddresses) -> Result<Sockets, Failure> {
         Ok(Sockets {
             overlay: UdpSocket::bind(place.overlay).map_err(io)?,
             feed: UdpSocket::bind(place.feed).map_err(io)?,
@@ -219,8 +219,8 @@ impl Sockets {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn place(&self) -> Result<Place, Failure> {
-        Ok(Place {
+    pub fn place(&self) -> Result<ReplicaAddresses, Failure> {
+        Ok(ReplicaAddresses {
             overlay: v4(self.overlay.local_addr().map_err(io)?)?,
             feed: v4(self.feed.local_addr().map_err(io)?)?,
             link: v4(self.link.local_addr().map_err(io)?)?,

@@ -21,7 +21,7 @@ use super::relay::Relay;
 use fairbell::replica::SOCKET;
 use host::config::Config;
 use host::failure::{Failure, on};
-use host::replica::cluster::{Cluster, Place};
+use host::replica::cluster::{Cluster, ReplicaAddresses};
 use host::replica::node::{self, Sockets, Status};
 use host::replica::{certificates, claims};
 use host::sockets::{io, v4};
@@ -53,12 +53,12 @@ fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
 /// Places of replicas that come later: bound all at once, and let go. They are on a loopback address
 /// drawn for them alone, each on one of its own, or a port could be another process's, or one of ours, or
 /// that of a stream of another replica, until its replica comes, or comes back.
-pub fn places(count: usize) -> Result<Vec<Place>, Failure> {
+pub fn places(count: usize) -> Result<Vec<ReplicaAddresses>, Failure> {
     let [a, b, c, ..] = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
     let free = |number: usize| {
         let last = (usize::from(c) + number) % 254 + 1;
         let at = SocketAddrV4::new(Ipv4Addr::new(127, a.clamp(1, 254), b, last as u8), 0);
-        Place { overlay: at, feed: at, link: at, status: at }
+        ReplicaAddresses { overlay: at, feed: at, link: at, status: at }
     };
     let held = (0..count).map(|number| Sockets::bind(&free(number)));
     let held = held.collect::<Result<Vec<_>, _>>()?;
@@ -174,7 +174,7 @@ impl Site {
         cluster.settle(&mut exchange);
         cluster.write(&dir.join("cluster.json"))?;
         std::fs::copy(file, dir.join("drill.toml")).map_err(|error| on(file, error))?;
-        let seat = cluster.seat()?;
+        let seat = cluster.leader()?;
         let directory = cluster.directory()?.with_leader(seat.clone());
         let directory = Arc::new(directory.map_err(|error| Failure::Run(error.to_string()))?);
         let stop = Arc::new(AtomicBool::new(false));

@@ -276,7 +276,7 @@ impl Group {
         certificates::issue(&mut cluster)?;
         cluster.write(&dir.join("cluster.json"))?;
         Ok(Group {
-            seat: cluster.seat()?,
+            seat: cluster.leader()?,
             claims: Some(claims),
             cluster,
             dir: dir.to_path_buf(),

@@ -9,7 +9,7 @@ use types::{Nanos, SplitMix64};
 
 use super::{
     faults::{FaultKind, FaultSpec},
-    leave::Leaving,
+    leave::Departure,
     options,
     scenario::Scenario,
 };
@@ -67,7 +67,7 @@ impl Scenario {
             egress_ns: dice.within(0, 5_000),
             wrong_clocks_permille: dice.within(0, 1_000),
             options: planes(seed, options::random(seed, depth)),
-            leaver: Leaving::random(seed),
+            leaver: Departure::random(seed),
             command: "fairbell-lab sim fuzz".to_string(),
             ..Scenario::default()
         }

@@ -33,7 +33,7 @@ const PER_S: u64 = 150;
 
 /// How a session ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Leaving {
+pub enum Departure {
     /// The connection closes.
     HangsUp,
     /// The gateway dies at the same instant and later begins anew, knowing nothing.
@@ -53,11 +53,11 @@ pub(super) struct Left {
     due: Nanos,
 }
 
-impl Leaving {
+impl Departure {
     /// Drawn for some of the seeds.
-    pub(super) fn random(seed: u64) -> Option<Leaving> {
+    pub(super) fn random(seed: u64) -> Option<Departure> {
         let mut dice = Dice(SplitMix64::new(SplitMix64::mix(seed) ^ 0x1EAF));
-        let how = if dice.chance(500) { Leaving::HangsUp } else { Leaving::WithGateway };
+        let how = if dice.chance(500) { Departure::HangsUp } else { Departure::WithGateway };
         dice.chance(300).then_some(how)
     }
 
@@ -89,7 +89,7 @@ impl Leaving {
         let at = striker.from.after(striker.rng.below(striker.until.since(striker.from).max(1)));
         let again = at.after((50 + striker.rng.below(900)) * Nanos::MILLI);
         let first = usize::from(scenario.participants) % scenario.receivers;
-        let with_gateway = self == Leaving::WithGateway && first < scenario.struck();
+        let with_gateway = self == Departure::WithGateway && first < scenario.struck();
         if with_gateway {
             striker.reborn(places.edge(first), at, again);
             plan.edges_restarted += 1;

@@ -26,7 +26,7 @@ use super::{
     attack::Attack,
     eavesdropper::{self, Eavesdropper},
     faults::{FaultSpec, START_DELAY_NS, Striker},
-    leave::{self, Leaving, Left},
+    leave::{self, Departure, Left},
     sabotage::Sabotage,
     seat::ReplicaGroup,
 };
@@ -114,7 +114,7 @@ pub struct Scenario {
     /// Somebody who is up to no good.
     pub attack: Option<Attack>,
     /// Somebody besides the participants who leaves for good, and how. Not together with an attack.
-    pub leaver: Option<Leaving>,
+    pub leaver: Option<Departure>,
     /// Somebody asks all retransmission servers for what comes next, and listens to market data and
     /// drop copies over FIX.
     pub eavesdropper: bool,
@@ -369,7 +369,7 @@ impl Scenario {
             let node = Role::Driver(Box::new(attack.driver(self, &config, account, places)));
             world.add(Actor::Role(node), Place { group: PARTICIPANT, ..Place::default() });
         } else if self.leaver.is_some() {
-            let leaver = Leaving::driver(self, &config, places).expect("logins fit SoupBinTCP");
+            let leaver = Departure::driver(self, &config, places).expect("logins fit SoupBinTCP");
             let node = Role::Driver(Box::new(leaver));
             world.add(Actor::Role(node), Place { group: PARTICIPANT, ..Place::default() });
         }

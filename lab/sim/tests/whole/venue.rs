@@ -4,7 +4,7 @@ use exchange::{OverlayOptions, Secret, Spread};
 use overlay::hedging::Hedging;
 use sim::LinkModel;
 use sim::venue::{
-    Checker, FaultKind, FaultSpec, Figures, Leaving, Outlet, Sabotage, Scenario, SeedReport,
+    Checker, Departure, FaultKind, FaultSpec, Figures, Outlet, Sabotage, Scenario, SeedReport,
     run_seed, run_seeds,
 };
 
@@ -43,8 +43,8 @@ fn every_injected_bug_is_caught_by_its_checker() {
         let several = expected == Checker::NothingEarly;
         for options in [OverlayOptions::default(), by_symbol()] {
             let leaver = match sabotage {
-                Sabotage::ForgetLeavers => Some(Leaving::HangsUp),
-                Sabotage::ForgetLost => Some(Leaving::WithGateway),
+                Sabotage::ForgetLeavers => Some(Departure::HangsUp),
+                Sabotage::ForgetLost => Some(Departure::WithGateway),
                 _ => None,
             };
             // The root cancels what a gateway forgets, as it does for a dead one, but later: only where
@@ -74,13 +74,13 @@ fn every_injected_bug_is_caught_by_its_checker() {
 
 #[test]
 fn orders_go_with_their_session_and_with_their_gateway() {
-    for leaver in [Leaving::HangsUp, Leaving::WithGateway] {
+    for leaver in [Departure::HangsUp, Departure::WithGateway] {
         let scenario = Scenario { leaver: Some(leaver), ..Scenario::default() };
         let summary = run_seeds(0..12, 2, &scenario, &|_, _| {});
         let reports: Vec<String> = summary.reports.iter().map(ToString::to_string).collect();
         assert_eq!(summary.failed, 0, "{leaver:?}: {}", reports.join("\n"));
         let Figures { sessions_left, gateways_left, orders_left, .. } = summary.total;
-        let died = if leaver == Leaving::WithGateway { 12 } else { 0 };
+        let died = if leaver == Departure::WithGateway { 12 } else { 0 };
         assert_eq!((sessions_left, gateways_left), (12, died));
         assert!(orders_left >= 12 * 6, "{orders_left}");
     }

@@ -18,7 +18,7 @@ const WAITING_MAX: usize = 1 << 16;
 pub type Lag = dyn FnMut(Peer) -> u64 + Send;
 
 /// A node and its lag.
-pub struct Slow {
+pub struct SlowProxy {
     node: Role,
     lag: Box<Lag>,
     /// When due, number, place in `kept`.
@@ -29,11 +29,11 @@ pub struct Slow {
     dropped: u64,
 }
 
-impl Slow {
+impl SlowProxy {
     /// `node`, slow by `lag`.
-    pub fn new(node: Role, lag: Box<Lag>) -> Slow {
+    pub fn new(node: Role, lag: Box<Lag>) -> SlowProxy {
         let (waiting, kept, free) = (BinaryHeap::new(), Vec::new(), Vec::new());
-        Slow { node, lag, waiting, kept, free, number: 0, dropped: 0 }
+        SlowProxy { node, lag, waiting, kept, free, number: 0, dropped: 0 }
     }
 
     /// The node.
@@ -76,7 +76,7 @@ impl Slow {
     }
 }
 
-impl Node for Slow {
+impl Node for SlowProxy {
     fn handle_datagram(
         &mut self,
         now: ClockReading,
@@ -166,16 +166,16 @@ mod tests {
         let tree = Tree { topology, hedge: 0, dynamic: true, epoch: 1, stream: 0, round_ns: 1 };
         let proxy = Proxy::new(tree, NodeId(1), ProxyConfig::default());
         let lag = |from: Peer| if from == Peer::Node(NodeId(0)) { 500 } else { 100 };
-        let mut slow = Slow::new(Role::Proxy(Box::new(proxy)), Box::new(lag));
+        let mut slow = SlowProxy::new(Role::Proxy(Box::new(proxy)), Box::new(lag));
         let at = |ns| ClockReading { now: Nanos(ns), bound_ns: 0 };
         let mut out = Outbox::default();
-        let mut hear = |slow: &mut Slow, ns, from| {
+        let mut hear = |slow: &mut SlowProxy, ns, from| {
             let peer = Peer::Node(NodeId(from));
             slow.handle_datagram(at(ns), Channel::OVERLAY, peer, b"noise", &mut out);
         };
         hear(&mut slow, 1_000, 0);
         hear(&mut slow, 1_200, 3);
-        let heard = |slow: &Slow| match slow.node() {
+        let heard = |slow: &SlowProxy| match slow.node() {
             Role::Proxy(proxy) => proxy.stats().malformed,
             _ => 0,
         };

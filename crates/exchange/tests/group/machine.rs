@@ -42,7 +42,7 @@ impl SpillStore for Lasting {
 type Taken = Arc<Mutex<Vec<(u64, u64, Vec<u8>)>>>;
 
 /// A member's place.
-pub struct Seat {
+pub struct Machine {
     pub number: usize,
     pub role: Option<Role>,
     pub genesis: Vec<u8>,
@@ -79,9 +79,9 @@ fn journal_config() -> JournalConfig {
     }
 }
 
-impl Seat {
-    pub fn new(number: usize, seed: u64) -> Seat {
-        Seat {
+impl Machine {
+    pub fn new(number: usize, seed: u64) -> Machine {
+        Machine {
             number,
             role: None,
             genesis: b"an exchange under test".to_vec(),
