@@ -1,4 +1,5 @@
-//! The event queue and the pool of datagram payloads: no allocation once both are warm.
+//! The event queue of all simulated worlds but the clouds', which have so many events that they keep
+//! them in a wheel, and the pool of datagram payloads: no allocation once both are warm.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
@@ -48,13 +49,29 @@ impl<E> Queue<E> {
         self.heap.push(Entry { key, event });
     }
 
+    /// Time of the earliest event; [`Nanos::NEVER`] where there is none.
+    pub(crate) fn next(&self) -> Nanos {
+        self.heap.peek().map_or(Nanos::NEVER, |entry| Nanos((entry.key >> 64) as u64))
+    }
+
     /// The earliest event, unless it is later than `limit`.
     pub(crate) fn pop_until(&mut self, limit: Nanos) -> Option<(Nanos, E)> {
-        let at = Nanos((self.heap.peek()?.key >> 64) as u64);
-        if at > limit {
-            return None;
-        }
+        let at = Some(self.next()).filter(|at| *at <= limit)?;
         self.heap.pop().map(|entry| (at, entry.event))
+    }
+
+    /// The earliest event, or its time alone where that is later: `postpone` says until when it has
+    /// to wait, and it keeps its place among those of that time.
+    pub(crate) fn pop_or_postpone(
+        &mut self,
+        postpone: impl FnOnce(Nanos, &E) -> Option<Nanos>,
+    ) -> Option<(Nanos, Option<E>)> {
+        let Entry { key, event } = self.heap.pop()?;
+        let at = Nanos((key >> 64) as u64);
+        let Some(until) = postpone(at, &event) else { return Some((at, Some(event))) };
+        let order = u128::from(key as u64);
+        self.heap.push(Entry { key: u128::from(until.0) << 64 | order, event });
+        Some((at, None))
     }
 
     pub(crate) fn len(&self) -> usize {

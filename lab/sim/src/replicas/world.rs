@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use replication::{Action, Entry, OLDEST, VERSION, unfenced_answer};
 use types::{Digest, Nanos, SplitMix64};
 
+use crate::queue::Queue;
+
 use super::check::{End, check};
 use super::client::Client;
 use super::driver::{Done, Machine, Started, Up, group_config};
@@ -59,8 +61,7 @@ pub(super) struct Weather {
 /// The world of one seed.
 pub(super) struct World {
     pub(super) now: u64,
-    order: u64,
-    events: BTreeMap<(u64, u64), Event>,
+    events: Queue<Event>,
     pub(super) rng: SplitMix64,
     pub(super) options: Options,
     pub(super) seed: u64,
@@ -114,8 +115,7 @@ impl World {
         }
         let mut world = World {
             now: 1_000_000_000,
-            order: 0,
-            events: BTreeMap::new(),
+            events: Queue::new(),
             options: *options,
             seed,
             replicas,
@@ -150,44 +150,27 @@ impl World {
     }
 
     pub(super) fn after(&mut self, ns: u64, event: Event) {
-        self.order += 1;
-        self.events.insert((self.now + ns, self.order), event);
+        self.events.push(Nanos(self.now + ns), event);
     }
 
     /// Whether all came to a good end in time.
     fn play(&mut self) -> bool {
         let end = self.now + self.options.faults_ns + self.options.healing_ns;
-        while let Some(((at, order), event)) = self.events.pop_first() {
-            self.now = at;
-            self.digest.fold(at);
-            if at > end {
+        while let Some((at, event)) =
+            self.events.pop_or_postpone(|at, event| paused(&self.machines, at, event))
+        {
+            self.now = at.0;
+            self.digest.fold(at.0);
+            if at.0 > end {
                 return false;
             }
-            if let Some(paused) = self.paused(&event) {
-                self.events.insert((paused, order), event);
-                continue;
-            }
+            let Some(event) = event else { continue };
             self.happen(event);
             if self.healed && self.is_settled() {
                 return true;
             }
         }
         false
-    }
-
-    /// Until when the machine that an event is for does nothing.
-    fn paused(&self, event: &Event) -> Option<u64> {
-        let id = match event {
-            Event::Tick(id, _)
-            | Event::Disk(id, _)
-            | Event::Room(id, _)
-            | Event::Message(id, _)
-            | Event::Request(id, _)
-            | Event::Repair(id, ..) => *id,
-            _ => return None,
-        };
-        let until = self.machines.get(usize::from(id) - 1)?.paused_until;
-        (until > self.now).then_some(until)
     }
 
     fn happen(&mut self, event: Event) {
@@ -684,4 +667,19 @@ impl World {
             digest: self.digest.0,
         }
     }
+}
+
+/// Until when the machine that an event is for does nothing.
+fn paused(machines: &[Machine], now: Nanos, event: &Event) -> Option<Nanos> {
+    let id = match event {
+        Event::Tick(id, _)
+        | Event::Disk(id, _)
+        | Event::Room(id, _)
+        | Event::Message(id, _)
+        | Event::Request(id, _)
+        | Event::Repair(id, ..) => *id,
+        _ => return None,
+    };
+    let until = Nanos(machines.get(usize::from(id) - 1)?.paused_until);
+    (until > now).then_some(until)
 }

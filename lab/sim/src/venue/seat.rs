@@ -9,12 +9,12 @@
 mod checks;
 mod machine;
 
-use std::collections::BTreeMap;
-
 use exchange::{ExchangeConfig, Member, Role};
 use journal::JournalError;
 use replication::{Action, ReplicaId};
 use types::{Channel, ClockReading, Nanos, Node, Outbox, Peer, SplitMix64};
+
+use crate::queue::Queue;
 
 use super::{faults::FaultKind, report::Figures, sabotage::Sabotage};
 use machine::{Done, Machine};
@@ -63,8 +63,7 @@ struct SeatCounts {
 pub(super) struct ReplicaGroup {
     config: ExchangeConfig,
     machines: Vec<Machine>,
-    events: BTreeMap<(Nanos, u64), (usize, u32, Event)>,
-    order: u64,
+    events: Queue<(usize, u32, Event)>,
     rng: SplitMix64,
     /// Permille of messages between machines that are lost, repeated and late.
     weather: [u64; 3],
@@ -103,8 +102,7 @@ impl ReplicaGroup {
             config: config.clone(),
             sides: vec![0; machines.len()],
             machines,
-            events: BTreeMap::new(),
-            order: 0,
+            events: Queue::new(),
             rng,
             weather,
             led: (0, 0),
@@ -144,9 +142,8 @@ impl ReplicaGroup {
     }
 
     fn push(&mut self, at: Nanos, n: usize, event: Event) {
-        self.order += 1;
         let life = self.machines[n].life;
-        self.events.insert((at, self.order), (n, life, event));
+        self.events.push(at, (n, life, event));
     }
 
     /// Calls a machine's node, then does what it wants of the others and of its disk.
@@ -439,14 +436,10 @@ impl Node for ReplicaGroup {
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        while let Some(entry) = self.events.first_entry()
-            && entry.key().0 <= now.now
-        {
-            let (n, life, event) = entry.remove();
+        while let Some((_, (n, life, event))) = self.events.pop_until(now.now) {
             let paused_until = self.machines[n].paused_until;
             if paused_until > now.now && !matches!(event, Event::Joined) {
-                self.order += 1;
-                self.events.insert((paused_until, self.order), (n, life, event));
+                self.events.push(paused_until, (n, life, event));
                 continue;
             }
             self.happen(n, life, event, now, out);
@@ -459,8 +452,7 @@ impl Node for ReplicaGroup {
     }
 
     fn next_timeout(&self) -> Nanos {
-        let first = self.events.first_key_value().map_or(Nanos::NEVER, |(key, _)| key.0);
         let timers = self.machines.iter().map(Machine::next_timeout);
-        timers.min().unwrap_or(Nanos::NEVER).min(first)
+        timers.min().unwrap_or(Nanos::NEVER).min(self.events.next())
     }
 }

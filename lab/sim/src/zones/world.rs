@@ -6,6 +6,8 @@ use journal::Vote;
 use replication::{Action, Config, Entry, Fetch, Recovered, Replica, ReplicaId, Write};
 use types::{Nanos, SplitMix64};
 
+use crate::queue::Queue;
+
 use super::{Latency, Layout, Loss, Options, Zone};
 
 enum Event {
@@ -31,8 +33,7 @@ struct Machine {
 /// Two zones with a group in them.
 pub(super) struct World {
     now: u64,
-    order: u64,
-    events: BTreeMap<(u64, u64), Event>,
+    events: Queue<Event>,
     rng: SplitMix64,
     options: Options,
     machines: Vec<Machine>,
@@ -80,8 +81,7 @@ impl World {
         };
         World {
             now: 0,
-            order: 0,
-            events: BTreeMap::new(),
+            events: Queue::new(),
             rng: SplitMix64::new(SplitMix64::mix(options.seed) ^ 0x7A6F_6E65),
             options: *options,
             machines: zones.zip(1u8..).filter_map(machine).collect(),
@@ -142,7 +142,7 @@ impl World {
     fn serve_after(&mut self, at: u64) -> Option<u64> {
         while self.now < at + self.options.duration_ns {
             // A leader that has lost most of the others finds out after an election's time.
-            self.step();
+            self.step(u64::MAX);
             let known = |machine: &&Machine| machine.serves && !machine.dead;
             if let Some(leader) = self.machines.iter().find(known) {
                 let quorum = leader.replica.config().quorum();
@@ -157,20 +157,23 @@ impl World {
     }
 
     fn after(&mut self, ns: u64, event: Event) {
-        self.order += 1;
-        self.events.insert((self.now + ns, self.order), event);
+        self.events.push(Nanos(self.now + ns), event);
     }
 
     fn run_until(&mut self, end: u64) {
-        while self.events.first_key_value().is_some_and(|((at, _), _)| *at <= end) {
-            self.step();
-        }
+        while self.step(end) {}
         self.now = end;
     }
 
-    fn step(&mut self) {
-        let Some(((at, _), event)) = self.events.pop_first() else { return };
-        self.now = at;
+    /// The next event, unless it is later than `end`; false when there is none.
+    fn step(&mut self, end: u64) -> bool {
+        let Some((at, event)) = self.events.pop_until(Nanos(end)) else { return false };
+        self.now = at.0;
+        self.happen(event);
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
         match event {
             Event::Tick(id) => {
                 self.with(id, |replica, now, out| replica.handle_timeout(now, out));
