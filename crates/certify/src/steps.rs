@@ -71,7 +71,7 @@ const SETTLING: u32 = 99;
 const LATE_PERMILLE: u64 = 1_200;
 
 impl Step {
-    /// All of them.
+    /// All variants, in their order.
     pub const ALL: [Step; 16] = [
         Step::Logon,
         Step::Order,

@@ -200,7 +200,7 @@ impl Agent {
         self.neighbours.len()
     }
 
-    /// What it did.
+    /// Counters since its start.
     pub fn stats(&self) -> AgentStats {
         self.stats
     }

@@ -61,7 +61,7 @@ impl Statement {
 pub struct TradeLine {
     /// Its number.
     pub match_number: MatchNumber,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Price, as corrected.
     pub price: Price,

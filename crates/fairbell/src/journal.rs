@@ -91,7 +91,7 @@ pub struct ReplayArgs {
     pub json: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &JournalArgs) -> Result<(), Failure> {
     match &args.what {
         What::Inspect(args) => inspect(args),

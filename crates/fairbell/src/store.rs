@@ -118,7 +118,7 @@ impl WhereArgs {
     }
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &StoreArgs) -> Result<(), Failure> {
     match &args.what {
         What::Follow(args) => follow(args),

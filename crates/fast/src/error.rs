@@ -10,7 +10,7 @@ use std::fmt;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
-        /// What is wrong.
+        /// Kinds of errors, by their names in the specification.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Code { $($(#[$doc])* $name,)* }
@@ -104,7 +104,7 @@ impl fmt::Display for Code {
 /// A dynamic or reportable error, and the field where it happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastError {
-    /// What is wrong.
+    /// The kind of error.
     pub code: Code,
     /// Index of the field in [`crate::Templates::fields`], where one is known.
     pub field: Option<u32>,

@@ -11,7 +11,7 @@ messages! {
     SystemEvent = b'S', 12 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -23,7 +23,7 @@ messages! {
     StockDirectory = b'R', 39 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -61,7 +61,7 @@ messages! {
     StockTradingAction = b'H', 25 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -79,7 +79,7 @@ messages! {
     RegShoRestriction = b'Y', 20 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -93,7 +93,7 @@ messages! {
     MarketParticipantPosition = b'L', 26 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -113,7 +113,7 @@ messages! {
     MwcbDeclineLevel = b'V', 35 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -129,7 +129,7 @@ messages! {
     MwcbStatus = b'W', 12 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -141,7 +141,7 @@ messages! {
     IpoQuotingPeriod = b'K', 28 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -159,7 +159,7 @@ messages! {
     LuldAuctionCollar = b'J', 35 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -179,7 +179,7 @@ messages! {
     OperationalHalt = b'h', 21 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -195,7 +195,7 @@ messages! {
     AddOrder = b'A', 36 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -215,7 +215,7 @@ messages! {
     AddOrderMpid = b'F', 40 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -237,7 +237,7 @@ messages! {
     OrderExecuted = b'E', 31 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -253,7 +253,7 @@ messages! {
     OrderExecutedWithPrice = b'C', 36 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -273,7 +273,7 @@ messages! {
     OrderCancel = b'X', 23 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -287,7 +287,7 @@ messages! {
     OrderDelete = b'D', 19 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -299,7 +299,7 @@ messages! {
     OrderReplace = b'U', 35 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -317,7 +317,7 @@ messages! {
     Trade = b'P', 44 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -339,7 +339,7 @@ messages! {
     CrossTrade = b'Q', 40 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -359,7 +359,7 @@ messages! {
     BrokenTrade = b'B', 19 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -371,7 +371,7 @@ messages! {
     NetOrderImbalance = b'I', 50 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -399,7 +399,7 @@ messages! {
     RetailInterest = b'N', 20 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,
@@ -413,7 +413,7 @@ messages! {
     DirectListing = b'O', 48 {
         /// Instrument.
         1 => locate: u16,
-        /// Of the sender.
+        /// Nasdaq's internal tracking number.
         3 => tracking: u16,
         /// Nanoseconds since midnight.
         5 => time: U48,

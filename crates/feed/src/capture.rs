@@ -29,7 +29,7 @@ pub struct CaptureConfig {
 pub struct Quote {
     /// Feed position.
     pub seq: FeedSeq,
-    /// Of what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Best bid level.
     pub bid: Option<Level>,

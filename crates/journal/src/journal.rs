@@ -428,7 +428,7 @@ impl<S: Storage> Journal<S> {
         self.batch.chain()
     }
 
-    /// What it did.
+    /// Counters since its start.
     pub fn stats(&self) -> Stats {
         self.stats
     }

@@ -136,7 +136,7 @@ impl SimDisk {
         self.crashed
     }
 
-    /// What it did.
+    /// Counters since its start.
     pub fn stats(&self) -> DiskStats {
         self.stats
     }

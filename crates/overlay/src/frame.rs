@@ -193,7 +193,7 @@ pub struct HelloBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct GrantBody {
-    /// To whom.
+    /// The gateway that asked.
     pub gateway: GatewayId,
     /// Zero.
     pub reserved: u16,

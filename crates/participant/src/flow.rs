@@ -17,7 +17,7 @@ pub struct FlowMessage {
     pub id: u64,
     /// Who asks, `0..participants`.
     pub participant: u8,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// What is asked.
     pub action: Action,

@@ -28,7 +28,7 @@ pub struct Sighting {
     pub at: Nanos,
     /// The trade.
     pub match_number: MatchNumber,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Flow id of the order that traded.
     pub id: u64,
@@ -47,7 +47,7 @@ pub struct Sighting {
 pub struct JoinedTrade {
     /// Its number.
     pub match_number: MatchNumber,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// By flow ids.
     pub trade: Trade,

@@ -126,7 +126,7 @@ impl Config {
     /// Whether a replica can be made of it.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Whether the values can be used together.
     pub fn check(&self) -> Result<(), ConfigError> {
         let odd = self.replicas % 2 == 1 && self.replicas <= 9;
         if !odd || self.learners > 9 || self.id.0 == 0 {

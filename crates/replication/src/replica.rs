@@ -31,7 +31,7 @@ const PATIENCE: u32 = 3;
 pub enum Action {
     /// Send a message; it may get lost.
     Send {
-        /// To whom.
+        /// The recipient.
         to: ReplicaId,
         /// The bytes.
         bytes: Vec<u8>,
@@ -489,7 +489,7 @@ impl Replica {
         self.stopped
     }
 
-    /// What it did.
+    /// Counters since its start.
     pub fn counts(&self) -> Counts {
         Counts { compared: self.digests.compared(), ..self.counts }
     }

@@ -55,7 +55,7 @@ pub struct OrderLine {
     pub participant: String,
     /// Its firm.
     pub firm: String,
-    /// On what.
+    /// The instrument's symbol.
     pub symbol: String,
     /// Decimal places of a lot.
     pub lot_decimals: u8,
@@ -123,7 +123,7 @@ pub struct TradeLine {
     pub seq: i64,
     /// Engine time, ns.
     pub t_ns: i64,
-    /// On what.
+    /// The instrument's symbol.
     pub symbol: String,
     /// The instrument's number.
     pub instrument: i64,

@@ -46,7 +46,7 @@ pub struct Order {
     pub replaces: u64,
     /// The account that it belongs to.
     pub account: AccountId,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Its number.
     pub user_ref: UserRefNum,
@@ -131,7 +131,7 @@ pub struct Trade {
     pub seq: u64,
     /// Engine time.
     pub t_seq: Nanos,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Price.
     pub price: Price,
@@ -173,7 +173,7 @@ pub struct Cancel {
     pub order: u64,
     /// The account that it belongs to.
     pub account: AccountId,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// The order's number.
     pub user_ref: UserRefNum,

@@ -202,7 +202,7 @@ pub struct Command {
     pub reserved: u8,
     /// Who asks.
     pub account: AccountId,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// The request's own number (new order, replace) or that of the order meant (cancel).
     pub user_ref: UserRefNum,

@@ -252,7 +252,7 @@ pub struct ExecutionReport {
     pub liquidity: Liquidity,
     /// Whose stream.
     pub account: AccountId,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// The request or order.
     pub user_ref: UserRefNum,
@@ -371,7 +371,7 @@ pub enum MarketEvent {
     },
     /// An order rests in the book, last in its price level.
     AddOrder {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// Its public reference.
         order_ref: OrderRef,
@@ -384,7 +384,7 @@ pub enum MarketEvent {
     },
     /// A resting order traded at its own price.
     OrderExecuted {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// The resting order.
         order_ref: OrderRef,
@@ -395,7 +395,7 @@ pub enum MarketEvent {
     },
     /// A resting order lost quantity and keeps its place.
     OrderCancel {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// The resting order.
         order_ref: OrderRef,
@@ -404,14 +404,14 @@ pub enum MarketEvent {
     },
     /// A resting order is gone without trading.
     OrderDelete {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// The order.
         order_ref: OrderRef,
     },
     /// A resting order is replaced and goes last in its (new) price level.
     OrderReplace {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// The order that goes.
         old_ref: OrderRef,
@@ -424,7 +424,7 @@ pub enum MarketEvent {
     },
     /// A displayed order traded at another price than its own, as in an auction.
     OrderExecutedWithPrice {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// The displayed order.
         order_ref: OrderRef,
@@ -439,7 +439,7 @@ pub enum MarketEvent {
     },
     /// A trade of an order that was not displayed.
     Trade {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// Side of the resting order.
         side: Side,
@@ -452,7 +452,7 @@ pub enum MarketEvent {
     },
     /// All trades of one uncrossing.
     CrossTrade {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// Lots traded.
         qty: Qty,
@@ -465,14 +465,14 @@ pub enum MarketEvent {
     },
     /// A trade was broken.
     BrokenTrade {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// Match number of the broken trade.
         match_number: MatchNumber,
     },
     /// Net order imbalance of a call phase.
     Imbalance {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// Lots that would trade.
         paired: Qty,
@@ -491,7 +491,7 @@ pub enum MarketEvent {
     },
     /// The price range outside which nothing trades in continuous trading.
     Collar {
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// Its middle.
         reference: Price,

@@ -64,7 +64,7 @@ pub enum Op {
     Datagram {
         /// From which socket.
         channel: Channel,
-        /// To whom.
+        /// The recipient.
         to: Peer,
         /// The bytes.
         bytes: Span,
@@ -80,7 +80,7 @@ pub enum Op {
     Connect {
         /// The node's name for it, not in use.
         conn: ConnId,
-        /// To whom.
+        /// The recipient.
         to: Peer,
     },
     /// Write what is pending, then close; no `handle_close` follows.

@@ -18,7 +18,7 @@ pub struct Fees {
 pub struct Fill {
     /// When it happened at the exchange.
     pub time: Nanos,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// The strategy's side.
     pub side: Side,

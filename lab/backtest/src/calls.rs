@@ -20,7 +20,7 @@ use crate::record::{Recording, What};
 pub(crate) struct Turn {
     /// The event.
     pub index: usize,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Whether it begins.
     pub begins: bool,

@@ -95,7 +95,7 @@ pub enum Check {
 pub struct Step {
     /// Events of the record up to and with this message.
     pub records: usize,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// What changes.
     pub edit: Option<Edit>,

@@ -63,7 +63,7 @@ pub type Best = [Option<Lots>; 2];
 /// Best prices after an event: the engine's and the data's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compared {
-    /// Of what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Orders trade as they come; not in a call.
     pub open: bool,

@@ -10,7 +10,7 @@ use types::{Instrument, InstrumentId, Nanos, Price, Qty, Side, Symbol};
 pub struct Record {
     /// When the venue says it happened, in nanoseconds since some midnight.
     pub time: Nanos,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// What happened.
     pub what: What,
@@ -21,7 +21,7 @@ pub struct Record {
 pub struct MarketTrade {
     /// When it happened at the exchange.
     pub time: Nanos,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// In units of the recording's decimals.
     pub price: Price,

@@ -38,7 +38,7 @@ pub trait Strategy {
 pub struct Order {
     /// Its number.
     pub id: u32,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Its side.
     pub side: Side,

@@ -20,7 +20,7 @@ pub struct MendArgs {
     pub json: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &MendArgs) -> Result<(), Failure> {
     let dir = &args.dir;
     if !dir.is_dir() {

@@ -41,7 +41,7 @@ pub struct RecoverArgs {
     pub json: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &RecoverArgs) -> Result<(), Failure> {
     let dir = &args.dir;
     if !dir.is_dir() {

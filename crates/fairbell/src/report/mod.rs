@@ -178,7 +178,7 @@ pub struct Quantiles {
     pub p99: u64,
     /// 99.9th percentile.
     pub p999: u64,
-    /// Largest.
+    /// Largest value.
     pub max: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct WindowPoint {
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// Largest.
+    /// Largest value, ns.
     pub max_ns: u64,
 }
 

@@ -63,7 +63,7 @@ pub struct Best {
 /// A quote.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Quote {
-    /// Of what.
+    /// The option series.
     pub series: Series,
     /// Price bid.
     pub bid: Price,
@@ -86,7 +86,7 @@ pub struct Quote {
 /// A trade.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sale {
-    /// Of what.
+    /// The option series.
     pub series: Series,
     /// Contracts.
     pub volume: u32,
@@ -99,7 +99,7 @@ pub struct Sale {
 /// The day's end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
-    /// Of what.
+    /// The option series.
     pub series: Series,
     /// Contracts traded.
     pub volume: u32,

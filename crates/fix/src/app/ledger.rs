@@ -93,7 +93,7 @@ pub struct Execution {
     pub original: Option<ClOrdId>,
     /// How it stands.
     pub status: Status,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Which side.
     pub side: Side,

@@ -25,7 +25,7 @@ pub struct MarketDataRequest<'a> {
     pub wanted: [bool; 3],
     /// Updates are to be whole refreshes.
     pub full: bool,
-    /// On what.
+    /// The instruments.
     pub instruments: Vec<InstrumentId>,
 }
 

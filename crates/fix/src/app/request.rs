@@ -18,7 +18,7 @@ use crate::view::Message;
 pub struct Terms {
     /// The participant's identifier of the request.
     pub cl_ord_id: ClOrdId,
-    /// On what.
+    /// The instrument.
     pub instrument: InstrumentId,
     /// Which side.
     pub side: Side,
@@ -67,7 +67,7 @@ pub enum Request {
         original: ClOrdId,
         /// Identifier of the request.
         cl_ord_id: ClOrdId,
-        /// On what.
+        /// The instrument.
         instrument: InstrumentId,
         /// The order's side.
         side: Side,

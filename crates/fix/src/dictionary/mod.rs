@@ -31,7 +31,7 @@ const TAG_MAX: u32 = 65_535;
 pub struct DictionaryError {
     /// Line of the text, from 1; 0 when it is about the whole.
     pub line: usize,
-    /// What is wrong.
+    /// What is wrong with it, in words.
     pub what: String,
 }
 

@@ -85,7 +85,7 @@ impl Exchange {
         Exchange { alarms: alarms.clone(), ..self }
     }
 
-    /// Does it.
+    /// Carries out an action, and says what came of it.
     pub fn perform(&self, who: &Who, action: &Action) -> Reply {
         let outcome = match action {
             Action::Status => self.status(),

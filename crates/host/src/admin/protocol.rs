@@ -18,7 +18,7 @@ pub struct Request {
     /// On whose behalf.
     #[serde(rename = "as", default)]
     pub operator: Option<String>,
-    /// What.
+    /// The action that is asked for.
     pub action: Action,
 }
 

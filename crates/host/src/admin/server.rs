@@ -27,7 +27,7 @@ const ACCEPTS_PER_TURN: usize = 16;
 /// The audit file, beside the socket.
 const AUDIT_FILE: &str = "admin-audit.jsonl";
 
-/// See the module.
+/// The operators' server: requests in, answers out.
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,

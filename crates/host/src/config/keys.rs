@@ -17,14 +17,14 @@ pub enum Kind {
     Whole {
         /// Smallest.
         min: u64,
-        /// Largest.
+        /// Largest value.
         max: u64,
     },
     /// A number within bounds, both included.
     Decimal {
         /// Smallest.
         min: f64,
-        /// Largest.
+        /// Largest value.
         max: f64,
     },
     /// Text of 1 to this many bytes.

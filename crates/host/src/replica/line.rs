@@ -5,7 +5,7 @@ use exchange::{ExchangeConfig, Member, Role, Root};
 use net::{ControlError, LeaderEndpoint, LoopHandle};
 use types::{ClockReading, Outbox};
 
-/// See the module.
+/// A handle to the root, or to whichever of a group leads.
 #[derive(Clone)]
 pub struct RootLine {
     /// In a group: which loop's root leads.

@@ -28,7 +28,7 @@ pub enum Job {
     Write {
         /// Its number.
         number: u64,
-        /// What.
+        /// Term, vote and records.
         write: Write,
     },
     /// Read this.

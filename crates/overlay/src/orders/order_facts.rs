@@ -11,7 +11,7 @@ use zerocopy::TryFromBytes;
 pub struct OrderFacts {
     /// Number of the account that sent the order.
     pub account: u16,
-    /// On what.
+    /// The instrument.
     pub instrument: u16,
     /// Where it may overtake.
     pub kind: OrderKind,

@@ -21,11 +21,11 @@ pub struct NewOrder {
     pub side: Side,
     /// Lots.
     pub qty: Qty,
-    /// On what.
+    /// The instrument's symbol.
     pub symbol: Symbol,
     /// Limit price; `None` for a market order and others that have none.
     pub price: Option<Price>,
-    /// How long.
+    /// Time in force.
     pub time_in_force: TimeInForce,
     /// Rest or be refused.
     pub post_only: bool,
@@ -44,7 +44,7 @@ pub struct ReplaceRequest {
     pub qty: Qty,
     /// New limit price; 0 for orders that have none.
     pub price: Price,
-    /// How long.
+    /// Time in force.
     pub time_in_force: TimeInForce,
     /// Rest or be refused.
     pub post_only: bool,

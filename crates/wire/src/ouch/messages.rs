@@ -126,7 +126,7 @@ messages! {
         symbol: [u8; 8],
         /// Limit price, or the value that means "market".
         price: U64,
-        /// How long.
+        /// Time in force.
         time_in_force: u8,
         /// `Y` visible.
         display: u8,
@@ -150,7 +150,7 @@ messages! {
         quantity: U32,
         /// New price.
         price: U64,
-        /// How long.
+        /// Time in force.
         time_in_force: u8,
         /// `Y` visible.
         display: u8,

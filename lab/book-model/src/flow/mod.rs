@@ -45,7 +45,7 @@ impl Filter {
 pub enum Step {
     /// A new order.
     Submit {
-        /// Where.
+        /// Number of the book.
         book: u16,
         /// Its terms.
         order: NewOrder,
@@ -73,7 +73,7 @@ pub enum Step {
     },
     /// A mass cancel.
     CancelWhere {
-        /// Where.
+        /// Number of the book.
         book: u16,
         /// Which orders.
         filter: Filter,
@@ -85,28 +85,28 @@ pub enum Step {
     },
     /// Another phase.
     SetPhase {
-        /// Where.
+        /// Number of the book.
         book: u16,
-        /// Which.
+        /// The phase that begins.
         phase: Phase,
     },
     /// The end of a batch interval.
     Uncross {
-        /// Where.
+        /// Number of the book.
         book: u16,
     },
     /// Another reference price.
     SetReference {
-        /// Where.
+        /// Number of the book.
         book: u16,
         /// Which; 0 none.
         price: Price,
     },
     /// Another dynamic collar.
     SetCollar {
-        /// Where.
+        /// Number of the book.
         book: u16,
-        /// Which.
+        /// The new collar; none: no collar.
         collar: Option<(Price, Price)>,
     },
 }

@@ -64,7 +64,7 @@ impl Setup {
 /// What one estimator achieved in one run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Which.
+    /// The estimator.
     pub kind: Kind,
     /// Share of messages that no receiver got too late, by its own clock.
     pub p_on_time: f64,

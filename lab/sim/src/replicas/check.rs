@@ -34,7 +34,7 @@ struct Log {
     executed: Vec<Request>,
 }
 
-/// What is wrong.
+/// Compares all that is left at the end, and lists what differs.
 pub(super) fn check(end: End<'_>) -> Vec<Found> {
     let mut found = Vec::new();
     let mut tell = |checker, what| found.push(Found { checker, what });

@@ -32,7 +32,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// All variants, in their order.
     pub const ALL: [Bug; 11] = [
         Bug::AckBeforeCopy,
         Bug::UnfencedLeader,

@@ -33,9 +33,9 @@ pub enum Checker {
 /// What a checker found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Which.
+    /// The checker that failed.
     pub checker: Checker,
-    /// What.
+    /// What the checker found.
     pub what: String,
 }
 

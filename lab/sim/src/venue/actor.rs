@@ -10,7 +10,7 @@ use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
 use super::eavesdropper::Eavesdropper;
 use super::seat::ReplicaGroup;
 
-/// See the module.
+/// A node of the venue's world, or a group of replicas in the root's place.
 pub(super) enum Actor {
     Role(Role),
     Group(Box<ReplicaGroup>),

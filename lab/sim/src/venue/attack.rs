@@ -57,7 +57,7 @@ macro_rules! attacks {
         }
 
         impl AttackKind {
-            /// All of them.
+            /// All variants, in their order.
             pub const ALL: &[AttackKind] = &[$(AttackKind::$attack,)*];
 
             /// Its name on the command line.

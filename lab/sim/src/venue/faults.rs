@@ -26,7 +26,7 @@ macro_rules! kinds {
         }
 
         impl FaultKind {
-            /// All of them.
+            /// All variants, in their order.
             pub const ALL: &[FaultKind] = &[$(FaultKind::$kind,)*];
 
             /// Its name in scenario files.
@@ -109,7 +109,7 @@ impl FaultKind {
 /// One fault; what is `None` is drawn from the seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultSpec {
-    /// What.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// When, in ns from the first order on.
     pub at_ns: Option<u64>,

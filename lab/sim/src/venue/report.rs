@@ -11,7 +11,7 @@ macro_rules! checkers {
         }
 
         impl Checker {
-            /// All of them.
+            /// All variants, in their order.
             pub const ALL: &[Checker] = &[$(Checker::$checker,)*];
 
             /// Its name in reports.

@@ -59,7 +59,7 @@ struct SeatCounts {
     compared: u64,
 }
 
-/// See the module.
+/// The replicas that stand in the root's place.
 pub(super) struct ReplicaGroup {
     config: ExchangeConfig,
     machines: Vec<Machine>,

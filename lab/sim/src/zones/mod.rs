@@ -88,7 +88,7 @@ pub struct Latency {
     pub p50_ns: u64,
     /// 99 of 100 took no longer.
     pub p99_ns: u64,
-    /// All of them.
+    /// The longest, ns.
     pub max_ns: u64,
     /// How many there were.
     pub records: u64,

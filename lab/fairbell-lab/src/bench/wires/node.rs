@@ -59,7 +59,7 @@ pub struct Terms {
     pub size: usize,
     /// One message at a time, or as many as go.
     pub pingpong: bool,
-    /// How long.
+    /// Length of the run, ns.
     pub duration_ns: u64,
 }
 
