@@ -43,6 +43,30 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
     create(path)?.write_all(bytes.as_ref())
 }
 
+/// Behind the name of a file that [`replace`] has not finished.
+pub const UNFINISHED: &str = ".new";
+
+/// Writes a whole file durably and then gives it its name, in the place of another one if there was
+/// any: under that name there is never a part of it.
+///
+/// # Errors
+/// The system's; nothing is left of it then.
+pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut unfinished = path.as_os_str().to_os_string();
+    unfinished.push(UNFINISHED);
+    let written = create(Path::new(&unfinished)).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    let done = written.and_then(|()| std::fs::rename(&unfinished, path));
+    if done.is_err() {
+        // What there is of it would keep room from others.
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

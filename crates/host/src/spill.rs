@@ -51,9 +51,9 @@ impl Snapshots for Beside {
     }
 
     fn forget_before(&mut self, applied: u64) {
-        for old in self.kept.extract_if(.., |of| *of < applied).collect::<Vec<_>>() {
-            self.writer.remove(self.name(old));
-        }
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.retain(|old| *old >= applied || !self.writer.remove(self.name(*old)));
+        self.kept = kept;
     }
 }
 

@@ -101,12 +101,12 @@ pub struct Kept {
 /// Records read at a time.
 const BATCH: u64 = 4_096;
 
-/// The inputs of a journal, read lot by lot: however many there are, few are in memory.
+/// The inputs of a journal, read in batches: however many there are, few are in memory.
 pub struct Inputs<'a> {
     journal: &'a mut Journal<Folder>,
     next: u64,
     last: u64,
-    lot: std::collections::VecDeque<Input>,
+    batch: std::collections::VecDeque<Input>,
     /// Why it ended before the last.
     pub failed: Option<JournalError>,
 }
@@ -114,7 +114,7 @@ pub struct Inputs<'a> {
 impl<'a> Inputs<'a> {
     /// Those in the records of a range of positions; records that are no inputs are passed over.
     pub fn new(journal: &'a mut Journal<Folder>, next: u64, last: u64) -> Inputs<'a> {
-        Inputs { journal, next, last, lot: std::collections::VecDeque::new(), failed: None }
+        Inputs { journal, next, last, batch: std::collections::VecDeque::new(), failed: None }
     }
 }
 
@@ -122,14 +122,14 @@ impl Iterator for Inputs<'_> {
     type Item = Input;
 
     fn next(&mut self) -> Option<Input> {
-        while self.lot.is_empty() && self.next <= self.last && self.failed.is_none() {
+        while self.batch.is_empty() && self.next <= self.last && self.failed.is_none() {
             let (from, to) = (self.next, self.last.min(self.next.saturating_add(BATCH - 1)));
             self.next = to + 1;
-            let lot = &mut self.lot;
-            let read = self.journal.read(from, to, |record| lot.extend(input_of(record.bytes)));
+            let batch = &mut self.batch;
+            let read = self.journal.read(from, to, |record| batch.extend(input_of(record.bytes)));
             self.failed = read.err();
         }
-        self.lot.pop_front()
+        self.batch.pop_front()
     }
 }
 

@@ -83,7 +83,7 @@ pub fn issue(cluster: &mut Cluster) -> Result<Vec<String>, Failure> {
     Ok(made)
 }
 
-/// A replica's own.
+/// A replica's own certificate and key, and its group's authority.
 #[derive(Clone)]
 pub struct Credentials {
     group: u64,

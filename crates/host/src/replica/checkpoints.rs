@@ -10,7 +10,7 @@
 //! over; when none does, the files begin anew and the inputs are applied from the first.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Result as IoResult, Write as _};
+use std::io::Result as IoResult;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,8 +29,6 @@ use crate::spill::{FileSpill, SpillWriter, streams_in};
 /// Their folder in a replica's.
 const FOLDER: &str = "checkpoints";
 const NAME: &str = "at-";
-/// Being written.
-const UNFINISHED: &str = ".new";
 /// Checkpoints kept: one that turns out to be damaged leaves another.
 const KEPT: usize = 2;
 /// No checkpoint is longer.
@@ -181,7 +179,7 @@ fn known(folder: &Path) -> IoResult<Vec<u64>> {
     for file in std::fs::read_dir(folder)? {
         let file = file?;
         let name = file.file_name();
-        if name.to_str().is_some_and(|name| name.ends_with(UNFINISHED)) {
+        if name.to_str().is_some_and(|name| name.ends_with(crate::files::UNFINISHED)) {
             // Whoever wrote it is no more: there is one who writes, and it looks in between.
             std::fs::remove_file(file.path())?;
             continue;
@@ -299,20 +297,7 @@ impl Files {
             }
             file.sync_data()?;
         }
-        let name = path(&self.folder, checkpoint.position);
-        let mut unfinished = name.clone().into_os_string();
-        unfinished.push(UNFINISHED);
-        let bytes = checkpoint.bytes();
-        let written = crate::files::create(Path::new(&unfinished)).and_then(|mut file| {
-            file.write_all(&bytes)?;
-            file.sync_all()
-        });
-        if let Err(error) = written {
-            // What there is of it would keep room from others.
-            let _ = std::fs::remove_file(&unfinished);
-            return Err(error);
-        }
-        std::fs::rename(&unfinished, &name)?;
+        crate::files::replace(&path(&self.folder, checkpoint.position), &checkpoint.bytes())?;
         File::open(&self.folder)?.sync_all()?;
         let known = known(&self.folder)?;
         let surplus = known.len().saturating_sub(KEPT);

@@ -1,6 +1,6 @@
-//! Who leads: a leader says so again and again to every process with nodes, which moves the root's
-//! leader there. Claims carry the term and a tag under the deployment's secret; one of a term that is
-//! no newer changes nothing, so that an earlier leader can't take the leader back.
+//! Who leads: a leader says so again and again to every process with nodes, which sends
+//! there what is for the root. Claims carry the term and a tag under the deployment's secret; one of a term that is
+//! no newer changes nothing, so that an earlier leader can't take the place back.
 
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,7 +54,7 @@ pub fn tell(
     }
 }
 
-/// Moves the leader as claims say.
+/// Sends what is for the root where claims say that it is.
 pub fn hear(socket: &UdpSocket, key: &Key, leader: &LeaderEndpoint, stop: &AtomicBool) {
     let _ = socket.set_read_timeout(Some(PATIENCE));
     let mut bytes = [0; 64];

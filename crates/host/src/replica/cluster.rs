@@ -169,7 +169,7 @@ impl Cluster {
         Directory::new(&nodes).map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// The root's leader.
+    /// Where what is for the root is sent: to the replica that leads.
     pub fn leader(&self) -> Result<LeaderEndpoint, Failure> {
         let places: Vec<_> = self.places().map(|(_, place)| place.overlay).collect();
         let leader = LeaderEndpoint::new(ExchangeConfig::ROOT, &places);

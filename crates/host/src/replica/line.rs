@@ -26,7 +26,7 @@ impl RootLine {
         RootLine { leader: None, loops: vec![of], places }
     }
 
-    /// To a group's, in the order of the leader's places.
+    /// To a group's, in the order of the replicas' numbers.
     pub fn group(leader: LeaderEndpoint, loops: Vec<LoopHandle<Role>>) -> RootLine {
         let places = u8::try_from(loops.len()).unwrap_or(u8::MAX);
         RootLine { leader: Some(leader), loops, places }

@@ -558,7 +558,7 @@ pub struct DiskInputs {
     /// Positions of the log to read.
     next: u64,
     last: u64,
-    lot: VecDeque<Input>,
+    batch: VecDeque<Input>,
     /// Why it ended before the last.
     pub failed: Option<String>,
 }
@@ -583,22 +583,22 @@ impl DiskInputs {
             (snapshot, next) = (Some((info.position, from)), info.position + 1);
         }
         let last = journal.durable();
-        Ok(DiskInputs { journal, snapshot, next, last, lot: VecDeque::new(), failed: None })
+        Ok(DiskInputs { journal, snapshot, next, last, batch: VecDeque::new(), failed: None })
     }
 
     fn read(&mut self) -> Result<(), JournalError> {
         if let Some((position, at)) = self.snapshot {
             let most = BATCH as usize * size_of::<Input>();
             let part = self.journal.read_snapshot_part(position, at, most)?;
-            self.lot.extend(part.chunks(size_of::<Input>()).filter_map(input_of));
+            self.batch.extend(part.chunks(size_of::<Input>()).filter_map(input_of));
             self.snapshot = Some((position, at + part.len() as u64)).filter(|_| !part.is_empty());
             return Ok(());
         }
         let (from, to) = (self.next, self.last.min(self.next.saturating_add(BATCH - 1)));
         self.next = to + 1;
         // Leaders begin with an empty record, and the group with its genesis.
-        let lot = &mut self.lot;
-        self.journal.read(from, to, |record| lot.extend(input_of(record.bytes)))
+        let batch = &mut self.batch;
+        self.journal.read(from, to, |record| batch.extend(input_of(record.bytes)))
     }
 }
 
@@ -606,13 +606,13 @@ impl Iterator for DiskInputs {
     type Item = Input;
 
     fn next(&mut self) -> Option<Input> {
-        while self.lot.is_empty()
+        while self.batch.is_empty()
             && self.failed.is_none()
             && (self.snapshot.is_some() || self.next <= self.last)
         {
             self.failed = self.read().err().map(|error| error.to_string());
         }
-        self.lot.pop_front()
+        self.batch.pop_front()
     }
 }
 

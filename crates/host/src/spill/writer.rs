@@ -7,10 +7,10 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{IoSliceMut, Result, Write};
+use std::io::{IoSliceMut, Result};
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +25,6 @@ use crate::files;
 const WAITING_MAX: usize = 8 << 20;
 /// Between two attempts of a job that fails.
 const RETRY: Duration = Duration::from_millis(50);
-/// Behind the name of a file that is being written.
-const UNFINISHED: &str = ".new";
 
 /// What the thread does.
 #[derive(Clone)]
@@ -49,7 +47,7 @@ impl Job {
         match self {
             Job::Write { file, at, bytes } => file.write_all_at(bytes, *at),
             Job::Free { file, at, len } => Ok(punch(file, *at, *len)?),
-            Job::Replace { path, bytes } => replace(path, bytes),
+            Job::Replace { path, bytes } => files::replace(path, bytes),
             Job::Remove(path) => match std::fs::remove_file(path) {
                 // It is of no use, and does no harm.
                 Ok(()) | Err(_) => Ok(()),
@@ -60,18 +58,6 @@ impl Job {
 
 fn punch(file: &File, at: u64, len: u64) -> rustix::io::Result<()> {
     fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
-}
-
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut unfinished = path.to_path_buf().into_os_string();
-    unfinished.push(UNFINISHED);
-    let written = files::create(Path::new(&unfinished)).and_then(|mut file| file.write_all(bytes));
-    let done = written.and_then(|()| std::fs::rename(&unfinished, path));
-    if done.is_err() {
-        // What there is of it would keep room from others.
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    done
 }
 
 #[derive(Default)]
@@ -202,9 +188,9 @@ impl SpillWriter {
         self.0.0.take(fill)
     }
 
-    /// Has a file removed, if it can be.
-    pub fn remove(&self, path: PathBuf) {
-        let _ = self.0.0.take(|_| Job::Remove(path));
+    /// Has a file removed, if it can be; false when that is not taken now.
+    pub fn remove(&self, path: PathBuf) -> bool {
+        self.0.0.take(|_| Job::Remove(path))
     }
 
     /// Waits until all that was put is in its file; false when a write fails meanwhile.
@@ -428,8 +414,7 @@ mod tests {
         let writer = SpillWriter::start().expect("a thread");
         assert!(writer.replace(path.clone(), b"whole") && writer.wait());
         assert_eq!(std::fs::read(&path).expect("there"), b"whole");
-        writer.remove(path.clone());
-        assert!(writer.wait() && !path.exists());
+        assert!(writer.remove(path.clone()) && writer.wait() && !path.exists());
         assert!(writer.replace(path.join("below"), b"x") && !writer.wait(), "no such folder");
     }
 }
