@@ -179,9 +179,8 @@ impl InputLog {
     /// Whether it takes another record of a participant. Tries again to spill what waits for that.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        let waits = self.spilled.as_ref().map_or(0, |spilled| self.len - spilled.len);
         let below = self.capacity - (self.capacity / 16).min(InputLog::RESERVE);
-        self.len < below && (waits < BLOCK || self.put_blocks()) && !self.is_over()
+        self.len < below && (self.unspilled() < BLOCK || self.put_blocks()) && !self.is_over()
     }
 
     /// As many records lie in the spill store as may.
@@ -201,12 +200,11 @@ impl InputLog {
             return Err(full);
         }
         if self.len.is_multiple_of(BLOCK) && !self.put_blocks() {
-            let waits =
-                |log: &InputLog| log.spilled.as_ref().map_or(0, |spilled| log.len - spilled.len);
             // Whoever appends faster than a disk writes, as a start does, waits for it here.
-            if waits(self) >= BLOCK + InputLog::RESERVE
+            let most = BLOCK + InputLog::RESERVE;
+            if self.unspilled() >= most
                 && !(self.flush_spill() && self.put_blocks())
-                && waits(self) >= BLOCK + InputLog::RESERVE
+                && self.unspilled() >= most
             {
                 return Err(full);
             }
@@ -243,6 +241,11 @@ impl InputLog {
             }
         }
         true
+    }
+
+    /// Records that wait for the spill store.
+    fn unspilled(&self) -> usize {
+        self.spilled.as_ref().map_or(0, |spilled| self.len - spilled.len)
     }
 
     fn flush_spill(&mut self) -> bool {
