@@ -30,7 +30,8 @@ fn instruments() -> [Instrument; 1] {
     }]
 }
 
-fn report(kind: ExecutionKind) -> ExecutionReport {
+/// A report whose fields are all told apart.
+pub fn report(kind: ExecutionKind) -> ExecutionReport {
     ExecutionReport {
         kind,
         side: Side::Sell,

@@ -4,10 +4,9 @@
 use proptest::prelude::*;
 use types::limits::{PRICE_MARKET, PRICE_MAX, QTY_MAX};
 use types::{
-    AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
-    FeedSeq, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos, ORDER_HIDDEN,
-    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderRef, OrderTerms, OrderType, Price, Qty,
-    RejectReason, SelfTrade, Side, Symbol, TimeInForce, UserRefNum,
+    ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport, Instrument, InstrumentId, Nanos,
+    ORDER_HIDDEN, ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, Price, Qty, RejectReason,
+    SelfTrade, Side, Symbol, TimeInForce, UserRefNum,
 };
 use wire::ouch::{
     Encoder, NewOrder, Outbound, RefusedRequest, ReplaceRequest, Terms, encode_cancel,
@@ -247,29 +246,11 @@ fn terms_that_do_not_fit_append_nothing() {
 
 fn report(kind: ExecutionKind) -> ExecutionReport {
     ExecutionReport {
-        kind,
-        side: Side::Sell,
-        order_type: OrderType::Limit,
         time_in_force: TimeInForce::Day,
-        flags: 0,
-        reject: RejectReason::None,
-        cancel_reason: CancelReason::None,
-        liquidity: Liquidity::None,
-        account: AccountId(1),
-        instrument: InstrumentId(1),
-        user_ref: UserRefNum(0x0102_0304),
         orig_user_ref: UserRefNum(0),
-        session_seq: 0,
-        qty: Qty(0xA1A2_A3A4),
         leaves: Qty(1),
-        price: Price(0xB1B2_B3B4),
-        order_ref: OrderRef(5),
-        match_number: MatchNumber(6),
-        public_after: FeedSeq(0),
         t_seq: NOW + 0x0807_0605_0403,
-        cl_ord_id: ClOrdId(*b"MY-ORDER-1    "),
-        reserved2: [0; 2],
-        terms: OrderTerms::default(),
+        ..crate::ouch::report(kind)
     }
 }
 
