@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::engine_events::EngineEvents;
 use crate::market::Market;
+use crate::nodes::Nodes;
 use crate::output::{Feed, Output};
 use crate::risk::{OpenIds, Risk};
 use crate::sources::{Accounts, Gateways, Standing};
@@ -69,6 +70,7 @@ pub struct Engine {
     pub(crate) books: Books,
     pub(crate) markets: Vec<Market>,
     pub(crate) gateways: Gateways,
+    pub(crate) nodes: Nodes,
     pub(crate) accounts: Accounts,
     pub(crate) risk: Risk,
     /// Identifiers of open orders, when they have to be unique.
@@ -109,6 +111,7 @@ impl Engine {
             books,
             markets,
             gateways: Gateways::new(config.gateways_max),
+            nodes: Nodes::default(),
             accounts: Accounts::new(config.accounts_max),
             risk: Risk::new(&config),
             ids,
@@ -197,6 +200,7 @@ impl Engine {
             CommandKind::CorrectTrade => self.correct_trade(command, out),
             CommandKind::DetachInstrument => self.detach(command, out),
             CommandKind::AttachInstrument => self.attach(command, out),
+            CommandKind::SetNode => self.set_node(command),
             CommandKind::NewOrder
             | CommandKind::Cancel
             | CommandKind::Replace
@@ -233,6 +237,10 @@ impl Engine {
             Standing::Stale => Err(Applied::StaleIncarnation),
             Standing::TooFar => Err(Applied::TooFarAhead),
         }
+    }
+
+    fn set_node(&mut self, command: &Command) -> Applied {
+        if self.nodes.apply(command) { Applied::Done } else { Applied::Refused }
     }
 
     fn grant(&mut self, gateway: GatewayId, command: &Command) -> Applied {
@@ -317,6 +325,7 @@ impl Clone for Engine {
             config: self.config.clone(),
             markets: self.markets.clone(),
             gateways: self.gateways.clone(),
+            nodes: self.nodes.clone(),
             accounts: self.accounts.clone(),
             risk: self.risk.clone(),
             ids: self.ids.clone(),

@@ -32,6 +32,7 @@ mod image;
 pub mod log;
 pub mod log_file;
 mod market;
+mod nodes;
 mod operator;
 mod orders;
 mod output;
@@ -53,6 +54,7 @@ pub use codec::{SnapshotError, digest_of};
 pub use config::{COLLAR_MAX_BP, Config, ConfigError, InstrumentRules, Limits};
 pub use counters::{Counters, InstrumentCounters};
 pub use image::{DisplayedBook, ImageError};
+pub use nodes::{NODES_MAX, NodeStanding, Nodes};
 pub use output::Output;
 pub use replay::{
     PositionDigests, ReplayDigests, ReplayError, replay, replay_digests, replay_digests_from,

@@ -16,7 +16,7 @@ use crate::engine_events::open_price;
 use crate::output::{Feed, account_of};
 
 const MAGIC: &[u8; 8] = b"FBELSNAP";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Largest count a snapshot may hold: never reached, and far from overflow.
 pub(crate) const COUNT_MAX: u64 = 1 << 62;
 
@@ -72,6 +72,7 @@ impl Engine {
         to.u64(self.feed.0.0);
         self.counters.write(&mut to);
         self.gateways.write(&mut to);
+        self.nodes.write(&mut to);
         self.accounts.write(&mut to);
         self.risk.write(&mut to);
         self.trades.write(&mut to);
@@ -130,6 +131,7 @@ impl Engine {
         let mut engine = Engine::with_books(config, books);
         engine.counters.read(from)?;
         engine.gateways.read(from)?;
+        engine.nodes.read(from)?;
         engine.accounts.read(from)?;
         engine.risk.read(from, slots)?;
         engine.trades.read(from, slots, accounts)?;

@@ -9,6 +9,7 @@ use types::{
 use crate::apply::{Applied, Day, Engine};
 use crate::config::{Config, Limits};
 use crate::counters::{Counters, InstrumentCounters};
+use crate::nodes::Nodes;
 use crate::output::Output;
 
 /// What an account has in one instrument.
@@ -42,6 +43,11 @@ impl Engine {
     /// incarnation 0 and an empty window for a gateway without a grant.
     pub fn received(&self, gateway: GatewayId) -> (Incarnation, &SeqWindow) {
         self.gateways.received(gateway)
+    }
+
+    /// The venue's nodes as the log knows them.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// The configuration it was made of.
@@ -185,6 +191,7 @@ impl Engine {
         digest.fold(self.feed.0.0);
         self.counters.fold(&mut digest);
         self.gateways.fold(&mut digest);
+        self.nodes.fold(&mut digest);
         self.accounts.fold(&mut digest);
         self.risk.fold(&mut digest);
         self.trades.fold(&mut digest);

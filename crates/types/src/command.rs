@@ -162,6 +162,34 @@ pub enum CommandKind {
     /// message takes a number): `session_seq` the last one received that is dealt with, `qty` the
     /// gateway's ticket, `flags` 0 or [`SESSION_RESET`]. Changes no book and prints nothing.
     SessionSlot = 19,
+    /// What becomes of a node of the venue: `param` is a [`NodeAction`], `user_ref` its operand,
+    /// `orig_user_ref` the node's number from 1 (0: all, where the action says so). Changes no book
+    /// and prints nothing.
+    SetNode = 20,
+}
+
+/// What [`CommandKind::SetNode`] does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum NodeAction {
+    /// A process of the node was started: `user_ref` is its boot nonce. The node's life rises by
+    /// one; the same nonce again changes nothing.
+    Join = 1,
+    /// Certificates of the node up to generation `user_ref` are refused from now on, and a new key
+    /// epoch begins, so that nothing is sealed for it any more.
+    Revoke = 2,
+    /// The node is to end its sessions and stop (`user_ref` 1), or is not any more (0).
+    Drain = 3,
+    /// A new key epoch begins for all nodes (number 0).
+    RotateKeys = 4,
+}
+
+impl NodeAction {
+    /// The action that [`Command::param`] names.
+    pub fn of(param: u8) -> Option<NodeAction> {
+        use NodeAction::{Drain, Join, Revoke, RotateKeys};
+        [Join, Revoke, Drain, RotateKeys].into_iter().find(|action| *action as u8 == param)
+    }
 }
 
 /// [`Command::flags`] of a [`CommandKind::SessionSlot`]: sequence numbers begin again with it. Not

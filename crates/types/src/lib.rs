@@ -24,9 +24,9 @@ mod value;
 
 pub use admission::{Admission, AdmissionConfig, Yields};
 pub use command::{
-    Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, ORDER_HIDDEN, ORDER_POST_ONLY,
-    ORDER_POST_ONLY_SLIDE, OrderType, REFUSED_MASS_CANCEL, SESSION_RESET, SelfTrade, Side, Source,
-    TimeInForce,
+    Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, NodeAction, ORDER_HIDDEN,
+    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, REFUSED_MASS_CANCEL, SESSION_RESET,
+    SelfTrade, Side, Source, TimeInForce,
 };
 pub use digest::{Digest, displayed_book};
 pub use event::{

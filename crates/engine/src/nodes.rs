@@ -1,0 +1,202 @@
+//! The venue's nodes as the log knows them: their lives, whose certificates are refused, who is to
+//! stop, and the epoch of the keys between them.
+//!
+//! Nodes are numbered from 1 by the venue's cluster file. The engine does nothing with them: they
+//! are in its state so that every replica of the root, and every restart, knows the same.
+
+use types::{Command, Digest, NodeAction};
+
+use crate::codec::{Reader, SnapshotError, Writer};
+
+/// Nodes of a venue at most.
+pub const NODES_MAX: usize = 1_024;
+/// Boot nonces remembered per node, so that a Join that was long on its way is no other start.
+const NONCES: usize = 8;
+
+const _: () = assert!(NONCES.is_power_of_two(), "places stay apart when lives wrap");
+
+/// How a node stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeStanding {
+    /// Starts of the node so far; 0: none.
+    pub life: u32,
+    /// Boot nonce of life `n` at `n % 8`.
+    nonces: [u32; NONCES],
+    /// Certificates up to this generation are refused; 0: none are.
+    pub revoked: u32,
+    /// It is to end its sessions and stop.
+    pub drained: bool,
+}
+
+impl NodeStanding {
+    /// The life that a boot nonce was given, if that is among the last eight.
+    pub fn life_of(&self, nonce: u32) -> Option<u32> {
+        let oldest = self.life.saturating_sub(NONCES as u32 - 1).max(1);
+        (oldest..=self.life).rev().find(|life| self.nonces[*life as usize % NONCES] == nonce)
+    }
+}
+
+/// All nodes, by number; slots appear with a node's first command.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    slots: Vec<NodeStanding>,
+    key_epoch: u32,
+}
+
+impl Nodes {
+    /// The epoch of the keys between nodes: how many times they were changed.
+    pub fn key_epoch(&self) -> u32 {
+        self.key_epoch
+    }
+
+    /// How a node stands; as new for one that nothing was said of.
+    pub fn get(&self, number: u32) -> NodeStanding {
+        let slot = (number as usize).checked_sub(1).and_then(|index| self.slots.get(index));
+        slot.copied().unwrap_or_default()
+    }
+
+    /// Carries out a [`types::CommandKind::SetNode`]; false, and nothing done, when it names no
+    /// action or no node that can be.
+    pub(crate) fn apply(&mut self, command: &Command) -> bool {
+        let Some(action) = NodeAction::of(command.param) else { return false };
+        let (number, operand) = (command.orig_user_ref.0, command.user_ref.0);
+        if action == NodeAction::RotateKeys {
+            return number == 0 && self.begin_epoch();
+        }
+        let index = number as usize;
+        if index == 0 || index > NODES_MAX {
+            return false;
+        }
+        if self.slots.len() < index {
+            self.slots.resize(index, NodeStanding::default());
+        }
+        let slot = &mut self.slots[index - 1];
+        match action {
+            NodeAction::Join => {
+                if slot.life_of(operand).is_none() {
+                    let Some(life) = slot.life.checked_add(1) else { return false };
+                    slot.life = life;
+                    slot.nonces[life as usize % NONCES] = operand;
+                }
+                true
+            }
+            NodeAction::Revoke => {
+                let more = operand > slot.revoked;
+                slot.revoked = slot.revoked.max(operand);
+                more && self.begin_epoch()
+            }
+            NodeAction::Drain => {
+                slot.drained = operand != 0;
+                operand <= 1
+            }
+            NodeAction::RotateKeys => false,
+        }
+    }
+
+    fn begin_epoch(&mut self) -> bool {
+        let next = self.key_epoch.checked_add(1);
+        self.key_epoch = next.unwrap_or(self.key_epoch);
+        next.is_some()
+    }
+
+    pub(crate) fn write(&self, out: &mut Writer) {
+        out.u32(self.key_epoch);
+        out.u64(self.slots.len() as u64);
+        for slot in &self.slots {
+            out.u32(slot.life);
+            slot.nonces.iter().for_each(|nonce| out.u32(*nonce));
+            out.u32(slot.revoked);
+            out.u8(u8::from(slot.drained));
+        }
+    }
+
+    pub(crate) fn read(&mut self, from: &mut Reader) -> Result<(), SnapshotError> {
+        self.key_epoch = from.u32()?;
+        for _ in 0..from.count(NODES_MAX)? {
+            let mut slot = NodeStanding { life: from.u32()?, ..NodeStanding::default() };
+            for nonce in &mut slot.nonces {
+                *nonce = from.u32()?;
+            }
+            slot.revoked = from.u32()?;
+            slot.drained = from.bool()?;
+            self.slots.push(slot);
+        }
+        Ok(())
+    }
+
+    /// Nothing where nothing was ever said of a node: digests are as they were before there were any.
+    pub(crate) fn fold(&self, digest: &mut Digest) {
+        if self.slots.is_empty() && self.key_epoch == 0 {
+            return;
+        }
+        digest.fold(u64::from(self.key_epoch));
+        for slot in &self.slots {
+            digest.fold(u64::from(slot.life) << 32 | u64::from(slot.revoked));
+            slot.nonces.iter().for_each(|nonce| digest.fold(u64::from(*nonce)));
+            digest.fold(u64::from(slot.drained));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{CommandKind, UserRefNum};
+
+    use super::*;
+
+    fn set(nodes: &mut Nodes, action: u8, number: u32, operand: u32) -> bool {
+        nodes.apply(&Command {
+            param: action,
+            user_ref: UserRefNum(operand),
+            orig_user_ref: UserRefNum(number),
+            ..Command::new(CommandKind::SetNode)
+        })
+    }
+
+    #[test]
+    fn a_nonce_is_one_life_and_no_life_is_given_twice() {
+        let mut nodes = Nodes::default();
+        let join = NodeAction::Join as u8;
+        let mut seen = std::collections::BTreeSet::new();
+        for nonce in [7, 9, 7, 11, 9, 7] {
+            assert!(set(&mut nodes, join, 3, nonce));
+            seen.insert((nonce, nodes.get(3).life_of(nonce).expect("just given")));
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(7, 1), (9, 2), (11, 3)]);
+        assert_eq!((nodes.get(3).life, nodes.get(2).life, nodes.key_epoch()), (3, 0, 0));
+        // Beyond the remembered ones a nonce is a new start: never a life that was given before.
+        (20..30).for_each(|nonce| assert!(set(&mut nodes, join, 3, nonce)));
+        assert!(set(&mut nodes, join, 3, 7));
+        assert_eq!(nodes.get(3).life_of(7), Some(14));
+    }
+
+    #[test]
+    fn whoever_is_revoked_is_out_with_the_next_epoch_and_comes_back_with_a_later_certificate() {
+        let mut nodes = Nodes::default();
+        let revoke = NodeAction::Revoke as u8;
+        assert!(set(&mut nodes, revoke, 1, 2) && !set(&mut nodes, revoke, 1, 1));
+        assert_eq!((nodes.get(1).revoked, nodes.key_epoch()), (2, 1));
+        assert!(set(&mut nodes, NodeAction::RotateKeys as u8, 0, 0));
+        assert!(set(&mut nodes, NodeAction::Drain as u8, 1, 1));
+        assert_eq!((nodes.get(1).drained, nodes.key_epoch()), (true, 2));
+        for (action, number) in [(0, 1), (5, 1), (1, 0), (1, NODES_MAX as u32 + 1), (4, 1)] {
+            assert!(!set(&mut nodes, action, number, 1), "{action} {number}");
+        }
+    }
+
+    #[test]
+    fn they_are_read_as_written_and_cut_bytes_are_refused() {
+        let mut nodes = Nodes::default();
+        for (action, number, operand) in [(1, 5, 3), (2, 2, 4), (3, 5, 1)] {
+            assert!(set(&mut nodes, action, number, operand));
+        }
+        let mut bytes = Vec::new();
+        nodes.write(&mut Writer { bytes: &mut bytes });
+        let mut read = Nodes::default();
+        read.read(&mut Reader::new(&bytes)).expect("whole");
+        assert_eq!((read.slots.clone(), read.key_epoch), (nodes.slots.clone(), nodes.key_epoch));
+        for len in 0..bytes.len() {
+            assert!(Nodes::default().read(&mut Reader::new(&bytes[..len])).is_err(), "{len}");
+        }
+    }
+}
