@@ -75,9 +75,16 @@ impl Edge {
         &mut self.gateway
     }
 
-    /// Hands everything the receivers release on to `peer` as well.
-    pub fn copy_feed_to(&mut self, peer: Peer) {
-        self.receivers.iter_mut().for_each(|receiver| receiver.copy_feed_to(peer));
+    /// Hands everything the receivers release on to `peer` as well; false where too many have it.
+    pub fn subscribe(&mut self, peer: Peer) -> bool {
+        let mut lists = self.receivers.iter_mut().map(Receiver::subscribers);
+        lists.all(|list| list.add(peer))
+    }
+
+    /// Hands nothing on to `peer` any more; false where it had nothing.
+    pub fn unsubscribe(&mut self, peer: Peer) -> bool {
+        let lists = self.receivers.iter_mut().map(Receiver::subscribers);
+        lists.fold(false, |any, list| list.remove(peer) || any)
     }
 
     /// Datagrams that were unreadable.

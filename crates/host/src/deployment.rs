@@ -359,7 +359,7 @@ pub fn plan(
         if receivers.first() == Some(&id)
             && let Some(edge) = role.as_edge_mut()
         {
-            edge.copy_feed_to(net::peer_addr(addresses.feed_copy));
+            let _ = edge.subscribe(net::peer_addr(addresses.feed_copy));
         }
         let (place, listeners) = match role.plain() {
             Role::Edge(_) => {

@@ -456,6 +456,7 @@ impl Io {
             return;
         }
         match to {
+            Peer::NOBODY => {}
             Peer::Node(node) if channel == Channel::OVERLAY && self.config.bundles => {
                 self.bundle(host, node, bytes);
             }

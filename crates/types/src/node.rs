@@ -22,6 +22,11 @@ pub enum Peer {
     Addr(u64),
 }
 
+impl Peer {
+    /// Nobody: a driver sends nothing there.
+    pub const NOBODY: Peer = Peer::Addr(0);
+}
+
 /// Which of a node's sockets: meanings are the node's own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Channel(pub u8);

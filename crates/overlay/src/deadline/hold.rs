@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use types::Nanos;
 
-use crate::feed::mold::Packet;
+use crate::feed::mold::{Header, Packet};
 
 /// One waiting datagram.
 #[derive(Clone, Default, Debug)]
@@ -27,6 +27,22 @@ pub struct Held {
     pub arrived: Nanos,
     /// The MoldUDP64 packet.
     pub packet: Vec<u8>,
+}
+
+impl Held {
+    /// Appends the packet, less messages before `next`, which were handed on in another packet.
+    pub(crate) fn append_from(&self, next: u64, buffer: &mut Vec<u8>) {
+        let over = next.saturating_sub(self.seq).min(u64::from(u16::MAX)) as u16;
+        match (over > 0).then(|| Packet::parse(&self.packet)).flatten() {
+            Some(packet) => {
+                let count = packet.header.count.saturating_sub(over);
+                let header = Header { seq: next, count, ..packet.header };
+                buffer.extend_from_slice(&header.bytes());
+                buffer.extend_from_slice(packet.skip(over).unwrap_or(&[]));
+            }
+            _ => buffer.extend_from_slice(&self.packet),
+        }
+    }
 }
 
 /// What became of a datagram.

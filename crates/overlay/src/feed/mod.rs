@@ -13,3 +13,4 @@ pub mod receiver;
 pub mod repair_cache;
 pub mod retransmission;
 pub mod skip;
+pub mod subscribers;

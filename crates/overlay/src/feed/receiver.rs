@@ -18,15 +18,14 @@
 //! A deadline further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, Span, SplitMix64, Trace,
-    TracePoint,
+    ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, SplitMix64, Trace, TracePoint,
     limits::{DUPLICATE_FILTER_SLOTS, HOLD_MAX},
 };
 
 use crate::{
     control::StatusBody,
     deadline::delay::{OwdEstimator, PERMILLE},
-    deadline::hold::{Fields, Held, HoldBuffer, Insert},
+    deadline::hold::{Fields, HoldBuffer, Insert},
     deadline::samples::ReceiverSamples,
     emit,
     feed::duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
@@ -35,6 +34,7 @@ use crate::{
     feed::parity::ParityDecoder,
     feed::retransmission::REPAIR_DATAGRAMS_MAX,
     feed::skip::{Skip, SkipStats},
+    feed::subscribers::Subscribers,
     frame::{
         self, DATA_OLDEST, DATA_PARITY, DataBody, DelayBody, FrameKind, HopHeader,
         RepairRequestBody,
@@ -174,7 +174,7 @@ pub struct Receiver {
     node: NodeId,
     config: ReceiverConfig,
     /// Somebody else who gets what is released.
-    feed_copy: Option<Peer>,
+    subscribers: Subscribers,
     filter: DuplicateFilter,
     position: TreePosition,
     /// (id, time) of first copies, by id modulo the length.
@@ -216,7 +216,7 @@ impl Receiver {
             tree,
             node,
             config,
-            feed_copy: None,
+            subscribers: Subscribers::of(config.feed),
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
             position: TreePosition::new(&tree, node),
             arrivals: vec![(0, Nanos(0)); arrivals].into_boxed_slice(),
@@ -288,9 +288,9 @@ impl Receiver {
         StatusBody { known, present: self.filter.epoch() }
     }
 
-    /// Hands everything on to `peer` as well, from now on.
-    pub fn copy_feed_to(&mut self, peer: Peer) {
-        self.feed_copy = Some(peer);
+    /// Whom what is released goes to.
+    pub fn subscribers(&mut self) -> &mut Subscribers {
+        &mut self.subscribers
     }
 
     /// How long a gap noticed now would be waited for before it is asked for, in ns.
@@ -545,8 +545,8 @@ impl Receiver {
             if over {
                 continue;
             }
-            let span = out.write(|buffer| append_from(self.next, held, buffer));
-            hand_on([Some(self.config.feed), self.feed_copy], span, out);
+            let span = out.write(|buffer| held.append_from(self.next, buffer));
+            self.subscribers.hand_on(span, out);
             let stamped = held.deadline != Nanos(0);
             let point = if stamped && held.arrived > held.release_at {
                 self.stats.late_self += 1;
@@ -569,7 +569,7 @@ impl Receiver {
         if let Some(notice) = self.notice.filter(|notice| notice.seq <= self.next) {
             if notice.seq == self.next {
                 let span = out.store(&notice.bytes());
-                hand_on([Some(self.config.feed), self.feed_copy], span, out);
+                self.subscribers.hand_on(span, out);
             }
             self.notice = None;
         }
@@ -685,23 +685,5 @@ impl Receiver {
             }
         }
         false
-    }
-}
-
-fn hand_on(to: [Option<Peer>; 2], packet: Span, out: &mut Outbox) {
-    to.into_iter().flatten().for_each(|peer| out.datagram(Channel::FEED, peer, packet));
-}
-
-/// Appends the packet, less messages before `next`, which were handed on in another packet.
-fn append_from(next: u64, held: &Held, buffer: &mut Vec<u8>) {
-    let over = next.saturating_sub(held.seq).min(u64::from(u16::MAX)) as u16;
-    match (over > 0).then(|| Packet::parse(&held.packet)).flatten() {
-        Some(packet) => {
-            let count = packet.header.count.saturating_sub(over);
-            let header = Header { seq: next, count, ..packet.header };
-            buffer.extend_from_slice(&header.bytes());
-            buffer.extend_from_slice(packet.skip(over).unwrap_or(&[]));
-        }
-        _ => buffer.extend_from_slice(&held.packet),
     }
 }
