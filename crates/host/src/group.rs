@@ -140,7 +140,7 @@ impl Group {
         Ok(Group {
             loops: hosts.iter_mut().map(|host| host.event_loop().handle()).collect(),
             udp_ports: hosts.iter_mut().flat_map(|host| host.event_loop().udp_ports()).collect(),
-            claims: (claims, cluster.key(b"claims")?),
+            claims: (claims, cluster.claim_key(0)?),
             directory: directory.map_err(|error| Failure::Run(error.to_string()))?,
             retransmission: cluster.retransmission().collect(),
             hosts,

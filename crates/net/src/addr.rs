@@ -6,15 +6,23 @@
 //! of a group, whose [`LeaderEndpoint`] says where it is now.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use types::{NodeId, Peer};
+use types::{Address, NodeId, Peer};
 
 /// The peer behind an address that is no node of the deployment.
 pub fn peer_addr(addr: SocketAddrV4) -> Peer {
     Peer::Addr(pack(addr))
+}
+
+/// An address as nodes know it; one of IPv4 mapped into IPv6 is that of IPv4.
+pub fn address_of(ip: IpAddr) -> Address {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => Address::v4(v4.to_bits()),
+        IpAddr::V6(v6) => Address(v6.to_bits()),
+    }
 }
 
 /// The address of a [`Peer::Addr`]; `None` for a node and for a value that no address packs to.

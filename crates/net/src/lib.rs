@@ -46,7 +46,7 @@ mod tls;
 mod trace;
 mod worker;
 
-pub use addr::{Directory, DuplicateEntry, LeaderEndpoint, peer_addr, socket_addr};
+pub use addr::{Directory, DuplicateEntry, LeaderEndpoint, address_of, peer_addr, socket_addr};
 pub use clock::{Clock, Timekeeper};
 pub use control::{ControlError, LoopHandle};
 pub use counters::Counters;

@@ -7,6 +7,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use types::{Address, ConnId, Nanos, Peer, Remote};
 
+use crate::addr::address_of;
+
 use crate::conn::{Conn, Incoming, Phase, WriteBuffer};
 use crate::io::{Io, Notice, Token};
 
@@ -61,7 +63,7 @@ impl Io {
                     return;
                 }
             };
-            let from = address(from);
+            let from = address_of(from.ip());
             let tls = own.and_then(|own| own.tls_doors.get(door as usize).cloned().flatten());
             let full = self.hosts.get(host).is_none_or(|h| h.accepted >= self.config.accepted_max);
             if full && !self.hurry_one(host) {
@@ -492,14 +494,6 @@ pub(crate) fn place_of(number: u32) -> (usize, u32) {
 fn is_starved(error: &std::io::Error) -> bool {
     let short = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
-}
-
-/// An address as nodes know it.
-fn address(of: SocketAddr) -> Address {
-    match of {
-        SocketAddr::V4(v4) => Address::v4(v4.ip().to_bits()),
-        SocketAddr::V6(v6) => Address(v6.ip().to_bits()),
-    }
 }
 
 /// A socket on its way to `addr`, without waiting for it.

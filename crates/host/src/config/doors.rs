@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use exchange::{AccessConfig, AccessKey, CertificateRule, LoginTerms, Rate};
 use serde::{Deserialize, Serialize};
-use types::{Address, AddressRange, Nanos};
+use types::{AddressRange, Nanos};
 
 use super::{AccountEntry, Config};
 
@@ -173,11 +173,7 @@ pub(super) fn range(text: &str) -> Result<AddressRange, String> {
     let parsed = address.parse::<IpAddr>().ok().and_then(|address| {
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Some(most), |bits| bits.parse().ok())?;
-        let address = match address {
-            IpAddr::V4(v4) => Address::v4(v4.to_bits()),
-            IpAddr::V6(v6) => Address(v6.to_bits()),
-        };
-        AddressRange::new(address, bits)
+        AddressRange::new(net::address_of(address), bits)
     });
     parsed.ok_or_else(|| format!("write addresses like 10.0.0.0/8 or 2001:db8::1, not {text:?}"))
 }

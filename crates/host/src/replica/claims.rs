@@ -1,6 +1,7 @@
 //! Who leads: a leader says so again and again to every process with nodes, which sends
-//! there what is for the root. Claims carry the term and a tag under the deployment's secret; one of a term that is
-//! no newer changes nothing, so that an earlier leader can't take the place back.
+//! there what is for the root. Claims carry the term and a tag under a key that the process shares with
+//! the replicas alone; one of a term that is no newer changes nothing, so that an earlier leader
+//! can't take the place back.
 
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +37,7 @@ fn decode(key: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
 /// Says that the replica at `place`, from 0, leads, while `leading` holds a term that is not 0.
 pub fn tell(
     socket: &UdpSocket,
-    (key, to): (&Key, &[SocketAddrV4]),
+    to: &[(SocketAddrV4, Key)],
     place: u8,
     leading: &AtomicU64,
     stop: &AtomicBool,
@@ -44,10 +45,9 @@ pub fn tell(
     while !stop.load(Ordering::Relaxed) {
         let term = leading.load(Ordering::Acquire);
         if term > 0 {
-            let claim = encode(key, term, place);
-            for to in to {
+            for (to, key) in to {
                 // Lost ones are followed by others.
-                let _ = socket.send_to(&claim, to);
+                let _ = socket.send_to(&encode(key, term, place), to);
             }
         }
         std::thread::sleep(EVERY);

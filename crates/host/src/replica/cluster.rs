@@ -1,7 +1,7 @@
 //! Who is where in a deployment whose root is a group of replicas: one file, the same on all
 //! machines.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use exchange::{ExchangeConfig, Secret};
@@ -149,9 +149,35 @@ impl Cluster {
         Ok(key.derive(b"fairbell replicas ", &[purpose, &self.group.to_be_bytes()]))
     }
 
+    /// The key of claims to the process at `place` of [`Cluster::claims`], from 0: 32 bytes that it
+    /// shares with the replicas alone.
+    ///
+    /// # Errors
+    /// The secret is none.
+    pub fn claim_secret(&self, place: usize) -> Result<[u8; 32], Failure> {
+        Ok(self.key(b"claims")?.tag(&[&(place as u64).to_le_bytes()]))
+    }
+
+    /// Where leaders say that they lead, and the key of that.
+    ///
+    /// # Errors
+    /// The secret is none.
+    pub fn claims_to(&self) -> Result<Vec<(SocketAddrV4, Key)>, Failure> {
+        let one = |(place, at): (usize, &SocketAddrV4)| Ok((*at, self.claim_key(place)?));
+        self.claims.iter().enumerate().map(one).collect()
+    }
+
+    /// The key of [`Cluster::claim_secret`].
+    ///
+    /// # Errors
+    /// The secret is none.
+    pub fn claim_key(&self, place: usize) -> Result<Key, Failure> {
+        Key::new(&self.claim_secret(place)?).map_err(|error| Failure::Run(error.to_string()))
+    }
+
     /// Addresses of the machines that replicas are on.
-    pub fn machines(&self) -> Vec<Ipv4Addr> {
-        self.places().map(|(_, place)| *place.link.ip()).collect()
+    pub fn machines(&self) -> Vec<IpAddr> {
+        self.places().map(|(_, place)| IpAddr::V4(*place.link.ip())).collect()
     }
 
     /// Gives an exchange this deployment's names and secret.
@@ -179,6 +205,8 @@ impl Cluster {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     pub fn cluster(replicas: u16) -> Cluster {

@@ -1,8 +1,9 @@
 //! A door of a replica: whoever connects first proves to know the deployment's secret, then begins
 //! TLS.
 //!
-//! The side that accepted sends 32 random bytes; the side that connected answers with its number (1
-//! byte, 0 for an operator) and an HMAC-SHA256 over both, the door's number and what the door is for.
+//! The side that accepted sends 32 random bytes; the side that connected answers with its number (2
+//! bytes, little-endian, 0 for an operator) and an HMAC-SHA256 over both and the door's number, under
+//! the key of its number ([`key_of`]).
 //! Nothing recorded is of use for another connection, and nobody without the secret gets as far as
 //! TLS, a thread or a buffer: until then a connection costs a descriptor and 33 bytes, has a place
 //! for two seconds at most, and gives it up to newer ones when places are short ([`Admission`]). Those from
@@ -11,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,16 +39,16 @@ const BREATH: Duration = Duration::from_millis(4);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const NONCE: usize = 32;
 const TAG: usize = 32;
-const ANSWER: usize = 1 + TAG;
+const ANSWER: usize = 2 + TAG;
 
 /// Whose door it is, and what it takes to be let in.
 pub struct Gate {
-    /// Derived from the deployment's secret, for this purpose.
+    /// Derived from the deployment's secret, for this purpose; see [`key_of`].
     pub key: Key,
     /// Number of the replica.
-    pub own: u8,
+    pub own: u16,
     /// Addresses of the group's machines.
-    pub known: Vec<Ipv4Addr>,
+    pub known: Vec<IpAddr>,
     /// How places of strangers are shared out.
     pub limits: Limits,
 }
@@ -83,24 +84,35 @@ impl Limits {
     };
 }
 
-fn signed<'a>(nonce: &'a [u8], ends: &'a [u8; 2]) -> [&'a [u8]; 3] {
-    [b"fairbell gate 1 ", nonce, ends]
+/// The key that `number` proves itself with where doors are kept by `key`; it tells nothing of
+/// another number's.
+pub fn key_of(key: &Key, number: u16) -> Key {
+    key.derive(LABEL, &[&number.to_le_bytes()])
 }
 
-/// Proves to the door of `to` that one knows the secret. `from`: one's own number, 0 for an operator.
+/// What such a key is derived with: the 32 bytes are the HMAC of it and the number.
+pub const LABEL: &[u8] = b"fairbell gate of ";
+
+fn signed<'a>(nonce: &'a [u8], ends: &'a [[u8; 2]; 2]) -> [&'a [u8]; 4] {
+    [b"fairbell gate 2 ", nonce, &ends[0], &ends[1]]
+}
+
+/// Proves to the door of `to` that one knows the key of the number `from`: one's own, 0 for an operator.
 ///
 /// # Errors
 /// The stream's; the door says nothing before `until`.
 pub fn enter(
     mut stream: &TcpStream,
-    (key, from, to): (&Key, u8, u8),
+    (key, from, to): (&Key, u16, u16),
     until: Instant,
 ) -> std::io::Result<()> {
     let mut nonce = [0; NONCE];
     net::read_until(stream, &mut nonce, until)?;
-    let mut answer = [from; ANSWER];
-    let tag: [u8; TAG] = key.tag(&signed(&nonce, &[from, to]));
-    answer[1..].copy_from_slice(&tag);
+    let mut answer = [0; ANSWER];
+    let (own, tag) = answer.split_at_mut(2);
+    own.copy_from_slice(&from.to_le_bytes());
+    let ends = [from, to].map(u16::to_le_bytes);
+    tag.copy_from_slice(&key.tag::<TAG>(&signed(&nonce, &ends)));
     stream.write_all(&answer)
 }
 
@@ -116,7 +128,7 @@ struct Visitor {
 impl Visitor {
     /// Reads on: `None` while more has to come, else the number it has proved to speak for, or
     /// nothing.
-    fn read(&mut self, gate: &Gate) -> Option<Option<u8>> {
+    fn read(&mut self, gate: &Gate) -> Option<Option<u16>> {
         let room = self.answer.get_mut(self.len..).unwrap_or(&mut []);
         match self.stream.read(room) {
             Ok(0) => return Some(None),
@@ -125,9 +137,11 @@ impl Visitor {
             Err(error) if error.kind() == ErrorKind::Interrupted => return None,
             Err(_) => return Some(None),
         }
-        let (number, tag) = self.answer.split_first().filter(|_| self.len == ANSWER)?;
-        let known = gate.key.verify(&signed(&self.nonce, &[*number, gate.own]), tag);
-        Some(known.then_some(*number))
+        let (number, tag) = self.answer.split_first_chunk::<2>().filter(|_| self.len == ANSWER)?;
+        let ends = [*number, gate.own.to_le_bytes()];
+        let number = u16::from_le_bytes(*number);
+        let known = key_of(&gate.key, number).verify(&signed(&self.nonce, &ends), tag);
+        Some(known.then_some(number))
     }
 }
 
@@ -194,7 +208,7 @@ pub struct Entrant<'a> {
     /// See `stream`.
     pub until: Instant,
     /// The number that it wants to speak for: who it is, only its certificate says.
-    pub number: u8,
+    pub number: u16,
     id: u64,
     handshakes: &'a Mutex<Handshakes>,
 }
@@ -270,17 +284,17 @@ pub fn serve(
             }
             for _ in 0..ACCEPTS_PER_TURN {
                 match door.accept() {
-                    Ok((stream, SocketAddr::V4(from))) => {
+                    Ok((stream, from)) => {
                         next += 1;
-                        let known = gate.known.contains(from.ip());
-                        let from = Address::v4(from.ip().to_bits());
+                        let from = from.ip().to_canonical();
+                        let known = gate.known.contains(&from);
+                        let from = net::address_of(from);
                         if let Some(visitor) = greet(stream, from, nonces.draw())
                             && strangers.take(now, next, (visitor, known))
                         {
                             accept_at = Instant::now() + BREATH;
                         }
                     }
-                    Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(_) => {
                         // No descriptors, say: those who wait are asked later.

@@ -40,7 +40,7 @@ pub struct Way {
     pub own: u8,
     /// See `own`.
     pub from: Ipv4Addr,
-    /// Derived from the deployment's secret.
+    /// One's own at the doors of links; see [`gate::key_of`].
     pub key: Key,
     /// One's own certificate, and the other's name.
     pub tls: ClientTls,
@@ -66,7 +66,8 @@ fn open(way: &Way) -> std::io::Result<Sealed> {
     let stream = connect_from(SocketAddrV4::new(way.from, 0), way.to.0, CONNECT)?;
     stream.set_nodelay(true)?;
     let until = Instant::now() + gate::HANDSHAKE;
-    gate::enter(&stream, (&way.key, way.own, way.to.1), until)?;
+    let ends = (way.own.into(), way.to.1.into());
+    gate::enter(&stream, (&way.key, ends.0, ends.1), until)?;
     let stream = Arc::new(stream);
     let sealed = way.tls.connect(Arc::clone(&stream), until)?;
     stream.set_write_timeout(Some(STUCK))?;
@@ -152,7 +153,8 @@ fn read_from(
     stop: &AtomicBool,
     heard: impl Fn(Vec<u8>),
 ) -> std::io::Result<()> {
-    let (stream, number) = (&entrant.stream, entrant.number);
+    let stream = &entrant.stream;
+    let number = u8::try_from(entrant.number).map_err(std::io::Error::other)?;
     let sealed = tls.accept(Arc::clone(stream), entrant.until)?;
     let name = sealed.certificate().map(|certificate| &certificate.name[..]);
     if name != Some(certificates::name(group, number).as_bytes()) {
@@ -208,8 +210,8 @@ fn is_patience(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Any free place on the loopback address.
-pub const ANYWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+/// Any free port, of whichever address leads to where something is sent.
+pub const ANYWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 #[cfg(test)]
 mod tests {
@@ -244,11 +246,11 @@ mod tests {
 
         fn gate(&self, own: u8, limits: Limits) -> Gate {
             let key = self.0.key(b"links").expect("a key");
-            Gate { key, own, known: self.0.machines(), limits }
+            Gate { key, own: own.into(), known: self.0.machines(), limits }
         }
 
         fn way(&self, at: SocketAddrV4, (own, to): (u8, u8), credentials: &Credentials) -> Way {
-            let key = self.0.key(b"links").expect("a key");
+            let key = gate::key_of(&self.0.key(b"links").expect("a key"), own.into());
             let (from, tls) = (Ipv4Addr::UNSPECIFIED, credentials.to(to).expect("TLS"));
             Way { to: (at, to), own, from, key, tls }
         }

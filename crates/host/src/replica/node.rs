@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -241,7 +241,7 @@ pub struct Host {
     link: TcpListener,
     door: TcpListener,
     claims: UdpSocket,
-    claim_key: Key,
+    claim_to: Vec<(SocketAddrV4, Key)>,
     /// None: it is not to run.
     credentials: Option<Credentials>,
     limits: Limits,
@@ -292,7 +292,7 @@ impl Host {
         cluster.settle(&mut exchange);
         crate::day::plan(config, clock.now(), &mut exchange);
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
-        let claim_key = cluster.key(b"claims")?;
+        let claim_to = cluster.claims_to()?;
         // Those of a group that has ended are looked at alone.
         let runs = begin != Begin::Ended;
         let credentials = runs.then(|| Credentials::read(cluster, id)).transpose()?;
@@ -361,7 +361,7 @@ impl Host {
             link,
             door,
             claims,
-            claim_key,
+            claim_to,
             credentials,
             limits: Limits::FAIR,
             cluster,
@@ -430,14 +430,14 @@ impl Host {
     pub fn run_watched(self, stop: &AtomicBool, watch: impl Fn(&Role)) -> Result<Role, Failure> {
         let Host { id, of, journal, jobs, posts, leading, trouble, link, door, claims, .. } = self;
         let (cluster, files, cost, restored) = (self.cluster, self.files, self.cost, self.restored);
-        let (dir, alarms, claim_key) = (self.dir, self.alarms, self.claim_key);
+        let (dir, alarms, claim_to) = (self.dir, self.alarms, self.claim_to);
         let root = of.handle();
         let health = Health::new(&alarms, &format!("replica-{id}-journal"));
         let Some(credentials) = self.credentials else {
             return Err(Failure::Run("a replica that has ended does not run".to_string()));
         };
         let gate = |purpose: &[u8]| {
-            let (own, known, limits) = (id, cluster.machines(), self.limits);
+            let (own, known, limits) = (id.into(), cluster.machines(), self.limits);
             Ok::<_, Failure>(Gate { key: cluster.key(purpose)?, own, known, limits })
         };
         let gates = [gate(LINKS)?, gate(STATUS)?];
@@ -447,6 +447,7 @@ impl Host {
         let own = cluster.place(id).map_or(Ipv4Addr::UNSPECIFIED, |own| *own.link.ip());
         let ways = posts.into_iter().filter_map(|(to, messages)| {
             let (at, key) = (cluster.place(to.0)?.link, cluster.key(LINKS));
+            let key = key.map(|key| gate::key_of(&key, id.into()));
             let way = key.and_then(|key| {
                 Ok(Way { to: (at, to.0), own: id, from: own, key, tls: credentials.to(to.0)? })
             });
@@ -460,8 +461,7 @@ impl Host {
             stop.store(true, Ordering::Relaxed);
         };
         let nodes = thread::scope(|scope| {
-            let own = &cluster.claims[..];
-            scope.spawn(|| claims::tell(&claims, (&claim_key, own), id - 1, &leading, stop));
+            scope.spawn(|| claims::tell(&claims, &claim_to, id - 1, &leading, stop));
             for (way, messages) in ways {
                 scope.spawn(move || links::send(&way, &messages, stop));
             }
@@ -666,7 +666,7 @@ fn ask_on(
     until: Instant,
 ) -> Option<Status> {
     let (key, tls) = (cluster.key(STATUS).ok()?, certificates::asking(cluster, number).ok()?);
-    gate::enter(&stream, (&key, 0, number), until).ok()?;
+    gate::enter(&stream, (&gate::key_of(&key, 0), 0, number.into()), until).ok()?;
     let stream = Arc::new(stream);
     let sealed = tls.connect(Arc::clone(&stream), until).ok()?;
     stream.set_read_timeout(Some(2 * ANSWER)).ok()?;

@@ -187,7 +187,7 @@ impl Site {
         of.add_node(CLIENTS, load, Vec::new(), None).map_err(io)?;
         let (clients, load_over) = (of.handle(), Arc::new(AtomicBool::new(false)));
         let over = Arc::clone(&load_over);
-        let (key, moved, ended) = (cluster.key(b"claims")?, seat.clone(), Arc::clone(&stop));
+        let (key, moved, ended) = (cluster.claim_key(0)?, seat.clone(), Arc::clone(&stop));
         let mut site = Site {
             clock,
             seat,

@@ -171,7 +171,7 @@ fn play(args: &StrangersArgs, dir: &Path) -> Result<Report, Failure> {
         let _over = Over(&stop);
         let (stop, opened) = (&stop, &opened);
         let claims = group.claims.take();
-        let (key, seat) = (group.cluster.key(b"claims")?, group.seat.clone());
+        let (key, seat) = (group.cluster.claim_key(0)?, group.seat.clone());
         scope.spawn(move || claims.map(|socket| claims::hear(&socket, &key, &seat, stop)));
         scope.spawn(move || server.run(stop, STEP, |_, _| ()).map(|_| ()));
         for at in &ports {
