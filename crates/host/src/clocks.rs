@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clock::{Agent, AgentConfig};
+use clock::AgentConfig;
 use net::{Clock, Directory, Loop, LoopConfig, Timekeeper};
-use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
+use types::{Channel, ClockReading, Nanos, NodeId};
 
+use crate::clock_agent::{HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::clock_sources as source;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -28,94 +29,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Looks remembered: an hour.
 const LOOKS_MAX: usize = 36_000;
-/// Until there is a correction nobody knows anything.
-const UNKNOWN_NS: u64 = Nanos::SECOND;
-
-/// A free-running clock that is wrong on purpose.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Wrong {
-    /// When it was right but for the offset, in ns of the right clock.
-    pub origin: u64,
-    /// Ahead by so much then.
-    pub offset_ns: i64,
-    /// And by so much more in 10^9.
-    pub drift_ppb: i64,
-}
-
-impl Wrong {
-    /// What it reads.
-    pub fn raw(&self, at: Nanos) -> Nanos {
-        let passed = at.0.saturating_sub(self.origin) as i128;
-        let gained = (passed * i128::from(self.drift_ppb)).div_euclid(1_000_000_000);
-        Nanos(at.0.saturating_add_signed(self.offset_ns).saturating_add_signed(gained as i64))
-    }
-
-    /// When the clock reads so much, to the next microsecond or so.
-    pub fn when(&self, raw: Nanos) -> Nanos {
-        if raw == Nanos::NEVER {
-            return raw;
-        }
-        let at = raw.0.saturating_add_signed(-self.offset_ns);
-        let passed = at.saturating_sub(self.origin) as i128;
-        let gained = passed * i128::from(self.drift_ppb) / (1_000_000_000 + self.drift_ppb) as i128;
-        Nanos(at.saturating_add_signed(-gained as i64).saturating_add(1))
-    }
-}
-
-/// The clock of a loop, wrong by itself and kept right by an agent.
-struct Kept {
-    agent: Mutex<Agent>,
-    wrong: Wrong,
-}
-
-impl std::fmt::Debug for Kept {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Kept")
-    }
-}
-
-impl Kept {
-    fn with<T>(&self, call: impl FnOnce(&mut Agent) -> T) -> T {
-        call(&mut self.agent.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn told(&self, agent: &mut Agent, process: Nanos) -> ClockReading {
-        let raw = self.wrong.raw(process);
-        agent.reading(raw).unwrap_or(ClockReading { now: raw, bound_ns: UNKNOWN_NS })
-    }
-}
-
-impl Timekeeper for Kept {
-    fn reading(&self, process: Nanos) -> ClockReading {
-        self.with(|agent| self.told(agent, process))
-    }
-}
-
-/// The agent as its loop sees it, which runs on the process's clock.
-struct Hosted(&'static Kept);
-
-impl Node for Hosted {
-    fn handle_datagram(
-        &mut self,
-        now: ClockReading,
-        channel: Channel,
-        from: Peer,
-        bytes: &[u8],
-        out: &mut Outbox,
-    ) {
-        let raw = ClockReading { now: self.0.wrong.raw(now.now), ..now };
-        self.0.with(|agent| agent.handle_datagram(raw, channel, from, bytes, out));
-    }
-
-    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        let raw = ClockReading { now: self.0.wrong.raw(now.now), ..now };
-        self.0.with(|agent| agent.handle_timeout(raw, out));
-    }
-
-    fn next_timeout(&self) -> Nanos {
-        self.0.wrong.when(self.0.with(|agent| agent.next_timeout()))
-    }
-}
 
 /// The machine's clock, with somebody else's word on how wrong it is.
 #[derive(Debug)]
@@ -150,7 +63,7 @@ pub struct Clocks {
     /// Those of the root and proxies, of the edges, and of the outside world.
     pub of: [Clock; 3],
     source: String,
-    kept: Vec<&'static Kept>,
+    kept: Vec<&'static KeptClock>,
     looks: Arc<Mutex<Looks>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -224,12 +137,14 @@ impl Clocks {
         }
         let directory = Directory::new(&addresses)
             .map_err(|error| Failure::Run(format!("clock.source: {error}")))?;
-        let mut agents: Loop<Hosted> =
+        let mut agents: Loop<HostedAgent> =
             Loop::new(own, Arc::new(directory), LoopConfig::default()).map_err(io)?;
         let origin = own.process().0;
         for (id, socket) in members.into_iter().zip(sockets) {
-            let kept: &'static Kept = Box::leak(Box::new(kept(config, &members, id, origin)));
-            agents.add_node(id, Hosted(kept), vec![(Channel::OVERLAY, socket)], []).map_err(io)?;
+            let kept = kept(config, &members, id, origin);
+            agents
+                .add_node(id, HostedAgent(kept), vec![(Channel::OVERLAY, socket)], [])
+                .map_err(io)?;
             if let Some(clock) = self.of.get_mut(usize::from(id.0)) {
                 *clock = own.kept_by(kept);
             }
@@ -247,11 +162,7 @@ impl Clocks {
             while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(LOOK_EVERY);
                 for kept in all.iter().skip(1) {
-                    // Nobody reads it later than now: the time is taken when it is our turn.
-                    let (process, reading) = kept.with(|agent| {
-                        let process = own.process();
-                        (process, kept.told(agent, process))
-                    });
+                    let (process, reading) = kept.look(|| own.process());
                     look(&looks, |looks| {
                         looks.bounds.push(reading.bound_ns);
                         // The reference reads what the process does.
@@ -267,7 +178,7 @@ impl Clocks {
     /// and nobody may have read it before.
     fn settle(&self) -> Result<(), Failure> {
         let begun = Instant::now();
-        let ready = |kept: &&&'static Kept| kept.with(|agent| agent.correction().is_some());
+        let ready = |kept: &&&'static KeptClock| kept.with(|agent| agent.correction().is_some());
         while begun.elapsed() < SETTLE_MAX {
             std::thread::sleep(LOOK_EVERY);
             let corrected = self.kept.iter().skip(1).filter(ready).count();
@@ -292,7 +203,7 @@ impl Clocks {
 
 /// The clock of one loop: the reference's is right, the others are off as configured, one ahead
 /// and one behind.
-fn kept(config: &Config, members: &[NodeId], id: NodeId, origin: u64) -> Kept {
+fn kept(config: &Config, members: &[NodeId], id: NodeId, origin: u64) -> &'static KeptClock {
     let mut agent = AgentConfig::new(id, members, NodeId(0));
     agent.solver.asymmetry_ns = config.clock.asymmetry_us * Nanos::MICRO;
     agent.solver.wander_max_ppb = f64::from(config.clock.wander_max_ppb);
@@ -305,7 +216,7 @@ fn kept(config: &Config, members: &[NodeId], id: NodeId, origin: u64) -> Kept {
     };
     let offset_ns = sign * (config.clock.virtual_offset_us * Nanos::MICRO) as i64;
     let drift_ppb = sign * i64::from(config.clock.virtual_drift_ppb);
-    Kept { agent: Mutex::new(Agent::new(agent)), wrong: Wrong { origin, offset_ns, drift_ppb } }
+    KeptClock::start(agent, None, Wrong { origin, offset_ns, drift_ppb })
 }
 
 fn look(looks: &Mutex<Looks>, add: impl FnOnce(&mut Looks)) {

@@ -8,6 +8,7 @@ pub mod admin;
 pub mod alarms;
 pub mod authority;
 pub mod capacities;
+pub mod clock_agent;
 pub mod clock_sources;
 pub mod clocks;
 pub mod config;

@@ -47,6 +47,11 @@ impl Clock {
         Nanos(monotonic_ns().wrapping_add(self.offset_ns))
     }
 
+    /// What CLOCK_MONOTONIC read, ns, when the process's time was `process`.
+    pub fn monotonic(&self, process: Nanos) -> u64 {
+        process.0.wrapping_sub(self.offset_ns)
+    }
+
     /// Nanoseconds since the Unix epoch.
     pub fn now(&self) -> Nanos {
         match self.keeper {

@@ -20,11 +20,10 @@ use clock::{Agent, AgentConfig};
 use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
 use overlay::aes_gcm::KeySource;
 use overlay::sealed_pair::SealedPair;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
 
-use host::clocks::Wrong;
+use host::clock_agent::{HostedAgent, KeptClock, Wrong};
 use host::failure::Failure;
 
 /// Options of `fairbell clock agent`.
@@ -142,82 +141,54 @@ pub struct Sample {
     pub wander_beyond: u64,
 }
 
-/// The agent as the loop sees it.
+/// The agent as the loop sees it, with a sample of it ten times a second.
 struct Host {
-    agent: Agent,
-    guard: Option<SealedPair<KeySource>>,
-    wrong: Wrong,
-    clear: Outbox,
-    body: Vec<u8>,
+    agent: HostedAgent,
     samples: SyncSender<Sample>,
     sample_at: Nanos,
-    /// Loop's clock less the monotonic one.
-    epoch_ns: u64,
+    clock: Clock,
     id: (u16, u16),
 }
 
 impl Host {
-    fn call(
-        &mut self,
-        now: ClockReading,
-        out: &mut Outbox,
-        call: impl FnOnce(&mut Agent, ClockReading, &mut Outbox),
-    ) {
-        let raw = ClockReading { now: self.wrong.raw(now.now), ..now };
-        self.clear.clear();
-        call(&mut self.agent, raw, &mut self.clear);
-        self.greet(out);
-        for op in self.clear.ops() {
-            let Op::Datagram { channel, to, bytes } = *op else { continue };
-            let clear = self.clear.bytes(bytes);
-            let mut sealed = true;
-            let span = out.write(|buffer| match (&mut self.guard, to) {
-                (Some(guard), Peer::Node(to)) => sealed = guard.seal(now.now, to, clear, buffer),
-                _ => buffer.extend_from_slice(clear),
-            });
-            if sealed {
-                out.datagram(channel, to, span);
-            }
-        }
-        self.greet(out);
-    }
-
-    /// What the guard itself has to say.
-    fn greet(&mut self, out: &mut Outbox) {
-        let Some(guard) = &mut self.guard else { return };
-        guard.take_hellos(|to, bytes| {
-            let span = out.store(bytes);
-            out.datagram(Channel::OVERLAY, Peer::Node(to), span);
-        });
-    }
-
     fn sample(&mut self, now: Nanos) {
-        let raw = self.wrong.raw(now);
-        let reading = self.agent.reading(raw);
-        let (stats, solved) = (self.agent.stats(), self.agent.solver_stats());
-        let correction = self.agent.correction();
-        let sample = Sample {
-            node: self.id.0,
-            reference: self.id.1,
-            monotonic_ns: now.0.wrapping_sub(self.epoch_ns),
-            raw_ns: raw.0,
-            now_ns: reading.map(|reading| reading.now.0),
-            bound_ns: reading.map(|reading| reading.bound_ns),
-            causal_ns: correction.map(|correction| correction.causal_ns),
-            drift_ppb: correction.map(|correction| correction.drift_ppt as f64 / 1e3),
-            corrections: stats.corrections,
-            pairs_pure: stats.pairs_pure,
-            pairs_impure: stats.pairs_impure,
-            pairs_skipped: stats.pairs_skipped,
-            datagrams_sent: stats.datagrams_sent,
-            refused: stats.refused + self.guard.as_ref().map_or(0, SealedPair::refused),
-            beyond_bound: self.agent.discipline().beyond(),
-            doubted_ns: self.agent.discipline().doubted_ns(),
-            wander_ppb: solved.map(|solved| solved.wander_ppb),
-            wander_beyond: solved.map_or(0, |solved| solved.wander_alarms),
-        };
+        let (kept, id, monotonic_ns) = (self.agent.0, self.id, self.clock.monotonic(now));
+        let (raw, refused) = (kept.raw(now), kept.refused());
+        let sample = kept.with(|agent| sample(agent, (monotonic_ns, raw), id, refused));
         // A writer that is behind loses lines, not the clock.
         let _ = self.samples.try_send(sample);
+    }
+}
+
+/// A line of the trace at a time of CLOCK_MONOTONIC, when the free-running clock read `raw`.
+fn sample(
+    agent: &mut Agent,
+    (monotonic_ns, raw): (u64, Nanos),
+    (node, reference): (u16, u16),
+    refused: u64,
+) -> Sample {
+    let reading = agent.reading(raw);
+    let (stats, solved) = (agent.stats(), agent.solver_stats());
+    let correction = agent.correction();
+    Sample {
+        node,
+        reference,
+        monotonic_ns,
+        raw_ns: raw.0,
+        now_ns: reading.map(|reading| reading.now.0),
+        bound_ns: reading.map(|reading| reading.bound_ns),
+        causal_ns: correction.map(|correction| correction.causal_ns),
+        drift_ppb: correction.map(|correction| correction.drift_ppt as f64 / 1e3),
+        corrections: stats.corrections,
+        pairs_pure: stats.pairs_pure,
+        pairs_impure: stats.pairs_impure,
+        pairs_skipped: stats.pairs_skipped,
+        datagrams_sent: stats.datagrams_sent,
+        refused: stats.refused + refused,
+        beyond_bound: agent.discipline().beyond(),
+        doubted_ns: agent.discipline().doubted_ns(),
+        wander_ppb: solved.map(|solved| solved.wander_ppb),
+        wander_beyond: solved.map_or(0, |solved| solved.wander_alarms),
     }
 }
 
@@ -230,25 +201,7 @@ impl Node for Host {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        let Some(guard) = &mut self.guard else {
-            self.call(now, out, |agent, now, out| {
-                agent.handle_datagram(now, channel, from, bytes, out);
-            });
-            return;
-        };
-        let opened = guard.open(now.now, bytes);
-        let mut body = std::mem::take(&mut self.body);
-        body.clear();
-        if let Ok(Some((sender, bytes))) = opened {
-            body.extend_from_slice(bytes);
-            let from = Peer::Node(sender);
-            self.call(now, out, |agent, now, out| {
-                agent.handle_datagram(now, channel, from, &body, out);
-            });
-        } else {
-            self.greet(out);
-        }
-        self.body = body;
+        self.agent.handle_datagram(now, channel, from, bytes, out);
     }
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
@@ -256,15 +209,11 @@ impl Node for Host {
             self.sample(now.now);
             self.sample_at = now.now.after(SAMPLE_NS);
         }
-        if let Some(guard) = &mut self.guard {
-            guard.handle_timeout(now.now);
-        }
-        self.call(now, out, |agent, now, out| agent.handle_timeout(now, out));
+        self.agent.handle_timeout(now, out);
     }
 
     fn next_timeout(&self) -> Nanos {
-        let guard = self.guard.as_ref().map_or(Nanos::NEVER, SealedPair::next_timeout);
-        self.wrong.when(self.agent.next_timeout()).min(self.sample_at).min(guard)
+        self.agent.next_timeout().min(self.sample_at)
     }
 }
 
@@ -334,29 +283,12 @@ fn host(
         drift_ppb: args.virtual_drift_ppb,
     };
     Ok(Host {
-        agent: Agent::new(config),
-        guard,
-        wrong,
-        clear: Outbox::default(),
-        body: Vec::new(),
+        agent: HostedAgent(KeptClock::start(config, guard, wrong)),
         samples,
         sample_at: Nanos(0),
-        epoch_ns: epoch_ns(clock),
+        clock: *clock,
         id: (args.id, args.reference),
     })
-}
-
-/// The process's clock less CLOCK_MONOTONIC: of many tries the one that took the least time.
-fn epoch_ns(clock: &Clock) -> u64 {
-    let monotonic = || {
-        let time = clock_gettime(ClockId::Monotonic);
-        time.tv_sec as u64 * Nanos::SECOND + time.tv_nsec as u64
-    };
-    let attempt = || {
-        let (before, now, after) = (monotonic(), clock.now().0, monotonic());
-        (after - before, now.wrapping_sub(before + (after - before) / 2))
-    };
-    (0..1_000).map(|_| attempt()).min().map_or(0, |(_, epoch)| epoch)
 }
 
 fn secret(file: &Path) -> Result<[u8; 32], Failure> {
@@ -431,23 +363,4 @@ fn write(args: &AgentArgs, lines: &Receiver<Sample>, stop: &AtomicBool) -> std::
         eprintln!("node {}: {} corrections, bound {bound}", sample.node, sample.corrections);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_clocks_turn_their_readings_back_within_a_microsecond() {
-        for (offset_ns, drift_ppb) in [(0, 0), (9_000_000, 50_000), (-9_000_000, -50_000)] {
-            let wrong = Wrong { origin: 1_700_000_000 << 30, offset_ns, drift_ppb };
-            for step in 0..1_000 {
-                let at = Nanos(wrong.origin + step * 123_456_789);
-                let back = wrong.when(wrong.raw(at));
-                assert!(back >= at && back.0 < at.0 + 1_000, "{wrong:?} {}", back.0 - at.0);
-                assert!(wrong.raw(back) >= wrong.raw(at));
-            }
-        }
-        assert_eq!(Wrong::default().when(Nanos::NEVER), Nanos::NEVER);
-    }
 }
