@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use journal::{Journal, JournalError, Storage};
-use overlay::{aes_gcm::KeySource, sealed_link::SealedLink};
+use overlay::{key_ring::KeyRing, sealed_link::SealedLink};
 use replication::{
     Action, Change, Entry, EntryData, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
 };
@@ -49,7 +49,7 @@ const RELEASES_AGAIN_NS: u64 = 100 * Nanos::MILLI;
 const UNHEARD_MAX: usize = 64;
 
 /// Makes a link in a life of its own; `None` when it can't be made.
-pub type NewLink = Box<dyn Fn() -> Option<SealedLink<KeySource>> + Send>;
+pub type NewLink = Box<dyn Fn() -> Option<SealedLink<KeyRing>> + Send>;
 
 /// Why no member can be made.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use overlay::{
     frame::{DataBody, HopHeader},
     hedger::HedgeMode,
     hedging::{HedgePolicy, Hedging},
+    key_ring::KeyRing,
     lives::Life,
     membership::RollCallConfig,
     repair_cache::CacheConfig,
@@ -25,7 +26,8 @@ pub struct TreeShape {
     pub fanout: usize,
 }
 
-/// The secret of a deployment, from which every key is derived. Never printed.
+/// The secret of a deployment in one key epoch, known to its roots only: it makes the key ring of
+/// each node. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 
@@ -41,19 +43,25 @@ impl Secret {
         overlay::aes_gcm::random_secret().map(Secret)
     }
 
-    /// The link of `node` in a life that was never lived before: its keys follow from the secret
-    /// and the lives of both ends of a link.
+    /// The key ring of `node`: the secrets of the links that it is an end of, and of what it reads.
+    pub fn ring(&self, node: NodeId, fleet: &Fleet) -> KeyRing {
+        self.keys().ring(node, fleet)
+    }
+
+    /// The link of `node` in a life that was never lived before, with the node's key ring.
+    /// `queues`: its orders may leave later than in the call that brought them. `None` when the
+    /// cipher can't be set up.
     pub fn link(
         &self,
         node: NodeId,
         fleet: &Fleet,
         life: Life,
         queues: bool,
-    ) -> Option<SealedLink<KeySource>> {
-        SealedLink::new(node, fleet.clone(), life, queues, self.keys())
+    ) -> Option<SealedLink<KeyRing>> {
+        SealedLink::new(node, fleet.clone(), life, queues, self.ring(node, fleet))
     }
 
-    /// Where its keys come from.
+    /// Where all rings come from; by itself it opens what any two nodes say, for taps.
     pub fn keys(&self) -> KeySource {
         KeySource::new(&self.0)
     }

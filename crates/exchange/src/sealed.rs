@@ -6,7 +6,7 @@
 //! refused everywhere.
 
 use overlay::{
-    aes_gcm::KeySource,
+    key_ring::KeyRing,
     sealed_link::{SealedLink, SealedLinkStats},
 };
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Remote, Span};
@@ -16,7 +16,7 @@ use crate::Role;
 /// A node and its link.
 pub struct Sealed {
     node: Role,
-    link: SealedLink<KeySource>,
+    link: SealedLink<KeyRing>,
     /// What the node wants done, in clear.
     clear: Outbox,
     /// When it was called last.
@@ -25,12 +25,12 @@ pub struct Sealed {
 
 impl Sealed {
     /// Puts `link` before `node`.
-    pub fn new(node: Role, link: SealedLink<KeySource>) -> Sealed {
+    pub fn new(node: Role, link: SealedLink<KeyRing>) -> Sealed {
         Sealed { node, link, clear: Outbox::default(), now: Nanos(0) }
     }
 
     /// Takes another link, which seals what it sends from now on.
-    pub fn renew(&mut self, now: ClockReading, link: SealedLink<KeySource>) {
+    pub fn renew(&mut self, now: ClockReading, link: SealedLink<KeyRing>) {
         self.now = now.now;
         self.link = link;
     }

@@ -8,6 +8,7 @@ use std::{net::UdpSocket, time::Instant};
 use overlay::{
     aes_gcm::KeySource,
     frame::{self, DataBody, FrameKind, HopHeader},
+    key_ring::KeyRing,
     lives::Life,
     sealed_link::{Fleet, SealedLink},
     topology::{ROOT, Topology},
@@ -30,8 +31,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut buffer = [0; 2_048];
         for _ in 0..ROUNDS {
             let guard = |node| {
-                SealedLink::new(node, fleet.clone(), Life::of(1), false, source.clone())
-                    .ok_or("no cipher")
+                let ring = source.ring(node, &fleet);
+                SealedLink::new(node, fleet.clone(), Life::of(1), false, ring).ok_or("no cipher")
             };
             let (mut root, mut middle, mut edge) = (guard(ROOT)?, guard(proxy)?, guard(leaf)?);
             meet(&mut [(ROOT, &mut root), (proxy, &mut middle), (leaf, &mut edge)]);
@@ -67,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// All come to know each other's lives.
-fn meet(nodes: &mut [(NodeId, &mut SealedLink<KeySource>)]) {
+fn meet(nodes: &mut [(NodeId, &mut SealedLink<KeyRing>)]) {
     // The middle one has to be asked by what comes first.
     let mut unsent = Vec::new();
     let first = datagram(nodes[1].0, 0, 1);

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clock::{Agent, AgentConfig};
 use net::Timekeeper;
-use overlay::{aes_gcm::KeySource, sealed_pair::SealedPair};
+use overlay::{key_ring::KeyRing, sealed_pair::SealedPair};
 use types::{Channel, ClockReading, Nanos, Node, Op, Outbox, Peer};
 
 /// Until there is a correction nobody knows anything, ns.
@@ -47,7 +47,7 @@ impl Wrong {
 
 struct State {
     agent: Agent,
-    guard: Option<SealedPair<KeySource>>,
+    guard: Option<SealedPair<KeyRing>>,
     clear: Outbox,
     body: Vec<u8>,
 }
@@ -69,7 +69,7 @@ impl KeptClock {
     /// long as the process does, because clocks are copied freely.
     pub fn start(
         config: AgentConfig,
-        guard: Option<SealedPair<KeySource>>,
+        guard: Option<SealedPair<KeyRing>>,
         wrong: Wrong,
     ) -> &'static KeptClock {
         let (agent, clear, body) = (Agent::new(config), Outbox::default(), Vec::new());
@@ -92,7 +92,7 @@ impl KeptClock {
     }
 
     /// Other keys from now on; probes are lost until the others have them, too.
-    pub fn rekey(&self, guard: SealedPair<KeySource>) {
+    pub fn rekey(&self, guard: SealedPair<KeyRing>) {
         self.state(|state| state.guard = Some(guard));
     }
 

@@ -2,9 +2,10 @@
 
 use exchange::{Life, OverlayOptions, Secret, deploy};
 use overlay::{
-    aes_gcm::{AesGcm, KeySource},
+    aes_gcm::AesGcm,
     frame::{self, AttachBody, FrameKind, HopHeader, OrderBody},
-    lives::{HELLO_VERSION, Hello, of_pair, of_shared},
+    key_ring::KeyRing,
+    lives::{HELLO_VERSION, Hello, Shared, of_pair, of_shared},
     private_receiver::first_token,
     seal::{Origin, SEALED_VERSION, SealError, Sealer},
     sealed_link::{Fleet as Nodes, SealedLink},
@@ -172,9 +173,9 @@ impl Forger {
     /// All nodes of the fleet have the life of one process.
     fn new(own: usize, to: usize) -> Forger {
         let (own, to, life) = (NodeId(own as u16), NodeId(to as u16), Life::of(START));
-        let keys = Secret([7; 32]).keys();
-        let (pair, tag) = of_pair(&keys, (own, life), (to, life));
-        let orders = of_shared(&keys, *b"ordr", (own, life));
+        let ring = Secret([7; 32]).ring(own, &nodes());
+        let (pair, tag) = of_pair(&ring, (own, life), (to, life)).expect("a link of its own");
+        let orders = of_shared(&ring, Shared::Orders, (own, life)).expect("orders of its own");
         let [pair, orders] = [pair, orders].map(|bytes| AesGcm::new(&bytes).expect("a cipher"));
         let mut forger = Forger { own, sealer: Sealer::new(own, tag), pair, orders, number: 0 };
         // The node itself has used some numbers.
@@ -197,12 +198,12 @@ fn nodes() -> Nodes {
     Nodes::of(&sealed().tree().expect("a tree").topology)
 }
 
-fn link(node: NodeId, life: u64) -> SealedLink<KeySource> {
+fn link(node: NodeId, life: u64) -> SealedLink<KeyRing> {
     Secret([7; 32]).link(node, &nodes(), Life::of(life), false).expect("a link")
 }
 
 /// Delivers hellos until there are none, and gives back all of them.
-fn meet(now: Nanos, nodes: &mut [(NodeId, &mut SealedLink<KeySource>)]) -> Vec<(NodeId, Vec<u8>)> {
+fn meet(now: Nanos, nodes: &mut [(NodeId, &mut SealedLink<KeyRing>)]) -> Vec<(NodeId, Vec<u8>)> {
     let mut all = Vec::new();
     loop {
         let mut said = Vec::new();

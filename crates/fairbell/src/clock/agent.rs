@@ -274,7 +274,8 @@ fn host(
         }
         Some(file) => {
             let secret = secret(file)?;
-            Some(SealedPair::new(me, &members, life, KeySource::new(&secret)))
+            let ring = KeySource::new(&secret).mesh(me, &members);
+            Some(SealedPair::new(me, &members, life, ring))
         }
     };
     let wrong = Wrong {

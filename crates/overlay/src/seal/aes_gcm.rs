@@ -6,8 +6,12 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
+use types::NodeId;
+
 use crate::{
-    seal::lives::{Keys, Life},
+    seal::key_ring::KeyRing,
+    seal::lives::{Keys, Life, Scope},
+    seal::sealed_link::Fleet,
     seal::{Aead, NONCE_LEN, TAG_LEN},
 };
 
@@ -72,13 +76,35 @@ impl KeySource {
     pub fn new(secret: &[u8; 32]) -> KeySource {
         KeySource { secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
     }
+
+    /// What only the holder of the secret can make of `bytes`: their HMAC-SHA256.
+    pub fn tag(&self, bytes: &[u8]) -> [u8; 32] {
+        let mut tag = [0; 32];
+        tag.copy_from_slice(hmac::sign(&self.secret, bytes).as_ref());
+        tag
+    }
+
+    /// The ring of a node: what it holds of the secrets that follow from this one.
+    pub fn ring(&self, node: NodeId, fleet: &Fleet) -> KeyRing {
+        KeyRing::new(node, fleet, |scope| self.secret_of(scope))
+    }
+
+    /// The ring of a node among others that all speak with each other: clock agents.
+    pub fn mesh(&self, node: NodeId, members: &[NodeId]) -> KeyRing {
+        KeyRing::mesh(node, members, |scope| self.secret_of(scope))
+    }
+
+    fn secret_of(&self, scope: Scope) -> [u8; 32] {
+        self.tag(scope.name(&mut [0; 8]))
+    }
 }
 
+/// The keys of all nodes, for taps; what a node runs with is its ring.
 impl Keys for KeySource {
     type Key = AesGcm;
 
-    fn derive(&self, name: &[u8]) -> [u8; 32] {
-        self.tag(name)
+    fn derive(&self, scope: Scope, name: &[u8]) -> Option<[u8; 32]> {
+        Some(KeySource::new(&self.secret_of(scope)).tag(name))
     }
 
     fn key(&self, bytes: &[u8; 16]) -> Option<AesGcm> {
@@ -86,12 +112,15 @@ impl Keys for KeySource {
     }
 }
 
-impl KeySource {
-    /// What only the holder of the secret can make of `bytes`: their HMAC-SHA256.
-    pub fn tag(&self, bytes: &[u8]) -> [u8; 32] {
-        let mut tag = [0; 32];
-        tag.copy_from_slice(hmac::sign(&self.secret, bytes).as_ref());
-        tag
+impl Keys for KeyRing {
+    type Key = AesGcm;
+
+    fn derive(&self, scope: Scope, name: &[u8]) -> Option<[u8; 32]> {
+        self.secret(scope).map(|secret| KeySource::new(secret).tag(name))
+    }
+
+    fn key(&self, bytes: &[u8; 16]) -> Option<AesGcm> {
+        AesGcm::new(bytes)
     }
 }
 

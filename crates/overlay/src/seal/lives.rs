@@ -1,13 +1,13 @@
 //! Lives: what a process draws anew each time it starts, and how the two ends of a link come to
 //! know each other's (corners 18 and 19).
 //!
-//! A [`Life`] is 128 random bits. The key of a link follows from the secret of the link and the
+//! A [`Life`] is 128 random bits. The key of a link follows from the link secret of its ends and the
 //! lives of both its ends, so no folder that is set back, no copy of one and no clock can bring a
 //! key back: whoever starts again has keys that were never used, and what was sent to or by a former
 //! life opens nowhere.
 //!
 //! Lives are told in a [`Hello`]: the sender's own, a challenge where it wants to know the other's, and
-//! an answer to the other's challenge, authenticated under the long-term secret. It is not
+//! an answer to the other's challenge, authenticated under the link secret. It is not
 //! encrypted, so it needs no nonce. A life is believed when its hello answers a challenge of one's
 //! own: challenges are (own life, running number), so a recorded hello answers none. A life that
 //! another one has followed is over, and is not believed again.
@@ -86,13 +86,62 @@ impl Life {
     }
 }
 
-/// Where keys come from: whoever holds the long-term secret.
+/// What a node seals for more than one other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Shared {
+    /// Market data of the root or a proxy, for all nodes.
+    Market,
+    /// Orders of an edge, for the root and the proxies.
+    Orders,
+}
+
+impl Shared {
+    /// The first bytes of the names of its secrets and keys.
+    pub fn tag(self) -> [u8; 4] {
+        match self {
+            Shared::Market => *b"mark",
+            Shared::Orders => *b"ordr",
+        }
+    }
+}
+
+/// What a long-term secret is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Scope {
+    /// All that two nodes prove and seal to each other alone, whichever is named first.
+    Link(NodeId, NodeId),
+    /// What a node seals for many.
+    Shared(Shared, NodeId),
+}
+
+impl Scope {
+    /// Writes what names it under the secret of a deployment, and gives the bytes written: `"link"`
+    /// and both nodes, the lower first, or the kind's tag and the node.
+    pub fn name(self, name: &mut [u8; 8]) -> &[u8] {
+        match self {
+            Scope::Link(a, b) => {
+                name[..4].copy_from_slice(b"link");
+                name[4..6].copy_from_slice(&a.min(b).0.to_le_bytes());
+                name[6..].copy_from_slice(&a.max(b).0.to_le_bytes());
+                name
+            }
+            Scope::Shared(kind, node) => {
+                name[..4].copy_from_slice(&kind.tag());
+                name[4..6].copy_from_slice(&node.0.to_le_bytes());
+                &name[..6]
+            }
+        }
+    }
+}
+
+/// Where keys come from: whoever holds the long-term secrets of some scopes.
 pub trait Keys {
     /// The cipher under one key.
     type Key: Aead;
 
-    /// What only a holder of the secret can make of `name`, and nobody can tell from random bytes.
-    fn derive(&self, name: &[u8]) -> [u8; 32];
+    /// What only a holder of the scope's secret can make of `name`, and nobody can tell from random
+    /// bytes; `None` when that secret is not held.
+    fn derive(&self, scope: Scope, name: &[u8]) -> Option<[u8; 32]>;
 
     /// The cipher under these bytes; `None` when it can't be set up.
     fn key(&self, bytes: &[u8; 16]) -> Option<Self::Key>;
@@ -106,7 +155,7 @@ pub struct Hello {
     pub version: u8,
     /// Must be zero, else it is no hello.
     pub reserved: u8,
-    /// The node that says it, by its secret.
+    /// The node that says it, by the secret of the link of the two.
     pub from: NodeId,
     /// The only node that may take it.
     pub to: NodeId,
@@ -135,24 +184,23 @@ impl Hello {
         known.then_some(hello)
     }
 
-    /// Whether a holder of the secret made it.
+    /// Whether a holder of the secret of the link made it; `false` when `keys` do not hold that.
     pub fn is_authentic<S: Keys>(&self, keys: &S) -> bool {
-        let differ = self.proof(keys).iter().zip(self.tag).fold(0, |sum, (a, b)| sum | (a ^ b));
+        let Some(proof) = self.proof(keys) else { return false };
+        let differ = proof.iter().zip(self.tag).fold(0, |sum, (a, b)| sum | (a ^ b));
         std::hint::black_box(differ) == 0
     }
 
-    fn proof<S: Keys>(&self, keys: &S) -> [u8; 16] {
+    /// What its tag has to be; `None` when `keys` do not hold the secret of the link.
+    pub fn proof<S: Keys>(&self, keys: &S) -> Option<[u8; 16]> {
         let mut name = *b"helo                                                        ";
         const { assert!(TAGGED + 4 == 60) };
         name[4..].copy_from_slice(&self.as_bytes()[..TAGGED]);
         let mut proof = [0; 16];
-        proof.copy_from_slice(&keys.derive(&name)[..16]);
-        proof
+        proof.copy_from_slice(&keys.derive(Scope::Link(self.from, self.to), &name)?[..16]);
+        Some(proof)
     }
 }
-
-/// What a node seals for more than one other: the first bytes of such keys' names.
-pub type Shared = [u8; 4];
 
 /// What two lives have in common.
 pub struct Session<K> {
@@ -166,8 +214,13 @@ pub struct Session<K> {
     pub shared: Option<K>,
 }
 
-/// Key and tag of two nodes' lives, whichever is named first.
-pub fn of_pair<S: Keys>(keys: &S, one: (NodeId, Life), other: (NodeId, Life)) -> ([u8; 16], u32) {
+/// Key and tag of two nodes' lives, whichever is named first; `None` when `keys` do not hold the
+/// secret of their link.
+pub fn of_pair<S: Keys>(
+    keys: &S,
+    one: (NodeId, Life),
+    other: (NodeId, Life),
+) -> Option<([u8; 16], u32)> {
     let ((a, of_a), (b, of_b)) = if one.0 <= other.0 { (one, other) } else { (other, one) };
     let mut name = [0; 40];
     name[..4].copy_from_slice(b"pair");
@@ -175,16 +228,20 @@ pub fn of_pair<S: Keys>(keys: &S, one: (NodeId, Life), other: (NodeId, Life)) ->
     name[6..8].copy_from_slice(&b.0.to_le_bytes());
     name[8..24].copy_from_slice(&of_a.0);
     name[24..].copy_from_slice(&of_b.0);
-    split(keys.derive(&name))
+    keys.derive(Scope::Link(a, b), &name).map(split)
 }
 
-/// Key of what a node's life seals for many.
-pub fn of_shared<S: Keys>(keys: &S, kind: Shared, (node, life): (NodeId, Life)) -> [u8; 16] {
+/// Key of what a node's life seals for many; `None` when `keys` do not hold that secret.
+pub fn of_shared<S: Keys>(
+    keys: &S,
+    kind: Shared,
+    (node, life): (NodeId, Life),
+) -> Option<[u8; 16]> {
     let mut name = [0; 22];
-    name[..4].copy_from_slice(&kind);
+    name[..4].copy_from_slice(&kind.tag());
     name[4..6].copy_from_slice(&node.0.to_le_bytes());
     name[6..].copy_from_slice(&life.0);
-    split(keys.derive(&name)).0
+    keys.derive(Scope::Shared(kind, node), &name).map(|bytes| split(bytes).0)
 }
 
 fn split(bytes: [u8; 32]) -> ([u8; 16], u32) {
@@ -240,8 +297,8 @@ pub(crate) struct Links<S: Keys> {
 }
 
 impl<S: Keys> Links<S> {
-    /// The links of `me` in this life, which was never lived before. Of each peer, what it seals
-    /// for many.
+    /// The links of `me` in this life, which was never lived before, with those peers that `keys`
+    /// hold the link secret of. Of each peer, what it seals for many.
     pub(crate) fn new(
         (me, life): (NodeId, Life),
         keys: S,
@@ -261,7 +318,9 @@ impl<S: Keys> Links<S> {
             paid_to: Nanos(0),
             held: VecDeque::new(),
         };
-        let mut links: Vec<_> = peers.filter(|(peer, _)| *peer != me).map(link).collect();
+        let permitted = |peer: NodeId| keys.derive(Scope::Link(me, peer), b"").is_some();
+        let peers = peers.filter(|(peer, _)| *peer != me && permitted(*peer));
+        let mut links: Vec<_> = peers.map(link).collect();
         links.sort_unstable_by_key(|link| link.peer);
         links.dedup_by_key(|link| link.peer);
         let (waiting, due) = (Vec::with_capacity(links.len()), Nanos::NEVER);
@@ -275,7 +334,7 @@ impl<S: Keys> Links<S> {
 
     /// A key of what this life seals for many.
     pub(crate) fn own(&self, kind: Shared) -> Option<S::Key> {
-        self.keys.key(&of_shared(&self.keys, kind, (self.me, self.life)))
+        self.keys.key(&of_shared(&self.keys, kind, (self.me, self.life))?)
     }
 
     fn at(&self, peer: NodeId) -> Option<usize> {
@@ -347,7 +406,9 @@ impl<S: Keys> Links<S> {
             answers,
             tag: [0; 16],
         };
-        hello.tag = hello.proof(&self.keys);
+        // Whoever has a link has its secret.
+        let Some(tag) = hello.proof(&self.keys) else { return };
+        hello.tag = tag;
         self.out.push((to, hello));
     }
 
@@ -424,8 +485,8 @@ impl<S: Keys> Links<S> {
     fn meet(&mut self, at: usize, life: Life) {
         let Some(link) = self.links.get(at) else { return };
         let (one, other) = ((self.me, self.life), (link.peer, life));
-        let (pair, tag) = of_pair(&self.keys, one, other);
-        let shared = link.shared.map(|kind| of_shared(&self.keys, kind, other));
+        let Some((pair, tag)) = of_pair(&self.keys, one, other) else { return };
+        let shared = link.shared.and_then(|kind| of_shared(&self.keys, kind, other));
         let shared = shared.and_then(|bytes| self.keys.key(&bytes));
         let Some(key) = self.keys.key(&pair) else { return };
         let link = &mut self.links[at];

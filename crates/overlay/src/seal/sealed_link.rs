@@ -46,10 +46,6 @@ pub const KEPT_MAX: usize = 4_096;
 /// Bytes of a header, the hop part.
 const HOP_LEN: usize = size_of::<HopHeader>();
 
-/// Names of the keys of market data and of orders.
-const MARKET: Shared = *b"mark";
-const ORDERS: Shared = *b"ordr";
-
 /// Which nodes there are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fleet {
@@ -69,8 +65,23 @@ impl Fleet {
         self.edges.contains(&node.0)
     }
 
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes).map(NodeId)
+    }
+
+    /// Whether `node` has to open what `of` seals for many of this kind, or seals it: all read the
+    /// market data of the root and of proxies, and these the orders of all edges.
+    pub(crate) fn reads(&self, node: NodeId, kind: Shared, of: NodeId) -> bool {
+        kind_of_shared(self, of) == kind
+            && (kind == Shared::Market || node == of || !self.is_edge(node))
+    }
+
     /// Whom `node` ever speaks to, and what each of them seals for many.
-    fn peers(&self, node: NodeId) -> impl Iterator<Item = (NodeId, Option<Shared>)> + '_ {
+    pub(crate) fn peers(
+        &self,
+        node: NodeId,
+    ) -> impl Iterator<Item = (NodeId, Option<Shared>)> + '_ {
         let edge = self.is_edge(node);
         (0..self.nodes)
             .map(NodeId)
@@ -81,7 +92,7 @@ impl Fleet {
 
 /// What a node seals for many.
 pub(crate) fn kind_of_shared(fleet: &Fleet, node: NodeId) -> Shared {
-    if fleet.is_edge(node) { ORDERS } else { MARKET }
+    if fleet.is_edge(node) { Shared::Orders } else { Shared::Market }
 }
 
 /// What a link did.

@@ -128,7 +128,8 @@ impl<S: Keys> Tap<S> {
                 let life = lives.copied().find(|life| life.tag() == origin.life);
                 let life = life.ok_or(SealError::Life)?;
                 let kind = kind_of_shared(&self.fleet, source);
-                let bytes = of_shared(&self.keys, kind, (source, life));
+                let bytes =
+                    of_shared(&self.keys, kind, (source, life)).ok_or(SealError::Stranger)?;
                 if !self.shared.contains_key(&(source, origin.life)) {
                     let key = self.keys.key(&bytes).ok_or(SealError::Stranger)?;
                     self.numbers += 1;
@@ -158,8 +159,9 @@ impl<S: Keys> Tap<S> {
         // The latest first: mostly it is those.
         let of = |node: NodeId| self.lives.get(&node).into_iter().flatten().rev().copied();
         for (one, other) in of(a).flat_map(|one| of(b).map(move |other| (one, other))) {
-            let (bytes, this) = of_pair(&self.keys, (a, one), (b, other));
-            if let Some(key) = self.keys.key(&bytes).filter(|_| this == tag) {
+            let pair_of = of_pair(&self.keys, (a, one), (b, other));
+            let key = pair_of.filter(|(_, this)| *this == tag);
+            if let Some(key) = key.and_then(|(bytes, _)| self.keys.key(&bytes)) {
                 self.numbers += 1;
                 let lives = [one, other];
                 self.pairs.insert(pair, Known { key, number: self.numbers, lives });

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use overlay::{
     aes_gcm::{KeySource, random_life},
+    key_ring::KeyRing,
     lives::{Life, of_pair},
     seal::SealHeader,
     sealed_pair::SealedPair,
@@ -18,10 +19,11 @@ const SECRET: [u8; 32] = [5; 32];
 const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 const NOW: Nanos = Nanos(1_000_000);
 
-type Agent = SealedPair<KeySource>;
+type Agent = SealedPair<KeyRing>;
 
 fn agent(node: usize, life: Life) -> Agent {
-    SealedPair::new(NODES[node], &NODES, life, KeySource::new(&SECRET))
+    let ring = KeySource::new(&SECRET).mesh(NODES[node], &NODES);
+    SealedPair::new(NODES[node], &NODES, life, ring)
 }
 
 /// Carries hellos between two nodes until there are none; all that was carried, and to whom.
@@ -70,7 +72,8 @@ fn starts(count: usize, mut life: impl FnMut() -> Life) -> (usize, usize) {
         nodes[at] = agent(at, lives[at]);
         assert_eq!(seal(&mut nodes, at, b"not met yet"), None);
         meet(&mut nodes, NOW);
-        let (key, tag) = of_pair(&keys, (NODES[0], lives[0]), (NODES[1], lives[1]));
+        let ends = [0, 1].map(|at| (NODES[at], lives[at]));
+        let (key, tag) = of_pair(&keys, ends[0], ends[1]).expect("all keys");
         for number in 0..20 {
             for at in 0..2 {
                 let bytes = seal(&mut nodes, at, &[number]).expect("they have met");

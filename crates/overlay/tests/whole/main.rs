@@ -3,6 +3,7 @@
 mod downlink;
 mod egress;
 mod estimators;
+mod key_ring;
 mod lives;
 mod receiver;
 mod seal;
