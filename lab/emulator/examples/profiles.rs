@@ -1,0 +1,42 @@
+//! Checks networks of four hosts with each profile and prints how near their delays are to it:
+//! `cargo run --release -p emulator --example profiles [hosts] [probes]`.
+
+use std::process::ExitCode;
+
+use emulator::{Config, Network, Profile};
+
+fn main() -> ExitCode {
+    let mut numbers = std::env::args().skip(1).map_while(|word| word.parse::<usize>().ok());
+    let (hosts, probes) = (numbers.next().unwrap_or(4), numbers.next().unwrap_or(2_000));
+    println!(
+        "profile     probes lost  KS relay  KS seen  delay p50 us  floor p50 us  late p50 p99 us"
+    );
+    for name in Profile::NAMES {
+        let profile = Profile::named(name).expect("a name of the list");
+        let network = match Network::start(Config::new(hosts, profile)) {
+            Ok(network) => network,
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::from(3);
+            }
+        };
+        match network.check(probes) {
+            Ok(check) => {
+                let us = |ns: u64| ns as f64 / 1e3;
+                println!(
+                    "{name:<11} {:>6} {:>4} {:>9.3} {:>8.3} {:>13.1} {:>13.1} {:>9.2} {:>5.2}",
+                    check.samples,
+                    check.lost,
+                    check.relay_distance,
+                    check.end_to_end_distance,
+                    us(check.delay.p50),
+                    us(check.floor.p50),
+                    us(check.lateness.p50),
+                    us(check.lateness.p99),
+                );
+            }
+            Err(error) => eprintln!("{name}: {error}"),
+        }
+    }
+    ExitCode::SUCCESS
+}
