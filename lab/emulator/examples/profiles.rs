@@ -1,5 +1,5 @@
 //! Checks networks of four hosts with each profile and prints how near their delays are to it:
-//! `cargo run --release -p emulator --example profiles [hosts] [probes]`.
+//! `cargo run --release -p emulator --example profiles [hosts] [probes] [seed]`.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     );
     for name in Profile::NAMES {
         let profile = Profile::named(name).expect("a name of the list");
-        let network = match Network::start(Config::new(hosts, profile)) {
+        let network = match Network::start(Config { seed, ..Config::new(hosts, profile) }) {
             Ok(network) => network,
             Err(error) => {
                 eprintln!("{error}");
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
             Ok(check) => {
                 let us = |ns: u64| ns as f64 / 1e3;
                 println!(
-                    "{name:<11} {:>6} {:>4} {:>9.3} {:>8.3} {:>13.1} {:>13.1} {:>9.2} {:>5.2}",
+                    "{name:<11} {:>6} {:>4} {:>8.3} {:>7.3} {:>12.1} {:>12.1} {:>8.2} {:>6.2} {:>7.1}",
                     check.samples,
                     check.lost,
                     check.relay_distance,
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
                     us(check.floor.p50),
                     us(check.lateness.p50),
                     us(check.lateness.p99),
+                    100.0 * check.late_share,
                 );
             }
             Err(error) => eprintln!("{name}: {error}"),

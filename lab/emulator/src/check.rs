@@ -5,8 +5,10 @@
 //! fresh draws of the model, both by the Kolmogorov-Smirnov distance between two samples:
 //!
 //! - what the relay did: from taking the packet to handing it on;
-//! - what a program sees: from sending to receiving, beside a draw plus the time of a probe without any
-//!   delay, measured in the same run.
+//! - what a program sees: from sending to receiving, beside a draw plus what the machine itself takes.
+//!   That is measured by probes in between, which have the constant delay of the model's median: their
+//!   receiver sleeps as long and wakes as slowly. What the relay is always late by is in it, too; the
+//!   first comparison sees that.
 //!
 //! The model does not know of [`Network::slow`], nor of other traffic: check a network that is idle.
 
@@ -20,13 +22,18 @@ use types::SplitMix64;
 
 use crate::model::Model;
 use crate::network::Network;
+use crate::shared::{BY_PROFILE, Passage};
 
 /// Pairs of hosts that are probed at most.
 const PAIRS_MAX: usize = 16;
 /// Draws of the model for each packet: many, so that the comparison's noise is that of the packets.
 const DRAWS: usize = 8;
+/// Draws whose median is the constant delay.
+const MEDIAN_OF: usize = 1_001;
 /// A probe that takes longer is lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
+/// Probes that are handed on so much later than due, in ns, count as late.
+const LATE_NS: u64 = 1_000;
 /// Pause between probes, in us: at least, and more by chance, so that the relay sleeps in between.
 const PAUSE_US: (u64, u64) = (50, 200);
 
@@ -43,10 +50,14 @@ pub struct Check {
     pub end_to_end_distance: f64,
     /// Delays that a program sees, in ns.
     pub delay: LatencySummary,
-    /// Those of probes without any delay in the relay: what the machine itself takes.
+    /// What of a delay the machine itself takes: probes of a constant delay, without that.
     pub floor: LatencySummary,
     /// How much later than due the relay handed the probes on, in ns.
     pub lateness: LatencySummary,
+    /// Share (0 to 1) of the probes that it handed on more than 1 us late. Lateness adds at most about
+    /// this to `relay_distance`: a larger one says that the model is not followed, a small one beside
+    /// a large share that the machine is too busy.
+    pub late_share: f64,
 }
 
 /// A pair of sockets in two hosts.
@@ -65,7 +76,7 @@ impl Pair {
         Ok(Pair { sender, receiver })
     }
 
-    /// Time that probe number `id` takes, in ns; `None` when it is lost.
+    /// Time that the probe `id` takes, in ns; `None` when it is lost.
     fn probe(&self, id: u64) -> io::Result<Option<u64>> {
         let sent_at = Instant::now();
         self.sender.send(&id.to_le_bytes())?;
@@ -87,8 +98,11 @@ impl Pair {
 }
 
 impl Network {
-    /// Sends `probes` probes with the profile's delays, and as many without, and compares; it takes
-    /// about 0.5 ms for each.
+    /// Sends `probes` probes with the profile's delays, and as many with a constant one, and compares;
+    /// it takes about 0.5 ms for each of `probes`, and the delays.
+    ///
+    /// A profile without jitter has no distribution to compare: its distances are near 1, and how far
+    /// it is kept to is told by `lateness`.
     ///
     /// # Errors
     /// When the network has a single host, a socket cannot be made or used, or no probe arrives.
@@ -101,27 +115,34 @@ impl Network {
         let pair = |turn| Pair::new(self, turn % hosts, (turn + apart(turn)) % hosts);
         let turns = PAIRS_MAX.min(hosts * (hosts - 1));
         let pairs: Vec<Pair> = (0..turns).map(pair).collect::<Result<_, _>>()?;
-        let mut rng = SplitMix64::new(self.config.seed ^ 0xC4EC);
-
-        self.shared.without_delay.store(true, Relaxed);
-        let floor = probe_all(&pairs, probes, 0, &mut rng);
-        self.shared.without_delay.store(false, Relaxed);
-        let floor = floor?;
+        // The same cloud, other draws.
+        let draws = SplitMix64::mix(self.config.seed ^ 0xF4E5);
+        let mut model = Model::new(&self.config.profile, &self.zones, self.config.seed, draws);
+        let mut typical: Vec<u64> =
+            (0..MEDIAN_OF).map(|_| model.idle_delay_ns(0, 1, self.shared.now_ns())).collect();
+        let constant_ns = *typical.select_nth_unstable(MEDIAN_OF / 2).1;
 
         *self.shared.passages() = Vec::with_capacity(probes);
-        self.shared.records_passages.store(true, Relaxed);
-        let mut delays = probe_all(&pairs, probes, probes as u64, &mut rng);
-        self.shared.records_passages.store(false, Relaxed);
+        let mut rng = SplitMix64::new(self.config.seed ^ 0xC4EC);
+        let (mut delays, mut floor) = (Vec::new(), Vec::new());
+        for (turn, pair) in pairs.iter().cycle().take(probes).enumerate() {
+            // The second probe of a pair finds what it needs in the caches; each kind is first in turn.
+            let mut probe = |delay_ns| self.probe_with(delay_ns, pair, &mut rng);
+            let (by_profile, by_constant) = if (turn / turns).is_multiple_of(2) {
+                let by_profile = probe(BY_PROFILE)?;
+                (by_profile, probe(constant_ns)?)
+            } else {
+                let by_constant = probe(constant_ns)?;
+                (probe(BY_PROFILE)?, by_constant)
+            };
+            delays.extend(by_profile);
+            floor.extend(by_constant.map(|delay| delay.saturating_sub(constant_ns)));
+        }
         let mut passages = std::mem::take(&mut *self.shared.passages());
-        let delays =
-            delays.as_mut().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
         if delays.is_empty() || floor.is_empty() || passages.is_empty() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no probe arrived; undo all cuts"));
         }
 
-        // The same cloud, other draws.
-        let draws = SplitMix64::mix(self.config.seed ^ 0xF4E5);
-        let mut model = Model::new(&self.config.profile, &self.zones, self.config.seed, draws);
         passages.sort_unstable_by_key(|passage| passage.taken_at);
         let (mut expected, mut expected_end_to_end) = (Vec::new(), Vec::new());
         let mut lateness = Recorder::new();
@@ -133,33 +154,39 @@ impl Network {
                 expected_end_to_end.push(draw + floor[rng.below(floor.len() as u64) as usize]);
             }
         }
+        let is_late = |passage: &&Passage| passage.handed_on_at - passage.due_at > LATE_NS;
+        let late = passages.iter().filter(is_late).count();
         let mut in_relay: Vec<u64> =
             passages.iter().map(|passage| passage.handed_on_at - passage.taken_at).collect();
         Ok(Check {
             samples: delays.len(),
             lost: probes - delays.len(),
             relay_distance: distance(&mut in_relay, &mut expected),
-            end_to_end_distance: distance(delays, &mut expected_end_to_end),
-            delay: summary(delays),
+            end_to_end_distance: distance(&mut delays, &mut expected_end_to_end),
+            delay: summary(&delays),
             floor: summary(&floor),
             lateness: lateness.summary(),
+            late_share: late as f64 / passages.len() as f64,
         })
     }
-}
 
-/// Delays of the probes that arrive, pair by pair in turn.
-fn probe_all(
-    pairs: &[Pair],
-    probes: usize,
-    first_id: u64,
-    rng: &mut SplitMix64,
-) -> io::Result<Vec<u64>> {
-    let mut delays = Vec::with_capacity(probes);
-    for (id, pair) in (first_id..).zip(pairs.iter().cycle()).take(probes) {
+    /// After a pause, the time that a probe takes, in ns, with the constant delay or by the profile;
+    /// the passage of one by the profile is recorded.
+    fn probe_with(
+        &self,
+        constant_ns: u64,
+        pair: &Pair,
+        rng: &mut SplitMix64,
+    ) -> io::Result<Option<u64>> {
         std::thread::sleep(Duration::from_micros(PAUSE_US.0 + rng.below(PAUSE_US.1)));
-        delays.extend(pair.probe(id)?);
+        let by_profile = constant_ns == BY_PROFILE;
+        self.shared.constant_delay_ns.store(constant_ns, Relaxed);
+        self.shared.records_passages.store(by_profile, Relaxed);
+        let taken = pair.probe(rng.next_u64());
+        self.shared.constant_delay_ns.store(BY_PROFILE, Relaxed);
+        self.shared.records_passages.store(false, Relaxed);
+        taken
     }
-    Ok(delays)
 }
 
 fn summary(delays: &[u64]) -> LatencySummary {

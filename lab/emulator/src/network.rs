@@ -39,8 +39,8 @@ pub struct Config {
     pub mtu: u16,
     /// Bytes of one sender on their way at most; what exceeds them is dropped and counted.
     pub held_bytes_max: usize,
-    /// How long before a release the relay begins to spin, in ns; 0 never to spin, which costs
-    /// punctuality and saves up to one core.
+    /// How long the relay spins before a release, in ns, on average; it sleeps until then. 0 never to
+    /// spin, which costs punctuality and saves up to one core.
     pub spin_ns: u64,
     /// Packets of a path stay in order, as those of one flow mostly do in real networks: one that
     /// would overtake another waits for it. Delays of packets that follow each other closely are then

@@ -1,8 +1,9 @@
 //! The relay: one thread that takes packets from all hosts' interfaces, draws their fate and hands
 //! them on when they are due.
 //!
-//! Until shortly before the next release it sleeps (`epoll` with a timer of 1 ns slack); the last
-//! `spin_ns` it spins, because a sleeper is woken tens of microseconds late where cores are busy. While it
+//! Until shortly before the next release it sleeps (`epoll` with a timer of 1 ns slack). A sleeper is
+//! woken tens of microseconds late where the machine is virtual, now more, now less; so the timer rings
+//! as much earlier as it has been late on average, and `spin_ns` more, which the relay spins. While it
 //! spins it still takes packets that come, except in the last [`POLL_NS`].
 //!
 //! What waits is bounded by bytes for each sender, so that one flood does not stop others' packets.
@@ -25,15 +26,18 @@ use rustix::time::{
 
 use crate::interface;
 use crate::model::Model;
-use crate::shared::{Passage, Shared};
+use crate::shared::{BY_PROFILE, Passage, Shared};
 
 /// Nearer to a release than this, in ns, the relay does not look for packets: a look takes about 1 us.
 const POLL_NS: u64 = 2_000;
+/// Most that the timer is set earlier because it rings late, in ns.
+const TIMER_LATE_MAX_NS: u64 = 200_000;
 /// Packets taken from one host before it is the next one's turn.
 const BATCH: usize = 32;
 /// Largest packet.
 const PACKET_MAX: usize = 65_536;
-/// Priority of the relay's thread (-20 to 19): a late relay falsifies what everybody measures.
+/// Priority of the relay's thread (-20 to 19): a late relay falsifies what everybody measures. It is
+/// no real-time thread, because one that spins keeps receivers waiting on a machine of few cores.
 const NICE: i32 = -20;
 /// Marks of descriptors that are no host's.
 const TIMER: u64 = u64::MAX;
@@ -59,6 +63,8 @@ pub(crate) struct Relay {
     timer: OwnedFd,
     /// When the timer rings, in ns since the start.
     timer_at: u64,
+    /// How late the timer's ringing is heard, in ns; a moving average.
+    timer_late_ns: u64,
     spin_ns: u64,
     /// Packets of a path stay in order.
     in_order: bool,
@@ -109,6 +115,7 @@ impl Relay {
             epoll,
             timer,
             timer_at: u64::MAX,
+            timer_late_ns: 0,
             spin_ns: setup.spin_ns,
             in_order: setup.in_order,
             held_max: setup.held_max,
@@ -137,10 +144,14 @@ impl Relay {
                 std::hint::spin_loop();
                 continue;
             }
-            let timeout = match wait_ns > self.spin_ns {
-                true => self.set_timer(wait_ns)?,
+            let awake_ns = self.timer_late_ns + self.spin_ns;
+            let timeout = match wait_ns > awake_ns {
+                true => None,
                 false => Some(&Timespec { tv_sec: 0, tv_nsec: 0 }),
             };
+            if timeout.is_none() && wait_ns < u64::MAX {
+                self.set_timer(wait_ns - awake_ns)?;
+            }
             events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout) {
                 Ok(_) => {}
@@ -171,12 +182,8 @@ impl Relay {
         }
     }
 
-    /// Has the timer ring `spin_ns` before a release in `wait_ns`; the timeout of the poller.
-    fn set_timer(&mut self, wait_ns: u64) -> io::Result<Option<&'static Timespec>> {
-        if wait_ns == u64::MAX {
-            return Ok(None);
-        }
-        let sleep_ns = wait_ns - self.spin_ns;
+    /// Has the timer ring in `sleep_ns`.
+    fn set_timer(&mut self, sleep_ns: u64) -> io::Result<()> {
         let rings_at = self.shared.now_ns() + sleep_ns;
         // A timer that rings a little earlier will do; it is set again then.
         if rings_at < self.timer_at || self.timer_at + POLL_NS < rings_at {
@@ -184,16 +191,19 @@ impl Relay {
                 tv_sec: (ns / 1_000_000_000) as i64,
                 tv_nsec: (ns % 1_000_000_000) as i64,
             };
+            // Zero would stop it.
             let value = Itimerspec { it_interval: nanos(0), it_value: nanos(sleep_ns.max(1)) };
             timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value)?;
             self.timer_at = rings_at;
         }
-        Ok(None)
+        Ok(())
     }
 
     fn timer_rang(&mut self) {
         // How often it rang; nobody asks.
         let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
+        let late_ns = self.shared.now_ns().saturating_sub(self.timer_at).min(TIMER_LATE_MAX_NS);
+        self.timer_late_ns = (15 * self.timer_late_ns + late_ns) / 16;
         self.timer_at = u64::MAX;
     }
 
@@ -226,8 +236,9 @@ impl Relay {
             path.cut.fetch_add(1, Relaxed);
             return;
         }
-        if self.shared.without_delay.load(Relaxed) {
-            return self.hold(from, to, taken_at, 0, false);
+        let constant_ns = self.shared.constant_delay_ns.load(Relaxed);
+        if constant_ns != BY_PROFILE {
+            return self.hold(from, to, taken_at, constant_ns, false);
         }
         let fate = self.model.fate(from, to, taken_at, path.loss_ppm.load(Relaxed));
         let slowed_ns = [from, to].map(|host| self.shared.slowed_ns[host].load(Relaxed));

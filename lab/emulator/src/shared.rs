@@ -66,6 +66,9 @@ impl SharedPath {
     }
 }
 
+/// No constant delay.
+pub(crate) const BY_PROFILE: u64 = u64::MAX;
+
 /// A packet that went through the relay while passages were recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Passage {
@@ -85,8 +88,8 @@ pub(crate) struct Shared {
     paths: Vec<SharedPath>,
     /// Extra delay of everything from and to a host, in ns.
     pub(crate) slowed_ns: Vec<AtomicU64>,
-    /// Packets go on at once, whatever the profile says.
-    pub(crate) without_delay: AtomicBool,
+    /// Delay of every packet, whatever the profile says, in ns; [`BY_PROFILE`] to follow that.
+    pub(crate) constant_delay_ns: AtomicU64,
     /// Packets for nobody in the box.
     pub(crate) unroutable: AtomicU64,
     pub(crate) stops: AtomicBool,
@@ -104,7 +107,7 @@ impl Shared {
             hosts,
             paths: (0..hosts * hosts).map(path).collect(),
             slowed_ns: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
-            without_delay: AtomicBool::new(false),
+            constant_delay_ns: AtomicU64::new(BY_PROFILE),
             unroutable: AtomicU64::new(0),
             stops: AtomicBool::new(false),
             records_passages: AtomicBool::new(false),

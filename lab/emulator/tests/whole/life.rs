@@ -100,10 +100,12 @@ fn victim() {
         return;
     }
     let network = Network::start(Config::new(5, Profile::clean())).unwrap();
-    let child = sleeper(&network, 4);
+    let mut child = sleeper(&network, 4);
     let namespace = network.host(4).enter(|| fs::read_link("/proc/thread-self/ns/net")).unwrap();
     println!("\nvictim {} {}", child.id(), namespace.unwrap().display());
     std::thread::sleep(Duration::from_secs(60));
+    drop(network);
+    child.wait().unwrap();
 }
 
 #[test]
