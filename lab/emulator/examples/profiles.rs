@@ -8,8 +8,9 @@ use emulator::{Config, Network, Profile};
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map_while(|word| word.parse::<usize>().ok());
     let (hosts, probes) = (numbers.next().unwrap_or(4), numbers.next().unwrap_or(2_000));
+    let seed = numbers.next().unwrap_or(1) as u64;
     println!(
-        "profile     probes lost  KS relay  KS seen  delay p50 us  floor p50 us  late p50 p99 us"
+        "profile     probes lost KS relay KS seen delay p50 us floor p50 us late p50 p99 us  late %"
     );
     for name in Profile::NAMES {
         let profile = Profile::named(name).expect("a name of the list");

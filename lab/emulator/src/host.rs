@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{interface, sys};
 
 /// What the thread that starts programs is told.
-pub(crate) enum Order {
+pub(crate) enum ProgramRequest {
     /// Start this, and give it back with the answer.
     Spawn(Box<Command>, Sender<(Box<Command>, io::Result<Child>)>),
     /// End; the kernel then kills all that was started.
@@ -24,8 +24,8 @@ pub(crate) enum Order {
 ///
 /// It is one thread for all, and not the caller's, because the kernel kills a program when the thread
 /// that started it ends.
-pub(crate) fn start_programs(orders: Receiver<Order>) {
-    while let Ok(Order::Spawn(mut command, answer)) = orders.recv() {
+pub(crate) fn start_programs(requests: Receiver<ProgramRequest>) {
+    while let Ok(ProgramRequest::Spawn(mut command, answer)) = requests.recv() {
         let child = command.spawn();
         // Nobody may wait for it any more.
         let _ = answer.send((command, child));
@@ -39,7 +39,7 @@ pub struct Host {
     pub(crate) index: usize,
     pub(crate) zone: u8,
     pub(crate) namespace: Arc<OwnedFd>,
-    pub(crate) programs: Sender<Order>,
+    pub(crate) programs: Sender<ProgramRequest>,
 }
 
 impl Host {
@@ -74,7 +74,7 @@ impl Host {
         sys::confine(&mut own, Arc::clone(&self.namespace));
         let (answer, child) = mpsc::channel();
         let ended = || io::Error::new(io::ErrorKind::BrokenPipe, "the network has ended");
-        self.programs.send(Order::Spawn(Box::new(own), answer)).map_err(|_| ended())?;
+        self.programs.send(ProgramRequest::Spawn(Box::new(own), answer)).map_err(|_| ended())?;
         let (own, child) = child.recv().map_err(|_| ended())?;
         *command = *own;
         child

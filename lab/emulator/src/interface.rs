@@ -24,7 +24,7 @@ const UP_AND_RUNNING: u16 = 0x1 | 0x40;
 const TUN_WITHOUT_HEADER: u16 = 0x1 | 0x1000;
 
 /// A host's namespace and the end of its interface that the relay holds.
-pub(crate) struct Made {
+pub(crate) struct NewHost {
     pub(crate) namespace: OwnedFd,
     pub(crate) tun: OwnedFd,
 }
@@ -62,7 +62,7 @@ pub(crate) fn receiver_of(packet: &[u8]) -> Option<usize> {
 }
 
 /// Makes the namespaces and interfaces of hosts 0 to `hosts` - 1.
-pub(crate) fn make_hosts(hosts: usize, mtu: u16) -> Result<Vec<Made>, StartError> {
+pub(crate) fn make_hosts(hosts: usize, mtu: u16) -> Result<Vec<NewHost>, StartError> {
     let all = move || (0..hosts).map(|host| make_host(host, mtu)).collect();
     // In a thread of its own, because it moves from namespace to namespace.
     match std::thread::Builder::new().name("emulator-hosts".into()).spawn(all) {
@@ -71,7 +71,7 @@ pub(crate) fn make_hosts(hosts: usize, mtu: u16) -> Result<Vec<Made>, StartError
     }
 }
 
-fn make_host(host: usize, mtu: u16) -> Result<Made, StartError> {
+fn make_host(host: usize, mtu: u16) -> Result<NewHost, StartError> {
     let refused = |step| move |cause| StartError::Refused { step, cause };
     sys::leave_for_new_namespace().map_err(refused("making a network namespace"))?;
     let namespace = File::open("/proc/thread-self/ns/net")
@@ -85,7 +85,7 @@ fn make_host(host: usize, mtu: u16) -> Result<Made, StartError> {
     attached.map_err(refused("making a TUN interface"))?;
     address_v4(host, mtu).map_err(refused("giving an interface its IPv4 address"))?;
     address_v6(host).map_err(refused("giving an interface its IPv6 address"))?;
-    Ok(Made { namespace: OwnedFd::from(namespace), tun })
+    Ok(NewHost { namespace: OwnedFd::from(namespace), tun })
 }
 
 /// Both interfaces up, the host's IPv4 address on one; its prefix makes the route.

@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{EventfdFlags, eventfd};
 use telemetry::{LatencySummary, Recorder};
 
-use crate::host::{self, Host, Order};
-use crate::interface::{self, Made};
+use crate::host::{self, Host, ProgramRequest};
+use crate::interface::{self, NewHost};
 use crate::model::Model;
 use crate::profile::Profile;
 use crate::relay::{Relay, Setup};
@@ -131,7 +131,7 @@ pub struct Network {
     hosts: Vec<Host>,
     wake: OwnedFd,
     relay: Option<JoinHandle<io::Result<()>>>,
-    orders: Sender<Order>,
+    requests: Sender<ProgramRequest>,
     programs: Option<JoinHandle<()>>,
 }
 
@@ -144,11 +144,11 @@ impl Network {
         let zones = config.checked_zones()?;
         let made = interface::make_hosts(config.hosts, config.mtu)?;
         let refused = |step| move |cause| StartError::Refused { step, cause };
-        let (orders, to_start) = mpsc::channel();
+        let (requests, to_start) = mpsc::channel();
         let mut hosts = Vec::new();
         let mut tuns = Vec::new();
-        for (index, Made { namespace, tun }) in made.into_iter().enumerate() {
-            let (namespace, programs) = (Arc::new(namespace), orders.clone());
+        for (index, NewHost { namespace, tun }) in made.into_iter().enumerate() {
+            let (namespace, programs) = (Arc::new(namespace), requests.clone());
             hosts.push(Host { index, zone: zones[index], namespace, programs });
             tuns.push(tun);
         }
@@ -175,7 +175,7 @@ impl Network {
             hosts,
             wake,
             relay: None,
-            orders,
+            requests,
             programs: Some(programs),
         };
         let relay = named("emulator-relay").spawn(move || relay.run());
@@ -278,10 +278,10 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.shared.stops.store(true, Relaxed);
-        // A relay that has ended already needs no waking, and a thread that has ended no order; a panic
+        // A relay that has ended already needs no waking, and a thread that has ended no request; a panic
         // in one has been printed.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-        let _ = self.orders.send(Order::End);
+        let _ = self.requests.send(ProgramRequest::End);
         let _ = self.relay.take().map(JoinHandle::join);
         let _ = self.programs.take().map(JoinHandle::join);
     }

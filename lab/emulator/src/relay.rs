@@ -285,21 +285,22 @@ impl Relay {
         let path = self.shared.path(packet.from, packet.to);
         if path.is_cut.load(Relaxed) {
             path.cut.fetch_add(1, Relaxed);
-        } else if rustix::io::write(self.tuns[packet.to].as_fd(), &packet.bytes).is_ok() {
+        } else {
+            // Counted first: a receiver that has the packet finds it counted.
             path.delivered.fetch_add(1, Relaxed);
-            self.shared.lateness().record(now - due_at);
             if self.shared.records_passages.load(Relaxed) && !packet.is_duplicate {
-                let mut passages = self.shared.passages();
-                if passages.len() < passages.capacity() {
-                    passages.push(Passage {
-                        from: packet.from,
-                        to: packet.to,
-                        taken_at: packet.taken_at,
-                        due_at,
-                        handed_on_at: now,
-                    });
-                }
+                self.shared.record_passage(Passage {
+                    from: packet.from,
+                    to: packet.to,
+                    taken_at: packet.taken_at,
+                    due_at,
+                    handed_on_at: now,
+                });
             }
+            if rustix::io::write(self.tuns[packet.to].as_fd(), &packet.bytes).is_err() {
+                path.delivered.fetch_sub(1, Relaxed);
+            }
+            self.shared.lateness().record(now - due_at);
         }
         self.held[packet.from] -= packet.bytes.len();
         self.free.push(place);

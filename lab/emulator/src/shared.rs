@@ -1,4 +1,4 @@
-//! What the relay's thread and everybody else have in common: orders to it, counters from it.
+//! What the relay's thread and everybody else have in common: what it is told and what it counts.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ impl PathCounters {
     }
 }
 
-/// One path's orders and counters. The relay alone changes counters.
+/// What one path is told, and its counters. The relay alone changes counters.
 #[derive(Default)]
 pub(crate) struct SharedPath {
     pub(crate) is_cut: AtomicBool,
@@ -135,6 +135,14 @@ impl Shared {
 
     pub(crate) fn lateness(&self) -> MutexGuard<'_, Recorder> {
         self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a passage if there is room for it.
+    pub(crate) fn record_passage(&self, passage: Passage) {
+        let mut passages = self.passages();
+        if passages.len() < passages.capacity() {
+            passages.push(passage);
+        }
     }
 
     pub(crate) fn passages(&self) -> MutexGuard<'_, Vec<Passage>> {

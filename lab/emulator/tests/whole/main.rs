@@ -15,11 +15,21 @@ use emulator::{Config, Host, Network};
 /// One network at a time: the tests count descriptors and measure times.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A network, and the right to have one; `None` where it is refused.
+/// The right to have a network.
+pub fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A network and the right to have it; `None` where it is refused.
 pub fn start(config: Config) -> Option<(Network, MutexGuard<'static, ()>)> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = alone();
+    Some((started(config)?, alone))
+}
+
+/// A network; `None` where it is refused.
+pub fn started(config: Config) -> Option<Network> {
     match Network::start(config) {
-        Ok(network) => Some((network, alone)),
+        Ok(network) => Some(network),
         Err(error) if std::env::var_os("CI").is_none() => {
             println!("not tested: {error}");
             None
