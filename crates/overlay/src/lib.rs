@@ -25,7 +25,7 @@ pub use orders::{
 pub use private::{receiver as private_receiver, sender as private_sender};
 #[cfg(feature = "aead")]
 pub use seal::aes_gcm;
-pub use seal::{key_ring, lives, sealed_link, sealed_pair, tap};
+pub use seal::{epochs, key_ring, lives, sealed_link, sealed_pair, tap};
 pub use tree::{
     child_sequence, failover_routes, hedging, membership, seating, shape, topology, trips,
 };

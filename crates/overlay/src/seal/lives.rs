@@ -337,6 +337,25 @@ impl<S: Keys> Links<S> {
         self.keys.key(&of_shared(&self.keys, kind, (self.me, self.life))?)
     }
 
+    /// Whether these are links of the same node in the same life, or under the same secret.
+    pub(crate) fn is_alike(&self, other: &Links<S>) -> bool {
+        let secret_of = |keys: &S, peer| keys.derive(Scope::Link(self.me, peer), b"alike");
+        let common = other.links.iter().find(|link| self.at(link.peer).is_some());
+        let same = common.is_some_and(|link| {
+            secret_of(&self.keys, link.peer) == secret_of(&other.keys, link.peer)
+        });
+        self.life == other.life || same
+    }
+
+    /// The numbers of what is sent go on from those of another epoch.
+    pub(crate) fn go_on_from(&mut self, former: &Links<S>) {
+        for link in &mut self.links {
+            if let Some(before) = former.get(link.peer) {
+                link.sealer = before.sealer.clone();
+            }
+        }
+    }
+
     fn at(&self, peer: NodeId) -> Option<usize> {
         self.links.binary_search_by_key(&peer, |link| link.peer).ok()
     }
@@ -501,6 +520,14 @@ impl<S: Keys> Links<S> {
         link.window = ReplayWindow::default();
         if !link.held.is_empty() {
             self.met.push(link.peer);
+        }
+    }
+
+    /// What waits for a peer may go, though its life is not known here.
+    pub(crate) fn release(&mut self, peer: NodeId) {
+        let waits = self.get(peer).is_some_and(|link| !link.held.is_empty());
+        if waits && !self.met.contains(&peer) {
+            self.met.push(peer);
         }
     }
 

@@ -18,6 +18,7 @@
 
 #[cfg(feature = "aead")]
 pub mod aes_gcm;
+pub mod epochs;
 pub mod key_ring;
 pub mod lives;
 pub mod sealed_link;

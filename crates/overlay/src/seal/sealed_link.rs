@@ -4,12 +4,12 @@
 //! (corners 18 and 19). A clear datagram is 16 bytes of header, the hop part, and the rest, the
 //! end-to-end part.
 //!
-//! Keys: each pair of nodes that ever speak to each other has one for hop parts, so that a sender
-//! is proven and no receiver can pass for a proxy; it is of the present lives of both
-//! ([`crate::lives`]), which is agreed before anything else goes either way. End-to-end parts of
-//! market data have a key of the life of the root or proxy that sealed them, which all nodes can
-//! make; those of orders one of the gateway's life, for the root and the proxies, which read side and
-//! price. Everything that goes from one node to the next is under the pair's: private streams,
+//! Keys, all of the node's ring ([`crate::key_ring`]): each pair of nodes that ever speak to each other
+//! has one for hop parts, so that a sender is proven and no receiver can pass for a proxy; it is of
+//! the present lives of both ([`crate::lives`]), which is agreed before anything else goes either way.
+//! End-to-end parts of market data have a key of the life of the root or proxy that sealed them, which
+//! all nodes can make; those of orders one of the gateway's life, for the root and the proxies, which
+//! read side and price. Everything that goes from one node to the next is under the pair's: private streams,
 //! acknowledgements, requests, delays, control. The stream of an [`Origin`] is the node that sealed
 //! the part, and its life is one that this node has asked that node for, not one that a proxy told.
 //!
@@ -20,6 +20,8 @@
 //!
 //! What is to go to a node whose life is not known yet, and what comes in a life that is not known,
 //! is dropped as if a link had lost it, and that node is asked: a round trip later it goes.
+//!
+//! Keys are exchanged while traffic goes on: [`SealedLink::rekey`], [`crate::epochs`].
 //!
 //! A proxy passes end-to-end parts on as they were sealed. Orders that wait in a queue leave in
 //! another call; of these the last [`KEPT_MAX`] are remembered, older ones the proxy seals itself.
@@ -33,7 +35,8 @@ use zerocopy::TryFromBytes;
 use crate::{
     control::{ControlHeader, ControlKind},
     frame::{self, FrameKind, HopHeader, OrderBody},
-    seal::lives::{HELLO_VERSION, Held, Keys, Life, Links, Shared},
+    seal::epochs::{Epoch, Epochs},
+    seal::lives::{HELLO_VERSION, Held, Keys, Life, Shared},
     seal::{
         NUMBER_MAX, OpenedHop, Origin, SealError, SealHeader, append_body, open_hop, read_header,
         seal_body,
@@ -106,6 +109,8 @@ pub struct SealedLinkStats {
     pub clear: u64,
     /// With a tag that is wrong, or of a node without a key here.
     pub forged: u64,
+    /// Of those, hellos: of nobody with a link here, or under keys that are not known yet or over.
+    pub unproven: u64,
     /// That came before, or are too old to tell.
     pub replayed: u64,
     /// Authentic, but nothing that their sender may send.
@@ -131,6 +136,7 @@ impl std::ops::AddAssign for SealedLinkStats {
         self.opened += other.opened;
         self.clear += other.clear;
         self.forged += other.forged;
+        self.unproven += other.unproven;
         self.replayed += other.replayed;
         self.forbidden += other.forbidden;
         self.unsent += other.unsent;
@@ -159,10 +165,8 @@ struct Kept {
 pub struct SealedLink<S: Keys> {
     node: NodeId,
     fleet: Fleet,
-    links: Links<S>,
-    /// Of what this node seals for many.
-    shared_key: S::Key,
-    /// End-to-end parts sealed here.
+    epochs: Epochs<S>,
+    /// End-to-end parts sealed here, in all lives.
     number: u64,
     /// The datagram that came last, as it came.
     received: Vec<u8>,
@@ -174,24 +178,23 @@ pub struct SealedLink<S: Keys> {
     part: Vec<u8>,
     shared: Option<Origin>,
     kept: Vec<Kept>,
+    /// By node: its datagrams that were opened.
+    heard: Vec<u64>,
     stats: SealedLinkStats,
 }
 
 impl<S: Keys> SealedLink<S> {
-    /// The link of `node` in a life that was never lived before. `queues`: its orders may leave
-    /// later than in the call that brought them. `None` when the cipher can't be set up.
+    /// The link of `node` in a life that was never lived before, under keys that are its own.
+    /// `queues`: its orders may leave later than in the call that brought them. `None` when the
+    /// cipher can't be set up, or without the secret of what the node seals for many.
     pub fn new(node: NodeId, fleet: Fleet, life: Life, queues: bool, keys: S) -> Option<Self> {
         let mut kept = Vec::new();
         kept.resize_with(if queues { KEPT_MAX } else { 0 }, Kept::default);
-        let mut links = Links::new((node, life), keys, fleet.peers(node));
-        let shared_key = links.own(kind_of_shared(&fleet, node))?;
-        // Whoever may ever stand next to it in some tree knows it by then.
-        (0..fleet.nodes).for_each(|peer| links.greet(NodeId(peer)));
         Some(SealedLink {
             node,
-            links,
+            epochs: Epochs::new(node, &fleet, life, keys)?,
+            heard: vec![0; usize::from(fleet.nodes)],
             fleet,
-            shared_key,
             number: 0,
             received: Vec::with_capacity(DATAGRAM_MAX),
             clear: Vec::with_capacity(DATAGRAM_MAX),
@@ -203,32 +206,78 @@ impl<S: Keys> SealedLink<S> {
         })
     }
 
+    /// Begins a key epoch while traffic goes on: from now on the node lives `life`, never lived
+    /// before, under `keys` of another secret than all before, too. Both sessions of a peer open
+    /// what comes; sending goes over [`SWITCH_NS`] later to those peers with which the new keys are
+    /// agreed, and [`GRACE_NS`] later the former keys are given up: a peer that `keys` have no
+    /// secret for is out then. At most [`EPOCHS_MAX`] epochs are kept.
+    ///
+    /// `false`, and nothing has changed: the life or the secret is in use, the cipher can't be set
+    /// up, or the keys lack the secret of what the node seals for many.
+    ///
+    /// [`SWITCH_NS`]: crate::epochs::SWITCH_NS
+    /// [`GRACE_NS`]: crate::epochs::GRACE_NS
+    /// [`EPOCHS_MAX`]: crate::epochs::EPOCHS_MAX
+    pub fn rekey(&mut self, now: Nanos, keys: S, life: Life) -> bool {
+        self.retire(now);
+        self.epochs.begin(now, (self.node, life), &self.fleet, keys)
+    }
+
+    /// The node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Totals.
     pub fn stats(&self) -> SealedLinkStats {
         self.stats
     }
 
-    /// When [`SealedLink::handle_timeout`] is to be called.
-    pub fn next_timeout(&self) -> Nanos {
-        self.links.next_timeout()
+    /// Datagrams of a peer that were opened, in all its lives.
+    pub fn heard(&self, peer: NodeId) -> u64 {
+        self.heard.get(usize::from(peer.0)).copied().unwrap_or(0)
     }
 
-    /// Asks again who has not answered.
+    /// When [`SealedLink::handle_timeout`] is to be called.
+    pub fn next_timeout(&self) -> Nanos {
+        self.epochs.next_timeout()
+    }
+
+    /// Asks again who has not answered, and gives up keys whose time is over.
     pub fn handle_timeout(&mut self, now: Nanos) {
-        self.links.handle_timeout(now);
+        self.retire(now);
+        self.epochs.handle_timeout(now);
     }
 
     /// Takes what the link itself has to say: `send` gets each datagram and to whom.
     pub fn take_hellos(&mut self, send: impl FnMut(NodeId, &[u8])) {
-        self.links.take(send);
+        self.epochs.take_hellos(send);
+    }
+
+    fn retire(&mut self, now: Nanos) {
+        if !self.epochs.retire(now) {
+            return;
+        }
+        // Orders that waited longer than their keys lived are of no use to anybody.
+        let epochs = &self.epochs;
+        let lives = |origin: Origin| epochs.shared_of(NodeId(origin.stream), origin.life).is_ok();
+        for kept in self.kept.iter_mut().filter(|kept| !kept.origin.is_none_or(lives)) {
+            kept.origin = None;
+            kept.body.clear();
+        }
     }
 
     /// Opens a datagram; the clear one, valid until the next, or `None` where it was for the link
     /// itself. A refusal is counted.
     pub fn open(&mut self, now: Nanos, bytes: &[u8]) -> Result<Option<&[u8]>, SealError> {
         self.current = None;
+        self.retire(now);
         let opened = match bytes.first() {
-            Some(&HELLO_VERSION) => self.links.hear(now, bytes).map(|()| None),
+            Some(&HELLO_VERSION) => {
+                let heard = self.epochs.hear(now, bytes);
+                self.stats.unproven += u64::from(heard == Err(SealError::Stranger));
+                heard.map(|()| None)
+            }
             _ => self.judge(now, bytes).map(Some),
         };
         let count = match opened {
@@ -252,11 +301,14 @@ impl<S: Keys> SealedLink<S> {
         self.received.extend_from_slice(bytes);
         let SealHeader { hop: sender, link: tag, .. } =
             read_header(bytes).ok_or(SealError::Format)?;
-        let link = self.links.get(sender).ok_or(SealError::Stranger)?;
-        let Some(session) = link.session.as_ref().filter(|session| session.tag == tag) else {
-            self.links.want(now, sender);
-            return Err(SealError::Life);
+        let at = match self.epochs.of_session(sender, tag) {
+            Ok(at) => at,
+            Err(why) => {
+                self.epochs.want(now, sender);
+                return Err(why);
+            }
         };
+        let session = self.epochs.session(at, sender).ok_or(SealError::Life)?;
         let opened = open_hop(&session.key, &mut self.received)?;
         let class = (opened.header.len() == HOP_LEN)
             .then(|| {
@@ -264,26 +316,29 @@ impl<S: Keys> SealedLink<S> {
             })
             .flatten()
             .ok_or(SealError::Forbidden)?;
-        let source = match class {
-            Class::Pair => sender,
-            Class::Market | Class::Orders(_) => NodeId(opened.origin.stream),
+        let (source, key) = match class {
+            Class::Pair if session.life == opened.origin.life => (sender, Ok(&session.key)),
+            Class::Pair => (sender, Err(SealError::Life)),
+            Class::Market | Class::Orders(_) => {
+                let source = NodeId(opened.origin.stream);
+                (source, self.epochs.shared_of(source, opened.origin.life))
+            }
         };
-        let from = self.links.get(source).ok_or(SealError::Stranger)?;
-        let Some(from) = from.session.as_ref().filter(|from| from.life == opened.origin.life)
-        else {
-            self.links.want(now, source);
-            return Err(SealError::Life);
-        };
-        let key = match class {
-            Class::Pair => &from.key,
-            Class::Market | Class::Orders(_) => from.shared.as_ref().ok_or(SealError::Stranger)?,
+        let key = match key {
+            Ok(key) => key,
+            Err(why) => {
+                if why == SealError::Life {
+                    self.epochs.want(now, source);
+                }
+                return Err(why);
+            }
         };
         self.clear.clear();
         self.clear.extend_from_slice(opened.header);
         append_body(key, &opened, &mut self.clear)?;
         let (origin, number) = (opened.origin, opened.number);
         let sealed = opened.sealed.len();
-        let link = self.links.get_mut(sender).ok_or(SealError::Stranger)?;
+        let link = self.epochs.link_mut(at, sender).ok_or(SealError::Stranger)?;
         link.window.accept(number)?;
         if let Class::Orders(edge) = class {
             self.check_order(edge)?;
@@ -291,6 +346,9 @@ impl<S: Keys> SealedLink<S> {
         }
         let start = size_of::<SealHeader>() + HOP_LEN;
         self.current = Some((origin, start..start + sealed));
+        if let Some(heard) = self.heard.get_mut(usize::from(sender.0)) {
+            *heard += 1;
+        }
         Ok(())
     }
 
@@ -315,8 +373,9 @@ impl<S: Keys> SealedLink<S> {
         kept.sealed.extend_from_slice(self.received.get(at..at + len).unwrap_or(&[]));
     }
 
-    /// Puts the end-to-end part of a clear datagram into `part`: as it came, or sealed here.
-    fn prepare(&mut self, to: NodeId, clear: &[u8]) -> Option<Origin> {
+    /// Puts the end-to-end part of a clear datagram into `part`: as it came, or sealed here under the
+    /// keys of an epoch.
+    fn prepare(&mut self, at: usize, to: NodeId, clear: &[u8]) -> Option<Origin> {
         let (header, body) = clear.split_at_checked(HOP_LEN)?;
         self.part.clear();
         if let Some((origin, range)) = &self.current
@@ -333,14 +392,14 @@ impl<S: Keys> SealedLink<S> {
             return kept.origin;
         }
         let key = match classify(&self.fleet, (self.node, to), self.node.0, header)? {
-            Class::Pair => &self.links.get(to)?.session.as_ref()?.key,
-            Class::Market | Class::Orders(_) => &self.shared_key,
+            Class::Pair => &self.epochs.session(at, to)?.key,
+            Class::Market | Class::Orders(_) => &self.epochs.get(at)?.shared_key,
         };
         if self.number >= NUMBER_MAX {
             return None;
         }
         self.number += 1;
-        let (life, number) = (self.links.life().tag(), self.number);
+        let (life, number) = (self.epochs.get(at)?.links.life().tag(), self.number);
         let origin = Origin { stream: self.node.0, life, number };
         seal_body(key, origin, body, &mut self.part);
         Some(origin)
@@ -350,7 +409,7 @@ impl<S: Keys> SealedLink<S> {
     /// and to whom.
     pub fn take_held(&mut self, now: Nanos, mut send: impl FnMut(NodeId, &[u8])) {
         let mut sealed = Vec::new();
-        for (to, Held { clear, part, .. }) in self.links.take_held(now) {
+        for (to, Held { clear, part, .. }) in self.epochs.take_held(now) {
             sealed.clear();
             self.shared = part.map(|(origin, part)| {
                 self.part = part;
@@ -374,23 +433,39 @@ impl<S: Keys> SealedLink<S> {
         (clear, again): (&[u8], bool),
         out: &mut Vec<u8>,
     ) -> bool {
-        // Parts under a key of two nodes are no good to a third.
-        let shared = self.shared.filter(|_| again);
-        let origin = shared.or_else(|| self.prepare(to, clear));
+        self.retire(now);
+        let agreed = self.epochs.towards(now, to);
+        let at = agreed.unwrap_or_else(|| self.epochs.due(now));
+        // Parts under a key of two nodes are no good to a third, and those of one epoch none in
+        // another.
+        let shared = self.shared.filter(|origin| again && self.fits(at, *origin));
+        let origin = shared.or_else(|| self.prepare(at, to, clear));
         self.shared = origin.filter(|_| shared.is_some() || is_shared(clear));
-        if self.links.get(to).is_some_and(|link| link.session.is_none()) {
-            self.links.want(now, to);
+        if agreed.is_none() && self.epochs.want(now, to) {
             let part = origin.map(|origin| (origin, &self.part[..]));
-            self.stats.early += u64::from(!self.links.hold(now, to, (clear, part)));
+            self.stats.early += u64::from(!self.epochs.hold(now, to, (clear, part)));
             return false;
         }
-        let sent = origin.is_some_and(|origin| self.address(to, origin, clear, out));
+        self.epochs.hurry(now, to, at);
+        let sent = origin.is_some_and(|origin| self.address((at, to), origin, clear, out));
         *(if sent { &mut self.stats.sealed } else { &mut self.stats.unsent }) += 1;
         sent
     }
 
-    fn address(&mut self, to: NodeId, origin: Origin, clear: &[u8], out: &mut Vec<u8>) -> bool {
-        let (Some(link), Some(hop)) = (self.links.get_mut(to), clear.get(..HOP_LEN)) else {
+    /// Whether a part may go with what is sealed in an epoch: others' may always.
+    fn fits(&self, at: usize, origin: Origin) -> bool {
+        let own = |epoch: &Epoch<S>| epoch.links.life().tag() == origin.life;
+        origin.stream != self.node.0 || self.epochs.get(at).is_some_and(own)
+    }
+
+    fn address(
+        &mut self,
+        (at, to): (usize, NodeId),
+        origin: Origin,
+        clear: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let (Some(link), Some(hop)) = (self.epochs.link_mut(at, to), clear.get(..HOP_LEN)) else {
             return false;
         };
         let Some(session) = &link.session else { return false };
