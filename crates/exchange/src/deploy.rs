@@ -89,10 +89,8 @@ pub fn group_root(
     let (tree, trees) = (config.tree()?, config.trees()?);
     let root = Box::new(Root::new(config, &trees)?);
     let fleet = Fleet::of(&tree.topology);
-    let new_link = config.options.secret.clone().map(|secret| -> NewLink {
-        Box::new(move || secret.link(ExchangeConfig::ROOT, &fleet, lives()?, false))
-    });
-    Ok((root, new_link))
+    let ring = config.options.secret.as_ref().map(|it| it.ring(ExchangeConfig::ROOT, &fleet));
+    Ok((root, ring.map(|ring| NewLink::new(fleet, ring, lives))))
 }
 
 /// Puts every node behind its link, where datagrams are sealed.

@@ -43,7 +43,7 @@ pub use gateway::{
     decode_work,
 };
 pub use input_snapshot::{compact, compacted_from, compacted_genesis, compacted_inputs};
-pub use member::{Keep, Member, MemberError, NewLink};
+pub use member::{Keep, Member, MemberError};
 pub use offline::{Offline, offline};
 pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use overlay::{aes_gcm::random_life, lives::Life};
@@ -51,6 +51,6 @@ pub use role::Role;
 pub use root_node::{
     CheckpointError, Fill, LogGap, ReplaceError, ResumeError, Root, RootCounters, Snapshots,
 };
-pub use sealed::Sealed;
+pub use sealed::{NewLink, Sealed};
 pub use slow_proxy::{Lag, SlowProxy};
 pub use timetable::{Timetable, set_phase};

@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use journal::{Journal, JournalError, Storage};
-use overlay::{key_ring::KeyRing, sealed_link::SealedLink};
+use overlay::{key_ring::KeyRing, lives::Life};
 use replication::{
     Action, Change, Entry, EntryData, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
 };
@@ -24,7 +24,7 @@ use types::{Channel, ClockReading, FeedSeq, Input, Nanos, Node, Outbox, Peer};
 use zerocopy::TryFromBytes;
 
 use crate::input_snapshot::InputSnapshot;
-use crate::{LogGap, Role, Root, Sealed};
+use crate::{LogGap, NewLink, Role, Root, Sealed};
 
 mod checkpoint;
 
@@ -47,9 +47,6 @@ const RELEASES_AGAIN_NS: u64 = 100 * Nanos::MILLI;
 
 /// Notices that may wait to be heard.
 const UNHEARD_MAX: usize = 64;
-
-/// Makes a link in a life of its own; `None` when it can't be made.
-pub type NewLink = Box<dyn Fn() -> Option<SealedLink<KeyRing>> + Send>;
 
 /// Why no member can be made.
 #[derive(Debug)]
@@ -214,7 +211,7 @@ impl Member {
     ) -> Result<Member, MemberError> {
         let inputs = root.engine().applied();
         root.join_group();
-        let role = match new_link.as_ref().map(|new_link| new_link()) {
+        let role = match new_link.as_ref().map(|new_link| new_link.link(now.now)) {
             Some(Some(link)) => Role::Sealed(Box::new(Sealed::new(Role::Root(root), link))),
             Some(None) => return Err(MemberError::Cipher),
             None => Role::Root(root),
@@ -370,6 +367,22 @@ impl Member {
         let taken = self.replica.change(change, &mut self.scratch);
         self.go_on(now, out);
         taken
+    }
+
+    /// Begins a key epoch under `ring`, the root's own of another secret: its link is rekeyed with
+    /// `life`, never lived before, and those of the next times that it leads are of this ring. For a
+    /// while these know the former ring, too, since others may have no newer one. `false`, and
+    /// nothing has changed, where datagrams are in clear, the ring is another node's, or ring or life
+    /// are in use.
+    pub fn rekey(&mut self, now: ClockReading, ring: KeyRing, life: Life) -> bool {
+        let Some(new_link) = self.new_link.as_mut().filter(|of| of.node() == ring.node()) else {
+            return false;
+        };
+        let done = self.state.role.rekey(now, ring.clone(), life);
+        if done {
+            new_link.rekey(now.now, ring);
+        }
+        done
     }
 
     /// Calls the root; what it wants logged goes to the group with the next timeout. Nobody hears
@@ -544,7 +557,7 @@ impl Member {
     fn lead(&mut self, now: ClockReading, term: u64, out: &mut Outbox) {
         self.follow(now, out);
         if let Some(new_link) = &self.new_link {
-            let Some(link) = new_link() else {
+            let Some(link) = new_link.link(now.now) else {
                 self.stop("no cipher for sealed datagrams".to_string(), out);
                 return;
             };

@@ -1,9 +1,9 @@
 //! Any node of a run, so that a driver can host all kinds and give them back afterwards.
 
 use feed::{SnapshotServer, Subscriber};
-use overlay::{proxy::Proxy, sealed_link::SealedLinkStats};
+use overlay::{key_ring::KeyRing, lives::Life, proxy::Proxy, sealed_link::SealedLinkStats};
 use participant::Driver;
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
+use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Remote};
 
 use crate::{Edge, Member, Root, Sealed, SlowProxy};
 
@@ -64,6 +64,28 @@ impl Role {
             Role::SlowProxy(slow) => slow.node().link(),
             Role::Member(member) => member.role().link(),
             _ => None,
+        }
+    }
+
+    /// Datagrams of a peer that its link has let in; `None` without a link.
+    pub fn heard(&self, peer: NodeId) -> Option<u64> {
+        match self {
+            Role::Sealed(sealed) => Some(sealed.heard(peer)),
+            Role::SlowProxy(slow) => slow.node().heard(peer),
+            Role::Member(member) => member.role().heard(peer),
+            _ => None,
+        }
+    }
+
+    /// Begins a key epoch under `ring`, the node's own of another secret, with a life never lived
+    /// before; traffic goes on. `false`, and nothing has changed, where datagrams are in clear, the
+    /// ring is another node's, or ring or life are in use.
+    pub fn rekey(&mut self, now: ClockReading, ring: KeyRing, life: Life) -> bool {
+        match self {
+            Role::Sealed(sealed) => sealed.rekey(now, ring, life),
+            Role::SlowProxy(slow) => slow.node_mut().rekey(now, ring, life),
+            Role::Member(member) => member.rekey(now, ring, life),
+            _ => false,
         }
     }
 

@@ -6,10 +6,12 @@
 //! refused everywhere.
 
 use overlay::{
+    epochs::GRACE_NS,
     key_ring::KeyRing,
-    sealed_link::{SealedLink, SealedLinkStats},
+    lives::Life,
+    sealed_link::{Fleet, SealedLink, SealedLinkStats},
 };
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Remote, Span};
+use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Remote, Span};
 
 use crate::Role;
 
@@ -29,7 +31,16 @@ impl Sealed {
         Sealed { node, link, clear: Outbox::default(), now: Nanos(0) }
     }
 
-    /// Takes another link, which seals what it sends from now on.
+    /// Begins a key epoch under `ring`, the node's own of another secret, with a life never lived
+    /// before; traffic goes on ([`SealedLink::rekey`]). What its link has to say goes with the
+    /// timeout that is due at once. `false`, and nothing has changed, when the ring is another
+    /// node's, or ring or life are in use.
+    pub fn rekey(&mut self, now: ClockReading, ring: KeyRing, life: Life) -> bool {
+        self.now = now.now;
+        ring.node() == self.link.node() && self.link.rekey(now.now, ring, life)
+    }
+
+    /// Takes another link, which seals what it sends from now on: nothing is left of the one before.
     pub fn renew(&mut self, now: ClockReading, link: SealedLink<KeyRing>) {
         self.now = now.now;
         self.link = link;
@@ -42,6 +53,11 @@ impl Sealed {
 
     pub(crate) fn node_mut(&mut self) -> &mut Role {
         &mut self.node
+    }
+
+    /// Datagrams of a peer that the link has let in.
+    pub fn heard(&self, peer: NodeId) -> u64 {
+        self.link.heard(peer)
     }
 
     /// What the link did.
@@ -123,6 +139,52 @@ impl Sealed {
         self.greet(out);
         self.clear.traces().iter().for_each(|trace| out.trace(*trace));
         out.journal(self.clear.journaled());
+    }
+}
+
+/// Makes the links of a root that is one of a group, each in a life of its own, under the ring of
+/// the present key epoch.
+pub struct NewLink {
+    fleet: Fleet,
+    ring: KeyRing,
+    /// The ring before, and until when others may have no newer one.
+    former: Option<(KeyRing, Nanos)>,
+    lives: Box<dyn Fn() -> Option<Life> + Send>,
+}
+
+impl NewLink {
+    /// Links of the node of `ring`; `lives` draws lives that were never lived before.
+    pub fn new(
+        fleet: Fleet,
+        ring: KeyRing,
+        lives: impl Fn() -> Option<Life> + Send + 'static,
+    ) -> NewLink {
+        NewLink { fleet, ring, former: None, lives: Box::new(lives) }
+    }
+
+    /// Whose links they are.
+    pub(crate) fn node(&self) -> NodeId {
+        self.ring.node()
+    }
+
+    /// Links are of `ring` from now on, and for a while of the one before, too.
+    pub(crate) fn rekey(&mut self, now: Nanos, ring: KeyRing) {
+        let former = std::mem::replace(&mut self.ring, ring);
+        self.former = Some((former, now.after(GRACE_NS)));
+    }
+
+    /// A link; `None` when no life can be drawn or the cipher can't be set up.
+    pub(crate) fn link(&self, now: Nanos) -> Option<SealedLink<KeyRing>> {
+        let new = |ring: &KeyRing, life| {
+            SealedLink::new(ring.node(), self.fleet.clone(), life, false, ring.clone())
+        };
+        match &self.former {
+            Some((former, until)) if now < *until => {
+                let mut link = new(former, (self.lives)()?)?;
+                link.rekey(now, self.ring.clone(), (self.lives)()?).then_some(link)
+            }
+            _ => new(&self.ring, (self.lives)()?),
+        }
     }
 }
 

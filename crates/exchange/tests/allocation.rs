@@ -8,7 +8,8 @@ mod common;
 mod endless;
 
 use common::{LISTENERS, MS, Outside, Pair, START, config, enter, enter_until, symbol};
-use exchange::{Role, Secret, deploy};
+use exchange::{ExchangeConfig, Role, Secret, deploy};
+use overlay::{epochs::GRACE_NS, sealed_link::Fleet};
 use types::{Channel, ClockReading, ConnId, Node, NodeId, Op, Outbox, Peer, Side};
 use wire::soupbin::{ClientPacket, LoginRequest};
 
@@ -123,6 +124,7 @@ fn steady_state_allocates_nothing() {
 
 /// A root, a proxy and an edge behind their links, joined by hops that lose nothing.
 struct Sealed {
+    config: ExchangeConfig,
     roles: Vec<Role>,
     outs: Vec<Outbox>,
     spare: Outbox,
@@ -146,7 +148,7 @@ impl Sealed {
         let (mut outs, now) = (Vec::new(), ClockReading { now: START, bound_ns: 0 });
         outs.resize_with(roles.len(), Outbox::default);
         let (message, bytes, spare) = (Vec::new(), Vec::new(), Outbox::default());
-        Sealed { roles, outs, spare, now, message, bytes, written: 0 }
+        Sealed { config, roles, outs, spare, now, message, bytes, written: 0 }
     }
 
     /// Delivers everything, and the answers to it, until all is quiet.
@@ -207,6 +209,18 @@ impl Sealed {
         self.write(account.into());
     }
 
+    /// All nodes begin a key epoch, and the one before is over.
+    fn rekey(&mut self) {
+        let tree = self.config.tree().expect("a tree");
+        let fleet = Fleet::of(&tree.topology);
+        for (node, role) in self.roles.iter_mut().enumerate() {
+            let node = NodeId(node as u16);
+            let ring = Secret([8; 32]).ring(node, &fleet);
+            assert!(role.rekey(self.now, ring, exchange::Life::of(2_000)));
+        }
+        self.run(GRACE_NS + MS);
+    }
+
     fn step(&mut self, n: u32) {
         for (account, side) in [(1, Side::Sell), (2, Side::Buy)] {
             self.message.clear();
@@ -220,12 +234,25 @@ impl Sealed {
 
 #[test]
 fn sealed_nodes_in_steady_state_allocate_nothing() {
+    steady(false);
+}
+
+#[test]
+fn sealed_nodes_allocate_nothing_once_an_exchange_of_keys_is_over() {
+    steady(true);
+}
+
+fn steady(rekey: bool) {
     let mut day = Sealed::new();
     day.run(100 * MS);
     day.login(1);
     day.login(2);
     // As above.
-    (1..=1_100).for_each(|n| day.step(n));
+    (1..=1_000).for_each(|n| day.step(n));
+    if rekey {
+        day.rekey();
+    }
+    (1_001..=1_100).for_each(|n| day.step(n));
     let before = counting::allocations();
     (1_101..=2_000).for_each(|n| day.step(n));
     let allocations = counting::allocations() - before;
