@@ -25,6 +25,47 @@ pub fn deploy(
     life: Life,
     feed_of: impl Fn(usize) -> Peer,
 ) -> Result<Vec<Role>, ExchangeError> {
+    check(config)?;
+    let (tree, trees) = (config.tree()?, config.trees()?);
+    let mut nonces = SplitMix64::new(boot_seed(life));
+    let mut nodes = vec![Role::Root(Box::new(Root::new(config, &trees)?))];
+    let proxy = |node| proxy(config, (&tree, &trees), node);
+    let spares = tree.topology.spare_ids().count();
+    let proxies = tree.topology.proxy_ids().count() - spares;
+    nodes.extend(tree.topology.proxy_ids().take(proxies).map(proxy));
+    for index in 0..tree.topology.receivers() {
+        let boot_nonce = nonces.next_u64() as u32;
+        let edge = edge(config, (&tree, &trees), index, boot_nonce, feed_of(index));
+        nodes.push(Role::Edge(Box::new(edge)));
+    }
+    nodes.extend(tree.topology.spare_ids().map(proxy));
+    seal(config, &tree, life, nodes)
+}
+
+/// One node of the overlay that is not the root, in clear: a proxy, one that stands by, or an edge,
+/// which hands the feed on to `feed`. Its boot nonce comes from `life`.
+///
+/// # Errors
+/// As [`deploy`]; [`ExchangeError::NoSuchTree`] for the root and for a number that no node has.
+pub fn overlay_node(
+    config: &ExchangeConfig,
+    node: NodeId,
+    life: Life,
+    feed: Peer,
+) -> Result<Role, ExchangeError> {
+    check(config)?;
+    let (tree, trees) = (config.tree()?, config.trees()?);
+    if tree.topology.proxy_ids().any(|proxy| proxy == node) {
+        return Ok(proxy(config, (&tree, &trees), node));
+    }
+    let index = tree.topology.receiver_ids().position(|receiver| receiver == node);
+    let index = index.ok_or(ExchangeError::NoSuchTree)?;
+    let boot_nonce = SplitMix64::new(boot_seed(life)).next_u64() as u32;
+    Ok(Role::Edge(Box::new(edge(config, (&tree, &trees), index, boot_nonce, feed))))
+}
+
+/// What no exchange can be made of.
+fn check(config: &ExchangeConfig) -> Result<(), ExchangeError> {
     for account in &config.accounts {
         if account.username.len() > 6 || account.password.len() > 10 {
             return Err(ExchangeError::Login(account.username.clone()));
@@ -41,38 +82,27 @@ pub fn deploy(
             return Err(ExchangeError::NoFirm(session.comp_id.clone()));
         }
     }
-    let (tree, trees) = (config.tree()?, config.trees()?);
-    let mut nonces = SplitMix64::new(boot_seed(life));
-    let mut nodes = vec![Role::Root(Box::new(Root::new(config, &trees)?))];
+    Ok(())
+}
+
+/// A proxy is of one plane, and so of the stream that has this plane for itself.
+fn proxy(config: &ExchangeConfig, (tree, trees): (&Tree, &[Tree]), node: NodeId) -> Role {
     let options = &config.options;
     let delay = DelayLimits {
         owd_max_ns: config.delay_cap_ns,
         samples: options.samples(),
         ..DelayLimits::default()
     };
-    let config_of_proxies = ProxyConfig {
+    let settings = ProxyConfig {
         delay,
         slowest_first: options.slowest_first,
         upstream: options.upstream,
         cache: options.cache,
         ..ProxyConfig::default()
     };
-    let proxy = |node| {
-        // A proxy is of one plane, and so of the stream that has this plane for itself.
-        let plane = tree.topology.plane_of_proxy(node).map_or(0, usize::from);
-        let tree = *trees.get(plane).unwrap_or(&trees[0]);
-        Role::Proxy(Box::new(Proxy::new(tree, node, config_of_proxies)))
-    };
-    let spares = tree.topology.spare_ids().count();
-    let proxies = tree.topology.proxy_ids().count() - spares;
-    nodes.extend(tree.topology.proxy_ids().take(proxies).map(proxy));
-    for index in 0..tree.topology.receivers() {
-        let boot_nonce = nonces.next_u64() as u32;
-        let edge = edge(config, (&tree, &trees), index, boot_nonce, feed_of(index));
-        nodes.push(Role::Edge(Box::new(edge)));
-    }
-    nodes.extend(tree.topology.spare_ids().map(proxy));
-    seal(config, &tree, life, nodes)
+    let plane = tree.topology.plane_of_proxy(node).map_or(0, usize::from);
+    let tree = *trees.get(plane).unwrap_or(&trees[0]);
+    Role::Proxy(Box::new(Proxy::new(tree, node, settings)))
 }
 
 fn boot_seed(Life(bytes): Life) -> u64 {

@@ -33,7 +33,7 @@ pub use capacities::{Capacity, gateway_capacities};
 pub use checkpoint::Checkpoint;
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
 pub use day::{Auction, DayRecord, Halt};
-pub use deploy::{deploy, group_root, listener, subscriber};
+pub use deploy::{deploy, group_root, listener, overlay_node, subscriber};
 pub use downlinks::StreamRouter;
 pub use edge::Edge;
 pub use expiry::{Ending, Expiries};

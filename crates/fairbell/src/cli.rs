@@ -36,6 +36,10 @@ pub enum Command {
     Up(crate::up::UpArgs),
     /// Steer a running exchange
     Admin(crate::admin::AdminArgs),
+    /// Run one machine of a venue of many
+    Node(crate::node::NodeArgs),
+    /// Make a venue of many machines, and steer it
+    Cluster(crate::cluster::ClusterArgs),
     /// Run one replica of an exchange's root
     Replica(crate::replica::ReplicaArgs),
     /// Play order load against any OUCH or FIX door and account for every answer

@@ -14,11 +14,13 @@ pub mod certify;
 pub mod check;
 pub mod cli;
 pub mod clock;
+pub mod cluster;
 pub mod dictionaries;
 pub mod explain;
 pub mod journal;
 pub mod load;
 pub mod log;
+pub mod node;
 pub mod options;
 pub mod password;
 pub mod plan;
@@ -77,6 +79,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     match cli.command {
         Command::Up(args) => up::run(&args),
         Command::Admin(args) => admin::run(&args),
+        Command::Node(args) => node::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Replica(args) => replica::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Certify(args) => certify::run(&args),

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use jiff::civil::Date;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -67,8 +68,44 @@ impl Authority {
     /// # Errors
     /// When a host name is none.
     pub fn sign(&self, name: &str, hosts: &[String], end: End) -> Result<Pair, Failure> {
+        self.signed(name, hosts, end, None)
+    }
+
+    /// As [`Authority::sign`]; the certificate holds from yesterday for so many days from today.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sign_for(
+        &self,
+        name: &str,
+        hosts: &[String],
+        end: End,
+        days: u16,
+    ) -> Result<Pair, Failure> {
+        let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+        let ends =
+            [-1, i64::from(days)].map(|days| today.checked_add(jiff::Span::new().days(days)));
+        match ends {
+            [Ok(from), Ok(to)] => self.signed(name, hosts, end, Some((from, to))),
+            _ => Err(Failure::Run("certificates: no such day".to_string())),
+        }
+    }
+
+    fn signed(
+        &self,
+        name: &str,
+        hosts: &[String],
+        end: End,
+        holds: Option<(Date, Date)>,
+    ) -> Result<Pair, Failure> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = CertificateParams::new(hosts.to_vec()).map_err(failed)?;
+        if let Some((from, to)) = holds {
+            let at = |date: Date| {
+                rcgen::date_time_ymd(date.year().into(), date.month() as u8, date.day() as u8)
+            };
+            (params.not_before, params.not_after) = (at(from), at(to));
+        }
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let (server, client) =

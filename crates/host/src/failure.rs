@@ -11,14 +11,21 @@ pub enum Failure {
     Usage(String),
     /// It ran, and the result is bad.
     Run(String),
+    /// This machine, or this user, lacks what is needed: nothing was started.
+    Unavailable(String),
+    /// The roots of the cluster don't let the node in, or no longer.
+    Refused(String),
 }
 
 impl Failure {
-    /// The process's exit code: 2 for wrong usage, 1 for a bad result.
+    /// The process's exit code: 2 for wrong usage, 1 for a bad result, 3 where the machine lacks
+    /// what is needed, 4 for a node that was refused.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
             Failure::Run(_) => 1,
+            Failure::Unavailable(_) => 3,
+            Failure::Refused(_) => 4,
         }
     }
 }
@@ -26,7 +33,10 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Usage(line) | Failure::Run(line) => f.write_str(line),
+            Failure::Usage(line)
+            | Failure::Run(line)
+            | Failure::Unavailable(line)
+            | Failure::Refused(line) => f.write_str(line),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! spill files and the day's timetable.
 //!
 //! [`deployment`] builds all roles of an exchange on one machine, [`replica`] one replica of its root,
-//! [`group`] such replicas in one process. Who runs them decides what is shown, played and reported.
+//! [`group`] such replicas in one process, [`fleet`] what one machine of many does. Who runs them decides what is shown, played and reported.
 
 pub mod admin;
 pub mod alarms;
@@ -16,6 +16,7 @@ pub mod day;
 pub mod deployment;
 pub mod failure;
 pub mod files;
+pub mod fleet;
 pub mod group;
 pub mod journal;
 pub mod limits;

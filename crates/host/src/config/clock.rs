@@ -16,6 +16,8 @@ pub struct Clocks {
     pub asymmetry_us: u64,
     /// With `huygens`: largest standard deviation of a drift's change within a second, parts of 10^9.
     pub wander_max_ppb: u32,
+    /// With `huygens`: change of the spacing of a pair of probes up to which it counts, microseconds.
+    pub pure_us: u64,
     /// With `huygens`, on trial: how far the clocks of edges and participants are off.
     pub virtual_offset_us: u64,
     /// With `huygens`, on trial: how much they gain, parts of 10^9.
@@ -28,6 +30,7 @@ impl Default for Clocks {
             source: SOURCES[0].to_string(),
             asymmetry_us: 0,
             wander_max_ppb: 500,
+            pure_us: 10,
             virtual_offset_us: 0,
             virtual_drift_ppb: 0,
         }

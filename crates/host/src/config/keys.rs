@@ -112,6 +112,7 @@ pub const KEYS: &[Key] = &[
     key("clock.source", Kind::Choice(SOURCES)),
     whole("clock.asymmetry_us", 0, 10_000),
     whole("clock.wander_max_ppb", 1, 100_000),
+    whole("clock.pure_us", 1, 1_000_000),
     whole("clock.virtual_offset_us", 0, 10_000),
     whole("clock.virtual_drift_ppb", 0, 100_000),
     key("sequencer.enabled", Kind::Switch),

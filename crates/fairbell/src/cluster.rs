@@ -1,0 +1,278 @@
+//! `fairbell cluster`: makes a venue of many machines and steers it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use net::Clock;
+
+use host::failure::{Failure, on};
+use host::fleet::client::Identity;
+use host::fleet::credentials::{self, Credentials, DAYS, OPERATOR};
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
+use host::fleet::messages::Operation;
+use host::{deployment, files};
+
+/// How long the roots may take to do something.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a new venue's settings begin with.
+const HEAD: &str =
+    "# Settings of the venue, the same on every machine. fairbell.toml explains every key.\n";
+
+/// Options of `fairbell cluster`.
+#[derive(Args, Clone, Debug)]
+pub struct ClusterArgs {
+    /// What is to be done
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// The cluster file of an existing venue.
+#[derive(Args, Clone, Debug)]
+pub struct At {
+    /// Who is where
+    #[arg(long, value_name = "FILE", default_value = "cluster/cluster.toml")]
+    pub cluster: PathBuf,
+}
+
+/// What is done to a cluster.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Make a venue: cluster.toml and venue.toml to edit, an authority, keys of all nodes
+    Init(InitArgs),
+    /// Make a node's certificate and keys, or others with the next generation
+    Issue(IssueArgs),
+    /// How all nodes are
+    Status(StatusArgs),
+    /// Have a node end its sessions and stop
+    Drain(DrainArgs),
+    /// Refuse a node's present certificate and change all keys, while trading goes on
+    Revoke(RevokeArgs),
+    /// Change all keys, while trading goes on
+    Rotate(RotateArgs),
+}
+
+/// Options of `fairbell cluster init`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster init --name lab --edges 16 --depth 3 --fanout 4 --out cluster\n  \
+    fairbell cluster init --name lab --venue my-venue.toml --out cluster\n\n\
+    Then edit the addresses in cluster/cluster.toml, copy cluster.toml, venue.toml, authority.pem\n\
+    and keys/NAME to machine NAME, and start `fairbell node` there.")]
+pub struct InitArgs {
+    /// Name of the venue: letters, digits and -
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// Folder of the files
+    #[arg(long, value_name = "DIR", default_value = "cluster")]
+    pub out: PathBuf,
+    /// Settings of the venue to begin with; without them --depth, --fanout and --edges make some
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["depth", "fanout", "edges"])]
+    pub venue: Option<PathBuf>,
+    /// Replicas of the root: 1, 3 or 5
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub roots: u8,
+    /// Machines that participants connect to
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub edges: u32,
+    /// Hops from the root to an edge
+    #[arg(long, value_name = "D", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..=6))]
+    pub depth: u32,
+    /// Children of a proxy
+    #[arg(long, value_name = "F", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub fanout: u32,
+}
+
+/// Options of `fairbell cluster issue`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster issue edge-3       keys/edge-3, to be copied to that machine\n  \
+    fairbell cluster issue operator     what `fairbell cluster status` and others show\n  \
+    fairbell cluster issue --all --days 90")]
+pub struct IssueArgs {
+    /// Which node, or `operator`
+    #[arg(value_name = "NODE", required_unless_present = "all")]
+    pub node: Option<String>,
+    /// All nodes and the operator
+    #[arg(long, conflicts_with = "node")]
+    pub all: bool,
+    /// Days that certificates hold
+    #[arg(long, value_name = "DAYS", default_value_t = DAYS,
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub days: u16,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
+/// Options of `fairbell cluster status`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster status\n  \
+    fairbell cluster status --json --cluster /etc/fairbell/cluster.toml")]
+pub struct StatusArgs {
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
+/// Options of `fairbell cluster drain`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster drain edge-3          its sessions end, its process stops with exit code 0\n  \
+    fairbell cluster drain edge-3 --undo   it may be started again")]
+pub struct DrainArgs {
+    /// Which node
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// It may join again
+    #[arg(long)]
+    pub undo: bool,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
+/// Options of `fairbell cluster revoke`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster revoke edge-3    `fairbell cluster issue edge-3` lets it in again")]
+pub struct RevokeArgs {
+    /// Which node
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
+/// Options of `fairbell cluster rotate`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster rotate    every link gets another key; none is lost on the way")]
+pub struct RotateArgs {
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
+/// Does what is asked of a cluster.
+///
+/// # Errors
+/// What is wrong with its files; why it wasn't done.
+pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
+    match &args.what {
+        What::Init(args) => init(args),
+        What::Issue(args) => issue(args),
+        What::Status(args) => {
+            let (text, data) = operate(&args.at, &Operation::Status)?;
+            match args.json {
+                true => println!("{data}"),
+                false => println!("{text}"),
+            }
+            Ok(())
+        }
+        What::Drain(args) => {
+            let (node, on) = (args.node.clone(), !args.undo);
+            tell(operate(&args.at, &Operation::Drain { node, on })?)
+        }
+        What::Revoke(args) => {
+            let file = ClusterFile::read(&args.at.cluster)?;
+            let generation = credentials::generation(&Credentials::folder(&file, &args.node))?;
+            let node = args.node.clone();
+            tell(operate(&args.at, &Operation::Revoke { node, generation: generation.max(1) })?)
+        }
+        What::Rotate(args) => tell(operate(&args.at, &Operation::Rotate)?),
+    }
+}
+
+fn tell((text, _): (String, serde_json::Value)) -> Result<(), Failure> {
+    println!("{text}");
+    Ok(())
+}
+
+fn operate(at: &At, operation: &Operation) -> Result<(String, serde_json::Value), Failure> {
+    let file = ClusterFile::read(&at.cluster)?;
+    let own = Credentials::read(&file, &Credentials::folder(&file, OPERATOR), OPERATOR)?;
+    Identity::new(&file, &file.venue()?, own, (OPERATOR, 0))?.operate(operation, PATIENCE)
+}
+
+fn init(args: &InitArgs) -> Result<(), Failure> {
+    let path = args.out.join("cluster.toml");
+    if path.exists() {
+        let why = "is there already: name another folder with --out";
+        return Err(Failure::Usage(format!("{}: {why}", path.display())));
+    }
+    files::folder(&args.out)?;
+    let venue = args.out.join("venue.toml");
+    let text = match &args.venue {
+        Some(from) => std::fs::read_to_string(from)
+            .map_err(|error| Failure::Usage(format!("{}: {error}", from.display())))?,
+        None => format!(
+            "{HEAD}\n[overlay]\ndepth = {}\nfanout = {}\nreceivers = {}\n\n[clock]\nsource = \
+             \"huygens\"\n",
+            args.depth, args.fanout, args.edges
+        ),
+    };
+    write(&venue, &text)?;
+    let config = host::config::read(Some(&venue))?;
+    let mut nodes = Vec::new();
+    let mut add = |role: NodeRole, word: &str, count: u32| {
+        nodes.extend((1..=count).map(|number| NodeEntry {
+            name: format!("{word}-{number}"),
+            address: format!("{word}-{number}"),
+            roles: vec![role],
+            zone: String::new(),
+            port: None,
+            bind: None,
+            dir: None,
+            subscribers: Vec::new(),
+        }));
+    };
+    add(NodeRole::Root, "root", args.roots.into());
+    add(NodeRole::Proxy, "proxy", deployment::proxies(&config));
+    add(NodeRole::Edge, "edge", config.overlay.receivers);
+    add(NodeRole::Standby, "standby", config.overlay.standby);
+    let file = ClusterFile::new(&path, &args.name, Clock::start(0).now(), nodes)?;
+    file.overlay(&config)?;
+    write(&path, &file.text()?)?;
+    credentials::found(&file)?;
+    issue_all(&file, DAYS)?;
+    println!(
+        "{}: {} nodes; edit their addresses, then copy cluster.toml, venue.toml, authority.pem and \
+         keys/NAME to machine NAME and start `fairbell node --cluster cluster.toml --name NAME` there",
+        path.display(),
+        file.nodes.len()
+    );
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    files::replace(path, text.as_bytes()).map_err(|error| on(path, error))
+}
+
+fn issue_all(file: &ClusterFile, days: u16) -> Result<(), Failure> {
+    let names = file.nodes.iter().map(|node| &node.name[..]).chain([OPERATOR]);
+    for name in names {
+        credentials::issue(file, name, days)?;
+    }
+    Ok(())
+}
+
+fn issue(args: &IssueArgs) -> Result<(), Failure> {
+    let file = ClusterFile::read(&args.at.cluster)?;
+    let Some(name) = args.node.as_ref().filter(|_| !args.all) else {
+        issue_all(&file, args.days)?;
+        println!("made for {} nodes and the operator", file.nodes.len());
+        return Ok(());
+    };
+    let folder = credentials::issue(&file, name, args.days)?;
+    println!("{}: copy it to that machine and to no other", folder.display());
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! `fairbell node`: one machine of a venue, as `cluster.toml` has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+
+use host::clock_agent::Wrong;
+use host::failure::Failure;
+use host::fleet::credentials::Credentials;
+use host::fleet::file::ClusterFile;
+use host::fleet::node::{self, NodeOptions};
+
+/// Options of `fairbell node`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell node --cluster /etc/fairbell/cluster.toml --name edge-3\n  \
+    fairbell node --cluster cluster/cluster.toml --name root-1 --dir /var/lib/fairbell\n\n\
+    It runs everything that the file gives the name, until Ctrl-C or SIGTERM. Exit codes: 1 it\n\
+    could not go on, 2 wrong options or files, 4 the roots refused it.")]
+pub struct NodeArgs {
+    /// Who is where: the same file on every machine
+    #[arg(long, value_name = "FILE")]
+    pub cluster: PathBuf,
+    /// This machine's name in it
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// Folder of its journal and logs [default: the file's, else fairbell-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Folder of its keys [default: keys/NAME beside the cluster file]
+    #[arg(long, value_name = "DIR")]
+    pub keys: Option<PathBuf>,
+    /// Write when each datagram of the feed was published, came and was released, to traces.bin in
+    /// its folder
+    #[arg(long)]
+    pub traces: bool,
+    /// On trial: the free-running clock is ahead by so much, us
+    #[arg(long, value_name = "US", default_value_t = 0, allow_hyphen_values = true, hide = true)]
+    pub virtual_offset_us: i64,
+    /// On trial: it gains so much, ppb
+    #[arg(long, value_name = "PPB", default_value_t = 0, allow_hyphen_values = true, hide = true)]
+    pub virtual_drift_ppb: i64,
+}
+
+/// Runs a machine.
+///
+/// # Errors
+/// See [`node::run`].
+pub fn run(args: &NodeArgs) -> Result<(), Failure> {
+    let file = ClusterFile::read(&args.cluster)?;
+    let (_, entry) = file.node(&args.name)?;
+    let dir = args.dir.clone().or_else(|| entry.dir.clone());
+    let keys = args.keys.clone();
+    let options = NodeOptions {
+        name: args.name.clone(),
+        dir: dir.unwrap_or_else(|| PathBuf::from(format!("fairbell-{}", args.name))),
+        keys: keys.unwrap_or_else(|| Credentials::folder(&file, &args.name)),
+        wrong: Wrong {
+            origin: 0,
+            offset_ns: args.virtual_offset_us.saturating_mul(1_000),
+            drift_ppb: args.virtual_drift_ppb,
+        },
+        traces: args.traces,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
+    }
+    let name = &args.name;
+    node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"))
+}

@@ -1,0 +1,235 @@
+//! A node's end of the control connection, and an operator's.
+//!
+//! A thread of its own keeps the connection: to the replica that leads, and to the next one when that
+//! is silent or says that another one leads. While no root can be reached the node goes on with the
+//! keys it has.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use net::Sealed;
+
+use super::credentials::Credentials;
+use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
+use super::messages::{FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::replica::gate;
+use crate::sockets::connect_from;
+
+/// How long an address may not answer.
+const CONNECT: Duration = Duration::from_millis(500);
+/// How long a root may not answer the first message.
+const WELCOME: Duration = Duration::from_secs(6);
+/// Between two attempts.
+const RETRY: Duration = Duration::from_millis(50);
+/// How long a connection may be silent before what there is to say is looked at.
+const TURN: Duration = Duration::from_millis(50);
+/// A connection that takes nothing for so long is given up.
+const STUCK: Duration = Duration::from_secs(2);
+/// Between two words on how the node is.
+const HEALTH_EVERY: Duration = Duration::from_secs(1);
+/// An unspecified address: whichever leads there.
+const ANY: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+
+/// Who connects.
+#[derive(Clone)]
+pub struct Identity {
+    /// Who is where.
+    pub file: ClusterFile,
+    /// What it shows.
+    pub credentials: Credentials,
+    /// Its name, and its number; 0 for an operator.
+    pub name: String,
+    /// See `name`.
+    pub number: u16,
+    venue: u64,
+    boot: u32,
+}
+
+impl Identity {
+    /// A process of a node, just started.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn new(
+        file: &ClusterFile,
+        config: &Config,
+        credentials: Credentials,
+        (name, number): (&str, u16),
+    ) -> Result<Identity, Failure> {
+        let random = probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+        Ok(Identity {
+            venue: venue_digest(config)?,
+            file: file.clone(),
+            credentials,
+            name: name.to_string(),
+            number,
+            boot: random.first_chunk().map_or(1, |bytes| u32::from_le_bytes(*bytes)),
+        })
+    }
+
+    fn root(&self, replica: u8) -> Option<&NodeEntry> {
+        let place = usize::from(replica).checked_sub(1)?;
+        self.file.of(NodeRole::Root).nth(place).map(|(_, node)| node)
+    }
+
+    fn replicas(&self) -> u8 {
+        self.file.of(NodeRole::Root).count() as u8
+    }
+
+    /// A connection to a replica, past its gate and TLS, with the hello sent.
+    fn open(&self, replica: u8) -> Result<Sealed, Failure> {
+        let none = || Failure::Run(format!("there is no root {replica}"));
+        let node = self.root(replica).ok_or_else(none)?;
+        let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", node.name));
+        // The name is resolved anew each time.
+        let at = self.file.at(node, Port::Control)?;
+        let stream = connect_from(ANY, at, CONNECT).map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let until = Instant::now() + gate::HANDSHAKE;
+        let ends = (self.number, replica.into());
+        gate::enter(&stream, (&self.credentials.gate, ends.0, ends.1), until).map_err(failed)?;
+        let stream = Arc::new(stream);
+        let tls = self.credentials.to_root(replica)?;
+        let mut sealed = tls.connect(Arc::clone(&stream), until).map_err(failed)?;
+        stream.set_read_timeout(Some(TURN)).map_err(failed)?;
+        stream.set_write_timeout(Some(STUCK)).map_err(failed)?;
+        let hello = FromNode::Hello {
+            version: VERSION,
+            cluster: self.file.id,
+            venue: self.venue,
+            name: self.name.clone(),
+            boot: self.boot,
+        };
+        write(&mut sealed, &hello).map_err(failed)?;
+        Ok(sealed)
+    }
+
+    /// Has an operation done, by whichever replica leads; its answer.
+    ///
+    /// # Errors
+    /// Why it is not done; no replica answers within `patience`.
+    pub fn operate(
+        &self,
+        operation: &Operation,
+        patience: Duration,
+    ) -> Result<(String, serde_json::Value), Failure> {
+        let until = Instant::now() + patience;
+        let mut replica = 1;
+        loop {
+            let why = match self.ask(replica, operation, until) {
+                Ok(Told::Answer(text, data)) => return Ok((text, data)),
+                Ok(Told::Refused(why)) => return Err(Failure::Run(why)),
+                Ok(Told::Elsewhere(leader)) if leader > 0 && leader != replica => {
+                    replica = leader;
+                    continue;
+                }
+                Ok(Told::Elsewhere(_)) => "no root leads at present".to_string(),
+                Err(failure) => failure.to_string(),
+            };
+            if Instant::now() >= until {
+                return Err(Failure::Run(format!("no root did it: {why}")));
+            }
+            replica = replica % self.replicas() + 1;
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    fn ask(&self, replica: u8, operation: &Operation, until: Instant) -> Result<Told, Failure> {
+        let mut sealed = self.open(replica)?;
+        let failed = |error: std::io::Error| Failure::Run(format!("root {replica}: {error}"));
+        write(&mut sealed, &FromNode::Operate(operation.clone())).map_err(failed)?;
+        let mut reader = Reader::default();
+        while Instant::now() < until {
+            match reader.next::<FromRoot>(&mut sealed).map_err(failed)? {
+                None => {}
+                Some(FromRoot::Answer { text, data }) => return Ok(Told::Answer(text, data)),
+                Some(FromRoot::Refused { why, .. }) => return Ok(Told::Refused(why)),
+                Some(FromRoot::Elsewhere { leader }) => return Ok(Told::Elsewhere(leader)),
+                Some(_) => return Err(Failure::Run(format!("root {replica} answers strangely"))),
+            }
+        }
+        Err(Failure::Run(format!("root {replica} does not answer")))
+    }
+
+    /// Keeps a node's connection until `stop`, or until the group refuses it: then why. `told` is
+    /// given what roots say, `health` says how the node is.
+    ///
+    /// # Errors
+    /// The group's refusal.
+    pub fn keep(
+        &self,
+        stop: &AtomicBool,
+        mut told: impl FnMut(FromRoot),
+        health: impl Fn() -> Option<Health>,
+    ) -> Result<(), Failure> {
+        let mut replica = 1;
+        while !stop.load(Ordering::Relaxed) {
+            match self.follow(replica, stop, &mut told, &health) {
+                Ok(Some(leader)) if leader > 0 && leader != replica => replica = leader,
+                Err(Ended::Refused(why)) => return Err(Failure::Refused(why)),
+                Ok(_) | Err(Ended::Lost) => {
+                    replica = replica % self.replicas() + 1;
+                    std::thread::sleep(RETRY);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One connection; who leads instead, if that was said.
+    fn follow(
+        &self,
+        replica: u8,
+        stop: &AtomicBool,
+        told: &mut impl FnMut(FromRoot),
+        health: &impl Fn() -> Option<Health>,
+    ) -> Result<Option<u8>, Ended> {
+        let mut sealed = self.open(replica).map_err(|_| Ended::Lost)?;
+        let (mut reader, begun, mut welcomed) = (Reader::default(), Instant::now(), false);
+        let mut health_at = begun;
+        while !stop.load(Ordering::Relaxed) {
+            match reader.next::<FromRoot>(&mut sealed).map_err(|_| Ended::Lost)? {
+                None if !welcomed && begun.elapsed() > WELCOME => return Err(Ended::Lost),
+                None => {}
+                Some(FromRoot::Refused { again: true, .. }) => return Err(Ended::Lost),
+                Some(FromRoot::Refused { why, .. }) => {
+                    return Err(Ended::Refused(format!(
+                        "root {replica} refuses {}: {why}",
+                        self.name
+                    )));
+                }
+                Some(FromRoot::Elsewhere { leader }) => return Ok(Some(leader)),
+                Some(message) => {
+                    welcomed = true;
+                    told(message);
+                }
+            }
+            if welcomed && health_at.elapsed() >= HEALTH_EVERY {
+                health_at = Instant::now();
+                if let Some(health) = health() {
+                    write(&mut sealed, &FromNode::Health(health)).map_err(|_| Ended::Lost)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What came of a question.
+enum Told {
+    Answer(String, serde_json::Value),
+    Refused(String),
+    Elsewhere(u8),
+}
+
+/// Why a connection ended.
+enum Ended {
+    /// The stream's trouble.
+    Lost,
+    /// The group does not want the node.
+    Refused(String),
+}

@@ -1,0 +1,162 @@
+//! The clock of a machine among others: an agent on the machine's own socket, in a mesh of all nodes
+//! of the cluster, and the first root's clock is the one that the others follow.
+//!
+//! Agents are numbered as nodes of the file. Where `[clock] source` is not `huygens`, machines are
+//! kept by what keeps them (`system`, `chrony`), and nobody probes.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use clock::AgentConfig;
+use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
+use types::{Channel, ClockReading, Nanos, NodeId};
+
+use super::file::{ClusterFile, NodeRole, Port};
+use super::messages::Ring;
+use crate::clock_agent::{HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::sockets::io;
+
+/// How long the first corrections may take.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A machine's clock, not yet kept by anybody but itself.
+pub struct NodeClock {
+    own: Clock,
+    agent: Option<Agent>,
+}
+
+struct Agent {
+    kept: &'static KeptClock,
+    of: Loop<HostedAgent>,
+    members: Vec<NodeId>,
+    is_reference: bool,
+}
+
+impl NodeClock {
+    /// The clock of node `number`, as `[clock]` has it. `wrong`: on trial, how wrong the free-running
+    /// one is.
+    ///
+    /// # Errors
+    /// Addresses in use; names that can't be resolved.
+    pub fn new(
+        file: &ClusterFile,
+        config: &Config,
+        number: u16,
+        wrong: Wrong,
+    ) -> Result<NodeClock, Failure> {
+        let own = Clock::start(config.hold.clock_bound_ns);
+        let node = file.numbered(number).filter(|_| config.clock.source == "huygens");
+        let Some(node) = node else { return Ok(NodeClock { own, agent: None }) };
+        let members: Vec<NodeId> = (1..).zip(&file.nodes).map(|(n, _)| NodeId(n)).collect();
+        let reference = file.of(NodeRole::Root).next().map_or(1, |(number, _)| number);
+        let mut settings = AgentConfig::new(NodeId(number), &members, NodeId(reference));
+        settings.solver.asymmetry_ns = config.clock.asymmetry_us * Nanos::MICRO;
+        settings.solver.wander_max_ppb = f64::from(config.clock.wander_max_ppb);
+        settings.tolerance_ns = config.clock.pure_us * Nanos::MICRO;
+        let mut places = Vec::new();
+        for (member, node) in members.iter().zip(&file.nodes) {
+            places.push((*member, file.at(node, Port::Clock)?));
+        }
+        let directory = Directory::new(&places)
+            .map_err(|error| Failure::Usage(format!("{}: {error}", file.path.display())))?;
+        let wrong = Wrong { origin: own.process().0, ..wrong };
+        let kept = KeptClock::start(settings, None, wrong);
+        let habits = LoopConfig {
+            wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
+            ..LoopConfig::default()
+        };
+        let socket = UdpSocket::bind(file.bound(node, Port::Clock)).map_err(io)?;
+        let mut of = Loop::new(own, Arc::new(directory), habits).map_err(io)?;
+        let sockets = vec![(Channel::OVERLAY, socket)];
+        of.add_node(NodeId(number), HostedAgent(kept), sockets, []).map_err(io)?;
+        let is_reference = number == reference;
+        Ok(NodeClock { own, agent: Some(Agent { kept, of, members, is_reference }) })
+    }
+
+    /// The clock that nodes are to read, and how to give its agent other keys.
+    pub fn handle(&self) -> ClockHandle {
+        match &self.agent {
+            None => ClockHandle { clock: self.own, agent: None },
+            Some(agent) => ClockHandle {
+                clock: self.own.kept_by(agent.kept),
+                agent: Some((agent.kept, agent.members.clone(), agent.is_reference)),
+            },
+        }
+    }
+
+    /// Keeps the clock on a thread of its own until `stop`.
+    pub fn run<'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        stop: &'scope AtomicBool,
+    ) -> Option<ScopedJoinHandle<'scope, std::io::Result<()>>> {
+        let agent = self.agent?;
+        Some(scope.spawn(move || agent.of.run(stop, LOOK_EVERY, |_, _| ()).map(drop)))
+    }
+}
+
+/// A machine's clock as everybody on it reads it.
+#[derive(Clone)]
+pub struct ClockHandle {
+    /// For loops.
+    pub clock: Clock,
+    agent: Option<(&'static KeptClock, Vec<NodeId>, bool)>,
+}
+
+impl ClockHandle {
+    /// Other keys of the agent.
+    ///
+    /// # Errors
+    /// Keys that can't be read.
+    pub fn rekey(&self, ring: &Ring) -> Result<(), Failure> {
+        let Some((kept, members, _)) = &self.agent else { return Ok(()) };
+        kept.rekey(ring.guard(members)?);
+        Ok(())
+    }
+
+    /// CLOCK_MONOTONIC in ns, and the reading at that time.
+    pub fn look(&self) -> (u64, ClockReading) {
+        let (process, reading) = match &self.agent {
+            None => {
+                let reading = self.clock.reading();
+                (reading.now, reading)
+            }
+            Some((kept, ..)) => kept.look(|| self.clock.process()),
+        };
+        (self.clock.monotonic(process), reading)
+    }
+
+    /// Waits until the clock has a bound; nobody may read it before.
+    ///
+    /// # Errors
+    /// It has none in a minute.
+    pub fn settle(&self, stop: &AtomicBool) -> Result<(), Failure> {
+        let Some((kept, _, is_reference)) = &self.agent else { return Ok(()) };
+        let begun = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let corrected = kept.with(|agent| agent.correction().is_some());
+            if corrected || *is_reference {
+                let (_, reading) = self.look();
+                if reading.bound_ns < UNKNOWN_NS {
+                    return Ok(());
+                }
+            }
+            if begun.elapsed() > SETTLE_MAX {
+                return Err(Failure::Run(format!(
+                    "the clock has no bound after {} s: does UDP port {} reach the other nodes?",
+                    SETTLE_MAX.as_secs(),
+                    Port::Clock as u16
+                )));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! What a node shows to the others: a certificate of the cluster's authority with its name, and a key
+//! of its own.
+//!
+//! `fairbell cluster init` makes the authority; `fairbell cluster issue NODE` makes the folder
+//! `keys/NODE` beside `cluster.toml`, which goes to that machine and to no other:
+//!
+//! ```text
+//! keys/authority.key.pem       signs certificates; belongs on no machine of the venue
+//! keys/roots.secret            what the roots derive all keys between nodes from
+//! keys/edge-3/edge-3.pem       its certificate, and its private key beside it
+//! keys/edge-3/gate.key         proves at a root's door that one is worth a TLS handshake
+//! keys/root-1/roots.secret     a copy, for roots alone
+//! ```
+//!
+//! A certificate names its node, a generation and the cluster. Issuing again raises the generation;
+//! revoking a node refuses all generations up to its present one.
+
+use std::path::{Path, PathBuf};
+
+use exchange::Secret;
+use net::{ClientTls, Clients, Identity, ServerTls};
+use probe::Key;
+
+use super::file::ClusterFile;
+use crate::authority::{Authority, End, Pair, keep};
+use crate::failure::{Failure, on};
+use crate::files;
+use crate::replica::{certificates, gate};
+
+/// The folder of all keys, beside the cluster file.
+pub const KEYS: &str = "keys";
+/// The name of whoever operates the cluster, among the names of nodes.
+pub const OPERATOR: &str = "operator";
+const AUTHORITY_KEY: &str = "authority.key.pem";
+const SECRET: &str = "roots.secret";
+const GATE: &str = "gate.key";
+/// Days that certificates hold.
+pub const DAYS: u16 = 825;
+
+/// What the roots derive all keys of a venue from.
+#[derive(Clone)]
+pub struct RootSecret([u8; 32]);
+
+impl std::fmt::Debug for RootSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RootSecret(..)")
+    }
+}
+
+impl RootSecret {
+    fn random() -> Result<RootSecret, Failure> {
+        let random = probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+        Ok(RootSecret(random))
+    }
+
+    /// The secret in a folder.
+    ///
+    /// # Errors
+    /// No such file, or another one.
+    pub fn read(folder: &Path) -> Result<RootSecret, Failure> {
+        Ok(RootSecret(unhex(&folder.join(SECRET))?))
+    }
+
+    fn key(&self) -> Result<Key, Failure> {
+        Key::new(&self.0).map_err(|error| Failure::Run(error.to_string()))
+    }
+
+    /// 32 bytes for a purpose, which tell nothing of those for another one.
+    ///
+    /// # Errors
+    /// Never for 32 bytes.
+    pub fn derive(&self, purpose: &[u8], of: &[u8]) -> Result<[u8; 32], Failure> {
+        Ok(self.key()?.derive(b"fairbell cluster ", &[purpose]).tag(&[of]))
+    }
+
+    /// The secret of a key epoch, from which every link's keys follow.
+    ///
+    /// # Errors
+    /// Never for 32 bytes.
+    pub fn epoch(&self, epoch: u32) -> Result<Secret, Failure> {
+        Ok(Secret(self.derive(b"epoch", &epoch.to_le_bytes())?))
+    }
+
+    /// As hexadecimal digits.
+    pub fn hex(&self) -> String {
+        crate::tls::hex(&self.0)
+    }
+
+    /// The key that doors of control connections are kept by.
+    ///
+    /// # Errors
+    /// Never for 32 bytes.
+    pub fn gate(&self) -> Result<Key, Failure> {
+        Key::new(&self.derive(b"gate", &[])?).map_err(|error| Failure::Run(error.to_string()))
+    }
+}
+
+/// 32 bytes as 64 hexadecimal digits in a file.
+fn unhex(path: &Path) -> Result<[u8; 32], Failure> {
+    let text = crate::tls::read(&path.display().to_string())?;
+    let text = String::from_utf8_lossy(&text);
+    bytes_of(text.trim())
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| on(path, "64 hexadecimal digits are needed"))
+}
+
+/// The bytes that hexadecimal digits name.
+pub fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
+        return None;
+    }
+    let pair = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    (0..digits.len()).step_by(2).map(pair).collect()
+}
+
+/// Name of a node in its certificate.
+fn subject(cluster: u64, name: &str, generation: u32) -> String {
+    format!("{name}.{generation}.cluster-{cluster:016x}.fairbell")
+}
+
+/// Node and generation of a certificate of this cluster by its common name.
+pub fn named(cluster: u64, subject: &[u8]) -> Option<(String, u32)> {
+    let text = std::str::from_utf8(subject).ok()?;
+    let (node, rest) = text.split_once('.')?;
+    let (generation, rest) = rest.split_once('.')?;
+    let ours = rest == format!("cluster-{cluster:016x}.fairbell");
+    Some((node.to_string(), generation.parse().ok().filter(|_| ours)?))
+}
+
+fn authority_name(cluster: u64) -> String {
+    format!("authority.cluster-{cluster:016x}.fairbell")
+}
+
+/// Makes a new cluster's authority and the roots' secret, beside its file.
+///
+/// # Errors
+/// Files that are there already or can't be written.
+pub fn found(file: &ClusterFile) -> Result<(), Failure> {
+    let folder = file.path.with_file_name(KEYS);
+    files::folder(&folder)?;
+    let authority = Authority::new(&authority_name(file.id))?;
+    keep(&file.authority_path(), &folder.join(AUTHORITY_KEY), &authority.pair)?;
+    let secret = folder.join(SECRET);
+    let text = RootSecret::random()?.hex() + "\n";
+    files::replace(&secret, text.as_bytes()).map_err(|error| on(&secret, error))
+}
+
+/// Makes, or makes anew with the next generation, the folder of a node's keys; where it is. `name`
+/// is a node of the file, or [`OPERATOR`]. `days`: how long the certificate holds.
+///
+/// # Errors
+/// No such node; the authority's key or the roots' secret are elsewhere.
+pub fn issue(file: &ClusterFile, name: &str, days: u16) -> Result<PathBuf, Failure> {
+    let (number, node) = match name {
+        OPERATOR => (0, None),
+        name => file.node(name).map(|(number, node)| (number, Some(node)))?,
+    };
+    let keys = file.path.with_file_name(KEYS);
+    let authority =
+        Pair { certificate: text(&file.authority_path())?, key: text(&keys.join(AUTHORITY_KEY))? };
+    let authority = Authority::again(&authority_name(file.id), authority)?;
+    let secret = RootSecret::read(&keys)?;
+    let folder = keys.join(name);
+    files::folder(&folder)?;
+    let generation = generation(&folder)?.checked_add(1).unwrap_or(u32::MAX);
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        files::replace(&path, text.as_bytes()).map_err(|error| on(&path, error))
+    };
+    let own = subject(file.id, name, generation);
+    // Participants find all edges under one name, the venue's.
+    let mut hosts = vec![own.clone(), file.name.clone()];
+    hosts.extend(node.iter().flat_map(|node| [node.address.clone(), node.name.clone()]));
+    let pair = authority.sign_for(&own, &hosts, End::Both, days)?;
+    write(&format!("{name}.pem"), &pair.certificate)?;
+    write(&format!("{name}.key.pem"), &pair.key)?;
+    let gate: [u8; 32] = secret.gate()?.tag(&[gate::LABEL, &number.to_le_bytes()]);
+    write(GATE, &(crate::tls::hex(&gate) + "\n"))?;
+    if let Some(id) = file.replica(number) {
+        let own = certificates::name(file.id, id);
+        let pair = authority.sign_for(&own, std::slice::from_ref(&own), End::Both, days)?;
+        write(&format!("replica-{id}.pem"), &pair.certificate)?;
+        write(&format!("replica-{id}.key.pem"), &pair.key)?;
+        write(SECRET, &(secret.hex() + "\n"))?;
+    }
+    write("generation", &format!("{generation}\n"))?;
+    Ok(folder)
+}
+
+/// The generation of the certificate in a node's folder; 0: none yet.
+///
+/// # Errors
+/// A file that holds something else.
+pub fn generation(folder: &Path) -> Result<u32, Failure> {
+    let path = folder.join("generation");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse().map_err(|_| on(&path, "a whole number is needed")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(on(&path, error)),
+    }
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    Ok(String::from_utf8_lossy(&crate::tls::read(&path.display().to_string())?).into_owned())
+}
+
+/// What one node holds.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Its folder.
+    pub folder: PathBuf,
+    cluster: u64,
+    authority: String,
+    own: (String, String),
+    /// What it proves itself with at the door of control connections.
+    pub gate: Key,
+}
+
+impl Credentials {
+    /// Those of a node, in its folder.
+    ///
+    /// # Errors
+    /// Files that are missing, and how to make them.
+    pub fn read(file: &ClusterFile, folder: &Path, name: &str) -> Result<Credentials, Failure> {
+        let hint = |why: Failure| {
+            Failure::Usage(format!("{why}; `fairbell cluster issue {name}` makes it"))
+        };
+        let of = |name: String| text(&folder.join(name)).map_err(hint);
+        let own = (of(format!("{name}.pem"))?, of(format!("{name}.key.pem"))?);
+        let gate = Key::new(&unhex(&folder.join(GATE)).map_err(hint)?);
+        Ok(Credentials {
+            folder: folder.to_path_buf(),
+            cluster: file.id,
+            authority: text(&file.authority_path())?,
+            own,
+            gate: gate.map_err(|error| Failure::Run(error.to_string()))?,
+        })
+    }
+
+    /// The usual folder of a node's keys.
+    pub fn folder(file: &ClusterFile, name: &str) -> PathBuf {
+        file.path.with_file_name(KEYS).join(name)
+    }
+
+    fn identity(&self) -> Identity<'_> {
+        Identity { chain: self.own.0.as_bytes(), key: self.own.1.as_bytes() }
+    }
+
+    /// TLS of a control connection to a replica of the root, by its number from 1.
+    ///
+    /// # Errors
+    /// Certificates that are none.
+    pub fn to_root(&self, replica: u8) -> Result<ClientTls, Failure> {
+        let name = certificates::name(self.cluster, replica);
+        ClientTls::new(self.authority.as_bytes(), &name, Some(self.identity())).map_err(wrong)
+    }
+
+    /// TLS of an edge's doors: with the node's own certificate. `authorities`: PEM of who signs
+    /// clients' certificates, if they need one.
+    ///
+    /// # Errors
+    /// Certificates that are none.
+    pub fn doors(&self, authorities: Option<&[u8]>) -> Result<ServerTls, Failure> {
+        let clients = authorities.map_or(Clients::Any, Clients::Required);
+        ServerTls::new(self.identity(), clients).map_err(wrong)
+    }
+
+    /// The certificate of the cluster's authority, PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+}
+
+fn wrong(error: net::TlsError) -> Failure {
+    Failure::Usage(format!("certificates of the cluster: {error}"))
+}

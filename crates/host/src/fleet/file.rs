@@ -1,0 +1,444 @@
+//! `cluster.toml`: who is in a venue and where; the same file on every machine.
+//!
+//! `[cluster]` names the venue and the file of its settings, each `[[node]]` a machine: its name, the
+//! address that the others reach it at, and what it does. What is of one machine alone (the address
+//! it binds, its folder) stands in that node's entry and nobody else uses it.
+//!
+//! Addresses are DNS names or IP addresses; names are resolved when a process starts and whenever it
+//! connects again. A node's number is its place in the file, from 1: new nodes come last.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use types::{Nanos, NodeId};
+
+use crate::config::Config;
+use crate::failure::{Failure, on};
+use crate::replica::cluster::ReplicaAddresses;
+
+/// Nodes of a file at most.
+pub const NODES_MAX: usize = engine::NODES_MAX;
+/// Ports of a node behind its first one.
+pub const PORTS: u16 = 16;
+/// First port of nodes that name none.
+const FIRST_PORT: u16 = 7_000;
+
+/// What a node does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeRole {
+    /// A replica of the root, which is the control plane, too.
+    Root,
+    /// Passes market data down and orders up.
+    Proxy,
+    /// A proxy that stands by to take the place of another one.
+    Standby,
+    /// Receiver and gateway: participants connect here.
+    Edge,
+}
+
+/// A node's port for one purpose: so far behind its first one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Port {
+    /// Overlay of a root, UDP.
+    Root = 0,
+    /// Retransmission of the feed, UDP.
+    Retransmission = 1,
+    /// Streams of other roots, TCP.
+    Link = 2,
+    /// How a root stands, TCP.
+    Status = 3,
+    /// Control connections, TCP.
+    Control = 4,
+    /// Where leaders say that they lead, UDP.
+    Claims = 5,
+    /// Probes of clock agents, UDP.
+    Clock = 6,
+    /// Overlay of a proxy or of one that stands by, UDP.
+    Proxy = 7,
+    /// Overlay of an edge, UDP.
+    Edge = 8,
+    /// Where an edge sends the feed from, UDP.
+    Release = 9,
+    /// OUCH over SoupBinTCP, TCP.
+    Ouch = 10,
+    /// FIX, TCP.
+    Fix = 11,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    cluster: Section,
+    #[serde(default)]
+    node: Vec<NodeEntry>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    name: String,
+    id: String,
+    session: String,
+    midnight: String,
+    venue: PathBuf,
+    authority: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+}
+
+/// One node.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeEntry {
+    /// Its name: letters, digits, `-`, 1 to 32 bytes.
+    pub name: String,
+    /// Where the others reach it: a DNS name or an IP address.
+    pub address: String,
+    /// What it does.
+    pub roles: Vec<NodeRole>,
+    /// Which zone or data centre it is in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub zone: String,
+    /// First of its ports, if it isn't the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// The address that it binds, if it isn't all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bind: Option<IpAddr>,
+    /// Its folder: journal, logs. Without it the one that the command line names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// Whom its receiver hands the feed to: an address and port each, unicast or an IP multicast
+    /// group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscribers: Vec<SocketAddrV4>,
+}
+
+impl NodeEntry {
+    /// Whether it has a role.
+    pub fn is(&self, role: NodeRole) -> bool {
+        self.roles.contains(&role)
+    }
+}
+
+/// The file, checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClusterFile {
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// Name of the venue.
+    pub name: String,
+    /// Its number: another one for every venue, and the name of the roots' group.
+    pub id: u64,
+    /// MoldUDP64 and SoupBinTCP session, ten characters.
+    pub session: String,
+    /// Midnight UTC that ITCH and OUCH times count from, ns since 1970.
+    pub midnight_ns: u64,
+    /// All nodes; the first has number 1.
+    pub nodes: Vec<NodeEntry>,
+    venue: PathBuf,
+    authority: PathBuf,
+    port: u16,
+}
+
+impl ClusterFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// What is wrong with it: file, line and key.
+    pub fn read(path: &Path) -> Result<ClusterFile, Failure> {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        ClusterFile::parse(path, &text)
+    }
+
+    /// The file that `text` is.
+    ///
+    /// # Errors
+    /// As [`ClusterFile::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<ClusterFile, Failure> {
+        let name = path.display();
+        let parsed = toml::from_str::<FileText>(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+            let why = error.message().lines().collect::<Vec<_>>().join(", ");
+            Failure::Usage(format!("{name}:{line}: {why}"))
+        })?;
+        let FileText { cluster: section, node: nodes } = parsed;
+        let wrong = |key: &str, why: String| Failure::Usage(format!("{name}: {key}: {why}"));
+        let id = u64::from_str_radix(&section.id, 16).ok().filter(|_| section.id.len() == 16);
+        let id = id.ok_or_else(|| wrong("cluster.id", "16 hexadecimal digits".to_string()))?;
+        if section.session.len() != 10 || !section.session.is_ascii() {
+            return Err(wrong("cluster.session", "ten ASCII characters".to_string()));
+        }
+        let midnight = section.midnight.parse::<jiff::civil::Date>().ok();
+        let midnight = midnight.and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC).ok());
+        let midnight = midnight.and_then(|at| u64::try_from(at.timestamp().as_nanosecond()).ok());
+        let midnight_ns = midnight
+            .ok_or_else(|| wrong("cluster.midnight", "a date like 2026-11-25".to_string()))?;
+        let file = ClusterFile {
+            path: path.to_path_buf(),
+            name: section.name,
+            id,
+            session: section.session,
+            midnight_ns,
+            nodes,
+            venue: section.venue,
+            authority: section.authority,
+            port: section.port.unwrap_or(FIRST_PORT),
+        };
+        file.check().map_err(|(key, why)| wrong(&key, why))?;
+        Ok(file)
+    }
+
+    /// The file as text.
+    ///
+    /// # Errors
+    /// Nothing that a checked file has can't be written.
+    pub fn text(&self) -> Result<String, Failure> {
+        let date = jiff::Timestamp::from_nanosecond(self.midnight_ns.into())
+            .map_err(|error| on(&self.path, error))?;
+        let section = Section {
+            name: self.name.clone(),
+            id: format!("{:016x}", self.id),
+            session: self.session.clone(),
+            midnight: date.to_zoned(jiff::tz::TimeZone::UTC).date().to_string(),
+            venue: self.venue.clone(),
+            authority: self.authority.clone(),
+            port: Some(self.port),
+        };
+        let text = FileText { cluster: section, node: self.nodes.clone() };
+        toml::to_string(&text).map_err(|error| on(&self.path, error))
+    }
+
+    /// A new venue's: id and session are drawn, its settings and authority lie beside it.
+    ///
+    /// # Errors
+    /// The system has no randomness; what is wrong with a node.
+    pub fn new(
+        path: &Path,
+        name: &str,
+        now: Nanos,
+        nodes: Vec<NodeEntry>,
+    ) -> Result<ClusterFile, Failure> {
+        let random = probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+        let id = random.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes)).max(1);
+        let day_ns = 86_400 * Nanos::SECOND;
+        let file = ClusterFile {
+            path: path.to_path_buf(),
+            name: name.to_string(),
+            id,
+            session: format!("FB{:08}", now.0 / Nanos::SECOND % 100_000_000),
+            midnight_ns: now.0 - now.0 % day_ns,
+            nodes,
+            venue: PathBuf::from("venue.toml"),
+            authority: PathBuf::from("authority.pem"),
+            port: FIRST_PORT,
+        };
+        let wrong = |(key, why)| Failure::Usage(format!("{}: {key}: {why}", path.display()));
+        file.check().map_err(wrong)?;
+        Ok(file)
+    }
+
+    fn check(&self) -> Result<(), (String, String)> {
+        let key = |at: usize, key: &str| format!("node[{at}].{key}");
+        if !is_name(&self.name) {
+            return Err(("cluster.name".to_string(), NAMES.to_string()));
+        }
+        if self.nodes.len() > NODES_MAX {
+            return Err(("node".to_string(), format!("at most {NODES_MAX}")));
+        }
+        let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
+        for (at, node) in self.nodes.iter().enumerate() {
+            if !is_name(&node.name) {
+                return Err((key(at, "name"), NAMES.to_string()));
+            }
+            if !names.insert(&node.name) {
+                return Err((key(at, "name"), format!("{} is named twice", node.name)));
+            }
+            if node.roles.is_empty() {
+                return Err((key(at, "roles"), format!("{} has none", node.name)));
+            }
+            if node.roles.iter().collect::<BTreeSet<_>>().len() < node.roles.len() {
+                return Err((key(at, "roles"), format!("{} has one twice", node.name)));
+            }
+            if node.is(NodeRole::Proxy) && node.is(NodeRole::Standby) {
+                let why = format!("{}: one that stands by is no proxy yet", node.name);
+                return Err((key(at, "roles"), why));
+            }
+            let port = self.port_of(node);
+            if port == 0 || port > u16::MAX - PORTS {
+                return Err((key(at, "port"), format!("1..={}", u16::MAX - PORTS)));
+            }
+            if (port.saturating_sub(PORTS - 1)..port + PORTS)
+                .any(|port| places.contains(&(&node.address, port)))
+            {
+                let why = format!("{}: nodes of one address need ports {PORTS} apart", node.name);
+                return Err((key(at, "port"), why));
+            }
+            places.insert((&node.address, port));
+        }
+        match self.of(NodeRole::Root).count() {
+            1 | 3 | 5 => Ok(()),
+            other => {
+                Err(("node".to_string(), format!("1, 3 or 5 with the role root, not {other}")))
+            }
+        }
+    }
+
+    /// Nodes with a role and their numbers, in the order of the file.
+    pub fn of(&self, role: NodeRole) -> impl Iterator<Item = (u16, &NodeEntry)> {
+        (1..).zip(&self.nodes).filter(move |(_, node)| node.is(role))
+    }
+
+    /// A node by its name, with its number.
+    ///
+    /// # Errors
+    /// No such node; the names that there are.
+    pub fn node(&self, name: &str) -> Result<(u16, &NodeEntry), Failure> {
+        let known = || {
+            let names: Vec<&str> = self.nodes.iter().map(|node| &node.name[..]).collect();
+            format!("{}: no node {name}: {}", self.path.display(), names.join(", "))
+        };
+        (1..)
+            .zip(&self.nodes)
+            .find(|(_, node)| node.name == name)
+            .ok_or_else(|| Failure::Usage(known()))
+    }
+
+    /// A node by its number.
+    pub fn numbered(&self, number: u16) -> Option<&NodeEntry> {
+        self.nodes.get(usize::from(number).checked_sub(1)?)
+    }
+
+    /// The number of a replica of the root, from 1, by that of its node.
+    pub fn replica(&self, number: u16) -> Option<u8> {
+        let place = self.of(NodeRole::Root).position(|(of, _)| of == number)?;
+        Some(place as u8 + 1)
+    }
+
+    fn port_of(&self, node: &NodeEntry) -> u16 {
+        node.port.unwrap_or(self.port)
+    }
+
+    /// Where the others reach a port of a node, as its name resolves now.
+    ///
+    /// # Errors
+    /// A name that has no address.
+    pub fn at(&self, node: &NodeEntry, port: Port) -> Result<SocketAddrV4, Failure> {
+        let place = (&node.address[..], self.port_of(node) + port as u16);
+        let failed = |why: String| {
+            Failure::Run(format!("{}: {}: {}: {why}", self.path.display(), node.name, node.address))
+        };
+        let found = place.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+        let v4 = found.filter_map(|at| match at {
+            SocketAddr::V4(at) => Some(at),
+            SocketAddr::V6(_) => None,
+        });
+        v4.into_iter().next().ok_or_else(|| failed("no IPv4 address".to_string()))
+    }
+
+    /// What a node binds for a port of its own.
+    pub fn bound(&self, node: &NodeEntry, port: Port) -> SocketAddr {
+        let on = node.bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        SocketAddr::new(on, self.port_of(node) + port as u16)
+    }
+
+    /// Overlay nodes but the root, by their ids: which node of the file each is on, and its port.
+    ///
+    /// # Errors
+    /// The file has not as many of a role as the venue's tree.
+    pub fn overlay(&self, config: &Config) -> Result<Vec<(NodeId, u16, Port)>, Failure> {
+        let exchange = crate::deployment::exchange_config(config, &net::Clock::start(0));
+        let exchange = exchange::ExchangeConfig {
+            options: crate::deployment::overlay_options(config)?,
+            ..exchange
+        };
+        let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
+        let topology = &tree.topology;
+        let spares: Vec<NodeId> = topology.spare_ids().collect();
+        let proxies = topology.proxy_ids().filter(|id| !spares.contains(id)).collect();
+        let receivers = topology.receiver_ids().collect();
+        let roles: [(NodeRole, Vec<NodeId>, Port); 3] = [
+            (NodeRole::Proxy, proxies, Port::Proxy),
+            (NodeRole::Edge, receivers, Port::Edge),
+            (NodeRole::Standby, spares, Port::Proxy),
+        ];
+        let mut overlay = Vec::new();
+        for (role, ids, port) in roles {
+            let nodes: Vec<u16> = self.of(role).map(|(number, _)| number).collect();
+            if nodes.len() != ids.len() {
+                return Err(Failure::Usage(format!(
+                    "{}: {} nodes with the role {role:?}, and the tree of {} has {}",
+                    self.path.display(),
+                    nodes.len(),
+                    self.venue_path().display(),
+                    ids.len()
+                )));
+            }
+            overlay.extend(ids.into_iter().zip(nodes).map(|(id, number)| (id, number, port)));
+        }
+        overlay.sort_by_key(|(id, ..)| *id);
+        Ok(overlay)
+    }
+
+    /// Places of the root's replicas.
+    ///
+    /// # Errors
+    /// Names without an address.
+    pub fn replicas(&self) -> Result<Vec<ReplicaAddresses>, Failure> {
+        let place = |(_, node): (u16, &NodeEntry)| {
+            Ok(ReplicaAddresses {
+                overlay: self.at(node, Port::Root)?,
+                feed: self.at(node, Port::Retransmission)?,
+                link: self.at(node, Port::Link)?,
+                status: self.at(node, Port::Status)?,
+            })
+        };
+        self.of(NodeRole::Root).map(place).collect()
+    }
+
+    /// The file of the venue's settings.
+    pub fn venue_path(&self) -> PathBuf {
+        self.path.with_file_name("").join(&self.venue)
+    }
+
+    /// The file with the certificate of the cluster's authority.
+    pub fn authority_path(&self) -> PathBuf {
+        self.path.with_file_name("").join(&self.authority)
+    }
+
+    /// The venue's settings.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn venue(&self) -> Result<Config, Failure> {
+        Ok(crate::config::read(Some(&self.venue_path()))?)
+    }
+}
+
+const NAMES: &str = "1 to 32 letters, digits and -";
+
+fn is_name(text: &str) -> bool {
+    (1..=32).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// What two machines have to agree on: a digest of all settings of a venue but those of one machine
+/// alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`).
+///
+/// # Errors
+/// Never for a configuration that was read.
+pub fn venue_digest(config: &Config) -> Result<u64, Failure> {
+    let local = ["admin", "ports", "flow", "store", "memory", "journal"];
+    let mut value =
+        serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))?;
+    if let Some(sections) = value.as_object_mut() {
+        local.iter().for_each(|section| drop(sections.remove(*section)));
+    }
+    Ok(engine::digest_of(value.to_string().as_bytes()))
+}

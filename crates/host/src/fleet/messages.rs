@@ -1,0 +1,270 @@
+//! What nodes and roots tell one another over a control connection: JSON behind its length (4 bytes,
+//! big-endian, at most [`MESSAGE_MAX`]), inside TLS 1.3.
+
+use std::io::{ErrorKind, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest message, bytes.
+pub const MESSAGE_MAX: usize = 1 << 20;
+/// Version of these messages; another one is refused.
+pub const VERSION: u16 = 1;
+
+/// From a node, or from an operator.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FromNode {
+    /// The first message: who it is.
+    Hello {
+        /// [`VERSION`].
+        version: u16,
+        /// The cluster's id.
+        cluster: u64,
+        /// [`super::file::venue_digest`] of its settings.
+        venue: u64,
+        /// Its name, as in its certificate.
+        name: String,
+        /// Drawn when its process started; the same on every connection of this process.
+        boot: u32,
+    },
+    /// How it is, every second.
+    Health(Health),
+    /// What an operator wants done.
+    Operate(Operation),
+}
+
+/// How a node is.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Health {
+    /// CLOCK_MONOTONIC of its machine, ns: what `clock_now_ns` was read at.
+    pub monotonic_ns: u64,
+    /// Its clock then, ns since 1970.
+    pub clock_now_ns: u64,
+    /// Largest error that the clock claims, ns.
+    pub clock_bound_ns: u64,
+    /// The epoch of the keys that it seals with.
+    pub key_epoch: u32,
+    /// Connections of participants that are logged on.
+    pub sessions: u64,
+    /// Requests of participants so far.
+    pub requests: u64,
+    /// Datagrams of the overlay sealed and opened so far.
+    pub sealed: u64,
+    /// See `sealed`.
+    pub opened: u64,
+    /// Datagrams refused so far: forged, replayed, forbidden or in clear.
+    pub refused: u64,
+    /// Messages of the feed that its receiver released so far.
+    pub released: u64,
+    /// Of those, messages released after their deadline.
+    pub late: u64,
+}
+
+/// What an operator wants done; each is a command of the log that names who asked.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Operation {
+    /// How everybody is.
+    Status,
+    /// Refuse the present certificate of a node, and change all keys.
+    Revoke {
+        /// Its name.
+        node: String,
+        /// Generations up to this one are refused.
+        generation: u32,
+    },
+    /// Change all keys.
+    Rotate,
+    /// Have a node end its sessions and stop.
+    Drain {
+        /// Its name.
+        node: String,
+        /// False: not any more.
+        on: bool,
+    },
+}
+
+/// From a root.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FromRoot {
+    /// The node is in.
+    Welcome {
+        /// The replica that leads, from 1, and its term.
+        leader: u8,
+        /// See `leader`.
+        term: u64,
+        /// Starts of the node, this one included.
+        life: u32,
+        /// Secret of the claims that it will hear, hexadecimal.
+        claims: String,
+        /// Its keys.
+        keys: Keys,
+    },
+    /// Other keys, from now on.
+    Keys(Keys),
+    /// It is to end its sessions and stop.
+    Drain,
+    /// It is not in, for this reason.
+    Refused {
+        /// One line.
+        why: String,
+        /// It may be otherwise in a moment.
+        again: bool,
+    },
+    /// Another replica leads, from 1; 0: nobody at present.
+    Elsewhere {
+        /// Its number.
+        leader: u8,
+    },
+    /// What came of an operation.
+    Answer {
+        /// Lines for people.
+        text: String,
+        /// The same for machines.
+        data: serde_json::Value,
+    },
+}
+
+/// The keys of a node in one epoch.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Keys {
+    /// Which.
+    pub epoch: u32,
+    /// For each overlay node of the machine, and the root's own id 0 for a replica: its key ring and
+    /// its life in this epoch.
+    pub rings: Vec<Ring>,
+    /// Of its clock agent.
+    pub clock: Option<Ring>,
+}
+
+/// Key ring and life of one node.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ring {
+    /// Its id.
+    pub node: u16,
+    /// The ring, hexadecimal.
+    pub ring: String,
+    /// The life, 32 hexadecimal digits.
+    pub life: String,
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// The stream's; a message that is too long.
+pub fn write(stream: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    if text.len() > MESSAGE_MAX {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(&text);
+    stream.write_all(&bytes)?;
+    stream.flush()
+}
+
+/// Takes messages off a stream that says now and then that there is nothing yet.
+#[derive(Default)]
+pub struct Reader {
+    kept: Vec<u8>,
+}
+
+impl Reader {
+    /// The next message; `None`: not yet.
+    ///
+    /// # Errors
+    /// The stream's and its end; a message that is too long or none.
+    pub fn next<M: DeserializeOwned>(
+        &mut self,
+        stream: &mut impl Read,
+    ) -> std::io::Result<Option<M>> {
+        if let Some(message) = self.take()? {
+            return Ok(Some(message));
+        }
+        let mut buffer = [0; 1 << 14];
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => self.kept.extend_from_slice(buffer.get(..len).unwrap_or(&[])),
+            Err(error) if is_patience(&error) => {}
+            Err(error) => return Err(error),
+        }
+        self.take()
+    }
+
+    fn take<M: DeserializeOwned>(&mut self) -> std::io::Result<Option<M>> {
+        let Some((head, rest)) = self.kept.split_first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_be_bytes(*head) as usize;
+        if len > MESSAGE_MAX {
+            return Err(std::io::Error::other(format!("a message of {len} bytes")));
+        }
+        let Some(text) = rest.get(..len) else { return Ok(None) };
+        let message = serde_json::from_slice(text).map_err(std::io::Error::other)?;
+        self.kept.drain(..4 + len);
+        Ok(Some(message))
+    }
+}
+
+fn is_patience(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hello() -> FromNode {
+        FromNode::Hello { version: 1, cluster: 7, venue: 9, name: "edge-3".to_string(), boot: 4 }
+    }
+
+    fn all(mut bytes: &[u8]) -> std::io::Result<Vec<FromNode>> {
+        let (mut reader, mut messages) = (Reader::default(), Vec::new());
+        loop {
+            match reader.next::<FromNode>(&mut bytes) {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(messages),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    #[test]
+    fn messages_are_read_as_written_and_others_end_the_stream() {
+        let sent = [
+            hello(),
+            FromNode::Health(Health { clock_bound_ns: 900, ..Health::default() }),
+            FromNode::Operate(Operation::Drain { node: "edge-1".to_string(), on: true }),
+        ];
+        let mut bytes = Vec::new();
+        sent.iter().for_each(|message| write(&mut bytes, message).expect("written"));
+        assert_eq!(all(&bytes).expect("read"), sent);
+        for bad in [&b"\0\0\0\x02{}"[..], b"\0\0\0\x0f{\"is\":\"nobody\"}", b"\xff\xff\xff\xff"] {
+            assert!(all(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changed_bytes_never_panic_and_keep_no_more_than_a_message(
+            changes in vec((0usize..200, any::<u8>()), 0..6), cut in 0usize..200,
+        ) {
+            let mut bytes = Vec::new();
+            write(&mut bytes, &hello()).expect("written");
+            for (at, byte) in changes {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            bytes.truncate(cut);
+            let _ = all(&bytes);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! A venue on many machines: one process a machine, each a node of `cluster.toml`.
+//!
+//! The replicas of the root are the control plane: what nodes there are, their lives and keys is in
+//! their log. Every other node keeps a control connection to the one that leads ([`client`],
+//! [`server`]) and gets its keys there; without a root it goes on with those it has.
+
+pub mod client;
+pub mod clock;
+pub mod credentials;
+pub mod file;
+pub mod keys;
+pub mod messages;
+pub mod node;
+pub mod server;
+pub mod traces;

@@ -1,0 +1,572 @@
+//! One machine of a venue: everything that `cluster.toml` gives a name.
+//!
+//! A machine that is no root asks the group for its keys first, waits until its clock has a bound, and
+//! then runs its proxies and edges in one loop. A root runs its replica and a door for the control
+//! connections of the others. A machine can be both.
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use exchange::{FIX_DOOR, OUCH_DOOR, Role, Sealed};
+use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, WaitStrategy, job_channel};
+use overlay::sealed_link::{Fleet, SealedLink};
+use probe::Key;
+use types::{Channel, Nanos, NodeId, Peer};
+
+use super::client::Identity;
+use super::clock::{ClockHandle, NodeClock};
+use super::credentials::{Credentials, RootSecret, bytes_of};
+use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
+use super::keys::Own;
+use super::messages::{FromRoot, Health, Keys};
+use super::server::{Server, Venue};
+use super::traces::TraceFile;
+use crate::alarms::Alarms;
+use crate::clock_agent::Wrong;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::replica::checkpoints::Begin;
+use crate::replica::claims;
+use crate::replica::cluster::Cluster;
+use crate::replica::line::RootLine;
+use crate::replica::node::{Host, Sockets};
+use crate::sockets::io;
+
+/// Passwords on their way to be hashed.
+const JOBS: usize = 512;
+/// How often a node's figures are looked at.
+const OBSERVE_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks whether all is over.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Between two words that the group is waited for.
+const REMIND_EVERY: Duration = Duration::from_secs(5);
+/// Longest answer of the loop.
+const ANSWER: Duration = Duration::from_millis(500);
+/// How long sessions that are told to end may take.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What a machine is started with.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// Folder of its journal, log and traces.
+    pub dir: PathBuf,
+    /// Folder of its keys.
+    pub keys: PathBuf,
+    /// On trial: how wrong its free-running clock is.
+    pub wrong: Wrong,
+    /// Write each datagram's release to `traces.jsonl` in its folder.
+    pub traces: bool,
+}
+
+/// A machine as its file, settings and keys have it.
+struct Machine<'a> {
+    file: &'a ClusterFile,
+    options: &'a NodeOptions,
+    number: u16,
+    entry: &'a NodeEntry,
+    config: Config,
+    credentials: Credentials,
+    fleet: Fleet,
+    overlay: Vec<(NodeId, u16, Port)>,
+    alarms: Alarms,
+}
+
+/// Runs a machine until `stop`, until the group refuses it, or until it can't go on. `told` is given
+/// lines for whoever started it.
+///
+/// # Errors
+/// What is wrong with its file, settings, keys or sockets; [`Failure::Refused`].
+pub fn run(
+    file: &ClusterFile,
+    options: &NodeOptions,
+    stop: &AtomicBool,
+    told: impl Fn(&str) + Sync,
+) -> Result<(), Failure> {
+    let (number, entry) = file.node(&options.name)?;
+    let config = settled(file, file.venue()?);
+    crate::files::folder(&options.dir)?;
+    let credentials = Credentials::read(file, &options.keys, &options.name)?;
+    let overlay = file.overlay(&config)?;
+    let machine = Machine {
+        file,
+        options,
+        number,
+        entry,
+        fleet: fleet(&config)?,
+        config,
+        credentials,
+        overlay,
+        alarms: Alarms::default(),
+    };
+    let clock = NodeClock::new(file, &machine.config, number, options.wrong)?;
+    let handle = clock.handle();
+    let who = (&options.name[..], number);
+    let identity = Identity::new(file, &machine.config, machine.credentials.clone(), who)?;
+    let (health, over) = (Mutex::new(None::<Health>), AtomicBool::new(false));
+    let (sender, messages) = channel();
+    thread::scope(|scope| {
+        let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
+        scope.spawn(move || print_alarms(&machine.alarms, told, over));
+        clock.run(scope, over);
+        // Whichever ends first ends the others.
+        let ended = move |outcome| {
+            stop.store(true, Ordering::Relaxed);
+            outcome
+        };
+        let kept = scope.spawn(move || {
+            let health = || lock(health).clone();
+            ended(identity.keep(stop, |message| drop(sender.send(message)), health))
+        });
+        let root = entry
+            .is(NodeRole::Root)
+            .then(|| scope.spawn(move || ended(machine.run_root(handle, health, stop, told))));
+        let outcome = match machine.own().next() {
+            Some(_) => machine.run_overlay(handle, (&messages, health), stop, told),
+            None => wait_for_drain(&messages, stop, told),
+        };
+        stop.store(true, Ordering::Relaxed);
+        let joined = |thread: Option<ScopedJoinHandle<'_, Result<(), Failure>>>| {
+            thread.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|_| Err(panicked())))
+        };
+        let (kept, root) = (joined(Some(kept)), joined(root));
+        over.store(true, Ordering::Relaxed);
+        kept.and(root).and(outcome)
+    })
+}
+
+/// A machine that has nothing to end waits until it is to stop.
+fn wait_for_drain(
+    messages: &Receiver<FromRoot>,
+    stop: &AtomicBool,
+    told: &impl Fn(&str),
+) -> Result<(), Failure> {
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok(FromRoot::Drain) = messages.recv_timeout(LOOK_EVERY) {
+            told("is drained: stops");
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A venue's settings as the cluster has them: its log is on the disks of most roots.
+fn settled(file: &ClusterFile, mut config: Config) -> Config {
+    config.journal.durability = "replicated".to_string();
+    config.journal.replicas = file.of(NodeRole::Root).count() as u32;
+    config
+}
+
+fn fleet(config: &Config) -> Result<Fleet, Failure> {
+    let mut exchange = crate::deployment::exchange_config(config, &net::Clock::start(0));
+    exchange.options = crate::deployment::overlay_options(config)?;
+    let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(Fleet::of(&tree.topology))
+}
+
+fn print_alarms(alarms: &Alarms, told: &impl Fn(&str), over: &AtomicBool) {
+    let mut last = false;
+    while !last {
+        last = over.load(Ordering::Relaxed);
+        alarms.take_lines().iter().for_each(|line| told(line));
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Looped nodes that others may give other keys.
+struct Keyed<'a> {
+    clock: &'a ClockHandle,
+    of: LoopHandle<Role>,
+    epoch: &'a AtomicU32,
+}
+
+impl Keyed<'_> {
+    /// Everything here seals with other keys from now on.
+    fn rekey(&self, keys: &Keys) -> Result<(), Failure> {
+        if let Some(ring) = &keys.clock {
+            self.clock.rekey(ring)?;
+        }
+        for ring in &keys.rings {
+            let Own { node, ring, life } = ring.read()?;
+            let call = self.of.call(node, move |role: &mut Role, now, _| {
+                role.rekey(now, ring, life);
+            });
+            call.map_err(|error| Failure::Run(format!("keys: {error}")))?;
+        }
+        self.epoch.store(keys.epoch, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Machine<'_> {
+    /// Overlay nodes on this machine, and their ports.
+    fn own(&self) -> impl Iterator<Item = (NodeId, Port)> + '_ {
+        let here = self.overlay.iter().filter(|(_, number, _)| *number == self.number);
+        here.map(|(node, _, port)| (*node, *port))
+    }
+
+    fn cluster(&self, secret: &[u8; 32]) -> Result<Cluster, Failure> {
+        let place = |number: u16, port| {
+            let node = self.file.numbered(number);
+            node.map(|node| self.file.at(node, port)).transpose()
+        };
+        let mut nodes = Vec::new();
+        for (id, number, port) in &self.overlay {
+            nodes.extend(place(*number, *port)?.map(|at| (id.0, at)));
+        }
+        let claims = self.file.nodes.iter().map(|node| self.file.at(node, Port::Claims));
+        Ok(Cluster {
+            group: self.file.id,
+            session: self.file.session.clone(),
+            midnight_ns: self.file.midnight_ns,
+            secret: crate::tls::hex(secret),
+            nodes,
+            replicas: self.file.replicas()?,
+            reserve: Vec::new(),
+            claims: claims.collect::<Result<_, _>>()?,
+            authority: self.credentials.authority().to_string(),
+            keys: self.options.keys.clone(),
+        })
+    }
+
+    fn directory(&self, cluster: &Cluster, leader: &LeaderEndpoint) -> Result<Directory, Failure> {
+        let directory = cluster.directory()?.with_leader(leader.clone());
+        directory.map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    fn habits(&self) -> LoopConfig {
+        let doors = &self.config.doors;
+        LoopConfig {
+            wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
+            handshakes_max: doors.half_open as usize,
+            handshakes_per_source_max: doors.half_open_per_address as usize,
+            handshake_ns: doors.handshake_ms * Nanos::MILLI,
+            ..LoopConfig::default()
+        }
+    }
+
+    /// Runs the replica of the root that this machine is.
+    fn run_root(
+        &self,
+        clock: &ClockHandle,
+        health: &Mutex<Option<Health>>,
+        stop: &AtomicBool,
+        told: &(impl Fn(&str) + Sync),
+    ) -> Result<(), Failure> {
+        let secret = RootSecret::read(&self.options.keys)?;
+        let id = self.file.replica(self.number);
+        let id = id.ok_or_else(|| Failure::Run("no replica".to_string()))?;
+        // The root seals with the first epoch's keys until it knows of a later one.
+        let cluster = self.cluster(&secret.epoch(0)?.0)?;
+        let venue = Venue {
+            file: self.file.clone(),
+            digest: venue_digest(&self.config)?,
+            overlay: self.overlay.clone(),
+            fleet: self.fleet.clone(),
+        };
+        let dir = self.options.dir.join("journal");
+        crate::files::folder(&dir)?;
+        let bind = |port| UdpSocket::bind(self.file.bound(self.entry, port)).map_err(io);
+        let listen = |port| TcpListener::bind(self.file.bound(self.entry, port)).map_err(io);
+        let sockets = Sockets {
+            overlay: bind(Port::Root)?,
+            feed: bind(Port::Retransmission)?,
+            link: listen(Port::Link)?,
+            status: listen(Port::Status)?,
+        };
+        let door = listen(Port::Control)?;
+        let tls = crate::replica::certificates::Credentials::read(&cluster, id)?.door()?;
+        let which = (&self.config, &cluster);
+        let mut host = Host::with(sockets, which, (id, &dir), clock.clock, Begin::Checkpoint)?;
+        host.use_alarms(&self.alarms);
+        told(&format!("root replica {id}: {} inputs recovered", host.recovered));
+        let handle = host.handle();
+        let line = RootLine::one_of(cluster.places().count() as u8, handle.clone());
+        let claim = |place| cluster.claim_secret(place);
+        let secrets = (0..self.file.nodes.len()).map(claim).collect::<Result<Vec<_>, _>>()?;
+        let server = Server::new(venue, secret.clone(), secrets, line, self.alarms.clone());
+        let traces = TraceFile::open(self.options, host.event_loop())?;
+        let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
+        let epoch = AtomicU32::new(recovered);
+        let keyed = Keyed { clock, of: handle, epoch: &epoch };
+        keyed.rekey(&server.own_keys(self.number, recovered)?)?;
+        let over = &AtomicBool::new(false);
+        thread::scope(|scope| {
+            let server = &server;
+            scope.spawn(move || traces.map_or(Ok(()), TraceFile::write));
+            scope.spawn(move || server.watch(over));
+            let serving = scope.spawn(move || server.serve(id, &door, &tls, over));
+            let number = self.number;
+            scope.spawn(move || {
+                let mut epoch = Some(recovered);
+                while !over.load(Ordering::Relaxed) {
+                    let newest = server.key_epoch();
+                    if newest != epoch
+                        && let Some(newest) = newest
+                        && server
+                            .own_keys(number, newest)
+                            .and_then(|keys| keyed.rekey(&keys))
+                            .is_ok()
+                    {
+                        epoch = Some(newest);
+                    }
+                    thread::sleep(LOOK_EVERY);
+                }
+            });
+            let has_others = self.own().next().is_some();
+            let watch = |role: &Role| {
+                // Where there are others on the machine they say how it is.
+                if !has_others {
+                    let roles = std::iter::once(role);
+                    *lock(health) = Some(observe(roles, clock, epoch.load(Ordering::Relaxed)));
+                }
+            };
+            let run = |()| host.run_watched(stop, watch).map(drop);
+            let outcome = clock.settle(stop).and_then(run);
+            over.store(true, Ordering::Relaxed);
+            let served = serving.join().unwrap_or(Ok(()));
+            outcome.and(served)
+        })
+    }
+
+    /// Waits for the group, then runs the proxies and edges of this machine.
+    fn run_overlay(
+        &self,
+        clock: &ClockHandle,
+        (messages, health): (&Receiver<FromRoot>, &Mutex<Option<Health>>),
+        stop: &AtomicBool,
+        told: &(impl Fn(&str) + Sync),
+    ) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let Some(welcome) = wait_for_welcome(messages, stop, told) else { return Ok(()) };
+        if let Some(ring) = &welcome.keys.clock {
+            clock.rekey(ring)?;
+        }
+        clock.settle(stop)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let cluster = self.cluster(&[0; 32])?;
+        let endpoint = cluster.leader()?;
+        welcome.take(&endpoint);
+        let directory = Arc::new(self.directory(&cluster, &endpoint)?);
+        let mut of = Loop::new(clock.clock, directory, self.habits()).map_err(io)?;
+        let (jobs_out, jobs) = job_channel(JOBS);
+        of.set_worker(jobs_out);
+        self.host_nodes(&mut of, clock, &cluster, &welcome.keys)?;
+        let claim_key = bytes_of(&welcome.claims).and_then(|bytes| Key::new(&bytes).ok());
+        let claim_key = claim_key.ok_or_else(|| Failure::Run("claims without a key".into()))?;
+        let claims = UdpSocket::bind(self.file.bound(self.entry, Port::Claims)).map_err(io)?;
+        let traces = TraceFile::open(self.options, &mut of)?;
+        let (bound, handle) = (clock.clock.reading().bound_ns, of.handle());
+        told(&format!("in, after {} ms; clock within {bound} ns", begun.elapsed().as_millis()));
+        let epoch = AtomicU32::new(welcome.keys.epoch);
+        let keyed = Keyed { clock, of: handle.clone(), epoch: &epoch };
+        let over = &AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (endpoint, worker, epoch) = (&endpoint, handle.clone(), &epoch);
+            scope.spawn(move || claims::hear(&claims, &claim_key, endpoint, over));
+            scope.spawn(move || jobs.serve(&worker, crate::password::work));
+            let written = scope.spawn(move || traces.map_or(Ok(()), TraceFile::write));
+            let running = scope.spawn(move || {
+                let look = |of: &Loop<Role>, _| {
+                    let roles = of.nodes().map(|(_, role)| role);
+                    let seen = observe(roles, clock, epoch.load(Ordering::Relaxed));
+                    *lock(health) = Some(seen);
+                };
+                of.run(over, OBSERVE_EVERY, look).map(drop)
+            });
+            let mut drained = None::<Instant>;
+            while !stop.load(Ordering::Relaxed) && !running.is_finished() {
+                match messages.recv_timeout(LOOK_EVERY) {
+                    Ok(FromRoot::Welcome { keys, leader, term, .. }) => {
+                        let _ = endpoint.take(term, usize::from(leader).saturating_sub(1));
+                        keyed.rekey(&keys)?;
+                    }
+                    Ok(FromRoot::Keys(keys)) => keyed.rekey(&keys)?,
+                    Ok(FromRoot::Drain) if drained.is_none() => {
+                        drained = Some(Instant::now());
+                        told("is drained: ends its sessions and stops");
+                    }
+                    _ => {}
+                }
+                let Some(since) = drained else { continue };
+                let busy = self.end_sessions(&handle);
+                if !busy || since.elapsed() > DRAIN_MAX {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            let (ended, written) = (running.join(), written.join());
+            ended.map_err(|_| panicked())?.map_err(io)?;
+            written.map_err(|_| panicked())?
+        })
+    }
+
+    /// Puts the machine's nodes into their loop, with sockets, doors and keys.
+    fn host_nodes(
+        &self,
+        of: &mut Loop<Role>,
+        clock: &ClockHandle,
+        cluster: &Cluster,
+        keys: &Keys,
+    ) -> Result<(), Failure> {
+        let mut exchange = crate::deployment::exchange_config(&self.config, &clock.clock);
+        exchange.options = crate::deployment::overlay_options(&self.config)?;
+        cluster.settle(&mut exchange);
+        let bind = |port| UdpSocket::bind(self.file.bound(self.entry, port)).map_err(io);
+        let listen = |port| TcpListener::bind(self.file.bound(self.entry, port)).map_err(io);
+        let life = crate::deployment::life()?;
+        for (node, port) in self.own() {
+            let role = exchange::overlay_node(&exchange, node, life, Peer::NOBODY);
+            let mut role = role.map_err(|error| Failure::Usage(error.to_string()))?;
+            let mut sockets = vec![(Channel::OVERLAY, bind(port)?)];
+            let mut doors = Vec::new();
+            if let Some(edge) = role.as_edge_mut() {
+                sockets.push((Channel::FEED, bind(Port::Release)?));
+                doors.extend([listen(Port::Ouch)?, listen(Port::Fix)?]);
+                for subscriber in &self.entry.subscribers {
+                    if !edge.subscribe(net::peer_addr(*subscriber)) {
+                        let name = &self.entry.name;
+                        return Err(Failure::Usage(format!("{name}: too many subscribers")));
+                    }
+                }
+            }
+            let has_doors = !doors.is_empty();
+            let queues = exchange.options.upstream.is_some() && role.as_proxy().is_some();
+            if exchange.options.secret.is_some() {
+                role = self.seal(role, node, queues, keys)?;
+            }
+            of.add_node(node, role, sockets, doors).map_err(io)?;
+            if has_doors {
+                let tls = self.door_tls()?;
+                for door in [OUCH_DOOR, FIX_DOOR] {
+                    of.secure_door(node, door, tls.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn seal(&self, role: Role, node: NodeId, queues: bool, keys: &Keys) -> Result<Role, Failure> {
+        let ring = keys.rings.iter().find(|ring| ring.node == node.0);
+        let ring = ring.ok_or_else(|| Failure::Run(format!("no keys for node {}", node.0)))?;
+        let Own { ring, life, .. } = ring.read()?;
+        let link = SealedLink::new(node, self.fleet.clone(), life, queues, ring);
+        let link = link.ok_or_else(|| Failure::Run("the cipher is not there".to_string()))?;
+        Ok(Role::Sealed(Box::new(Sealed::new(role, link))))
+    }
+
+    /// TLS of an edge's doors: the certificate that the venue's settings name, or the node's own.
+    fn door_tls(&self) -> Result<net::ServerTls, Failure> {
+        if let Some((server, _)) = crate::tls::doors(&self.config.doors)? {
+            return Ok(server);
+        }
+        self.credentials.doors(None)
+    }
+
+    /// Ends the sessions of participants here; whether something is still on its way.
+    fn end_sessions(&self, of: &LoopHandle<Role>) -> bool {
+        let mut busy = false;
+        for (node, _) in self.own() {
+            let (to, from) = sync_channel(1);
+            let asked = of.call(node, move |role: &mut Role, now, out| {
+                let left = role.with_edge(out, |edge, out| {
+                    let gateway = edge.gateway_mut();
+                    for session in gateway.logged_on() {
+                        gateway.disconnect(now, session.account, out);
+                    }
+                    gateway.connections() > 0 || gateway.requests_waiting() != (0, 0)
+                });
+                let _ = to.try_send(left.unwrap_or(false));
+            });
+            busy |= asked.is_ok() && from.recv_timeout(ANSWER).unwrap_or(true);
+        }
+        busy
+    }
+}
+
+/// What a node is told when it is let in.
+struct Welcome {
+    leader: u8,
+    term: u64,
+    claims: String,
+    keys: Keys,
+}
+
+impl Welcome {
+    fn take(&self, endpoint: &LeaderEndpoint) {
+        // The first one is known already, and perhaps a later one.
+        let _ = endpoint.take(self.term, usize::from(self.leader).saturating_sub(1));
+    }
+}
+
+/// Waits until the group lets the node in; `None` when it ends before.
+fn wait_for_welcome(
+    messages: &Receiver<FromRoot>,
+    stop: &AtomicBool,
+    told: &impl Fn(&str),
+) -> Option<Welcome> {
+    let mut reminded = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        match messages.recv_timeout(LOOK_EVERY) {
+            Ok(FromRoot::Welcome { leader, term, claims, keys, .. }) => {
+                return Some(Welcome { leader, term, claims, keys });
+            }
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) if reminded.elapsed() > REMIND_EVERY => {
+                reminded = Instant::now();
+                told("waits for a root that leads");
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+    None
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn panicked() -> Failure {
+    Failure::Run("a thread of the node panicked".to_string())
+}
+
+/// How nodes are.
+fn observe<'a>(
+    roles: impl Iterator<Item = &'a Role>,
+    clock: &ClockHandle,
+    key_epoch: u32,
+) -> Health {
+    let (monotonic_ns, reading) = clock.look();
+    let mut health = Health {
+        monotonic_ns,
+        clock_now_ns: reading.now.0,
+        clock_bound_ns: reading.bound_ns,
+        key_epoch,
+        ..Health::default()
+    };
+    for role in roles {
+        if let Some(link) = role.link() {
+            health.sealed += link.sealed;
+            health.opened += link.opened;
+            health.refused += link.refused();
+        }
+        let Some(edge) = role.as_edge() else { continue };
+        health.sessions += edge.gateway().logged_on().len() as u64;
+        health.requests += edge.gateway().counters().requests;
+        for receiver in edge.receivers() {
+            let stats = receiver.stats();
+            health.released += stats.released_messages;
+            health.late += stats.late_self + stats.late_blocked;
+        }
+    }
+    health
+}

@@ -1,0 +1,468 @@
+//! The roots' end of control connections: each replica has a door, and the one that leads answers.
+//!
+//! A node that connects proves its number at the gate and its name by certificate, says which venue it
+//! believes in, and gets its keys once its start is in the log. The connection stays: new keys, a
+//! drain and a revocation go out on it as soon as they are committed. A replica that does not lead
+//! says who does.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::Nodes;
+use net::{Sealed, ServerTls};
+use overlay::sealed_link::Fleet;
+use serde_json::json;
+use types::{ClOrdId, Command, CommandKind, NodeAction, NodeId, UserRefNum};
+
+use super::credentials::{OPERATOR, RootSecret, named};
+use super::file::{ClusterFile, Port};
+use super::keys;
+use super::messages::{FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
+use crate::alarms::Alarms;
+use crate::failure::Failure;
+use crate::replica::gate::{self, Entrant, Gate, Limits};
+use crate::replica::line::RootLine;
+
+/// How often a replica is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a connection may be silent before what there is to tell it is looked at.
+const TURN: Duration = Duration::from_millis(50);
+/// A connection that takes nothing for so long is given up.
+const STUCK: Duration = Duration::from_secs(2);
+/// How long the first message may take.
+const HELLO: Duration = Duration::from_secs(2);
+/// How long a command may take to be committed.
+const COMMIT: Duration = Duration::from_secs(3);
+/// Longest answer of a loop.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// What a venue's control connections are about.
+pub struct Venue {
+    /// Who is where.
+    pub file: ClusterFile,
+    /// [`super::file::venue_digest`] of the settings.
+    pub digest: u64,
+    /// Overlay nodes but the root: id, number of the machine, port.
+    pub overlay: Vec<(NodeId, u16, Port)>,
+    /// Which overlay nodes speak with which.
+    pub fleet: Fleet,
+}
+
+/// How the replica stands, looked at every 50 ms.
+#[derive(Clone, Default)]
+struct Standing {
+    /// It was looked at.
+    seen: bool,
+    /// The term in which it leads and serves; 0: it does not.
+    term: u64,
+    /// Who leads, from 1; 0: nobody known.
+    leader: u8,
+    nodes: Nodes,
+}
+
+/// How a node was when it last said so.
+struct Heard {
+    at: Instant,
+    health: Health,
+    generation: u32,
+}
+
+/// The door of one replica.
+pub struct Server {
+    venue: Venue,
+    secret: RootSecret,
+    claims: Vec<[u8; 32]>,
+    root: RootLine,
+    alarms: Alarms,
+    standing: Mutex<Standing>,
+    heard: Mutex<BTreeMap<u16, Heard>>,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who is at the other end.
+struct Caller {
+    /// 0: an operator.
+    number: u16,
+    name: String,
+    generation: u32,
+}
+
+impl Server {
+    /// The door of the replica behind `root`. `claims`: secrets of claims by node, the first of number 1.
+    pub fn new(
+        venue: Venue,
+        secret: RootSecret,
+        claims: Vec<[u8; 32]>,
+        root: RootLine,
+        alarms: Alarms,
+    ) -> Server {
+        let (standing, heard) = (Mutex::default(), Mutex::default());
+        Server { venue, secret, claims, root, alarms, standing, heard }
+    }
+
+    /// Keeps looking how the replica stands, until `stop`.
+    pub fn watch(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            self.look();
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn look(&self) {
+        let (to, from) = sync_channel(1);
+        let asked = self.root.call_member(move |member, _, _| {
+            let leader = member.replica().standing().leader.map_or(0, |leader| leader.0);
+            let term = member.leading().unwrap_or(0);
+            let nodes = member.role().as_root().map(|root| root.engine().nodes().clone());
+            let _ = to.try_send(Standing {
+                seen: true,
+                term,
+                leader,
+                nodes: nodes.unwrap_or_default(),
+            });
+        });
+        if let Some(found) = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok()) {
+            *lock(&self.standing) = found;
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        lock(&self.standing).clone()
+    }
+
+    /// The epoch of the keys, as far as it is committed here; `None` before the replica was looked at.
+    pub fn key_epoch(&self) -> Option<u32> {
+        let standing = self.standing();
+        standing.seen.then(|| standing.nodes.key_epoch())
+    }
+
+    /// The keys of the replica's own machine in an epoch: of its root, and of its clock agent. Their
+    /// lives are drawn, because nobody grants a root one.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn own_keys(&self, number: u16, epoch: u32) -> Result<super::messages::Keys, Failure> {
+        keys::of_root(&self.venue, &self.secret, number, epoch)
+    }
+
+    /// Takes connections at `door` until `stop`.
+    ///
+    /// # Errors
+    /// See [`gate::serve`].
+    pub fn serve(
+        &self,
+        replica: u8,
+        door: &TcpListener,
+        tls: &ServerTls,
+        stop: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let known: Vec<IpAddr> = (self.venue.file.nodes.iter())
+            .filter_map(|node| self.venue.file.at(node, Port::Control).ok())
+            .map(|at| IpAddr::V4(*at.ip()))
+            .collect();
+        let (key, own) = (self.secret.gate()?, replica.into());
+        let gate = Gate { key, own, known, limits: Limits::FAIR };
+        let served = gate::serve(&gate, door, stop, |entrant| {
+            // A connection that ends, by whatever, is opened again by the other side.
+            let _ = self.converse(&entrant, tls, stop);
+        });
+        served.map_err(|error| Failure::Run(format!("control connections: {error}")))
+    }
+
+    fn converse(
+        &self,
+        entrant: &Entrant<'_>,
+        tls: &ServerTls,
+        stop: &AtomicBool,
+    ) -> std::io::Result<()> {
+        let stream = &entrant.stream;
+        let mut sealed = tls.accept(Arc::clone(stream), entrant.until)?;
+        stream.set_read_timeout(Some(TURN))?;
+        stream.set_write_timeout(Some(STUCK))?;
+        let subject = sealed.certificate().map(|certificate| certificate.name.clone());
+        let caller = subject.and_then(|name| named(self.venue.file.id, &name));
+        let Some((name, generation)) = caller else {
+            return self.refuse(&mut sealed, "somebody", "the certificate is of another cluster");
+        };
+        let number = match &name[..] {
+            OPERATOR => 0,
+            name => match self.venue.file.node(name) {
+                Ok((number, _)) => number,
+                Err(why) => return self.refuse(&mut sealed, name, &why.to_string()),
+            },
+        };
+        if number != entrant.number {
+            let why = format!("the gate's key is that of number {}", entrant.number);
+            return self.refuse(&mut sealed, &name, &why);
+        }
+        entrant.settle();
+        let caller = Caller { number, name, generation };
+        let mut reader = Reader::default();
+        let boot = match self.greet(&mut sealed, &mut reader, &caller, stop)? {
+            Ok(boot) => boot,
+            Err(why) => return self.refuse(&mut sealed, &caller.name, &why),
+        };
+        let standing = self.standing();
+        if standing.term == 0 {
+            return write(&mut sealed, &FromRoot::Elsewhere { leader: standing.leader });
+        }
+        if caller.number == 0 {
+            return self.hear(&mut sealed, &mut reader, &caller, None, stop);
+        }
+        let epoch = match self.welcome(&mut sealed, &caller, boot)? {
+            Ok(epoch) => epoch,
+            Err(why) => {
+                return write(&mut sealed, &FromRoot::Refused { why, again: true });
+            }
+        };
+        let left = self.hear(&mut sealed, &mut reader, &caller, Some(epoch), stop);
+        lock(&self.heard).remove(&caller.number);
+        left
+    }
+
+    /// Tells a node why it isn't in, and operators who wanted in.
+    fn refuse(&self, sealed: &mut Sealed, name: &str, why: &str) -> std::io::Result<()> {
+        self.alarms.note("refused-node", format!("{name} was refused: {why}"));
+        write(sealed, &FromRoot::Refused { why: why.to_string(), again: false })
+    }
+
+    /// Hears the first message; the boot nonce in it, or why the node isn't let in.
+    fn greet(
+        &self,
+        sealed: &mut Sealed,
+        reader: &mut Reader,
+        caller: &Caller,
+        stop: &AtomicBool,
+    ) -> std::io::Result<Result<u32, String>> {
+        let until = Instant::now() + HELLO;
+        while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+            let Some(message) = reader.next::<FromNode>(sealed)? else { continue };
+            let FromNode::Hello { version, cluster, venue, name, boot } = message else {
+                return Ok(Err("the first message was no hello".to_string()));
+            };
+            let (file, digest) = (&self.venue.file, self.venue.digest);
+            let revoked = self.standing().nodes.get(caller.number.into()).revoked;
+            let why = if version != VERSION {
+                format!("it speaks version {version} of control messages, and this root {VERSION}")
+            } else if cluster != file.id {
+                format!("it is of cluster {cluster:016x}, and this is {:016x}", file.id)
+            } else if name != caller.name {
+                format!("it calls itself {name}, and its certificate is of {}", caller.name)
+            } else if caller.number != 0 && venue != digest {
+                format!(
+                    "its venue settings have digest {venue:016x}, and those of the roots \
+                     {digest:016x}: compare venue.toml"
+                )
+            } else if caller.number != 0 && caller.generation <= revoked {
+                let generation = caller.generation;
+                format!("its certificate, generation {generation}, is revoked: issue another one")
+            } else if self.standing().nodes.get(caller.number.into()).drained {
+                "it is drained: `fairbell cluster drain --undo NODE` first".to_string()
+            } else {
+                return Ok(Ok(boot));
+            };
+            return Ok(Err(why));
+        }
+        Ok(Err("no hello in time".to_string()))
+    }
+
+    /// Puts a command into the log; waits until `done` holds of what is committed.
+    fn command(&self, command: Command, done: impl Fn(&Nodes) -> bool) -> Result<(), String> {
+        let asked = self.root.call(move |root, now, out| {
+            let _ = root.operator(now, command, out);
+        });
+        asked.map_err(|error| format!("the root was not asked: {error}"))?;
+        let until = Instant::now() + COMMIT;
+        while Instant::now() < until {
+            self.look();
+            let standing = self.standing();
+            if done(&standing.nodes) {
+                return Ok(());
+            }
+            if standing.term == 0 {
+                return Err("this root leads no more: again".to_string());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(format!("not committed within {} s: again", COMMIT.as_secs()))
+    }
+
+    /// Lets a node in: its start is in the log, and it has its keys. The epoch of these, or why not.
+    fn welcome(
+        &self,
+        sealed: &mut Sealed,
+        caller: &Caller,
+        boot: u32,
+    ) -> std::io::Result<Result<u32, String>> {
+        let number = u32::from(caller.number);
+        let join = set_node(NodeAction::Join, number, boot, &caller.name);
+        if self.standing().nodes.get(number).life_of(boot).is_none()
+            && let Err(why) = self.command(join, |nodes| nodes.get(number).life_of(boot).is_some())
+        {
+            return Ok(Err(why));
+        }
+        let standing = self.standing();
+        let node = standing.nodes.get(number);
+        let epoch = standing.nodes.key_epoch();
+        let life = node.life_of(boot).unwrap_or(node.life);
+        let keys = self.keys(caller.number, epoch, life).map_err(std::io::Error::other)?;
+        let place = usize::from(caller.number) - 1;
+        let claims = self.claims.get(place).map_or_else(String::new, |key| crate::tls::hex(key));
+        let (leader, term) = (standing.leader, standing.term);
+        write(sealed, &FromRoot::Welcome { leader, term, life, claims, keys })?;
+        Ok(Ok(epoch))
+    }
+
+    fn keys(&self, number: u16, epoch: u32, life: u32) -> Result<super::messages::Keys, Failure> {
+        keys::of(&self.venue, &self.secret, number, epoch, life)
+    }
+
+    /// Goes on with a connection: hears how the node is, tells it what is new. `epoch`: of the keys
+    /// it has; none for an operator.
+    fn hear(
+        &self,
+        sealed: &mut Sealed,
+        reader: &mut Reader,
+        caller: &Caller,
+        mut epoch: Option<u32>,
+        stop: &AtomicBool,
+    ) -> std::io::Result<()> {
+        let number = u32::from(caller.number);
+        while !stop.load(Ordering::Relaxed) {
+            match reader.next::<FromNode>(sealed)? {
+                Some(FromNode::Health(health)) if epoch.is_some() => {
+                    let generation = caller.generation;
+                    let heard = Heard { at: Instant::now(), health, generation };
+                    lock(&self.heard).insert(caller.number, heard);
+                }
+                Some(FromNode::Operate(operation)) if caller.number == 0 => {
+                    let answer = match self.operate(&operation) {
+                        Ok(answer) => answer,
+                        Err(why) => FromRoot::Refused { why, again: false },
+                    };
+                    write(sealed, &answer)?;
+                }
+                Some(_) => {
+                    return self.refuse(sealed, &caller.name, "a message that is not its to send");
+                }
+                None => {}
+            }
+            let standing = self.standing();
+            if standing.term == 0 {
+                return write(sealed, &FromRoot::Elsewhere { leader: standing.leader });
+            }
+            let Some(known) = epoch else { continue };
+            let node = standing.nodes.get(number);
+            if caller.generation <= node.revoked {
+                return self.refuse(sealed, &caller.name, "its certificate was revoked");
+            }
+            if node.drained {
+                return write(sealed, &FromRoot::Drain);
+            }
+            let newest = standing.nodes.key_epoch();
+            if newest != known {
+                let keys = self.keys(caller.number, newest, node.life);
+                write(sealed, &FromRoot::Keys(keys.map_err(std::io::Error::other)?))?;
+                epoch = Some(newest);
+            }
+        }
+        Ok(())
+    }
+
+    fn operate(&self, operation: &Operation) -> Result<FromRoot, String> {
+        let number = |name: &str| {
+            let found = self.venue.file.node(name).map_err(|why| why.to_string())?;
+            Ok::<u32, String>(found.0.into())
+        };
+        let epoch = self.standing().nodes.key_epoch();
+        let text = match operation {
+            Operation::Status => return Ok(self.status()),
+            Operation::Revoke { node, generation } => {
+                let (at, upto) = (number(node)?, *generation);
+                let command = set_node(NodeAction::Revoke, at, upto, OPERATOR);
+                self.command(command, |nodes| nodes.get(at).revoked >= upto)?;
+                format!("{node}: certificates up to generation {upto} are refused")
+            }
+            Operation::Rotate => {
+                let command = set_node(NodeAction::RotateKeys, 0, 0, OPERATOR);
+                self.command(command, |nodes| nodes.key_epoch() > epoch)?;
+                "all nodes are given other keys".to_string()
+            }
+            Operation::Drain { node, on } => {
+                let at = number(node)?;
+                let command = set_node(NodeAction::Drain, at, u32::from(*on), OPERATOR);
+                self.command(command, |nodes| nodes.get(at).drained == *on)?;
+                let what = if *on { "ends its sessions and stops" } else { "may join again" };
+                format!("{node} {what}")
+            }
+        };
+        let epoch = self.standing().nodes.key_epoch();
+        let data = json!({ "key_epoch": epoch });
+        Ok(FromRoot::Answer { text: format!("{text}; keys are of epoch {epoch}"), data })
+    }
+
+    fn status(&self) -> FromRoot {
+        let standing = self.standing();
+        let epoch = standing.nodes.key_epoch();
+        let heard = lock(&self.heard);
+        let mut lines = vec![format!(
+            "replica {} leads in term {}; keys are of epoch {epoch}",
+            standing.leader, standing.term
+        )];
+        lines.push(format!(
+            "{:<16} {:<14} {:>5} {:>6} {:>12} {:>9} {:>10}",
+            "node", "is", "life", "epoch", "clock +-ns", "sessions", "released"
+        ));
+        let mut rows = Vec::new();
+        for (number, node) in (1u16..).zip(&self.venue.file.nodes) {
+            let known = standing.nodes.get(number.into());
+            let one = heard.get(&number);
+            let is = match one {
+                _ if known.drained => "drained",
+                Some(one) if one.at.elapsed() < Duration::from_secs(5) => "up",
+                Some(_) => "silent",
+                None if known.revoked > 0 => "revoked",
+                None => "away",
+            };
+            let health = one.map(|one| one.health.clone()).unwrap_or_default();
+            lines.push(format!(
+                "{:<16} {is:<14} {:>5} {:>6} {:>12} {:>9} {:>10}",
+                node.name,
+                known.life,
+                health.key_epoch,
+                health.clock_bound_ns,
+                health.sessions,
+                health.released
+            ));
+            rows.push(json!({
+                "node": node.name, "is": is, "life": known.life, "revoked": known.revoked,
+                "drained": known.drained, "generation": one.map(|one| one.generation),
+                "health": one.map(|one| &one.health),
+            }));
+        }
+        let data = json!({
+            "leader": standing.leader, "term": standing.term, "key_epoch": epoch, "nodes": rows,
+        });
+        FromRoot::Answer { text: lines.join("\n"), data }
+    }
+}
+
+/// The command of an action on a node, in the name of whoever asked.
+fn set_node(action: NodeAction, number: u32, operand: u32, asked_by: &str) -> Command {
+    let mut operator = ClOrdId::default();
+    operator.0.iter_mut().zip(asked_by.bytes()).for_each(|(to, byte)| *to = byte);
+    Command {
+        param: action as u8,
+        orig_user_ref: UserRefNum(number),
+        user_ref: UserRefNum(operand),
+        cl_ord_id: operator,
+        ..Command::new(CommandKind::SetNode)
+    }
+}
