@@ -37,6 +37,8 @@ pub enum Command {
     Check(crate::check::CheckArgs),
     /// Synchronize clocks of a simulated cloud
     Clock(ClockArgs),
+    /// A venue of many machines in a network in a box, measured against the truth
+    Cloud(crate::cloud::CloudArgs),
     /// Kill leaders and gateways of real processes while clients trade, and account for it
     Drill(crate::drill::Drills),
     /// Tell one order's whole story from a log, a generated one, too

@@ -13,6 +13,7 @@ pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod clock;
+pub mod cloud;
 pub mod drill;
 pub mod log;
 pub mod replay;
@@ -25,7 +26,7 @@ use cli::{Clock, Command, Feed};
 use host::failure::Failure;
 
 /// What drills and attacks start as processes: the product's own commands, in this program, too.
-const PRODUCT: &[&str] = &["admin", "journal", "replica", "up"];
+const PRODUCT: &[&str] = &["admin", "cluster", "journal", "load", "node", "replica", "up"];
 
 /// Runs one command line, the program's name first.
 ///
@@ -48,6 +49,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Clock(args) => match args.clock {
             Clock::Simulate(args) => clock::run(&args),
         },
+        Command::Cloud(args) => cloud::run(&args),
         Command::Drill(args) => drill::run(&args.what),
         Command::Explain(args) => fairbell::explain::run(&args, &generated),
         Command::Feed(args) => match args.feed {
