@@ -42,6 +42,9 @@ pub struct NodeArgs {
     /// On trial: it gains so much, ppb
     #[arg(long, value_name = "PPB", default_value_t = 0, allow_hyphen_values = true, hide = true)]
     pub virtual_drift_ppb: i64,
+    /// On trial: it jumps ahead by so much at each SIGUSR1, us
+    #[arg(long, value_name = "US", hide = true)]
+    pub virtual_jump_us: Option<u64>,
 }
 
 /// Runs a machine.
@@ -53,6 +56,12 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let (_, entry) = file.node(&args.name)?;
     let dir = args.dir.clone().or_else(|| entry.dir.clone());
     let keys = args.keys.clone();
+    let handling = |error| Failure::Run(format!("handling signals: {error}"));
+    let jump = args.virtual_jump_us.map(|us| (Arc::new(AtomicBool::new(false)), us));
+    if let Some((told, _)) = &jump {
+        signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(told))
+            .map_err(handling)?;
+    }
     let options = NodeOptions {
         name: args.name.clone(),
         dir: dir.unwrap_or_else(|| PathBuf::from(format!("fairbell-{}", args.name))),
@@ -62,12 +71,12 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
             offset_ns: args.virtual_offset_us.saturating_mul(1_000),
             drift_ppb: args.virtual_drift_ppb,
         },
+        jump,
         traces: args.traces,
     };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(handling)?;
     }
     let name = &args.name;
     node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"))

@@ -4,6 +4,7 @@
 //! ([`Wrong`]); its datagrams are sealed where it has keys. [`KeptClock`] is the corrected clock with
 //! its bound, for every loop of the process.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clock::{Agent, AgentConfig};
@@ -45,6 +46,21 @@ impl Wrong {
     }
 }
 
+/// On trial: a clock that is wrong and that nobody keeps, with the bound that it claims, ns.
+#[derive(Debug)]
+pub struct FreeClock {
+    /// How wrong it is.
+    pub wrong: Wrong,
+    /// See there.
+    pub bound_ns: u64,
+}
+
+impl Timekeeper for FreeClock {
+    fn reading(&self, process: Nanos) -> ClockReading {
+        ClockReading { now: self.wrong.raw(process), bound_ns: self.bound_ns }
+    }
+}
+
 struct State {
     agent: Agent,
     guard: Option<SealedPair<KeyRing>>,
@@ -56,6 +72,8 @@ struct State {
 pub struct KeptClock {
     state: Mutex<State>,
     wrong: Wrong,
+    /// On trial: how far the free-running clock has jumped since it was started, ns.
+    jumped_ns: AtomicU64,
 }
 
 impl std::fmt::Debug for KeptClock {
@@ -74,7 +92,8 @@ impl KeptClock {
     ) -> &'static KeptClock {
         let (agent, clear, body) = (Agent::new(config), Outbox::default(), Vec::new());
         let state = Mutex::new(State { agent, guard, clear, body });
-        Box::leak(Box::new(KeptClock { state, wrong }))
+        let jumped_ns = AtomicU64::new(0);
+        Box::leak(Box::new(KeptClock { state, wrong, jumped_ns }))
     }
 
     fn state<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
@@ -98,7 +117,22 @@ impl KeptClock {
 
     /// What the free-running clock reads.
     pub fn raw(&self, process: Nanos) -> Nanos {
-        self.wrong.raw(process)
+        self.wrong.raw(process).after(self.jumped_ns.load(Ordering::Relaxed))
+    }
+
+    /// When it reads so much.
+    fn when(&self, raw: Nanos) -> Nanos {
+        match raw {
+            Nanos::NEVER => raw,
+            raw => {
+                self.wrong.when(Nanos(raw.0 - self.jumped_ns.load(Ordering::Relaxed).min(raw.0)))
+            }
+        }
+    }
+
+    /// On trial: the free-running clock jumps ahead, as a machine's may that was moved.
+    pub fn jump(&self, ns: u64) {
+        self.jumped_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// The reading at a time of the process's clock, and that time: taken when it is our turn, so
@@ -111,7 +145,7 @@ impl KeptClock {
     }
 
     fn told(&self, agent: &mut Agent, process: Nanos) -> ClockReading {
-        let raw = self.wrong.raw(process);
+        let raw = self.raw(process);
         agent.reading(raw).unwrap_or(ClockReading { now: raw, bound_ns: UNKNOWN_NS })
     }
 
@@ -121,7 +155,7 @@ impl KeptClock {
         out: &mut Outbox,
         call: impl FnOnce(&mut State, ClockReading),
     ) {
-        let raw = ClockReading { now: self.wrong.raw(now.now), ..now };
+        let raw = ClockReading { now: self.raw(now.now), ..now };
         self.state(|state| {
             state.clear.clear();
             call(state, raw);
@@ -205,7 +239,7 @@ impl Node for HostedAgent {
             let guard = state.guard.as_ref().map_or(Nanos::NEVER, SealedPair::next_timeout);
             (state.agent.next_timeout(), guard)
         });
-        self.0.wrong.when(agent).min(guard)
+        self.0.when(agent).min(guard)
     }
 }
 

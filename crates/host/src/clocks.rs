@@ -207,6 +207,7 @@ fn kept(config: &Config, members: &[NodeId], id: NodeId, origin: u64) -> &'stati
     let mut agent = AgentConfig::new(id, members, NodeId(0));
     agent.solver.asymmetry_ns = config.clock.asymmetry_us * Nanos::MICRO;
     agent.solver.wander_max_ppb = f64::from(config.clock.wander_max_ppb);
+    agent.pair_every_ns = config.clock.probe_every_ms * Nanos::MILLI;
     // Loops on few cores wake each other late: far more pairs are impure than between machines.
     agent.tolerance_ns = 300 * Nanos::MICRO;
     let sign = match id.0 {

@@ -16,6 +16,10 @@ pub struct Clocks {
     pub asymmetry_us: u64,
     /// With `huygens`: largest standard deviation of a drift's change within a second, parts of 10^9.
     pub wander_max_ppb: u32,
+    /// With `huygens`: neighbours that each machine chooses to probe.
+    pub neighbours: u32,
+    /// With `huygens`: time between two pairs of probes to the same neighbour, milliseconds.
+    pub probe_every_ms: u64,
     /// With `huygens`: change of the spacing of a pair of probes up to which it counts, microseconds.
     pub pure_us: u64,
     /// With `huygens`, on trial: how far the clocks of edges and participants are off.
@@ -30,6 +34,8 @@ impl Default for Clocks {
             source: SOURCES[0].to_string(),
             asymmetry_us: 0,
             wander_max_ppb: 500,
+            neighbours: 10,
+            probe_every_ms: 10,
             pure_us: 10,
             virtual_offset_us: 0,
             virtual_drift_ppb: 0,

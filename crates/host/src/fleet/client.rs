@@ -147,6 +147,7 @@ impl Identity {
             match reader.next::<FromRoot>(&mut sealed).map_err(failed)? {
                 None => {}
                 Some(FromRoot::Answer { text, data }) => return Ok(Told::Answer(text, data)),
+                Some(FromRoot::Refused { why, again: true }) => return Err(Failure::Run(why)),
                 Some(FromRoot::Refused { why, .. }) => return Ok(Told::Refused(why)),
                 Some(FromRoot::Elsewhere { leader }) => return Ok(Told::Elsewhere(leader)),
                 Some(_) => return Err(Failure::Run(format!("root {replica} answers strangely"))),

@@ -16,13 +16,15 @@ use types::{Channel, ClockReading, Nanos, NodeId};
 
 use super::file::{ClusterFile, NodeRole, Port};
 use super::messages::Ring;
-use crate::clock_agent::{HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
+use crate::clock_agent::{FreeClock, HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::sockets::io;
 
 /// How long the first corrections may take.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Nice value of the agent's thread.
+const NICE: i32 = -15;
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -53,12 +55,23 @@ impl NodeClock {
     ) -> Result<NodeClock, Failure> {
         let own = Clock::start(config.hold.clock_bound_ns);
         let node = file.numbered(number).filter(|_| config.clock.source == "huygens");
-        let Some(node) = node else { return Ok(NodeClock { own, agent: None }) };
+        let wrong = Wrong { origin: own.process().0, ..wrong };
+        let Some(node) = node else {
+            let bound_ns = config.hold.clock_bound_ns;
+            let is_right = (wrong.offset_ns, wrong.drift_ppb) == (0, 0);
+            let clock = match is_right {
+                true => own,
+                false => own.kept_by(Box::leak(Box::new(FreeClock { wrong, bound_ns }))),
+            };
+            return Ok(NodeClock { own: clock, agent: None });
+        };
         let members: Vec<NodeId> = (1..).zip(&file.nodes).map(|(n, _)| NodeId(n)).collect();
         let reference = file.of(NodeRole::Root).next().map_or(1, |(number, _)| number);
         let mut settings = AgentConfig::new(NodeId(number), &members, NodeId(reference));
         settings.solver.asymmetry_ns = config.clock.asymmetry_us * Nanos::MICRO;
         settings.solver.wander_max_ppb = f64::from(config.clock.wander_max_ppb);
+        settings.per_node = config.clock.neighbours as usize;
+        settings.pair_every_ns = config.clock.probe_every_ms * Nanos::MILLI;
         settings.tolerance_ns = config.clock.pure_us * Nanos::MICRO;
         let mut places = Vec::new();
         for (member, node) in members.iter().zip(&file.nodes) {
@@ -66,7 +79,6 @@ impl NodeClock {
         }
         let directory = Directory::new(&places)
             .map_err(|error| Failure::Usage(format!("{}: {error}", file.path.display())))?;
-        let wrong = Wrong { origin: own.process().0, ..wrong };
         let kept = KeptClock::start(settings, None, wrong);
         let habits = LoopConfig {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
@@ -98,7 +110,12 @@ impl NodeClock {
         stop: &'scope AtomicBool,
     ) -> Option<ScopedJoinHandle<'scope, std::io::Result<()>>> {
         let agent = self.agent?;
-        Some(scope.spawn(move || agent.of.run(stop, LOOK_EVERY, |_, _| ()).map(drop)))
+        Some(scope.spawn(move || {
+            // A probe that waits for a core is taken for a slow way. Where it may not, it does without.
+            let own = rustix::thread::gettid();
+            let _ = rustix::process::setpriority_process(Some(own), NICE);
+            agent.of.run(stop, LOOK_EVERY, |_, _| ()).map(drop)
+        }))
     }
 }
 
@@ -121,13 +138,17 @@ impl ClockHandle {
         Ok(())
     }
 
+    /// On trial: the free-running clock jumps ahead.
+    pub fn jump(&self, ns: u64) {
+        if let Some((kept, ..)) = &self.agent {
+            kept.jump(ns);
+        }
+    }
+
     /// CLOCK_MONOTONIC in ns, and the reading at that time.
     pub fn look(&self) -> (u64, ClockReading) {
         let (process, reading) = match &self.agent {
-            None => {
-                let reading = self.clock.reading();
-                (reading.now, reading)
-            }
+            None => (self.clock.process(), self.clock.reading()),
             Some((kept, ..)) => kept.look(|| self.clock.process()),
         };
         (self.clock.monotonic(process), reading)

@@ -429,7 +429,8 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of all settings of a venue but those of one machine
-/// alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`).
+/// alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// is told to people, and short passwords could be guessed from it.
 ///
 /// # Errors
 /// Never for a configuration that was read.
@@ -441,4 +442,91 @@ pub fn venue_digest(config: &Config) -> Result<u64, Failure> {
         local.iter().for_each(|section| drop(sections.remove(*section)));
     }
     Ok(engine::digest_of(value.to_string().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[cluster]\nname = \"lab\"\nid = \"00000000000000a7\"\nsession = \
+                        \"FB12345678\"\nmidnight = \"2026-11-25\"\nvenue = \"venue.toml\"\n\
+                        authority = \"authority.pem\"\n\n[[node]]\nname = \"root-1\"\naddress = \
+                        \"127.0.0.1\"\nroles = [\"root\"]\n\n[[node]]\nname = \"edge-1\"\naddress = \
+                        \"127.0.0.1\"\nport = 7100\nroles = [\"edge\", \"proxy\"]\n";
+
+    fn parse(text: &str) -> Result<ClusterFile, Failure> {
+        ClusterFile::parse(Path::new("some/cluster.toml"), text)
+    }
+
+    #[test]
+    fn a_file_is_read_and_written_back() {
+        let file = parse(GOOD).expect("a good file");
+        assert_eq!((file.id, file.replica(1), file.replica(2)), (0xA7, Some(1), None));
+        assert_eq!(file.node("edge-1").expect("there").0, 2);
+        assert_eq!(file.midnight_ns % (86_400 * Nanos::SECOND), 0);
+        assert_eq!(parse(&file.text().expect("text")).expect("a good file"), file);
+        let (_, edge) = file.node("edge-1").expect("there");
+        let at = file.at(edge, Port::Ouch).expect("an address");
+        assert_eq!(at, "127.0.0.1:7110".parse().expect("an address"));
+        assert_eq!(file.bound(edge, Port::Fix), "0.0.0.0:7111".parse().expect("an address"));
+        assert_eq!(file.venue_path(), Path::new("some/venue.toml"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_file_and_key() {
+        let proxy = |from: &str, to: &str| parse(&GOOD.replace(from, to));
+        for (from, to, said) in [
+            ("address = \"127.0.0.1\"\nport", "adress = \"127.0.0.1\"\nport", ":16: unknown field"),
+            ("00000000000000a7", "a7", "cluster.id: 16 hexadecimal digits"),
+            ("2026-11-25", "yesterday", "cluster.midnight: a date"),
+            ("FB12345678", "FB1", "cluster.session: ten ASCII"),
+            ("edge-1", "root-1", "node[1].name: root-1 is named twice"),
+            ("edge-1", "edge 1", "node[1].name: 1 to 32 letters"),
+            ("[\"root\"]", "[\"proxy\"]", "node: 1, 3 or 5 with the role root, not 0"),
+            ("[\"root\"]", "[]", "node[0].roles: root-1 has none"),
+            (
+                "[\"edge\", \"proxy\"]",
+                "[\"edge\", \"edge\"]",
+                "node[1].roles: edge-1 has one twice",
+            ),
+            ("port = 7100", "port = 7010", "node[1].port: edge-1: nodes of one address"),
+            ("port = 7100", "port = 65530", "node[1].port: 1..="),
+        ] {
+            let why = proxy(from, to).expect_err(to).to_string();
+            assert!(why.starts_with("some/cluster.toml:") && why.contains(said), "{why}");
+            assert_eq!(why.lines().count(), 1, "{why}");
+        }
+        let why = parse(GOOD).expect("good").node("edge-9").expect_err("none").to_string();
+        assert!(why.contains("no node edge-9: root-1, edge-1"), "{why}");
+    }
+
+    #[test]
+    fn a_venue_is_told_from_another_by_what_is_not_of_one_machine() {
+        let of = |change: &dyn Fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            venue_digest(&config).expect("a digest")
+        };
+        let usual = of(&|_| ());
+        assert_eq!(usual, of(&|config| config.journal.dir = "elsewhere".to_string()));
+        assert_ne!(usual, of(&|config| config.hold.cap_ms = 7));
+        assert_ne!(usual, of(&|config| config.instruments.0[0].symbol = "OTHER".to_string()));
+        assert_ne!(usual, of(&|config| config.accounts.0[0].username = "OTHER".to_string()));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_refused_or_read_and_never_panics(
+            cuts in proptest::collection::vec((0usize..400, 0usize..40), 1..4),
+        ) {
+            let mut text = GOOD.to_string();
+            for (at, len) in cuts {
+                let (from, to) = (at.min(text.len()), (at + len).min(text.len()));
+                if text.is_char_boundary(from) && text.is_char_boundary(to) {
+                    text.replace_range(from..to, "");
+                }
+            }
+            let _ = parse(&text);
+        }
+    }
 }

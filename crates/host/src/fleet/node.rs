@@ -61,6 +61,8 @@ pub struct NodeOptions {
     pub keys: PathBuf,
     /// On trial: how wrong its free-running clock is.
     pub wrong: Wrong,
+    /// On trial: set when that clock is to jump ahead by so much, us.
+    pub jump: Option<(Arc<AtomicBool>, u64)>,
     /// Write each datagram's release to `traces.jsonl` in its folder.
     pub traces: bool,
 }
@@ -114,6 +116,7 @@ pub fn run(
     thread::scope(|scope| {
         let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
         scope.spawn(move || print_alarms(&machine.alarms, told, over));
+        scope.spawn(move || machine.jump_when_told(handle, over));
         clock.run(scope, over);
         // Whichever ends first ends the others.
         let ended = move |outcome| {
@@ -209,6 +212,16 @@ impl Machine<'_> {
     fn own(&self) -> impl Iterator<Item = (NodeId, Port)> + '_ {
         let here = self.overlay.iter().filter(|(_, number, _)| *number == self.number);
         here.map(|(node, _, port)| (*node, *port))
+    }
+
+    fn jump_when_told(&self, clock: &ClockHandle, over: &AtomicBool) {
+        let Some((told, us)) = &self.options.jump else { return };
+        while !over.load(Ordering::Relaxed) {
+            if told.swap(false, Ordering::Relaxed) {
+                clock.jump(us * Nanos::MICRO);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     fn cluster(&self, secret: &[u8; 32]) -> Result<Cluster, Failure> {

@@ -345,7 +345,7 @@ impl Server {
                 Some(FromNode::Operate(operation)) if caller.number == 0 => {
                     let answer = match self.operate(&operation) {
                         Ok(answer) => answer,
-                        Err(why) => FromRoot::Refused { why, again: false },
+                        Err((why, again)) => FromRoot::Refused { why, again },
                     };
                     write(sealed, &answer)?;
                 }
@@ -376,29 +376,33 @@ impl Server {
         Ok(())
     }
 
-    fn operate(&self, operation: &Operation) -> Result<FromRoot, String> {
+    /// Does what an operator wants; else why not, and whether it may be otherwise in a moment.
+    fn operate(&self, operation: &Operation) -> Result<FromRoot, (String, bool)> {
         let number = |name: &str| {
-            let found = self.venue.file.node(name).map_err(|why| why.to_string())?;
-            Ok::<u32, String>(found.0.into())
+            let found = self.venue.file.node(name).map_err(|why| (why.to_string(), false))?;
+            Ok::<u32, (String, bool)>(found.0.into())
+        };
+        let command = |command, done: &dyn Fn(&Nodes) -> bool| {
+            self.command(command, done).map_err(|why| (why, true))
         };
         let epoch = self.standing().nodes.key_epoch();
         let text = match operation {
             Operation::Status => return Ok(self.status()),
             Operation::Revoke { node, generation } => {
                 let (at, upto) = (number(node)?, *generation);
-                let command = set_node(NodeAction::Revoke, at, upto, OPERATOR);
-                self.command(command, |nodes| nodes.get(at).revoked >= upto)?;
+                let set = set_node(NodeAction::Revoke, at, upto, OPERATOR);
+                command(set, &|nodes| nodes.get(at).revoked >= upto)?;
                 format!("{node}: certificates up to generation {upto} are refused")
             }
             Operation::Rotate => {
-                let command = set_node(NodeAction::RotateKeys, 0, 0, OPERATOR);
-                self.command(command, |nodes| nodes.key_epoch() > epoch)?;
+                let set = set_node(NodeAction::RotateKeys, 0, 0, OPERATOR);
+                command(set, &|nodes| nodes.key_epoch() > epoch)?;
                 "all nodes are given other keys".to_string()
             }
             Operation::Drain { node, on } => {
                 let at = number(node)?;
-                let command = set_node(NodeAction::Drain, at, u32::from(*on), OPERATOR);
-                self.command(command, |nodes| nodes.get(at).drained == *on)?;
+                let set = set_node(NodeAction::Drain, at, u32::from(*on), OPERATOR);
+                command(set, &|nodes| nodes.get(at).drained == *on)?;
                 let what = if *on { "ends its sessions and stops" } else { "may join again" };
                 format!("{node} {what}")
             }

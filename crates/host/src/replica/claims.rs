@@ -5,13 +5,17 @@
 
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::LeaderEndpoint;
 use probe::Key;
 
-/// How often a leader says so.
+/// How often a leader says so while it is new.
 const EVERY: Duration = Duration::from_millis(5);
+/// So long it is new: processes that started later hear of it within [`LATER_EVERY`].
+const NEW: Duration = Duration::from_millis(500);
+/// How often it says so then.
+const LATER_EVERY: Duration = Duration::from_millis(50);
 /// How long a reader waits before it looks whether all is over.
 const PATIENCE: Duration = Duration::from_millis(50);
 const TAG: usize = 16;
@@ -42,9 +46,15 @@ pub fn tell(
     leading: &AtomicU64,
     stop: &AtomicBool,
 ) {
+    let (mut known, mut since, mut told) = (0, Instant::now(), None::<Instant>);
     while !stop.load(Ordering::Relaxed) {
         let term = leading.load(Ordering::Acquire);
-        if term > 0 {
+        if term != known {
+            (known, since, told) = (term, Instant::now(), None);
+        }
+        let every = if since.elapsed() < NEW { EVERY } else { LATER_EVERY };
+        if term > 0 && told.is_none_or(|at| at.elapsed() >= every) {
+            told = Some(Instant::now());
             for (to, key) in to {
                 // Lost ones are followed by others.
                 let _ = socket.send_to(&encode(key, term, place), to);

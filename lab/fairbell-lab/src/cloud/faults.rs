@@ -9,6 +9,7 @@ use host::fleet::credentials::{self, Credentials, DAYS};
 use host::fleet::file::NodeRole;
 use host::fleet::messages::Operation;
 use host::sockets::io;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::site::Site;
 
@@ -32,6 +33,8 @@ pub enum Kind {
     CutOut,
     /// Its packets take 5 ms longer, both ways.
     Slow,
+    /// Its free-running clock jumps ahead by 5 ms.
+    Step,
     /// It is told to stop, and started again.
     Restart,
     /// Its certificate is revoked; it gets another one and is started again.
@@ -50,6 +53,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("cut", Kind::Cut),
     ("cut-out", Kind::CutOut),
     ("slow", Kind::Slow),
+    ("step", Kind::Step),
     ("restart", Kind::Restart),
     ("revoke", Kind::Revoke),
     ("rotate", Kind::Rotate),
@@ -159,6 +163,11 @@ fn commit(site: &Site<'_>, fault: &Fault) -> Result<(), Failure> {
             std::thread::sleep(fault.lasts);
             site.network.slow(place, 0);
             Ok(())
+        }
+        Kind::Step => {
+            let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+            let process = process.ok_or_else(|| Failure::Run("it does not run".to_string()))?;
+            kill_process(process, Signal::USR1).map_err(|error| io(error.into()))
         }
         Kind::Restart => restart(site, place),
         Kind::Revoke => {

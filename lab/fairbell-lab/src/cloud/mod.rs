@@ -82,7 +82,7 @@ pub struct CloudArgs {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Do something to a machine while it trades; again for further ones: KIND:NODE@TIME[+LENGTH],
-    /// KIND of kill, pause, cut, cut-out, slow, restart, revoke, rotate, old-disk, upgrade, NODE also
+    /// KIND of kill, pause, cut, cut-out, slow, step, restart, revoke, rotate, old-disk, upgrade, NODE also
     /// `leader`
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
@@ -275,7 +275,8 @@ fn venue(args: &CloudArgs, shape: &Shape) -> String {
     format!(
         "[overlay]\ndepth = {depth}\nfanout = {}\nreceivers = {edges}\nhedge = {hedge}\n\n\
          [hold]\nround_ms = {round_ms}\nclock_bound_ns = 10000\n\n\
-         [clock]\nsource = \"{source}\"\npure_us = 300\n\n\
+         [clock]\nsource = \"{source}\"\npure_us = 300\nneighbours = 4\nprobe_every_ms = 50\n\
+         asymmetry_us = 500\n\n\
          [engine]\nopen_orders_max = 20000\n\n[memory]\nrepair_mib = 16\n\n\
          [day]\nauctions = false\n\n[journal]\nsegment_mib = 8\n",
         args.fanout

@@ -35,6 +35,8 @@ const LISTENERS: NodeId = NodeId(50_000);
 const UP_MAX: Duration = Duration::from_secs(60);
 /// How long a node that is told to may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
+/// What a machine's clock jumps ahead by when it is told to, us.
+const JUMP_US: u64 = 5_000;
 /// How long a root may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -209,6 +211,7 @@ impl<'a> Site<'a> {
         command.args(["node", "--traces", "--name", &name, "--cluster"]).arg(&self.file.path);
         command.arg("--dir").arg(self.folder(place));
         command.arg(format!("--virtual-offset-us={}", wrong.offset_us));
+        command.arg(format!("--virtual-jump-us={JUMP_US}"));
         command.arg(format!("--virtual-drift-ppb={}", wrong.drift_ppb));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = self.network.host(place).spawn(&mut command);

@@ -1,0 +1,250 @@
+//! Machines of a venue in one process, over loopback: who is let in, and who is told why not.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use host::clock_agent::Wrong;
+use host::failure::Failure;
+use host::fleet::client::Identity;
+use host::fleet::credentials::{self, Credentials, OPERATOR};
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
+use host::fleet::messages::Operation;
+use host::fleet::node::{self, NodeOptions};
+use net::Clock;
+
+const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 2\nhedge = 0\n\n[engine]\n\
+                     open_orders_max = 1000\n\n[memory]\nrepair_mib = 1\n\n[journal]\nsegment_mib = \
+                     2\n\n[day]\nauctions = false\n";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Ports that no other test of this process has.
+fn ports() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = (std::process::id() % 400) as u16;
+    20_000 + own * 64 + NEXT.fetch_add(64, Ordering::Relaxed) % 25_600
+}
+
+/// A venue of one root and two edges, its files in a folder that goes with it.
+struct Venue {
+    dir: PathBuf,
+    file: ClusterFile,
+    running: Vec<Machine>,
+}
+
+struct Machine {
+    name: String,
+    stop: Arc<AtomicBool>,
+    said: Arc<Mutex<Vec<String>>>,
+    thread: JoinHandle<Result<(), Failure>>,
+}
+
+impl Venue {
+    fn new(name: &str) -> Venue {
+        let dir = format!("fairbell-fleet-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(dir);
+        let _ = std::fs::remove_dir_all(&dir);
+        host::files::folder(&dir).expect("a folder");
+        std::fs::write(dir.join("venue.toml"), VENUE).expect("written");
+        let first = ports();
+        let names =
+            [("root-1", NodeRole::Root), ("edge-1", NodeRole::Edge), ("edge-2", NodeRole::Edge)];
+        let nodes =
+            names.into_iter().zip((first..).step_by(16)).map(|((name, role), port)| NodeEntry {
+                name: name.to_string(),
+                address: "127.0.0.1".to_string(),
+                roles: vec![role],
+                zone: String::new(),
+                port: Some(port),
+                bind: None,
+                dir: None,
+                subscribers: Vec::new(),
+            });
+        let path = dir.join("cluster.toml");
+        let file = ClusterFile::new(&path, "lab", Clock::start(0).now(), nodes.collect());
+        let file = file.expect("a cluster");
+        std::fs::write(&path, file.text().expect("text")).expect("written");
+        credentials::found(&file).expect("an authority");
+        for name in ["root-1", "edge-1", "edge-2", OPERATOR] {
+            credentials::issue(&file, name, 30).expect("keys");
+        }
+        Venue { dir, file, running: Vec::new() }
+    }
+
+    fn options(&self, name: &str) -> NodeOptions {
+        NodeOptions {
+            name: name.to_string(),
+            dir: self.dir.join(name),
+            keys: Credentials::folder(&self.file, name),
+            wrong: Wrong::default(),
+            jump: None,
+            traces: false,
+        }
+    }
+
+    /// Starts a machine with a file of its own.
+    fn start_with(&mut self, file: ClusterFile, name: &str) {
+        let (options, stop) = (self.options(name), Arc::new(AtomicBool::new(false)));
+        let (over, said) = (Arc::clone(&stop), Arc::new(Mutex::new(Vec::new())));
+        let lines = Arc::clone(&said);
+        let thread = std::thread::spawn(move || {
+            let told = |line: &str| lines.lock().expect("unpoisoned").push(line.to_string());
+            node::run(&file, &options, &over, told)
+        });
+        self.running.push(Machine { name: name.to_string(), stop, said, thread });
+    }
+
+    fn start(&mut self, name: &str) {
+        self.start_with(self.file.clone(), name);
+    }
+
+    fn operate(&self, operation: &Operation) -> serde_json::Value {
+        let own =
+            Credentials::read(&self.file, &Credentials::folder(&self.file, OPERATOR), OPERATOR);
+        let config = self.file.venue().expect("settings");
+        let identity = Identity::new(&self.file, &config, own.expect("keys"), (OPERATOR, 0));
+        identity.expect("an identity").operate(operation, PATIENCE).expect("done").1
+    }
+
+    fn is(&self, name: &str) -> String {
+        let data = self.operate(&Operation::Status);
+        let rows = data["nodes"].as_array().expect("rows").iter();
+        let row = rows.clone().find(|row| row["node"] == name).expect("a row");
+        row["is"].as_str().expect("a word").to_string()
+    }
+
+    fn wait(&self, name: &str, is: &str) {
+        let since = Instant::now();
+        while self.is(name) != is {
+            assert!(since.elapsed() < PATIENCE, "{name} is not {is}: {:?}", self.said(name));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn said(&self, name: &str) -> Vec<String> {
+        let machines = self.running.iter().filter(|machine| machine.name == name);
+        machines.flat_map(|machine| machine.said.lock().expect("unpoisoned").clone()).collect()
+    }
+
+    /// Waits until the machine started last under a name has ended by itself; why.
+    fn ended(&mut self, name: &str) -> Result<(), Failure> {
+        let at = self.running.iter().rposition(|machine| machine.name == name).expect("started");
+        let machine = self.running.remove(at);
+        let since = Instant::now();
+        while !machine.thread.is_finished() {
+            assert!(since.elapsed() < PATIENCE, "{name} goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        machine.thread.join().expect("no panic")
+    }
+}
+
+impl Drop for Venue {
+    fn drop(&mut self) {
+        self.running.iter().for_each(|machine| machine.stop.store(true, Ordering::Relaxed));
+        self.running.drain(..).for_each(|machine| drop(machine.thread.join()));
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn other_settings(venue: &Venue) -> ClusterFile {
+    let dir = venue.dir.join("other");
+    host::files::folder(&dir).expect("a folder");
+    std::fs::write(dir.join("venue.toml"), format!("{VENUE}\n[hold]\ncap_ms = 7\n"))
+        .expect("written");
+    std::fs::copy(venue.dir.join("authority.pem"), dir.join("authority.pem")).expect("copied");
+    let text = venue.file.text().expect("text");
+    ClusterFile::parse(&dir.join("cluster.toml"), &text).expect("a file")
+}
+
+#[test]
+fn machines_join_are_drained_revoked_and_come_back_with_other_keys() {
+    let mut venue = Venue::new("life");
+    for name in ["root-1", "edge-1", "edge-2"] {
+        venue.start(name);
+    }
+    ["root-1", "edge-1", "edge-2"].into_iter().for_each(|name| venue.wait(name, "up"));
+    // A second process of a node lives anew, and the log counts its lives.
+    let lives = |venue: &Venue| venue.operate(&Operation::Status)["nodes"][1]["life"].clone();
+    assert_eq!(lives(&venue), 1);
+    assert_eq!(venue.operate(&Operation::Rotate)["key_epoch"], 1);
+
+    let node = || "edge-1".to_string();
+    venue.operate(&Operation::Drain { node: node(), on: true });
+    assert_eq!(venue.ended("edge-1"), Ok(()), "drained is a good end");
+    venue.start("edge-1");
+    let why = venue.ended("edge-1").expect_err("it is drained");
+    assert!(matches!(&why, Failure::Refused(text) if text.contains("drained")), "{why}");
+    venue.operate(&Operation::Drain { node: node(), on: false });
+    venue.start("edge-1");
+    venue.wait("edge-1", "up");
+    assert_eq!(lives(&venue), 2, "no life is given to one that is refused");
+
+    let revoked = venue.operate(&Operation::Revoke { node: node(), generation: 1 });
+    assert_eq!(revoked["key_epoch"], 2, "all others have other keys");
+    let why = venue.ended("edge-1").expect_err("revoked");
+    assert!(matches!(&why, Failure::Refused(text) if text.contains("revoked")), "{why}");
+    assert_eq!(venue.is("edge-2"), "up");
+    credentials::issue(&venue.file, "edge-1", 30).expect("other keys");
+    venue.start("edge-1");
+    venue.wait("edge-1", "up");
+}
+
+#[test]
+fn whoever_is_of_another_venue_is_told_so_and_so_are_operators() {
+    let mut venue = Venue::new("strangers");
+    venue.start("root-1");
+    venue.wait("root-1", "up");
+    let other = other_settings(&venue);
+    venue.start_with(other, "edge-1");
+    let why = venue.ended("edge-1").expect_err("other settings");
+    assert!(matches!(&why, Failure::Refused(text) if text.contains("compare venue.toml")), "{why}");
+    let mut renamed = venue.file.clone();
+    renamed.id ^= 1;
+    venue.start_with(renamed, "edge-1");
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(venue.is("edge-1"), "away", "another cluster's certificates are not even looked at");
+    venue.running.last().expect("started").stop.store(true, Ordering::Relaxed);
+    // One node's keys under another one's name.
+    let folder = Credentials::folder(&venue.file, "edge-2");
+    let stolen = Credentials::folder(&venue.file, "edge-1");
+    for end in ["pem", "key.pem"] {
+        let (from, to) =
+            (stolen.join(format!("edge-1.{end}")), folder.join(format!("edge-2.{end}")));
+        std::fs::copy(from, to).expect("copied");
+    }
+    venue.start("edge-2");
+    let why = venue.ended("edge-2").expect_err("another one's certificate");
+    assert!(matches!(&why, Failure::Refused(_)), "{why}");
+    let lines = venue.said("root-1").join("\n");
+    assert!(lines.contains("refused-node"), "operators are told: {lines}");
+    assert!(ClusterFile::read(Path::new("no/such/file")).is_err());
+}
+
+#[test]
+fn ten_thousand_strangers_keep_no_machine_out() {
+    let mut venue = Venue::new("crowd");
+    venue.start("root-1");
+    venue.wait("root-1", "up");
+    let (_, root) = venue.file.node("root-1").expect("there");
+    let door = venue.file.at(root, Port::Control).expect("an address");
+    let mut open = Vec::new();
+    for number in 0..10_000 {
+        let patience = Duration::from_millis(5);
+        if let Ok(stream) = TcpStream::connect_timeout(&door.into(), patience) {
+            open.push(stream);
+        }
+        if open.len() > 300 {
+            open.drain(..100);
+        }
+        if number == 5_000 {
+            venue.start("edge-1");
+        }
+    }
+    venue.wait("edge-1", "up");
+    drop(open);
+    assert_eq!(venue.is("root-1"), "up");
+}
