@@ -21,6 +21,7 @@ mod faults;
 mod fuzz;
 mod leave;
 mod options;
+mod rekey;
 mod report;
 mod sabotage;
 mod scenario;
@@ -39,6 +40,7 @@ pub use attack::{Attack, AttackKind, Harm, HarmCheck, harm};
 pub use early::Outlet;
 pub use faults::{FaultKind, FaultSpec};
 pub use leave::Departure;
+pub use rekey::{RekeyFigures, Rekeys};
 pub use report::{Checker, FAULTS, Failure, Figures, OPTIONS, SeedReport};
 pub use sabotage::Sabotage;
 pub use scenario::{START, Scenario, instruments};
@@ -53,6 +55,7 @@ use actor::Actor;
 use attack::Forger;
 use checks::{Cast, TapeFigures};
 use leave::Left;
+use rekey::Rekeyed;
 use report::Failures;
 use sabotage::Saboteur;
 use scenario::Places;
@@ -94,8 +97,8 @@ pub fn run_timed(seed: u64, scenario: &Scenario) -> (SeedReport, Timings) {
     let tap = Eyes { watch, saboteur, forger };
     let receivers = (places.receivers - usize::from(dishonest.is_some())) as u32;
     let timings = Timings { receivers, ..Timings::default() };
-    let left = None;
-    Run { seed, scenario, world, places, tap, left, failures, figures, timings }.play()
+    let (left, rekeyed) = (None, None);
+    Run { seed, scenario, world, places, tap, left, rekeyed, failures, figures, timings }.play()
 }
 
 /// Runs many seeds on `threads` threads; `progress` hears how many are done and how many failed.
@@ -172,6 +175,7 @@ struct Run<'s> {
     places: Places,
     tap: Eyes,
     left: Option<Left>,
+    rekeyed: Option<Rekeyed>,
     failures: Failures,
     figures: Figures,
     timings: Timings,
@@ -272,6 +276,8 @@ impl Run<'_> {
         let until = from.after(200 * Nanos::MILLI + flow_ns / 2);
         let plan = self.scenario.plan(self.seed, &mut self.world, places, (from, until));
         self.left = plan.left;
+        self.rekeyed = self.scenario.rekey(self.seed, &mut self.world, places, from);
+        let until = self.rekeyed.as_ref().map_or(until, |rekeyed| until.max(rekeyed.over));
         if let Some(attack) = self.scenario.attack {
             attack.strike(&mut self.world, places, from);
         }
@@ -285,7 +291,7 @@ impl Run<'_> {
         figures.isolations = plan.isolations;
         figures.cut_off = plan.cut_off;
         let cut_before = self.world.stats().streams_cut;
-        let patience = 4 * flow_ns + FLOW_PATIENCE_NS;
+        let patience = (4 * flow_ns).max(until.since(from)) + FLOW_PATIENCE_NS;
         self.until(patience, "the end of the flow", |world| {
             Run::phase(world, places) >= Phase::Draining && world.now() > until
         });
@@ -362,6 +368,8 @@ impl Run<'_> {
     fn conclude(mut self) -> (SeedReport, Timings) {
         let (places, seed) = (self.places, self.seed);
         let tape = self.tape();
+        let judge = |rekeyed: &Rekeyed| rekeyed.judge(&self.world, &mut self.failures);
+        let rekeys = self.rekeyed.as_ref().map(judge).unwrap_or_default();
         if self.scenario.attack.is_none() {
             checks::clocks(&self.world, &mut self.failures);
         }
@@ -403,7 +411,8 @@ impl Run<'_> {
         let event_hash = self.world.event_hash();
         let again = self.scenario.again(seed);
         self.timings.deliveries = self.tap.watch.take_deliveries();
-        let report = SeedReport { seed, failures: found, figures: self.figures, event_hash, again };
+        let report =
+            SeedReport { seed, failures: found, figures: self.figures, rekeys, event_hash, again };
         (report, self.timings)
     }
 

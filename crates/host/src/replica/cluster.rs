@@ -36,8 +36,8 @@ pub struct Cluster {
     /// Midnight that ITCH and OUCH times count from, ns since 1970.
     pub midnight_ns: u64,
     /// The deployment's secret, 64 hexadecimal digits. Whoever knows it may speak for a node; for a
-    /// replica only with that one's key, too. Keys of sealed datagrams follow from it and from what
-    /// each process draws when it starts.
+    /// replica only with that one's key, too. The key rings of all nodes follow from it, and keys of
+    /// sealed datagrams from these and from what each process draws when it starts.
     pub secret: String,
     /// Overlay sockets of all nodes but the root.
     pub nodes: Vec<(u16, SocketAddrV4)>,

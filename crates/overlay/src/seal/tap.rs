@@ -17,6 +17,8 @@ use crate::{
 struct Known<K> {
     key: K,
     number: u32,
+    /// The key epoch.
+    epoch: usize,
     /// Of a pair: the lives of both, the lower node's first.
     lives: [Life; 2],
 }
@@ -25,9 +27,10 @@ struct Known<K> {
 /// their number.
 pub struct Tap<S: Keys> {
     fleet: Fleet,
-    keys: S,
-    /// By node: lives that it told somebody of, in that order.
-    lives: BTreeMap<NodeId, Vec<Life>>,
+    /// By key epoch.
+    keys: Vec<S>,
+    /// By node: key epochs and lives that it told somebody of, in that order.
+    lives: BTreeMap<NodeId, Vec<(usize, Life)>>,
     /// By both nodes, the lower first, and the tag.
     pairs: BTreeMap<(NodeId, NodeId, u32), Known<S::Key>>,
     /// By source and its life.
@@ -38,8 +41,9 @@ pub struct Tap<S: Keys> {
     /// End-to-end parts: key, stream, number, and the tag that came of it.
     parts: BTreeMap<(u32, u16, u64), [u8; TAG_LEN]>,
     repeated: u64,
-    /// By sender: its life when it last sealed something, and to whom it has sealed in that one.
-    reached: BTreeMap<NodeId, (Life, BTreeSet<NodeId>)>,
+    /// By sender: its key epoch and life when it last sealed something under its newest keys, and to
+    /// whom it has sealed in that one.
+    reached: BTreeMap<NodeId, ((usize, Life), BTreeSet<NodeId>)>,
     received: Vec<u8>,
     clear: Vec<u8>,
 }
@@ -49,7 +53,7 @@ impl<S: Keys> Tap<S> {
     pub fn new(fleet: Fleet, keys: S) -> Tap<S> {
         Tap {
             fleet,
-            keys,
+            keys: vec![keys],
             lives: BTreeMap::new(),
             pairs: BTreeMap::new(),
             shared: BTreeMap::new(),
@@ -61,6 +65,11 @@ impl<S: Keys> Tap<S> {
             received: Vec::with_capacity(DATAGRAM_MAX),
             clear: Vec::with_capacity(DATAGRAM_MAX),
         }
+    }
+
+    /// Nodes may go over to these keys, too, from now on.
+    pub fn add_epoch(&mut self, keys: S) {
+        self.keys.push(keys);
     }
 
     /// Parts sealed under a key and nonce that sealed another text before.
@@ -95,12 +104,12 @@ impl<S: Keys> Tap<S> {
     pub fn open(&mut self, to: NodeId, bytes: &[u8]) -> Result<Option<&[u8]>, SealError> {
         if bytes.first() == Some(&HELLO_VERSION) {
             let hello = Hello::read(bytes).ok_or(SealError::Format)?;
-            if !hello.is_authentic(&self.keys) {
-                return Err(SealError::HopTag);
-            }
+            // The latest first: mostly it is those.
+            let epoch = self.keys.iter().rposition(|keys| hello.is_authentic(keys));
+            let life = (epoch.ok_or(SealError::HopTag)?, hello.life);
             let lives = self.lives.entry(hello.from).or_default();
-            if !lives.contains(&hello.life) {
-                lives.push(hello.life);
+            if !lives.contains(&life) {
+                lives.push(life);
             }
             return Ok(None);
         }
@@ -113,29 +122,30 @@ impl<S: Keys> Tap<S> {
         let opened = open_hop(&known.key, &mut self.received)?;
         let (origin, pair) = (opened.origin, known.number);
         self.repeated += u64::from(!self.hops.insert((pair, header.hop, opened.number)));
-        let life = known.lives[usize::from(header.hop > to)];
+        let life = (known.epoch, known.lives[usize::from(header.hop > to)]);
         let reached = self.reached.entry(header.hop).or_default();
-        if reached.0 != life {
+        if reached.0 != life && life.0 >= reached.0.0 {
             *reached = (life, BTreeSet::new());
         }
-        reached.1.insert(to);
+        if reached.0 == life {
+            reached.1.insert(to);
+        }
         let class = classify(&self.fleet, (header.hop, to), origin.stream, opened.header);
         let known = match class.ok_or(SealError::Forbidden)? {
             Class::Pair => known,
             Class::Market | Class::Orders(_) => {
                 let source = NodeId(origin.stream);
                 let lives = self.lives.get(&source).into_iter().flatten().rev();
-                let life = lives.copied().find(|life| life.tag() == origin.life);
-                let life = life.ok_or(SealError::Life)?;
-                let kind = kind_of_shared(&self.fleet, source);
-                let bytes =
-                    of_shared(&self.keys, kind, (source, life)).ok_or(SealError::Stranger)?;
+                let life = lives.copied().find(|(_, life)| life.tag() == origin.life);
+                let (epoch, life) = life.ok_or(SealError::Life)?;
+                let (kind, keys) = (kind_of_shared(&self.fleet, source), &self.keys[epoch]);
+                let bytes = of_shared(keys, kind, (source, life)).ok_or(SealError::Stranger)?;
                 if !self.shared.contains_key(&(source, origin.life)) {
-                    let key = self.keys.key(&bytes).ok_or(SealError::Stranger)?;
+                    let key = keys.key(&bytes).ok_or(SealError::Stranger)?;
                     self.numbers += 1;
                     let number = self.numbers;
                     let lives = [life; 2];
-                    self.shared.insert((source, origin.life), Known { key, number, lives });
+                    self.shared.insert((source, origin.life), Known { key, number, epoch, lives });
                 }
                 self.shared.get(&(source, origin.life)).ok_or(SealError::Life)?
             }
@@ -158,13 +168,15 @@ impl<S: Keys> Tap<S> {
         let (a, b, tag) = pair;
         // The latest first: mostly it is those.
         let of = |node: NodeId| self.lives.get(&node).into_iter().flatten().rev().copied();
-        for (one, other) in of(a).flat_map(|one| of(b).map(move |other| (one, other))) {
-            let pair_of = of_pair(&self.keys, (a, one), (b, other));
+        let all = of(a).flat_map(|one| of(b).map(move |other| (one, other)));
+        for ((epoch, one), (_, other)) in all.filter(|(one, other)| one.0 == other.0) {
+            let keys = &self.keys[epoch];
+            let pair_of = of_pair(keys, (a, one), (b, other));
             let key = pair_of.filter(|(_, this)| *this == tag);
-            if let Some(key) = key.and_then(|(bytes, _)| self.keys.key(&bytes)) {
+            if let Some(key) = key.and_then(|(bytes, _)| keys.key(&bytes)) {
                 self.numbers += 1;
                 let lives = [one, other];
-                self.pairs.insert(pair, Known { key, number: self.numbers, lives });
+                self.pairs.insert(pair, Known { key, number: self.numbers, epoch, lives });
                 return;
             }
         }

@@ -20,7 +20,8 @@ const MANY_SEEDS: u64 = 1_000;
     fairbell-lab sim fuzz                    seeds 0 to 9,999\n  \
     fairbell-lab sim fuzz --seed 42          one seed again\n  \
     fairbell-lab sim fuzz --seeds 0..200 --json\n  \
-    fairbell-lab sim fuzz --replicas 3 --seeds 0..500     three roots in every seed\n\n\
+    fairbell-lab sim fuzz --replicas 3 --seeds 0..500     three roots in every seed\n  \
+    fairbell-lab sim fuzz --rekey --seeds 0..200          keys are exchanged in every seed\n\n\
     A seed decides tree, links, weather, clocks, faults and orders. It passes when every checker\n\
     does; docs/simulator.md lists them. From 1,000 seeds on every kind of fault has to have had an\n\
     effect at least 100 times.")]
@@ -34,6 +35,10 @@ pub struct FuzzArgs {
     /// Give every seed so many roots that serve in turn [default: 3 in some seeds, else one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=3))]
     pub replicas: Option<u8>,
+    /// Exchange all keys of every seed's nodes one to three times while orders flow; seals those that
+    /// are in clear
+    #[arg(long)]
+    pub rekey: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -42,9 +47,12 @@ pub struct FuzzArgs {
 pub(super) fn run(args: &FuzzArgs) -> Result<(), Failure> {
     let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed.saturating_add(1));
     let bar = progress(seeds.end - seeds.start, "scenarios");
-    let of = |seed| match args.replicas {
-        Some(_) => Scenario::random(seed).with_replicas(seed),
-        None => Scenario::random(seed),
+    let of = |seed| {
+        let mut scenario = Scenario::random(seed);
+        if args.replicas.is_some() {
+            scenario = scenario.with_replicas(seed);
+        }
+        if args.rekey { scenario.with_rekeys(seed) } else { scenario }
     };
     let summary = run_each_of(seeds.clone(), threads(), &of, &told(&bar));
     bar.finish_and_clear();

@@ -4,6 +4,7 @@
 use exchange::{Timetable, set_phase};
 use types::{AccountId, Command, CommandKind, InstrumentId, Nanos, Phase, SplitMix64};
 
+use super::faults::below;
 use super::scenario::Scenario;
 
 /// Between two publications of an indicative price, and two uncrossings of a batch auction.
@@ -44,7 +45,7 @@ pub(super) fn plan(seed: u64, now: Nanos, flow_ns: u64, participants: u8) -> Tim
     let mut table = Timetable::empty().at(opening, set_phase(InstrumentId(0), Phase::Continuous));
     let mut when = |from: u64, to: u64| {
         let part = flow_ns / 16;
-        now.after(200 * Nanos::MILLI + part * from + rng.below(part * (to - from).max(1)))
+        now.after(200 * Nanos::MILLI + part * from + below(&mut rng, part * (to - from).max(1)))
     };
     let halted = InstrumentId((seed / 6 % 3) as u16 + 1);
     table = table

@@ -128,6 +128,14 @@ impl FaultSpec {
     }
 }
 
+/// A time below `ns`; those that do not fit 32 bits are whole microseconds.
+pub(super) fn below(rng: &mut SplitMix64, ns: u64) -> u64 {
+    match u32::try_from(ns) {
+        Ok(_) => rng.below(ns),
+        Err(_) => rng.below(ns / Nanos::MICRO) * Nanos::MICRO,
+    }
+}
+
 /// Schedules faults in one world.
 pub(super) struct Striker<'a> {
     pub(super) seed: u64,
@@ -144,9 +152,9 @@ impl Striker<'_> {
     /// Schedules one fault and notes it.
     pub(super) fn strike(&mut self, spec: &FaultSpec, plan: &mut Plan) {
         let span = self.until.since(self.from).max(1);
-        let drawn = self.from.after(self.rng.below(span));
+        let drawn = self.from.after(below(&mut self.rng, span));
         let at = spec.at_ns.map_or(drawn, |ns| self.from.after(START_DELAY_NS + ns));
-        let drawn = 1 + self.rng.below(span / 4 + 1);
+        let drawn = 1 + below(&mut self.rng, span / 4 + 1);
         let for_ns = spec.for_ns.unwrap_or(drawn);
         let end = at.after(for_ns);
         let pick = self.rng.next_u64();
@@ -264,8 +272,10 @@ impl Striker<'_> {
 
     /// Kills a node and builds it anew.
     pub(super) fn reborn(&mut self, index: usize, at: Nanos, end: Nanos) {
-        let (config, places) = (self.scenario.config(self.seed), self.places);
+        let (mut config, places) = (self.scenario.config(self.seed), self.places);
         let scenario = self.scenario.clone();
+        let rekeys = scenario.rekeys;
+        let keys = rekeys.map(|rekeys| rekeys.schedule(self.seed, self.from, places));
         let build = move |now: Nanos| {
             if let Some(heard) = index.checked_sub(places.listener(0)) {
                 return Actor::Role(scenario.listener(&config, places, heard));
@@ -273,6 +283,9 @@ impl Striker<'_> {
             let feed_of = |edge: usize| address(places.listener(edge), Channel::FEED);
             // The bug: whoever starts again has the life of its first start.
             let at = if scenario.sabotage == Sabotage::SameLife { START } else { now };
+            if let Some(secret) = keys.as_ref().and_then(|keys| keys.secret_at(index, now)) {
+                config.options.secret = Some(secret);
+            }
             let nodes = deploy(&config, life(config.seed, at), feed_of).unwrap_or_default();
             let node = nodes.into_iter().nth(index);
             Actor::Role(node.expect("a node that was deployed once"))

@@ -16,7 +16,7 @@ use types::{
 };
 
 use super::checks::Cast;
-use super::faults::Striker;
+use super::faults::{Striker, below};
 use super::fuzz::Dice;
 use super::report::{Checker, Failures};
 use super::scenario::{Places, Plan, Scenario};
@@ -86,7 +86,8 @@ impl Departure {
         let (scenario, places) = (striker.scenario, striker.places);
         let quiet = scenario.faults.as_ref().is_some_and(Vec::is_empty);
         let undisturbed = quiet && scenario.replicas == 0;
-        let at = striker.from.after(striker.rng.below(striker.until.since(striker.from).max(1)));
+        let span = striker.until.since(striker.from).max(1);
+        let at = striker.from.after(below(&mut striker.rng, span));
         let again = at.after((50 + striker.rng.below(900)) * Nanos::MILLI);
         let first = usize::from(scenario.participants) % scenario.receivers;
         let with_gateway = self == Departure::WithGateway && first < scenario.struck();

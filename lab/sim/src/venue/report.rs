@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::rekey::RekeyFigures;
+
 macro_rules! checkers {
     ($($(#[$doc:meta])* $checker:ident = $name:literal,)*) => {
         /// What must hold of every run.
@@ -66,6 +68,10 @@ checkers! {
     ReplicasEqual = "replicas-equal",
     /// No key and nonce ever seal two texts, whoever starts again.
     FreshNonces = "fresh-nonces",
+    /// Where links lose nothing, nothing is lost while keys are exchanged.
+    KeysExchanged = "keys-exchanged",
+    /// Who gets no new keys is heard by nobody once its peers' former ones are given up.
+    LeftOut = "left-out",
     /// No node panics, loses data to a bound, or meets what it should never meet.
     Sound = "sound",
 }
@@ -386,6 +392,8 @@ pub struct SeedReport {
     pub failures: Vec<Failure>,
     /// Figures.
     pub figures: Figures,
+    /// What exchanges of keys came to.
+    pub rekeys: RekeyFigures,
     /// Digest of every event: the same for the same seed and build.
     pub event_hash: u64,
     /// The command that repeats the run.
@@ -420,7 +428,8 @@ mod tests {
         let (seed, failures) = (7, failures.into_vec());
         assert_eq!(failures.len(), KEPT_MAX + 1);
         let (figures, again) = (Figures::default(), "fairbell-lab sim --seed 7".to_string());
-        let report = SeedReport { seed, failures, figures, event_hash: 0, again };
+        let rekeys = RekeyFigures::default();
+        let report = SeedReport { seed, failures, figures, rekeys, event_hash: 0, again };
         let text = report.to_string();
         assert!(text.contains("fairbell-lab sim --seed 7") && text.contains("tick-first: late"));
     }

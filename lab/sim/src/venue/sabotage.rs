@@ -55,11 +55,15 @@ pub enum Sabotage {
     HastyRetransmission,
     /// A bug of the code: a node that starts again has the life of its first start.
     SameLife,
+    /// A bug of the code: when keys are exchanged the former ones are given up at once.
+    DropFormerKeys,
+    /// Who is left out of an exchange of keys has the secret that they are made of.
+    LeakSecret,
 }
 
 impl Sabotage {
     /// All that do something.
-    pub const ALL: [Sabotage; 15] = [
+    pub const ALL: [Sabotage; 17] = [
         Sabotage::LoseResends,
         Sabotage::FlipReleasedByte,
         Sabotage::IgnoreHold,
@@ -75,6 +79,8 @@ impl Sabotage {
         Sabotage::EagerFollowers,
         Sabotage::HastyRetransmission,
         Sabotage::SameLife,
+        Sabotage::DropFormerKeys,
+        Sabotage::LeakSecret,
     ];
 
     /// The nodes of an exchange as `deploy` builds them, with those that misbehave by themselves in
@@ -142,7 +148,9 @@ impl Saboteur {
             | Sabotage::ForgetExpiry
             | Sabotage::EagerFollowers
             | Sabotage::HastyRetransmission
-            | Sabotage::SameLife => None,
+            | Sabotage::SameLife
+            | Sabotage::DropFormerKeys
+            | Sabotage::LeakSecret => None,
             Sabotage::LoseResends => {
                 let resent = HopHeader::read(sent.bytes)
                     .is_ok_and(|(header, _)| header.kind == FrameKind::Order && header.attempt > 0);

@@ -25,8 +25,9 @@ use super::{
     actor::Actor,
     attack::Attack,
     eavesdropper::{self, Eavesdropper},
-    faults::{FaultSpec, START_DELAY_NS, Striker},
+    faults::{FaultSpec, START_DELAY_NS, Striker, below},
     leave::{self, Departure, Left},
+    rekey::Rekeys,
     sabotage::Sabotage,
     seat::ReplicaGroup,
 };
@@ -118,6 +119,8 @@ pub struct Scenario {
     /// Somebody asks all retransmission servers for what comes next, and listens to market data and
     /// drop copies over FIX.
     pub eavesdropper: bool,
+    /// Keys of sealed datagrams are exchanged in the middle of the traffic.
+    pub rekeys: Option<Rekeys>,
     /// An injected bug, for tests of the checkers.
     pub sabotage: Sabotage,
     /// The command that repeats a seed, without the seed.
@@ -163,6 +166,7 @@ impl Default for Scenario {
             attack: None,
             leaver: None,
             eavesdropper: false,
+            rekeys: None,
             sabotage: Sabotage::Nothing,
             command: "fairbell-lab sim".to_string(),
         }
@@ -317,7 +321,10 @@ impl Scenario {
         let config = self.config(seed);
         let keys = config.options.secret.as_ref()?.keys();
         let tree = config.tree().ok()?;
-        Some(Tap::new(Fleet::of(&tree.topology), keys))
+        let mut tap = Tap::new(Fleet::of(&tree.topology), keys);
+        let secrets = self.rekeys.into_iter().flat_map(|rekeys| rekeys.secrets(seed));
+        secrets.for_each(|secret| tap.add_epoch(secret.keys()));
+        Some(tap)
     }
 
     /// The world at its start.
@@ -569,7 +576,7 @@ impl Scenario {
             return plan;
         }
         let span = until.since(from).max(1);
-        let mut when = || from.after(rng.below(span));
+        let mut when = || from.after(below(&mut rng, span));
         let (kill_at, cut_at, block_at, block_ns) =
             (when(), when(), when(), 1 + when().since(from) / 8);
         if self.kill_every > 0 && seed.is_multiple_of(self.kill_every) && places.proxies > 0 {

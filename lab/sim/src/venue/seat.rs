@@ -9,8 +9,9 @@
 mod checks;
 mod machine;
 
-use exchange::{ExchangeConfig, Member, Role};
+use exchange::{ExchangeConfig, Life, Member, Role, Secret};
 use journal::JournalError;
+use overlay::sealed_link::Fleet;
 use replication::{Action, ReplicaId};
 use types::{Channel, ClockReading, Nanos, Node, Outbox, Peer, SplitMix64};
 
@@ -114,6 +115,26 @@ impl ReplicaGroup {
         };
         (0..usize::from(replicas)).for_each(|n| group.push(Nanos(0), n, Event::Start));
         group
+    }
+
+    /// The machines, and those that start from now on, get their ring of another secret; lives are
+    /// drawn from a number. Whether all that run have taken it.
+    pub(super) fn rekey(
+        &mut self,
+        now: ClockReading,
+        secret: &Secret,
+        fleet: &Fleet,
+        life: u64,
+    ) -> bool {
+        self.config.options.secret = Some(secret.clone());
+        let mut done = true;
+        for machine in &mut self.machines {
+            let (reading, id) = (machine.reading(now), u64::from(machine.id));
+            let Some(up) = machine.up.as_mut() else { continue };
+            let ring = secret.ring(ExchangeConfig::ROOT, fleet);
+            done &= up.role.rekey(reading, ring, Life::of(life ^ id << 56));
+        }
+        done
     }
 
     /// What leaders published unheard.

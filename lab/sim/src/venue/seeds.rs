@@ -10,6 +10,7 @@ use std::{
     },
 };
 
+use super::rekey::RekeyFigures;
 use super::report::{Checker, Failure, Figures, SeedReport};
 
 /// Reports of failed seeds kept in full.
@@ -80,7 +81,8 @@ fn panicked(seed: u64, panic: &(dyn std::any::Any + Send), again: String) -> See
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
     let reason = format!("panic: {text}");
     let failures = vec![Failure { checker: Checker::Sound, reason }];
-    SeedReport { seed, failures, figures: Figures::default(), event_hash: 0, again }
+    let (figures, rekeys) = (Figures::default(), RekeyFigures::default());
+    SeedReport { seed, failures, figures, rekeys, event_hash: 0, again }
 }
 
 #[cfg(test)]
@@ -96,6 +98,7 @@ mod tests {
                 seed,
                 failures: Vec::new(),
                 figures,
+                rekeys: RekeyFigures::default(),
                 event_hash: seed,
                 again: String::new(),
             }

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod fuzz;
+mod rekey;
 mod replace;
 mod replicas;
 mod replicated;

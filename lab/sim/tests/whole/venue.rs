@@ -38,6 +38,8 @@ fn every_injected_bug_is_caught_by_its_checker() {
             Sabotage::ForgetExpiry => Checker::NothingExpired,
             Sabotage::EagerFollowers | Sabotage::HastyRetransmission => Checker::NothingEarly,
             Sabotage::SameLife => Checker::FreshNonces,
+            // Beside what becomes of them without the bug: `rekey.rs`.
+            Sabotage::DropFormerKeys | Sabotage::LeakSecret => continue,
         };
         // What roots say that serve in turn.
         let several = expected == Checker::NothingEarly;
