@@ -147,7 +147,7 @@ impl Sealed {
 pub struct NewLink {
     fleet: Fleet,
     ring: KeyRing,
-    /// The ring before, and until when others may have no newer one.
+    /// The ring before, and when the present one took its place: for a while others may have none.
     former: Option<(KeyRing, Nanos)>,
     lives: Box<dyn Fn() -> Option<Life> + Send>,
 }
@@ -170,7 +170,7 @@ impl NewLink {
     /// Links are of `ring` from now on, and for a while of the one before, too.
     pub(crate) fn rekey(&mut self, now: Nanos, ring: KeyRing) {
         let former = std::mem::replace(&mut self.ring, ring);
-        self.former = Some((former, now.after(GRACE_NS)));
+        self.former = Some((former, now));
     }
 
     /// A link; `None` when no life can be drawn or the cipher can't be set up.
@@ -179,9 +179,10 @@ impl NewLink {
             SealedLink::new(ring.node(), self.fleet.clone(), life, false, ring.clone())
         };
         match &self.former {
-            Some((former, until)) if now < *until => {
+            Some((former, since)) if now < since.after(GRACE_NS) => {
                 let mut link = new(former, (self.lives)()?)?;
-                link.rekey(now, self.ring.clone(), (self.lives)()?).then_some(link)
+                // As if it had been there then: the former ring is over when it is for all others.
+                link.rekey(*since, self.ring.clone(), (self.lives)()?).then_some(link)
             }
             _ => new(&self.ring, (self.lives)()?),
         }

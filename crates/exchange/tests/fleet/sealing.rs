@@ -1,6 +1,6 @@
 //! Who has no key gets nothing in and nothing out, and who has one can be nobody else.
 
-use exchange::{Life, OverlayOptions, Secret, deploy};
+use exchange::{Life, OverlayOptions, Role, Secret, SlowProxy, deploy};
 use overlay::{
     aes_gcm::AesGcm,
     frame::{self, AttachBody, FrameKind, HopHeader, OrderBody},
@@ -12,7 +12,7 @@ use overlay::{
     tap::Tap,
 };
 use proptest::prelude::*;
-use types::{AccountId, GatewayId, Incarnation, Nanos, NodeId, Peer, Source};
+use types::{AccountId, ClockReading, GatewayId, Incarnation, Nanos, Node, NodeId, Peer, Source};
 use zerocopy::IntoBytes;
 
 use crate::{
@@ -262,6 +262,32 @@ fn hello_reply(to: NodeId) -> Vec<u8> {
     };
     frame::encode(&mut bytes, header, &body, &[]);
     bytes
+}
+
+#[test]
+fn a_node_takes_its_own_new_ring_behind_its_lag_too_and_no_other() {
+    let feed_of = |index: usize| Peer::Addr(FEED + index as u64);
+    let now = ClockReading { now: Nanos(Nanos::SECOND), bound_ns: 0 };
+    let next = Secret([8; 32]);
+    let roles = deploy(&sealed(), Life::of(START), feed_of).expect("an exchange");
+    for (node, role) in roles.into_iter().enumerate() {
+        let ring = next.ring(NodeId(node as u16), &nodes());
+        let others = next.ring(NodeId(node as u16 + 1), &nodes());
+        let mut role = match role.as_proxy() {
+            Some(_) => Role::SlowProxy(Box::new(SlowProxy::new(role, Box::new(|_| 0)))),
+            None => role,
+        };
+        assert!(!role.rekey(now, others, Life::of(1)), "another's: node {node}");
+        assert!(!role.rekey(now, ring.clone(), Life::of(START)), "its life: node {node}");
+        assert!(role.rekey(now, ring.clone(), Life::of(2)), "node {node}");
+        assert!(!role.rekey(now, ring, Life::of(3)), "handed out twice: node {node}");
+        assert!(role.next_timeout() <= now.now, "it greets the others at once");
+    }
+    let plain = deploy(&plain(), Life::of(START), feed_of).expect("an exchange");
+    for (node, mut role) in plain.into_iter().enumerate() {
+        let ring = next.ring(NodeId(node as u16), &nodes());
+        assert!(!role.rekey(now, ring, Life::of(2)), "in clear");
+    }
 }
 
 proptest! {

@@ -8,8 +8,9 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-use exchange::{ExchangeConfig, Life, Role, Root, deploy, listener};
+use exchange::{ExchangeConfig, Life, Role, Root, Secret, deploy, listener};
 use feed::Subscriber;
+use overlay::sealed_link::Fleet;
 use replication::ReplicaId;
 use types::{
     Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Side, SplitMix64, Symbol,
@@ -324,6 +325,15 @@ impl Group {
                 call(member, now, out);
             }
         });
+    }
+
+    /// A member, or another node, gets its ring of a secret; `false`: it does not take it.
+    pub fn rekey(&mut self, place: usize, secret: &Secret, life: u64) -> bool {
+        let fleet = Fleet::of(&self.config.tree().expect("a tree").topology);
+        let node = place.checked_sub(MEMBERS).map_or(0, |node| node as u16 + 1);
+        let (ring, mut taken) = (secret.ring(NodeId(node), &fleet), false);
+        self.call(place, |role, now, _| taken = role.rekey(now, ring, Life::of(life)));
+        taken
     }
 
     /// Calls a member's root as an operator would.
