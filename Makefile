@@ -11,7 +11,7 @@ CHECKED := cargo run --locked --package fairbell-lab --
 MEASURED := cargo run --locked --release --package fairbell-lab --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -58,6 +58,9 @@ stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests 
 	cargo build --locked --release
 	scripts/stress clients
 	scripts/stress burst
+
+cloud: setup ## a venue of 25 machines in a network in a box: real processes, delays and clocks, judged by the truth
+	$(MEASURED) cloud --compare 15s $(ARGS)
 
 drill: setup ## replicas killed, paused, cut off, replaced under load; disks full and rotten; gateways; whole groups
 	cargo build --locked --release --package fairbell-lab

@@ -9,6 +9,7 @@ use net::Clock;
 use host::failure::{Failure, on};
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, DAYS, OPERATOR};
+use host::fleet::doctor::{Doctor, Verdict};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
 use host::fleet::messages::Operation;
 use host::{deployment, files};
@@ -42,6 +43,8 @@ pub enum What {
     Init(InitArgs),
     /// Make a node's certificate and keys, or others with the next generation
     Issue(IssueArgs),
+    /// Say before a machine starts what would hurt it; run it there
+    Doctor(DoctorArgs),
     /// How all nodes are
     Status(StatusArgs),
     /// Have a node end its sessions and stop
@@ -103,6 +106,27 @@ pub struct IssueArgs {
     #[arg(long, value_name = "DAYS", default_value_t = DAYS,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub days: u16,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
+/// Options of `fairbell cluster doctor`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster doctor edge-3           on that machine, before its process is started\n  \
+    fairbell cluster doctor edge-3 --json\n\n\
+    Exit code 1 when something does not work.")]
+pub struct DoctorArgs {
+    /// Which machine this is
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Folder of its keys [default: keys/NODE beside the cluster file]
+    #[arg(long, value_name = "DIR")]
+    pub keys: Option<PathBuf>,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
     /// Which cluster
     #[command(flatten)]
     pub at: At,
@@ -170,6 +194,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
     match &args.what {
         What::Init(args) => init(args),
         What::Issue(args) => issue(args),
+        What::Doctor(args) => doctor(args),
         What::Status(args) => {
             let (text, data) = operate(&args.at, &Operation::Status)?;
             match args.json {
@@ -275,4 +300,31 @@ fn issue(args: &IssueArgs) -> Result<(), Failure> {
     let folder = credentials::issue(&file, name, args.days)?;
     println!("{}: copy it to that machine and to no other", folder.display());
     Ok(())
+}
+
+fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+    let file = ClusterFile::read(&args.at.cluster)?;
+    let keys = args.keys.clone().unwrap_or_else(|| Credentials::folder(&file, &args.node));
+    let mut doctor = Doctor::default();
+    doctor.look(&file, &args.node, &keys)?;
+    match args.json {
+        true => {
+            let text = serde_json::to_string_pretty(&doctor.findings);
+            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
+        }
+        false => {
+            for finding in &doctor.findings {
+                let verdict = match finding.verdict {
+                    Verdict::Good => "good",
+                    Verdict::Poor => "poor",
+                    Verdict::Bad => "BAD",
+                };
+                println!("{verdict:<5} {:<20} {}", finding.what, finding.found);
+            }
+        }
+    }
+    match doctor.verdict() {
+        Verdict::Bad => Err(Failure::Run(format!("{}: something does not work", args.node))),
+        _ => Ok(()),
+    }
 }

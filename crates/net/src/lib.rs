@@ -56,6 +56,6 @@ pub use kernel::kernel_drops;
 pub use mailbox::Mailbox;
 pub use poller::{WaitStrategy, sharpen_timers};
 pub use sealed::{Sealed, read_until};
-pub use tls::{ClientTls, Clients, Identity, ServerTls, TlsError};
+pub use tls::{CertificateFacts, ClientTls, Clients, Identity, ServerTls, TlsError};
 pub use trace::{TraceReceiver, TraceSender, trace_channel};
 pub use worker::{JobReceiver, JobSender, job_channel};

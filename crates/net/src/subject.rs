@@ -1,6 +1,7 @@
-//! The common name in an X.509 certificate (RFC 5280, 4.1) that has been verified already.
+//! The common name in an X.509 certificate (RFC 5280, 4.1) that has been verified already, and the
+//! time that it holds until.
 //!
-//! Reads no more of the encoding than leads to the name. Anything unexpected: there is none.
+//! Reads no more of the encoding than leads to them. Anything unexpected: there is none.
 
 /// Tags of DER that are met on the way.
 const SEQUENCE: u8 = 0x30;
@@ -13,6 +14,8 @@ const STRINGS: [u8; 4] = [0x0C, 0x13, 0x14, 0x16];
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 /// Fields between the version and the subject: serial number, algorithm, issuer, validity.
 const BEFORE_SUBJECT: usize = 4;
+/// Fields between the version and the validity.
+const BEFORE_VALIDITY: usize = 3;
 
 /// The bytes of the common name, if the subject has exactly one.
 pub(crate) fn common_name(certificate: &[u8]) -> Option<&[u8]> {
@@ -39,6 +42,33 @@ pub(crate) fn common_name(certificate: &[u8]) -> Option<&[u8]> {
         }
     }
     found
+}
+
+/// Tags of times (RFC 5280, 4.1.2.5): two digits of the year, and four.
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// The last second that a certificate holds, as `YYYYMMDDHHMMSS` in UTC, all digits.
+pub(crate) fn holds_until(certificate: &[u8]) -> Option<u64> {
+    let (mut outer, _) = inside(certificate, SEQUENCE)?;
+    let (mut fields, _) = inside(take(&mut outer)?.whole, SEQUENCE)?;
+    let first = take(&mut fields)?;
+    let skipped = if first.tag == VERSION { BEFORE_VALIDITY } else { BEFORE_VALIDITY - 1 };
+    for _ in 0..skipped {
+        take(&mut fields)?;
+    }
+    let (mut times, _) = inside(take(&mut fields)?.whole, SEQUENCE)?;
+    take(&mut times)?;
+    let last = take(&mut times)?;
+    let digits = last.content.strip_suffix(b"Z")?;
+    let number = std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?;
+    match (last.tag, digits.len()) {
+        (GENERALIZED_TIME, 14) => Some(number),
+        // Years from 50 on are of the last century.
+        (UTC_TIME, 12) if number >= 500_000_000_000 => Some(19_000_000_000_000 + number),
+        (UTC_TIME, 12) => Some(20_000_000_000_000 + number),
+        _ => None,
+    }
 }
 
 struct Item<'a> {
@@ -124,6 +154,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_last_second_is_read_in_both_forms() {
+        let of = |tag, text: &[u8]| {
+            let validity =
+                item(SEQUENCE, &[&item(UTC_TIME, &[b"250101000000Z"]), &item(tag, &[text])]);
+            let empty = item(SEQUENCE, &[]);
+            let fields: [&[u8]; 5] =
+                [&item(VERSION, &[&[2, 1, 2]]), &[2, 1, 7], &empty, &empty, &validity];
+            item(SEQUENCE, &[&item(SEQUENCE, &fields)])
+        };
+        assert_eq!(holds_until(&of(UTC_TIME, b"280229235959Z")), Some(20_280_229_235_959));
+        assert_eq!(holds_until(&of(UTC_TIME, b"990101000000Z")), Some(19_990_101_000_000));
+        assert_eq!(
+            holds_until(&of(GENERALIZED_TIME, b"40960101000000Z")),
+            Some(40_960_101_000_000)
+        );
+        for (tag, text) in
+            [(UTC_TIME, &b"280229235959"[..]), (0x04, b"280229235959Z"), (UTC_TIME, b"Z")]
+        {
+            assert_eq!(holds_until(&of(tag, text)), None);
+        }
+    }
+
     proptest! {
         #[test]
         fn arbitrary_and_changed_bytes_never_panic(
@@ -132,6 +185,7 @@ mod tests {
             cut in 0usize..500,
         ) {
             let _ = common_name(&bytes);
+            let _ = holds_until(&bytes);
             let mut real = certificate(true, &[name(COMMON_NAME, b"member1")]);
             for (at, byte) in changes {
                 if let Some(place) = real.get_mut(at) {
@@ -140,6 +194,7 @@ mod tests {
             }
             real.truncate(cut.max(1));
             let _ = common_name(&real);
+            let _ = holds_until(&real);
         }
     }
 }

@@ -73,6 +73,29 @@ impl Identity<'_> {
     }
 }
 
+/// What a certificate says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CertificateFacts {
+    /// Common name of its subject; empty when there is not exactly one.
+    pub name: String,
+    /// The last second that it holds, as `YYYYMMDDHHMMSS` in UTC, all digits.
+    pub holds_until: u64,
+}
+
+impl CertificateFacts {
+    /// Those of the first certificate of a chain in PEM, whether it holds or not.
+    ///
+    /// # Errors
+    /// [`TlsError::Certificate`].
+    pub fn of(chain: &[u8]) -> Result<CertificateFacts, TlsError> {
+        let chain = certificates(chain).ok_or(TlsError::Certificate)?;
+        let own = chain.first().ok_or(TlsError::Certificate)?;
+        let name = crate::subject::common_name(own).unwrap_or_default();
+        let holds_until = crate::subject::holds_until(own).ok_or(TlsError::Certificate)?;
+        Ok(CertificateFacts { name: String::from_utf8_lossy(name).into_owned(), holds_until })
+    }
+}
+
 /// Which clients a door lets through.
 #[derive(Clone, Copy)]
 pub enum Clients<'a> {

@@ -7,6 +7,7 @@
 pub mod client;
 pub mod clock;
 pub mod credentials;
+pub mod doctor;
 pub mod file;
 pub mod keys;
 pub mod messages;

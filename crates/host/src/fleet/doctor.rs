@@ -1,0 +1,298 @@
+//! What would hurt a machine of a venue, said before it starts: files, names, certificates, ports,
+//! clock, limits, ways to the others.
+
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use net::CertificateFacts;
+use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
+
+use super::credentials::{Credentials, RootSecret, generation, named};
+use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
+use crate::clock_sources;
+use crate::failure::Failure;
+
+/// How long a root's door may take to be reached.
+const REACH: Duration = Duration::from_secs(1);
+/// Days before its end that a certificate is complained of.
+const SOON_DAYS: i32 = 30;
+/// Receive buffer of a UDP socket that a loop asks for, bytes.
+const BUFFER: u64 = 4 << 20;
+/// Bytes of the largest datagram with its headers.
+const PACKET: usize = 1_472;
+
+/// How a thing stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing to do.
+    Good,
+    /// It works, and not as well as it could.
+    Poor,
+    /// It does not work.
+    Bad,
+}
+
+/// What was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Finding {
+    /// What.
+    pub what: String,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// What was found, and what to do.
+    pub found: String,
+}
+
+/// Looks at everything that concerns a machine: it is run there, before the machine's process.
+#[derive(Default)]
+pub struct Doctor {
+    /// In the order of looking.
+    pub findings: Vec<Finding>,
+}
+
+impl Doctor {
+    fn say(&mut self, what: &str, verdict: Verdict, found: impl Into<String>) {
+        self.findings.push(Finding { what: what.to_string(), verdict, found: found.into() });
+    }
+
+    fn judge<T>(
+        &mut self,
+        what: &str,
+        of: Result<T, Failure>,
+        good: impl Fn(&T) -> String,
+    ) -> Option<T> {
+        match of {
+            Ok(value) => {
+                self.say(what, Verdict::Good, good(&value));
+                Some(value)
+            }
+            Err(failure) => {
+                self.say(what, Verdict::Bad, failure.to_string());
+                None
+            }
+        }
+    }
+
+    /// Looks at the machine `name` of a cluster file, with its keys in `keys`.
+    ///
+    /// # Errors
+    /// No such machine; the file itself was read before.
+    pub fn look(&mut self, file: &ClusterFile, name: &str, keys: &Path) -> Result<(), Failure> {
+        let (number, node) = file.node(name)?;
+        let roots = file.of(NodeRole::Root).count();
+        self.say(
+            "cluster file",
+            Verdict::Good,
+            format!("{} nodes, {roots} roots", file.nodes.len()),
+        );
+        let config = file.venue().and_then(|config| {
+            let overlay = file.overlay(&config)?;
+            Ok((config, overlay.len()))
+        });
+        let config = self.judge("venue settings", config, |(_, nodes)| {
+            format!("a tree of {nodes} nodes below the root")
+        });
+        for other in &file.nodes {
+            if let Err(failure) = file.at(other, Port::Control) {
+                self.say("names", Verdict::Bad, failure.to_string());
+            }
+        }
+        self.keys(file, node, number, keys);
+        self.ports(file, node);
+        self.clock(config.map(|(config, _)| config.clock.source));
+        self.limits();
+        self.reach(file, node);
+        Ok(())
+    }
+
+    fn keys(&mut self, file: &ClusterFile, node: &NodeEntry, number: u16, keys: &Path) {
+        let read = Credentials::read(file, keys, &node.name);
+        if self.judge("keys", read, |own| own.folder.display().to_string()).is_none() {
+            return;
+        }
+        let path = keys.join(format!("{}.pem", node.name));
+        let chain = crate::tls::read(&path.display().to_string());
+        let facts = chain.and_then(|chain| {
+            CertificateFacts::of(&chain).map_err(|error| Failure::Usage(error.to_string()))
+        });
+        if let Some(facts) = self.judge("certificate", facts, |facts| facts.name.clone()) {
+            let is_own =
+                named(file.id, facts.name.as_bytes()).is_some_and(|(of, _)| of == node.name);
+            if !is_own {
+                let why = "it is of another node or cluster: issue one here and copy it";
+                self.say("certificate", Verdict::Bad, why);
+            }
+            let left = days_left(facts.holds_until);
+            let verdict = match left {
+                ..0 => Verdict::Bad,
+                0..SOON_DAYS => Verdict::Poor,
+                _ => Verdict::Good,
+            };
+            let what =
+                format!("{left} days left: `fairbell cluster issue {}` makes another", node.name);
+            self.say("certificate's end", verdict, what);
+        }
+        if file.replica(number).is_some() {
+            let secret = RootSecret::read(keys);
+            self.judge("roots' secret", secret, |_| "there".to_string());
+        }
+        if let Err(failure) = generation(keys) {
+            self.say("generation", Verdict::Bad, failure.to_string());
+        }
+    }
+
+    fn ports(&mut self, file: &ClusterFile, node: &NodeEntry) {
+        let (mut udp, mut tcp) = (vec![Port::Clock], Vec::new());
+        if node.is(NodeRole::Root) {
+            udp.extend([Port::Root, Port::Retransmission]);
+            tcp.extend([Port::Link, Port::Status, Port::Control]);
+        }
+        if node.is(NodeRole::Proxy) || node.is(NodeRole::Standby) {
+            udp.extend([Port::Proxy, Port::Claims]);
+        }
+        if node.is(NodeRole::Edge) {
+            udp.extend([Port::Edge, Port::Claims, Port::Release]);
+            tcp.extend([Port::Ouch, Port::Fix]);
+        }
+        let (mut free, before) = (0, self.findings.len());
+        let mut judge = |kind: &str, at: SocketAddr, bound: std::io::Result<()>| match bound {
+            Ok(()) => free += 1,
+            Err(error) => self.say("ports", Verdict::Bad, format!("{kind} {at}: {error}")),
+        };
+        for port in udp {
+            let at = file.bound(node, port);
+            judge("UDP", at, UdpSocket::bind(at).map(drop));
+        }
+        for port in tcp {
+            let at = file.bound(node, port);
+            judge("TCP", at, TcpListener::bind(at).map(drop));
+        }
+        if self.findings.len() == before {
+            self.say("ports", Verdict::Good, format!("{free} can be bound"));
+        }
+    }
+
+    fn clock(&mut self, source: Option<String>) {
+        let hardware = clock_sources::ptp_clocks();
+        let told = match clock_sources::chrony() {
+            Some(known) => {
+                format!("chrony follows {}, within {} ns", known.reference, known.bound_ns)
+            }
+            None => "chrony does not answer".to_string(),
+        };
+        let hardware = match hardware.is_empty() {
+            true => "no PTP hardware clock".to_string(),
+            false => hardware.join(", "),
+        };
+        let verdict = match source.as_deref() {
+            Some("huygens") => Verdict::Good,
+            Some("chrony") if clock_sources::chrony().is_none() => Verdict::Bad,
+            Some("system") => Verdict::Poor,
+            _ => Verdict::Good,
+        };
+        let source = source.unwrap_or_else(|| "unknown".to_string());
+        self.say("clock", verdict, format!("source {source}; {told}; {hardware}"));
+        let kernel = std::fs::read_to_string(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        );
+        if let Ok(kernel) = kernel {
+            let slow = ["acpi_pm", "hpet", "jiffies"].contains(&kernel.trim());
+            let verdict = if slow { Verdict::Poor } else { Verdict::Good };
+            self.say("kernel clock source", verdict, kernel.trim());
+        }
+    }
+
+    fn limits(&mut self) {
+        let number = |path: &str| {
+            std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok())
+        };
+        if let Some(most) = number("/proc/sys/net/core/rmem_max") {
+            let verdict = if most >= BUFFER { Verdict::Good } else { Verdict::Poor };
+            let found = format!("net.core.rmem_max is {most}; sockets ask for {BUFFER}");
+            self.say("socket buffers", verdict, found);
+        }
+        let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let verdict = if files >= 4_096 { Verdict::Good } else { Verdict::Poor };
+        self.say("open files", verdict, format!("at most {files} (LimitNOFILE); 4096 are plenty"));
+        let locked = getrlimit(Resource::Memlock).maximum;
+        let locked = locked.map_or_else(|| "no limit".to_string(), |most| format!("{most} bytes"));
+        self.say("locked memory", Verdict::Good, format!("{locked} (LimitMEMLOCK)"));
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let isolated = std::fs::read_to_string("/sys/devices/system/cpu/isolated");
+        let isolated = isolated.unwrap_or_default().trim().to_string();
+        let isolated = if isolated.is_empty() { "none".to_string() } else { isolated };
+        let verdict = if cores >= 2 { Verdict::Good } else { Verdict::Poor };
+        self.say("cores", verdict, format!("{cores}, isolated: {isolated}"));
+    }
+
+    /// Whether the roots' doors are reached, and a whole datagram gets to the machines around.
+    fn reach(&mut self, file: &ClusterFile, own: &NodeEntry) {
+        for (_, root) in file.of(NodeRole::Root).filter(|(_, root)| root.name != own.name) {
+            let Ok(at) = file.at(root, Port::Control) else { continue };
+            match TcpStream::connect_timeout(&at.into(), REACH) {
+                Ok(_) => self.say("ways", Verdict::Good, format!("{} answers at {at}", root.name)),
+                Err(error) => {
+                    let why = format!("{} at {at}: {error}: does it run?", root.name);
+                    self.say("ways", Verdict::Poor, why);
+                }
+            }
+        }
+        let mut small = Vec::new();
+        for other in file.nodes.iter().filter(|other| other.name != own.name) {
+            let Ok(at) = file.at(other, Port::Clock) else { continue };
+            if let Err(error) = send_whole(at.into()) {
+                small.push(format!("{} at {at}: {error}", other.name));
+            }
+        }
+        match small.is_empty() {
+            true => self.say("packet size", Verdict::Good, format!("{PACKET} bytes leave whole")),
+            false => self.say("packet size", Verdict::Bad, small.join("; ")),
+        }
+    }
+
+    /// The worst of what was found.
+    pub fn verdict(&self) -> Verdict {
+        self.findings.iter().map(|one| one.verdict).max().unwrap_or(Verdict::Good)
+    }
+}
+
+/// Sends the longest datagram of the overlay, which must not be cut into fragments. Whoever hears it
+/// drops it.
+fn send_whole(at: SocketAddr) -> std::io::Result<()> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let whole = rustix::net::sockopt::Ipv4PathMtuDiscovery::DO;
+    rustix::net::sockopt::set_ip_mtu_discover(&socket, whole)?;
+    socket.send_to(&[0; PACKET], at).map(drop)
+}
+
+/// Whole days from now to a second written as `YYYYMMDDHHMMSS`; below zero when it is over.
+fn days_left(until: u64) -> i32 {
+    let part = |divisor: u64, most: u64| (until / divisor % most) as i8;
+    let date = jiff::civil::Date::new(
+        (until / 10_000_000_000) as i16,
+        part(100_000_000, 100),
+        part(1_000_000, 100),
+    );
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let left = date.ok().and_then(|date| today.until(date).ok());
+    left.map_or(-1, |left| left.get_days())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_to_the_end() {
+        let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+        for days in [-3, 0, 40, 825] {
+            let end = today.checked_add(jiff::Span::new().days(days)).expect("a day");
+            let written = format!("{:04}{:02}{:02}120000", end.year(), end.month(), end.day());
+            assert_eq!(i64::from(days_left(written.parse().expect("digits"))), days);
+        }
+        assert_eq!(days_left(0), -1);
+    }
+}
