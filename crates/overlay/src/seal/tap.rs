@@ -41,9 +41,11 @@ pub struct Tap<S: Keys> {
     /// End-to-end parts: key, stream, number, and the tag that came of it.
     parts: BTreeMap<(u32, u16, u64), [u8; TAG_LEN]>,
     repeated: u64,
-    /// By sender: its key epoch and life when it last sealed something under its newest keys, and to
-    /// whom it has sealed in that one.
-    reached: BTreeMap<NodeId, ((usize, Life), BTreeSet<NodeId>)>,
+    /// By sender and key epoch: its life when it last sealed something under these keys, and to whom
+    /// it has sealed in that one.
+    reached: BTreeMap<(NodeId, usize), (Life, BTreeSet<NodeId>)>,
+    /// By sender: the key epoch in which it last sealed something.
+    last: BTreeMap<NodeId, usize>,
     received: Vec<u8>,
     clear: Vec<u8>,
 }
@@ -62,6 +64,7 @@ impl<S: Keys> Tap<S> {
             parts: BTreeMap::new(),
             repeated: 0,
             reached: BTreeMap::new(),
+            last: BTreeMap::new(),
             received: Vec::with_capacity(DATAGRAM_MAX),
             clear: Vec::with_capacity(DATAGRAM_MAX),
         }
@@ -94,7 +97,8 @@ impl<S: Keys> Tap<S> {
 
     /// To whom a node has sealed anything in its present life: it knows their lives.
     pub fn reached(&self, from: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        self.reached.get(&from).into_iter().flat_map(|(_, nodes)| nodes).copied()
+        let last = self.last.get(&from).and_then(|epoch| self.reached.get(&(from, *epoch)));
+        last.into_iter().flat_map(|(_, nodes)| nodes).copied()
     }
 
     /// Takes a datagram as it is sent to `to`: the clear one, or `None` for a hello.
@@ -122,14 +126,13 @@ impl<S: Keys> Tap<S> {
         let opened = open_hop(&known.key, &mut self.received)?;
         let (origin, pair) = (opened.origin, known.number);
         self.repeated += u64::from(!self.hops.insert((pair, header.hop, opened.number)));
-        let life = (known.epoch, known.lives[usize::from(header.hop > to)]);
-        let reached = self.reached.entry(header.hop).or_default();
-        if reached.0 != life && life.0 >= reached.0.0 {
+        let life = known.lives[usize::from(header.hop > to)];
+        let reached = self.reached.entry((header.hop, known.epoch)).or_default();
+        if reached.0 != life {
             *reached = (life, BTreeSet::new());
         }
-        if reached.0 == life {
-            reached.1.insert(to);
-        }
+        reached.1.insert(to);
+        self.last.insert(header.hop, known.epoch);
         let class = classify(&self.fleet, (header.hop, to), origin.stream, opened.header);
         let known = match class.ok_or(SealError::Forbidden)? {
             Class::Pair => known,
