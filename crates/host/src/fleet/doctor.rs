@@ -157,6 +157,10 @@ impl Doctor {
             udp.extend([Port::Edge, Port::Claims, Port::Release]);
             tcp.extend([Port::Ouch, Port::Fix]);
         }
+        if node.is(NodeRole::Snapshot) {
+            udp.push(Port::SnapshotFeed);
+            tcp.push(Port::Snapshot);
+        }
         let (mut free, before) = (0, self.findings.len());
         let mut judge = |kind: &str, at: SocketAddr, bound: std::io::Result<()>| match bound {
             Ok(()) => free += 1,

@@ -37,6 +37,8 @@ pub enum NodeRole {
     Standby,
     /// Receiver and gateway: participants connect here.
     Edge,
+    /// Beside an edge: snapshots of the books for listeners that are too far behind the feed.
+    Snapshot,
 }
 
 /// A node's port for one purpose: so far behind its first one.
@@ -67,6 +69,10 @@ pub enum Port {
     Ouch = 10,
     /// FIX, TCP.
     Fix = 11,
+    /// Snapshots of the books over SoupBinTCP (GLIMPSE 5.0), TCP.
+    Snapshot = 12,
+    /// Where the snapshot server hears the feed of the edge beside it, UDP.
+    SnapshotFeed = 13,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -268,6 +274,10 @@ impl ClusterFile {
             }
             if node.is(NodeRole::Proxy) && node.is(NodeRole::Standby) {
                 let why = format!("{}: one that stands by is no proxy yet", node.name);
+                return Err((key(at, "roles"), why));
+            }
+            if node.is(NodeRole::Snapshot) && !node.is(NodeRole::Edge) {
+                let why = format!("{}: a snapshot server stands beside an edge", node.name);
                 return Err((key(at, "roles"), why));
             }
             let port = self.port_of(node);
@@ -484,6 +494,7 @@ mod tests {
             ("edge-1", "edge 1", "node[1].name: 1 to 32 letters"),
             ("[\"root\"]", "[\"proxy\"]", "node: 1, 3 or 5 with the role root, not 0"),
             ("[\"root\"]", "[]", "node[0].roles: root-1 has none"),
+            ("[\"edge\", \"proxy\"]", "[\"snapshot\"]", "node[1].roles: edge-1: a snapshot server"),
             (
                 "[\"edge\", \"proxy\"]",
                 "[\"edge\", \"edge\"]",

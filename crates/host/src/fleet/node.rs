@@ -4,7 +4,7 @@
 //! then runs its proxies and edges in one loop. A root runs its replica and a door for the control
 //! connections of the others. A machine can be both.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
@@ -37,6 +37,8 @@ use crate::replica::line::RootLine;
 use crate::replica::node::{Host, Sockets};
 use crate::sockets::io;
 
+/// The snapshot server for its loop: no overlay node has this id.
+const SNAPSHOTS: NodeId = NodeId(50_000);
 /// Passwords on their way to be hashed.
 const JOBS: usize = 512;
 /// How often a node's figures are looked at.
@@ -451,6 +453,11 @@ impl Machine<'_> {
                     }
                 }
             }
+            if self.entry.is(NodeRole::Snapshot)
+                && let Some(edge) = role.as_edge_mut()
+            {
+                self.host_snapshots(of, &exchange, cluster, edge)?;
+            }
             let has_doors = !doors.is_empty();
             let queues = exchange.options.upstream.is_some() && role.as_proxy().is_some();
             if exchange.options.secret.is_some() {
@@ -465,6 +472,34 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Puts a snapshot server beside an edge, which hands it the feed.
+    fn host_snapshots(
+        &self,
+        of: &mut Loop<Role>,
+        exchange: &exchange::ExchangeConfig,
+        cluster: &Cluster,
+        edge: &mut exchange::Edge,
+    ) -> Result<(), Failure> {
+        let servers = cluster.retransmission().map(net::peer_addr).collect();
+        let here = |port| {
+            let at = self.file.bound(self.entry, port);
+            let ip = match at.ip() {
+                IpAddr::V4(ip) if !ip.is_unspecified() => ip,
+                _ => Ipv4Addr::LOCALHOST,
+            };
+            net::peer_addr(SocketAddrV4::new(ip, at.port()))
+        };
+        let mut settings = exchange::listener(exchange, servers);
+        settings.sources = Some(vec![here(Port::Release)]);
+        let _ = edge.subscribe(here(Port::SnapshotFeed));
+        let feed = exchange::subscriber(exchange, &settings);
+        let server = feed::SnapshotServer::new(feed, self.config.snapshot.server());
+        let heard = UdpSocket::bind(self.file.bound(self.entry, Port::SnapshotFeed)).map_err(io)?;
+        let door = TcpListener::bind(self.file.bound(self.entry, Port::Snapshot)).map_err(io)?;
+        let (role, sockets) = (Role::Snapshots(Box::new(server)), vec![(Channel::FEED, heard)]);
+        of.add_node(SNAPSHOTS, role, sockets, [door]).map_err(io)
     }
 
     fn seal(&self, role: Role, node: NodeId, queues: bool, keys: &Keys) -> Result<Role, Failure> {

@@ -421,8 +421,8 @@ impl Server {
             standing.leader, standing.term
         )];
         lines.push(format!(
-            "{:<16} {:<14} {:>5} {:>6} {:>12} {:>9} {:>10}",
-            "node", "is", "life", "epoch", "clock +-ns", "sessions", "released"
+            "{:<16} {:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
+            "node", "is", "life", "epoch", "clock +-ns", "sessions", "requests", "released", "late"
         ));
         let mut rows = Vec::new();
         for (number, node) in (1u16..).zip(&self.venue.file.nodes) {
@@ -437,13 +437,15 @@ impl Server {
             };
             let health = one.map(|one| one.health.clone()).unwrap_or_default();
             lines.push(format!(
-                "{:<16} {is:<14} {:>5} {:>6} {:>12} {:>9} {:>10}",
+                "{:<16} {is:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
                 node.name,
                 known.life,
                 health.key_epoch,
                 health.clock_bound_ns,
                 health.sessions,
-                health.released
+                health.requests,
+                health.released,
+                health.late
             ));
             rows.push(json!({
                 "node": node.name, "is": is, "life": known.life, "revoked": known.revoked,

@@ -111,7 +111,10 @@ impl<'a> Site<'a> {
                 nodes.push(NodeEntry {
                     name: format!("{word}-{number}"),
                     address: address.to_string(),
-                    roles: vec![role],
+                    roles: match role {
+                        NodeRole::Edge if number == 1 => vec![role, NodeRole::Snapshot],
+                        _ => vec![role],
+                    },
                     zone: String::new(),
                     port: None,
                     bind: None,
@@ -288,6 +291,8 @@ impl<'a> Site<'a> {
                 self.file.at(&self.file.nodes[place], Port::Retransmission).map(net::peer_addr)
             })
             .collect::<Result<_, _>>()?;
+        let first = self.places(NodeRole::Edge).first().map(|place| &self.file.nodes[*place]);
+        let snapshots = first.map(|node| self.file.at(node, Port::Snapshot)).transpose()?;
         let habits = LoopConfig {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
             ..LoopConfig::default()
@@ -300,6 +305,9 @@ impl<'a> Site<'a> {
             let release = self.file.at(node, Port::Release)?;
             settings.sources = Some(vec![net::peer_addr(release)]);
             settings.checkpoint_every = CHECKPOINT_EVERY;
+            if let Some(server) = snapshots {
+                settings.catch_up = Some(self.config.snapshot.catch_up(net::peer_addr(server)));
+            }
             let socket = self
                 .network
                 .host(place)
