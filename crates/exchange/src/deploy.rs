@@ -160,6 +160,9 @@ fn edge(
     receiver.samples = config.options.samples();
     // No honest deadline is cut: a root that takes over holds for the cap and the largest bound.
     receiver.hold_limit_ns = receiver.hold_limit_ns.max(2 * config.delay_cap_ns);
+    if config.options.quarantine_ns > 0 {
+        receiver.bound_max_ns = config.options.quarantine_ns;
+    }
     receiver.parity = config.options.parity > 0;
     receiver.ask_parents = config.options.cache.is_some();
     receiver.gap_jitter_ns = if receiver.ask_parents { GAP_JITTER_NS } else { 0 };

@@ -84,7 +84,8 @@ impl Edge {
     /// Hands nothing on to `peer` any more; false where it had nothing.
     pub fn unsubscribe(&mut self, peer: Peer) -> bool {
         let lists = self.receivers.iter_mut().map(Receiver::subscribers);
-        lists.fold(false, |any, list| list.remove(peer) || any)
+        // Of all of them, whatever the first one says.
+        lists.filter_map(|list| list.remove(peer).then_some(())).count() > 0
     }
 
     /// Datagrams that were unreadable.

@@ -111,6 +111,9 @@ pub struct OverlayOptions {
     pub parity: u16,
     /// What proxies above receivers keep for repairs; `None`: nothing.
     pub cache: Option<CacheConfig>,
+    /// Edges with a larger clock bound are in quarantine: nobody waits for them, and they say so; 0:
+    /// none is, in ns.
+    pub quarantine_ns: u64,
     /// Makes the tokens by which an address proves to the public retransmission server that it hears
     /// the answers, each root's own; `None`: none can.
     pub tokens: Option<Secret>,

@@ -40,7 +40,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
     fairbell admin --socket /var/lib/fairbell/1/admin.sock replicas list\n  \
     fairbell replica recover --id 1 --dir /var/lib/fairbell/1 --from 3    too few are whole\n\n\
     The cluster file names the places of all nodes and replicas and holds the deployment's\n\
-    secret; keys/ beside it the replica's own key and certificate. `fairbell-lab drill failover --keep` leaves one to look at. It runs until Ctrl-C.")]
+    secret; keys/ beside it the replica's own key and certificate. `fairbell-lab drill failover --keep` leaves one to look at. It runs until Ctrl-C.\n\
+    A root of a venue on many machines is a node of cluster.toml: `fairbell node`.")]
 pub struct ReplicaArgs {
     /// Configuration file [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]

@@ -199,7 +199,9 @@ pub fn overlay_options(config: &Config) -> Result<OverlayOptions, Failure> {
     };
     let secret = config.overlay.sealed.then(fresh).transpose()?;
     let (spread, tokens) = (config.spread(), Some(fresh()?));
-    Ok(OverlayOptions { spread, tokens, ..config.overlay.options(&config.hold, secret) })
+    let quarantine_ns = config.clock.quarantine_us * Nanos::MICRO;
+    let options = config.overlay.options(&config.hold, secret);
+    Ok(OverlayOptions { spread, tokens, quarantine_ns, ..options })
 }
 
 /// The life of this process: no other one has it.

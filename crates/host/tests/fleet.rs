@@ -220,8 +220,38 @@ fn whoever_is_of_another_venue_is_told_so_and_so_are_operators() {
     let why = venue.ended("edge-2").expect_err("another one's certificate");
     assert!(matches!(&why, Failure::Refused(_)), "{why}");
     let lines = venue.said("root-1").join("\n");
-    assert!(lines.contains("refused-node"), "operators are told: {lines}");
+    assert!(lines.contains("ALARM: refused-2"), "operators are told: {lines}");
     assert!(ClusterFile::read(Path::new("no/such/file")).is_err());
+}
+
+#[test]
+fn a_certificate_that_is_over_and_a_key_with_a_wrong_digit_let_nobody_in_and_both_ends_say_so() {
+    let mut venue = Venue::new("expired");
+    venue.start("root-1");
+    venue.wait("root-1", "up");
+    credentials::issue(&venue.file, "edge-1", 0).expect("one that ended this midnight");
+    let gate = Credentials::folder(&venue.file, "edge-2").join("gate.key");
+    let digits = std::fs::read_to_string(&gate).expect("digits");
+    let flipped = if digits.starts_with('0') { "1" } else { "0" };
+    std::fs::write(&gate, format!("{flipped}{}", &digits[1..])).expect("written");
+    for name in ["edge-1", "edge-2"] {
+        venue.start(name);
+    }
+    std::thread::sleep(Duration::from_secs(7));
+    assert_eq!((venue.is("edge-1"), venue.is("edge-2")), ("away".to_string(), "away".to_string()));
+    let (edge, root) = (venue.said("edge-1").join("\n"), venue.said("root-1").join("\n"));
+    assert!(edge.contains("CertificateExpired"), "{edge}");
+    assert!(root.contains("node 2 is not let in") && root.contains("expired"), "{root}");
+    assert!(venue.said("edge-2").join("\n").contains("waits for a root"));
+    // Control: with good ones they are in.
+    for name in ["edge-1", "edge-2"] {
+        let at = venue.running.iter().rposition(|machine| machine.name == name).expect("started");
+        venue.running[at].stop.store(true, Ordering::Relaxed);
+        assert_eq!(venue.ended(name), Ok(()));
+        credentials::issue(&venue.file, name, 30).expect("good ones");
+        venue.start(name);
+        venue.wait(name, "up");
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub struct Clocks {
     pub asymmetry_us: u64,
     /// With `huygens`: largest standard deviation of a drift's change within a second, parts of 10^9.
     pub wander_max_ppb: u32,
+    /// Edges whose clock claims a larger error are in quarantine, microseconds; 0: none is.
+    pub quarantine_us: u64,
     /// With `huygens`: neighbours that each machine chooses to probe.
     pub neighbours: u32,
     /// With `huygens`: time between two pairs of probes to the same neighbour, milliseconds.
@@ -34,6 +36,7 @@ impl Default for Clocks {
             source: SOURCES[0].to_string(),
             asymmetry_us: 0,
             wander_max_ppb: 500,
+            quarantine_us: 0,
             neighbours: 10,
             probe_every_ms: 10,
             pure_us: 10,

@@ -112,6 +112,7 @@ pub const KEYS: &[Key] = &[
     key("clock.source", Kind::Choice(SOURCES)),
     whole("clock.asymmetry_us", 0, 10_000),
     whole("clock.wander_max_ppb", 1, 100_000),
+    whole("clock.quarantine_us", 0, 1_000_000),
     whole("clock.neighbours", 1, 100),
     whole("clock.probe_every_ms", 1, 1_000),
     whole("clock.pure_us", 1, 1_000_000),

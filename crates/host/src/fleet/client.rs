@@ -157,7 +157,8 @@ impl Identity {
     }
 
     /// Keeps a node's connection until `stop`, or until the group refuses it: then why. `told` is
-    /// given what roots say, `health` says how the node is.
+    /// given what roots say, `lost` why a connection ended or could not be had, `health` says how the
+    /// node is.
     ///
     /// # Errors
     /// The group's refusal.
@@ -165,6 +166,7 @@ impl Identity {
         &self,
         stop: &AtomicBool,
         mut told: impl FnMut(FromRoot),
+        lost: impl Fn(String),
         health: impl Fn() -> Option<Health>,
     ) -> Result<(), Failure> {
         let mut replica = 1;
@@ -172,7 +174,10 @@ impl Identity {
             match self.follow(replica, stop, &mut told, &health) {
                 Ok(Some(leader)) if leader > 0 && leader != replica => replica = leader,
                 Err(Ended::Refused(why)) => return Err(Failure::Refused(why)),
-                Ok(_) | Err(Ended::Lost) => {
+                outcome => {
+                    if let Err(Ended::Lost(why)) = outcome {
+                        lost(why);
+                    }
                     replica = replica % self.replicas() + 1;
                     std::thread::sleep(RETRY);
                 }
@@ -189,14 +194,19 @@ impl Identity {
         told: &mut impl FnMut(FromRoot),
         health: &impl Fn() -> Option<Health>,
     ) -> Result<Option<u8>, Ended> {
-        let mut sealed = self.open(replica).map_err(|_| Ended::Lost)?;
+        let failed = |error: std::io::Error| Ended::Lost(format!("root {replica}: {error}"));
+        let mut sealed = self.open(replica).map_err(|why| Ended::Lost(why.to_string()))?;
         let (mut reader, begun, mut welcomed) = (Reader::default(), Instant::now(), false);
         let mut health_at = begun;
         while !stop.load(Ordering::Relaxed) {
-            match reader.next::<FromRoot>(&mut sealed).map_err(|_| Ended::Lost)? {
-                None if !welcomed && begun.elapsed() > WELCOME => return Err(Ended::Lost),
+            match reader.next::<FromRoot>(&mut sealed).map_err(failed)? {
+                None if !welcomed && begun.elapsed() > WELCOME => {
+                    return Err(Ended::Lost(format!("root {replica} says nothing")));
+                }
                 None => {}
-                Some(FromRoot::Refused { again: true, .. }) => return Err(Ended::Lost),
+                Some(FromRoot::Refused { why, again: true }) => {
+                    return Err(Ended::Lost(format!("root {replica}: {why}")));
+                }
                 Some(FromRoot::Refused { why, .. }) => {
                     return Err(Ended::Refused(format!(
                         "root {replica} refuses {}: {why}",
@@ -212,7 +222,7 @@ impl Identity {
             if welcomed && health_at.elapsed() >= HEALTH_EVERY {
                 health_at = Instant::now();
                 if let Some(health) = health() {
-                    write(&mut sealed, &FromNode::Health(health)).map_err(|_| Ended::Lost)?;
+                    write(&mut sealed, &FromNode::Health(health)).map_err(failed)?;
                 }
             }
         }
@@ -229,8 +239,8 @@ enum Told {
 
 /// Why a connection ended.
 enum Ended {
-    /// The stream's trouble.
-    Lost,
+    /// The stream's trouble, or the group's of the moment.
+    Lost(String),
     /// The group does not want the node.
     Refused(String),
 }

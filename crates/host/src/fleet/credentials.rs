@@ -162,7 +162,7 @@ pub fn issue(file: &ClusterFile, name: &str, days: u16) -> Result<PathBuf, Failu
     let secret = RootSecret::read(&keys)?;
     let folder = keys.join(name);
     files::folder(&folder)?;
-    let generation = generation(&folder)?.checked_add(1).unwrap_or(u32::MAX);
+    let generation = generation(&folder)?.saturating_add(1);
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
         files::replace(&path, text.as_bytes()).map_err(|error| on(&path, error))

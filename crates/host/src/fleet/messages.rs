@@ -58,8 +58,10 @@ pub struct Health {
     pub refused: u64,
     /// Messages of the feed that its receiver released so far.
     pub released: u64,
-    /// Of those, messages released after their deadline.
+    /// Of those, packets released after their deadline.
     pub late: u64,
+    /// Its clock claims too large an error: nobody waits for it, and what it releases isn't fair.
+    pub quarantined: bool,
 }
 
 /// What an operator wants done; each is a command of the log that names who asked.

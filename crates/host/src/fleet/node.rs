@@ -114,9 +114,11 @@ pub fn run(
     let who = (&options.name[..], number);
     let identity = Identity::new(file, &machine.config, machine.credentials.clone(), who)?;
     let (health, over) = (Mutex::new(None::<Health>), AtomicBool::new(false));
+    let trouble = Mutex::new(String::new());
     let (sender, messages) = channel();
     thread::scope(|scope| {
         let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
+        let trouble = &trouble;
         scope.spawn(move || print_alarms(&machine.alarms, told, over));
         scope.spawn(move || machine.jump_when_told(handle, over));
         clock.run(scope, over);
@@ -127,13 +129,21 @@ pub fn run(
         };
         let kept = scope.spawn(move || {
             let health = || lock(health).clone();
-            ended(identity.keep(stop, |message| drop(sender.send(message)), health))
+            let lost = |why| *lock(trouble) = why;
+            ended(identity.keep(stop, |message| drop(sender.send(message)), lost, health))
         });
         let root = entry
             .is(NodeRole::Root)
             .then(|| scope.spawn(move || ended(machine.run_root(handle, health, stop, told))));
         let outcome = match machine.own().next() {
-            Some(_) => machine.run_overlay(handle, (&messages, health), stop, told),
+            Some(_) => {
+                let waiting = || {
+                    let why = lock(trouble).clone();
+                    told(&format!("waits for a root that leads: {why}"));
+                };
+                let welcome = wait_for_welcome(&messages, stop, waiting);
+                machine.run_overlay(handle, welcome, (&messages, health), stop, told)
+            }
             None => wait_for_drain(&messages, stop, told),
         };
         stop.store(true, Ordering::Relaxed);
@@ -350,16 +360,17 @@ impl Machine<'_> {
         })
     }
 
-    /// Waits for the group, then runs the proxies and edges of this machine.
+    /// Let in by the group, runs the proxies and edges of this machine.
     fn run_overlay(
         &self,
         clock: &ClockHandle,
+        welcome: Option<Welcome>,
         (messages, health): (&Receiver<FromRoot>, &Mutex<Option<Health>>),
         stop: &AtomicBool,
         told: &(impl Fn(&str) + Sync),
     ) -> Result<(), Failure> {
         let begun = Instant::now();
-        let Some(welcome) = wait_for_welcome(messages, stop, told) else { return Ok(()) };
+        let Some(welcome) = welcome else { return Ok(()) };
         if let Some(ring) = &welcome.keys.clock {
             clock.rekey(ring)?;
         }
@@ -555,11 +566,11 @@ impl Welcome {
     }
 }
 
-/// Waits until the group lets the node in; `None` when it ends before.
+/// Waits until the group lets the node in, with a word now and then; `None` when it ends before.
 fn wait_for_welcome(
     messages: &Receiver<FromRoot>,
     stop: &AtomicBool,
-    told: &impl Fn(&str),
+    waiting: impl Fn(),
 ) -> Option<Welcome> {
     let mut reminded = Instant::now();
     while !stop.load(Ordering::Relaxed) {
@@ -570,7 +581,7 @@ fn wait_for_welcome(
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) if reminded.elapsed() > REMIND_EVERY => {
                 reminded = Instant::now();
-                told("waits for a root that leads");
+                waiting();
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
@@ -614,6 +625,7 @@ fn observe<'a>(
             let stats = receiver.stats();
             health.released += stats.released_messages;
             health.late += stats.late_self + stats.late_blocked;
+            health.quarantined |= receiver.in_quarantine(reading);
         }
     }
     health

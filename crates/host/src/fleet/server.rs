@@ -35,6 +35,8 @@ const TURN: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(2);
 /// How long the first message may take.
 const HELLO: Duration = Duration::from_secs(2);
+/// A node that said nothing for so long is silent.
+const SILENT: Duration = Duration::from_secs(5);
 /// How long a command may take to be committed.
 const COMMIT: Duration = Duration::from_secs(3);
 /// Longest answer of a loop.
@@ -183,7 +185,9 @@ impl Server {
         stop: &AtomicBool,
     ) -> std::io::Result<()> {
         let stream = &entrant.stream;
-        let mut sealed = tls.accept(Arc::clone(stream), entrant.until)?;
+        let mut sealed = tls.accept(Arc::clone(stream), entrant.until).inspect_err(|error| {
+            self.tell_refused(entrant.number, &format!("node {}", entrant.number), error);
+        })?;
         stream.set_read_timeout(Some(TURN))?;
         stream.set_write_timeout(Some(STUCK))?;
         let subject = sealed.certificate().map(|certificate| certificate.name.clone());
@@ -227,9 +231,14 @@ impl Server {
         left
     }
 
+    /// Tells operators who wanted in; once, however often it asks again.
+    fn tell_refused(&self, number: u16, name: &str, why: &impl std::fmt::Display) {
+        self.alarms.raise(&format!("refused-{number}"), format!("{name} is not let in: {why}"));
+    }
+
     /// Tells a node why it isn't in, and operators who wanted in.
     fn refuse(&self, sealed: &mut Sealed, name: &str, why: &str) -> std::io::Result<()> {
-        self.alarms.note("refused-node", format!("{name} was refused: {why}"));
+        self.tell_refused(self.venue.file.node(name).map_or(0, |(number, _)| number), name, &why);
         write(sealed, &FromRoot::Refused { why: why.to_string(), again: false })
     }
 
@@ -316,6 +325,7 @@ impl Server {
         let place = usize::from(caller.number) - 1;
         let claims = self.claims.get(place).map_or_else(String::new, |key| crate::tls::hex(key));
         let (leader, term) = (standing.leader, standing.term);
+        self.alarms.clear(&format!("refused-{number}"), format!("{} is in", caller.name));
         write(sealed, &FromRoot::Welcome { leader, term, life, claims, keys })?;
         Ok(Ok(epoch))
     }
@@ -338,6 +348,7 @@ impl Server {
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
                 Some(FromNode::Health(health)) if epoch.is_some() => {
+                    self.tell_quarantine(&caller.name, &health);
                     let generation = caller.generation;
                     let heard = Heard { at: Instant::now(), health, generation };
                     lock(&self.heard).insert(caller.number, heard);
@@ -374,6 +385,20 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    fn tell_quarantine(&self, name: &str, health: &Health) {
+        let key = format!("quarantine-{name}");
+        match health.quarantined {
+            true => self.alarms.raise(
+                &key,
+                format!(
+                    "{name}'s clock is within {} ns only: nobody waits for it",
+                    health.clock_bound_ns
+                ),
+            ),
+            false => self.alarms.clear(&key, format!("{name}'s clock is good enough again")),
+        }
     }
 
     /// Does what an operator wants; else why not, and whether it may be otherwise in a moment.
@@ -430,8 +455,9 @@ impl Server {
             let one = heard.get(&number);
             let is = match one {
                 _ if known.drained => "drained",
-                Some(one) if one.at.elapsed() < Duration::from_secs(5) => "up",
-                Some(_) => "silent",
+                Some(one) if one.at.elapsed() > SILENT => "silent",
+                Some(one) if one.health.quarantined => "quarantined",
+                Some(_) => "up",
                 None if known.revoked > 0 => "revoked",
                 None => "away",
             };

@@ -21,6 +21,7 @@ use types::{
     ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, SplitMix64, Trace, TracePoint,
     limits::{DUPLICATE_FILTER_SLOTS, HOLD_MAX},
 };
+use zerocopy::IntoBytes;
 
 use crate::{
     control::StatusBody,
@@ -42,8 +43,6 @@ use crate::{
     tree::topology::{ROOT, Tree},
     tree::tree_position::TreePosition,
 };
-
-use zerocopy::IntoBytes;
 
 /// Requests sent per timeout at most.
 const REQUESTS_MAX: usize = 8;
@@ -96,6 +95,8 @@ pub struct ReceiverConfig {
     pub repairs: bool,
     /// A gap of more messages is jumped over; 0: none is.
     pub skip_gap: u64,
+    /// With a larger clock bound it is in quarantine: nobody waits for it, in ns.
+    pub bound_max_ns: u64,
 }
 
 impl ReceiverConfig {
@@ -121,6 +122,7 @@ impl ReceiverConfig {
             parity: false,
             repairs: true,
             skip_gap: 1 << 20,
+            bound_max_ns: u64::MAX,
         }
     }
 }
@@ -166,6 +168,8 @@ pub struct ReceiverStats {
     pub deadlines_cut: u64,
     /// What was given up because it was too far behind.
     pub skip: SkipStats,
+    /// Rounds in quarantine, in which nothing of this receiver counted for the fleet.
+    pub quarantined: u64,
 }
 
 /// One receiver, to be embedded in an edge node.
@@ -284,8 +288,8 @@ impl Receiver {
 
     /// What it knows of epochs, in answer to a call of the root.
     pub fn status(&self) -> StatusBody {
-        let known = self.prepared.as_ref().map_or(self.tree.epoch, |tree| tree.epoch);
-        StatusBody { known, present: self.filter.epoch() }
+        let (present, next) = (self.filter.epoch(), self.prepared.as_ref());
+        StatusBody { known: next.map_or(self.tree.epoch, |tree| tree.epoch), present }
     }
 
     /// Whom what is released goes to.
@@ -620,11 +624,18 @@ impl Receiver {
         let Some(owd_ns) = self.owd.close_round().filter(|_| !first) else { return };
         let Some(parent) = self.tree.reduce_parent(self.node, round) else { return };
         let header = HopHeader::new(FrameKind::Delay, self.node, self.filter.epoch());
-        let (bound_ns, stream) = (now.bound_ns, self.tree.stream);
+        let (stream, in_quarantine) = (self.tree.stream, self.in_quarantine(now));
+        self.stats.quarantined += u64::from(in_quarantine);
+        let (owd_ns, bound_ns) = if in_quarantine { (0, 0) } else { (owd_ns, now.bound_ns) };
         let list = self.samples.report(round);
         let samples = list.len() as u16;
         let body = DelayBody { round, owd_ns, bound_ns, receivers: 1, stream, samples };
         emit::send(out, parent, header, &body, list.as_bytes());
+    }
+
+    /// Whether its clock is too uncertain for anybody to wait for it.
+    pub fn in_quarantine(&self, now: ClockReading) -> bool {
+        now.bound_ns > self.config.bound_max_ns
     }
 
     fn retry_ns(&self) -> u64 {

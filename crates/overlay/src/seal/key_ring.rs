@@ -156,6 +156,7 @@ impl KeyRing {
     }
 
     /// The secret of a scope; `None` when the node does not hold it.
+    #[cfg(feature = "aead")]
     pub(crate) fn secret(&self, scope: Scope) -> Option<&[u8; 32]> {
         let (list, node) = match scope {
             Scope::Link(a, b) if a == self.node => (&self.links, b),

@@ -324,3 +324,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_receiver_whose_clock_is_too_uncertain_says_so_and_counts_for_nothing() {
+    use overlay::frame::DelayBody;
+    let config = ReceiverConfig { bound_max_ns: 50_000, ..ReceiverConfig::new(SESSION, FEED) };
+    let mut bench = Bench::new(config);
+    let mut seen = Vec::new();
+    for (round, bound_ns) in [(1u64, 40_000), (2, 50_001), (3, 50_000)] {
+        let now = 50 * round * MILLI;
+        bench.data(now - MILLI, round, round, 1);
+        bench.out.clear();
+        let reading = ClockReading { now: Nanos(T + now + 49 * MILLI), bound_ns };
+        bench.receiver.handle_timeout(reading, &mut bench.out);
+        let mut reports = bench.out.ops().iter().filter_map(|op| match *op {
+            Op::Datagram { channel: Channel::OVERLAY, bytes, .. } => {
+                let (header, rest) = HopHeader::read(bench.out.bytes(bytes)).ok()?;
+                (header.kind == FrameKind::Delay).then(|| frame::body::<DelayBody>(rest).unwrap().0)
+            }
+            _ => None,
+        });
+        let body = reports.next_back().expect("a report each round");
+        seen.push((body.owd_ns > 0, body.bound_ns, body.receivers));
+        assert_eq!(bench.receiver.in_quarantine(reading), bound_ns > 50_000);
+    }
+    assert_eq!(seen, [(true, 40_000, 1), (false, 0, 1), (true, 50_000, 1)]);
+    assert_eq!(bench.receiver.stats().quarantined, 1);
+}

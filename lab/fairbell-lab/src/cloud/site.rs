@@ -61,6 +61,12 @@ struct Wrong {
     drift_ppb: i64,
 }
 
+/// The loop of listeners.
+struct Listeners {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<std::io::Result<Vec<(NodeId, Role)>>>,
+}
+
 /// A running venue.
 pub struct Site<'a> {
     /// The network that it is in.
@@ -72,7 +78,7 @@ pub struct Site<'a> {
     dir: PathBuf,
     wrong: Vec<Wrong>,
     processes: Mutex<BTreeMap<usize, Child>>,
-    listeners: Option<(Arc<AtomicBool>, JoinHandle<std::io::Result<Vec<(NodeId, Role)>>>)>,
+    listeners: Option<Listeners>,
     operator: Identity,
 }
 
@@ -319,7 +325,7 @@ impl<'a> Site<'a> {
         let stop = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&stop);
         let thread = std::thread::spawn(move || of.run(&over, Duration::from_secs(1), |_, _| ()));
-        self.listeners = Some((stop, thread));
+        self.listeners = Some(Listeners { stop, thread });
         Ok(())
     }
 
@@ -381,7 +387,7 @@ impl<'a> Site<'a> {
         let places: Vec<usize> = self.processes().keys().rev().copied().collect();
         let stopped: Result<Vec<_>, _> = places.into_iter().map(|place| self.stop(place)).collect();
         let mut roles = Vec::new();
-        if let Some((stop, thread)) = self.listeners.take() {
+        if let Some(Listeners { stop, thread }) = self.listeners.take() {
             stop.store(true, Ordering::Relaxed);
             let nodes =
                 thread.join().map_err(|_| Failure::Run("listeners panicked".to_string()))?;
@@ -396,7 +402,7 @@ impl Drop for Site<'_> {
     fn drop(&mut self) {
         let places: Vec<usize> = self.processes().keys().copied().collect();
         places.into_iter().for_each(|place| self.kill(place));
-        if let Some((stop, _)) = &self.listeners {
+        if let Some(Listeners { stop, .. }) = &self.listeners {
             stop.store(true, Ordering::Relaxed);
         }
     }
