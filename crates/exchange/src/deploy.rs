@@ -160,6 +160,9 @@ fn edge(
     receiver.samples = config.options.samples();
     // No honest deadline is cut: a root that takes over holds for the cap and the largest bound.
     receiver.hold_limit_ns = receiver.hold_limit_ns.max(2 * config.delay_cap_ns);
+    if config.options.release_at_once {
+        receiver.hold_limit_ns = 0;
+    }
     if config.options.quarantine_ns > 0 {
         receiver.bound_max_ns = config.options.quarantine_ns;
     }

@@ -111,6 +111,8 @@ pub struct OverlayOptions {
     pub parity: u16,
     /// What proxies above receivers keep for repairs; `None`: nothing.
     pub cache: Option<CacheConfig>,
+    /// The feed is released as it comes: no hold-and-release.
+    pub release_at_once: bool,
     /// Edges with a larger clock bound are in quarantine: nobody waits for them, and they say so; 0:
     /// none is, in ns.
     pub quarantine_ns: u64,

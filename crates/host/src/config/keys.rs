@@ -101,6 +101,7 @@ pub const KEYS: &[Key] = &[
     whole("overlay.queue_gap_us", 0, 10_000),
     key("overlay.pacing", Kind::Choice(PACES)),
     whole("overlay.credits_per_ms", 1, 10_000),
+    key("hold.enabled", Kind::Switch),
     whole("hold.round_ms", 1, 10_000),
     whole("hold.window_messages", 10, 100_000),
     key("hold.percentile", Kind::Decimal { min: 50.0, max: 99.9 }),

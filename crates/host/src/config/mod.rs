@@ -93,6 +93,8 @@ pub struct Config {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hold {
+    /// Off: receivers release the feed as it comes.
+    pub enabled: bool,
     /// Length of a round of the delay all-reduce, milliseconds.
     pub round_ms: u64,
     /// One-way delays that a receiver's estimate is taken from.
@@ -415,6 +417,7 @@ pub struct Accounts(pub Vec<AccountEntry>);
 impl Default for Hold {
     fn default() -> Self {
         Hold {
+            enabled: true,
             round_ms: 50,
             window_messages: 1_000,
             percentile: 99.0,

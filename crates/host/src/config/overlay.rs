@@ -222,6 +222,7 @@ impl Overlay {
         let (hedge, most) = (self.hedge.min(8) as u8, (self.hedge + 1).min(8) as u8);
         OverlayOptions {
             secret,
+            release_at_once: !hold.enabled,
             quarantine_ns: 0,
             roll_call: (self.roll_call_ms > 0).then_some(calls),
             shapes: self.change_to().map_or(Vec::new(), |shape| vec![first, shape]),

@@ -270,11 +270,10 @@ fn edges(args: &CloudArgs, depth: u32) -> Result<u32, Failure> {
 fn venue(args: &CloudArgs, shape: &Shape) -> String {
     let Shape { depth, hedge, edges, .. } = shape;
     let source = if args.no_sync { "system" } else { "huygens" };
-    // Without a complete round there is no deadline, and what has none is released as it comes.
-    let round_ms = if args.no_hold { 10_000 } else { 50 };
+    let hold = !args.no_hold;
     format!(
         "[overlay]\ndepth = {depth}\nfanout = {}\nreceivers = {edges}\nhedge = {hedge}\n\n\
-         [hold]\nround_ms = {round_ms}\nclock_bound_ns = 10000\n\n\
+         [hold]\nenabled = {hold}\nclock_bound_ns = 10000\n\n\
          [clock]\nsource = \"{source}\"\npure_us = 300\nneighbours = 4\nprobe_every_ms = 50\n\
          asymmetry_us = 500\n\n\
          [engine]\nopen_orders_max = 20000\n\n[memory]\nrepair_mib = 16\n\n\
