@@ -2,8 +2,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::io::ioctl_fionbio;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
@@ -13,6 +14,8 @@ use crate::sys::{self, InterfaceRequest, Ipv6Request, Request};
 
 /// Name of the interface in every host.
 pub(crate) const INTERFACE: &str = "net0";
+/// How long an IPv6 address may take until it can be used.
+const USABLE: Duration = Duration::from_secs(5);
 /// Hosts of one third byte of the IPv4 address.
 const HOSTS_PER_BLOCK: usize = 250;
 /// Packets that wait for the relay in the kernel at most; more are dropped by the interface.
@@ -102,13 +105,22 @@ fn address_v4(host: usize, mtu: u16) -> io::Result<()> {
     set(INTERFACE, Request::SetNetmask, &socket_address(Ipv4Addr::new(255, 255, 0, 0)))
 }
 
-/// The host's IPv6 address. It works at once: an interface without link-layer addresses does not
-/// look for duplicates.
+/// The host's IPv6 address, once it can be used: an interface without link-layer addresses does not
+/// look for duplicates, but the kernel says so to itself on a thread that may be late.
 fn address_v6(host: usize) -> io::Result<()> {
     let socket = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
     let interface = netdevice::name_to_index(&socket, INTERFACE)? as i32;
     let address = v6_of(host).octets();
-    sys::set_ipv6_address(&socket, &mut Ipv6Request { address, prefix_length: 64, interface })
+    sys::set_ipv6_address(&socket, &mut Ipv6Request { address, prefix_length: 64, interface })?;
+    let begun = Instant::now();
+    loop {
+        match UdpSocket::bind((v6_of(host), 0)) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::AddrNotAvailable => return Err(error),
+            Err(error) if begun.elapsed() > USABLE => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
 }
 
 fn named(interface: &str, value: &[u8]) -> InterfaceRequest {
