@@ -239,11 +239,7 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
     let text = match &args.venue {
         Some(from) => std::fs::read_to_string(from)
             .map_err(|error| Failure::Usage(format!("{}: {error}", from.display())))?,
-        None => format!(
-            "{HEAD}\n[overlay]\ndepth = {}\nfanout = {}\nreceivers = {}\n\n[clock]\nsource = \
-             \"huygens\"\n",
-            args.depth, args.fanout, args.edges
-        ),
+        None => fresh_venue(args)?,
     };
     write(&venue, &text)?;
     let config = host::config::read(Some(&venue))?;
@@ -276,6 +272,30 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
         file.nodes.len()
     );
     Ok(())
+}
+
+/// Settings of a venue that trades from the first moment: three instruments, eight accounts for trials
+/// with a password that was drawn.
+fn fresh_venue(args: &InitArgs) -> Result<String, Failure> {
+    let random = probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+    let password: String = random.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+    let mut text = format!(
+        "{HEAD}\n[overlay]\ndepth = {}\nfanout = {}\nreceivers = {}\n\n[clock]\nsource = \
+         \"huygens\"\n\n# Continuous trading from the first moment; [calendar] opens and closes by \
+         the clock.\n[day]\nauctions = false\n",
+        args.depth, args.fanout, args.edges
+    );
+    for (symbol, tick) in [("BTCUSD", "1"), ("GENA", "0.01"), ("GENB", "0.01")] {
+        text += &format!("\n[[instrument]]\nsymbol = \"{symbol}\"\ntick = \"{tick}\"\n");
+    }
+    text += "\n# For trials. `fairbell hash-password` makes password_hash for real ones.\n";
+    for number in 1..=8 {
+        text += &format!(
+            "[[account]]\nname = \"trial {number}\"\nusername = \"TEST0{number}\"\npassword = \
+             \"{password}\"\n"
+        );
+    }
+    Ok(text)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -66,6 +66,8 @@ struct State {
     guard: Option<SealedPair<KeyRing>>,
     clear: Outbox,
     body: Vec<u8>,
+    /// No reading was or will be less.
+    last: Nanos,
 }
 
 /// The clock of a process, kept right by an agent.
@@ -91,7 +93,7 @@ impl KeptClock {
         wrong: Wrong,
     ) -> &'static KeptClock {
         let (agent, clear, body) = (Agent::new(config), Outbox::default(), Vec::new());
-        let state = Mutex::new(State { agent, guard, clear, body });
+        let state = Mutex::new(State { agent, guard, clear, body, last: Nanos(0) });
         let jumped_ns = AtomicU64::new(0);
         Box::leak(Box::new(KeptClock { state, wrong, jumped_ns }))
     }
@@ -110,9 +112,16 @@ impl KeptClock {
         self.state(|state| state.guard.as_ref().map_or(0, SealedPair::refused))
     }
 
-    /// Other keys from now on; probes are lost until the others have them, too.
-    pub fn rekey(&self, guard: SealedPair<KeyRing>) {
-        self.state(|state| state.guard = Some(guard));
+    /// Other keys from now on; probes are lost until the others have them, too. False, and nothing
+    /// has changed, for a life that is lived already: its numbers would be used again.
+    pub fn rekey(&self, guard: SealedPair<KeyRing>) -> bool {
+        self.state(|state| {
+            let known = state.guard.as_ref().is_some_and(|old| old.life() == guard.life());
+            if !known {
+                state.guard = Some(guard);
+            }
+            !known
+        })
     }
 
     /// What the free-running clock reads.
@@ -140,13 +149,17 @@ impl KeptClock {
     pub fn look(&self, process: impl FnOnce() -> Nanos) -> (Nanos, ClockReading) {
         self.state(|state| {
             let process = process();
-            (process, self.told(&mut state.agent, process))
+            (process, self.told(state, process))
         })
     }
 
-    fn told(&self, agent: &mut Agent, process: Nanos) -> ClockReading {
+    fn told(&self, state: &mut State, process: Nanos) -> ClockReading {
         let raw = self.raw(process);
-        agent.reading(raw).unwrap_or(ClockReading { now: raw, bound_ns: UNKNOWN_NS })
+        let reading = state.agent.reading(raw);
+        let reading = reading.unwrap_or(ClockReading { now: raw, bound_ns: UNKNOWN_NS });
+        // The first correction may say that it is earlier than somebody has read.
+        state.last = state.last.max(reading.now);
+        ClockReading { now: state.last, ..reading }
     }
 
     fn call(
@@ -194,7 +207,7 @@ impl State {
 
 impl Timekeeper for KeptClock {
     fn reading(&self, process: Nanos) -> ClockReading {
-        self.state(|state| self.told(&mut state.agent, process))
+        self.state(|state| self.told(state, process))
     }
 }
 
@@ -212,7 +225,7 @@ impl Node for HostedAgent {
         out: &mut Outbox,
     ) {
         self.0.call(now, out, |state, raw| {
-            let State { agent, guard, clear, body } = state;
+            let State { agent, guard, clear, body, .. } = state;
             let Some(guard) = guard else {
                 agent.handle_datagram(raw, channel, from, bytes, clear);
                 return;
@@ -246,6 +259,23 @@ impl Node for HostedAgent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_life_is_lived_twice_and_no_reading_is_less_than_one_before() {
+        use overlay::{aes_gcm::KeySource, lives::Life};
+        let members = [types::NodeId(1), types::NodeId(2)];
+        let config = AgentConfig::new(members[0], &members, members[1]);
+        let kept = KeptClock::start(config, None, Wrong::default());
+        let guard = |life: u64| {
+            let ring = KeySource::new(&[7; 32]).mesh(members[0], &members);
+            SealedPair::new(members[0], &members, Life::of(life), ring)
+        };
+        // A root that is connected with again hands out the keys that are in use.
+        assert!(kept.rekey(guard(1)) && !kept.rekey(guard(1)) && kept.rekey(guard(2)));
+        let late = kept.look(|| Nanos(2_000)).1;
+        assert_eq!((late.now, late.bound_ns), (Nanos(2_000), UNKNOWN_NS));
+        assert_eq!(kept.look(|| Nanos(1_000)).1.now, late.now);
+    }
 
     #[test]
     fn wrong_clocks_turn_their_readings_back_within_a_microsecond() {

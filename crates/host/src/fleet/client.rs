@@ -62,7 +62,7 @@ impl Identity {
     ) -> Result<Identity, Failure> {
         let random = probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
         Ok(Identity {
-            venue: venue_digest(config)?,
+            venue: venue_digest(file, config)?,
             file: file.clone(),
             credentials,
             name: name.to_string(),

@@ -21,8 +21,8 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::sockets::io;
 
-/// How long the first corrections may take.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Between two words that the clock is waited for.
+const REMIND_EVERY: Duration = Duration::from_secs(5);
 /// Nice value of the agent's thread.
 const NICE: i32 = -15;
 /// Between two looks.
@@ -134,7 +134,8 @@ impl ClockHandle {
     /// Keys that can't be read.
     pub fn rekey(&self, ring: &Ring) -> Result<(), Failure> {
         let Some((kept, members, _)) = &self.agent else { return Ok(()) };
-        kept.rekey(ring.guard(members)?);
+        // One in use stays.
+        let _ = kept.rekey(ring.guard(members)?);
         Ok(())
     }
 
@@ -154,30 +155,25 @@ impl ClockHandle {
         (self.clock.monotonic(process), reading)
     }
 
-    /// Waits until the clock has a bound; nobody may read it before.
-    ///
-    /// # Errors
-    /// It has none in a minute.
-    pub fn settle(&self, stop: &AtomicBool) -> Result<(), Failure> {
-        let Some((kept, _, is_reference)) = &self.agent else { return Ok(()) };
-        let begun = Instant::now();
+    /// Waits until the clock has a bound; `told` says now and then that it has none yet.
+    pub fn settle(&self, stop: &AtomicBool, told: &impl Fn(&str)) {
+        let Some((kept, _, is_reference)) = &self.agent else { return };
+        let mut reminded = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let corrected = kept.with(|agent| agent.correction().is_some());
             if corrected || *is_reference {
                 let (_, reading) = self.look();
                 if reading.bound_ns < UNKNOWN_NS {
-                    return Ok(());
+                    return;
                 }
             }
-            if begun.elapsed() > SETTLE_MAX {
-                return Err(Failure::Run(format!(
-                    "the clock has no bound after {} s: does UDP port {} reach the other nodes?",
-                    SETTLE_MAX.as_secs(),
-                    Port::Clock as u16
-                )));
+            if reminded.elapsed() > REMIND_EVERY {
+                reminded = Instant::now();
+                told(
+                    "waits for its clock: is the first root up, and is the clock's UDP port reached?",
+                );
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        Ok(())
     }
 }

@@ -438,20 +438,26 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// What two machines have to agree on: a digest of all settings of a venue but those of one machine
-/// alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
+/// (`bind`, `dir`, `subscribers`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it.
 ///
 /// # Errors
 /// Never for a configuration that was read.
-pub fn venue_digest(config: &Config) -> Result<u64, Failure> {
+pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure> {
     let local = ["admin", "ports", "flow", "store", "memory", "journal"];
     let mut value =
         serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))?;
     if let Some(sections) = value.as_object_mut() {
         local.iter().for_each(|section| drop(sections.remove(*section)));
     }
-    Ok(engine::digest_of(value.to_string().as_bytes()))
+    let mut text = value.to_string();
+    text += &format!("\n{} {} {} {}", file.name, file.id, file.session, file.midnight_ns);
+    for node in &file.nodes {
+        let (NodeEntry { name, address, roles, zone, .. }, port) = (node, file.port_of(node));
+        text += &format!("\n{name} {address} {roles:?} {zone} {port}");
+    }
+    Ok(engine::digest_of(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -516,11 +522,13 @@ mod tests {
         let of = |change: &dyn Fn(&mut Config)| {
             let mut config = Config::default();
             change(&mut config);
-            venue_digest(&config).expect("a digest")
+            venue_digest(&parse(GOOD).expect("good"), &config).expect("a digest")
         };
         let usual = of(&|_| ());
         assert_eq!(usual, of(&|config| config.journal.dir = "elsewhere".to_string()));
         assert_ne!(usual, of(&|config| config.hold.cap_ms = 7));
+        let other = parse(&GOOD.replace("FB12345678", "FB12345679")).expect("good");
+        assert_ne!(usual, venue_digest(&other, &Config::default()).expect("a digest"));
         assert_ne!(usual, of(&|config| config.instruments.0[0].symbol = "OTHER".to_string()));
         assert_ne!(usual, of(&|config| config.accounts.0[0].username = "OTHER".to_string()));
     }

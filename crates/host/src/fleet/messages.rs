@@ -62,6 +62,8 @@ pub struct Health {
     pub late: u64,
     /// Its clock claims too large an error: nobody waits for it, and what it releases isn't fair.
     pub quarantined: bool,
+    /// Alarms that stand on its machine, a line each.
+    pub alarms: Vec<String>,
 }
 
 /// What an operator wants done; each is a command of the log that names who asked.

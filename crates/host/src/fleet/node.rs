@@ -49,6 +49,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const REMIND_EVERY: Duration = Duration::from_secs(5);
 /// Longest answer of the loop.
 const ANSWER: Duration = Duration::from_millis(500);
+/// Alarms of a machine that its roots are told of at most.
+const ALARMS_MAX: usize = 8;
 /// How long sessions that are told to end may take.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -202,6 +204,14 @@ struct Keyed<'a> {
 }
 
 impl Keyed<'_> {
+    /// Takes keys, unless they are those that are in use: a life is lived once.
+    fn take(&self, keys: &Keys) -> Result<(), Failure> {
+        match self.epoch.load(Ordering::Relaxed) == keys.epoch {
+            true => Ok(()),
+            false => self.rekey(keys),
+        }
+    }
+
     /// Everything here seals with other keys from now on.
     fn rekey(&self, keys: &Keys) -> Result<(), Failure> {
         if let Some(ring) = &keys.clock {
@@ -260,6 +270,22 @@ impl Machine<'_> {
         })
     }
 
+    /// Alarms that stand here, in a line each.
+    fn standing(&self) -> Vec<String> {
+        let all = self.alarms.standing().into_iter().take(ALARMS_MAX);
+        all.map(|alarm| format!("{}: {}", alarm.key, alarm.text)).collect()
+    }
+
+    fn bind(&self, port: Port) -> Result<UdpSocket, Failure> {
+        let at = self.file.bound(self.entry, port);
+        UdpSocket::bind(at).map_err(|error| Failure::Run(format!("UDP {at} ({port:?}): {error}")))
+    }
+
+    fn listen(&self, port: Port) -> Result<TcpListener, Failure> {
+        let at = self.file.bound(self.entry, port);
+        TcpListener::bind(at).map_err(|error| Failure::Run(format!("TCP {at} ({port:?}): {error}")))
+    }
+
     fn directory(&self, cluster: &Cluster, leader: &LeaderEndpoint) -> Result<Directory, Failure> {
         let directory = cluster.directory()?.with_leader(leader.clone());
         directory.map_err(|error| Failure::Usage(error.to_string()))
@@ -291,21 +317,19 @@ impl Machine<'_> {
         let cluster = self.cluster(&secret.epoch(0)?.0)?;
         let venue = Venue {
             file: self.file.clone(),
-            digest: venue_digest(&self.config)?,
+            digest: venue_digest(self.file, &self.config)?,
             overlay: self.overlay.clone(),
             fleet: self.fleet.clone(),
         };
         let dir = self.options.dir.join("journal");
         crate::files::folder(&dir)?;
-        let bind = |port| UdpSocket::bind(self.file.bound(self.entry, port)).map_err(io);
-        let listen = |port| TcpListener::bind(self.file.bound(self.entry, port)).map_err(io);
         let sockets = Sockets {
-            overlay: bind(Port::Root)?,
-            feed: bind(Port::Retransmission)?,
-            link: listen(Port::Link)?,
-            status: listen(Port::Status)?,
+            overlay: self.bind(Port::Root)?,
+            feed: self.bind(Port::Retransmission)?,
+            link: self.listen(Port::Link)?,
+            status: self.listen(Port::Status)?,
         };
-        let door = listen(Port::Control)?;
+        let door = self.listen(Port::Control)?;
         let tls = crate::replica::certificates::Credentials::read(&cluster, id)?.door()?;
         let which = (&self.config, &cluster);
         let mut host = Host::with(sockets, which, (id, &dir), clock.clock, Begin::Checkpoint)?;
@@ -349,11 +373,12 @@ impl Machine<'_> {
                 // Where there are others on the machine they say how it is.
                 if !has_others {
                     let roles = std::iter::once(role);
-                    *lock(health) = Some(observe(roles, clock, epoch.load(Ordering::Relaxed)));
+                    let seen = observe(roles, clock, epoch.load(Ordering::Relaxed));
+                    *lock(health) = Some(Health { alarms: self.standing(), ..seen });
                 }
             };
-            let run = |()| host.run_watched(stop, watch).map(drop);
-            let outcome = clock.settle(stop).and_then(run);
+            // A root votes and keeps the log whatever its clock does.
+            let outcome = host.run_watched(stop, watch).map(drop);
             over.store(true, Ordering::Relaxed);
             let served = serving.join().unwrap_or(Ok(()));
             outcome.and(served)
@@ -374,7 +399,7 @@ impl Machine<'_> {
         if let Some(ring) = &welcome.keys.clock {
             clock.rekey(ring)?;
         }
-        clock.settle(stop)?;
+        clock.settle(stop, told);
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -388,7 +413,7 @@ impl Machine<'_> {
         self.host_nodes(&mut of, clock, &cluster, &welcome.keys)?;
         let claim_key = bytes_of(&welcome.claims).and_then(|bytes| Key::new(&bytes).ok());
         let claim_key = claim_key.ok_or_else(|| Failure::Run("claims without a key".into()))?;
-        let claims = UdpSocket::bind(self.file.bound(self.entry, Port::Claims)).map_err(io)?;
+        let claims = self.bind(Port::Claims)?;
         let traces = TraceFile::open(self.options, &mut of)?;
         let (bound, handle) = (clock.clock.reading().bound_ns, of.handle());
         told(&format!("in, after {} ms; clock within {bound} ns", begun.elapsed().as_millis()));
@@ -404,7 +429,7 @@ impl Machine<'_> {
                 let look = |of: &Loop<Role>, _| {
                     let roles = of.nodes().map(|(_, role)| role);
                     let seen = observe(roles, clock, epoch.load(Ordering::Relaxed));
-                    *lock(health) = Some(seen);
+                    *lock(health) = Some(Health { alarms: self.standing(), ..seen });
                 };
                 of.run(over, OBSERVE_EVERY, look).map(drop)
             });
@@ -413,9 +438,9 @@ impl Machine<'_> {
                 match messages.recv_timeout(LOOK_EVERY) {
                     Ok(FromRoot::Welcome { keys, leader, term, .. }) => {
                         let _ = endpoint.take(term, usize::from(leader).saturating_sub(1));
-                        keyed.rekey(&keys)?;
+                        keyed.take(&keys)?;
                     }
-                    Ok(FromRoot::Keys(keys)) => keyed.rekey(&keys)?,
+                    Ok(FromRoot::Keys(keys)) => keyed.take(&keys)?,
                     Ok(FromRoot::Drain) if drained.is_none() => {
                         drained = Some(Instant::now());
                         told("is drained: ends its sessions and stops");
@@ -446,17 +471,15 @@ impl Machine<'_> {
         let mut exchange = crate::deployment::exchange_config(&self.config, &clock.clock);
         exchange.options = crate::deployment::overlay_options(&self.config)?;
         cluster.settle(&mut exchange);
-        let bind = |port| UdpSocket::bind(self.file.bound(self.entry, port)).map_err(io);
-        let listen = |port| TcpListener::bind(self.file.bound(self.entry, port)).map_err(io);
         let life = crate::deployment::life()?;
         for (node, port) in self.own() {
             let role = exchange::overlay_node(&exchange, node, life, Peer::NOBODY);
             let mut role = role.map_err(|error| Failure::Usage(error.to_string()))?;
-            let mut sockets = vec![(Channel::OVERLAY, bind(port)?)];
+            let mut sockets = vec![(Channel::OVERLAY, self.bind(port)?)];
             let mut doors = Vec::new();
             if let Some(edge) = role.as_edge_mut() {
-                sockets.push((Channel::FEED, bind(Port::Release)?));
-                doors.extend([listen(Port::Ouch)?, listen(Port::Fix)?]);
+                sockets.push((Channel::FEED, self.bind(Port::Release)?));
+                doors.extend([self.listen(Port::Ouch)?, self.listen(Port::Fix)?]);
                 for subscriber in &self.entry.subscribers {
                     if !edge.subscribe(net::peer_addr(*subscriber)) {
                         let name = &self.entry.name;
@@ -507,8 +530,8 @@ impl Machine<'_> {
         let _ = edge.subscribe(here(Port::SnapshotFeed));
         let feed = exchange::subscriber(exchange, &settings);
         let server = feed::SnapshotServer::new(feed, self.config.snapshot.server());
-        let heard = UdpSocket::bind(self.file.bound(self.entry, Port::SnapshotFeed)).map_err(io)?;
-        let door = TcpListener::bind(self.file.bound(self.entry, Port::Snapshot)).map_err(io)?;
+        let heard = self.bind(Port::SnapshotFeed)?;
+        let door = self.listen(Port::Snapshot)?;
         let (role, sockets) = (Role::Snapshots(Box::new(server)), vec![(Channel::FEED, heard)]);
         of.add_node(SNAPSHOTS, role, sockets, [door]).map_err(io)
     }

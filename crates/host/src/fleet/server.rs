@@ -82,6 +82,8 @@ pub struct Server {
     alarms: Alarms,
     standing: Mutex<Standing>,
     heard: Mutex<BTreeMap<u16, Heard>>,
+    /// Of the certificate that each node showed last.
+    generations: Mutex<BTreeMap<u16, u32>>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -105,8 +107,8 @@ impl Server {
         root: RootLine,
         alarms: Alarms,
     ) -> Server {
-        let (standing, heard) = (Mutex::default(), Mutex::default());
-        Server { venue, secret, claims, root, alarms, standing, heard }
+        let (standing, heard, generations) = Default::default();
+        Server { venue, secret, claims, root, alarms, standing, heard, generations }
     }
 
     /// Keeps looking how the replica stands, until `stop`.
@@ -207,6 +209,7 @@ impl Server {
             return self.refuse(&mut sealed, &name, &why);
         }
         entrant.settle();
+        lock(&self.generations).insert(number, generation);
         let caller = Caller { number, name, generation };
         let mut reader = Reader::default();
         let boot = match self.greet(&mut sealed, &mut reader, &caller, stop)? {
@@ -266,8 +269,8 @@ impl Server {
                 format!("it calls itself {name}, and its certificate is of {}", caller.name)
             } else if caller.number != 0 && venue != digest {
                 format!(
-                    "its venue settings have digest {venue:016x}, and those of the roots \
-                     {digest:016x}: compare venue.toml"
+                    "its settings have digest {venue:016x}, and those of the roots {digest:016x}: compare \
+                     venue.toml and cluster.toml"
                 )
             } else if caller.number != 0 && caller.generation <= revoked {
                 let generation = caller.generation;
@@ -440,7 +443,7 @@ impl Server {
     fn status(&self) -> FromRoot {
         let standing = self.standing();
         let epoch = standing.nodes.key_epoch();
-        let heard = lock(&self.heard);
+        let (heard, generations) = (lock(&self.heard), lock(&self.generations));
         let mut lines = vec![format!(
             "replica {} leads in term {}; keys are of epoch {epoch}",
             standing.leader, standing.term
@@ -458,7 +461,9 @@ impl Server {
                 Some(one) if one.at.elapsed() > SILENT => "silent",
                 Some(one) if one.health.quarantined => "quarantined",
                 Some(_) => "up",
-                None if known.revoked > 0 => "revoked",
+                None if generations.get(&number).is_some_and(|last| *last <= known.revoked) => {
+                    "revoked"
+                }
                 None => "away",
             };
             let health = one.map(|one| one.health.clone()).unwrap_or_default();
@@ -478,6 +483,10 @@ impl Server {
                 "drained": known.drained, "generation": one.map(|one| one.generation),
                 "health": one.map(|one| &one.health),
             }));
+        }
+        for (number, one) in heard.iter().filter(|(_, one)| !one.health.alarms.is_empty()) {
+            let name = self.venue.file.numbered(*number).map_or("", |node| &node.name[..]);
+            lines.extend(one.health.alarms.iter().map(|alarm| format!("ALARM at {name}: {alarm}")));
         }
         let data = json!({
             "leader": standing.leader, "term": standing.term, "key_epoch": epoch, "nodes": rows,

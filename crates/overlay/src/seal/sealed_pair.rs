@@ -31,6 +31,11 @@ impl<S: Keys> SealedPair<S> {
         SealedPair { node, links, number: 0, received, clear, refused: 0 }
     }
 
+    /// The life that it seals in.
+    pub fn life(&self) -> Life {
+        self.links.life()
+    }
+
     /// Datagrams that were not let in.
     pub fn refused(&self) -> u64 {
         self.refused
