@@ -5,7 +5,7 @@
 //! `cl_ord_id`, so a replay comes to the same state. Sessions and locks are the gateways' and in no
 //! log.
 
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use engine::Applied;
@@ -356,7 +356,14 @@ impl Exchange {
         });
         asked.map_err(|error| format!("the root was not asked: {error}"))?;
         from.recv_timeout(WAIT)
-            .map_err(|_| "the root did not answer in time; look at its state again".to_string())
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => {
+                    "the root did not answer in time; look at its state again"
+                }
+                // What is asked of a root that does not lead is dropped.
+                RecvTimeoutError::Disconnected => "this root does not lead: ask the one that does",
+            })
+            .map_err(str::to_string)
     }
 
     /// The answers of the gateways that are alive, by their numbers.

@@ -26,6 +26,7 @@ use super::keys::Own;
 use super::messages::{FromRoot, Health, Keys};
 use super::server::{Server, Venue};
 use super::traces::TraceFile;
+use crate::admin::door::Door;
 use crate::alarms::Alarms;
 use crate::clock_agent::Wrong;
 use crate::config::Config;
@@ -339,6 +340,8 @@ impl Machine<'_> {
         let line = RootLine::one_of(cluster.places().count() as u8, handle.clone());
         let claim = |place| cluster.claim_secret(place);
         let secrets = (0..self.file.nodes.len()).map(claim).collect::<Result<Vec<_>, _>>()?;
+        let (admin, actions) = Door::open(&self.config, &self.options.dir, &self.alarms)?;
+        let steered = (line.clone(), handle.clone());
         let server = Server::new(venue, secret.clone(), secrets, line, self.alarms.clone());
         let traces = TraceFile::open(self.options, host.event_loop())?;
         let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
@@ -350,6 +353,9 @@ impl Machine<'_> {
             let server = &server;
             scope.spawn(move || traces.map_or(Ok(()), TraceFile::write));
             scope.spawn(move || server.watch(over));
+            // Gateways are on machines of their own: what is asked of them is not to be had here.
+            scope.spawn(move || admin.serve(&self.config, steered, Vec::new(), over));
+            scope.spawn(move || actions.iter().for_each(|line| told(&line)));
             let serving = scope.spawn(move || server.serve(id, &door, &tls, over));
             let number = self.number;
             scope.spawn(move || {
