@@ -1,6 +1,6 @@
 //! Machines of a venue in one process, over loopback: who is let in, and who is told why not.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,11 +21,22 @@ const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 2\nhedge = 0\
                      2\n\n[day]\nauctions = false\n";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Ports that no other test of this process has.
+/// The first of 48 ports that nobody has now and no other test of this process will: below those that
+/// the system gives away by itself.
 fn ports() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = (std::process::id() % 400) as u16;
-    20_000 + own * 64 + NEXT.fetch_add(64, Ordering::Relaxed) % 25_600
+    let own = (std::process::id() % 150) as u16;
+    let free = |first: &u16| {
+        (*first..first + 48).all(|port| {
+            let at = ("0.0.0.0", port);
+            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
+        })
+    };
+    let candidates = (0..200).map(|_| {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        10_000 + (own * 64 + step * 64) % 12_800
+    });
+    candidates.into_iter().find(free).expect("free ports")
 }
 
 /// A venue of one root and two edges, its files in a folder that goes with it.
