@@ -29,6 +29,7 @@ mod day;
 mod engine_events;
 pub mod explain;
 mod image;
+mod lives;
 pub mod log;
 pub mod log_file;
 mod market;

@@ -7,21 +7,15 @@
 use types::{Command, Digest, NodeAction};
 
 use crate::codec::{Reader, SnapshotError, Writer};
+use crate::lives::Lives;
 
 /// Nodes of a venue at most.
 pub const NODES_MAX: usize = 1_024;
-/// Boot nonces remembered per node, so that a Join that was long on its way is no other start.
-const NONCES: usize = 8;
-
-const _: () = assert!(NONCES.is_power_of_two(), "places stay apart when lives wrap");
 
 /// How a node stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeStanding {
-    /// Starts of the node so far; 0: none.
-    pub life: u32,
-    /// Boot nonce of life `n` at `n % 8`.
-    nonces: [u32; NONCES],
+    lives: Lives,
     /// Certificates up to this generation are refused; 0: none are.
     pub revoked: u32,
     /// It is to end its sessions and stop.
@@ -29,10 +23,14 @@ pub struct NodeStanding {
 }
 
 impl NodeStanding {
+    /// Starts of the node so far; 0: none.
+    pub fn life(&self) -> u32 {
+        self.lives.newest()
+    }
+
     /// The life that a boot nonce was given, if that is among the last eight.
     pub fn life_of(&self, nonce: u32) -> Option<u32> {
-        let oldest = self.life.saturating_sub(NONCES as u32 - 1).max(1);
-        (oldest..=self.life).rev().find(|life| self.nonces[*life as usize % NONCES] == nonce)
+        self.lives.of(nonce)
     }
 }
 
@@ -73,12 +71,7 @@ impl Nodes {
         let slot = &mut self.slots[index - 1];
         match action {
             NodeAction::Join => {
-                if slot.life_of(operand).is_none() {
-                    let Some(life) = slot.life.checked_add(1) else { return false };
-                    slot.life = life;
-                    slot.nonces[life as usize % NONCES] = operand;
-                }
-                true
+                slot.lives.of(operand).or_else(|| slot.lives.begin(operand)).is_some()
             }
             NodeAction::Revoke => {
                 let more = operand > slot.revoked;
@@ -103,8 +96,7 @@ impl Nodes {
         out.u32(self.key_epoch);
         out.u64(self.slots.len() as u64);
         for slot in &self.slots {
-            out.u32(slot.life);
-            slot.nonces.iter().for_each(|nonce| out.u32(*nonce));
+            slot.lives.write(out);
             out.u32(slot.revoked);
             out.u8(u8::from(slot.drained));
         }
@@ -113,13 +105,8 @@ impl Nodes {
     pub(crate) fn read(&mut self, from: &mut Reader) -> Result<(), SnapshotError> {
         self.key_epoch = from.u32()?;
         for _ in 0..from.count(NODES_MAX)? {
-            let mut slot = NodeStanding { life: from.u32()?, ..NodeStanding::default() };
-            for nonce in &mut slot.nonces {
-                *nonce = from.u32()?;
-            }
-            slot.revoked = from.u32()?;
-            slot.drained = from.bool()?;
-            self.slots.push(slot);
+            let lives = Lives::read(from)?;
+            self.slots.push(NodeStanding { lives, revoked: from.u32()?, drained: from.bool()? });
         }
         Ok(())
     }
@@ -131,9 +118,8 @@ impl Nodes {
         }
         digest.fold(u64::from(self.key_epoch));
         for slot in &self.slots {
-            digest.fold(u64::from(slot.life) << 32 | u64::from(slot.revoked));
-            slot.nonces.iter().for_each(|nonce| digest.fold(u64::from(*nonce)));
-            digest.fold(u64::from(slot.drained));
+            slot.lives.fold(digest);
+            digest.fold(u64::from(slot.revoked) << 1 | u64::from(slot.drained));
         }
     }
 }
@@ -163,7 +149,7 @@ mod tests {
             seen.insert((nonce, nodes.get(3).life_of(nonce).expect("just given")));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(7, 1), (9, 2), (11, 3)]);
-        assert_eq!((nodes.get(3).life, nodes.get(2).life, nodes.key_epoch()), (3, 0, 0));
+        assert_eq!((nodes.get(3).life(), nodes.get(2).life(), nodes.key_epoch()), (3, 0, 0));
         // Beyond the remembered ones a nonce is a new start: never a life that was given before.
         (20..30).for_each(|nonce| assert!(set(&mut nodes, join, 3, nonce)));
         assert!(set(&mut nodes, join, 3, 7));

@@ -6,25 +6,20 @@ use types::{
 };
 
 use crate::codec::{Reader, SnapshotError, Writer};
+use crate::lives::Lives;
 
 /// Numbers of an account's requests that are remembered, counted down from the highest one seen.
 /// A number below counts as seen.
 pub const USER_REF_WINDOW: usize = 65_536;
 
-/// Boot nonces remembered per gateway, so that a Hello which was long on its way does not look
-/// like another start.
-const NONCES: usize = 8;
-
 const _: () = assert!(USER_REF_WINDOW.is_multiple_of(64) && USER_REF_WINDOW.is_power_of_two());
-const _: () = assert!(NONCES.is_power_of_two(), "places stay apart when numbers wrap");
 
 /// One gateway's lives.
 #[derive(Clone, Debug, Default)]
 struct Gateway {
-    incarnation: Incarnation,
+    /// Incarnations.
+    lives: Lives,
     window: SeqWindow,
-    /// Nonce of incarnation `n` at `n % NONCES`, for the last few.
-    nonces: [u32; NONCES],
 }
 
 /// What a source is to the engine.
@@ -64,18 +59,12 @@ impl Gateways {
             self.slots.resize_with(index, Gateway::default);
         }
         let slot = &mut self.slots[index - 1];
-        let newest = slot.incarnation.0;
-        let oldest = newest.saturating_sub(NONCES as u32 - 1).max(1);
-        let known = (oldest..=newest).rev().find(|&n| slot.nonces[n as usize % NONCES] == nonce);
-        if let Some(life) = known {
+        if let Some(life) = slot.lives.of(nonce) {
             return Some(Incarnation(life));
         }
-        let life = newest.checked_add(1)?;
-        slot.incarnation = Incarnation(life);
-        slot.nonces[life as usize % NONCES] = nonce;
+        let life = slot.lives.begin(nonce)?;
         slot.window = SeqWindow::default();
-        assert!(life > 0 && slot.incarnation.0 > newest, "a new life is later than all before");
-        Some(slot.incarnation)
+        Some(Incarnation(life))
     }
 
     /// Says what a source is and records its number when it is new.
@@ -84,7 +73,8 @@ impl Gateways {
         let Some(slot) = slot.and_then(|index| self.slots.get_mut(index)) else {
             return Standing::Stale;
         };
-        if slot.incarnation.0 == 0 || slot.incarnation != source.incarnation {
+        let life = slot.lives.newest();
+        if life == 0 || life != source.incarnation.0 {
             return Standing::Stale;
         }
         match slot.window.record(source.seq) {
@@ -97,14 +87,15 @@ impl Gateways {
     /// The present life of a gateway and what was seen of it; incarnation 0 for none.
     pub(crate) fn received(&self, gateway: GatewayId) -> (Incarnation, &SeqWindow) {
         let slot = usize::from(gateway.0).checked_sub(1).and_then(|index| self.slots.get(index));
-        slot.map_or((Incarnation(0), &self.unknown), |slot| (slot.incarnation, &slot.window))
+        slot.map_or((Incarnation(0), &self.unknown), |slot| {
+            (Incarnation(slot.lives.newest()), &slot.window)
+        })
     }
 
     pub(crate) fn write(&self, out: &mut Writer) {
         out.u64(self.slots.len() as u64);
         for slot in &self.slots {
-            out.u32(slot.incarnation.0);
-            slot.nonces.iter().for_each(|&nonce| out.u32(nonce));
+            slot.lives.write(out);
             let base = slot.window.contiguous();
             out.u64(base);
             let words = 0..SEQ_WINDOW as u64 / 64;
@@ -115,10 +106,7 @@ impl Gateways {
     /// Takes up what [`Gateways::write`] wrote.
     pub(crate) fn read(&mut self, bytes: &mut Reader) -> Result<(), SnapshotError> {
         for _ in 0..bytes.count(self.most)? {
-            let mut slot = Gateway { incarnation: Incarnation(bytes.u32()?), ..Gateway::default() };
-            for nonce in &mut slot.nonces {
-                *nonce = bytes.u32()?;
-            }
+            let mut slot = Gateway { lives: Lives::read(bytes)?, ..Gateway::default() };
             let base = bytes.u64()?;
             let mut words = [0; SEQ_WINDOW / 64];
             for word in &mut words {
@@ -136,8 +124,7 @@ impl Gateways {
 
     pub(crate) fn fold(&self, digest: &mut Digest) {
         for slot in &self.slots {
-            digest.fold(u64::from(slot.incarnation.0));
-            slot.nonces.iter().for_each(|&nonce| digest.fold(u64::from(nonce)));
+            slot.lives.fold(digest);
             let base = slot.window.contiguous();
             digest.fold(base);
             for word in 0..SEQ_WINDOW as u64 / 64 {

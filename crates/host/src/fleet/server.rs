@@ -80,7 +80,7 @@ pub struct Server {
     claims: Vec<[u8; 32]>,
     root: RootLine,
     alarms: Alarms,
-    standing: Mutex<Standing>,
+    standing: Mutex<Arc<Standing>>,
     heard: Mutex<BTreeMap<u16, Heard>>,
     /// Of the certificate that each node showed last.
     generations: Mutex<BTreeMap<u16, u32>>,
@@ -88,6 +88,14 @@ pub struct Server {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The keys that a process of a node has.
+struct Admitted {
+    /// Their epoch.
+    epoch: u32,
+    /// Which of the node's starts it is.
+    life: u32,
 }
 
 /// Who is at the other end.
@@ -133,12 +141,12 @@ impl Server {
             });
         });
         if let Some(found) = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok()) {
-            *lock(&self.standing) = found;
+            *lock(&self.standing) = Arc::new(found);
         }
     }
 
-    fn standing(&self) -> Standing {
-        lock(&self.standing).clone()
+    fn standing(&self) -> Arc<Standing> {
+        Arc::clone(&lock(&self.standing))
     }
 
     /// The epoch of the keys, as far as it is committed here; `None` before the replica was looked at.
@@ -223,13 +231,13 @@ impl Server {
         if caller.number == 0 {
             return self.hear(&mut sealed, &mut reader, &caller, None, stop);
         }
-        let epoch = match self.welcome(&mut sealed, &caller, boot)? {
-            Ok(epoch) => epoch,
+        let admitted = match self.welcome(&mut sealed, &caller, boot)? {
+            Ok(admitted) => admitted,
             Err(why) => {
                 return write(&mut sealed, &FromRoot::Refused { why, again: true });
             }
         };
-        let left = self.hear(&mut sealed, &mut reader, &caller, Some(epoch), stop);
+        let left = self.hear(&mut sealed, &mut reader, &caller, Some(admitted), stop);
         lock(&self.heard).remove(&caller.number);
         left
     }
@@ -306,13 +314,13 @@ impl Server {
         Err(format!("not committed within {} s: again", COMMIT.as_secs()))
     }
 
-    /// Lets a node in: its start is in the log, and it has its keys. The epoch of these, or why not.
+    /// Lets a node in: its start is in the log, and it has its keys. Which, or why not.
     fn welcome(
         &self,
         sealed: &mut Sealed,
         caller: &Caller,
         boot: u32,
-    ) -> std::io::Result<Result<u32, String>> {
+    ) -> std::io::Result<Result<Admitted, String>> {
         let number = u32::from(caller.number);
         let join = set_node(NodeAction::Join, number, boot, &caller.name);
         if self.standing().nodes.get(number).life_of(boot).is_none()
@@ -323,34 +331,36 @@ impl Server {
         let standing = self.standing();
         let node = standing.nodes.get(number);
         let epoch = standing.nodes.key_epoch();
-        let life = node.life_of(boot).unwrap_or(node.life);
+        let Some(life) = node.life_of(boot) else {
+            return Ok(Err("it was started too often meanwhile: again".to_string()));
+        };
         let keys = self.keys(caller.number, epoch, life).map_err(std::io::Error::other)?;
         let place = usize::from(caller.number) - 1;
         let claims = self.claims.get(place).map_or_else(String::new, |key| crate::tls::hex(key));
         let (leader, term) = (standing.leader, standing.term);
         self.alarms.clear(&format!("refused-{number}"), format!("{} is in", caller.name));
         write(sealed, &FromRoot::Welcome { leader, term, life, claims, keys })?;
-        Ok(Ok(epoch))
+        Ok(Ok(Admitted { epoch, life }))
     }
 
     fn keys(&self, number: u16, epoch: u32, life: u32) -> Result<super::messages::Keys, Failure> {
         keys::of(&self.venue, &self.secret, number, epoch, life)
     }
 
-    /// Goes on with a connection: hears how the node is, tells it what is new. `epoch`: of the keys
-    /// it has; none for an operator.
+    /// Goes on with a connection: hears how the node is, tells it what is new. `admitted`: none for an
+    /// operator.
     fn hear(
         &self,
         sealed: &mut Sealed,
         reader: &mut Reader,
         caller: &Caller,
-        mut epoch: Option<u32>,
+        mut admitted: Option<Admitted>,
         stop: &AtomicBool,
     ) -> std::io::Result<()> {
         let number = u32::from(caller.number);
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
-                Some(FromNode::Health(health)) if epoch.is_some() => {
+                Some(FromNode::Health(health)) if admitted.is_some() => {
                     self.tell_quarantine(&caller.name, &health);
                     let generation = caller.generation;
                     let heard = Heard { at: Instant::now(), health, generation };
@@ -372,7 +382,7 @@ impl Server {
             if standing.term == 0 {
                 return write(sealed, &FromRoot::Elsewhere { leader: standing.leader });
             }
-            let Some(known) = epoch else { continue };
+            let Some(known) = &mut admitted else { continue };
             let node = standing.nodes.get(number);
             if caller.generation <= node.revoked {
                 return self.refuse(sealed, &caller.name, "its certificate was revoked");
@@ -381,10 +391,11 @@ impl Server {
                 return write(sealed, &FromRoot::Drain);
             }
             let newest = standing.nodes.key_epoch();
-            if newest != known {
-                let keys = self.keys(caller.number, newest, node.life);
+            if newest != known.epoch {
+                // Of its own start: another process of the node may have been started since.
+                let keys = self.keys(caller.number, newest, known.life);
                 write(sealed, &FromRoot::Keys(keys.map_err(std::io::Error::other)?))?;
-                epoch = Some(newest);
+                known.epoch = newest;
             }
         }
         Ok(())
@@ -470,7 +481,7 @@ impl Server {
             lines.push(format!(
                 "{:<16} {is:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
                 node.name,
-                known.life,
+                known.life(),
                 health.key_epoch,
                 health.clock_bound_ns,
                 health.sessions,
@@ -479,7 +490,7 @@ impl Server {
                 health.late
             ));
             rows.push(json!({
-                "node": node.name, "is": is, "life": known.life, "revoked": known.revoked,
+                "node": node.name, "is": is, "life": known.life(), "revoked": known.revoked,
                 "drained": known.drained, "generation": one.map(|one| one.generation),
                 "health": one.map(|one| &one.health),
             }));
