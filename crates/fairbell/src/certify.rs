@@ -229,10 +229,7 @@ fn play(args: &CertifyArgs) -> Result<Report, Failure> {
     let of = host(args, door)?;
     let exchange = of.handle();
     eprintln!("{}", welcome(args, client_door));
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(io)?;
-    }
+    let interrupted = crate::options::interrupted()?;
     let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let seen: Mutex<(Option<Step>, Vec<StepReport>)> = Mutex::default();
     let nodes = thread::scope(|scope| {

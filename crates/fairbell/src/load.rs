@@ -294,10 +294,7 @@ fn play(load: Load, clock: Clock, args: &LoadArgs) -> Result<Load, Failure> {
         of.secure_outgoing(CLIENTS, host::tls::client(authorities, own, name)?);
     }
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(io)?;
-    }
+    let interrupted = crate::options::interrupted()?;
     let over = AtomicBool::new(false);
     let nodes = thread::scope(|scope| {
         let running = scope.spawn(|| {

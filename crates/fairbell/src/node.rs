@@ -74,10 +74,7 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
         jump,
         traces: args.traces,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(handling)?;
-    }
+    let stop = crate::options::interrupted()?;
     let name = &args.name;
     node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"))
 }

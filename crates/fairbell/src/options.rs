@@ -1,9 +1,25 @@
 //! Values that several commands take as options: times, seeds, switches.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use host::failure::Failure;
+
+/// A flag that Ctrl-C and SIGTERM set.
+///
+/// # Errors
+/// The system's.
+pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
+    }
+    Ok(flag)
+}
 
 /// On or off.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -156,15 +156,6 @@ fn loop_config() -> LoopConfig {
     LoopConfig { unread_max: UNREAD_MAX, ..LoopConfig::default() }
 }
 
-/// A flag that Ctrl-C sets.
-fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(io)?;
-    }
-    Ok(flag)
-}
-
 /// Runs `fairbell agent`.
 pub fn agent(args: &AgentArgs) -> Result<(), Failure> {
     let key = key(&args.key_file)?;
@@ -175,7 +166,7 @@ pub fn agent(args: &AgentArgs) -> Result<(), Failure> {
     let mut agents: Loop<Agent> =
         Loop::new(Clock::start(0), Arc::new(Directory::default()), loop_config()).map_err(io)?;
     agents.add_node(NodeId(0), node, vec![(Channel::OVERLAY, socket)], [listener]).map_err(io)?;
-    let stop = interrupted()?;
+    let stop = crate::options::interrupted()?;
     if let Some(time) = args.duration {
         let stop = Arc::clone(&stop);
         std::thread::spawn(move || {
@@ -209,7 +200,8 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     let results = if args.local.is_some() || experiment.agents.is_empty() {
         let cloud = Cloud::new(experiment.local.cloud, experiment.local.vms, experiment.seed);
         let kill = args.kill.zip(args.after);
-        let mut results = local::run(experiment, Arc::new(cloud.clone()), kill, &interrupted()?)?;
+        let mut results =
+            local::run(experiment, Arc::new(cloud.clone()), kill, &crate::options::interrupted()?)?;
         results.stragglers = cloud.stragglers();
         results
     } else {
@@ -217,7 +209,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         let path = path.ok_or_else(|| Failure::Usage("--key-file is missing".to_string()))?;
         let key = key(path)?;
         let addresses = addresses(&experiment)?;
-        control(experiment, addresses, key, &interrupted()?)?
+        control(experiment, addresses, key, &crate::options::interrupted()?)?
     };
     let page = output::write(&results, &args.out).map_err(|error| {
         Failure::Run(format!("cannot write results to {}: {error}", args.out.display()))

@@ -3,10 +3,8 @@
 mod recover;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use net::Clock;
@@ -27,8 +25,6 @@ use host::replica::node::{Host, ask};
 pub const SOCKET: &str = "admin.sock";
 /// Lines about operators that may wait to be printed.
 const LINES: usize = 64;
-/// How often alarms are looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Options of `fairbell replica`.
 #[derive(Args, Clone, Debug)]
@@ -90,11 +86,7 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
     }
     let (Some(id), Some(dir)) = (args.id, &args.dir) else { return ask_all(&cluster) };
     let config = host::config::read(args.config.as_deref())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
-    }
+    let stop = crate::options::interrupted()?;
     let mut host = Host::new((&config, &cluster), (id, dir), Clock::start(0), Begin::Checkpoint)?;
     let (inputs, of) = (host.recovered, host.restored);
     let unread = host.unread();
@@ -112,19 +104,9 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
         let places = cluster.places().count() as u8;
         let (over, alarms) = (&*stop, &alarms);
         scope.spawn(move || serve_operators(dir, RootLine::one_of(places, root), alarms, over));
-        scope.spawn(move || print_alarms(id, alarms, over));
+        scope.spawn(move || alarms.tell(over, |line| eprintln!("replica {id}: {line}")));
         host.run(&stop).map(|_| ())
     })
-}
-
-/// Tells of alarms until `stop`.
-fn print_alarms(id: u8, alarms: &Alarms, stop: &AtomicBool) {
-    let mut over = false;
-    while !over {
-        over = stop.load(Ordering::Relaxed);
-        alarms.take_lines().iter().for_each(|line| eprintln!("replica {id}: {line}"));
-        std::thread::sleep(LOOK_EVERY);
-    }
 }
 
 /// Serves the operators of one replica's group until `stop`. Without the socket the replica does

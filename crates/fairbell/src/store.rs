@@ -8,8 +8,7 @@ mod reconcile;
 mod recorded;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -190,11 +189,7 @@ fn tell(document: &Value, json: bool) {
 
 fn follow(args: &FollowArgs) -> Result<(), Failure> {
     let places = args.places.places()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
-    }
+    let stop = crate::options::interrupted()?;
     let poll = Duration::from_millis(places.config.store.poll_ms);
     let started = Instant::now();
     let mut feed = loop {

@@ -324,13 +324,7 @@ impl Run<'_> {
         view: &mut View,
     ) -> Result<Ended, Failure> {
         let stop = AtomicBool::new(false);
-        let interrupted = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))
-            .and_then(|_| {
-                let flag = Arc::clone(&interrupted);
-                signal_hook::flag::register(signal_hook::consts::SIGTERM, flag)
-            })
-            .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
+        let interrupted = crate::options::interrupted()?;
         let nodes = 1 + plan.proxies.len() + plan.receivers.len();
         let board = Board::new(nodes, plan.receivers.len(), self.config.instruments.0.len());
         let mut udp_ports: Vec<u16> = plan.loops.iter().flat_map(Loop::udp_ports).collect();

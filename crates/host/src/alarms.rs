@@ -10,8 +10,9 @@
 //! counted and said.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -19,6 +20,9 @@ use serde_json::{Value, json};
 pub const STANDING_MAX: usize = 256;
 /// Most lines, and most records, that wait to be taken.
 pub const WAITING_MAX: usize = 1_024;
+
+/// How often it is looked for lines.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// An alarm that stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,6 +135,16 @@ impl Alarms {
         let lines = board.lines.drain(..).collect::<Vec<_>>();
         let beyond = (lost > 0).then(|| format!("ALARM: {lost} more alarms found no room here"));
         lines.into_iter().chain(beyond).collect()
+    }
+
+    /// Hands each line to `told`, soon after it has come, until `stop`.
+    pub fn tell(&self, stop: &AtomicBool, told: impl Fn(&str)) {
+        let mut over = false;
+        while !over {
+            over = stop.load(Ordering::Relaxed);
+            self.take_lines().iter().for_each(|line| told(line));
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// The oldest record that is not in the audit file; it stays until [`Alarms::drop_record`].

@@ -19,7 +19,7 @@ use net::{
     WaitStrategy, job_channel, trace_channel,
 };
 use overlay::retransmission::StoreConfig;
-use overlay::topology::Tree;
+use overlay::topology::{Topology, Tree};
 use participant::Driver;
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
@@ -204,6 +204,23 @@ pub fn overlay_options(config: &Config) -> Result<OverlayOptions, Failure> {
     Ok(OverlayOptions { spread, tokens, quarantine_ns, ..options })
 }
 
+/// The exchange's own configuration with what it uses of the overlay.
+///
+/// # Errors
+/// The system has no randomness for secrets.
+pub fn exchange(config: &Config, clock: &Clock) -> Result<ExchangeConfig, Failure> {
+    Ok(ExchangeConfig { options: overlay_options(config)?, ..exchange_config(config, clock) })
+}
+
+/// The numbers of the tree's nodes.
+///
+/// # Errors
+/// A tree that can't be.
+pub fn topology(config: &Config) -> Result<Topology, Failure> {
+    let tree = exchange(config, &Clock::start(0))?.tree();
+    tree.map(|tree| tree.topology).map_err(|error| Failure::Usage(error.to_string()))
+}
+
 /// The life of this process: no other one has it.
 pub fn life() -> Result<Life, Failure> {
     exchange::random_life().ok_or_else(|| Failure::Run("no randomness for a life".to_string()))
@@ -260,8 +277,7 @@ pub fn plan(
 ) -> Result<Plan, Failure> {
     // The root's is the one that the others follow.
     let clock = clocks[0];
-    let mut exchange = exchange_config(config, &clock);
-    exchange.options = overlay_options(config)?;
+    let mut exchange = exchange(config, &clock)?;
     let players = exchange.accounts.iter_mut().zip(&config.accounts.0).take(options.players);
     for (account, _) in players.filter(|(_, entry)| entry.orders_per_s == 0) {
         account.throttle = exchange::Throttle::UNLIMITED;

@@ -237,10 +237,7 @@ pub fn run(args: &AgentArgs) -> Result<(), Failure> {
     let config = LoopConfig { wait: WaitStrategy::default(), ..LoopConfig::default() };
     let mut agent_loop = Loop::new(clock, Arc::new(directory), config).map_err(io)?;
     agent_loop.add_node(me, host, vec![(Channel::OVERLAY, socket)], []).map_err(io)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(io)?;
-    }
+    let stop = crate::options::interrupted()?;
     let flag = Arc::clone(&stop);
     let looping = std::thread::spawn(move || {
         agent_loop.run(&flag, Duration::from_secs(1), |_, _| {}).map(|_| ())

@@ -9,7 +9,7 @@ use planner::schema::{Experiment, Kind, Run};
 use planner::score::Strategy;
 use serde_json::json;
 
-use super::{PlanArgs, interrupted, local};
+use super::{PlanArgs, local};
 use host::failure::Failure;
 
 /// Share of the trees that must be free of stragglers.
@@ -22,7 +22,7 @@ const JOB_MS: u32 = 400;
 
 /// Runs the test.
 pub fn run(args: &PlanArgs, experiment: &Experiment, runs: u32) -> Result<(), Failure> {
-    let stop = interrupted()?;
+    let stop = crate::options::interrupted()?;
     let mut clean: BTreeMap<String, u32> = BTreeMap::new();
     let mut failures = 0;
     for seed in 0..u64::from(runs) {

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -309,10 +309,7 @@ fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(failed("signals"))?;
-    }
+    let interrupted = crate::options::interrupted()?;
     let plant = plant(args, now())?;
     if !args.json {
         println!(

@@ -38,7 +38,7 @@ pub enum Verdict {
 /// What was looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// What.
+    /// What was looked at, in a word or two.
     pub what: String,
     /// How it stands.
     pub verdict: Verdict,

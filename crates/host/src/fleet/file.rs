@@ -363,13 +363,7 @@ impl ClusterFile {
     /// # Errors
     /// The file has not as many of a role as the venue's tree.
     pub fn overlay(&self, config: &Config) -> Result<Vec<(NodeId, u16, Port)>, Failure> {
-        let exchange = crate::deployment::exchange_config(config, &net::Clock::start(0));
-        let exchange = exchange::ExchangeConfig {
-            options: crate::deployment::overlay_options(config)?,
-            ..exchange
-        };
-        let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
-        let topology = &tree.topology;
+        let topology = crate::deployment::topology(config)?;
         let spares: Vec<NodeId> = topology.spare_ids().collect();
         let proxies = topology.proxy_ids().filter(|id| !spares.contains(id)).collect();
         let receivers = topology.receiver_ids().collect();

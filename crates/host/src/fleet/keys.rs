@@ -73,7 +73,7 @@ pub fn of_root(
 
 /// A node's own keys, read.
 pub struct Own {
-    /// Whose.
+    /// The overlay node, or clock agent, that the keys are of.
     pub node: NodeId,
     /// The secrets of its links.
     pub ring: KeyRing,

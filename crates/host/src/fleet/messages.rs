@@ -136,7 +136,7 @@ pub enum FromRoot {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keys {
-    /// Which.
+    /// How many times the keys were changed before, from 0.
     pub epoch: u32,
     /// For each overlay node of the machine, and the root's own id 0 for a replica: its key ring and
     /// its life in this epoch.

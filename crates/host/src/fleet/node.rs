@@ -68,7 +68,7 @@ pub struct NodeOptions {
     pub wrong: Wrong,
     /// On trial: set when that clock is to jump ahead by so much, us.
     pub jump: Option<(Arc<AtomicBool>, u64)>,
-    /// Write each datagram's release to `traces.jsonl` in its folder.
+    /// Write each datagram's release to `traces.bin` in its folder.
     pub traces: bool,
 }
 
@@ -106,7 +106,7 @@ pub fn run(
         options,
         number,
         entry,
-        fleet: fleet(&config)?,
+        fleet: Fleet::of(&crate::deployment::topology(&config)?),
         config,
         credentials,
         overlay,
@@ -122,7 +122,7 @@ pub fn run(
     thread::scope(|scope| {
         let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
         let trouble = &trouble;
-        scope.spawn(move || print_alarms(&machine.alarms, told, over));
+        scope.spawn(move || machine.alarms.tell(over, told));
         scope.spawn(move || machine.jump_when_told(handle, over));
         clock.run(scope, over);
         // Whichever ends first ends the others.
@@ -145,7 +145,7 @@ pub fn run(
                     told(&format!("waits for a root that leads: {why}"));
                 };
                 let welcome = wait_for_welcome(&messages, stop, waiting);
-                machine.run_overlay(handle, welcome, (&messages, health), stop, told)
+                machine.run_overlay(handle, welcome, &messages, health, stop, told)
             }
             None => wait_for_drain(&messages, stop, told),
         };
@@ -179,22 +179,6 @@ fn settled(file: &ClusterFile, mut config: Config) -> Config {
     config.journal.durability = "replicated".to_string();
     config.journal.replicas = file.of(NodeRole::Root).count() as u32;
     config
-}
-
-fn fleet(config: &Config) -> Result<Fleet, Failure> {
-    let mut exchange = crate::deployment::exchange_config(config, &net::Clock::start(0));
-    exchange.options = crate::deployment::overlay_options(config)?;
-    let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
-    Ok(Fleet::of(&tree.topology))
-}
-
-fn print_alarms(alarms: &Alarms, told: &impl Fn(&str), over: &AtomicBool) {
-    let mut last = false;
-    while !last {
-        last = over.load(Ordering::Relaxed);
-        alarms.take_lines().iter().for_each(|line| told(line));
-        thread::sleep(LOOK_EVERY);
-    }
 }
 
 /// Looped nodes that others may give other keys.
@@ -359,17 +343,12 @@ impl Machine<'_> {
             let serving = scope.spawn(move || server.serve(id, &door, &tls, over));
             let number = self.number;
             scope.spawn(move || {
-                let mut epoch = Some(recovered);
                 while !over.load(Ordering::Relaxed) {
-                    let newest = server.key_epoch();
-                    if newest != epoch
-                        && let Some(newest) = newest
-                        && server
-                            .own_keys(number, newest)
-                            .and_then(|keys| keyed.rekey(&keys))
-                            .is_ok()
-                    {
-                        epoch = Some(newest);
+                    let known = keyed.epoch.load(Ordering::Relaxed);
+                    if let Some(newest) = server.key_epoch().filter(|newest| *newest != known) {
+                        // What fails is tried again.
+                        let keys = server.own_keys(number, newest);
+                        let _ = keys.and_then(|keys| keyed.rekey(&keys));
                     }
                     thread::sleep(LOOK_EVERY);
                 }
@@ -396,7 +375,8 @@ impl Machine<'_> {
         &self,
         clock: &ClockHandle,
         welcome: Option<Welcome>,
-        (messages, health): (&Receiver<FromRoot>, &Mutex<Option<Health>>),
+        messages: &Receiver<FromRoot>,
+        health: &Mutex<Option<Health>>,
         stop: &AtomicBool,
         told: &(impl Fn(&str) + Sync),
     ) -> Result<(), Failure> {
@@ -474,8 +454,7 @@ impl Machine<'_> {
         cluster: &Cluster,
         keys: &Keys,
     ) -> Result<(), Failure> {
-        let mut exchange = crate::deployment::exchange_config(&self.config, &clock.clock);
-        exchange.options = crate::deployment::overlay_options(&self.config)?;
+        let mut exchange = crate::deployment::exchange(&self.config, &clock.clock)?;
         cluster.settle(&mut exchange);
         let life = crate::deployment::life()?;
         for (node, port) in self.own() {

@@ -287,8 +287,7 @@ impl Host {
         clock: Clock,
         begin: Begin,
     ) -> Result<Host, Failure> {
-        let mut exchange = crate::deployment::exchange_config(config, &clock);
-        exchange.options = crate::deployment::overlay_options(config)?;
+        let mut exchange = crate::deployment::exchange(config, &clock)?;
         cluster.settle(&mut exchange);
         crate::day::plan(config, clock.now(), &mut exchange);
         let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;

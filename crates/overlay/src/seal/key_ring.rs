@@ -34,7 +34,7 @@ const _: () = assert!(types::limits::GATEWAYS_MAX < RING_ENTRIES_MAX, "and proxi
 pub struct RingHeader {
     /// [`RING_VERSION`].
     pub version: u8,
-    /// Zero.
+    /// Must be zero, else it is no ring.
     pub reserved: u8,
     /// Whose ring it is.
     pub node: NodeId,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use exchange::{ExchangeConfig, Past, Role, Root, audit_with};
+use exchange::{Past, Role, Root, audit_with};
 use feed::Listener;
 use host::failure::Failure;
 use host::fleet::file::NodeRole;
@@ -69,16 +69,13 @@ impl Clocks {
             beyond += u64::from(error > *bound);
             errors.push(error);
         }
-        errors.sort_unstable();
         (errors, beyond)
     }
 
-    /// Claimed bounds of the others, ns, in order.
+    /// Claimed bounds of the others, ns.
     pub fn bounds(&self) -> Vec<u64> {
         let others = self.claims.iter().filter(|(place, ..)| *place != 0);
-        let mut bounds: Vec<u64> = others.map(|(.., bound)| *bound).collect();
-        bounds.sort_unstable();
-        bounds
+        others.map(|(.., bound)| *bound).collect()
     }
 
     /// The true time, on the first root's clock, when the clock of a place read `at`: between two looks
@@ -159,7 +156,7 @@ pub struct Books {
 /// # Errors
 /// A journal that can't be read.
 pub fn books(site: &Site<'_>, place: usize, listeners: &[Role]) -> Result<Books, Failure> {
-    let exchange: ExchangeConfig = site.exchange();
+    let exchange = site.exchange()?;
     let journal = site.folder(place).join("journal");
     let group = site.file.id;
     let trees = exchange.trees().map_err(|error| Failure::Run(error.to_string()))?;

@@ -18,12 +18,14 @@ use std::time::Duration;
 use clap::Args;
 use emulator::{Network, Profile, StartError};
 use fairbell::options::duration;
+use fairbell::report::Quantiles;
+use fairbell::up::report_quantiles;
 use host::failure::{Failure, on};
 use host::fleet::file::{NodeRole, Port};
 use host::sockets::io;
 use net::Clock;
 use serde::Serialize;
-use telemetry::LatencySummary;
+use telemetry::Recorder;
 use types::Nanos;
 
 use faults::Fault;
@@ -100,28 +102,11 @@ pub struct CloudArgs {
     pub json: bool,
 }
 
-/// Quantiles in ns.
-#[derive(Serialize, Clone, Copy, Debug, Default)]
-struct Quantiles {
-    p50: u64,
-    p99: u64,
-    max: u64,
-}
-
-impl Quantiles {
-    fn of(sorted: &[u64]) -> Quantiles {
-        let at = |part: f64| {
-            let place = ((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1));
-            sorted.get(place).copied().unwrap_or(0)
-        };
-        Quantiles { p50: at(0.5), p99: at(0.99), max: at(1.0) }
-    }
-}
-
-impl From<&LatencySummary> for Quantiles {
-    fn from(summary: &LatencySummary) -> Quantiles {
-        Quantiles { p50: summary.p50, p99: summary.p99, max: summary.max }
-    }
+/// Quantiles of values in ns.
+fn quantiles_of(values: &[u64]) -> Quantiles {
+    let mut recorder = Recorder::new();
+    values.iter().for_each(|value| recorder.record(*value));
+    report_quantiles(&recorder.summary())
 }
 
 /// What one run came to.
@@ -200,7 +185,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     say(args, &format!("{} hosts joined by a relay, profile {name}; it is checked", args.hosts));
     let check = network.check(4_000).map_err(io)?;
     let edges = edges(args, args.depth)?;
-    let floor = Quantiles::of(&floor::spreads(edges as usize, 500)?);
+    let floor = quantiles_of(&floor::spreads(edges as usize, 500)?);
     let mut compared = Vec::new();
     if let Some(time) = args.compare {
         let ways =
@@ -216,7 +201,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         profile: name,
         seed: args.seed,
         relay_ks_distance: check.relay_distance,
-        relay_lateness_ns: Quantiles::from(&check.lateness),
+        relay_lateness_ns: report_quantiles(&check.lateness),
         main,
         compared,
     };
@@ -324,7 +309,7 @@ fn play(
     let listeners = site.end()?;
     let books = measure::books(&site, leader, &listeners)?;
     let (errors, beyond) = clocks.errors();
-    let bounds = Quantiles::of(&clocks.bounds());
+    let bounds = quantiles_of(&clocks.bounds());
     let window_ns = Nanos::MICRO + 2 * bounds.p50;
     let seen = measure::deliveries(&site, &clocks, from, window_ns)?;
     let delivery = &seen.delivery;
@@ -340,14 +325,14 @@ fn play(
         books_equal: books.equal,
         books_compared: books.positions,
         clock_readings: errors.len(),
-        clock_error_ns: Quantiles::of(&errors),
+        clock_error_ns: quantiles_of(&errors),
         clock_bound_ns: bounds,
         clock_beyond_bound: beyond,
         clock_bound_held: beyond == 0 && !errors.is_empty(),
         messages: delivery.messages,
-        oml_arrival_ns: Quantiles::from(&delivery.oml_arrival_ns),
-        oml_release_ns: Quantiles::from(&delivery.oml_release_ns),
-        dws_ns: Quantiles::from(&delivery.dws_ns),
+        oml_arrival_ns: report_quantiles(&delivery.oml_arrival_ns),
+        oml_release_ns: report_quantiles(&delivery.oml_release_ns),
+        dws_ns: report_quantiles(&delivery.dws_ns),
         dws_floor_ns,
         p_fair: delivery.p_fair,
         fair_window_ns: seen.window_ns,
@@ -356,6 +341,7 @@ fn play(
             p50: quantile("p50"),
             p99: quantile("p99"),
             max: quantile("max"),
+            ..Quantiles::default()
         },
         faults,
         problems: books.problems,

@@ -16,6 +16,7 @@ use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
 use rustix::process::{Pid, Signal, kill_process};
 use types::{Channel, NodeId, SplitMix64};
 
+use host::clock_agent::Wrong;
 use host::config::Config;
 use host::deployment;
 use host::failure::{Failure, on};
@@ -52,13 +53,6 @@ pub struct Plan {
     pub drift_ppb: u64,
     /// Of offsets and drifts.
     pub seed: u64,
-}
-
-/// How wrong a machine's free-running clock is.
-#[derive(Clone, Copy, Default)]
-struct Wrong {
-    offset_us: i64,
-    drift_ppb: i64,
 }
 
 /// The loop of listeners.
@@ -146,7 +140,11 @@ impl<'a> Site<'a> {
         let wrong = (0..file.nodes.len()).map(|place| match place {
             // The others follow it: it stands for the truth.
             0 => Wrong::default(),
-            _ => Wrong { offset_us: within(plan.offset_us), drift_ppb: within(plan.drift_ppb) },
+            _ => Wrong {
+                offset_ns: 1_000 * within(plan.offset_us),
+                drift_ppb: within(plan.drift_ppb),
+                ..Wrong::default()
+            },
         });
         let wrong = wrong.collect();
         let own = Credentials::read(&file, &Credentials::folder(&file, OPERATOR), OPERATOR)?;
@@ -219,7 +217,7 @@ impl<'a> Site<'a> {
         let mut command = Command::new(std::env::current_exe().map_err(io)?);
         command.args(["node", "--traces", "--name", &name, "--cluster"]).arg(&self.file.path);
         command.arg("--dir").arg(self.folder(place));
-        command.arg(format!("--virtual-offset-us={}", wrong.offset_us));
+        command.arg(format!("--virtual-offset-us={}", wrong.offset_ns / 1_000));
         command.arg(format!("--virtual-jump-us={JUMP_US}"));
         command.arg(format!("--virtual-drift-ppb={}", wrong.drift_ppb));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -289,7 +287,7 @@ impl<'a> Site<'a> {
 
     /// Listeners beside the edges, with the books they build.
     fn listen(&mut self) -> Result<(), Failure> {
-        let exchange = self.exchange();
+        let exchange = self.exchange()?;
         let servers: Vec<_> = self
             .places(NodeRole::Root)
             .into_iter()
@@ -330,12 +328,14 @@ impl<'a> Site<'a> {
     }
 
     /// The exchange as its nodes have it.
-    pub fn exchange(&self) -> ExchangeConfig {
-        let mut exchange = deployment::exchange_config(&self.config, &Clock::start(0));
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn exchange(&self) -> Result<ExchangeConfig, Failure> {
+        let mut exchange = deployment::exchange(&self.config, &Clock::start(0))?;
         exchange.session.copy_from_slice(&self.file.session.as_bytes()[..10]);
         exchange.midnight = types::Nanos(self.file.midnight_ns);
-        exchange.options = deployment::overlay_options(&self.config).unwrap_or_default();
-        exchange
+        Ok(exchange)
     }
 
     /// Has an operation done by the roots.

@@ -153,8 +153,7 @@ impl Site {
         load: impl FnOnce(Vec<Peer>) -> LoadConfig,
     ) -> Result<Site, Failure> {
         let clock = Clock::start(0);
-        let mut exchange = host::deployment::exchange_config(config, &clock);
-        exchange.options = host::deployment::overlay_options(config)?;
+        let mut exchange = host::deployment::exchange(config, &clock)?;
         let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
         // The first is the root's, which is elsewhere.
         let overlay: Vec<_> =
