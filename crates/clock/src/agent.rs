@@ -3,7 +3,8 @@
 //! A [`types::Node`] like every other; the readings it is called with are its free-running clock,
 //! which nothing here changes. Once a window the reference asks for chains, waits a moment, solves
 //! and sends corrections. Without a reference, nodes go on by their last correction and the bound
-//! grows. Datagrams may be lost, repeated, reordered or forged: a window without them is skipped.
+//! grows. Another node may become the reference ([`Agent::follow`]): its disciplined clock goes on along
+//! its line, and what the others follow is that; nobody's reading steps. Datagrams may be lost, repeated, reordered or forged: a window without them is skipped.
 //!
 //! Probing rides on idle time: a pair whose turn comes late, because the loop had other things to
 //! do, is left out, and the rate falls until turns come in time again. No catching up.
@@ -16,8 +17,8 @@ use crate::mesh;
 use crate::path::Path;
 use crate::solver::{Solver, SolverConfig, SolverStats};
 use crate::wire::{
-    self, Collect, Correction, Message, Probe, ReportWriter, encode_collect, encode_correction,
-    encode_probe,
+    self, Bound, Collect, Correction, Message, Probe, ReportWriter, encode_collect,
+    encode_correction, encode_probe,
 };
 
 /// How an agent probes and follows.
@@ -27,8 +28,12 @@ pub struct AgentConfig {
     pub me: NodeId,
     /// All nodes of the mesh, the same everywhere, this one among them.
     pub members: Vec<NodeId>,
-    /// The node whose clock the others follow.
+    /// The node whose clock the others follow at first; no member's id: nobody's until
+    /// [`Agent::follow`] says whose.
     pub reference: NodeId,
+    /// Nodes that may become the reference when it is away: all clocks' bounds cover their error while
+    /// nobody corrects.
+    pub heirs: Vec<NodeId>,
     /// Neighbours that each node chooses.
     pub per_node: usize,
     /// Chooses the mesh, the same everywhere.
@@ -60,6 +65,7 @@ impl AgentConfig {
             me,
             members,
             reference,
+            heirs: Vec::new(),
             per_node: 10,
             seed: 1,
             pair_every_ns: 10 * Nanos::MILLI,
@@ -70,6 +76,13 @@ impl AgentConfig {
             slew_ppt: 500_000_000,
             solver: SolverConfig::default(),
         }
+    }
+}
+
+impl AgentConfig {
+    /// Largest error of the clock that the others follow, against what it is kept by.
+    fn own_bound(&self) -> Bound {
+        Bound { ns: self.solver.reference_bound_ns, ..Bound::default() }
     }
 }
 
@@ -110,6 +123,32 @@ struct Reference {
     collect_at: Nanos,
     /// Reports are awaited until then, for a window ended at.
     solving: Option<(Nanos, Nanos)>,
+    /// Error against the reference before it when it took over, in ns, and when that was.
+    inherited: (u64, Nanos),
+    /// Largest error of those who may be the next one.
+    heirs: Bound,
+}
+
+impl Reference {
+    fn new(config: &AgentConfig, mesh: &[(usize, usize)], inherited: (u64, Nanos)) -> Option<Self> {
+        let me = config.members.iter().position(|member| *member == config.me)?;
+        Some(Reference {
+            solver: Solver::new(config.solver, &config.members, me, mesh),
+            window: 0,
+            collect_at: Nanos(0),
+            solving: None,
+            inherited,
+            heirs: Bound::default(),
+        })
+    }
+
+    /// How far its clock may be from that of the reference before it, for those who have not heard of
+    /// it: less and less, and nothing after [`HANDOVER_NS`], when all have.
+    fn inherited_ns(&self, raw: Nanos) -> u64 {
+        let (ns, since) = self.inherited;
+        let left = HANDOVER_NS.saturating_sub(raw.since(since));
+        (u128::from(ns) * u128::from(left) / u128::from(HANDOVER_NS)) as u64
+    }
 }
 
 /// One node's agent.
@@ -117,6 +156,8 @@ pub struct Agent {
     config: AgentConfig,
     neighbours: Vec<Neighbour>,
     reference: Option<Reference>,
+    /// Counts references; see [`Agent::follow`].
+    epoch: u64,
     discipline: Discipline,
     rng: SplitMix64,
     turn: usize,
@@ -130,6 +171,10 @@ pub struct Agent {
     stats: AgentStats,
 }
 
+/// A new reference's clock is what all follow so long after it took over, in ns.
+const HANDOVER_NS: u64 = 10 * Nanos::SECOND;
+/// Windows without a correction after which there may be another reference.
+const UNHEARD_WINDOWS: u64 = 4;
 /// Longest interval while the machine is busy, in usual ones.
 const PATIENCE_MAX: u64 = 16;
 /// Turns in time after which the interval is halved again.
@@ -152,16 +197,19 @@ impl Agent {
             Some(Neighbour { place: other, id: config.members[other], number: 0, path })
         };
         let neighbours = mesh.iter().filter_map(neighbour).collect();
-        let reference = me.filter(|_| config.me == config.reference).map(|me| Reference {
-            solver: Solver::new(config.solver, &config.members, me, &mesh),
-            window: 0,
-            collect_at: Nanos(0),
-            solving: None,
-        });
+        let mut discipline = Discipline::new(config.slew_ppt);
+        let reference = match config.me == config.reference {
+            true => Reference::new(&config, &mesh, (0, Nanos(0))),
+            false => None,
+        };
+        if reference.is_some() {
+            discipline.lead(Nanos(0), config.own_bound());
+        }
         Agent {
             neighbours,
             reference,
-            discipline: Discipline::new(config.slew_ppt),
+            epoch: 0,
+            discipline,
             rng: SplitMix64::new(config.seed ^ u64::from(config.me.0) << 32),
             turn: 0,
             next_pair: Nanos(0),
@@ -174,20 +222,65 @@ impl Agent {
         }
     }
 
+    /// Follows another reference from free-running reading `raw` on, if `epoch` is higher than any
+    /// before: whoever appoints references counts them so. The one appointed goes on along its line, and
+    /// solves for the others from then on. `false` for one that is no member or of an old epoch.
+    pub fn follow(&mut self, raw: Nanos, reference: NodeId, epoch: u64) -> bool {
+        if epoch <= self.epoch || !self.config.members.contains(&reference) {
+            return false;
+        }
+        self.epoch = epoch;
+        self.config.reference = reference;
+        self.window = None;
+        match (reference == self.config.me, self.reference.is_some()) {
+            (true, true) => {}
+            (true, false) => {
+                let AgentConfig { members, per_node, seed, .. } = &self.config;
+                let mesh = mesh::edges(members.len(), *per_node, *seed);
+                let error_ns = self.discipline.lead(raw, self.config.own_bound());
+                self.reference = Reference::new(&self.config, &mesh, (error_ns, raw));
+            }
+            (false, true) => {
+                let heirs = self.reference.take().map_or_else(Bound::default, |own| own.heirs);
+                self.discipline.stand_down(raw, heirs);
+            }
+            (false, false) => self.discipline.renew(),
+        }
+        true
+    }
+
+    /// Whose clock is followed, and the epoch in which that was said last.
+    pub fn reference(&self) -> (NodeId, u64) {
+        (self.config.reference, self.epoch)
+    }
+
+    /// Whether others follow this clock.
+    pub fn is_reference(&self) -> bool {
+        self.reference.is_some()
+    }
+
     /// The disciplined time and its bound at free-running reading `raw`, which must not be before
     /// an earlier one. `None` before the first correction.
     pub fn reading(&mut self, raw: Nanos) -> Option<ClockReading> {
-        match self.reference {
-            Some(_) => {
-                Some(ClockReading { now: raw, bound_ns: self.config.solver.reference_bound_ns })
+        let reading = self.discipline.read(raw)?;
+        let more_ns = match (&self.reference, self.discipline.correction()) {
+            (Some(reference), _) => reference.inherited_ns(raw),
+            (None, Some(last)) => {
+                let unheard_ns = UNHEARD_WINDOWS * self.config.solver.window_ns;
+                let passed_ns = raw.since(last.anchor);
+                match self.discipline.is_renewed() || passed_ns > unheard_ns {
+                    true => last.heirs.at(passed_ns),
+                    false => 0,
+                }
             }
-            None => self.discipline.read(raw),
-        }
+            (None, None) => 0,
+        };
+        Some(ClockReading { bound_ns: reading.bound_ns.saturating_add(more_ns), ..reading })
     }
 
     /// The correction in force; the reference has none.
     pub fn correction(&self) -> Option<&Correction> {
-        self.discipline.correction()
+        self.discipline.correction().filter(|_| self.reference.is_none())
     }
 
     /// The disciplined clock.
@@ -270,8 +363,15 @@ impl Agent {
         if let Some((due, ended)) = reference.solving {
             if now >= due {
                 reference.solving = None;
-                let corrections = reference.solver.solve(reference.window, ended);
-                for correction in &corrections {
+                let mut corrections = reference.solver.solve(reference.window, ended);
+                let line = self.discipline.line(ended);
+                let inherited_ns = reference.inherited_ns(ended);
+                corrections.iter_mut().for_each(|own| own.compose(line, inherited_ns));
+                let heirs = corrections.iter().filter(|of| self.config.heirs.contains(&of.node));
+                reference.heirs = heirs.fold(Bound::default(), |heirs, of| heirs.max(&of.bound));
+                let heirs = reference.heirs;
+                for correction in &mut corrections {
+                    correction.heirs = heirs;
                     self.send(correction.node, out, |bytes| encode_correction(correction, bytes));
                 }
             }
@@ -336,11 +436,11 @@ impl Agent {
         self.neighbours = neighbours;
     }
 
-    /// Takes a datagram; `false` for one that is of no use.
-    fn take(&mut self, now: Nanos, bytes: &[u8], out: &mut Outbox) -> bool {
+    /// Takes a datagram of a node; `false` for one that is of no use, or not its own.
+    fn take(&mut self, now: Nanos, from: NodeId, bytes: &[u8], out: &mut Outbox) -> bool {
         let config = &self.config;
         match wire::decode(bytes) {
-            Some(Message::Probe(probe)) if probe.to == config.me => {
+            Some(Message::Probe(probe)) if probe.to == config.me && probe.from == from => {
                 let sender = |neighbour: &&mut Neighbour| neighbour.id == probe.from;
                 let Some(neighbour) = self.neighbours.iter_mut().find(sender) else {
                     return false;
@@ -349,7 +449,9 @@ impl Agent {
                 self.stats.probes_received += 1;
                 true
             }
-            Some(Message::Collect(collect)) if collect.from == config.reference => {
+            Some(Message::Collect(collect))
+                if collect.from == config.reference && collect.from == from =>
+            {
                 let old = self.window.is_some_and(|last| !newer(collect.window, last));
                 if self.reference.is_some() || old {
                     return false;
@@ -358,7 +460,7 @@ impl Agent {
                 self.report(collect.window, out);
                 true
             }
-            Some(Message::Report(report)) => {
+            Some(Message::Report(report)) if report.from == from => {
                 let place = |id| config.members.iter().position(|member| *member == id);
                 let (Some(reference), Some(from)) = (&mut self.reference, place(report.from))
                 else {
@@ -374,7 +476,9 @@ impl Agent {
                 }
                 true
             }
-            Some(Message::Correction(correction)) if correction.node == config.me => {
+            Some(Message::Correction(correction))
+                if correction.node == config.me && from == config.reference =>
+            {
                 let followed =
                     self.reference.is_none() && self.discipline.correct(now, &correction);
                 self.stats.corrections += u64::from(followed);
@@ -390,11 +494,14 @@ impl Node for Agent {
         &mut self,
         now: ClockReading,
         _channel: Channel,
-        _from: Peer,
+        from: Peer,
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        let taken = self.take(now.now, bytes, out);
+        let taken = match from {
+            Peer::Node(from) => self.take(now.now, from, bytes, out),
+            Peer::Addr(_) => false,
+        };
         self.stats.refused += u64::from(!taken);
     }
 

@@ -11,7 +11,7 @@
 
 use types::{ClockReading, Nanos};
 
-use crate::wire::Correction;
+use crate::wire::{Bound, Correction};
 
 /// Parts of 10^12 in one.
 const PPT: i128 = 1_000_000_000_000;
@@ -49,6 +49,8 @@ pub struct Discipline {
     doubt: Option<Doubt>,
     /// Corrections that were beyond the bounds.
     beyond: u64,
+    /// The next correction is another reference's, which numbers windows by its own clock.
+    renewed: bool,
 }
 
 impl Discipline {
@@ -63,7 +65,52 @@ impl Discipline {
             refused: 0,
             doubt: None,
             beyond: 0,
+            renewed: false,
         }
+    }
+
+    /// Another reference corrects from now on: its first correction is newer than any before.
+    pub fn renew(&mut self) {
+        (self.renewed, self.doubt) = (true, None);
+    }
+
+    /// Whether no correction of a new reference was followed yet.
+    pub fn is_renewed(&self) -> bool {
+        self.renewed
+    }
+
+    /// This clock is what the others follow from now on: it goes on along its line as if that were
+    /// the truth, from `raw` on; where it has none, as the free-running clock. Gives the error that it
+    /// had until now, ns.
+    pub fn lead(&mut self, raw: Nanos, own: Bound) -> u64 {
+        self.doubt = None;
+        let Some(line) = self.correction else {
+            self.correction = Some(Correction { anchor: raw, bound: own, ..Correction::default() });
+            self.since = raw;
+            return 0;
+        };
+        let offset_ns = saturate(i128::from(raw.0) - target(&line, raw));
+        self.correction = Some(Correction { anchor: raw, offset_ns, bound: own, ..line });
+        bound(&line, raw)
+    }
+
+    /// This clock is followed no more, from `raw` on: it goes on along its line until the next
+    /// reference corrects it, who is one of `heirs`.
+    pub fn stand_down(&mut self, raw: Nanos, heirs: Bound) {
+        if let Some(line) = self.correction {
+            self.lead(raw, line.bound);
+        }
+        if let Some(line) = &mut self.correction {
+            line.heirs = heirs;
+        }
+        self.renew();
+    }
+
+    /// What the line in force says that the clock is ahead at `raw`, in ns, and its drift, in parts of
+    /// 10^12.
+    pub fn line(&self, raw: Nanos) -> (i64, i64) {
+        let Some(line) = self.correction else { return (0, 0) };
+        (saturate(i128::from(raw.0) - target(&line, raw)), line.drift_ppt)
     }
 
     /// Follows a correction from free-running reading `raw` on. One that is older than the last, of
@@ -73,7 +120,8 @@ impl Discipline {
             self.refused += 1;
             return false;
         }
-        if self.correction.is_some_and(|last| !newer(correction.window, last.window)) {
+        let old = self.correction.is_some_and(|last| !newer(correction.window, last.window));
+        if old && !self.renewed {
             return false;
         }
         if self.is_doubtful(raw, correction) {
@@ -88,6 +136,7 @@ impl Discipline {
             }
         };
         self.since = raw;
+        self.renewed = false;
         self.correction = Some(*correction);
         true
     }
@@ -181,12 +230,7 @@ fn contradiction(one: &Correction, other: &Correction, raw: Nanos) -> Option<u64
 
 /// Largest error of the line at `raw`.
 fn bound(correction: &Correction, raw: Nanos) -> u64 {
-    let passed = u128::from(raw.0.abs_diff(correction.anchor.0));
-    let grown = passed.saturating_mul(correction.growth_ppt.into()) / PPT as u128;
-    let seconds = u128::from(Nanos::SECOND) * PPT as u128;
-    let square = passed.saturating_mul(passed).saturating_mul(correction.wander_ppt.into());
-    let grown = grown.saturating_add(square / seconds);
-    correction.bound_ns.saturating_add(u64::try_from(grown).unwrap_or(u64::MAX))
+    correction.bound.at(raw.0.abs_diff(correction.anchor.0))
 }
 
 #[cfg(test)]
@@ -210,10 +254,10 @@ mod tests {
             for (window, (offset, drift, anchor, passed)) in (1..).zip(steps) {
                 let (offset_ns, anchor) = (offset % 1_000_000_000_000, Nanos(anchor >> 8));
                 let drift_ppt = drift % (2 * DRIFT_MAX_PPT);
-                let bound_ns = i64::MAX as u64;
+                let bound = Bound { ns: i64::MAX as u64, ..Bound::default() };
                 let default = Correction::default();
                 let correction =
-                    Correction { window, anchor, offset_ns, drift_ppt, bound_ns, ..default };
+                    Correction { window, anchor, offset_ns, drift_ppt, bound, ..default };
                 clock.correct(raw, &correction);
                 for part in [0, passed / 3, passed] {
                     let at = Nanos(raw.0 + part);
@@ -238,8 +282,7 @@ mod tests {
             window,
             anchor: Nanos(START),
             offset_ns,
-            bound_ns: 600_000,
-            growth_ppt: 1_000_000,
+            bound: Bound { ns: 600_000, growth_ppt: 1_000_000, wander_ppt: 0 },
             ..Correction::default()
         }
     }

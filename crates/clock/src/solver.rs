@@ -20,7 +20,7 @@ use crate::hull::{Point, Side, reduce};
 use crate::line::{Causal, Line, support_vector};
 use crate::track::{Fix, Track, Walk};
 use crate::wander::Wander;
-use crate::wire::{CHAIN_MAX, Correction};
+use crate::wire::{Bound, CHAIN_MAX, Correction};
 
 /// How estimates and bounds are made.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -437,9 +437,12 @@ impl Solver {
                 anchor: Nanos(now.saturating_add(offset.round() as i64).max(0) as u64),
                 offset_ns: offset.round() as i64,
                 drift_ppt: (rate / (1.0 + rate) * 1e12).round() as i64,
-                bound_ns: (seen.ceil() as u64).saturating_add(reference + 1),
-                growth_ppt: (growth * 1e3).ceil() as u64,
-                wander_ppt: (walk / middle / 2.0 * 1e3).ceil() as u64,
+                bound: Bound {
+                    ns: (seen.ceil() as u64).saturating_add(reference + 1),
+                    growth_ppt: (growth * 1e3).ceil() as u64,
+                    wander_ppt: (walk / middle / 2.0 * 1e3).ceil() as u64,
+                },
+                heirs: Bound::default(),
                 causal_ns: (causal.ceil() as u64).saturating_add(reference + 1),
             })
         };

@@ -5,7 +5,7 @@
 //! | probe | every node to its neighbours, in pairs | 20 |
 //! | collect | reference to all, once a window | 12 |
 //! | report | all to the reference, once a window | up to [`REPORT_MAX`] |
-//! | correction | reference to each, once a window | 68 |
+//! | correction | reference to each, once a window | 92 |
 //!
 //! Nothing here is authenticated: whoever hosts an agent seals its datagrams as all others. Then a
 //! stranger can only lose, delay or repeat them. A late copy looks like a slow probe, which no
@@ -18,7 +18,7 @@ use crate::hull::Point;
 /// First byte of every datagram.
 const MAGIC: u8 = 0xC1;
 /// Second byte: what follows is this version's.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Longest report in bytes: with seal and headers below the usual 1,500.
 pub const REPORT_MAX: usize = 1_200;
 /// Points of a chain at most; a longer one is thinned.
@@ -98,6 +98,38 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Largest error of a line at a distance from its anchor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bound {
+    /// At the anchor, in ns.
+    pub ns: u64,
+    /// Growth with distance from the anchor, in parts of 10^12.
+    pub growth_ppt: u64,
+    /// Further growth with the square of the distance: parts of 10^12 per second.
+    pub wander_ppt: u64,
+}
+
+impl Bound {
+    /// The largest error so far from the anchor, in ns.
+    pub fn at(&self, passed_ns: u64) -> u64 {
+        let (passed, parts) = (u128::from(passed_ns), 1_000_000_000_000);
+        let grown = passed.saturating_mul(self.growth_ppt.into()) / parts;
+        let seconds = u128::from(Nanos::SECOND) * parts;
+        let square = passed.saturating_mul(passed).saturating_mul(self.wander_ppt.into());
+        let grown = grown.saturating_add(square / seconds);
+        self.ns.saturating_add(u64::try_from(grown).unwrap_or(u64::MAX))
+    }
+
+    /// The larger one, part by part.
+    pub(crate) fn max(&self, other: &Bound) -> Bound {
+        Bound {
+            ns: self.ns.max(other.ns),
+            growth_ppt: self.growth_ppt.max(other.growth_ppt),
+            wander_ppt: self.wander_ppt.max(other.wander_ppt),
+        }
+    }
+}
+
 /// What a node's clock is to be corrected by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Correction {
@@ -111,15 +143,25 @@ pub struct Correction {
     pub offset_ns: i64,
     /// Change of that, in parts of 10^12 of the free-running clock.
     pub drift_ppt: i64,
-    /// Largest error there, in ns.
-    pub bound_ns: u64,
-    /// Growth of that with distance from the anchor, in parts of 10^12.
-    pub growth_ppt: u64,
-    /// Further growth with the square of the distance: parts of 10^12 per second.
-    pub wander_ppt: u64,
+    /// Largest error.
+    pub bound: Bound,
+    /// Largest error of the clocks of all who may be the reference next.
+    pub heirs: Bound,
     /// Largest error at the anchor that causality alone leaves, in ns: true whatever the delays'
     /// symmetry.
     pub causal_ns: u64,
+}
+
+impl Correction {
+    /// The correction towards what the reference's own clock is said to be ahead of: `offset_ns` at the
+    /// anchor, with a drift in parts of 10^12, and an error of `error_ns` in that.
+    pub(crate) fn compose(&mut self, (offset_ns, drift_ppt): (i64, i64), error_ns: u64) {
+        let both = i128::from(self.drift_ppt) * i128::from(drift_ppt) / 1_000_000_000_000;
+        self.offset_ns = self.offset_ns.saturating_add(offset_ns);
+        self.drift_ppt = self.drift_ppt.saturating_add(drift_ppt).saturating_sub(both as i64);
+        self.bound.ns = self.bound.ns.saturating_add(error_ns);
+        self.causal_ns = self.causal_ns.saturating_add(error_ns);
+    }
 }
 
 /// Any datagram.
@@ -200,15 +242,18 @@ pub fn decode(bytes: &[u8]) -> Option<Message<'_>> {
                 anchor: Nanos(reader.u64()?),
                 offset_ns: reader.i64()?,
                 drift_ppt: reader.i64()?,
-                bound_ns: reader.u64()?,
-                growth_ppt: reader.u64()?,
-                wander_ppt: reader.u64()?,
+                bound: bound(&mut reader)?,
+                heirs: bound(&mut reader)?,
                 causal_ns: reader.u64()?,
             })
         }
         _ => return None,
     };
     reader.0.is_empty().then_some(message)
+}
+
+fn bound(reader: &mut Reader<'_>) -> Option<Bound> {
+    Some(Bound { ns: reader.u64()?, growth_ppt: reader.u64()?, wander_ppt: reader.u64()? })
 }
 
 fn collect(reader: &mut Reader<'_>) -> Option<Collect> {
@@ -262,9 +307,12 @@ pub fn encode_correction(correction: &Correction, out: &mut Vec<u8>) {
     for field in [c.anchor.0, c.offset_ns as u64, c.drift_ppt as u64] {
         out.extend_from_slice(&field.to_le_bytes());
     }
-    for field in [c.bound_ns, c.growth_ppt, c.wander_ppt, c.causal_ns] {
-        out.extend_from_slice(&field.to_le_bytes());
+    for of in [c.bound, c.heirs] {
+        for field in [of.ns, of.growth_ppt, of.wander_ppt] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
     }
+    out.extend_from_slice(&c.causal_ns.to_le_bytes());
 }
 
 /// Fills one report with chains until no other fits.

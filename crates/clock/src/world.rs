@@ -172,6 +172,20 @@ impl<D: FnMut(usize, usize, Nanos) -> Option<u64>> World<D> {
         self.agents[node] = None;
     }
 
+    /// A node is told whose clock is followed from now on; see [`Agent::follow`].
+    pub fn follow(&mut self, node: usize, reference: NodeId, epoch: u64) -> bool {
+        let mut followed = false;
+        self.call(node, |agent, now, _| followed = agent.follow(now.now, reference, epoch));
+        followed
+    }
+
+    /// A node's process starts again, on the same free-running clock.
+    pub fn restart(&mut self, node: usize, agent: Agent) {
+        self.agents[node] = Some(agent);
+        self.generations[node] = (self.generations[node].0 + 1, Nanos::NEVER);
+        self.push(self.now, Event::Timer { node, generation: self.generations[node].0 });
+    }
+
     /// Runs to a true time.
     pub fn run_until(&mut self, until: Nanos) {
         while let Some(Reverse((at, ..))) = self.queue.peek() {

@@ -2,7 +2,7 @@
 
 use clock::hull::Point;
 use clock::wire::{
-    self, Collect, Correction, Message, Probe, REPORT_MAX, ReportWriter, decode, encode_collect,
+    self, Bound, Collect, Correction, Message, Probe, REPORT_MAX, ReportWriter, decode, encode_collect,
     encode_correction, encode_probe,
 };
 use clock::{Agent, AgentConfig};
@@ -38,10 +38,10 @@ fn agent(me: u16, reference: u16) -> Agent {
     Agent::new(AgentConfig::new(NodeId(me), &members, NodeId(reference)))
 }
 
-fn feed(agent: &mut Agent, at: u64, bytes: &[u8]) {
+fn feed(agent: &mut Agent, at: u64, from: NodeId, bytes: &[u8]) {
     let mut out = Outbox::default();
     let now = ClockReading { now: Nanos(at), bound_ns: 0 };
-    agent.handle_datagram(now, Channel::OVERLAY, Peer::Addr(1), bytes, &mut out);
+    agent.handle_datagram(now, Channel::OVERLAY, Peer::Node(from), bytes, &mut out);
     agent.handle_timeout(now, &mut out);
     agent.reading(Nanos(at));
 }
@@ -58,7 +58,7 @@ proptest! {
         let (good, mut at) = (messages(), 1_000_000_000u64);
         for bytes in &noise {
             let _ = decode(bytes);
-            feed(&mut agent, at, bytes);
+            feed(&mut agent, at, NodeId(0), bytes);
         }
         for (which, place, value, cut) in changes {
             let mut bytes = good[which].clone();
@@ -68,7 +68,7 @@ proptest! {
                 bytes.truncate(place);
             }
             at += 40_000_000;
-            feed(&mut agent, at, &bytes);
+            feed(&mut agent, at, NodeId(place as u16 % 4), &bytes);
         }
     }
 
@@ -101,7 +101,7 @@ proptest! {
 #[test]
 fn messages_keep_their_bytes() {
     let lengths: Vec<usize> = messages().iter().map(Vec::len).collect();
-    assert_eq!(lengths, [20, 12, 68, 12 + 24 + 20 * 8 + 24]);
+    assert_eq!(lengths, [20, 12, 92, 12 + 24 + 20 * 8 + 24]);
     let mut bytes = Vec::new();
     let correction = Correction {
         node: NodeId(3),
@@ -109,9 +109,8 @@ fn messages_keep_their_bytes() {
         anchor: Nanos(u64::MAX),
         offset_ns: -7,
         drift_ppt: i64::MIN,
-        bound_ns: 9,
-        growth_ppt: 11,
-        wander_ppt: 12,
+        bound: Bound { ns: 9, growth_ppt: 11, wander_ppt: 12 },
+        heirs: Bound { ns: 14, growth_ppt: 15, wander_ppt: 16 },
         causal_ns: 13,
     };
     encode_correction(&correction, &mut bytes);
@@ -123,20 +122,28 @@ fn messages_keep_their_bytes() {
 #[test]
 fn only_neighbours_and_the_reference_are_listened_to() {
     let mut agent = agent(1, 0);
-    let mut forged = Vec::new();
-    let correction = Correction { node: NodeId(2), window: 1, ..Correction::default() };
-    encode_correction(&correction, &mut forged);
-    feed(&mut agent, 5, &forged);
-    let mut collect = Vec::new();
-    encode_collect(&Collect { from: NodeId(3), window: 1 }, &mut collect);
-    feed(&mut agent, 6, &collect);
-    let mut probe = Vec::new();
-    let stranger =
-        Probe { from: NodeId(77), to: NodeId(1), number: 1, second: false, sent: Nanos(5) };
-    encode_probe(&stranger, &mut probe);
-    feed(&mut agent, 7, &probe);
-    assert_eq!((agent.stats().refused, agent.stats().corrections), (3, 0));
-    assert_eq!(agent.reading(Nanos(8)), None);
+    let (reference, other) = (NodeId(0), NodeId(3));
+    let mut bytes = [const { Vec::new() }; 5];
+    let [others, own, collect, probe, stranger] = &mut bytes;
+    let correction = |node| Correction { node, window: 1, ..Correction::default() };
+    encode_correction(&correction(NodeId(2)), others);
+    encode_correction(&correction(NodeId(1)), own);
+    encode_collect(&Collect { from: other, window: 1 }, collect);
+    let of = |from| Probe { from, to: NodeId(1), number: 1, second: false, sent: Nanos(5) };
+    encode_probe(&of(NodeId(0)), probe);
+    encode_probe(&of(NodeId(77)), stranger);
+    // Another's correction; one that the reference did not send; a collection by somebody else;
+    // a probe in another's name; a stranger's.
+    let senders = [reference, other, other, other, NodeId(77)];
+    for (at, (from, bytes)) in (5..).zip(senders.into_iter().zip(&bytes)) {
+        feed(&mut agent, at, from, bytes);
+    }
+    assert_eq!((agent.stats().refused, agent.stats().corrections), (5, 0));
+    assert_eq!(agent.reading(Nanos(20)), None);
+    // Control: the same, of those whom they are said to be of.
+    feed(&mut agent, 21, reference, &bytes[1]);
+    feed(&mut agent, 22, reference, &bytes[3]);
+    assert_eq!((agent.stats().refused, agent.stats().corrections), (5, 1));
 }
 
 #[test]
