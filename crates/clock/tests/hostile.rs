@@ -2,8 +2,8 @@
 
 use clock::hull::Point;
 use clock::wire::{
-    self, Bound, Collect, Correction, Message, Probe, REPORT_MAX, ReportWriter, decode, encode_collect,
-    encode_correction, encode_probe,
+    self, Bound, Collect, Correction, Message, Probe, REPORT_MAX, ReportWriter, decode,
+    encode_collect, encode_correction, encode_probe,
 };
 use clock::{Agent, AgentConfig};
 use proptest::collection::vec;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use clock::{Agent, AgentConfig};
 use net::Timekeeper;
 use overlay::{key_ring::KeyRing, sealed_pair::SealedPair};
-use types::{Channel, ClockReading, Nanos, Node, Op, Outbox, Peer};
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer};
 
 /// Until there is a correction nobody knows anything, ns.
 pub const UNKNOWN_NS: u64 = Nanos::SECOND;
@@ -105,6 +105,11 @@ impl KeptClock {
     /// The agent.
     pub fn with<T>(&self, call: impl FnOnce(&mut Agent) -> T) -> T {
         self.state(|state| call(&mut state.agent))
+    }
+
+    /// Follows another reference from now on; see [`Agent::follow`].
+    pub fn follow(&self, process: impl FnOnce() -> Nanos, reference: NodeId, epoch: u64) -> bool {
+        self.state(|state| state.agent.follow(self.raw(process()), reference, epoch))
     }
 
     /// Datagrams that the guard refused so far.

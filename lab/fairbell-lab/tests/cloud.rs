@@ -61,6 +61,16 @@ fn an_edge_killed_and_keys_changed_lose_nothing_and_clocks_keep_their_word() {
 }
 
 #[test]
+fn when_the_root_whose_clock_all_follow_is_away_they_follow_another() {
+    let args = ["--roots", "3", "--duration", "14s", "--fault", "kill:leader@3s+6s"];
+    let Some((document, code, said)) = cloud("reference", &args) else { return };
+    exactly_once(&document);
+    assert!(document["clock_references"].as_u64().is_some_and(|of| of >= 2), "{document}");
+    assert_eq!(document["clock_bound_held"], true, "{document}");
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
 fn a_clock_that_jumps_is_seen_and_called_unfair() {
     let args = ["--duration", "6s", "--fault", "step:edge-2@3s"];
     let Some((document, code, said)) = cloud("step", &args) else { return };

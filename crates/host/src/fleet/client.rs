@@ -13,7 +13,7 @@ use net::Sealed;
 
 use super::credentials::Credentials;
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
-use super::messages::{FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
+use super::messages::{Followed, FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::replica::gate;
@@ -33,6 +33,18 @@ const STUCK: Duration = Duration::from_secs(2);
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
 /// An unspecified address: whichever leads there.
 const ANY: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+
+/// The node whose connection is kept.
+pub trait Connected {
+    /// A root says something.
+    fn told(&mut self, message: FromRoot);
+    /// Why a connection ended, or could not be had.
+    fn lost(&mut self, why: String);
+    /// How the node is, when it knows.
+    fn health(&self) -> Option<Health>;
+    /// Whose clock it follows.
+    fn follows(&self) -> Followed;
+}
 
 /// Who connects.
 #[derive(Clone)]
@@ -81,7 +93,7 @@ impl Identity {
     }
 
     /// A connection to a replica, past its gate and TLS, with the hello sent.
-    fn open(&self, replica: u8) -> Result<Sealed, Failure> {
+    fn open(&self, replica: u8, follows: Followed) -> Result<Sealed, Failure> {
         let none = || Failure::Run(format!("there is no root {replica}"));
         let node = self.root(replica).ok_or_else(none)?;
         let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", node.name));
@@ -103,6 +115,7 @@ impl Identity {
             venue: self.venue,
             name: self.name.clone(),
             boot: self.boot,
+            follows,
         };
         write(&mut sealed, &hello).map_err(failed)?;
         Ok(sealed)
@@ -139,7 +152,7 @@ impl Identity {
     }
 
     fn ask(&self, replica: u8, operation: &Operation, until: Instant) -> Result<Told, Failure> {
-        let mut sealed = self.open(replica)?;
+        let mut sealed = self.open(replica, Followed::default())?;
         let failed = |error: std::io::Error| Failure::Run(format!("root {replica}: {error}"));
         write(&mut sealed, &FromNode::Operate(operation.clone())).map_err(failed)?;
         let mut reader = Reader::default();
@@ -156,27 +169,19 @@ impl Identity {
         Err(Failure::Run(format!("root {replica} does not answer")))
     }
 
-    /// Keeps a node's connection until `stop`, or until the group refuses it: then why. `told` is
-    /// given what roots say, `lost` why a connection ended or could not be had, `health` says how the
-    /// node is.
+    /// Keeps a node's connection until `stop`, or until the group refuses it: then why.
     ///
     /// # Errors
     /// The group's refusal.
-    pub fn keep(
-        &self,
-        stop: &AtomicBool,
-        mut told: impl FnMut(FromRoot),
-        lost: impl Fn(String),
-        health: impl Fn() -> Option<Health>,
-    ) -> Result<(), Failure> {
+    pub fn keep(&self, stop: &AtomicBool, node: &mut impl Connected) -> Result<(), Failure> {
         let mut replica = 1;
         while !stop.load(Ordering::Relaxed) {
-            match self.follow(replica, stop, &mut told, &health) {
+            match self.follow(replica, stop, node) {
                 Ok(Some(leader)) if leader > 0 && leader != replica => replica = leader,
                 Err(Ended::Refused(why)) => return Err(Failure::Refused(why)),
                 outcome => {
                     if let Err(Ended::Lost(why)) = outcome {
-                        lost(why);
+                        node.lost(why);
                     }
                     replica = replica % self.replicas() + 1;
                     std::thread::sleep(RETRY);
@@ -191,11 +196,11 @@ impl Identity {
         &self,
         replica: u8,
         stop: &AtomicBool,
-        told: &mut impl FnMut(FromRoot),
-        health: &impl Fn() -> Option<Health>,
+        node: &mut impl Connected,
     ) -> Result<Option<u8>, Ended> {
         let failed = |error: std::io::Error| Ended::Lost(format!("root {replica}: {error}"));
-        let mut sealed = self.open(replica).map_err(|why| Ended::Lost(why.to_string()))?;
+        let mut sealed =
+            self.open(replica, node.follows()).map_err(|why| Ended::Lost(why.to_string()))?;
         let (mut reader, begun, mut welcomed) = (Reader::default(), Instant::now(), false);
         let mut health_at = begun;
         while !stop.load(Ordering::Relaxed) {
@@ -215,13 +220,17 @@ impl Identity {
                 }
                 Some(FromRoot::Elsewhere { leader }) => return Ok(Some(leader)),
                 Some(message) => {
+                    // Whoever appoints a reference waits for its word.
+                    if let FromRoot::Reference(_) = message {
+                        health_at = begun;
+                    }
                     welcomed = true;
-                    told(message);
+                    node.told(message);
                 }
             }
             if welcomed && health_at.elapsed() >= HEALTH_EVERY {
                 health_at = Instant::now();
-                if let Some(health) = health() {
+                if let Some(health) = node.health() {
                     write(&mut sealed, &FromNode::Health(health)).map_err(failed)?;
                 }
             }

@@ -1,5 +1,6 @@
 //! The clock of a machine among others: an agent on the machine's own socket, in a mesh of all nodes
-//! of the cluster, and the first root's clock is the one that the others follow.
+//! of the cluster. Which root's clock the others follow the replica that leads says
+//! ([`super::reference`]).
 //!
 //! Agents are numbered as nodes of the file. Where `[clock] source` is not `huygens`, machines are
 //! kept by what keeps them (`system`, `chrony`), and nobody probes.
@@ -15,12 +16,14 @@ use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
 use types::{Channel, ClockReading, Nanos, NodeId};
 
 use super::file::{ClusterFile, NodeRole, Port};
-use super::messages::Ring;
+use super::messages::{Followed, Ring};
 use crate::clock_agent::{FreeClock, HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::sockets::io;
 
+/// No machine's number.
+const NOBODY: NodeId = NodeId(0);
 /// Between two words that the clock is waited for.
 const REMIND_EVERY: Duration = Duration::from_secs(5);
 /// Nice value of the agent's thread.
@@ -38,7 +41,6 @@ struct Agent {
     kept: &'static KeptClock,
     of: Loop<HostedAgent>,
     members: Vec<NodeId>,
-    is_reference: bool,
 }
 
 impl NodeClock {
@@ -66,8 +68,8 @@ impl NodeClock {
             return Ok(NodeClock { own: clock, agent: None });
         };
         let members: Vec<NodeId> = (1..).zip(&file.nodes).map(|(n, _)| NodeId(n)).collect();
-        let reference = file.of(NodeRole::Root).next().map_or(1, |(number, _)| number);
-        let mut settings = AgentConfig::new(NodeId(number), &members, NodeId(reference));
+        let mut settings = AgentConfig::new(NodeId(number), &members, NOBODY);
+        settings.heirs = file.of(NodeRole::Root).map(|(number, _)| NodeId(number)).collect();
         settings.solver.asymmetry_ns = config.clock.asymmetry_us * Nanos::MICRO;
         settings.solver.wander_max_ppb = f64::from(config.clock.wander_max_ppb);
         settings.per_node = config.clock.neighbours as usize;
@@ -88,8 +90,7 @@ impl NodeClock {
         let mut of = Loop::new(own, Arc::new(directory), habits).map_err(io)?;
         let sockets = vec![(Channel::OVERLAY, socket)];
         of.add_node(NodeId(number), HostedAgent(kept), sockets, []).map_err(io)?;
-        let is_reference = number == reference;
-        Ok(NodeClock { own, agent: Some(Agent { kept, of, members, is_reference }) })
+        Ok(NodeClock { own, agent: Some(Agent { kept, of, members }) })
     }
 
     /// The clock that nodes are to read, and how to give its agent other keys.
@@ -98,7 +99,7 @@ impl NodeClock {
             None => ClockHandle { clock: self.own, agent: None },
             Some(agent) => ClockHandle {
                 clock: self.own.kept_by(agent.kept),
-                agent: Some((agent.kept, agent.members.clone(), agent.is_reference)),
+                agent: Some((agent.kept, agent.members.clone())),
             },
         }
     }
@@ -124,7 +125,7 @@ impl NodeClock {
 pub struct ClockHandle {
     /// For loops.
     pub clock: Clock,
-    agent: Option<(&'static KeptClock, Vec<NodeId>, bool)>,
+    agent: Option<(&'static KeptClock, Vec<NodeId>)>,
 }
 
 impl ClockHandle {
@@ -133,10 +134,25 @@ impl ClockHandle {
     /// # Errors
     /// Keys that can't be read.
     pub fn rekey(&self, ring: &Ring) -> Result<(), Failure> {
-        let Some((kept, members, _)) = &self.agent else { return Ok(()) };
+        let Some((kept, members)) = &self.agent else { return Ok(()) };
         // One in use stays.
         let _ = kept.rekey(ring.guard(members)?);
         Ok(())
+    }
+
+    /// Follows a reference that was appointed, unless it knows of a later one.
+    pub fn follow(&self, followed: Followed) {
+        if let Some((kept, _)) = &self.agent {
+            let Followed { number, epoch } = followed;
+            kept.follow(|| self.clock.process(), NodeId(number), epoch);
+        }
+    }
+
+    /// Whose clock is followed.
+    pub fn followed(&self) -> Followed {
+        let Some((kept, _)) = &self.agent else { return Followed::default() };
+        let (NodeId(number), epoch) = kept.with(|agent| agent.reference());
+        Followed { number, epoch }
     }
 
     /// On trial: the free-running clock jumps ahead.
@@ -157,11 +173,10 @@ impl ClockHandle {
 
     /// Waits until the clock has a bound; `told` says now and then that it has none yet.
     pub fn settle(&self, stop: &AtomicBool, told: &impl Fn(&str)) {
-        let Some((kept, _, is_reference)) = &self.agent else { return };
+        let Some((kept, _)) = &self.agent else { return };
         let mut reminded = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            let corrected = kept.with(|agent| agent.correction().is_some());
-            if corrected || *is_reference {
+            if kept.with(|agent| agent.is_reference() || agent.correction().is_some()) {
                 let (_, reading) = self.look();
                 if reading.bound_ns < UNKNOWN_NS {
                     return;
@@ -169,9 +184,7 @@ impl ClockHandle {
             }
             if reminded.elapsed() > REMIND_EVERY {
                 reminded = Instant::now();
-                told(
-                    "waits for its clock: is the first root up, and is the clock's UDP port reached?",
-                );
+                told("waits for its clock: does a root lead, and is the clock's UDP port reached?");
             }
             std::thread::sleep(LOOK_EVERY);
         }

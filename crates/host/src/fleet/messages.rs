@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 1 << 20;
 /// Version of these messages; another one is refused.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// From a node, or from an operator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -27,11 +27,23 @@ pub enum FromNode {
         name: String,
         /// Drawn when its process started; the same on every connection of this process.
         boot: u32,
+        /// Whose clock it follows.
+        follows: Followed,
     },
     /// How it is, every second.
     Health(Health),
     /// What an operator wants done.
     Operate(Operation),
+}
+
+/// Whose clock a machine follows, and since which appointment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Followed {
+    /// The reference's number; 0: nobody's yet.
+    pub number: u16,
+    /// Higher for each reference that is appointed.
+    pub epoch: u64,
 }
 
 /// How a node is.
@@ -44,6 +56,8 @@ pub struct Health {
     pub clock_now_ns: u64,
     /// Largest error that the clock claims, ns.
     pub clock_bound_ns: u64,
+    /// Whose clock it follows.
+    pub follows: Followed,
     /// The epoch of the keys that it seals with.
     pub key_epoch: u32,
     /// Connections of participants that are logged on.
@@ -109,6 +123,8 @@ pub enum FromRoot {
     },
     /// Other keys, from now on.
     Keys(Keys),
+    /// Another clock is to be followed from now on.
+    Reference(Followed),
     /// It is to end its sessions and stop.
     Drain,
     /// It is not in, for this reason.
@@ -225,7 +241,14 @@ mod tests {
     use super::*;
 
     fn hello() -> FromNode {
-        FromNode::Hello { version: 1, cluster: 7, venue: 9, name: "edge-3".to_string(), boot: 4 }
+        FromNode::Hello {
+            version: VERSION,
+            cluster: 7,
+            venue: 9,
+            name: "edge-3".to_string(),
+            boot: 4,
+            follows: Followed { number: 2, epoch: 1 << 16 },
+        }
     }
 
     fn all(mut bytes: &[u8]) -> std::io::Result<Vec<FromNode>> {

@@ -12,5 +12,6 @@ pub mod file;
 pub mod keys;
 pub mod messages;
 pub mod node;
+pub mod reference;
 pub mod server;
 pub mod traces;

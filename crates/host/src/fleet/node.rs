@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use overlay::sealed_link::{Fleet, SealedLink};
 use probe::Key;
 use types::{Channel, Nanos, NodeId, Peer};
 
-use super::client::Identity;
+use super::client::{Connected, Identity};
 use super::clock::{ClockHandle, NodeClock};
 use super::credentials::{Credentials, RootSecret, bytes_of};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
 use super::keys::Own;
-use super::messages::{FromRoot, Health, Keys};
+use super::messages::{Followed, FromRoot, Health, Keys};
 use super::server::{Server, Venue};
 use super::traces::TraceFile;
 use crate::admin::door::Door;
@@ -130,11 +130,8 @@ pub fn run(
             stop.store(true, Ordering::Relaxed);
             outcome
         };
-        let kept = scope.spawn(move || {
-            let health = || lock(health).clone();
-            let lost = |why| *lock(trouble) = why;
-            ended(identity.keep(stop, |message| drop(sender.send(message)), lost, health))
-        });
+        let mut connected = Connection { clock: handle, health, trouble, sender };
+        let kept = scope.spawn(move || ended(identity.keep(stop, &mut connected)));
         let root = entry
             .is(NodeRole::Root)
             .then(|| scope.spawn(move || ended(machine.run_root(handle, health, stop, told))));
@@ -157,6 +154,36 @@ pub fn run(
         over.store(true, Ordering::Relaxed);
         kept.and(root).and(outcome)
     })
+}
+
+/// The machine's end of its control connection.
+struct Connection<'a> {
+    clock: &'a ClockHandle,
+    health: &'a Mutex<Option<Health>>,
+    trouble: &'a Mutex<String>,
+    sender: Sender<FromRoot>,
+}
+
+impl Connected for Connection<'_> {
+    fn told(&mut self, message: FromRoot) {
+        match message {
+            FromRoot::Reference(followed) => self.clock.follow(followed),
+            message => drop(self.sender.send(message)),
+        }
+    }
+
+    fn lost(&mut self, why: String) {
+        *lock(self.trouble) = why;
+    }
+
+    fn health(&self) -> Option<Health> {
+        let health = lock(self.health).clone()?;
+        Some(Health { follows: self.follows(), ..health })
+    }
+
+    fn follows(&self) -> Followed {
+        self.clock.followed()
+    }
 }
 
 /// A machine that has nothing to end waits until it is to stop.
@@ -305,6 +332,7 @@ impl Machine<'_> {
             digest: venue_digest(self.file, &self.config)?,
             overlay: self.overlay.clone(),
             fleet: self.fleet.clone(),
+            keeps_clocks: self.config.clock.source == "huygens",
         };
         let dir = self.options.dir.join("journal");
         crate::files::folder(&dir)?;

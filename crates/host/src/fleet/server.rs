@@ -19,10 +19,12 @@ use serde_json::json;
 use types::{ClOrdId, Command, CommandKind, NodeAction, NodeId, UserRefNum};
 
 use super::credentials::{OPERATOR, RootSecret, named};
-use super::file::{ClusterFile, Port};
+use super::file::{ClusterFile, NodeRole, Port};
 use super::keys;
-use super::messages::{FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
+use super::messages::{Followed, FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
+use super::reference::References;
 use crate::alarms::Alarms;
+use crate::clock_agent::UNKNOWN_NS;
 use crate::failure::Failure;
 use crate::replica::gate::{self, Entrant, Gate, Limits};
 use crate::replica::line::RootLine;
@@ -52,6 +54,8 @@ pub struct Venue {
     pub overlay: Vec<(NodeId, u16, Port)>,
     /// Which overlay nodes speak with which.
     pub fleet: Fleet,
+    /// Clock agents keep the machines' clocks together.
+    pub keeps_clocks: bool,
 }
 
 /// How the replica stands, looked at every 50 ms.
@@ -84,6 +88,7 @@ pub struct Server {
     heard: Mutex<BTreeMap<u16, Heard>>,
     /// Of the certificate that each node showed last.
     generations: Mutex<BTreeMap<u16, u32>>,
+    references: Mutex<References>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -115,15 +120,36 @@ impl Server {
         root: RootLine,
         alarms: Alarms,
     ) -> Server {
-        let (standing, heard, generations) = Default::default();
-        Server { venue, secret, claims, root, alarms, standing, heard, generations }
+        let (standing, heard, generations, references) = Default::default();
+        Server { venue, secret, claims, root, alarms, standing, heard, generations, references }
     }
 
-    /// Keeps looking how the replica stands, until `stop`.
+    /// Keeps looking how the replica stands, and whose clock is to be followed, until `stop`.
     pub fn watch(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.look();
+            self.refer();
             std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Appoints another reference where one is wanted.
+    fn refer(&self) {
+        let standing = self.standing();
+        if !self.venue.keeps_clocks || !standing.seen {
+            return;
+        }
+        let roots: Vec<u16> = self.venue.file.of(NodeRole::Root).map(|(at, _)| at).collect();
+        let place = usize::from(standing.leader).checked_sub(1);
+        let leader = place.and_then(|place| roots.get(place)).copied();
+        let leads = leader.map_or((0, 0), |leader| (standing.term, leader));
+        let machines = 1..=self.venue.file.nodes.len() as u32;
+        let fresh = machines.into_iter().all(|number| standing.nodes.get(number).life() == 0);
+        let mut references = lock(&self.references);
+        if references.look(Instant::now(), leads, &roots, fresh) {
+            let name = self.venue.file.numbered(references.newest().number);
+            let name = name.map_or("", |node| &node.name[..]);
+            self.alarms.note("clock-reference", format!("all clocks follow {name}'s from now on"));
         }
     }
 
@@ -220,8 +246,8 @@ impl Server {
         lock(&self.generations).insert(number, generation);
         let caller = Caller { number, name, generation };
         let mut reader = Reader::default();
-        let boot = match self.greet(&mut sealed, &mut reader, &caller, stop)? {
-            Ok(boot) => boot,
+        let (boot, follows) = match self.greet(&mut sealed, &mut reader, &caller, stop)? {
+            Ok(greeted) => greeted,
             Err(why) => return self.refuse(&mut sealed, &caller.name, &why),
         };
         let standing = self.standing();
@@ -237,8 +263,11 @@ impl Server {
                 return write(&mut sealed, &FromRoot::Refused { why, again: true });
             }
         };
+        // How wrong its clock is it says with its health.
+        lock(&self.references).hear(caller.number, follows, UNKNOWN_NS);
         let left = self.hear(&mut sealed, &mut reader, &caller, Some(admitted), stop);
         lock(&self.heard).remove(&caller.number);
+        lock(&self.references).leave(caller.number);
         left
     }
 
@@ -253,18 +282,19 @@ impl Server {
         write(sealed, &FromRoot::Refused { why: why.to_string(), again: false })
     }
 
-    /// Hears the first message; the boot nonce in it, or why the node isn't let in.
+    /// Hears the first message; the boot nonce in it and whose clock the node follows, or why it isn't
+    /// let in.
     fn greet(
         &self,
         sealed: &mut Sealed,
         reader: &mut Reader,
         caller: &Caller,
         stop: &AtomicBool,
-    ) -> std::io::Result<Result<u32, String>> {
+    ) -> std::io::Result<Result<(u32, Followed), String>> {
         let until = Instant::now() + HELLO;
         while !stop.load(Ordering::Relaxed) && Instant::now() < until {
             let Some(message) = reader.next::<FromNode>(sealed)? else { continue };
-            let FromNode::Hello { version, cluster, venue, name, boot } = message else {
+            let FromNode::Hello { version, cluster, venue, name, boot, follows } = message else {
                 return Ok(Err("the first message was no hello".to_string()));
             };
             let (file, digest) = (&self.venue.file, self.venue.digest);
@@ -286,7 +316,7 @@ impl Server {
             } else if self.standing().nodes.get(caller.number.into()).drained {
                 "it is drained: `fairbell cluster drain --undo NODE` first".to_string()
             } else {
-                return Ok(Ok(boot));
+                return Ok(Ok((boot, follows)));
             };
             return Ok(Err(why));
         }
@@ -357,11 +387,13 @@ impl Server {
         mut admitted: Option<Admitted>,
         stop: &AtomicBool,
     ) -> std::io::Result<()> {
-        let number = u32::from(caller.number);
+        let (number, mut followed) = (u32::from(caller.number), Followed::default());
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
                 Some(FromNode::Health(health)) if admitted.is_some() => {
                     self.tell_quarantine(&caller.name, &health);
+                    let (follows, bound_ns) = (health.follows, health.clock_bound_ns);
+                    lock(&self.references).hear(caller.number, follows, bound_ns);
                     let generation = caller.generation;
                     let heard = Heard { at: Instant::now(), health, generation };
                     lock(&self.heard).insert(caller.number, heard);
@@ -396,6 +428,11 @@ impl Server {
                 let keys = self.keys(caller.number, newest, known.life);
                 write(sealed, &FromRoot::Keys(keys.map_err(std::io::Error::other)?))?;
                 known.epoch = newest;
+            }
+            let reference = lock(&self.references).newest();
+            if reference != followed {
+                write(sealed, &FromRoot::Reference(reference))?;
+                followed = reference;
             }
         }
         Ok(())

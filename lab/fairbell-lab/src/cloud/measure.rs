@@ -1,7 +1,7 @@
 //! What a run in a box came to: clocks against the truth, deliveries in true time, books.
 //!
-//! The truth is CLOCK_MONOTONIC, which all processes of the machine read. The first root's clock is
-//! right by definition; every other one is as wrong as it differs from that at the same instant.
+//! All processes of the machine read CLOCK_MONOTONIC. A clock is right when it reads what the
+//! reference's does at the same instant, whichever root is the reference then.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use host::failure::Failure;
 use host::fleet::file::NodeRole;
 use host::fleet::traces;
 use host::replica::node::DiskInputs;
+use net::Clock;
 use telemetry::{Delivery, DeliveryLedger, LedgerConfig};
 use types::{ClockReading, Input, Nanos, Trace, TracePoint};
 
@@ -28,14 +29,29 @@ const MESSAGES_MAX: usize = 1 << 16;
 pub struct Clocks {
     /// By place: (clock, clock less CLOCK_MONOTONIC), ns, in order of time.
     offsets: BTreeMap<usize, Vec<(u64, i128)>>,
-    /// By place: as `offsets`, with the bound that was claimed, ns.
-    claims: Vec<(usize, i128, u64)>,
+    claims: Vec<Claim>,
+    /// References, in the order of their appointments: epoch, place, CLOCK_MONOTONIC when it was first
+    /// seen to be followed by itself.
+    references: Vec<(u64, usize, i128)>,
+    /// The system's clock less CLOCK_MONOTONIC, ns.
+    base: i128,
+}
+
+/// What a clock read at an instant, and how wrong it claimed to be.
+struct Claim {
+    place: usize,
+    monotonic: i128,
+    offset: i128,
+    bound_ns: u64,
 }
 
 impl Clocks {
     /// Looks at the clocks of a site until `stop`.
     pub fn watch(site: &Site<'_>, stop: &AtomicBool) -> Clocks {
-        let mut clocks = Clocks::default();
+        let clock = Clock::start(0);
+        let now = clock.now();
+        let base = i128::from(now.0) - i128::from(clock.monotonic(now));
+        let mut clocks = Clocks { base, ..Clocks::default() };
         while !stop.load(Ordering::Relaxed) {
             if let Ok((_, samples)) = site.status() {
                 samples.iter().for_each(|sample| clocks.take(sample));
@@ -46,52 +62,83 @@ impl Clocks {
     }
 
     fn take(&mut self, Sample { place, health }: &Sample) {
-        let offset = i128::from(health.clock_now_ns) - i128::from(health.monotonic_ns);
+        let monotonic = i128::from(health.monotonic_ns);
+        let offset = i128::from(health.clock_now_ns) - monotonic;
         let known = self.offsets.entry(*place).or_default();
-        if known.last().is_none_or(|(last, _)| *last < health.clock_now_ns) {
-            known.push((health.clock_now_ns, offset));
-            self.claims.push((*place, offset, health.clock_bound_ns));
+        if known.last().is_some_and(|(last, _)| *last >= health.clock_now_ns) {
+            return;
+        }
+        known.push((health.clock_now_ns, offset));
+        let bound_ns = health.clock_bound_ns;
+        self.claims.push(Claim { place: *place, monotonic, offset, bound_ns });
+        let epoch = health.follows.epoch;
+        let is_own = usize::from(health.follows.number) == place + 1;
+        if is_own && self.references.last().is_none_or(|(last, ..)| *last < epoch) {
+            self.references.push((epoch, *place, monotonic));
         }
     }
 
-    /// The first root's clock less CLOCK_MONOTONIC, ns.
-    fn truth(&self) -> Option<i128> {
-        self.offsets.get(&0).and_then(|known| known.first()).map(|(_, offset)| *offset)
+    /// Place of the reference at a time; the first root where nobody keeps the clocks.
+    fn reference(&self, monotonic: i128) -> usize {
+        let after = self.references.partition_point(|(.., since)| *since <= monotonic);
+        self.references.get(after.saturating_sub(1)).map_or(0, |(_, place, _)| *place)
     }
 
-    /// Errors of all readings of the others, ns, and how many were beyond what they claimed.
+    /// What the clock of a place read at a time, less that: changes evenly between two looks, and
+    /// before the first and after the last.
+    fn offset(&self, place: usize, monotonic: i128) -> Option<i128> {
+        let known = self.offsets.get(&place)?;
+        let at = |(clock, offset): &(u64, i128)| i128::from(*clock) - offset;
+        let after = known.partition_point(|one| at(one) <= monotonic);
+        let last = after.clamp(1, known.len().saturating_sub(1).max(1));
+        let first = known.get(last - 1)?;
+        let Some(second) = known.get(last) else { return Some(first.1) };
+        let (t0, t1) = (at(first), at(second).max(at(first) + 1));
+        Some(first.1 + (second.1 - first.1) * (monotonic - t0) / (t1 - t0))
+    }
+
+    /// Error of a reading, ns, and what it may be: its own bound and that of the reference, which is in
+    /// doubt for a while after another one was followed. `None` for the reference's own.
+    fn error(&self, claim: &Claim) -> Option<(u64, u64)> {
+        let reference = self.reference(claim.monotonic);
+        if reference == claim.place {
+            return None;
+        }
+        let truth = self.offset(reference, claim.monotonic)?;
+        let own = self.claims.iter().rev().filter(|of| of.place == reference);
+        let doubt = own.filter(|of| of.monotonic <= claim.monotonic).map(|of| of.bound_ns).next();
+        let error = (claim.offset - truth).unsigned_abs().min(u64::MAX.into()) as u64;
+        Some((error, claim.bound_ns.saturating_add(doubt.unwrap_or(0))))
+    }
+
+    /// Errors of all readings of those who follow, ns, and how many were beyond what they claimed.
     pub fn errors(&self) -> (Vec<u64>, u64) {
-        let Some(truth) = self.truth() else { return (Vec::new(), 0) };
-        let others = self.claims.iter().filter(|(place, ..)| *place != 0);
+        let of = self.claims.iter().filter_map(|claim| self.error(claim));
         let (mut errors, mut beyond) = (Vec::new(), 0);
-        for (_, offset, bound) in others {
-            let error = (offset - truth).unsigned_abs().min(u64::MAX.into()) as u64;
-            beyond += u64::from(error > *bound);
+        for (error, most) in of {
+            beyond += u64::from(error > most);
             errors.push(error);
         }
         (errors, beyond)
     }
 
-    /// Claimed bounds of the others, ns.
+    /// Claimed bounds of those who follow, ns.
     pub fn bounds(&self) -> Vec<u64> {
-        let others = self.claims.iter().filter(|(place, ..)| *place != 0);
-        others.map(|(.., bound)| *bound).collect()
+        let follows = |claim: &&Claim| self.reference(claim.monotonic) != claim.place;
+        self.claims.iter().filter(follows).map(|claim| claim.bound_ns).collect()
     }
 
-    /// The true time, on the first root's clock, when the clock of a place read `at`: between two looks
-    /// the error is taken to change evenly.
+    /// How many references there were.
+    pub fn references(&self) -> usize {
+        self.references.len()
+    }
+
+    /// The system's time when the clock of a place read `at`.
     fn correct(&self, place: usize, at: Nanos) -> Option<Nanos> {
-        let (known, truth) = (self.offsets.get(&place)?, self.truth()?);
-        let after = known.partition_point(|(time, _)| *time <= at.0);
-        let offset = match (after.checked_sub(1).and_then(|at| known.get(at)), known.get(after)) {
-            (Some((t0, o0)), Some((t1, o1))) if t1 > t0 => {
-                o0 + (o1 - o0) * i128::from(at.0 - t0) / i128::from(t1 - t0)
-            }
-            (Some((_, offset)), _) | (None, Some((_, offset))) => *offset,
-            (None, None) => return None,
-        };
-        let true_at = i128::from(at.0) - (offset - truth);
-        u64::try_from(true_at).ok().map(Nanos)
+        let about = i128::from(at.0) - self.offsets.get(&place)?.first()?.1;
+        // Clocks drift by 10^-4 at most: the second look is at the right moment.
+        let monotonic = i128::from(at.0) - self.offset(place, about)?;
+        u64::try_from(monotonic + self.base).ok().map(Nanos)
     }
 }
 

@@ -120,6 +120,8 @@ struct Outcome {
     answered_twice: u64,
     books_equal: bool,
     books_compared: u64,
+    /// Roots that were the reference of the clocks, one after another.
+    clock_references: usize,
     clock_readings: usize,
     clock_error_ns: Quantiles,
     clock_bound_ns: Quantiles,
@@ -324,6 +326,7 @@ fn play(
         answered_twice: count("duplicates"),
         books_equal: books.equal,
         books_compared: books.positions,
+        clock_references: clocks.references(),
         clock_readings: errors.len(),
         clock_error_ns: quantiles_of(&errors),
         clock_bound_ns: bounds,
@@ -393,8 +396,9 @@ fn print(report: &Report) {
         );
         println!("  books equal: {} at {} positions", outcome.books_equal, outcome.books_compared);
         println!(
-            "  clocks: error {:.1} us p50, {:.1} p99, {:.1} most; bound {:.1} p50; {} of {} readings \
-             beyond their bound",
+            "  clocks: {} references; error {:.1} us p50, {:.1} p99, {:.1} most; bound {:.1} p50; {} of {} \
+             readings beyond their bound",
+            outcome.clock_references,
             us(outcome.clock_error_ns.p50),
             us(outcome.clock_error_ns.p99),
             us(outcome.clock_error_ns.max),
