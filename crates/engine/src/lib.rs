@@ -55,7 +55,7 @@ pub use codec::{SnapshotError, digest_of};
 pub use config::{COLLAR_MAX_BP, Config, ConfigError, InstrumentRules, Limits};
 pub use counters::{Counters, InstrumentCounters};
 pub use image::{DisplayedBook, ImageError};
-pub use nodes::{NODES_MAX, NodeStanding, Nodes};
+pub use nodes::{NODES_MAX, NodeStanding, Nodes, TreeRecord};
 pub use output::Output;
 pub use replay::{
     PositionDigests, ReplayDigests, ReplayError, replay, replay_digests, replay_digests_from,

@@ -1,5 +1,5 @@
 //! The venue's nodes as the log knows them: their lives, whose certificates are refused, who is to
-//! stop, and the epoch of the keys between them.
+//! stop, the epoch of the keys between them, and how the tree has changed.
 //!
 //! Nodes are numbered from 1 by the venue's cluster file. The engine does nothing with them: they
 //! are in its state so that every replica of the root, and every restart, knows the same.
@@ -34,17 +34,92 @@ impl NodeStanding {
     }
 }
 
+/// How the tree between the root and the receivers differs from the configured one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TreeRecord {
+    /// Changes so far: each is a tree of an epoch of its own.
+    pub changes: u32,
+    /// Depth and fanout, where they are not the configured ones.
+    pub shape: Option<(u16, u16)>,
+    /// Proxies that were replaced since the shape last changed, in order, and who came; 0: nobody.
+    pub replaced: Vec<(u16, u16)>,
+}
+
+impl TreeRecord {
+    /// Replacements of a shape at most.
+    pub const REPLACED_MAX: usize = 64;
+
+    /// Takes a change; false, and nothing done, for one that there can't be.
+    pub fn apply(&mut self, action: NodeAction, first: u32, second: u32) -> bool {
+        let (Ok(one), Ok(other)) = (u16::try_from(first), u16::try_from(second)) else {
+            return false;
+        };
+        let Some(changes) = self.changes.checked_add(1).filter(|_| one != 0) else { return false };
+        match action {
+            NodeAction::ReplaceProxy => {
+                let room = self.replaced.len() < TreeRecord::REPLACED_MAX;
+                if !room || one == other {
+                    return false;
+                }
+                self.replaced.push((one, other));
+            }
+            NodeAction::ShapeTree if other != 0 => {
+                (self.shape, self.replaced) = (Some((one, other)), Vec::new());
+            }
+            _ => return false,
+        }
+        self.changes = changes;
+        true
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.u32(self.changes);
+        let (depth, fanout) = self.shape.unwrap_or_default();
+        out.u32(u32::from(depth) << 16 | u32::from(fanout));
+        out.u64(self.replaced.len() as u64);
+        let pairs = self.replaced.iter().map(|(old, new)| u32::from(*old) << 16 | u32::from(*new));
+        pairs.for_each(|pair| out.u32(pair));
+    }
+
+    fn read(from: &mut Reader) -> Result<TreeRecord, SnapshotError> {
+        let halves = |both: u32| ((both >> 16) as u16, both as u16);
+        let (changes, shape) = (from.u32()?, halves(from.u32()?));
+        let mut record = TreeRecord { changes, ..TreeRecord::default() };
+        record.shape = Some(shape).filter(|(depth, _)| *depth > 0);
+        for _ in 0..from.count(TreeRecord::REPLACED_MAX)? {
+            record.replaced.push(halves(from.u32()?));
+        }
+        Ok(record)
+    }
+
+    fn fold(&self, digest: &mut Digest) {
+        if self.changes > 0 {
+            let (depth, fanout) = self.shape.unwrap_or_default();
+            digest.fold(u64::from(self.changes) << 32 | u64::from(depth) << 16 | u64::from(fanout));
+            for (old, new) in &self.replaced {
+                digest.fold(u64::from(*old) << 16 | u64::from(*new));
+            }
+        }
+    }
+}
+
 /// All nodes, by number; slots appear with a node's first command.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     slots: Vec<NodeStanding>,
     key_epoch: u32,
+    tree: TreeRecord,
 }
 
 impl Nodes {
     /// The epoch of the keys between nodes: how many times they were changed.
     pub fn key_epoch(&self) -> u32 {
         self.key_epoch
+    }
+
+    /// How the tree has changed.
+    pub fn tree(&self) -> &TreeRecord {
+        &self.tree
     }
 
     /// How a node stands; as new for one that nothing was said of.
@@ -58,8 +133,12 @@ impl Nodes {
     pub(crate) fn apply(&mut self, command: &Command) -> bool {
         let Some(action) = NodeAction::of(command.param) else { return false };
         let (number, operand) = (command.orig_user_ref.0, command.user_ref.0);
-        if action == NodeAction::RotateKeys {
-            return number == 0 && self.begin_epoch();
+        match action {
+            NodeAction::RotateKeys => return number == 0 && self.begin_epoch(),
+            NodeAction::ReplaceProxy | NodeAction::ShapeTree => {
+                return self.tree.apply(action, number, operand);
+            }
+            NodeAction::Join | NodeAction::Revoke | NodeAction::Drain => {}
         }
         let index = number as usize;
         if index == 0 || index > NODES_MAX {
@@ -82,7 +161,7 @@ impl Nodes {
                 slot.drained = operand != 0;
                 operand <= 1
             }
-            NodeAction::RotateKeys => false,
+            NodeAction::RotateKeys | NodeAction::ReplaceProxy | NodeAction::ShapeTree => false,
         }
     }
 
@@ -100,6 +179,7 @@ impl Nodes {
             out.u32(slot.revoked);
             out.u8(u8::from(slot.drained));
         }
+        self.tree.write(out);
     }
 
     pub(crate) fn read(&mut self, from: &mut Reader) -> Result<(), SnapshotError> {
@@ -108,11 +188,13 @@ impl Nodes {
             let lives = Lives::read(from)?;
             self.slots.push(NodeStanding { lives, revoked: from.u32()?, drained: from.bool()? });
         }
+        self.tree = TreeRecord::read(from)?;
         Ok(())
     }
 
     /// Nothing where nothing was ever said of a node: digests are as they were before there were any.
     pub(crate) fn fold(&self, digest: &mut Digest) {
+        self.tree.fold(digest);
         if self.slots.is_empty() && self.key_epoch == 0 {
             return;
         }
@@ -165,15 +247,38 @@ mod tests {
         assert!(set(&mut nodes, NodeAction::RotateKeys as u8, 0, 0));
         assert!(set(&mut nodes, NodeAction::Drain as u8, 1, 1));
         assert_eq!((nodes.get(1).drained, nodes.key_epoch()), (true, 2));
-        for (action, number) in [(0, 1), (5, 1), (1, 0), (1, NODES_MAX as u32 + 1), (4, 1)] {
+        for (action, number) in [(0, 1), (7, 1), (1, 0), (1, NODES_MAX as u32 + 1), (4, 1)] {
             assert!(!set(&mut nodes, action, number, 1), "{action} {number}");
         }
     }
 
     #[test]
+    fn changes_of_the_tree_are_kept_in_order_and_nonsense_is_refused() {
+        let mut nodes = Nodes::default();
+        let (replace, shape) = (NodeAction::ReplaceProxy as u8, NodeAction::ShapeTree as u8);
+        assert!(set(&mut nodes, replace, 2, 7) && set(&mut nodes, replace, 3, 0));
+        assert_eq!((nodes.tree().changes, nodes.tree().shape), (2, None));
+        assert_eq!(nodes.tree().replaced, [(2, 7), (3, 0)]);
+        assert!(set(&mut nodes, shape, 2, 5) && set(&mut nodes, replace, 4, 7));
+        let same = nodes.tree().clone();
+        assert_eq!(
+            (same.changes, same.shape, &same.replaced[..]),
+            (4, Some((2, 5)), &[(4, 7)][..])
+        );
+        for (action, one, other) in
+            [(replace, 0, 3), (replace, 3, 3), (replace, 1 << 16, 3), (shape, 0, 3), (shape, 2, 0)]
+        {
+            assert!(!set(&mut nodes, action, one, other), "{action} {one} {other}");
+        }
+        assert_eq!(nodes.tree(), &same);
+        let more = (0..100).filter(|n| set(&mut nodes, replace, 10 + n, 200)).count();
+        assert_eq!(more, TreeRecord::REPLACED_MAX - 1);
+    }
+
+    #[test]
     fn they_are_read_as_written_and_cut_bytes_are_refused() {
         let mut nodes = Nodes::default();
-        for (action, number, operand) in [(1, 5, 3), (2, 2, 4), (3, 5, 1)] {
+        for (action, number, operand) in [(1, 5, 3), (2, 2, 4), (3, 5, 1), (6, 2, 5), (5, 4, 7)] {
             assert!(set(&mut nodes, action, number, operand));
         }
         let mut bytes = Vec::new();
@@ -181,6 +286,7 @@ mod tests {
         let mut read = Nodes::default();
         read.read(&mut Reader::new(&bytes)).expect("whole");
         assert_eq!((read.slots.clone(), read.key_epoch), (nodes.slots.clone(), nodes.key_epoch));
+        assert_eq!(read.tree, nodes.tree);
         for len in 0..bytes.len() {
             assert!(Nodes::default().read(&mut Reader::new(&bytes[..len])).is_err(), "{len}");
         }

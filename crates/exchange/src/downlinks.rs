@@ -224,7 +224,10 @@ impl Downlinks {
 
     /// See [`Publisher::begin_term`] and [`Publisher::take_over`].
     pub(crate) fn begin_term(&mut self, now: ClockReading, term: u64) {
-        self.streams.iter_mut().for_each(|stream| stream.publisher.begin_term(term));
+        for stream in &mut self.streams {
+            stream.publisher.begin_term(term);
+            stream.membership.iter_mut().for_each(Membership::begin);
+        }
         self.take_over(now, true);
     }
 
@@ -351,6 +354,17 @@ impl Downlinks {
         match &mut self.streams[..] {
             [Downlink { membership: Some(membership), .. }] => {
                 membership.change_tree(now, tree, out)
+            }
+            _ => false,
+        }
+    }
+
+    /// Has a tree that another root told of, or that it told of itself before, if there is but one
+    /// stream.
+    pub(crate) fn adopt_tree(&mut self, tree: Tree) -> bool {
+        match &mut self.streams[..] {
+            [Downlink { membership: Some(membership), publisher }] => {
+                membership.adopt(tree, publisher)
             }
             _ => false,
         }

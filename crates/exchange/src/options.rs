@@ -89,6 +89,9 @@ pub struct OverlayOptions {
     pub shapes: Vec<TreeShape>,
     /// Proxies that stand by, to take the place of one that turns out to be slow.
     pub standby: u16,
+    /// A proxy that has been silent for so long is replaced by one that stands by, ns; 0: none is by
+    /// itself.
+    pub replace_after_ns: u64,
     /// Who sends further copies.
     pub hedging: Hedging,
     /// What its planes are used for.

@@ -38,7 +38,7 @@ use crate::config::{ExchangeConfig, ExchangeError};
 use crate::dead_gateway_cancels::DeadGatewayCancels;
 use crate::downlinks::{self, Downlinks, StreamRouter};
 use crate::drop_copies::DropCopies;
-use crate::{DayRecord, Timetable, TreeShape};
+use crate::{DayRecord, Timetable};
 
 mod checkpoint;
 mod durable;
@@ -48,7 +48,7 @@ mod inbound;
 mod member;
 mod room;
 mod schedule;
-mod standby;
+mod trees;
 
 pub use checkpoint::CheckpointError;
 use durable::Gate;
@@ -59,8 +59,8 @@ use member::Standing;
 use room::Room;
 pub use room::{Fill, Snapshots};
 use schedule::Schedule;
-pub use standby::ReplaceError;
-use standby::Trees;
+pub use trees::ReplaceError;
+use trees::Trees;
 
 /// What the root itself counts; its parts have counters of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -127,11 +127,7 @@ impl Root {
         Ok(Root {
             dead_gateway_cancels: DeadGatewayCancels::new(leavers.map(|one| one.id), patience_ns),
             node,
-            trees: Trees {
-                epoch: tree.epoch,
-                shapes: downlinks::shapes(config)?,
-                benched: Vec::new(),
-            },
+            trees: Trees::new(tree, downlinks::shapes(config)?, config.options.replace_after_ns),
             inbound: Inbound::new(config, tree),
             log: InputLog::new(config.log_capacity),
             gate: None,
@@ -207,20 +203,6 @@ impl Root {
     /// What the root itself counted.
     pub fn counters(&self) -> RootCounters {
         self.counters
-    }
-
-    /// Begins to move everybody to the tree of another shape, one of the options' or the first one;
-    /// false for others, while a change is under way, without a roll call, in a group of roots, or
-    /// with several streams, whose trees keep their shape. Orders, market data and private streams
-    /// go on meanwhile.
-    pub fn change_tree(&mut self, now: ClockReading, shape: TreeShape, out: &mut Outbox) -> bool {
-        if self.group.is_some() {
-            return false;
-        }
-        let tree =
-            self.trees.shapes.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree);
-        let tree = tree.map(|tree| self.seated(tree));
-        tree.is_some_and(|tree| self.downlinks.change_tree(now.now, tree, out))
     }
 
     fn handle_control(&mut self, now: ClockReading, bytes: &[u8], out: &mut Outbox) {
@@ -436,6 +418,7 @@ impl Root {
             self.downlinks.end_session(now, out);
         }
         self.pass_grants(out);
+        self.follow_record(now, out);
         last
     }
 
@@ -602,6 +585,7 @@ impl Node for Root {
         self.private.handle_timeout(now, out);
         self.downlinks.call_roll(now.now, out);
         self.follow_tree();
+        self.replace_silent(now, out);
         if let Some(feedback) = &mut self.inbound.feedback {
             let (kind, node) = (ControlKind::HopReport, self.node);
             let header = ControlHeader::new(kind, node, self.trees.epoch, STREAM);

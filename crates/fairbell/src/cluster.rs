@@ -10,7 +10,7 @@ use host::failure::{Failure, on};
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, DAYS, OPERATOR};
 use host::fleet::doctor::{Doctor, Verdict};
-use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, settled};
 use host::fleet::messages::Operation;
 use host::{deployment, files};
 
@@ -53,6 +53,8 @@ pub enum What {
     Revoke(RevokeArgs),
     /// Change all keys, while trading goes on
     Rotate(RotateArgs),
+    /// Put proxies that stand by at the places of others
+    Replace(ReplaceArgs),
 }
 
 /// Options of `fairbell cluster init`.
@@ -70,7 +72,8 @@ pub struct InitArgs {
     #[arg(long, value_name = "DIR", default_value = "cluster")]
     pub out: PathBuf,
     /// Settings of the venue to begin with; without them --depth, --fanout and --edges make some
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["depth", "fanout", "edges"])]
+    #[arg(long, value_name = "FILE", 
+          conflicts_with_all = ["depth", "fanout", "edges", "standby"])]
     pub venue: Option<PathBuf>,
     /// Replicas of the root: 1, 3 or 5
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -87,6 +90,10 @@ pub struct InitArgs {
     #[arg(long, value_name = "F", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub fanout: u32,
+    /// Machines that stand by to take the place of a proxy that is silent for three seconds
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(0..=8))]
+    pub standby: u32,
 }
 
 /// Options of `fairbell cluster issue`.
@@ -186,6 +193,24 @@ pub struct RotateArgs {
     pub at: At,
 }
 
+/// Options of `fairbell cluster replace`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster replace proxy-2                      by whichever answers soonest\n  \
+    fairbell cluster replace proxy-2 proxy-5 --by standby-1 --by standby-2\n\n\
+    All in one change of the tree; orders and market data go on meanwhile. Proxies that left stand by.")]
+pub struct ReplaceArgs {
+    /// Proxies that leave their places
+    #[arg(value_name = "NODE", required = true)]
+    pub nodes: Vec<String>,
+    /// Who comes, in the same order
+    #[arg(long, value_name = "NODE")]
+    pub by: Vec<String>,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
 /// Does what is asked of a cluster.
 ///
 /// # Errors
@@ -214,6 +239,10 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
             tell(operate(&args.at, &Operation::Revoke { node, generation: generation.max(1) })?)
         }
         What::Rotate(args) => tell(operate(&args.at, &Operation::Rotate)?),
+        What::Replace(ReplaceArgs { nodes, by, at }) => {
+            let (nodes, by) = (nodes.clone(), by.clone());
+            tell(operate(at, &Operation::Replace { nodes, by })?)
+        }
     }
 }
 
@@ -242,7 +271,7 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
         None => fresh_venue(args)?,
     };
     write(&venue, &text)?;
-    let config = host::config::read(Some(&venue))?;
+    let config = settled(host::config::read(Some(&venue))?, args.roots.into());
     let mut nodes = Vec::new();
     let mut add = |role: NodeRole, word: &str, count: u32| {
         nodes.extend((1..=count).map(|number| NodeEntry {
@@ -279,8 +308,14 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
 fn fresh_venue(args: &InitArgs) -> Result<String, Failure> {
     let random = probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
     let password: String = random.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+    let standby = match args.standby {
+        // Without proxies nobody can take the place of one.
+        0 => String::new(),
+        _ if args.depth == 1 => String::new(),
+        count => format!("standby = {count}\nreplace_after_ms = 3000\n"),
+    };
     let mut text = format!(
-        "{HEAD}\n[overlay]\ndepth = {}\nfanout = {}\nreceivers = {}\n\n[clock]\nsource = \
+        "{HEAD}\n[overlay]\ndepth = {}\nfanout = {}\nreceivers = {}\n{standby}\n[clock]\nsource = \
          \"huygens\"\n\n# Continuous trading from the first moment; [calendar] opens and closes by \
          the clock.\n[day]\nauctions = false\n",
         args.depth, args.fanout, args.edges

@@ -182,13 +182,20 @@ pub enum NodeAction {
     Drain = 3,
     /// A new key epoch begins for all nodes (number 0).
     RotateKeys = 4,
+    /// From the next tree on proxy `user_ref` of the overlay stands at the place of proxy
+    /// `orig_user_ref`, which is to stay away from all places; 0: nobody, it only stays away.
+    ReplaceProxy = 5,
+    /// The next tree has depth `orig_user_ref` and fanout `user_ref`, and everybody at the own place:
+    /// who stays away is said anew.
+    ShapeTree = 6,
 }
 
 impl NodeAction {
     /// The action that [`Command::param`] names.
     pub fn of(param: u8) -> Option<NodeAction> {
-        use NodeAction::{Drain, Join, Revoke, RotateKeys};
-        [Join, Revoke, Drain, RotateKeys].into_iter().find(|action| *action as u8 == param)
+        use NodeAction::{Drain, Join, ReplaceProxy, Revoke, RotateKeys, ShapeTree};
+        let all = [Join, Revoke, Drain, RotateKeys, ReplaceProxy, ShapeTree];
+        all.into_iter().find(|action| *action as u8 == param)
     }
 }
 

@@ -71,6 +71,19 @@ fn when_the_root_whose_clock_all_follow_is_away_they_follow_another() {
 }
 
 #[test]
+fn a_dead_proxy_is_replaced_by_one_that_stands_by_and_once_more_by_hand() {
+    let hosts = ["--hosts", "8", "--roots", "3", "--standby", "1", "--duration", "16s"];
+    // It is back when the other one has its place, and takes it again.
+    let faults = ["--fault", "kill:proxy-1@3s+4s", "--fault", "replace:standby-1@11s"];
+    let Some((document, code, said)) = cloud("replace", &[&hosts[..], &faults].concat()) else {
+        return;
+    };
+    exactly_once(&document);
+    assert_eq!(document["tree_epoch"], 3, "{document}");
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
 fn a_clock_that_jumps_is_seen_and_called_unfair() {
     let args = ["--duration", "6s", "--fault", "step:edge-2@3s"];
     let Some((document, code, said)) = cloud("step", &args) else { return };

@@ -4,7 +4,7 @@
 //! feed's messages are those of the leader, position by position, so that it can go on with them.
 //! When it leads it takes orders and gives its inputs to [`types::Outbox::journal`] as a root does
 //! that keeps its log durably; durable means committed by the group. When it leads no more, what
-//! was not committed is taken back: nobody has heard of it. The tree keeps its shape.
+//! was not committed is taken back: nobody has heard of it.
 //!
 //! Of the feed it gives out, also as a follower, what the leader has told to be released
 //! ([`Root::learn_releases`]); see `overlay::publisher`.
@@ -130,6 +130,7 @@ impl Root {
         self.private.forget_attachments();
         self.group = Some(Standing::Follows);
         self.downlinks.follow();
+        self.adopt_record();
         assert_eq!(self.waiting(), 0, "what nobody has committed is gone");
         self.assert_applied();
         Ok(())
@@ -144,6 +145,7 @@ impl Root {
         self.schedule.timetable = self.schedule.planned.clone();
         self.resume_ingress();
         self.dead_gateway_cancels.begin(now.now);
+        self.adopt_record();
         self.inbound.owe_all(self.trees.epoch);
         self.inbound.acks.begin_term(term);
         self.downlinks.begin_term(now, term);

@@ -12,6 +12,7 @@ mod machine;
 mod rekey;
 mod snapshots;
 mod storms;
+mod trees;
 mod world;
 
 use exchange::{ExchangeConfig, OverlayOptions, Secret};

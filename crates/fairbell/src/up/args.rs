@@ -132,9 +132,6 @@ impl UpArgs {
             let how = "replicated".to_string();
             loaded.set("journal.replicas", "--replicas", n, |c, v| c.journal.replicas = v)?;
             loaded.set("journal.durability", "--replicas", how, |c, v| c.journal.durability = v)?;
-            loaded.set("overlay.change_tree_at_percent", "--replicas", 0_u32, |c, v| {
-                c.overlay.change_tree_at_percent = v;
-            })?;
         }
         if let Some(n) = self.port_base {
             loaded.set("ports.base", "--port-base", n, |c, v| c.ports.base = v)?;

@@ -159,7 +159,7 @@ impl Figures {
         match role.plain() {
             Role::Root(root) => {
                 self.epoch = root.membership().map_or(1, |known| known.tree().epoch);
-                self.standing = root.membership().map(|known| Standing::of(known, root.benched()));
+                self.standing = root.membership().map(|known| Standing::of(known, &root.benched()));
                 self.dead.clear();
                 self.dead.extend(root.publishers().flat_map(|of| of.failover_routes().dead()));
                 self.feed_next.clear();

@@ -93,7 +93,7 @@ impl Journal {
 
 /// What does not go together with the journal.
 pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
-    let Config { journal, overlay, store, .. } = config;
+    let Config { journal, store, .. } = config;
     if store.follow && !journal.is_local() {
         let given = &journal.durability;
         both(
@@ -105,18 +105,4 @@ pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
         let why = format!("must be 3 or 5, is {}", journal.replicas);
         both(("journal.replicas", why.clone()), ("journal.replicas", why));
     }
-    if !journal.is_replicated() {
-        return;
-    }
-    let mut alone = |key: &'static str, given: u64, why: &str| {
-        if given > 0 {
-            both(
-                (key, format!("must be 0 with journal.durability = \"replicated\", {why}")),
-                ("journal.durability", format!("\"replicated\" needs {key} = 0, {why}")),
-            );
-        }
-    };
-    let shape = "because the tree of a group of roots keeps its shape";
-    alone("overlay.change_tree_at_percent", overlay.change_tree_at_percent.into(), shape);
-    alone("overlay.revise_at_percent", overlay.revise_at_percent.into(), shape);
 }

@@ -85,6 +85,7 @@ pub const KEYS: &[Key] = &[
     whole("overlay.change_depth", 0, 6),
     whole("overlay.change_fanout", 0, 64),
     whole("overlay.standby", 0, 8),
+    whole("overlay.replace_after_ms", 0, 60_000),
     whole("overlay.revise_at_percent", 0, 95),
     whole("overlay.revise_gain_us", 1, 10_000),
     key("overlay.hedging", Kind::Choice(POLICIES)),

@@ -400,6 +400,10 @@ fn overlay(config: &Config, both: &mut impl FnMut((&str, String), (&str, String)
         let why = "nobody can stand by for trees by symbol".to_string();
         both(("overlay.standby", why.clone()), ("overlay.plane_use", why));
     }
+    if overlay.replace_after_ms > 0 && (overlay.standby == 0 || overlay.roll_call_ms == 0) {
+        let why = "needs overlay.standby and overlay.roll_call_ms above 0".to_string();
+        both(("overlay.replace_after_ms", why.clone()), ("overlay.standby", why));
+    }
     if overlay.revise_at_percent > 0 && (overlay.standby == 0 || overlay.roll_call_ms == 0) {
         let why = "needs overlay.standby and overlay.roll_call_ms above 0".to_string();
         both(("overlay.revise_at_percent", why.clone()), ("overlay.standby", why));

@@ -65,6 +65,9 @@ pub struct Overlay {
     pub change_fanout: u32,
     /// Proxies that stand by, to take the place of one that turns out to be slow.
     pub standby: u32,
+    /// A proxy that has been silent for so long is replaced by one that stands by, milliseconds; 0:
+    /// never.
+    pub replace_after_ms: u64,
     /// From when on slow proxies are replaced, in percent of the play; 0: never.
     pub revise_at_percent: u32,
     /// What the slowest way must gain by it, microseconds.
@@ -115,6 +118,7 @@ impl Default for Overlay {
             change_depth: 0,
             change_fanout: 5,
             standby: 0,
+            replace_after_ms: 0,
             revise_at_percent: 0,
             revise_gain_us: 30,
             hedging: first(POLICIES),
@@ -227,6 +231,7 @@ impl Overlay {
             roll_call: (self.roll_call_ms > 0).then_some(calls),
             shapes: self.change_to().map_or(Vec::new(), |shape| vec![first, shape]),
             standby: self.standby as u16,
+            replace_after_ns: self.replace_after_ms * Nanos::MILLI,
             hedging: self.hedging(),
             // Which instrument is on which tree is no matter of the overlay alone.
             spread: if self.by_symbol() { Spread::Symbols(Vec::new()) } else { Spread::Messages },

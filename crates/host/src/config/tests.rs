@@ -431,28 +431,23 @@ proptest! {
 #[test]
 fn what_does_not_go_together_with_replicas_is_refused() {
     let replicated = |more: &str| format!("[journal]\ndurability = \"replicated\"\n{more}");
-    let still = "[overlay]\nchange_tree_at_percent = 0\n";
-    assert_eq!(complaint(&replicated(still)), "no complaint");
-    assert_eq!(complaint(&replicated(&format!("replicas = 5\n{still}"))), "no complaint");
+    for good in ["", "replicas = 5\n", "[overlay]\nstandby = 1\nrevise_at_percent = 10\n"] {
+        assert_eq!(complaint(&replicated(good)), "no complaint");
+    }
     let cases = [
-        (replicated(""), "2: journal.durability: \"replicated\" needs overlay.change_tree_at_perc"),
-        (
-            replicated("[overlay]\nchange_tree_at_percent = 60"),
-            "4: overlay.change_tree_at_percent: must be 0 with journal.durability = \"replicated\"",
-        ),
         (replicated("replicas = 4"), "3: journal.replicas: must be 3 or 5, is 4"),
         (replicated("replicas = 7"), "3: journal.replicas: must be 3..=5, is 7"),
         (
-            replicated(&format!("{still}standby = 1\nrevise_at_percent = 10")),
-            "6: overlay.revise_at_percent: must be 0 with",
+            replicated("[overlay]\nreplace_after_ms = 500"),
+            "4: overlay.replace_after_ms: needs overlay.standby",
         ),
         (
-            replicated(&format!("{still}[memory]\nwhen_full = \"recycle\"\ndisk_mib = 64")),
-            "6: memory.when_full: \"recycle\" needs journal.durability = \"none\"",
+            replicated("[memory]\nwhen_full = \"recycle\"\ndisk_mib = 64"),
+            "4: memory.when_full: \"recycle\" needs journal.durability = \"none\"",
         ),
         (
-            replicated(&format!("{still}[store]\nfollow = true")),
-            "6: store.follow: needs journal.durability = \"local\", it is \"replicated\"",
+            replicated("[store]\nfollow = true"),
+            "4: store.follow: needs journal.durability = \"local\", it is \"replicated\"",
         ),
     ];
     for (text, expected) in cases {

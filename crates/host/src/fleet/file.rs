@@ -364,8 +364,8 @@ impl ClusterFile {
     /// The file has not as many of a role as the venue's tree.
     pub fn overlay(&self, config: &Config) -> Result<Vec<(NodeId, u16, Port)>, Failure> {
         let topology = crate::deployment::topology(config)?;
-        let spares: Vec<NodeId> = topology.spare_ids().collect();
-        let proxies = topology.proxy_ids().filter(|id| !spares.contains(id)).collect();
+        let placed = |id: &NodeId| topology.locate(*id).is_some();
+        let (proxies, spares): (Vec<_>, Vec<_>) = topology.proxy_ids().partition(placed);
         let receivers = topology.receiver_ids().collect();
         let roles: [(NodeRole, Vec<NodeId>, Port); 3] = [
             (NodeRole::Proxy, proxies, Port::Proxy),
@@ -416,13 +416,22 @@ impl ClusterFile {
         self.path.with_file_name("").join(&self.authority)
     }
 
-    /// The venue's settings.
+    /// The venue's settings as its machines have them: the log is on the disks of most roots, and
+    /// nobody plays.
     ///
     /// # Errors
     /// What is wrong with them.
     pub fn venue(&self) -> Result<Config, Failure> {
-        Ok(crate::config::read(Some(&self.venue_path()))?)
+        Ok(settled(crate::config::read(Some(&self.venue_path()))?, self.of(NodeRole::Root).count()))
     }
+}
+
+/// Settings of a venue as its machines have them, with so many replicas of the root.
+pub fn settled(mut config: Config, roots: usize) -> Config {
+    config.journal.durability = "replicated".to_string();
+    config.journal.replicas = roots as u32;
+    config.overlay.change_tree_at_percent = 0;
+    config
 }
 
 const NAMES: &str = "1 to 32 letters, digits and -";

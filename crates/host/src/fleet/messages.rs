@@ -95,6 +95,13 @@ pub enum Operation {
     },
     /// Change all keys.
     Rotate,
+    /// Put proxies that stand by at the places of others, in one change of the tree.
+    Replace {
+        /// Names of those that leave.
+        nodes: Vec<String>,
+        /// Names of those that come, in the same order; empty: whoever answers soonest.
+        by: Vec<String>,
+    },
     /// Have a node end its sessions and stop.
     Drain {
         /// Its name.

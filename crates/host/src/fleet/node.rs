@@ -97,7 +97,7 @@ pub fn run(
     told: impl Fn(&str) + Sync,
 ) -> Result<(), Failure> {
     let (number, entry) = file.node(&options.name)?;
-    let config = settled(file, file.venue()?);
+    let config = file.venue()?;
     crate::files::folder(&options.dir)?;
     let credentials = Credentials::read(file, &options.keys, &options.name)?;
     let overlay = file.overlay(&config)?;
@@ -199,13 +199,6 @@ fn wait_for_drain(
         }
     }
     Ok(())
-}
-
-/// A venue's settings as the cluster has them: its log is on the disks of most roots.
-fn settled(file: &ClusterFile, mut config: Config) -> Config {
-    config.journal.durability = "replicated".to_string();
-    config.journal.replicas = file.of(NodeRole::Root).count() as u32;
-    config
 }
 
 /// Looped nodes that others may give other keys.

@@ -475,6 +475,7 @@ impl Server {
                 command(set, &|nodes| nodes.key_epoch() > epoch)?;
                 "all nodes are given other keys".to_string()
             }
+            Operation::Replace { nodes, by } => self.replace(nodes, by)?,
             Operation::Drain { node, on } => {
                 let at = number(node)?;
                 let set = set_node(NodeAction::Drain, at, u32::from(*on), OPERATOR);
@@ -488,14 +489,73 @@ impl Server {
         Ok(FromRoot::Answer { text: format!("{text}; keys are of epoch {epoch}"), data })
     }
 
+    /// The overlay node of a proxy's machine.
+    fn proxy(&self, name: &str) -> Result<NodeId, (String, bool)> {
+        let (number, _) = self.venue.file.node(name).map_err(|why| (why.to_string(), false))?;
+        let mut here = self.venue.overlay.iter().filter(|(_, machine, _)| *machine == number);
+        let proxy = here.find(|(.., port)| *port == Port::Proxy).map(|(id, ..)| *id);
+        proxy.ok_or_else(|| (format!("{name} is no proxy and does not stand by"), false))
+    }
+
+    /// Name of the machine of an overlay node.
+    fn machine(&self, id: NodeId) -> &str {
+        let number = self.venue.overlay.iter().find(|(of, ..)| *of == id).map(|of| of.1);
+        let node = number.and_then(|number| self.venue.file.numbered(number));
+        node.map_or("", |node| &node.name[..])
+    }
+
+    fn replace(&self, nodes: &[String], by: &[String]) -> Result<String, (String, bool)> {
+        if nodes.is_empty() || !(by.is_empty() || by.len() == nodes.len()) {
+            return Err(("as many come as leave".to_string(), false));
+        }
+        let mut wanted = Vec::new();
+        for (at, old) in nodes.iter().enumerate() {
+            let new = by.get(at).map(|new| self.proxy(new)).transpose()?;
+            wanted.push((self.proxy(old)?, new));
+        }
+        let (to, from) = sync_channel(1);
+        let asked = self.root.call(move |root, now, out| {
+            let come = root.replace_proxies(now, &wanted, out);
+            let changes = root.engine().nodes().tree().changes;
+            let _ = to.try_send(come.map(|come| (come, changes)));
+        });
+        let busy = |why: String| (why, true);
+        asked.map_err(|error| busy(error.to_string()))?;
+        let told = from.recv_timeout(ANSWER).map_err(|error| busy(error.to_string()))?;
+        let (come, before) = told.map_err(|why| (why.to_string(), false))?;
+        let until = Instant::now() + COMMIT;
+        while self.standing().nodes.tree().changes <= before && Instant::now() < until {
+            self.look();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let changes = self.standing().nodes.tree().changes;
+        if changes <= before {
+            return Err(busy("not committed in time: again".to_string()));
+        }
+        let pairs = nodes.iter().zip(&come);
+        let pairs = pairs.map(|(old, new)| format!("{} stands for {old}", self.machine(*new)));
+        Ok(format!(
+            "{}; the tree is of epoch {}",
+            pairs.collect::<Vec<_>>().join(", "),
+            changes + 1
+        ))
+    }
+
     fn status(&self) -> FromRoot {
         let standing = self.standing();
         let epoch = standing.nodes.key_epoch();
         let (heard, generations) = (lock(&self.heard), lock(&self.generations));
+        let tree = standing.nodes.tree();
+        let replaced = tree.replaced.iter().map(|(old, new)| {
+            (self.machine(NodeId(*old)).to_string(), self.machine(NodeId(*new)).to_string())
+        });
+        let replaced: Vec<(String, String)> = replaced.collect();
+        let tree_epoch = tree.changes + 1;
         let mut lines = vec![format!(
-            "replica {} leads in term {}; keys are of epoch {epoch}",
+            "replica {} leads in term {}; keys are of epoch {epoch}, the tree is of epoch {tree_epoch}",
             standing.leader, standing.term
         )];
+        lines.extend(replaced.iter().map(|(old, new)| format!("{new} took the place of {old}")));
         lines.push(format!(
             "{:<16} {:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
             "node", "is", "life", "epoch", "clock +-ns", "sessions", "requests", "released", "late"
@@ -537,7 +597,8 @@ impl Server {
             lines.extend(one.health.alarms.iter().map(|alarm| format!("ALARM at {name}: {alarm}")));
         }
         let data = json!({
-            "leader": standing.leader, "term": standing.term, "key_epoch": epoch, "nodes": rows,
+            "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
+            "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
         });
         FromRoot::Answer { text: lines.join("\n"), data }
     }

@@ -13,7 +13,7 @@
 //! that live do, the publisher changes with its next datagram, and everybody else with the first
 //! datagram of the new epoch. Nodes know both trees meanwhile, so nothing is lost, repeated or
 //! reordered. A proxy that does not come to know the tree within `change_patience_ns` is taken for
-//! dead; a receiver is not waited for, it hears of the tree by later calls. One change at a time.
+//! dead; a receiver is not waited for, it hears of the tree by later calls.
 
 use types::{Nanos, NodeId, Outbox};
 
@@ -178,6 +178,20 @@ impl Membership {
         &self.deaths
     }
 
+    /// Proxies that have answered nothing for so long, ns, though they were called and others answered:
+    /// also the last one of a layer, whom nobody stands in for.
+    pub fn silent_for(&self, now: Nanos, ns: u64) -> impl Iterator<Item = NodeId> {
+        let silent = move |member: &&Member| {
+            let called_ns = now.since(member.called_at);
+            let others_answer = self.heard_at > member.called_at;
+            member.proxy
+                && member.unanswered >= self.config.patience
+                && called_ns >= ns
+                && others_answer
+        };
+        self.members.iter().filter(silent).map(|member| member.node)
+    }
+
     /// Median round trip of every proxy that answers, in ns; none until it has answered often
     /// enough.
     pub fn round_trips(&self) -> impl Iterator<Item = (NodeId, Option<u64>)> {
@@ -185,33 +199,47 @@ impl Membership {
         proxies.map(|member| (member.node, member.trips.median_ns()))
     }
 
-    /// The tree with proxy `new`, which has no work in it, at the place of `old`; `None` when it is
-    /// not so, or `new` does not answer.
-    pub fn with_replaced(&self, old: NodeId, new: NodeId) -> Option<Tree> {
-        let topology = &self.tree.topology;
-        let lives = |node| self.round_trips().any(|(of, _)| of == node);
-        let fit = topology.locate(old).is_some() && topology.idle_ids().any(|idle| idle == new);
-        let topology = topology.with_exchanged(old, new).filter(|_| fit && lives(new))?;
-        Some(Tree { topology, ..self.tree })
-    }
-
     /// Totals.
     pub fn stats(&self) -> MembershipStats {
         self.stats
     }
 
-    /// Begins to move everybody to another tree, whose epoch is the next one and whose nodes have
-    /// the numbers they have; false while a change is under way, or when the receivers are others.
+    /// Begins to move everybody to a tree of a later epoch, whose nodes have the numbers they have; in
+    /// the place of a change that is under way. False for another epoch or other receivers.
     pub fn change_tree(&mut self, now: Nanos, tree: Tree, out: &mut Outbox) -> bool {
-        let same = tree.topology.receiver_ids().eq(self.tree.topology.receiver_ids());
-        if self.next.is_some() || !same || tree.stream != self.tree.stream {
+        if !self.is_like(&tree) || tree.epoch <= self.wanted() {
             return false;
         }
-        let epoch = self.tree.epoch + 1;
-        self.next = Some((Tree { epoch, ..tree }, now));
+        let asked_at = self.next.as_ref().map_or(now, |(_, asked_at)| *asked_at);
+        self.next = Some((tree, asked_at));
         self.calls = 0;
         self.call(now, out);
         true
+    }
+
+    /// Another root has changed to this tree, or will have when it stops: everybody is told of it
+    /// as of the present one. False for an earlier epoch or other receivers.
+    pub fn adopt(&mut self, tree: Tree, publisher: &mut Publisher) -> bool {
+        if !self.is_like(&tree) || tree.epoch <= self.tree.epoch {
+            return false;
+        }
+        publisher.change_tree(tree);
+        (self.tree, self.next) = (tree, None);
+        true
+    }
+
+    /// Begins to call, after another root did: nobody has left a call of this one unanswered.
+    pub fn begin(&mut self) {
+        for member in &mut self.members {
+            (member.unanswered, member.dead) = (0, false);
+        }
+        (self.call_at, self.calls) = (Nanos(0), 0);
+    }
+
+    /// Whether it has the same receivers and is of the same stream.
+    fn is_like(&self, tree: &Tree) -> bool {
+        let same = tree.topology.receiver_ids().eq(self.tree.topology.receiver_ids());
+        same && tree.stream == self.tree.stream
     }
 
     /// An answer.

@@ -43,6 +43,8 @@ pub enum Kind {
     Rotate,
     /// It is killed, its journal put back to what it was when trading began, and started again.
     OldDisk,
+    /// A proxy that stands by takes its place.
+    Replace,
     /// Every machine is told to stop and started again, one after another.
     Upgrade,
 }
@@ -58,6 +60,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("revoke", Kind::Revoke),
     ("rotate", Kind::Rotate),
     ("old-disk", Kind::OldDisk),
+    ("replace", Kind::Replace),
     ("upgrade", Kind::Upgrade),
 ];
 
@@ -183,6 +186,10 @@ fn commit(site: &Site<'_>, fault: &Fault) -> Result<(), Failure> {
             site.wait_for(place, BACK_MAX)
         }
         Kind::Rotate => site.operate(&Operation::Rotate).map(drop),
+        Kind::Replace => {
+            let nodes = vec![site.file.nodes[place].name.clone()];
+            site.operate(&Operation::Replace { nodes, by: Vec::new() }).map(drop)
+        }
         Kind::OldDisk => {
             site.kill(place);
             let (journal, old) = (site.folder(place).join("journal"), site.old_journal(place));

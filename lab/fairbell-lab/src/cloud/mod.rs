@@ -22,6 +22,7 @@ use fairbell::report::Quantiles;
 use fairbell::up::report_quantiles;
 use host::failure::{Failure, on};
 use host::fleet::file::{NodeRole, Port};
+use host::fleet::messages::Operation;
 use host::sockets::io;
 use net::Clock;
 use serde::Serialize;
@@ -59,6 +60,10 @@ pub struct CloudArgs {
     #[arg(long, value_name = "F", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub fanout: u32,
+    /// Proxies that stand by, and take the place of one that is silent for a second
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=8))]
+    pub standby: u32,
     /// What the paths are like: clean, table1, standard, straggler, lossy, two-zones, asymmetric
     #[arg(long, value_name = "NAME", default_value = "table1")]
     pub profile: String,
@@ -84,8 +89,8 @@ pub struct CloudArgs {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Do something to a machine while it trades; again for further ones: KIND:NODE@TIME[+LENGTH],
-    /// KIND of kill, pause, cut, cut-out, slow, step, restart, revoke, rotate, old-disk, upgrade, NODE also
-    /// `leader`
+    /// KIND of kill, pause, cut, cut-out, slow, step, restart, revoke, rotate, old-disk, replace, upgrade, NODE
+    /// also `leader`
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
     /// Control: nobody keeps the clocks, and each claims 10 us
@@ -120,6 +125,8 @@ struct Outcome {
     answered_twice: u64,
     books_equal: bool,
     books_compared: u64,
+    /// Of the tree at the end; 1: it is the first one.
+    tree_epoch: u64,
     /// Roots that were the reference of the clocks, one after another.
     clock_references: usize,
     clock_readings: usize,
@@ -247,7 +254,8 @@ fn edges(args: &CloudArgs, depth: u32) -> Result<u32, Failure> {
         config.overlay.fanout = args.fanout;
         config.overlay.receivers = *edges;
         config.overlay.hedge = 1;
-        1 + args.roots + host::deployment::proxies(&config) + edges <= args.hosts
+        let standby = if depth > 1 { args.standby } else { 0 };
+        1 + args.roots + host::deployment::proxies(&config) + standby + edges <= args.hosts
     };
     let most = (1..args.hosts).rev().find(fits);
     most.ok_or_else(|| Failure::Usage("--hosts: too few for one edge".to_string()))
@@ -258,8 +266,13 @@ fn venue(args: &CloudArgs, shape: &Shape) -> String {
     let Shape { depth, hedge, edges, .. } = shape;
     let source = if args.no_sync { "system" } else { "huygens" };
     let hold = !args.no_hold;
+    let standby = match args.standby {
+        0 => String::new(),
+        _ if *depth == 1 => String::new(),
+        count => format!("standby = {count}\nreplace_after_ms = 1000\n"),
+    };
     format!(
-        "[overlay]\ndepth = {depth}\nfanout = {}\nreceivers = {edges}\nhedge = {hedge}\n\n\
+        "[overlay]\ndepth = {depth}\nfanout = {}\nreceivers = {edges}\nhedge = {hedge}\n{standby}\n\
          [hold]\nenabled = {hold}\nclock_bound_ns = 10000\n\n\
          [clock]\nsource = \"{source}\"\npure_us = 300\nneighbours = 4\nprobe_every_ms = 50\n\
          asymmetry_us = 500\n\n\
@@ -307,6 +320,7 @@ fn play(
     });
     let (load, faults) = (load?, done?);
     let (leader, _) = site.status()?;
+    let tree_epoch = site.operate(&Operation::Status)?["tree_epoch"].as_u64().unwrap_or(0);
     let leader = usize::try_from(leader).unwrap_or(1).max(1) - 1;
     let listeners = site.end()?;
     let books = measure::books(&site, leader, &listeners)?;
@@ -326,6 +340,7 @@ fn play(
         answered_twice: count("duplicates"),
         books_equal: books.equal,
         books_compared: books.positions,
+        tree_epoch,
         clock_references: clocks.references(),
         clock_readings: errors.len(),
         clock_error_ns: quantiles_of(&errors),
@@ -394,7 +409,10 @@ fn print(report: &Report) {
             us(outcome.round_trip_ns.p50),
             us(outcome.round_trip_ns.p99)
         );
-        println!("  books equal: {} at {} positions", outcome.books_equal, outcome.books_compared);
+        println!(
+            "  books equal: {} at {} positions; tree of epoch {}",
+            outcome.books_equal, outcome.books_compared, outcome.tree_epoch
+        );
         println!(
             "  clocks: {} references; error {:.1} us p50, {:.1} p99, {:.1} most; bound {:.1} p50; {} of {} \
              readings beyond their bound",

@@ -22,7 +22,7 @@ use host::deployment;
 use host::failure::{Failure, on};
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, DAYS, OPERATOR};
-use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port, settled};
 use host::fleet::messages::{Health, Operation};
 use host::sockets::io;
 
@@ -95,7 +95,7 @@ impl<'a> Site<'a> {
         host::files::folder(dir)?;
         let venue = dir.join("venue.toml");
         std::fs::write(&venue, &plan.venue).map_err(|error| on(&venue, error))?;
-        let config = host::config::read(Some(&venue))?;
+        let config = settled(host::config::read(Some(&venue))?, plan.roots);
         let proxies = deployment::proxies(&config) as usize;
         let edges = config.overlay.receivers as usize;
         let mut nodes = Vec::new();
@@ -103,6 +103,7 @@ impl<'a> Site<'a> {
             (NodeRole::Root, "root", plan.roots),
             (NodeRole::Proxy, "proxy", proxies),
             (NodeRole::Edge, "edge", edges),
+            (NodeRole::Standby, "standby", config.overlay.standby as usize),
         ];
         for (role, word, count) in roles {
             for number in 1..=count {
