@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 use journal::{Journal, JournalError, Storage};
 use overlay::{key_ring::KeyRing, lives::Life};
 use replication::{
-    Action, Change, Entry, EntryData, Install, Kept, Recovered, Refusal, Replica, SnapshotRead,
+    Action, Change, Entry, EntryData, Install, Kept, Recovered, Refusal, Replica, ReplicaId,
+    SnapshotRead,
 };
 use types::{Channel, ClockReading, FeedSeq, Input, Nanos, Node, Outbox, Peer};
 use zerocopy::TryFromBytes;
@@ -365,6 +366,24 @@ impl Member {
             return Err(Refusal::NotLeading(None));
         }
         let taken = self.replica.change(change, &mut self.scratch);
+        self.go_on(now, out);
+        taken
+    }
+
+    /// Has another replica lead, if this one does; see [`Replica::hand_over`].
+    ///
+    /// # Errors
+    /// [`Refusal`], with nothing changed.
+    pub fn hand_over(
+        &mut self,
+        now: ClockReading,
+        to: ReplicaId,
+        out: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        if self.stopped.is_some() {
+            return Err(Refusal::NotLeading(None));
+        }
+        let taken = self.replica.hand_over(to, &mut self.scratch);
         self.go_on(now, out);
         taken
     }

@@ -47,6 +47,8 @@ pub enum What {
     Doctor(DoctorArgs),
     /// How all nodes are
     Status(StatusArgs),
+    /// Have a root lead, while trading goes on
+    Lead(LeadArgs),
     /// Have a node end its sessions and stop
     Drain(DrainArgs),
     /// Refuse a node's present certificate and change all keys, while trading goes on
@@ -153,6 +155,19 @@ pub struct StatusArgs {
     pub at: At,
 }
 
+/// Options of `fairbell cluster lead`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster lead root-2    before root-1 is taken out of service: shorter than an election")]
+pub struct LeadArgs {
+    /// Which root
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
 /// Options of `fairbell cluster drain`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -228,6 +243,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
             }
             Ok(())
         }
+        What::Lead(args) => tell(operate(&args.at, &Operation::Lead { node: args.node.clone() })?),
         What::Drain(args) => {
             let (node, on) = (args.node.clone(), !args.undo);
             tell(operate(&args.at, &Operation::Drain { node, on })?)

@@ -187,6 +187,28 @@ impl Replica {
         Ok(position)
     }
 
+    /// Has another one lead, as soon as that has what this leader has; until then, for an election
+    /// timeout at most, nothing is taken. Asked again while it goes on, nothing more comes of it.
+    ///
+    /// # Errors
+    /// [`Refusal`], with nothing changed: nobody of that number is counted, or is heard.
+    pub fn hand_over(&mut self, to: ReplicaId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if self.stopped.is_some() || self.serving.is_none() {
+            return Err(Refusal::NotLeading(self.standing.leader));
+        }
+        if !self.core.membership().votes(to) {
+            return Err(Refusal::Unknown(to));
+        }
+        if !self.runs(to) {
+            return Err(Refusal::Silent(to));
+        }
+        if to != self.config.id {
+            self.core.hand_over(to);
+            self.go_on(out);
+        }
+        Ok(())
+    }
+
     fn runs(&self, id: ReplicaId) -> bool {
         id == self.config.id || self.versions.heard_within(id, self.config.election_ticks)
     }

@@ -102,6 +102,11 @@ pub enum Operation {
         /// Names of those that come, in the same order; empty: whoever answers soonest.
         by: Vec<String>,
     },
+    /// Have a root lead.
+    Lead {
+        /// Its name.
+        node: String,
+    },
     /// Have a node end its sessions and stop.
     Drain {
         /// Its name.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use engine::Nodes;
 use net::{Sealed, ServerTls};
 use overlay::sealed_link::Fleet;
+use replication::{Refusal, ReplicaId};
 use serde_json::json;
 use types::{ClOrdId, Command, CommandKind, NodeAction, NodeId, UserRefNum};
 
@@ -68,6 +69,8 @@ struct Standing {
     /// Who leads, from 1; 0: nobody known.
     leader: u8,
     nodes: Nodes,
+    /// By replica: positions of a leader's log that it lacks; `None` for one that is not in the group.
+    behind: Vec<Option<u64>>,
 }
 
 /// How a node was when it last said so.
@@ -155,12 +158,16 @@ impl Server {
 
     fn look(&self) {
         let (to, from) = sync_channel(1);
+        let replicas = self.root.places();
         let asked = self.root.call_member(move |member, _, _| {
             let leader = member.replica().standing().leader.map_or(0, |leader| leader.0);
             let term = member.leading().unwrap_or(0);
             let nodes = member.role().as_root().map(|root| root.engine().nodes().clone());
+            let last = member.replica().last();
+            let behind = |id| Some(last.saturating_sub(member.replica().matched(ReplicaId(id))?));
             let _ = to.try_send(Standing {
                 seen: true,
+                behind: replicas.map(behind).collect(),
                 term,
                 leader,
                 nodes: nodes.unwrap_or_default(),
@@ -476,6 +483,11 @@ impl Server {
                 "all nodes are given other keys".to_string()
             }
             Operation::Replace { nodes, by } => self.replace(nodes, by)?,
+            Operation::Lead { node } => {
+                let to = self.hand_over(node)?;
+                let data = json!({ "leader": to });
+                return Ok(FromRoot::Answer { text: format!("{node} leads"), data });
+            }
             Operation::Drain { node, on } => {
                 let at = number(node)?;
                 let set = set_node(NodeAction::Drain, at, u32::from(*on), OPERATOR);
@@ -541,6 +553,35 @@ impl Server {
         ))
     }
 
+    /// Lets a root lead in place of this one; its number among the replicas once it does.
+    fn hand_over(&self, node: &str) -> Result<u8, (String, bool)> {
+        let (number, _) = self.venue.file.node(node).map_err(|why| (why.to_string(), false))?;
+        let replica = self.venue.file.replica(number);
+        let id = replica.ok_or_else(|| (format!("{node} is no root"), false))?;
+        let (to, from) = sync_channel(1);
+        let asked = self.root.call_member(move |member, now, out| {
+            let _ = to.try_send(member.hand_over(now, ReplicaId(id), out));
+        });
+        let taken = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok());
+        match taken {
+            Some(Ok(())) => {}
+            // Whoever leads now is asked by the other side.
+            None | Some(Err(Refusal::NotLeading(_))) => {
+                return Err(("this root leads no more: again".to_string(), true));
+            }
+            Some(Err(why)) => return Err((why.to_string(), false)),
+        }
+        let until = Instant::now() + COMMIT;
+        while Instant::now() < until {
+            self.look();
+            if self.standing().leader == id {
+                return Ok(id);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err((format!("{node} does not lead within {} s: again", COMMIT.as_secs()), true))
+    }
+
     fn status(&self) -> FromRoot {
         let standing = self.standing();
         let epoch = standing.nodes.key_epoch();
@@ -599,6 +640,8 @@ impl Server {
         let data = json!({
             "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
             "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
+            "leader": standing.leader, "term": standing.term, "key_epoch": epoch, "nodes": rows,
+            "behind": standing.behind,
         });
         FromRoot::Answer { text: lines.join("\n"), data }
     }

@@ -191,6 +191,35 @@ fn a_leader_that_is_to_go_lets_another_one_lead() {
 }
 
 #[test]
+fn a_leader_lets_whom_it_is_told_lead_and_nobody_else() {
+    let mut group = group(3);
+    work(&mut group, 0..10);
+    let leader = group.leader().expect("one leads");
+    let [to, other] = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    let hand = |group: &mut Group<List>, by: u8, to: u8| {
+        let mut asked = Ok(());
+        group.with(by, |node, out| asked = node.replica.hand_over(ReplicaId(to), out));
+        group.deliver();
+        asked
+    };
+    assert_eq!(hand(&mut group, other, to), Err(Refusal::NotLeading(Some(ReplicaId(leader)))));
+    assert_eq!(hand(&mut group, leader, 9), Err(Refusal::Unknown(ReplicaId(9))));
+    assert_eq!(hand(&mut group, leader, leader), Ok(()), "it does");
+    assert_eq!(group.leader(), Some(leader));
+    assert_eq!(hand(&mut group, leader, to), Ok(()));
+    group.pass(3);
+    assert_eq!(group.leader(), Some(to), "at once, not after an election timeout");
+    work(&mut group, 10..20);
+    group.pass(5);
+    assert_eq!(group.node(leader).state.0.len(), 20);
+    // One that is away is told nothing, and whoever leads goes on.
+    group.kill(other);
+    group.pass(60);
+    assert_eq!(hand(&mut group, to, other), Err(Refusal::Silent(ReplicaId(other))));
+    assert_eq!(group.leader(), Some(to));
+}
+
+#[test]
 fn what_would_do_harm_is_refused() {
     let mut group = group(3);
     let leader = group.leader().expect("one leads");
