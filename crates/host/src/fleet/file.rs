@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use types::{Nanos, NodeId};
 
 use crate::config::Config;
@@ -443,14 +444,19 @@ fn is_name(text: &str) -> bool {
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
 /// (`bind`, `dir`, `subscribers`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
-/// is told to people, and short passwords could be guessed from it.
+/// is told to people, and short passwords could be guessed from it. Settings that are as they are by
+/// default don't count, or a version with one more key could not be put in place of an older one, machine by
+/// machine; a version whose defaults are others speaks another version of the messages.
 ///
 /// # Errors
 /// Never for a configuration that was read.
 pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure> {
     let local = ["admin", "ports", "flow", "store", "memory", "journal"];
-    let mut value =
-        serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))?;
+    let of = |config: &Config| {
+        serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))
+    };
+    let mut value = of(config)?;
+    leave_out(&mut value, &of(&Config::default())?);
     if let Some(sections) = value.as_object_mut() {
         local.iter().for_each(|section| drop(sections.remove(*section)));
     }
@@ -463,9 +469,41 @@ pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure>
     Ok(engine::digest_of(text.as_bytes()))
 }
 
+/// Takes out of settings what is as `usual`, sections of which nothing is left included.
+fn leave_out(settings: &mut Value, usual: &Value) {
+    let (Some(settings), Some(usual)) = (settings.as_object_mut(), usual.as_object()) else {
+        return;
+    };
+    settings.retain(|key, value| {
+        let usual = usual.get(key);
+        if let Some(usual) = usual {
+            leave_out(value, usual);
+        }
+        Some(&*value) != usual && value.as_object().is_none_or(|section| !section.is_empty())
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_a_version_does_not_know_count_only_when_they_are_set() {
+        let usual =
+            serde_json::json!({ "hold": { "cap": 5, "new": 1 }, "new": { "a": 1 }, "of": [2] });
+        let older = serde_json::json!({ "hold": { "cap": 5 }, "of": [2] });
+        let left = |mut settings: Value, usual| {
+            leave_out(&mut settings, usual);
+            settings
+        };
+        assert_eq!(left(usual.clone(), &usual), left(older.clone(), &older));
+        let set = |cap, new| serde_json::json!({ "hold": { "cap": cap, "new": new }, "of": [2] });
+        let same = serde_json::json!({ "hold": { "cap": 7 }, "of": [2] });
+        assert_eq!(left(set(7, 1), &usual), left(same, &older));
+        assert_eq!(left(set(5, 2), &usual), serde_json::json!({ "hold": { "new": 2 } }));
+        let others = serde_json::json!({ "hold": { "cap": 5 }, "of": [2, 3] });
+        assert_eq!(left(others, &older), serde_json::json!({ "of": [2, 3] }));
+    }
 
     const GOOD: &str = "[cluster]\nname = \"lab\"\nid = \"00000000000000a7\"\nsession = \
                         \"FB12345678\"\nmidnight = \"2026-11-25\"\nvenue = \"venue.toml\"\n\

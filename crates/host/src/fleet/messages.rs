@@ -1,5 +1,8 @@
 //! What nodes and roots tell one another over a control connection: JSON behind its length (4 bytes,
 //! big-endian, at most [`MESSAGE_MAX`]), inside TLS 1.3.
+//!
+//! A field that is not known is passed over, and one that is new has a default: machines are upgraded one
+//! after another, so those of the version before have to read what these say, and the other way round.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -13,7 +16,7 @@ pub const VERSION: u16 = 2;
 
 /// From a node, or from an operator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "is", rename_all = "kebab-case")]
 pub enum FromNode {
     /// The first message: who it is.
     Hello {
@@ -48,7 +51,7 @@ pub struct Followed {
 
 /// How a node is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Health {
     /// CLOCK_MONOTONIC of its machine, ns: what `clock_now_ns` was read at.
     pub monotonic_ns: u64,
@@ -82,7 +85,7 @@ pub struct Health {
 
 /// What an operator wants done; each is a command of the log that names who asked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Operation {
     /// How everybody is.
     Status,
@@ -118,7 +121,7 @@ pub enum Operation {
 
 /// From a root.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "is", rename_all = "kebab-case")]
 pub enum FromRoot {
     /// The node is in.
     Welcome {
@@ -162,7 +165,6 @@ pub enum FromRoot {
 
 /// The keys of a node in one epoch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Keys {
     /// How many times the keys were changed before, from 0.
     pub epoch: u32,
@@ -175,7 +177,6 @@ pub struct Keys {
 
 /// Key ring and life of one node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Ring {
     /// Its id.
     pub node: u16,
@@ -288,6 +289,15 @@ mod tests {
         for bad in [&b"\0\0\0\x02{}"[..], b"\0\0\0\x0f{\"is\":\"nobody\"}", b"\xff\xff\xff\xff"] {
             assert!(all(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_a_later_version_adds_is_passed_over_and_what_an_older_one_lacks_is_usual() {
+        let text = br#"{"is":"health","clock_bound_ns":900,"mood":{"is":"good"}}"#;
+        let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(text);
+        let health = Health { clock_bound_ns: 900, ..Health::default() };
+        assert_eq!(all(&bytes).expect("read"), [FromNode::Health(health)]);
     }
 
     proptest! {
