@@ -6,7 +6,7 @@ mod fix_door;
 
 use common::{MS, World, instruments};
 use fix_door::FixWorld;
-use participant::load::{Load, LoadConfig, LoadError, LoadPhase, Login, Protocol, Version};
+use participant::load::{Load, LoadConfig, LoadError, LoadPhase, Login, Protocol, Seen, Version};
 use proptest::prelude::*;
 use types::{ClockReading, ConnId, Nanos, Node, Outbox, Peer, Price};
 
@@ -98,6 +98,7 @@ fn a_later_run_begins_behind_the_numbers_of_the_earlier_one() {
 #[test]
 fn connections_that_end_cost_no_answer() {
     let mut world = World::new(Load::new(ouch()).unwrap());
+    world.driver.watch();
     for _ in 0..3 {
         let asked = world.driver.counts().asked;
         assert!(world.run(60_000 * MS, |load| load.counts().asked >= asked + 600));
@@ -107,6 +108,20 @@ fn connections_that_end_cost_no_answer() {
     flawless(&world.driver);
     assert_eq!(world.driver.counts().connections_lost, 24);
     assert!(world.driver.counts().resent > 0, "what was under way went again");
+    let mut answered = 0;
+    for seen in world.driver.seen() {
+        assert!(seen.is_sorted_by_key(|(at, _)| *at));
+        let count = |of| seen.iter().filter(|(_, what)| *what == of).count();
+        assert_eq!((count(Seen::LoggedIn), count(Seen::Ended)), (4, 3));
+        let waited = |(at, what): &(Nanos, Seen)| match what {
+            Seen::Answered { due, .. } => Some(at.since(*due)),
+            _ => None,
+        };
+        answered += seen.iter().filter_map(waited).count();
+        // Whatever is due while it is away waits until it is back.
+        assert!(seen.iter().filter_map(waited).max().unwrap_or(0) > 500 * MS);
+    }
+    assert_eq!(answered, 5_000, "each once");
 }
 
 #[test]

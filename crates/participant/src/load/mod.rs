@@ -112,6 +112,22 @@ enum Link {
     Up,
 }
 
+/// Something that a client saw; see [`Load::watch`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// A login was accepted.
+    LoggedIn,
+    /// Its connection ended, or none came about, and it did not want that.
+    Ended,
+    /// The first answer to the request that was due then.
+    Answered {
+        /// When that was.
+        due: Nanos,
+        /// The request was not refused.
+        taken: bool,
+    },
+}
+
 #[derive(Debug)]
 struct Member {
     door: Door,
@@ -126,6 +142,8 @@ struct Member {
     barred: bool,
     /// Said goodbye; it does not come back.
     leaving: bool,
+    /// What it saw and when, where that is wanted.
+    seen: Option<Vec<(Nanos, Seen)>>,
 }
 
 /// The node; see the module.
@@ -208,6 +226,7 @@ impl Load {
                 refused: 0,
                 barred: false,
                 leaving: false,
+                seen: None,
             })
         };
         let members = config.logins.iter().enumerate().map(member);
@@ -271,6 +290,18 @@ impl Load {
     /// Remembers this moment; [`Timings::marks`] says when the first request after it was answered.
     pub fn mark(&mut self, at: Nanos) {
         self.timings.mark(at);
+    }
+
+    /// From now on clients note what they see: a few bytes for each answer, login and end of a connection.
+    pub fn watch(&mut self) {
+        for member in &mut self.members {
+            member.seen.get_or_insert_default();
+        }
+    }
+
+    /// What each client saw, in order; nothing of those that were not to note it.
+    pub fn seen(&self) -> impl Iterator<Item = &[(Nanos, Seen)]> {
+        self.members.iter().map(|member| member.seen.as_deref().unwrap_or(&[]))
     }
 
     /// Plays nothing for so long; the timetable goes on later by that. Nothing before it has begun.
@@ -373,6 +404,12 @@ impl Load {
 }
 
 impl Member {
+    fn note(&mut self, at: Nanos, what: Seen) {
+        if let Some(seen) = &mut self.seen {
+            seen.push((at, what));
+        }
+    }
+
     /// The next request of the flow, due at `due`.
     fn ask(
         &mut self,
@@ -490,6 +527,7 @@ impl Member {
             return;
         }
         counts.connections_lost += 1;
+        self.note(now, Seen::Ended);
         if matches!(self.link, Link::LoggingIn(_)) {
             self.note_refusal(UNANSWERED, false, counts);
         }
@@ -547,13 +585,16 @@ impl Node for Load {
             return;
         }
         let (counts, timings) = (&mut self.counts, &mut self.timings);
-        let Member { door, link, requests, flow, refused, .. } = member;
+        let Member { door, link, requests, flow, refused, seen, .. } = member;
         let (mut over, mut refused_for_good) = (false, None);
         self.scratch.clear();
         door.handle_bytes(now, bytes, &mut self.scratch, |heard| match heard {
             Heard::LoggedIn => {
                 counts.logins += 1;
                 *refused = 0;
+                if let Some(seen) = seen {
+                    seen.push((now, Seen::LoggedIn));
+                }
                 *link = Link::Settling(now.after(SETTLE_NS));
             }
             Heard::Refused { is_final } => {
@@ -562,6 +603,10 @@ impl Node for Load {
             Heard::Answer { order, answer } => {
                 let first = requests.answered(order, answer, counts);
                 flow.heard(order, answer);
+                if let (Some(seen), Some((_, due))) = (&mut *seen, first) {
+                    let taken = !matches!(answer, Answer::Rejected(_));
+                    seen.push((now, Seen::Answered { due, taken }));
+                }
                 if let Some((kind, due)) = first
                     && warm.is_some_and(|warm| due >= warm)
                 {
