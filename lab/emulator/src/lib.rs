@@ -13,6 +13,7 @@
 //! and the sending threads of a host (the simulator's hosts have several, these have one).
 
 mod check;
+mod disk;
 mod host;
 mod interface;
 mod model;
@@ -23,6 +24,7 @@ mod shared;
 mod sys;
 
 pub use check::{Check, distance};
+pub use disk::{Disk, own_mounts};
 pub use host::{Host, kill, pause, resume};
 pub use model::{Fate, Model};
 pub use network::{Config, HOSTS_MAX, Network, StartError};

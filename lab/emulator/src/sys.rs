@@ -1,4 +1,4 @@
-//! The system calls that need `unsafe`: a new network namespace, requests about interfaces, and
+//! The system calls that need `unsafe`: new namespaces, requests about interfaces and file systems, and
 //! what a child does before it becomes another program.
 
 #![allow(unsafe_code)]
@@ -83,6 +83,24 @@ pub(crate) fn leave_for_new_namespace() -> io::Result<()> {
     // SAFETY: what may not be unshared lightly is the table of file descriptors; this unshares the
     // network namespace alone.
     unsafe { Ok(unshare_unsafe(UnshareFlags::NEWNET)?) }
+}
+
+/// Gives the calling thread mounts of its own, which are like those that it has.
+///
+/// # Errors
+/// What the kernel answers, above all without the right to do so.
+pub(crate) fn leave_for_own_mounts() -> io::Result<()> {
+    // SAFETY: as above, the table of file descriptors stays shared.
+    unsafe { Ok(unshare_unsafe(UnshareFlags::NEWNS)?) }
+}
+
+/// Has a file system write nothing any more, neither data nor its journal, whatever it has in memory.
+///
+/// # Errors
+/// What the kernel answers; a file system that can't.
+pub(crate) fn shut_down(fd: impl AsFd) -> io::Result<()> {
+    // EXT4_GOING_FLAGS_NOLOGFLUSH of EXT4_IOC_SHUTDOWN.
+    updated::<0x8004_587D, u32>(fd, &mut 2)
 }
 
 /// Moves the calling thread into a network namespace.

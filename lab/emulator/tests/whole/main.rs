@@ -3,6 +3,7 @@
 //!
 //! Where namespaces are refused each test says so and returns; where `CI` is set it fails instead.
 
+mod disks;
 mod life;
 mod paths;
 
