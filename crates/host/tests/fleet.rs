@@ -182,7 +182,9 @@ fn machines_join_are_drained_revoked_and_come_back_with_other_keys() {
     let lives = |venue: &Venue| venue.operate(&Operation::Status)["nodes"][1]["life"].clone();
     assert_eq!(lives(&venue), 1);
     assert_eq!(venue.operate(&Operation::Rotate)["key_epoch"], 1);
-    assert!(venue.operate(&Operation::Status)["behind"][0].as_u64().is_some_and(|lacks| lacks < 100));
+    assert!(
+        venue.operate(&Operation::Status)["behind"][0].as_u64().is_some_and(|lacks| lacks < 100)
+    );
     assert_eq!(venue.operate(&Operation::Lead { node: "root-1".to_string() })["leader"], 1);
 
     let node = || "edge-1".to_string();
