@@ -5,6 +5,8 @@
 //!   may still be taken back: a record counts when the watermark's file, or a later frame, says so.
 //! - Nothing is changed and nobody is waited for: the writer does not know of it. A frame that is
 //!   not whole yet is looked at again with the next poll. With a watermark beyond it, it is damage.
+//! - Of a journal that is the only copy whatever is whole counts, for who asks for that
+//!   ([`Follower::take_all`]): the writer takes it for committed when it opens it next.
 //! - Memory: one window to read through, and records that are not committed yet. When those reach
 //!   [`HELD_MAX`] nothing more is read: no exchange lets so much wait.
 //!
@@ -43,6 +45,7 @@ pub struct Follower<S> {
     shown: u64,
     held: VecDeque<Held>,
     held_bytes: usize,
+    all: bool,
 }
 
 impl<S: Storage> Follower<S> {
@@ -86,7 +89,14 @@ impl<S: Storage> Follower<S> {
             shown: after,
             held: VecDeque::new(),
             held_bytes: 0,
+            all: false,
         })
+    }
+
+    /// Takes every whole record for committed. Only of a journal that is the only copy
+    /// ([`crate::Config::alone`]): of another one what is not committed may be taken back.
+    pub fn take_all(&mut self) {
+        self.all = true;
     }
 
     /// Name of the journal.
@@ -155,6 +165,9 @@ impl<S: Storage> Follower<S> {
         if self.at.frame >= frame {
             self.committed = self.committed.max(committed);
         }
+        if self.all {
+            self.committed = self.committed.max(self.read_to());
+        }
     }
 
     /// Reads one frame more; says whether there was one.
@@ -203,7 +216,7 @@ impl<S: Storage> Follower<S> {
         let next = match open_segment(&mut self.storage, self.mark.journal(), number) {
             Err(JournalError::Disk(error)) if error.kind == DiskErrorKind::Missing => {
                 let names = segment_numbers(&self.storage.names()?);
-                if self.segment.is_some() && names.first().is_some_and(|first| *first > number) {
+                if names.first().is_some_and(|first| *first > number) {
                     return Err(JournalError::Position(self.at.next));
                 }
                 return Ok(false);

@@ -192,16 +192,40 @@ pub fn read_all<S: Storage>(
 }
 
 /// The newest snapshot that is whole at a position or before, with its bytes; of the journal with this
-/// name and label.
+/// name and label. One that was installed counts from the moment on at which the log begins behind it.
 ///
 /// # Errors
-/// The disk's.
+/// The disk's, "it is not there" among them when it goes while it is looked for.
 pub fn newest_snapshot(
     storage: &mut impl Storage,
     (id, label): (u64, [u8; LABEL_LEN]),
     to: u64,
 ) -> Result<Option<(SnapshotInfo, Vec<u8>)>, JournalError> {
-    snapshot::newest(storage, &Config::new(id, label), to)
+    let mut stands = None;
+    for number in segment_numbers(&storage.names()?).into_iter().rev() {
+        let Ok(segment) = open_segment(storage, id, number)? else { continue };
+        storage.close(segment.extent.file);
+        if segment.header.installed {
+            stands = Some(segment.header.first_position - 1);
+            break;
+        }
+    }
+    snapshot::newest(storage, &Config::new(id, label), (to, stands))
+}
+
+/// What the file of the watermark says now: everything up to there is committed, and perhaps more, as
+/// frames may say. `None` when there is no journal.
+///
+/// # Errors
+/// [`JournalError::Register`] when it can't be read; the disk's.
+pub fn watermark(storage: &mut impl Storage) -> Result<Option<u64>, JournalError> {
+    if !storage.names()?.iter().any(|name| name == MARK) {
+        return Ok(None);
+    }
+    let mark = Register::<3>::open(storage, MARK, None)?.register;
+    let [committed, ..] = mark.words;
+    mark.close(storage);
+    Ok(Some(committed))
 }
 
 /// Makes the lost file of term and vote again for a server that never voted, as the only one of its log.

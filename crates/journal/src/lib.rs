@@ -63,7 +63,7 @@ pub use folder::{Folder, FolderConfig, Syncing};
 pub use follow::{Follower, HELD_MAX};
 pub use inspect::{
     SegmentReport, Verified, export, identify, label, newest_snapshot, read_all, restore_vote,
-    verify,
+    verify, watermark,
 };
 pub use install::Installed;
 pub use journal::{Journal, Stats};

@@ -94,18 +94,23 @@ pub(crate) fn waiting(position: u64) -> String {
     format!("inst-{position:016x}")
 }
 
-/// The bytes of the newest snapshot that is whole, of those at a position or before.
+/// The bytes of the newest snapshot that is whole, of those at a position or before. `stands`: as in
+/// [`list`], for the one that may not have its own name yet.
 pub(crate) fn newest(
     storage: &mut impl Storage,
     config: &Config,
-    to: u64,
+    (to, stands): (u64, Option<u64>),
 ) -> Result<Option<(SnapshotInfo, Vec<u8>)>, JournalError> {
     let names = storage.names()?;
-    let mut positions: Vec<u64> = names.iter().filter_map(|n| number_of(n, "snap-")).collect();
-    positions.sort_unstable();
-    for position in positions.into_iter().rev().filter(|position| *position <= to) {
+    let of = |position: u64, name: &String| (position, name.clone());
+    let mut found: Vec<(u64, String)> =
+        names.iter().filter_map(|n| Some(of(number_of(n, "snap-")?, n))).collect();
+    let waits = |n: &&String| stands.is_some() && number_of(n, "inst-") == stands;
+    found.extend(names.iter().filter(waits).filter_map(|n| Some(of(stands?, n))));
+    found.sort_unstable();
+    for (position, name) in found.into_iter().rev().filter(|(position, _)| *position <= to) {
         let mut bytes = Vec::new();
-        match load(storage, config, position, |piece| bytes.extend_from_slice(piece)) {
+        match load_named(storage, config, (position, &name), |p| bytes.extend_from_slice(p)) {
             Ok(found) => return Ok(Some((found.info, bytes))),
             Err(JournalError::Snapshot(_)) => {}
             Err(error) => return Err(error),
