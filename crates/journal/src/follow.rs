@@ -159,10 +159,13 @@ impl<S: Storage> Follower<S> {
         Ok(count)
     }
 
-    /// The watermark counts once all frames before it are read: one of them may take records back.
+    /// The watermark counts once all frames before it are read: one of them may take records back. And only
+    /// in the segment that was the last then: that one may begin behind a snapshot which took the place of
+    /// what stands before it, with what others never had.
     fn note_mark(&mut self) {
-        let [committed, frame, _] = self.mark.words;
-        if self.at.frame >= frame {
+        let [committed, frame, segment] = self.mark.words;
+        let read = self.segment.map_or(0, |own| own.header.number);
+        if self.at.frame >= frame && read >= segment {
             self.committed = self.committed.max(committed);
         }
         if self.all {

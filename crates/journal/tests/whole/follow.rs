@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use journal::{Config, Damage, Folder, FolderConfig, Follower, Journal, JournalError, Syncing};
+use journal::{
+    Config, Damage, Folder, FolderConfig, Follower, Installed, Journal, JournalError, Syncing,
+};
 use types::SplitMix64;
 
 /// A folder for one test; gone with it.
@@ -38,8 +40,8 @@ fn config(alone: bool) -> Config {
     Config { block, segment_bytes, batch_bytes, alone, ..Config::new(5, label) }
 }
 
-/// Random appending, flushing, committing, taking back and reopening, with a follower that polls
-/// now and then and is opened again now and then.
+/// Random appending, flushing, committing, taking back, installing and reopening, with a follower that
+/// polls now and then and is opened again now and then.
 fn history(seed: u64, alone: bool) {
     let scratch = Scratch::new(&format!("{seed}-{alone}"));
     let mut random = SplitMix64::new(seed);
@@ -48,7 +50,7 @@ fn history(seed: u64, alone: bool) {
     // What stands at each position now, by the writer's own book.
     let (mut model, mut seen): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
     for step in 0..400u64 {
-        match random.below(12) {
+        match random.below(13) {
             0..5 => {
                 let word = random.next_u64();
                 let len = random.below(30) as usize * 8 + 8;
@@ -78,7 +80,24 @@ fn history(seed: u64, alone: bool) {
             }
             11 if random.below(4) == 0 => {
                 let after = follower.shown();
-                follower = Follower::open(scratch.look(), after).expect("the journal");
+                match Follower::open(scratch.look(), after) {
+                    // Behind a snapshot; the next poll finds that, too.
+                    Err(JournalError::Position(_)) => {}
+                    opened => follower = opened.expect("the journal"),
+                }
+            }
+            12 if !alone && random.below(6) == 0 => {
+                // Others went on without it: what it has beyond what is committed is not what they have.
+                journal.flush().expect("room");
+                let (from, beyond) = (journal.committed(), random.below(9));
+                model.truncate(from as usize);
+                model.extend((0..beyond).map(|_| random.next_u64()));
+                let (position, chain) = (from + beyond, random.next_u64());
+                if position > 0 {
+                    let taken =
+                        Installed { position, term: 1, chain, group: b"", bytes: b"all of it" };
+                    journal.install(&taken).expect("room");
+                }
             }
             _ => {
                 let most = 1 + random.below(40) as usize;
@@ -87,7 +106,15 @@ fn history(seed: u64, alone: bool) {
                     let (word, _) = record.bytes.split_first_chunk().expect("eight bytes");
                     seen.push(u64::from_le_bytes(*word));
                 });
-                assert!(polled.is_ok_and(|count| count <= most), "seed {seed}");
+                if matches!(polled, Err(JournalError::Position(_))) {
+                    // The snapshot says what it may not read any more.
+                    let behind = journal.first() - 1;
+                    assert!(!alone && seen.len() as u64 <= behind, "seed {seed}");
+                    seen.extend(&model[seen.len()..behind as usize]);
+                    follower = Follower::open(scratch.look(), behind).expect("the journal");
+                } else {
+                    assert!(polled.is_ok_and(|count| count <= most), "seed {seed}");
+                }
                 assert!(seen.len() as u64 <= journal.committed(), "seed {seed}: not committed");
             }
         }
@@ -102,7 +129,15 @@ fn history(seed: u64, alone: bool) {
             let (word, _) = record.bytes.split_first_chunk().expect("eight bytes");
             seen.push(u64::from_le_bytes(*word));
         };
-        polled = follower.poll(7, take).expect("a whole journal");
+        polled = match follower.poll(7, take) {
+            Err(JournalError::Position(_)) => {
+                let behind = journal.first() - 1;
+                seen.extend(&model[seen.len()..behind as usize]);
+                follower = Follower::open(scratch.look(), behind).expect("the journal");
+                1
+            }
+            polled => polled.expect("a whole journal"),
+        };
     }
     assert_eq!(seen, model, "seed {seed}");
     assert_eq!((follower.committed(), follower.id()), (model.len() as u64, 5));
@@ -113,6 +148,35 @@ fn it_sees_what_is_committed_once_and_in_order() {
     for seed in 0..60 {
         history(seed, seed % 2 == 0);
     }
+}
+
+/// A snapshot takes the place of a log with a tail that others never had. The watermark says then that
+/// everything up to the snapshot is committed: of the log behind it, not of the one that was given up.
+#[test]
+fn a_tail_that_a_snapshot_took_the_place_of_is_never_shown() {
+    let scratch = Scratch::new("given-up");
+    let (mut journal, _) = Journal::open(scratch.folder(), &config(false)).expect("a journal");
+    for n in 1..=9u64 {
+        journal.append(1, &n.to_le_bytes()).expect("room");
+        journal.flush().expect("room");
+    }
+    journal.commit_to(5);
+    journal.write_mark().expect("a disk that works");
+    let mut beside = Follower::open(scratch.look(), 0).expect("a journal");
+    assert_eq!(beside.poll(99, |_| {}), Ok(5));
+    let taken = Installed { position: 20, term: 2, chain: 77, group: b"", bytes: b"all of it" };
+    journal.install(&taken).expect("room");
+    let shown =
+        |record: journal::Record<'_>| panic!("position {} is not committed", record.position);
+    assert_eq!(beside.poll(99, shown), Err(JournalError::Position(10)));
+    assert_eq!((beside.shown(), beside.committed()), (5, 5));
+    let mut behind = Follower::open(scratch.look(), 20).expect("the journal");
+    assert_eq!(behind.committed(), 20);
+    journal.append(2, b"the next one").expect("room");
+    journal.flush().expect("room");
+    journal.commit_to(21);
+    journal.write_mark().expect("a disk that works");
+    assert_eq!(behind.poll(99, |record| assert_eq!(record.position, 21)), Ok(1));
 }
 
 #[test]
