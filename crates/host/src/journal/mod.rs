@@ -3,6 +3,7 @@
 pub mod health;
 pub mod kept;
 pub mod read;
+pub mod reader;
 
 use journal::{DiskErrorKind, JournalError};
 

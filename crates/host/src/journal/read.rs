@@ -1,20 +1,21 @@
 //! The inputs in a journal on disk, in order: of a lone exchange, or of a replica of a group.
 //!
-//! A lone exchange's journal holds its genesis, then inputs; everything that is durable counts. A
+//! For readers that want all that is there now, while nobody or somebody writes; [`super::reader`] reads, and
+//! goes on. A lone exchange's journal holds its genesis, then inputs; everything that is durable counts. A
 //! replica's also holds the group's own records and its leaders' first ones, which are passed over, and
 //! what counts is what is committed: the rest may be taken back. Where its log begins behind a snapshot
-//! the inputs up to there are the snapshot's. For readers, while nobody or somebody writes.
+//! the inputs up to there are the snapshot's.
 
 use std::io::Read;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use engine::log_file::{LogHeader, write_header, write_input};
-use journal::{Folder, FolderConfig, Record, Verified};
+use journal::{Folder, FolderConfig, JournalError, Storage, Verified};
 use types::Input;
 
-use super::kept::{self, Genesis, input_of};
+use super::kept::{self, Genesis};
+use super::reader::{InputReader, folders};
 use crate::failure::{Failure, on};
 use crate::replica::node;
 
@@ -22,6 +23,10 @@ use crate::replica::node;
 const PIECE: usize = 1 << 18;
 /// Pieces that may wait for whoever reads.
 const WAITING: usize = 4;
+/// Records read at a time.
+const AT_ONCE: u64 = 1 << 14;
+/// Attempts to check a journal that somebody writes.
+const TRIES: u32 = 10;
 /// What a journal says that is of no exchange.
 pub const NO_LOG: &str = "holds no log of an exchange";
 
@@ -31,119 +36,75 @@ pub fn look(dir: &Path) -> Result<Folder, Failure> {
     Folder::open_unlocked(dir, config).map_err(|error| on(dir, error))
 }
 
-/// The inputs as they come by, checked to follow one another.
-struct Reading<B, E> {
-    dir: PathBuf,
-    begin: Option<B>,
-    each: E,
-    /// Inputs shown.
-    held: u64,
-    /// Positions that count: all, or those that are committed.
-    until: u64,
-    /// Positions that a snapshot stood for.
-    behind: u64,
+/// A whole journal, checked as a start would: of those that a path stands for ([`folders`]) the one with
+/// most committed records. While somebody writes it, its oldest files may go meanwhile.
+///
+/// # Errors
+/// What a start would refuse of the first folder, when it would refuse all of them.
+fn checked(path: &Path) -> Result<(PathBuf, Verified), Failure> {
+    let (mut best, mut failed): (Option<(PathBuf, Verified)>, Option<Failure>) = (None, None);
+    for dir in folders(path, false) {
+        match verified(&dir) {
+            Err(error) => drop(failed.get_or_insert_with(|| on(&dir, error))),
+            Ok(found) if best.as_ref().is_some_and(|(_, b)| b.committed >= found.committed) => {}
+            Ok(found) => best = Some((dir, found)),
+        }
+    }
+    let nothing = || failed.unwrap_or_else(|| on(path, NO_LOG));
+    best.ok_or_else(nothing)
 }
 
-impl<B, E> Reading<B, E>
-where
-    B: FnOnce(&Genesis) -> Result<(), Failure>,
-    E: FnMut(&Input) -> Result<(), Failure>,
-{
-    /// What is found first: whose journal it is, and the inputs of its snapshot.
-    fn start(&mut self, folder: &mut Folder, found: &Verified) -> Result<(), Failure> {
-        let replica = found.label == node::LABEL;
-        if !replica && found.label != kept::LABEL {
-            return Err(on(&self.dir, NO_LOG));
+/// [`journal::verify`] of a folder, once more when files went or came while it looked.
+///
+/// # Errors
+/// As there.
+pub fn verified(dir: &Path) -> Result<Verified, JournalError> {
+    let open = || {
+        let config = FolderConfig { direct: false, ..FolderConfig::default() };
+        Folder::open_unlocked(dir, config).map_err(JournalError::Disk)
+    };
+    let mut tries = 0;
+    loop {
+        let before = open()?.names().map_err(JournalError::Disk)?;
+        let found = journal::verify(&mut open()?);
+        tries += 1;
+        if found.is_ok() || tries >= TRIES || open()?.names().is_ok_and(|after| after == before) {
+            return found;
         }
-        self.until = if replica { found.committed } else { found.last };
-        if found.first == 1 {
-            return Ok(());
-        }
-        let (named, dir) = ((found.id, found.label), self.dir.clone());
-        let newest = journal::newest_snapshot(folder, named, self.until);
-        let newest = newest.map_err(|error| on(&dir, error))?;
-        let Some((info, bytes)) = newest.filter(|_| replica) else {
-            let first = found.first;
-            return Err(on(&dir, format!("the inputs before position {first} are not there")));
-        };
-        let none = || on(&dir, format!("the snapshot at {} is none of an exchange", info.position));
-        let genesis =
-            exchange::compacted_genesis(&bytes).and_then(Genesis::read).ok_or_else(none)?;
-        self.open(&genesis)?;
-        self.behind = info.position;
-        exchange::compacted_inputs(&bytes).ok_or_else(none)?.iter().try_for_each(|i| self.show(i))
-    }
-
-    fn open(&mut self, genesis: &Genesis) -> Result<(), Failure> {
-        self.begin.take().map_or(Ok(()), |begin| begin(genesis))
-    }
-
-    fn show(&mut self, input: &Input) -> Result<(), Failure> {
-        self.held += 1;
-        (self.each)(input)
-    }
-
-    fn take(&mut self, record: Record<'_>) -> Result<(), Failure> {
-        if record.position <= self.behind || record.bytes.is_empty() {
-            return Ok(());
-        }
-        if self.begin.is_some() {
-            let genesis = Genesis::read(record.bytes).ok_or_else(|| on(&self.dir, NO_LOG))?;
-            return self.open(&genesis);
-        }
-        if Genesis::read(record.bytes).is_some() {
-            // A leader of the group's beginning gave it once more.
-            return Ok(());
-        }
-        let position = record.position;
-        let input = input_of(record.bytes);
-        let input =
-            input.ok_or_else(|| on(&self.dir, format!("position {position} holds no input")))?;
-        if input.seq.0 != self.held + 1 {
-            let (seq, held) = (input.seq.0, self.held);
-            let why = format!("position {position} holds input {seq}, {held} came before");
-            return Err(on(&self.dir, why));
-        }
-        self.show(&input)
     }
 }
 
 /// Shows `each` the inputs of a journal, in order, after `begin` has heard what exchange it is of; says
-/// how many there were.
+/// how many there were. Everything in it is checked first. A path that stands for several journals
+/// ([`folders`]): that of the replica with most committed records.
 ///
 /// # Errors
 /// What is wrong with the journal, and theirs.
 pub fn inputs(
-    dir: &Path,
+    path: &Path,
     begin: impl FnOnce(&Genesis) -> Result<(), Failure>,
-    each: impl FnMut(&Input) -> Result<(), Failure>,
+    mut each: impl FnMut(&Input) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let (dir, begin) = (dir.to_path_buf(), Some(begin));
-    let reading = Reading { dir: dir.clone(), begin, each, held: 0, until: 0, behind: 0 };
-    let reading = std::cell::RefCell::new(reading);
-    let failed = std::cell::RefCell::new(Ok(()));
-    let going = |step: Result<(), Failure>| match step {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => {
-            *failed.borrow_mut() = Err(error);
-            ControlFlow::Break(())
+    let (dir, found) = checked(path)?;
+    let replica = found.label == node::LABEL;
+    if !replica && found.label != kept::LABEL {
+        return Err(on(&dir, NO_LOG));
+    }
+    if !replica && found.first > 1 {
+        let first = found.first;
+        return Err(on(&dir, format!("the inputs before position {first} are not there")));
+    }
+    let until = if replica { found.committed } else { found.last };
+    let mut reader = InputReader::whole(&dir);
+    begin(&reader.genesis()?.ok_or_else(|| on(&dir, NO_LOG))?)?;
+    while reader.position() < until || reader.packed() > 0 {
+        let left = until.saturating_sub(reader.position()).clamp(1, AT_ONCE);
+        if reader.poll(left as usize, &mut each)? == 0 {
+            let at = reader.position();
+            return Err(on(&dir, format!("ends at position {at}, and held {until} a moment ago")));
         }
-    };
-    let shown = journal::read_all(
-        &mut look(&dir)?,
-        |folder, found| going(reading.borrow_mut().start(folder, found)),
-        |record| {
-            let mut reading = reading.borrow_mut();
-            if record.position > reading.until {
-                return ControlFlow::Break(());
-            }
-            going(reading.take(record))
-        },
-    );
-    failed.into_inner()?;
-    shown.map_err(|error| on(&dir, error))?;
-    let Reading { begin, held, .. } = reading.into_inner();
-    if begin.is_some() { Err(on(&dir, NO_LOG)) } else { Ok(held) }
+    }
+    Ok(reader.input())
 }
 
 /// A journal's inputs as the bytes of an input log, for whoever reads those.
@@ -306,5 +267,89 @@ mod tests {
         let refused = read(&dir).expect_err("no exchange's");
         assert!(refused.to_string().ends_with(NO_LOG), "{refused}");
         let _ = std::fs::remove_dir_all(&dir);
+    }
+
+    /// All that a reader passes on.
+    fn follow(reader: &mut InputReader) -> Vec<u64> {
+        let mut seqs = Vec::new();
+        let mut each = |input: &Input| {
+            seqs.push(input.seq.0);
+            Ok(())
+        };
+        while reader.poll(7, &mut each).expect("it can be read") > 0 {}
+        while reader.look_around(7, &mut each).expect("it can be read") > 0 {}
+        seqs
+    }
+
+    #[test]
+    fn of_a_group_any_folder_does_and_one_that_fails_is_replaced() {
+        let root = std::env::temp_dir().join(format!("fairbell-group-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(&root).expect("a folder");
+        let mut reader = InputReader::of(&root, false);
+        assert_eq!(reader.genesis(), Ok(None), "nothing is there yet");
+        let [one, two] = [1, 2].map(|number| root.join(format!("replica-{number}")));
+        replica(&one, node::LABEL, false);
+        assert_eq!(folders(&root, false), std::slice::from_ref(&one));
+        replica(&two, node::LABEL, true);
+        assert_eq!(folders(&root, false), [one.clone(), two.clone()]);
+        assert_eq!(
+            folders(&one, false),
+            std::slice::from_ref(&one),
+            "a journal's folder is itself"
+        );
+        assert_eq!(reader.genesis(), Ok(Some(genesis())));
+        let mut seqs = Vec::new();
+        let mut some = |input: &Input| {
+            seqs.push(input.seq.0);
+            Ok(())
+        };
+        reader.poll(100, &mut some).expect("it can be read");
+        assert!(seqs.len() > 50 && seqs.len() < 290 && reader.dir() == one, "{}", seqs.len());
+        // The folder goes, with what was not read; the other one's log begins behind a snapshot.
+        std::fs::remove_dir_all(&one).expect("removed");
+        seqs.extend(follow(&mut reader));
+        assert_eq!((seqs, reader.dir()), ((1..=290).collect(), two.as_path()));
+        let told = reader.take_notices();
+        assert!(told.len() == 1 && told[0].contains("goes on with"), "{told:?}");
+        assert_eq!(read(&root), Ok((1..=290).collect()), "a command takes the folder of the group");
+        // That of a node.
+        let at_node = root.join("node");
+        std::fs::create_dir_all(&at_node).expect("a folder");
+        std::fs::rename(&two, at_node.join("journal")).expect("moved");
+        assert_eq!(folders(&at_node, false), [at_node.join("journal")]);
+        assert_eq!(read(&at_node), Ok((1..=290).collect()));
+        let _ = std::fs::remove_dir_all(&root);
+    }
+
+    /// As a crash leaves it between the segment that begins behind it and its name.
+    #[test]
+    fn an_installed_snapshot_is_read_before_it_has_its_own_name() {
+        let root = std::env::temp_dir().join(format!("fairbell-inst-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        let (from, to) = (root.join("replica-1"), root.join("replica-2"));
+        std::fs::create_dir_all(&from).expect("a folder");
+        replica(&from, node::LABEL, true);
+        let open = |dir: &Path| {
+            let config = FolderConfig { syncing: journal::Syncing::Never, ..Default::default() };
+            let folder = Folder::open(dir, config).expect("a folder");
+            let config = Config { alone: false, ..Config::new(5, node::LABEL) };
+            Journal::open(folder, &config).expect("a journal").0
+        };
+        let mut theirs = open(&from);
+        let info = *theirs.snapshots().last().expect("one was taken");
+        let bytes = theirs.read_snapshot(info.position).expect("whole");
+        let mut journal = open(&to);
+        let mut reader = InputReader::of(&to, false);
+        assert_eq!(reader.genesis(), Ok(None));
+        let journal::SnapshotInfo { position, term, chain, .. } = info;
+        let taken = journal::Installed { position, term, chain, group: b"", bytes: &bytes };
+        journal.install(&taken).expect("room");
+        drop(journal);
+        let named = |begins: &str| to.join(format!("{begins}-{position:016x}"));
+        std::fs::rename(named("snap"), named("inst")).expect("renamed");
+        let seqs = follow(&mut reader);
+        assert_eq!(seqs, (1..=200).collect::<Vec<_>>());
+        let _ = std::fs::remove_dir_all(&root);
     }
 }

@@ -234,6 +234,7 @@ pub struct Host {
     id: u8,
     of: Loop<Role>,
     journal: Journal<Folder>,
+    job: Sender<Job>,
     jobs: Receiver<Job>,
     posts: Vec<(ReplicaId, Receiver<Vec<u8>>)>,
     leading: Arc<AtomicU64>,
@@ -327,8 +328,9 @@ impl Host {
         member.take_snapshots_every(config.journal.snapshot_every);
         let (cost, job) = (Arc::new(Cost::default()), ends.job);
         if files.is_some() {
+            let placing = job.clone();
             // Nobody takes it only when all is over.
-            let send = move |taken| drop(job.send(Job::Place(taken)));
+            let send = move |taken| drop(placing.send(Job::Place(taken)));
             let keep = checkpoints::keep(&cost, send);
             member.write_checkpoints_every(config.journal.checkpoint_every, keep);
         }
@@ -353,6 +355,7 @@ impl Host {
             id,
             of,
             journal,
+            job,
             jobs,
             posts,
             leading,
@@ -429,7 +432,7 @@ impl Host {
     pub fn run_watched(self, stop: &AtomicBool, watch: impl Fn(&Role)) -> Result<Role, Failure> {
         let Host { id, of, journal, jobs, posts, leading, trouble, link, door, claims, .. } = self;
         let (cluster, files, cost, restored) = (self.cluster, self.files, self.cost, self.restored);
-        let (dir, alarms, claim_to) = (self.dir, self.alarms, self.claim_to);
+        let (dir, alarms, claim_to, job) = (self.dir, self.alarms, self.claim_to, self.job);
         let root = of.handle();
         let health = Health::new(&alarms, &format!("replica-{id}-journal"));
         let Some(credentials) = self.credentials else {
@@ -498,11 +501,19 @@ impl Host {
                     failed(format!("the journal: {}", advice(&error)));
                 }
             });
+            let told = AtomicU64::new(0);
             let look = |of: &Loop<Role>| {
                 // A slow disk is told of; the group does without it meanwhile.
                 health.look();
-                of.nodes().for_each(|(_, role)| watch(role));
                 let member = of.nodes().find_map(|(_, role)| role.as_member());
+                // Its writes are before that in the queue. Without it a quiet group's last commits
+                // would be on no disk.
+                let applied = member.map_or(0, |member| member.replica().applied());
+                if told.swap(applied, Ordering::Relaxed) < applied {
+                    // Nobody does it only when all is over.
+                    let _ = job.send(Job::Commit(applied));
+                }
+                of.nodes().for_each(|(_, role)| watch(role));
                 alarm(&alarms, id, member.and_then(|member| member.replica().waits()));
                 if let Some(why) = member.and_then(Member::stopped) {
                     failed(why.to_string());
@@ -572,7 +583,9 @@ impl DiskInputs {
     /// A damaged journal, or another group's.
     pub fn open(dir: &Path, group: u64) -> Result<DiskInputs, Failure> {
         let folder = crate::config::Journal::default().folder(dir)?;
-        let mut journal = open_journal(folder, dir, &journal::Config::new(group, LABEL))?;
+        // Whoever compares disks makes nothing committed by that.
+        let settings = journal::Config { alone: false, ..journal::Config::new(group, LABEL) };
+        let mut journal = open_journal(folder, dir, &settings)?;
         let (mut snapshot, mut next) = (None, journal.first());
         if let Some(info) = replication::kept(&journal).snapshot {
             let head = journal.read_snapshot_part(info.position, 0, BATCH as usize);

@@ -39,6 +39,9 @@ pub enum Job {
     TakeSnapshot,
     /// Say where in the journal a checkpoint belongs, and pass it on.
     Place(Taken),
+    /// Everything up to this position, which is durable here by then, is committed: the watermark says
+    /// so with the next write, or once the disk is idle. For whoever reads the journal.
+    Commit(u64),
 }
 
 /// Does jobs until there is nobody to give any, or `stop` is set and there are none.
@@ -102,6 +105,7 @@ pub fn serve(
                 // Whoever writes them is there as long as this.
                 let _ = placed.send((taken, chain));
             }
+            Job::Commit(position) => journal.commit_to(position),
         }
     }
 }
