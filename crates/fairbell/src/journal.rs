@@ -18,7 +18,8 @@ use crate::log::Outputs;
 use host::config;
 use host::failure::{Failure, on};
 use host::journal::kept::{self, Genesis};
-use host::journal::read::{inputs, look};
+use host::journal::read::{inputs, look, verified};
+use host::journal::reader::folders;
 use host::journal::{advice, file_of};
 
 /// Options of `fairbell journal`.
@@ -103,12 +104,20 @@ pub fn run(args: &JournalArgs) -> Result<(), Failure> {
 }
 
 fn check(dir: &Path) -> Result<Verified, Failure> {
-    let mut folder = look(dir)?;
-    let known = journal::label(&mut folder);
-    journal::verify(&mut folder).map_err(|error| {
+    verified(dir).map_err(|error| {
         let empty = matches!(&error, JournalError::Register(_)) && is_empty(dir);
-        let label = known.ok().flatten();
-        on(dir, if empty { "holds no journal".to_string() } else { advice(label, &error) })
+        let label = look(dir).ok().and_then(|mut folder| journal::label(&mut folder).ok());
+        let others = folders(dir, false);
+        on(
+            dir,
+            match others.first().filter(|one| empty && one.as_path() != dir) {
+                Some(one) => {
+                    format!("holds other journals' folders: name one, as {}", one.display())
+                }
+                None if empty => "holds no journal".to_string(),
+                None => advice(label.flatten(), &error),
+            },
+        )
     })
 }
 

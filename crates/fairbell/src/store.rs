@@ -42,6 +42,7 @@ pub enum What {
     /// Feed it from the journal, also while an exchange writes that
     #[command(after_help = "Examples:\n  \
         fairbell store follow                  until Ctrl-C; waits for a journal to come\n  \
+        fairbell store follow --journal /var/lib/fairbell/1   a replica's, or the folder of a node\n  \
         fairbell store follow --once --json    until everything committed now is in it")]
     Follow(FollowArgs),
     /// Make it anew from the journal; the old file goes when the new one is whole
@@ -62,7 +63,8 @@ pub struct WhereArgs {
     /// Configuration file of the exchange [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The journal's folder [default: journal.dir of the configuration]
+    /// The journal's folder: of a lone exchange, of a replica or a node, or the one that holds those of
+    /// the replicas of a group [default: journal.dir of the configuration]
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,
     /// The store's file [default: store.file of the configuration]
@@ -106,6 +108,14 @@ pub struct Places {
     pub journal: PathBuf,
     /// The store's file.
     pub file: PathBuf,
+}
+
+impl Places {
+    /// Whether the journal's folder is known to be that of a group of replicas.
+    fn of_group(&self) -> bool {
+        let of_config = self.journal == Path::new(&self.config.journal.dir);
+        of_config && self.config.journal.is_replicated()
+    }
 }
 
 impl WhereArgs {
@@ -205,7 +215,10 @@ fn follow(args: &FollowArgs) -> Result<(), Failure> {
     if !args.once {
         eprintln!("{} feeds {}", places.journal.display(), places.file.display());
     }
-    feed.run(poll, &mut |_, all| (args.once && all) || stop.load(Ordering::Relaxed))?;
+    feed.run(poll, &mut |feed, all| {
+        feed.take_notices().iter().for_each(|notice| eprintln!("{notice}"));
+        (args.once && all) || stop.load(Ordering::Relaxed)
+    })?;
     tell(&document(&feed, &places.file, started.elapsed())?, args.places.json);
     feed.close()
 }

@@ -159,6 +159,8 @@ pub struct StoreReport {
     pub behind: u64,
     /// The most that it lacked when it looked, before it took them.
     pub behind_max: u64,
+    /// With replicas: whose folder it went on with after whose, a line each.
+    pub turned: Vec<String>,
 }
 
 /// A distribution of nanoseconds.

@@ -1,20 +1,23 @@
 //! From the journal on disk into the store: opening both, and going on while there is more.
 
-use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::Config;
-use journal::{DiskErrorKind, Folder, FolderConfig, Follower, JournalError, Record};
 use store::{Account, Origin, Store, StoreWriter};
 use types::Input;
 
 use super::{Places, at};
 use host::failure::{Failure, on};
-use host::journal::kept::{Genesis, input_of};
-use host::journal::read::NO_LOG;
+use host::journal::kept::Genesis;
+use host::journal::reader::InputReader;
 
 /// Records taken from the journal at a time.
 const AT_ONCE: usize = 1 << 16;
+/// Looks at all folders before it ends, while somebody goes on writing them.
+const ROUNDS: usize = 8;
+/// So long a replica's folder may hold less than the store was fed with: another one was read then, and
+/// this one gets it from its group.
+const LAGS: Duration = Duration::from_secs(10);
 
 /// How the store's file is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,13 +28,17 @@ pub enum Writing {
     Hurried,
 }
 
+/// How the reader is asked for more.
+type Way = fn(
+    &mut InputReader,
+    usize,
+    &mut dyn FnMut(&Input) -> Result<(), Failure>,
+) -> Result<usize, Failure>;
+
 /// A journal on its way into a store.
 pub struct Feed {
-    dir: std::path::PathBuf,
     file: std::path::PathBuf,
-    follower: Follower<Folder>,
-    /// Inputs that a replica's snapshot stands for, and that were not taken yet.
-    snapshot: std::vec::IntoIter<Input>,
+    reader: InputReader,
     /// The store.
     pub keeper: StoreWriter,
     /// What exchange it is of.
@@ -42,55 +49,8 @@ pub struct Feed {
     left: bool,
     /// Most records that were committed and not stored when it looked.
     pub behind_max: u64,
-}
-
-/// A journal opened for following; where its log begins behind a snapshot, that one's bytes.
-type Begun = (Follower<Folder>, Option<Vec<u8>>);
-
-/// Opens a journal for following; `None` when there is none yet.
-fn open_journal(dir: &Path) -> Result<Option<Begun>, Failure> {
-    let config = FolderConfig { direct: false, ..FolderConfig::default() };
-    let missing = |kind: DiskErrorKind| kind == DiskErrorKind::Missing;
-    let folder = match Folder::open_unlocked(dir, config) {
-        Err(error) if missing(error.kind) => return Ok(None),
-        folder => folder.map_err(|error| on(dir, error))?,
-    };
-    match Follower::open(folder, 0) {
-        Err(JournalError::Disk(error)) if missing(error.kind) => Ok(None),
-        // A replica's log that begins behind a snapshot.
-        Err(JournalError::Position(_)) => behind_snapshot(dir).map(Some),
-        follower => follower.map(|follower| Some((follower, None))).map_err(|e| on(dir, e)),
-    }
-}
-
-fn behind_snapshot(dir: &Path) -> Result<Begun, Failure> {
-    let wrong = |error: JournalError| on(dir, error);
-    let mut folder = host::journal::read::look(dir)?;
-    let id = journal::identify(&mut folder).map_err(wrong)?.unwrap_or(0);
-    let label = journal::label(&mut folder).map_err(wrong)?.unwrap_or_default();
-    let newest = journal::newest_snapshot(&mut folder, (id, label), u64::MAX).map_err(wrong)?;
-    let none = || on(dir, "its log begins behind a snapshot, and no whole one is there");
-    let (info, bytes) = newest.ok_or_else(none)?;
-    let follower = Follower::open(folder, info.position).map_err(wrong)?;
-    Ok((follower, Some(bytes)))
-}
-
-/// The first record that says what exchange it is; nothing when there is none yet. Leaders of a group
-/// begin with an empty one.
-fn first_genesis(dir: &Path, follower: &mut Follower<Folder>) -> Result<Option<Genesis>, Failure> {
-    loop {
-        let mut first = None;
-        let polled = follower.poll(1, |record| first = Some(record.bytes.to_vec()));
-        polled.map_err(|error| on(dir, error))?;
-        match first {
-            None => return Ok(None),
-            Some(bytes) if bytes.is_empty() => {}
-            Some(bytes) => {
-                let genesis = Genesis::read(&bytes);
-                return genesis.map(Some).ok_or_else(|| on(dir, NO_LOG));
-            }
-        }
-    }
+    /// Since when the journal holds less than the store.
+    lags: Option<Instant>,
 }
 
 /// The engine's configuration that a journal was written under.
@@ -119,45 +79,19 @@ fn accounts(places: &Places) -> Vec<Account> {
     entries.map(account).collect()
 }
 
-/// Gives the store an input, unless that comes after `until`; then something was left.
-fn give(
-    (keeper, file): (&mut StoreWriter, &Path),
-    input: &Input,
-    (until, left): (u64, &mut bool),
-    visit: &mut impl FnMut(&StoreWriter, &Input),
-) -> Result<(), Failure> {
-    if input.seq.0 > until {
-        *left = true;
-    } else if keeper.take(input).map_err(|error| at(file, error))? {
-        visit(keeper, input);
-    }
-    Ok(())
-}
-
 impl Feed {
     /// Opens both; `None` when there is no log of an exchange yet.
     ///
     /// # Errors
     /// What is wrong with either.
     pub fn open(places: &Places, writing: Writing) -> Result<Option<Feed>, Failure> {
-        let dir = &places.journal;
-        let Some((mut follower, snapshot)) = open_journal(dir)? else { return Ok(None) };
-        let (genesis, inputs) = match &snapshot {
-            None => (first_genesis(dir, &mut follower)?, Vec::new()),
-            Some(bytes) => {
-                let genesis = exchange::compacted_genesis(bytes).and_then(Genesis::read);
-                let inputs = exchange::compacted_inputs(bytes);
-                let read = genesis.zip(inputs).ok_or_else(|| on(dir, NO_LOG))?;
-                (Some(read.0), read.1)
-            }
-        };
-        let Some(genesis) = genesis else { return Ok(None) };
-        let snapshot = inputs.into_iter();
+        let mut reader = InputReader::of(&places.journal, places.of_group());
+        let Some(genesis) = reader.genesis()? else { return Ok(None) };
         let config = engine_config(places, &genesis)?;
         let origin = Origin {
             rules_version: genesis.rules_version,
             config_digest: genesis.config_digest,
-            log: follower.id(),
+            log: reader.id(),
             session: String::from_utf8_lossy(&genesis.session).trim_end().to_string(),
             midnight: genesis.midnight.0,
         };
@@ -172,8 +106,8 @@ impl Feed {
             store.hurry().map_err(wrong)?;
         }
         let keeper = StoreWriter::new(store, config).map_err(wrong)?;
-        let (dir, until, left, behind_max) = (dir.clone(), u64::MAX, false, 0);
-        Ok(Some(Feed { dir, file, follower, snapshot, keeper, genesis, until, left, behind_max }))
+        let (until, left, behind_max, lags) = (u64::MAX, false, 0, None);
+        Ok(Some(Feed { file, reader, keeper, genesis, until, left, behind_max, lags }))
     }
 
     /// Leaves what comes after an input.
@@ -181,21 +115,21 @@ impl Feed {
         Feed { until: input, ..self }
     }
 
-    /// Inputs known to be committed.
+    /// Inputs known to be committed, about.
     pub fn committed(&self) -> u64 {
-        self.follower.committed().saturating_sub(1)
+        self.reader.committed().saturating_sub(1)
     }
 
     /// Whether the log has no input beyond those that were taken.
     pub fn is_last(&mut self) -> bool {
-        let more = self.step(|_, _| {}).is_ok_and(|count| count > 0);
+        let more = self.step_anywhere(|_, _| {}).is_ok_and(|count| count > 0);
         !more && !self.left
     }
 
     /// Records known to be committed that are not in the store.
     pub fn behind(&self) -> u64 {
         let waiting = self.keeper.taken().applied.saturating_sub(self.keeper.stored().applied);
-        self.follower.committed().saturating_sub(self.follower.shown()) + waiting
+        self.reader.behind() + waiting
     }
 
     /// Takes what is there, at most so much at a time, and shows `visit` what each input caused.
@@ -203,77 +137,109 @@ impl Feed {
     ///
     /// # Errors
     /// What is wrong with either.
-    pub fn step(&mut self, mut visit: impl FnMut(&StoreWriter, &Input)) -> Result<usize, Failure> {
-        let (keeper, until) = (&mut self.keeper, self.until);
-        let (dir, file) = (&self.dir, &self.file);
-        let (mut failed, mut left): (Result<(), Failure>, bool) = (Ok(()), self.left);
-        let mut count = 0;
-        for input in self.snapshot.by_ref().take(AT_ONCE) {
-            give((keeper, file), &input, (until, &mut left), &mut visit)?;
-            count += 1;
+    pub fn step(&mut self, visit: impl FnMut(&StoreWriter, &Input)) -> Result<usize, Failure> {
+        self.take(visit, InputReader::poll)
+    }
+
+    /// As [`Feed::step`]; with replicas, what any of them has.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn step_anywhere(
+        &mut self,
+        mut visit: impl FnMut(&StoreWriter, &Input),
+    ) -> Result<usize, Failure> {
+        match self.step(&mut visit)? {
+            0 => self.take(visit, InputReader::look_around),
+            count => Ok(count),
         }
-        if count > 0 {
-            self.left = left;
-            return Ok(count);
-        }
-        let mut take = |record: Record<'_>| {
-            // Whoever leads a group of replicas puts records of its own between the inputs.
-            if record.bytes.len() != size_of::<Input>() {
-                return Ok(());
+    }
+
+    /// Takes what is there by one of the reader's ways.
+    fn take(
+        &mut self,
+        mut visit: impl FnMut(&StoreWriter, &Input),
+        way: Way,
+    ) -> Result<usize, Failure> {
+        let (keeper, file, until, left) =
+            (&mut self.keeper, &self.file, self.until, &mut self.left);
+        let mut give = |input: &Input| {
+            if input.seq.0 > until {
+                *left = true;
+            } else if keeper.take(input).map_err(|error| at(file, error))? {
+                visit(keeper, input);
             }
-            let strange = || on(dir, format!("position {} holds no input", record.position));
-            let input = input_of(record.bytes).ok_or_else(strange)?;
-            give((keeper, file), &input, (until, &mut left), &mut visit)
+            Ok(())
         };
-        let polled = self.follower.poll(AT_ONCE, |record| {
-            if failed.is_ok() {
-                failed = take(record);
-            }
-        });
-        self.left = left;
-        failed?;
-        let count = polled.map_err(|error| on(&self.dir, error))?;
+        let count = way(&mut self.reader, AT_ONCE, &mut give)?;
         self.behind_max = self.behind_max.max(self.behind());
         Ok(count)
     }
 
-    /// Goes on until `over` says so; it is told whether nothing more was there.
+    /// What there is to say since this was asked last: which replica's folder feeds the store now, and
+    /// why.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        self.reader.take_notices()
+    }
+
+    /// Goes on until `over` says so; it is told whether nothing more was there. Before it ends all
+    /// folders are looked at.
     ///
     /// # Errors
     /// What is wrong with either.
     pub fn run(
         &mut self,
         poll: Duration,
-        over: &mut dyn FnMut(&Feed, bool) -> bool,
+        over: &mut dyn FnMut(&mut Feed, bool) -> bool,
     ) -> Result<(), Failure> {
         loop {
             let count = self.step(|_, _| {})?;
             self.keeper.flush().map_err(|error| at(&self.file, error))?;
-            if count < AT_ONCE {
-                self.check_reach()?;
+            let all = count < AT_ONCE;
+            if over(self, all) {
+                return if all { self.end() } else { Ok(()) };
             }
-            if over(self, count < AT_ONCE) {
-                return Ok(());
-            }
-            if count < AT_ONCE {
+            if all {
+                self.check_reach(false)?;
                 std::thread::sleep(poll);
             }
         }
     }
 
-    /// What is in the store the journal must have held: one that ends before that is an older copy.
-    fn check_reach(&self) -> Result<(), Failure> {
-        let unshown = self.follower.read_to().saturating_sub(self.follower.shown());
-        let (held, stored) = (self.keeper.taken().applied + unshown, self.keeper.stored().applied);
+    /// Takes what other replicas have beyond that, if there are any.
+    fn end(&mut self) -> Result<(), Failure> {
+        let mut few = 0;
+        while few < ROUNDS {
+            match self.take(|_, _| {}, InputReader::look_around)? {
+                0 => break,
+                count => few += usize::from(count < AT_ONCE),
+            }
+        }
+        self.keeper.flush().map_err(|error| at(&self.file, error))?;
+        self.check_reach(true)
+    }
+
+    /// What is in the store the journal must have held: one that ends before that is an older copy. A
+    /// replica's may get it from its group, if there is time.
+    fn check_reach(&mut self, ends: bool) -> Result<(), Failure> {
+        let stored = self.keeper.stored().applied;
+        let held = self.keeper.taken().applied + self.reader.unread();
         if held >= stored {
+            self.lags = None;
+            return Ok(());
+        }
+        let replica = self.reader.is_replica();
+        let since = *self.lags.get_or_insert_with(Instant::now);
+        if replica && !ends && since.elapsed() < LAGS {
             return Ok(());
         }
         let file = self.file.display();
+        let or = if replica { ", or it lags: name another replica's with --journal" } else { "" };
         Err(on(
-            &self.dir,
+            self.reader.dir(),
             format!(
                 "ends at input {held}, and {file} was fed up to input {stored}: this journal is an older \
-                 copy, and what came after it is in the store alone"
+                 copy, and what came after it is in the store alone{or}"
             ),
         ))
     }

@@ -75,7 +75,7 @@ pub fn run(args: &ReconcileArgs) -> Result<(), Failure> {
     };
     let (mut ledger, mut tape) = (Ledger::default(), Tape::default());
     while feed.keeper.taken().applied < held.applied {
-        let count = feed.step(|keeper, input| {
+        let count = feed.step_anywhere(|keeper, input| {
             let output = keeper.feeder().output();
             output.executions.iter().for_each(|report| ledger.take(report));
             output.market.iter().for_each(|(_, event)| tape.take(event));

@@ -1,4 +1,5 @@
-//! The post-trade store beside a running exchange: a thread that follows the journal on disk.
+//! The post-trade store beside a running exchange: a thread that follows the journal on disk, or that of a
+//! replica, and another one's when that one stops.
 //!
 //! Nothing of the exchange waits for it, and what goes wrong with it is an alarm: the store can always
 //! be made again from the journal.
@@ -29,7 +30,8 @@ pub struct Follower {
 
 /// Starts it, where the configuration says so.
 pub fn start(config: &Config, alarms: &Alarms) -> Option<Follower> {
-    if !config.store.follow || !config.journal.is_local() {
+    let kept = config.journal.is_local() || config.journal.is_replicated();
+    if !config.store.follow || !kept {
         return None;
     }
     let (journal, file) = (PathBuf::from(&config.journal.dir), PathBuf::from(&config.store.file));
@@ -57,8 +59,9 @@ fn follow(places: &Places, over: &AtomicBool) -> Result<StoreReport, Failure> {
             None => std::thread::sleep(poll),
         }
     };
-    let mut until = None;
-    feed.run(poll, &mut |_, all| {
+    let (mut until, mut notices) = (None, Vec::new());
+    feed.run(poll, &mut |feed, all| {
+        notices.extend(feed.take_notices());
         if !over.load(Ordering::Relaxed) {
             return false;
         }
@@ -66,6 +69,7 @@ fn follow(places: &Places, over: &AtomicBool) -> Result<StoreReport, Failure> {
     })?;
     let query = Query::open(&places.file).map_err(|error| at(&places.file, error))?;
     let count = |table| query.count(table).map_err(|error| at(&places.file, error));
+    notices.extend(feed.take_notices());
     let report = StoreReport {
         file: places.file.display().to_string(),
         inputs: feed.keeper.stored().applied,
@@ -75,6 +79,7 @@ fn follow(places: &Places, over: &AtomicBool) -> Result<StoreReport, Failure> {
         rows_written: feed.keeper.rows(),
         behind: feed.behind(),
         behind_max: feed.behind_max,
+        turned: notices,
     };
     drop(query);
     feed.close()?;
@@ -96,6 +101,7 @@ pub fn finish(follower: Option<Follower>, report: &mut Report) {
                 store.behind,
                 store.behind_max
             ));
+            report.notices.extend(store.turned.iter().map(|line| format!("store: {line}")));
             report.store = Some(store);
         }
         Ok(Err(error)) => report.complaints.push(format!("the post-trade store: {error}")),

@@ -94,11 +94,12 @@ impl Journal {
 /// What does not go together with the journal.
 pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
     let Config { journal, store, .. } = config;
-    if store.follow && !journal.is_local() {
+    if store.follow && !journal.is_local() && !journal.is_replicated() {
         let given = &journal.durability;
+        let either = "\"local\" or \"replicated\"";
         both(
-            ("store.follow", format!("needs journal.durability = \"local\", it is {given:?}")),
-            ("journal.durability", "must be \"local\" with store.follow = true".into()),
+            ("store.follow", format!("needs journal.durability = {either}, it is {given:?}")),
+            ("journal.durability", format!("must be {either} with store.follow = true")),
         );
     }
     if journal.replicas.is_multiple_of(2) {

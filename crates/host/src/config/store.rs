@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Store {
-    /// A running exchange feeds it from its journal.
+    /// A running exchange feeds it from its journal, or from one of its replicas'.
     pub follow: bool,
     /// Its file.
     pub file: String,

@@ -431,7 +431,9 @@ proptest! {
 #[test]
 fn what_does_not_go_together_with_replicas_is_refused() {
     let replicated = |more: &str| format!("[journal]\ndurability = \"replicated\"\n{more}");
-    for good in ["", "replicas = 5\n", "[overlay]\nstandby = 1\nrevise_at_percent = 10\n"] {
+    let followed = "[store]\nfollow = true\n";
+    let revised = "[overlay]\nstandby = 1\nrevise_at_percent = 10\n";
+    for good in ["", "replicas = 5\n", revised, followed] {
         assert_eq!(complaint(&replicated(good)), "no complaint");
     }
     let cases = [
@@ -446,8 +448,8 @@ fn what_does_not_go_together_with_replicas_is_refused() {
             "4: memory.when_full: \"recycle\" needs journal.durability = \"none\"",
         ),
         (
-            replicated("[store]\nfollow = true"),
-            "4: store.follow: needs journal.durability = \"local\", it is \"replicated\"",
+            "[store]\nfollow = true".to_string(),
+            "2: store.follow: needs journal.durability = \"local\" or \"replicated\", it is \"none\"",
         ),
     ];
     for (text, expected) in cases {
