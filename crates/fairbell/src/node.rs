@@ -6,10 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 
+use crate::store::beside::Beside;
+use host::alarms::Alarms;
 use host::clock_agent::Wrong;
 use host::failure::Failure;
 use host::fleet::credentials::Credentials;
-use host::fleet::file::ClusterFile;
+use host::fleet::file::{ClusterFile, NodeRole};
 use host::fleet::node::{self, NodeOptions};
 
 /// Options of `fairbell node`.
@@ -62,9 +64,11 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
         signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(told))
             .map_err(handling)?;
     }
+    let dir = dir.unwrap_or_else(|| PathBuf::from(format!("fairbell-{}", args.name)));
+    let alarms = Alarms::default();
     let options = NodeOptions {
         name: args.name.clone(),
-        dir: dir.unwrap_or_else(|| PathBuf::from(format!("fairbell-{}", args.name))),
+        dir: dir.clone(),
         keys: keys.unwrap_or_else(|| Credentials::folder(&file, &args.name)),
         wrong: Wrong {
             origin: 0,
@@ -73,8 +77,16 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
         },
         jump,
         traces: args.traces,
+        alarms: alarms.clone(),
     };
     let stop = crate::options::interrupted()?;
     let name = &args.name;
-    node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"))
+    // A root keeps the log: the store is made of it there.
+    let journal = node::journal_dir(&dir);
+    let config = entry.is(NodeRole::Root).then(|| file.venue()).transpose()?;
+    let store = config.and_then(|config| Beside::in_folder(&config, (&dir, journal), &alarms));
+    let outcome = node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"));
+    let told = store.map(Beside::end_in_lines).unwrap_or_default();
+    told.iter().for_each(|line| eprintln!("{name}: {line}"));
+    outcome
 }

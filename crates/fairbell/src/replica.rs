@@ -21,6 +21,8 @@ use host::replica::cluster::Cluster;
 use host::replica::line::RootLine;
 use host::replica::node::{Host, ask};
 
+use crate::store::beside::Beside;
+
 /// The admin socket, in the replica's folder.
 pub const SOCKET: &str = "admin.sock";
 /// Lines about operators that may wait to be printed.
@@ -105,7 +107,11 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
         let (over, alarms) = (&*stop, &alarms);
         scope.spawn(move || serve_operators(dir, RootLine::one_of(places, root), alarms, over));
         scope.spawn(move || alarms.tell(over, |line| eprintln!("replica {id}: {line}")));
-        host.run(&stop).map(|_| ())
+        let store = Beside::in_folder(&config, (dir, dir.clone()), alarms);
+        let outcome = host.run(&stop).map(|_| ());
+        let told = store.map(Beside::end_in_lines).unwrap_or_default();
+        told.iter().for_each(|line| eprintln!("replica {id}: {line}"));
+        outcome
     })
 }
 

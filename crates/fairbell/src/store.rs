@@ -3,6 +3,7 @@
 //! The journal is read from disk as anybody may read it, behind whoever writes it: nothing here is
 //! on the way of an order.
 
+pub mod beside;
 pub mod follow;
 mod reconcile;
 mod recorded;

@@ -72,7 +72,7 @@ impl Stage {
     }
 }
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Board {
     standing: BTreeMap<String, Alarm>,
     lines: VecDeque<String>,
@@ -82,7 +82,7 @@ struct Board {
 }
 
 /// All alarms of a process; copies are the same ones.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Debug)]
 pub struct Alarms(Arc<Mutex<Board>>);
 
 impl Alarms {

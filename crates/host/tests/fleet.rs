@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use host::alarms::Alarms;
 use host::clock_agent::Wrong;
 use host::failure::Failure;
 use host::fleet::client::Identity;
@@ -93,6 +94,7 @@ impl Venue {
             wrong: Wrong::default(),
             jump: None,
             traces: false,
+            alarms: Alarms::default(),
         }
     }
 

@@ -12,6 +12,7 @@ mod common;
 #[allow(dead_code)]
 mod flow;
 mod model;
+mod node;
 mod run;
 
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 //! connections of the others. A machine can be both.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +31,7 @@ use crate::alarms::Alarms;
 use crate::clock_agent::Wrong;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::journal::reader;
 use crate::replica::checkpoints::Begin;
 use crate::replica::claims;
 use crate::replica::cluster::Cluster;
@@ -70,6 +71,13 @@ pub struct NodeOptions {
     pub jump: Option<(Arc<AtomicBool>, u64)>,
     /// Write each datagram's release to `traces.bin` in its folder.
     pub traces: bool,
+    /// Its alarms, those of whatever else its process does among them.
+    pub alarms: Alarms,
+}
+
+/// Where a root with this folder has its journal.
+pub fn journal_dir(dir: &Path) -> PathBuf {
+    dir.join(reader::OF_NODE)
 }
 
 /// A machine as its file, settings and keys have it.
@@ -110,7 +118,7 @@ pub fn run(
         config,
         credentials,
         overlay,
-        alarms: Alarms::default(),
+        alarms: options.alarms.clone(),
     };
     let clock = NodeClock::new(file, &machine.config, number, options.wrong)?;
     let handle = clock.handle();
@@ -327,7 +335,7 @@ impl Machine<'_> {
             fleet: self.fleet.clone(),
             keeps_clocks: self.config.clock.source == "huygens",
         };
-        let dir = self.options.dir.join("journal");
+        let dir = journal_dir(&self.options.dir);
         crate::files::folder(&dir)?;
         let sockets = Sockets {
             overlay: self.bind(Port::Root)?,

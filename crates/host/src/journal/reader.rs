@@ -38,7 +38,7 @@ const BETWEEN: Duration = Duration::from_millis(2);
 /// Names of replicas' folders in that of their group, before the number.
 const REPLICA: &str = "replica-";
 /// Where a node of a venue has its journal.
-const OF_NODE: &str = "journal";
+pub const OF_NODE: &str = "journal";
 /// Bytes of an input.
 const INPUT: usize = size_of::<Input>();
 

@@ -1,0 +1,123 @@
+//! The post-trade store beside a running exchange, a replica or a root of a venue: a thread that follows the
+//! journal on disk, or that of a replica, and another one's when that one stops.
+//!
+//! Nothing of the exchange waits for it, and what goes wrong with it is an alarm: the store can always
+//! be made again from the journal.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use store::{Query, Table};
+
+use super::follow::{Feed, Writing};
+use super::{Places, at};
+use crate::report::StoreReport;
+use crate::report::numbers::grouped;
+use host::alarms::Alarms;
+use host::config::Config;
+use host::failure::Failure;
+
+/// How long it may take to catch up with what the exchange wrote last.
+const CATCH_UP: Duration = Duration::from_secs(60);
+
+/// The thread.
+pub struct Beside {
+    thread: JoinHandle<Result<StoreReport, Failure>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Beside {
+    /// Follows a journal into a store from now on.
+    pub fn start(places: Places, alarms: &Alarms) -> Beside {
+        let over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&over);
+        let alarms = alarms.clone();
+        let thread = std::thread::spawn(move || {
+            let followed = follow(&places, &stop);
+            if let Err(error) = &followed {
+                let hint = "`fairbell store rebuild` makes it again from the journal";
+                alarms.raise("store-failed", format!("the store is fed no more: {error}; {hint}"));
+            }
+            followed
+        });
+        Beside { thread, over }
+    }
+
+    /// Beside a replica or a root with a folder of its own, where the configuration says so. A relative
+    /// `store.file` counts from that folder: there may be several on a machine.
+    pub fn in_folder(
+        config: &Config,
+        (folder, journal): (&Path, PathBuf),
+        alarms: &Alarms,
+    ) -> Option<Beside> {
+        let file = folder.join(&config.store.file);
+        let places = Places { config: config.clone(), journal, file };
+        config.store.follow.then(|| Beside::start(places, alarms))
+    }
+
+    /// Waits until it has caught up with what is committed in the journal.
+    ///
+    /// # Errors
+    /// What was wrong with journal or store.
+    pub fn end(self) -> Result<StoreReport, Failure> {
+        self.over.store(true, Ordering::Relaxed);
+        let panicked = |_| Failure::Run("the post-trade store's thread panicked".to_string());
+        self.thread.join().map_err(panicked)?
+    }
+
+    /// The same, for whoever has only lines to tell of it.
+    pub fn end_in_lines(self) -> Vec<String> {
+        match self.end() {
+            Ok(report) => vec![line(&report)],
+            Err(error) => vec![format!("the post-trade store: {error}")],
+        }
+    }
+}
+
+/// What is in a store, in a line.
+pub fn line(store: &StoreReport) -> String {
+    let StoreReport { file, orders, trades, inputs, behind, behind_max, .. } = store;
+    let (orders, trades) = (grouped(*orders), grouped(*trades));
+    format!(
+        "{file}: {orders} orders, {trades} trades up to input {inputs}, {behind} behind, at most {behind_max}"
+    )
+}
+
+fn follow(places: &Places, over: &AtomicBool) -> Result<StoreReport, Failure> {
+    let poll = Duration::from_millis(places.config.store.poll_ms);
+    let mut feed = loop {
+        match Feed::open(places, Writing::Steady)? {
+            Some(feed) => break feed,
+            None if over.load(Ordering::Relaxed) => return Ok(StoreReport::default()),
+            None => std::thread::sleep(poll),
+        }
+    };
+    let (mut until, mut notices) = (None, Vec::new());
+    feed.run(poll, &mut |feed, all| {
+        notices.extend(feed.take_notices());
+        if !over.load(Ordering::Relaxed) {
+            return false;
+        }
+        all || Instant::now() > *until.get_or_insert_with(|| Instant::now() + CATCH_UP)
+    })?;
+    let query = Query::open(&places.file).map_err(|error| at(&places.file, error))?;
+    let count = |table| query.count(table).map_err(|error| at(&places.file, error));
+    notices.extend(feed.take_notices());
+    let report = StoreReport {
+        file: places.file.display().to_string(),
+        inputs: feed.keeper.stored().applied,
+        orders: count(Table::Orders)?,
+        trades: count(Table::Trades)?,
+        cancels: count(Table::Cancels)?,
+        rows_written: feed.keeper.rows(),
+        behind: feed.behind(),
+        behind_max: feed.behind_max,
+        turned: notices,
+    };
+    drop(query);
+    feed.close()?;
+    Ok(report)
+}
