@@ -26,7 +26,7 @@ use cli::{Clock, Command, Feed};
 use host::failure::Failure;
 
 /// What drills and attacks start as processes: the product's own commands, in this program, too.
-const PRODUCT: &[&str] = &["admin", "cluster", "journal", "load", "node", "replica", "up"];
+const PRODUCT: &[&str] = &["admin", "cluster", "journal", "load", "node", "query", "replica", "up"];
 
 /// Runs one command line, the program's name first.
 ///

@@ -37,6 +37,19 @@ fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     holds("failover", &["--times", "2"]);
 }
 
+/// Each replica feeds a store; all are asked, and journals read on their disks, while leaders die.
+#[test]
+fn stores_beside_replicas_answer_while_leaders_are_killed_and_by_what_is_committed() {
+    let report = holds("failover", &["--times", "3", "--snapshot-every", "500", "--stores"]);
+    let stores = &report["stores"];
+    for zero in ["failed", "uncommitted", "went_back", "differences"] {
+        assert_eq!(stores[zero], 0, "{zero}: {stores:#}");
+    }
+    for (key, least) in [("asked", 300), ("positions", 30), ("exports", 3), ("rows", 3_000)] {
+        assert!(stores[key].as_u64() > Some(least), "{key}: {stores:#}");
+    }
+}
+
 /// At every port of three replicas, and of a snapshot server.
 #[test]
 fn strangers_at_every_port_keep_no_leader_from_leading_and_no_client_from_a_snapshot() {

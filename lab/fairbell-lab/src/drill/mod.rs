@@ -7,6 +7,7 @@ mod fault;
 mod old_disk;
 mod relay;
 mod site;
+mod stores;
 pub mod strangers;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use fairbell::options::duration;
 use fault::{Away, Done, Fault};
 use host::failure::{Failure, on};
 use site::{CLIENTS, Site};
+use stores::{Askers, Stores};
 use strangers::StrangersArgs;
 
 /// Options of `fairbell-lab drill`.
@@ -82,6 +84,7 @@ pub struct EarlyArgs {
     fairbell-lab drill failover                    20 leaders killed under 10,000 requests/s\n  \
     fairbell-lab drill failover --times 3 --rate 1000 --json\n  \
     fairbell-lab drill pause --times 5 --keep --dir drill\n  \
+    fairbell-lab drill failover --times 5 --rate 1000 --stores   ask the replicas' stores meanwhile\n  \
     fairbell-lab drill replace --times 5 --json    a replica's disk is lost, then the leader dies\n  \
     fairbell-lab drill group --times 5 --every 40s --checkpoint-every 0   by all inputs, for comparison\n  \
     fairbell-lab drill old-disk --times 90        nine arrangements of folders set back, ten times each\n\n\
@@ -122,6 +125,9 @@ pub struct DrillArgs {
     /// Seed of the flow
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
+    /// A store beside each replica, asked all the time, and journals read on the disks of those that run
+    #[arg(long)]
+    pub stores: bool,
     /// Folder for the replicas' journals [default: one of its own, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -245,6 +251,9 @@ struct Report {
     /// What was heard of whom before its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     heard: Option<Heard>,
+    /// What stores beside the replicas answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stores: Option<Stores>,
     /// What replicas said of their damaged disks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     found: Vec<String>,
@@ -296,6 +305,7 @@ fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result
     first.ok_or_else(|| Failure::Run("no replica came to lead".to_string()))?;
     let eager = control.then(|| Eager::start(&mut site, dir)).transpose()?;
     let ear = early.then(|| Ear::start(&site, config.hold.cap_ms)).transpose()?;
+    let askers = args.stores.then(|| Askers::start(dir, usize::from(args.replicas))).transpose()?;
     std::thread::sleep(args.every);
     let mut done = Vec::new();
     let times = if control { 0 } else { args.times };
@@ -319,8 +329,10 @@ fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result
     }
     let heard = ear.map(Ear::end).transpose()?;
     let last_term = site.seat.held().0;
+    let asked = askers.map(Askers::end).transpose()?;
     let remains = site.end()?;
     eager.map(Eager::end).transpose()?;
+    let stores = asked.map(|asked| asked.judge(&remains, &config)).transpose()?;
     let findings = checks::look(&remains, &config)?;
     let checkpoints = remains.statuses.iter().flatten().map(|status| Checkpoints {
         restored: status.restored,
@@ -340,7 +352,8 @@ fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result
     let served = done.iter().zip(timings.marks()).map(served).collect();
     let time_to_serve_ns = Times::of(served);
     let in_time = heard.as_ref().is_none_or(Heard::holds);
-    let holds = findings.hold() && time_to_serve_ns.max < u64::MAX && in_time;
+    let stored = stores.as_ref().is_none_or(Stores::hold);
+    let holds = findings.hold() && time_to_serve_ns.max < u64::MAX && in_time && stored;
     Ok(Report {
         drill: fault.name(),
         seed: args.seed,
@@ -349,6 +362,7 @@ fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result
         clients: args.clients,
         faults: times,
         heard,
+        stores,
         inputs: done.iter().map(|done| done.inputs).collect(),
         time_to_replace_ns: (!took.is_empty()).then(|| Times::of(took)),
         replaced,
@@ -375,10 +389,14 @@ fn text(fault: Fault, args: &DrillArgs) -> String {
         0 => (fault.segment_mib(), 0),
         every => (2, every),
     };
+    let stores = match args.stores {
+        true => "durability = \"replicated\"\n\n[store]\nfollow = true\npoll_ms = 20\n",
+        false => "",
+    };
     let mut text = format!(
         "[doors]\nplain = true\n\n[overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
          change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {segment_mib}\n\
-         snapshot_every = {snapshot_every}\ncheckpoint_every = {}\n\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
+         snapshot_every = {snapshot_every}\ncheckpoint_every = {}\n{stores}\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
          [gateway]\norders_per_s = 0\n\n[limits]\nopen_orders = 0\nmessages_per_s = 0\n\n\
          [flow]\nsample = \"none\"\ngenerated_rate = 0\nparticipants = 1\n\n\
          [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n",
@@ -488,6 +506,7 @@ fn print(report: &Report) {
     if let Some(heard) = &report.heard {
         heard.print();
     }
+    report.stores.iter().for_each(Stores::print);
     report.found.iter().for_each(|found| println!("  found out: {found}"));
     findings.problems.iter().for_each(|problem| println!("  {problem}"));
     println!("  {}", if report.holds { "PASS" } else { "FAIL" });
