@@ -1,5 +1,5 @@
 //! The published formats at the exchange's edges: ITCH 5.0 in MoldUDP64 out, OUCH 5.0 over
-//! SoupBinTCP in and out, and book snapshots after the model of GLIMPSE 5.0.
+//! SoupBinTCP in and out, book snapshots after the model of GLIMPSE 5.0, subscriptions.
 //!
 //! Per format: views that lie on the bytes and are checked when they are made, a typed message
 //! over them, and an encoder. Sessions ([`soupbin`]) are sans-I/O state machines. Nothing here
@@ -16,6 +16,7 @@ mod layout;
 pub mod moldudp;
 pub mod ouch;
 pub mod soupbin;
+pub mod subscription;
 mod symbols;
 
 pub use error::EncodeError;

@@ -1,0 +1,444 @@
+//! Subscriptions to an edge's feed: what stands in the unsequenced packets of that SoupBinTCP session.
+//!
+//! A client asks for the released feed at an address of its own or at a group; it is told where the
+//! feed comes from, with which message it begins and who repairs it, or why it isn't sent. The list of
+//! edges, least loaded first, comes by itself after the login and whenever it is asked for. Integers
+//! are unsigned and big-endian, as in OUCH and ITCH.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+/// Sessions of a feed that an answer has room for.
+pub const STREAMS_MAX: usize = 64;
+/// Retransmission servers, and snapshot servers, that an answer names at most.
+pub const SERVERS_MAX: usize = 16;
+/// Edges that a list names at most.
+pub const EDGES_MAX: usize = 16;
+/// Longest name of an edge's host, bytes.
+pub const HOST_MAX: usize = 64;
+/// Bytes of a request to subscribe.
+pub const SUBSCRIBE_LEN: usize = 8;
+
+const SUBSCRIBE: u8 = b'S';
+const EDGES: u8 = b'E';
+const SUBSCRIBED: u8 = b'A';
+const REFUSED: u8 = b'J';
+
+/// Why bytes are no message of this protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageError {
+    /// No message begins with this byte, or there is none.
+    Kind(Option<u8>),
+    /// The wrong number of bytes for the kind.
+    Length(u8),
+    /// A code or a text that the field can't hold.
+    Field(u8),
+}
+
+impl std::fmt::Display for MessageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MessageError::Kind(None) => f.write_str("an empty subscription message"),
+            MessageError::Kind(Some(kind)) => write!(f, "unknown subscription message {kind:#04x}"),
+            MessageError::Length(kind) => {
+                write!(f, "subscription message '{}' of another length", kind.escape_ascii())
+            }
+            MessageError::Field(kind) => {
+                write!(f, "subscription message '{}' with a wrong field", kind.escape_ascii())
+            }
+        }
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+/// How the feed gets to a subscriber.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Way {
+    /// To the address that the connection comes from.
+    Unicast = b'U',
+    /// To an IP multicast group on the edge's segment.
+    Group = b'G',
+}
+
+/// What a client asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// `S`: send the feed there from now on.
+    Subscribe {
+        /// How.
+        way: Way,
+        /// Where to.
+        to: SocketAddrV4,
+    },
+    /// `E`: name the edges.
+    Edges,
+}
+
+impl Request {
+    /// Reads a message of a client.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(bytes: &[u8]) -> Result<Request, MessageError> {
+        match bytes {
+            [EDGES] => Ok(Request::Edges),
+            [SUBSCRIBE, way, place @ ..] => {
+                let place: &[u8; 6] =
+                    place.try_into().map_err(|_| MessageError::Length(SUBSCRIBE))?;
+                let way = match way {
+                    b'U' => Way::Unicast,
+                    b'G' => Way::Group,
+                    _ => return Err(MessageError::Field(SUBSCRIBE)),
+                };
+                Ok(Request::Subscribe { way, to: place_of(*place) })
+            }
+            [kind @ (EDGES | SUBSCRIBE), ..] => Err(MessageError::Length(*kind)),
+            other => Err(MessageError::Kind(other.first().copied())),
+        }
+    }
+
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Request::Edges => out.push(EDGES),
+            Request::Subscribe { way, to } => {
+                out.extend_from_slice(&[SUBSCRIBE, *way as u8]);
+                put_place(*to, out);
+            }
+        }
+    }
+}
+
+/// Why the feed isn't sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Refusal {
+    /// `A`: the address is not the one that the connection comes from, or the port is 0.
+    NotYours = b'A',
+    /// `G`: the edge's configuration does not permit this group.
+    Group = b'G',
+    /// `F`: the edge sends to as many places as it may.
+    Full = b'F',
+    /// `D`: this connection has subscribed already.
+    Twice = b'D',
+}
+
+impl Refusal {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Refusal::NotYours => "not the address that the connection comes from, or port 0",
+            Refusal::Group => "a multicast group that this edge does not permit",
+            Refusal::Full => "the edge has as many subscribers as it may",
+            Refusal::Twice => "this connection has subscribed already",
+        }
+    }
+}
+
+/// The feed comes: all that is needed to follow it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subscribed {
+    /// How.
+    pub way: Way,
+    /// Where to.
+    pub to: SocketAddrV4,
+    /// Where it is sent from: what comes from elsewhere isn't the feed.
+    pub from: SocketAddrV4,
+    /// Midnight that ITCH times count from, ns since 1970.
+    pub midnight_ns: u64,
+    /// Of each stream the MoldUDP64 session and the number of the first message that will be sent.
+    pub streams: Vec<([u8; 10], u64)>,
+    /// Retransmission servers (MoldUDP64 requests over UDP).
+    pub repair: Vec<SocketAddrV4>,
+    /// Snapshot servers (GLIMPSE over TCP), the nearest first.
+    pub snapshots: Vec<SocketAddrV4>,
+}
+
+/// An edge that takes participants, and its load.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EdgeLoad {
+    /// DNS name or address, ASCII, 1 to [`HOST_MAX`] bytes.
+    pub host: String,
+    /// Ports of its OUCH, FIX and subscription doors.
+    pub ports: [u16; 3],
+    /// Participants' sessions there.
+    pub sessions: u32,
+    /// Their requests per second.
+    pub requests_per_s: u32,
+}
+
+/// What an edge answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// `A`.
+    Subscribed(Subscribed),
+    /// `J`: the connection stays.
+    Refused(Refusal),
+    /// `E`: edges, least loaded first, and how old that is, ms; no edges: nothing recent is known.
+    Edges(u16, Vec<EdgeLoad>),
+}
+
+impl Answer {
+    /// Reads a message of an edge.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(bytes: &[u8]) -> Result<Answer, MessageError> {
+        let (&kind, body) = bytes.split_first().ok_or(MessageError::Kind(None))?;
+        let mut rest = Rest(body);
+        let answer = match kind {
+            SUBSCRIBED => subscribed(&mut rest).map(Answer::Subscribed),
+            REFUSED => match rest.byte() {
+                Some(b'A') => Some(Answer::Refused(Refusal::NotYours)),
+                Some(b'G') => Some(Answer::Refused(Refusal::Group)),
+                Some(b'F') => Some(Answer::Refused(Refusal::Full)),
+                Some(b'D') => Some(Answer::Refused(Refusal::Twice)),
+                Some(_) => return Err(MessageError::Field(kind)),
+                None => None,
+            },
+            EDGES => edges(&mut rest)?,
+            _ => return Err(MessageError::Kind(Some(kind))),
+        };
+        answer.filter(|_| rest.0.is_empty()).ok_or(MessageError::Length(kind))
+    }
+
+    /// Appends the message; of lists that are too long their first entries, of edges those whose name
+    /// fits.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Answer::Refused(why) => out.extend_from_slice(&[REFUSED, *why as u8]),
+            Answer::Subscribed(answer) => {
+                out.extend_from_slice(&[SUBSCRIBED, answer.way as u8]);
+                put_place(answer.to, out);
+                put_place(answer.from, out);
+                out.extend_from_slice(&answer.midnight_ns.to_be_bytes());
+                let streams = answer.streams.iter().take(STREAMS_MAX);
+                let repair = answer.repair.iter().take(SERVERS_MAX);
+                let snapshots = answer.snapshots.iter().take(SERVERS_MAX);
+                out.extend([streams.len() as u8, repair.len() as u8, snapshots.len() as u8]);
+                for (session, next) in streams {
+                    out.extend_from_slice(session);
+                    out.extend_from_slice(&next.to_be_bytes());
+                }
+                repair.chain(snapshots).for_each(|place| put_place(*place, out));
+            }
+            Answer::Edges(age_ms, edges) => {
+                let named = |edge: &&EdgeLoad| is_host(edge.host.as_bytes());
+                let edges = || edges.iter().filter(named).take(EDGES_MAX);
+                out.extend_from_slice(&[EDGES, edges().count() as u8]);
+                out.extend_from_slice(&age_ms.to_be_bytes());
+                for edge in edges() {
+                    edge.ports.iter().for_each(|port| out.extend_from_slice(&port.to_be_bytes()));
+                    out.extend_from_slice(&edge.sessions.to_be_bytes());
+                    out.extend_from_slice(&edge.requests_per_s.to_be_bytes());
+                    out.push(edge.host.len() as u8);
+                    out.extend_from_slice(edge.host.as_bytes());
+                }
+            }
+        }
+    }
+}
+
+fn subscribed(rest: &mut Rest<'_>) -> Option<Subscribed> {
+    let way = match rest.byte()? {
+        b'U' => Way::Unicast,
+        b'G' => Way::Group,
+        _ => return None,
+    };
+    let (to, from) = (place_of(rest.array()?), place_of(rest.array()?));
+    let midnight_ns = u64::from_be_bytes(rest.array()?);
+    let [streams, repair, snapshots] = rest.array()?;
+    let fits = |count: u8, most| usize::from(count) <= most;
+    if !fits(streams, STREAMS_MAX) || !fits(repair, SERVERS_MAX) || !fits(snapshots, SERVERS_MAX) {
+        return None;
+    }
+    let stream = |_| Some((rest.array()?, u64::from_be_bytes(rest.array()?)));
+    let streams = (0..streams).map(stream).collect::<Option<_>>()?;
+    let mut places = |count| (0..count).map(|_| rest.array().map(place_of)).collect::<Option<_>>();
+    let (repair, snapshots) = (places(repair)?, places(snapshots)?);
+    Some(Subscribed { way, to, from, midnight_ns, streams, repair, snapshots })
+}
+
+fn edges(rest: &mut Rest<'_>) -> Result<Option<Answer>, MessageError> {
+    let (Some(count), Some(age_ms)) = (rest.byte(), rest.array()) else { return Ok(None) };
+    let mut list = Vec::new();
+    for _ in 0..count {
+        let (Some(ports), Some(sessions), Some(requests), Some(len)) =
+            (rest.array::<6>(), rest.array(), rest.array(), rest.byte())
+        else {
+            return Ok(None);
+        };
+        let Some(host) = rest.take(len.into()) else { return Ok(None) };
+        if list.len() >= EDGES_MAX || !is_host(host) {
+            return Err(MessageError::Field(EDGES));
+        }
+        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+        list.push(EdgeLoad {
+            host: String::from_utf8_lossy(host).into_owned(),
+            ports: [port(0), port(2), port(4)],
+            sessions: u32::from_be_bytes(sessions),
+            requests_per_s: u32::from_be_bytes(requests),
+        });
+    }
+    Ok(Some(Answer::Edges(u16::from_be_bytes(age_ms), list)))
+}
+
+fn is_host(text: &[u8]) -> bool {
+    (1..=HOST_MAX).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic)
+}
+
+fn place_of([a, b, c, d, high, low]: [u8; 6]) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]))
+}
+
+fn put_place(place: SocketAddrV4, out: &mut Vec<u8>) {
+    out.extend_from_slice(&place.ip().octets());
+    out.extend_from_slice(&place.port().to_be_bytes());
+}
+
+/// Bytes not read yet.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N).and_then(|bytes| bytes.first_chunk().copied())
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn place(n: u32) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::from_bits(0x0A00_0000 | n), 7_000 + n as u16)
+    }
+
+    fn bytes_of(answer: &Answer) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        bytes
+    }
+
+    fn answers() -> [Answer; 3] {
+        let edge = |n: u32| EdgeLoad {
+            host: format!("edge-{n}"),
+            ports: [7_010, 7_011, 7_014],
+            sessions: n,
+            requests_per_s: 256,
+        };
+        [
+            Answer::Refused(Refusal::Full),
+            Answer::Subscribed(Subscribed {
+                way: Way::Group,
+                to: SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 3), 7_100),
+                from: place(9),
+                midnight_ns: 1 << 40,
+                streams: vec![(*b"FAIRBELL01", 17)],
+                repair: vec![place(1), place(2)],
+                snapshots: vec![place(9)],
+            }),
+            Answer::Edges(900, vec![edge(2), edge(1)]),
+        ]
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mut bytes = Vec::new();
+        Request::Subscribe { way: Way::Unicast, to: place(5) }.encode(&mut bytes);
+        assert_eq!(bytes, b"SU\x0a\0\0\x05\x1b\x5d");
+        assert_eq!(bytes.len(), SUBSCRIBE_LEN);
+        let [refused, subscribed, edges] = answers();
+        assert_eq!(bytes_of(&refused), b"JF");
+        assert_eq!(
+            bytes_of(&subscribed),
+            b"AG\xef\x01\x01\x03\x1b\xbc\x0a\0\0\x09\x1b\x61\0\0\x01\0\0\0\0\0\x01\x02\x01FAIRBELL01\
+              \0\0\0\0\0\0\0\x11\x0a\0\0\x01\x1b\x59\x0a\0\0\x02\x1b\x5a\x0a\0\0\x09\x1b\x61"
+        );
+        assert_eq!(
+            bytes_of(&edges),
+            b"E\x02\x03\x84\x1b\x62\x1b\x63\x1b\x66\0\0\0\x02\0\0\x01\0\x06edge-2\x1b\x62\x1b\x63\x1b\
+              \x66\0\0\0\x01\0\0\x01\0\x06edge-1"
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_apart() {
+        let request = Request::parse;
+        assert_eq!(request(b""), Err(MessageError::Kind(None)));
+        assert_eq!(request(b"X"), Err(MessageError::Kind(Some(b'X'))));
+        assert_eq!(request(b"SU\0\0"), Err(MessageError::Length(b'S')));
+        assert_eq!(request(b"S"), Err(MessageError::Length(b'S')));
+        assert_eq!(request(b"SR\0\0\0\0\0\0"), Err(MessageError::Field(b'S')));
+        assert_eq!(request(b"EE"), Err(MessageError::Length(b'E')));
+        let answer = Answer::parse;
+        assert_eq!(answer(b"J"), Err(MessageError::Length(b'J')));
+        assert_eq!(answer(b"JZ"), Err(MessageError::Field(b'J')));
+        assert_eq!(answer(b"JFF"), Err(MessageError::Length(b'J')));
+        assert_eq!(answer(b"E\x01\0\0"), Err(MessageError::Length(b'E')));
+    }
+
+    #[test]
+    fn lists_have_a_bound() {
+        let [_, Answer::Subscribed(long), Answer::Edges(_, edges)] = answers() else {
+            unreachable!("as made above");
+        };
+        let many = Subscribed {
+            streams: long.streams.repeat(90),
+            repair: long.repair.repeat(90),
+            snapshots: long.snapshots.repeat(90),
+            ..long
+        };
+        let Ok(Answer::Subscribed(read)) = Answer::parse(&bytes_of(&Answer::Subscribed(many)))
+        else {
+            panic!("not read");
+        };
+        let lens = [read.streams.len(), read.repair.len(), read.snapshots.len()];
+        assert_eq!(lens, [STREAMS_MAX, SERVERS_MAX, SERVERS_MAX]);
+        let mut edges: Vec<EdgeLoad> = edges.iter().cycle().take(40).cloned().collect();
+        edges[0].host = "x".repeat(HOST_MAX + 1);
+        edges[1].host = "two words".to_string();
+        let Ok(Answer::Edges(_, read)) = Answer::parse(&bytes_of(&Answer::Edges(0, edges))) else {
+            panic!("not read");
+        };
+        assert!(read.len() == EDGES_MAX && read[0].host == "edge-2");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_changed_bytes_never_panic(
+            which in 0usize..3, changes in vec((0usize..120, any::<u8>()), 0..4), cut in 0usize..120,
+            noise in vec(any::<u8>(), 0..40),
+        ) {
+            let answer = answers().into_iter().nth(which).expect("one of three");
+            let mut bytes = bytes_of(&answer);
+            prop_assert_eq!(Answer::parse(&bytes), Ok(answer));
+            for (at, byte) in changes {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            bytes.truncate(cut);
+            if let Ok(read) = Answer::parse(&bytes) {
+                prop_assert_eq!(bytes_of(&read), bytes);
+            }
+            if let Ok(read) = Request::parse(&noise) {
+                let mut again = Vec::new();
+                read.encode(&mut again);
+                prop_assert_eq!(again, noise);
+            }
+        }
+    }
+}
