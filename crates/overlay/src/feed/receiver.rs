@@ -292,6 +292,11 @@ impl Receiver {
         StatusBody { known: next.map_or(self.tree.epoch, |tree| tree.epoch), present }
     }
 
+    /// The MoldUDP64 session that it releases.
+    pub fn session(&self) -> [u8; 10] {
+        self.config.session
+    }
+
     /// Whom what is released goes to.
     pub fn subscribers(&mut self) -> &mut Subscribers {
         &mut self.subscribers

@@ -1,4 +1,7 @@
 //! Whom a receiver hands the released feed to: all of them at the same instant.
+//!
+//! One after the other still, as fast as the machine sends. So that nobody is always first, each packet
+//! begins with the one after whom the last packet began with.
 
 use types::{Channel, Outbox, Peer, Span};
 
@@ -7,44 +10,64 @@ pub const SUBSCRIBERS_MAX: usize = 64;
 
 /// The list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Subscribers(Vec<Peer>);
+pub struct Subscribers {
+    peers: Vec<Peer>,
+    /// Who is first next time.
+    first: usize,
+}
 
 impl Subscribers {
-    /// One subscriber.
-    pub(crate) fn of(first: Peer) -> Subscribers {
-        Subscribers(vec![first])
+    /// One subscriber; none for [`Peer::NOBODY`].
+    pub(crate) fn of(one: Peer) -> Subscribers {
+        let mut peers = Vec::with_capacity(SUBSCRIBERS_MAX);
+        peers.extend(Some(one).filter(|one| *one != Peer::NOBODY));
+        Subscribers { peers, first: 0 }
     }
 
     /// `peer` gets everything from now on; false where [`SUBSCRIBERS_MAX`] do already.
     pub fn add(&mut self, peer: Peer) -> bool {
-        let known = self.0.contains(&peer);
-        if !known && self.0.len() < SUBSCRIBERS_MAX {
-            self.0.push(peer);
+        let known = self.peers.contains(&peer);
+        let has_room = self.peers.len() < SUBSCRIBERS_MAX;
+        if !known && has_room {
+            self.peers.push(peer);
         }
-        known || self.0.contains(&peer)
+        known || has_room
     }
 
     /// `peer` gets nothing any more; false where it got nothing.
     pub fn remove(&mut self, peer: Peer) -> bool {
-        let before = self.0.len();
-        self.0.retain(|known| *known != peer);
-        self.0.len() < before
+        let before = self.peers.len();
+        self.peers.retain(|known| *known != peer);
+        self.peers.len() < before
     }
 
-    /// Sends a packet to each.
-    pub(crate) fn hand_on(&self, packet: Span, out: &mut Outbox) {
-        self.0.iter().for_each(|peer| out.datagram(Channel::FEED, *peer, packet));
+    /// Whether `peer` gets everything.
+    pub fn has(&self, peer: Peer) -> bool {
+        self.peers.contains(&peer)
+    }
+
+    /// Sends a packet to each; to [`Peer::NOBODY`] where there is none, because the books beside the
+    /// receiver are made of what it hands on.
+    pub(crate) fn hand_on(&mut self, packet: Span, out: &mut Outbox) {
+        if self.peers.is_empty() {
+            out.datagram(Channel::FEED, Peer::NOBODY, packet);
+        }
+        let first = if self.first < self.peers.len() { self.first } else { 0 };
+        let (last, next) = self.peers.split_at(first);
+        next.iter().chain(last).for_each(|peer| out.datagram(Channel::FEED, *peer, packet));
+        self.first = first + 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::Op;
 
     #[test]
     fn each_is_listed_once_and_no_more_than_there_is_room_for() {
         let mut list = Subscribers::of(Peer::Addr(1));
-        assert!(list.add(Peer::Addr(1)) && list.0.len() == 1);
+        assert!(list.add(Peer::Addr(1)) && list.peers.len() == 1);
         (2..=SUBSCRIBERS_MAX as u64).for_each(|n| assert!(list.add(Peer::Addr(n))));
         assert!(!list.add(Peer::Addr(99)) && list.add(Peer::Addr(5)));
         assert!(list.remove(Peer::Addr(5)) && !list.remove(Peer::Addr(5)));
@@ -53,5 +76,33 @@ mod tests {
         let span = out.store(b"packet");
         list.hand_on(span, &mut out);
         assert_eq!(out.ops().len(), SUBSCRIBERS_MAX);
+        let mut nobody = Subscribers::of(Peer::NOBODY);
+        nobody.hand_on(span, &mut out);
+        let seen = |op: &Op| matches!(op, Op::Datagram { to: Peer::NOBODY, .. });
+        assert_eq!(out.ops().iter().filter(|op| seen(op)).count(), 1);
+    }
+
+    #[test]
+    fn each_is_first_equally_often() {
+        let mut list = Subscribers::of(Peer::Addr(1));
+        (2..=5).for_each(|n| assert!(list.add(Peer::Addr(n))));
+        let mut firsts = [0; 6];
+        let mut packet = |list: &mut Subscribers| {
+            let mut out = Outbox::default();
+            let span = out.store(b"packet");
+            list.hand_on(span, &mut out);
+            let to = |op: &Op| match op {
+                Op::Datagram { to: Peer::Addr(n), .. } => *n as usize,
+                other => panic!("{other:?}"),
+            };
+            let mut all: Vec<usize> = out.ops().iter().map(to).collect();
+            firsts[all[0]] += 1;
+            all.sort_unstable();
+            all
+        };
+        (0..50).for_each(|_| assert_eq!(packet(&mut list), [1, 2, 3, 4, 5]));
+        list.remove(Peer::Addr(5));
+        assert_eq!(packet(&mut list), [1, 2, 3, 4]);
+        assert_eq!(firsts.iter().filter(|count| **count >= 10).count(), 5, "{firsts:?}");
     }
 }
