@@ -5,7 +5,7 @@
 //! passes between them.
 
 use crate::market::{FeedBooks, Passing};
-use gateway::Gateway;
+use gateway::{Gateway, SubscriptionEvent, SubscriptionTerms};
 use overlay::{
     control::{self, ControlHeader, ControlKind, TreeBody},
     frame::{self, DataBody, FrameKind, HopHeader},
@@ -27,6 +27,8 @@ pub struct Edge {
     told_unheard: u64,
     /// If the gateway has sessions for market data.
     passing: Option<Passing>,
+    /// Whom the feed goes to because participants want it; others stay whatever participants do.
+    wanted: Vec<Peer>,
 }
 
 impl Edge {
@@ -34,8 +36,8 @@ impl Edge {
     /// their streams.
     pub fn new(node: NodeId, receivers: Vec<Receiver>, gateway: Gateway) -> Edge {
         let skipped = vec![0; receivers.len()];
-        let (malformed, told_unheard, passing) = (0, 0, None);
-        Edge { node, receivers, gateway, malformed, skipped, told_unheard, passing }
+        let (malformed, told_unheard, passing, wanted) = (0, 0, None, Vec::new());
+        Edge { node, receivers, gateway, malformed, skipped, told_unheard, passing, wanted }
     }
 
     /// What the receivers release builds books for the gateway's market-data sessions, if it has
@@ -86,6 +88,44 @@ impl Edge {
         let lists = self.receivers.iter_mut().map(Receiver::subscribers);
         // Of all of them, whatever the first one says.
         lists.filter_map(|list| list.remove(peer).then_some(())).count() > 0
+    }
+
+    /// From now on participants may subscribe here, on these terms.
+    pub fn offer_subscriptions(&mut self, terms: SubscriptionTerms) {
+        self.gateway.offer_subscriptions(terms);
+    }
+
+    /// Ends all subscriptions of participants; how many there were.
+    pub fn end_subscriptions(&mut self, now: ClockReading, out: &mut Outbox) -> usize {
+        let ended = self.gateway.end_subscriptions(now, None, out);
+        self.serve_subscriptions(now, out);
+        ended
+    }
+
+    /// Sees to what participants want: the answer goes out before the first packet.
+    fn serve_subscriptions(&mut self, now: ClockReading, out: &mut Outbox) {
+        while let Some(event) = self.gateway.take_subscription() {
+            match event {
+                SubscriptionEvent::Wanted(conn, to) => {
+                    let known =
+                        self.receivers.first_mut().is_some_and(|of| of.subscribers().has(to));
+                    let granted = self.subscribe(to);
+                    if granted && !known {
+                        self.wanted.push(to);
+                    }
+                    let stream = |of: &Receiver| (of.session(), of.watermark().0 + 1);
+                    let streams = || self.receivers.iter().map(stream).collect();
+                    let streams = granted.then(streams);
+                    self.gateway.answer_subscription(now, conn, streams, out);
+                }
+                SubscriptionEvent::Over(to) => {
+                    if let Some(at) = self.wanted.iter().position(|of| *of == to) {
+                        self.wanted.swap_remove(at);
+                        self.unsubscribe(to);
+                    }
+                }
+            }
+        }
     }
 
     /// Datagrams that were unreadable.
@@ -210,6 +250,7 @@ impl Node for Edge {
                 self.gateway.set_public(stream, receiver.public(now.now));
             }
             self.gateway.handle_timeout(now, out);
+            self.serve_subscriptions(now, out);
         }
     }
 
@@ -230,22 +271,27 @@ impl Node for Edge {
         out: &mut Outbox,
     ) {
         self.gateway.handle_accept(now, conn, remote, out);
+        self.serve_subscriptions(now, out);
     }
 
     fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
         self.gateway.handle_work(now, ticket, answer, out);
+        self.serve_subscriptions(now, out);
     }
 
     fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
         self.gateway.handle_stream(now, conn, bytes, out);
+        self.serve_subscriptions(now, out);
     }
 
     fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.gateway.handle_close(now, conn, out);
+        self.serve_subscriptions(now, out);
     }
 
     fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.gateway.handle_unread(now, conn, out);
+        self.serve_subscriptions(now, out);
     }
 
     fn wants_stream(&self, conn: ConnId) -> bool {

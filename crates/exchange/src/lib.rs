@@ -38,9 +38,9 @@ pub use downlinks::StreamRouter;
 pub use edge::Edge;
 pub use expiry::{Ending, Expiries};
 pub use gateway::{
-    AccessConfig, AccessKey, CertificateRule, FIX_DOOR, FixCounters, FixLogin, FixRole, FixVersion,
-    LoginTerms, OUCH_DOOR, OUTSTANDING, Rate, Refusal, Refusals, Refused, SessionInfo, Throttle,
-    decode_work,
+    AccessConfig, AccessKey, CertificateRule, EdgeLoad, FIX_DOOR, FixCounters, FixLogin, FixRole,
+    FixVersion, LoginTerms, OUCH_DOOR, OUTSTANDING, Rate, Refusal, Refusals, Refused,
+    SUBSCRIPTION_DOOR, SessionInfo, SubscriptionTerms, Throttle, decode_work,
 };
 pub use input_snapshot::{compact, compacted_from, compacted_genesis, compacted_inputs};
 pub use member::{Keep, Member, MemberError};

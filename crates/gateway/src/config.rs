@@ -121,6 +121,12 @@ impl GatewayConfig {
         logins.find(|login| login.username == username).map(|login| login.account)
     }
 
+    /// The account with this user name, without padding, however its orders are served.
+    pub(crate) fn account_named(&self, username: &[u8]) -> Option<AccountId> {
+        let login = self.logins.iter().find(|login| login.username == username);
+        login.map(|login| login.account)
+    }
+
     /// Whether this account's orders go with its session.
     pub(crate) fn cancels_on_disconnect(&self, account: AccountId) -> bool {
         self.logins.iter().any(|login| login.account == account && login.cancel_on_disconnect)

@@ -33,6 +33,8 @@ const PRIVATE_ACK_DELAY_NS: u64 = 4 * Nanos::MILLI;
 pub const OUCH_DOOR: u8 = 0;
 /// Door of FIX connections.
 pub const FIX_DOOR: u8 = 1;
+/// Door of connections that subscribe to the feed.
+pub const SUBSCRIPTION_DOOR: u8 = 2;
 
 /// The gateway; a component of the edge role, which feeds it frames, streams and watermarks.
 pub struct Gateway {
@@ -64,7 +66,11 @@ impl Gateway {
         private.ack_delay_ns = PRIVATE_ACK_DELAY_NS;
         Gateway {
             private: PrivateReceiver::new(private),
-            sessions: Sessions { ouch: OuchDoor::default(), fix: FixDoor::new(&config) },
+            sessions: Sessions {
+                ouch: OuchDoor::default(),
+                fix: FixDoor::new(&config),
+                subscriptions: Default::default(),
+            },
             conn_of: vec![None; config.accounts_max().min(ACCOUNTS_MAX) + 1],
             cancel_on_disconnect: CancelOnDisconnect::default(),
             locked: vec![false; config.accounts_max().min(ACCOUNTS_MAX) + 1],
@@ -284,6 +290,7 @@ impl Gateway {
         self.private.handle_timeout(now, out);
         self.serve_ouch(now, out);
         self.serve_fix(now, out);
+        self.serve_subscriptions(now, out);
         self.serve_leavers(now, out);
         while let Some(late) = self.context.access.take_late(now.now) {
             self.drop_stranger(now, late, out);

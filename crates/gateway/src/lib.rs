@@ -22,6 +22,7 @@ mod hold;
 mod operate;
 mod ouch;
 mod session;
+mod subscriptions;
 
 pub use ::fix::Version as FixVersion;
 pub use ::fix::app::market::{Level, Print};
@@ -34,5 +35,9 @@ pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTST
 pub use context::{Ahead, GatewayCounters};
 pub use fix::application::FixCounters;
 pub use fix::market::{Books, News};
-pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR};
+pub use gateway::{FIX_DOOR, Gateway, OUCH_DOOR, SUBSCRIPTION_DOOR};
 pub use operate::SessionInfo;
+pub use subscriptions::{
+    SubscriptionCounters, SubscriptionEvent, SubscriptionRefusal, SubscriptionTerms,
+};
+pub use wire::subscription::EdgeLoad;

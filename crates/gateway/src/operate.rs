@@ -52,13 +52,16 @@ impl Gateway {
         (self.context.spill.len(), self.context.uplink.in_flight())
     }
 
-    /// Ends an account's session, with the reason; false when it is not logged on here. Its orders
+    /// Ends an account's session and subscriptions, with the reason; false when it has none here. Its orders
     /// go or stay as with any other end.
     pub fn disconnect(&mut self, now: ClockReading, account: AccountId, out: &mut Outbox) -> bool {
-        let Some(conn) = self.conn(account) else { return false };
-        self.dismiss(now, conn, Dismissal::Operator, out);
+        let mut ended = self.end_subscriptions(now, Some(account), out) > 0;
+        if let Some(conn) = self.conn(account) {
+            self.dismiss(now, conn, Dismissal::Operator, out);
+            ended = true;
+        }
         self.finish(now, out);
-        true
+        ended
     }
 
     /// From now on an account may not log on here, or may again. A session that is there stays.

@@ -1,6 +1,6 @@
-//! A connection at either door: what a gateway does with any, whichever protocol it speaks.
+//! A connection at any door: what a gateway does with it, whichever protocol it speaks.
 //!
-//! Where the two protocols differ is decided here, by [`Session`]; the rest of the gateway does not
+//! Where the protocols differ is decided here, by [`Session`]; the rest of the gateway does not
 //! ask which one it is.
 
 use overlay::frame::AttachReplyBody;
@@ -10,10 +10,11 @@ use crate::{
     access::Refusal,
     context::GatewayContext,
     fix::door::FixDoor,
-    gateway::{FIX_DOOR, Gateway},
+    gateway::{FIX_DOOR, Gateway, SUBSCRIPTION_DOOR},
     operate::SessionInfo,
     ouch::door::OuchDoor,
     ouch::session::{self as ouch, OuchSession},
+    subscriptions::{self, SubscriptionDoor},
 };
 
 /// A connection, by its protocol.
@@ -22,6 +23,8 @@ pub(crate) enum Session<'a> {
     Ouch(&'a mut OuchSession),
     /// All connections share one acceptor, which knows this one too.
     Fix(&'a mut FixDoor),
+    /// All connections of the door, which has no orders.
+    Subscription(&'a mut SubscriptionDoor),
 }
 
 /// Why a connection is closed.
@@ -35,6 +38,8 @@ pub(crate) enum Ending {
     Ouch(ouch::Ending),
     /// Something that only FIX connections end with.
     Fix(fix::session::Ending),
+    /// Something that only subscriptions end with.
+    Subscription(subscriptions::Ending),
 }
 
 /// What bytes, answers or records of a connection have led to.
@@ -68,6 +73,7 @@ pub(crate) struct Left {
 pub(crate) struct Sessions {
     pub(crate) ouch: OuchDoor,
     pub(crate) fix: FixDoor,
+    pub(crate) subscriptions: SubscriptionDoor,
 }
 
 impl Sessions {
@@ -76,18 +82,22 @@ impl Sessions {
         if self.fix.has(conn) {
             return Some(Session::Fix(&mut self.fix));
         }
+        if self.subscriptions.has(conn) {
+            return Some(Session::Subscription(&mut self.subscriptions));
+        }
         self.ouch.get(conn).map(Session::Ouch)
     }
 
     /// Connections now open.
     pub(crate) fn len(&self) -> usize {
-        self.ouch.len() + self.fix.connections()
+        self.ouch.len() + self.fix.connections() + self.subscriptions.len()
     }
 
     /// A connection has come.
     pub(crate) fn connect(&mut self, now: Nanos, conn: ConnId, context: &GatewayContext) {
         match conn.door() {
             FIX_DOOR => self.fix.connect(now, conn),
+            SUBSCRIPTION_DOOR => self.subscriptions.connect(now, conn),
             _ => self.ouch.connect(now, conn, context),
         }
     }
@@ -97,6 +107,9 @@ impl Sessions {
     pub(crate) fn wants_input(&self, conn: ConnId, context: &GatewayContext) -> bool {
         if let Some(session) = self.ouch.peek(conn) {
             return session.is_read(context);
+        }
+        if self.subscriptions.has(conn) {
+            return true;
         }
         let account = self.fix.account_of(conn);
         account.map_or_else(|| context.reads_strangers(), |account| context.wants(account))
@@ -110,11 +123,15 @@ impl Sessions {
 
     /// When a session next needs attention; may be early.
     pub(crate) fn next_timeout(&self) -> Nanos {
-        self.ouch.next_timeout().min(self.fix.next_timeout())
+        let orders = self.ouch.next_timeout().min(self.fix.next_timeout());
+        orders.min(self.subscriptions.next_timeout())
     }
 
     /// Takes a connection out that is gone or about to be closed.
     fn remove(&mut self, conn: ConnId) -> Option<Left> {
+        if self.subscriptions.remove(conn) {
+            return Some(Left::default());
+        }
         if !self.fix.has(conn) {
             return self.ouch.remove(conn).map(|session| session.left());
         }
@@ -136,6 +153,7 @@ impl Session<'_> {
         match self {
             Session::Ouch(session) => session.handle_bytes(now, bytes, context, conn, out),
             Session::Fix(door) => door.handle_bytes(now, conn, bytes, context, out),
+            Session::Subscription(door) => door.handle_bytes(now.now, conn, bytes, context, out),
         }
     }
 
@@ -150,6 +168,7 @@ impl Session<'_> {
         match self {
             Session::Ouch(session) => session.handle_answer(now.now, conn, context),
             Session::Fix(door) => door.try_again(now, conn, context, out),
+            Session::Subscription(door) => door.handle_answer(now.now, conn, context),
         }
     }
 
@@ -157,8 +176,8 @@ impl Session<'_> {
     fn attach(&mut self, account: AccountId, from: u64) {
         match self {
             Session::Ouch(session) => session.attach(account, from),
-            // Its state has said so since the Logon.
-            Session::Fix(_) => {}
+            // Its state has said so since the Logon; a subscription has no stream.
+            Session::Fix(_) | Session::Subscription(_) => {}
         }
     }
 
@@ -167,6 +186,7 @@ impl Session<'_> {
         match self {
             Session::Ouch(session) => session.hold.push(now, report),
             Session::Fix(door) => door.push(now, account, report),
+            Session::Subscription(_) => {}
         }
     }
 
@@ -182,6 +202,12 @@ impl Session<'_> {
         match (self, why) {
             (Session::Ouch(_), Dismissal::Slow) => Some(Ending::Ouch(ouch::Ending::Slow)),
             (Session::Ouch(_), Dismissal::Operator) => Some(Ending::Ouch(ouch::Ending::Operator)),
+            (Session::Subscription(_), Dismissal::Slow) => {
+                Some(Ending::Subscription(subscriptions::Ending::Slow))
+            }
+            (Session::Subscription(_), Dismissal::Operator) => {
+                Some(Ending::Subscription(subscriptions::Ending::Operator))
+            }
             (Session::Fix(door), Dismissal::Slow) => {
                 let told = door.log_out(now, conn, "Too much left unread", context, out);
                 context.counters.slow_consumers += u64::from(told);
@@ -226,9 +252,10 @@ impl Session<'_> {
                 door.count(ending);
                 door.note_refusal(now, conn, ending, context);
             }
-            (Session::Ouch(_), Ending::Fix(_)) | (Session::Fix(_), Ending::Ouch(_)) => {
-                debug_assert!(false, "{ending:?} of another protocol");
+            (Session::Subscription(door), Ending::Subscription(ending)) => {
+                door.say_goodbye(now, conn, ending, context, out);
             }
+            _ => debug_assert!(false, "{ending:?} of another protocol"),
         }
     }
 }
@@ -243,7 +270,9 @@ impl Gateway {
         out: &mut Outbox,
     ) {
         let Outcome { wants_in, mut ending } = outcome;
-        if let Some((account, from)) = wants_in {
+        if let Some((account, _)) = wants_in.filter(|_| self.sessions.subscriptions.has(conn)) {
+            ending = ending.or_else(|| self.admit_subscriber(now, conn, account, out));
+        } else if let Some((account, from)) = wants_in {
             let locked = self.is_locked(account);
             let refused = match self.conn_of.get_mut(usize::from(account.0)) {
                 _ if locked => Some(Refusal::Locked),
@@ -331,7 +360,9 @@ impl Gateway {
     ) {
         match self.sessions.get(conn) {
             Some(Session::Fix(_)) => self.handle_fix_reply(now, conn, reply, out),
-            Some(Session::Ouch(_)) | None => self.handle_ouch_reply(now, conn, reply, out),
+            Some(Session::Ouch(_) | Session::Subscription(_)) | None => {
+                self.handle_ouch_reply(now, conn, reply, out);
+            }
         }
     }
 
@@ -345,7 +376,9 @@ impl Gateway {
     ) {
         match self.sessions.get(conn) {
             Some(Session::Ouch(_)) => self.release_ouch(now, conn, out),
-            Some(Session::Fix(_)) | None => self.release_fix(now, account, out),
+            Some(Session::Fix(_) | Session::Subscription(_)) | None => {
+                self.release_fix(now, account, out);
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use types::{Address, NodeId, Peer};
 
 /// The peer behind an address that is no node of the deployment.
 pub fn peer_addr(addr: SocketAddrV4) -> Peer {
-    Peer::Addr(pack(addr))
+    Peer::v4(addr.ip().to_bits(), addr.port())
 }
 
 /// An address as nodes know it; one of IPv4 mapped into IPv6 is that of IPv4.

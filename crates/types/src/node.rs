@@ -25,6 +25,11 @@ pub enum Peer {
 impl Peer {
     /// Nobody: a driver sends nothing there.
     pub const NOBODY: Peer = Peer::Addr(0);
+
+    /// Whoever has this IPv4 address and port, as drivers pack them.
+    pub const fn v4(address: u32, port: u16) -> Peer {
+        Peer::Addr((address as u64) << 16 | port as u64)
+    }
 }
 
 /// Which of a node's sockets: meanings are the node's own.

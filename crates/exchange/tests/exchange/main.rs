@@ -32,6 +32,7 @@ mod room;
 mod spilled;
 mod spread;
 mod starts;
+mod subscriptions;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

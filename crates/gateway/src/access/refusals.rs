@@ -44,6 +44,7 @@ reasons! {
     NewAddress: "too many wrong passwords for this account from addresses new to it",
     WrongPassword: "wrong password",
     SecondLogon: "the account is logged on already",
+    Crowded: "the account has as many subscriptions here as it may",
     Locked: "locked by an operator",
     Ahead: "it names a message that was never sent",
 }

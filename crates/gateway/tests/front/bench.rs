@@ -435,6 +435,12 @@ impl Bench {
         done
     }
 
+    /// The receiver's owner says what came of a subscription.
+    pub fn answer_subscription(&mut self, conn: u32, streams: Option<Vec<([u8; 10], u64)>>) {
+        self.gateway.answer_subscription(self.now, ConnId(conn), streams, &mut self.out);
+        self.settle();
+    }
+
     pub fn suspend(&mut self, suspended: bool) {
         self.gateway.suspend(self.now, suspended, &mut self.out);
         self.settle();

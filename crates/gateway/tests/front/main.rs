@@ -9,3 +9,4 @@ mod login;
 mod operate;
 mod rates;
 mod requests;
+mod subscriptions;
