@@ -38,6 +38,8 @@ impl Replica {
                 self.tell(to, &Body::Notice { term, number, bytes: notice }, out);
             }
         }
+        // Who is most alone has nobody to wait for.
+        self.confirm_notices(out);
         number
     }
 
@@ -74,6 +76,13 @@ impl Replica {
         }
         let last = notices.answered.entry(from).or_insert(0);
         *last = number.max(*last);
+        self.confirm_notices(out);
+    }
+
+    /// Says so if most have heard more of the notices than before.
+    fn confirm_notices(&mut self, out: &mut Vec<Action>) {
+        let members = self.core.membership();
+        let notices = &mut self.notices;
         let own = members.votes(self.config.id).then_some(notices.number);
         let heard = notices.answered.iter().filter(|(who, _)| members.votes(**who));
         let mut heard: Vec<u64> = heard.map(|(_, number)| *number).chain(own).collect();
