@@ -34,8 +34,10 @@ pub struct SubscriptionTerms {
     pub groups: Vec<SocketAddrV4>,
     /// Connections of an account at once.
     pub per_account: usize,
-    /// Where the feed is sent from.
+    /// Where unicast is sent from; no address (0.0.0.0): from the one that the client connected to.
     pub from: SocketAddrV4,
+    /// Where groups are sent from.
+    pub from_for_groups: SocketAddrV4,
     /// Retransmission servers.
     pub repair: Vec<SocketAddrV4>,
     /// Snapshot servers, the nearest first.
@@ -439,7 +441,10 @@ impl Gateway {
                 Answer::Subscribed(Subscribed {
                     way,
                     to,
-                    from: terms.from,
+                    from: match way {
+                        Way::Unicast => terms.from,
+                        Way::Group => terms.from_for_groups,
+                    },
                     midnight_ns,
                     streams,
                     repair: terms.repair.clone(),

@@ -143,7 +143,8 @@ pub struct Subscribed {
     pub way: Way,
     /// Where to.
     pub to: SocketAddrV4,
-    /// Where it is sent from: what comes from elsewhere isn't the feed.
+    /// Where it is sent from: what comes from elsewhere isn't the feed. No address (0.0.0.0): the one
+    /// that the client has connected to.
     pub from: SocketAddrV4,
     /// Midnight that ITCH times count from, ns since 1970.
     pub midnight_ns: u64,

@@ -62,6 +62,7 @@ impl World {
             groups: vec![GROUP],
             per_account: 100,
             from: GROUP,
+            from_for_groups: GROUP,
             repair: vec![GROUP],
             snapshots: vec![],
         });

@@ -31,7 +31,8 @@ fn terms() -> SubscriptionTerms {
     SubscriptionTerms {
         groups: vec![GROUP],
         per_account: PER_ACCOUNT,
-        from: at(HERE + 9, 7_009),
+        from: at(0, 7_009),
+        from_for_groups: at(HERE + 9, 7_009),
         repair: vec![at(HERE + 1, 7_001)],
         snapshots: vec![at(HERE + 9, 7_012)],
     }
@@ -274,7 +275,8 @@ fn two_that_share_a_group_get_it_once_and_until_both_have_gone() {
     for n in 1..=2 {
         log_on(&mut bench, n, &format!("USER{n}"), &format!("secret{n}"));
         assert_eq!(ask(&mut bench, n, group).len(), 1);
-        assert!(matches!(answer(&mut bench, n, true), Answer::Subscribed(_)));
+        let Answer::Subscribed(told) = answer(&mut bench, n, true) else { panic!("refused") };
+        assert_eq!((told.way, told.from), (Way::Group, terms().from_for_groups));
     }
     bench.close(door(1));
     assert_eq!(events(&mut bench), []);
