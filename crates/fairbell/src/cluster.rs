@@ -299,6 +299,8 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
             bind: None,
             dir: None,
             subscribers: Vec::new(),
+            groups: Vec::new(),
+            public: None,
         }));
     };
     add(NodeRole::Root, "root", args.roots.into());

@@ -27,4 +27,5 @@ pub mod room;
 pub mod serve;
 pub mod sockets;
 pub mod spill;
+pub mod subscriber;
 pub mod tls;

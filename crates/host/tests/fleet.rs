@@ -15,7 +15,9 @@ use host::fleet::credentials::{self, Credentials, OPERATOR};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use host::fleet::messages::Operation;
 use host::fleet::node::{self, NodeOptions};
+use host::subscriber::Session;
 use net::Clock;
+use wire::subscription::Way;
 
 const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 2\nhedge = 0\n\n[engine]\n\
                      open_orders_max = 1000\n\n[memory]\nrepair_mib = 1\n\n[journal]\nsegment_mib = \
@@ -74,6 +76,8 @@ impl Venue {
                 bind: None,
                 dir: None,
                 subscribers: Vec::new(),
+                groups: Vec::new(),
+                public: None,
             });
         let path = dir.join("cluster.toml");
         let file = ClusterFile::new(&path, "lab", Clock::start(0).now(), nodes.collect());
@@ -160,6 +164,121 @@ impl Drop for Venue {
         self.running.iter().for_each(|machine| machine.stop.store(true, Ordering::Relaxed));
         self.running.drain(..).for_each(|machine| drop(machine.thread.join()));
         let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Venue {
+    /// The subscription door of a machine.
+    fn door(&self, name: &str) -> std::net::SocketAddrV4 {
+        let (_, node) = self.file.node(name).expect("there");
+        self.file.at(node, Port::Subscriptions).expect("an address")
+    }
+
+    fn tls(&self) -> net::ClientTls {
+        let authority = self.dir.join("authority.pem");
+        host::tls::client(authority.to_str().expect("text"), None, "lab").expect("TLS")
+    }
+
+    fn subscribe(&self, name: &str, user: &str) -> Result<Session, Failure> {
+        Session::open(self.door(name), (user, "flow"), Some(&self.tls()))
+    }
+}
+
+/// A socket for the feed, and where it is.
+fn ear() -> (UdpSocket, std::net::SocketAddrV4) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_read_timeout(Some(Duration::from_secs(3))).expect("set");
+    let at = host::sockets::v4(socket.local_addr().expect("an address")).expect("IPv4");
+    (socket, at)
+}
+
+/// The next packet: from where, of which session, its number and count of messages.
+fn packet(of: &UdpSocket) -> Option<(std::net::SocketAddr, Vec<u8>)> {
+    let mut bytes = [0; 2_048];
+    let (len, from) = of.recv_from(&mut bytes).ok()?;
+    Some((from, bytes[..len].to_vec()))
+}
+
+#[test]
+fn participants_subscribe_at_their_edge_and_are_told_which_is_least_loaded() {
+    let mut venue = Venue::new("subscribe");
+    let group = "239.7.7.7:17107".parse().expect("a group");
+    for node in &mut venue.file.nodes {
+        node.groups = vec![group];
+    }
+    for name in ["root-1", "edge-1", "edge-2"] {
+        venue.start(name);
+    }
+    ["root-1", "edge-1", "edge-2"].into_iter().for_each(|name| venue.wait(name, "up"));
+    let why = |result: Result<Session, Failure>| result.err().expect("refused").to_string();
+    let wrong = Session::open(venue.door("edge-1"), ("FLOW01", "wrong"), Some(&venue.tls()));
+    assert!(why(wrong).contains("login is refused"));
+    let mut session = venue.subscribe("edge-1", "FLOW01").expect("logged on");
+    let (socket, to) = ear();
+    let foreign = std::net::SocketAddrV4::new([127, 0, 0, 2].into(), to.port());
+    let refused = session.subscribe(Way::Unicast, foreign).expect_err("another address");
+    assert!(refused.to_string().contains("not the address"), "{refused}");
+    let refused = session.subscribe(Way::Group, "239.7.7.8:17107".parse().expect("a group"));
+    assert!(refused.expect_err("not permitted").to_string().contains("does not permit"));
+    let told = session.subscribe(Way::Unicast, to).expect("granted");
+    assert_eq!((told.to, told.streams.len(), told.repair.len()), (to, 1, 1));
+    // Nobody trades; heartbeats go the same way, from where it was told, with the number it was told.
+    let (from, bytes) = packet(&socket).expect("the feed");
+    assert_eq!(from, told.from.into());
+    let first = wire::moldudp::Packet::parse(&bytes).expect("a packet");
+    assert_eq!((first.session().0, first.seq()), told.streams[0]);
+    // The server that it was told of repairs what came before: a padded request needs no token.
+    let name = wire::moldudp::Session(told.streams[0].0);
+    let mut request = Vec::new();
+    wire::moldudp::Request { session: name, seq: 1, count: 1 }.encode(&mut request);
+    request.resize(600, 0);
+    let (asking, _) = ear();
+    asking.send_to(&request, told.repair[0]).expect("sent");
+    let (_, repair) = packet(&asking).expect("message 1");
+    assert_eq!(wire::moldudp::Packet::parse(&repair).expect("a packet").seq(), 1);
+    // A second one, by the group, gets the same packets.
+    let mut second = venue.subscribe("edge-1", "FLOW02").expect("logged on");
+    let heard = host::subscriber::hear(to, Some(group), second.local()).expect("a group");
+    heard.set_read_timeout(Some(Duration::from_secs(3))).expect("set");
+    let told = second.subscribe(Way::Group, group).expect("granted");
+    let (from, by_group) = packet(&heard).expect("the feed");
+    assert_eq!(from, told.from.into());
+    let same = || packet(&socket).is_some_and(|(_, bytes)| bytes == by_group);
+    assert!((0..50).any(|_| same()), "the same bytes");
+    // More than the account may have at once.
+    let more: Vec<_> = (0..4).map(|_| venue.subscribe("edge-1", "FLOW02")).collect();
+    assert!(more[..3].iter().all(Result::is_ok));
+    assert!(why(more.into_iter().last().expect("four")).contains("as it may"));
+    // Both edges are named, and one that is drained is not.
+    let named = |session: &mut Session| -> Vec<u16> {
+        session.ask_edges().expect("asked");
+        session.edges().1.iter().map(|edge| edge.ports[2]).collect()
+    };
+    let doors = ["edge-1", "edge-2"].map(|name| venue.door(name).port());
+    wait_for(|| {
+        let mut named = named(&mut session);
+        named.sort_unstable();
+        named == doors
+    });
+    venue.operate(&Operation::Drain { node: "edge-2".to_string(), on: true });
+    assert_eq!(venue.ended("edge-2"), Ok(()));
+    wait_for(|| named(&mut session) == doors[..1]);
+    // The connection is cut: packets stop. The other one's go on.
+    drop(session);
+    std::thread::sleep(Duration::from_millis(300));
+    socket.set_nonblocking(true).expect("set");
+    while packet(&socket).is_some() {}
+    socket.set_nonblocking(false).expect("set");
+    assert!(packet(&heard).is_some());
+    assert_eq!(packet(&socket), None, "cut, and still fed");
+    second.leave();
+}
+
+fn wait_for(mut done: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !done() {
+        assert!(since.elapsed() < PATIENCE, "it takes too long");
+        std::thread::sleep(Duration::from_millis(300));
     }
 }
 

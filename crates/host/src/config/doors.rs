@@ -41,6 +41,8 @@ pub struct Doors {
     pub half_open: u64,
     /// The same from one address.
     pub half_open_per_address: u64,
+    /// Connections of an account that may subscribe to the feed at one edge.
+    pub subscriptions: u32,
     /// Hashed passwords looked at for one address, at once.
     pub tries: u32,
     /// The same, per second.
@@ -77,6 +79,7 @@ impl Default for Doors {
             logon_ms: 10_000,
             half_open: 768,
             half_open_per_address: 384,
+            subscriptions: 4,
             tries: 64,
             tries_per_s: 4,
             checks_per_s: 20,

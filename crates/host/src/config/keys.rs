@@ -170,6 +170,7 @@ pub const KEYS: &[Key] = &[
     whole("doors.logon_ms", 100, 15_000),
     whole("doors.half_open", 1, 1_000),
     whole("doors.half_open_per_address", 1, 1_000),
+    whole("doors.subscriptions", 1, 64),
     whole("doors.tries", 1, 100_000),
     whole("doors.tries_per_s", 1, 10_000),
     whole("doors.checks_per_s", 1, 1_000),

@@ -155,7 +155,7 @@ impl Doctor {
         }
         if node.is(NodeRole::Edge) {
             udp.extend([Port::Edge, Port::Claims, Port::Release]);
-            tcp.extend([Port::Ouch, Port::Fix]);
+            tcp.extend([Port::Ouch, Port::Fix, Port::Subscriptions]);
         }
         if node.is(NodeRole::Snapshot) {
             udp.push(Port::SnapshotFeed);

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Nanos, NodeId};
+use wire::subscription::HOST_MAX;
 
 use crate::config::Config;
 use crate::failure::{Failure, on};
@@ -25,6 +26,8 @@ pub const NODES_MAX: usize = engine::NODES_MAX;
 pub const PORTS: u16 = 16;
 /// First port of nodes that name none.
 const FIRST_PORT: u16 = 7_000;
+/// Groups of an edge that participants may subscribe to at most.
+const GROUPS_MAX: usize = 16;
 
 /// What a node does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -74,6 +77,8 @@ pub enum Port {
     Snapshot = 12,
     /// Where the snapshot server hears the feed of the edge beside it, UDP.
     SnapshotFeed = 13,
+    /// Subscriptions to the feed over SoupBinTCP, TCP.
+    Subscriptions = 14,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -123,12 +128,23 @@ pub struct NodeEntry {
     /// group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribers: Vec<SocketAddrV4>,
+    /// IP multicast groups and ports on its segment that participants may subscribe to there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<SocketAddrV4>,
+    /// The name or address that participants know an edge by, if it isn't `address`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public: Option<String>,
 }
 
 impl NodeEntry {
     /// Whether it has a role.
     pub fn is(&self, role: NodeRole) -> bool {
         self.roles.contains(&role)
+    }
+
+    /// The name or address that participants know it by.
+    pub fn public(&self) -> &str {
+        self.public.as_ref().unwrap_or(&self.address)
     }
 }
 
@@ -281,6 +297,19 @@ impl ClusterFile {
                 let why = format!("{}: a snapshot server stands beside an edge", node.name);
                 return Err((key(at, "roles"), why));
             }
+            let usable = |at: &SocketAddrV4| at.ip().is_multicast() && at.port() > 0;
+            if node.groups.len() > GROUPS_MAX || !node.groups.iter().all(usable) {
+                let why = format!("{}: at most {GROUPS_MAX} like \"239.1.1.3:7100\"", node.name);
+                return Err((key(at, "groups"), why));
+            }
+            let host = node.public();
+            if host.is_empty()
+                || host.len() > HOST_MAX
+                || !host.bytes().all(|b| b.is_ascii_graphic())
+            {
+                let why = format!("{}: a name or address of at most {HOST_MAX} bytes", node.name);
+                return Err((key(at, "public"), why));
+            }
             let port = self.port_of(node);
             if port == 0 || port > u16::MAX - PORTS {
                 return Err((key(at, "port"), format!("1..={}", u16::MAX - PORTS)));
@@ -334,6 +363,11 @@ impl ClusterFile {
 
     fn port_of(&self, node: &NodeEntry) -> u16 {
         node.port.unwrap_or(self.port)
+    }
+
+    /// The number of a node's port for one purpose.
+    pub fn number(&self, node: &NodeEntry, port: Port) -> u16 {
+        self.port_of(node) + port as u16
     }
 
     /// Where the others reach a port of a node, as its name resolves now.
@@ -443,7 +477,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`bind`, `dir`, `subscribers`, `groups`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.
@@ -464,7 +498,7 @@ pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure>
     text += &format!("\n{} {} {} {}", file.name, file.id, file.session, file.midnight_ns);
     for node in &file.nodes {
         let (NodeEntry { name, address, roles, zone, .. }, port) = (node, file.port_of(node));
-        text += &format!("\n{name} {address} {roles:?} {zone} {port}");
+        text += &format!("\n{name} {address} {roles:?} {zone} {port} {}", node.public());
     }
     Ok(engine::digest_of(text.as_bytes()))
 }
@@ -549,6 +583,9 @@ mod tests {
             ),
             ("port = 7100", "port = 7010", "node[1].port: edge-1: nodes of one address"),
             ("port = 7100", "port = 65530", "node[1].port: 1..="),
+            ("port = 7100", "groups = [\"10.0.0.1:7100\"]", "node[1].groups: edge-1: at most 16"),
+            ("port = 7100", "groups = [\"239.1.1.3:0\"]", "node[1].groups: edge-1: at most 16"),
+            ("port = 7100", "public = \"two words\"", "node[1].public: edge-1: a name"),
         ] {
             let why = proxy(from, to).expect_err(to).to_string();
             assert!(why.starts_with("some/cluster.toml:") && why.contains(said), "{why}");

@@ -142,6 +142,13 @@ pub enum FromRoot {
     Reference(Followed),
     /// It is to end its sessions and stop.
     Drain,
+    /// For an edge: those that take participants, least loaded first.
+    Edges {
+        /// Since the one that was heard of longest ago said how it is, ms.
+        age_ms: u64,
+        /// At most [`wire::subscription::EDGES_MAX`].
+        edges: Vec<EdgeHint>,
+    },
     /// It is not in, for this reason.
     Refused {
         /// One line.
@@ -161,6 +168,18 @@ pub enum FromRoot {
         /// The same for machines.
         data: serde_json::Value,
     },
+}
+
+/// An edge's load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeHint {
+    /// Its number in the file.
+    pub node: u16,
+    /// Sessions of participants.
+    pub sessions: u64,
+    /// Their requests per second, over the last second or so.
+    pub requests_per_s: u64,
 }
 
 /// The keys of a node in one epoch.

@@ -14,4 +14,5 @@ pub mod messages;
 pub mod node;
 pub mod reference;
 pub mod server;
+pub mod subscriptions;
 pub mod traces;

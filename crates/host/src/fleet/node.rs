@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use exchange::{FIX_DOOR, OUCH_DOOR, Role, Sealed};
+use exchange::{FIX_DOOR, OUCH_DOOR, Role, SUBSCRIPTION_DOOR, Sealed};
 use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, WaitStrategy, job_channel};
 use overlay::sealed_link::{Fleet, SealedLink};
 use probe::Key;
@@ -23,8 +23,9 @@ use super::clock::{ClockHandle, NodeClock};
 use super::credentials::{Credentials, RootSecret, bytes_of};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
 use super::keys::Own;
-use super::messages::{Followed, FromRoot, Health, Keys};
+use super::messages::{EdgeHint, Followed, FromRoot, Health, Keys};
 use super::server::{Server, Venue};
+use super::subscriptions;
 use super::traces::TraceFile;
 use crate::admin::door::Door;
 use crate::alarms::Alarms;
@@ -456,6 +457,9 @@ impl Machine<'_> {
                         keyed.take(&keys)?;
                     }
                     Ok(FromRoot::Keys(keys)) => keyed.take(&keys)?,
+                    Ok(FromRoot::Edges { age_ms, edges }) => {
+                        self.tell_edges(&handle, age_ms, &edges);
+                    }
                     Ok(FromRoot::Drain) if drained.is_none() => {
                         drained = Some(Instant::now());
                         told("is drained: ends its sessions and stops");
@@ -492,8 +496,15 @@ impl Machine<'_> {
             let mut sockets = vec![(Channel::OVERLAY, self.bind(port)?)];
             let mut doors = Vec::new();
             if let Some(edge) = role.as_edge_mut() {
-                sockets.push((Channel::FEED, self.bind(Port::Release)?));
-                doors.extend([self.listen(Port::Ouch)?, self.listen(Port::Fix)?]);
+                let release = self.bind(Port::Release)?;
+                subscriptions::confine(self.file, self.entry, &release)?;
+                sockets.push((Channel::FEED, release));
+                for port in [Port::Ouch, Port::Fix, Port::Subscriptions] {
+                    doors.push(self.listen(port)?);
+                }
+                let repair = cluster.retransmission();
+                let terms = subscriptions::terms(self.file, &self.config, self.entry, repair)?;
+                edge.offer_subscriptions(terms);
                 for subscriber in &self.entry.subscribers {
                     if !edge.subscribe(net::peer_addr(*subscriber)) {
                         let name = &self.entry.name;
@@ -514,7 +525,7 @@ impl Machine<'_> {
             of.add_node(node, role, sockets, doors).map_err(io)?;
             if has_doors {
                 let tls = self.door_tls()?;
-                for door in [OUCH_DOOR, FIX_DOOR] {
+                for door in [OUCH_DOOR, FIX_DOOR, SUBSCRIPTION_DOOR] {
                     of.secure_door(node, door, tls.clone());
                 }
             }
@@ -567,6 +578,21 @@ impl Machine<'_> {
         self.credentials.doors(None)
     }
 
+    /// Participants may be told which edges are least loaded.
+    fn tell_edges(&self, of: &LoopHandle<Role>, age_ms: u64, edges: &[EdgeHint]) {
+        let list = subscriptions::named(self.file, edges);
+        let age_ns = age_ms.saturating_mul(Nanos::MILLI);
+        for (node, _) in self.own() {
+            let list = list.clone();
+            // A loop that is behind hears the next one.
+            let _ = of.call(node, move |role: &mut Role, now, _| {
+                if let Some(edge) = role.as_edge_mut() {
+                    edge.gateway_mut().set_edges(now.now, age_ns, list);
+                }
+            });
+        }
+    }
+
     /// Ends the sessions of participants here; whether something is still on its way.
     fn end_sessions(&self, of: &LoopHandle<Role>) -> bool {
         let mut busy = false;
@@ -578,6 +604,8 @@ impl Machine<'_> {
                     for session in gateway.logged_on() {
                         gateway.disconnect(now, session.account, out);
                     }
+                    edge.end_subscriptions(now, out);
+                    let gateway = edge.gateway();
                     gateway.connections() > 0 || gateway.requests_waiting() != (0, 0)
                 });
                 let _ = to.try_send(left.unwrap_or(false));

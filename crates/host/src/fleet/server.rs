@@ -22,8 +22,11 @@ use types::{ClOrdId, Command, CommandKind, NodeAction, NodeId, UserRefNum};
 use super::credentials::{OPERATOR, RootSecret, named};
 use super::file::{ClusterFile, NodeRole, Port};
 use super::keys;
-use super::messages::{Followed, FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
+use super::messages::{
+    EdgeHint, Followed, FromNode, FromRoot, Health, Operation, Reader, VERSION, write,
+};
 use super::reference::References;
+use super::subscriptions;
 use crate::alarms::Alarms;
 use crate::clock_agent::UNKNOWN_NS;
 use crate::failure::Failure;
@@ -78,6 +81,19 @@ struct Heard {
     at: Instant,
     health: Health,
     generation: u32,
+    requests_per_s: u64,
+}
+
+impl Heard {
+    /// Heard now; `last`: what was heard before.
+    fn now(health: Health, generation: u32, last: Option<&Heard>) -> Heard {
+        let at = Instant::now();
+        let rate = last.map_or(0, |last| {
+            let ms = at.duration_since(last.at).as_millis().max(1) as u64;
+            health.requests.saturating_sub(last.health.requests).saturating_mul(1_000) / ms
+        });
+        Heard { at, health, generation, requests_per_s: rate }
+    }
 }
 
 /// The door of one replica.
@@ -395,15 +411,19 @@ impl Server {
         stop: &AtomicBool,
     ) -> std::io::Result<()> {
         let (number, mut followed) = (u32::from(caller.number), Followed::default());
+        let node = self.venue.file.numbered(caller.number);
+        let is_edge = node.is_some_and(|node| node.is(NodeRole::Edge));
+        let mut edges_at = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
                 Some(FromNode::Health(health)) if admitted.is_some() => {
                     self.tell_quarantine(&caller.name, &health);
                     let (follows, bound_ns) = (health.follows, health.clock_bound_ns);
                     lock(&self.references).hear(caller.number, follows, bound_ns);
-                    let generation = caller.generation;
-                    let heard = Heard { at: Instant::now(), health, generation };
-                    lock(&self.heard).insert(caller.number, heard);
+                    let mut all = lock(&self.heard);
+                    let last = all.get(&caller.number);
+                    let heard = Heard::now(health, caller.generation, last);
+                    all.insert(caller.number, heard);
                 }
                 Some(FromNode::Operate(operation)) if caller.number == 0 => {
                     let answer = match self.operate(&operation) {
@@ -441,8 +461,32 @@ impl Server {
                 write(sealed, &FromRoot::Reference(reference))?;
                 followed = reference;
             }
+            if is_edge && edges_at.elapsed() >= subscriptions::EVERY {
+                edges_at = Instant::now();
+                write(sealed, &self.edges(&standing))?;
+            }
         }
         Ok(())
+    }
+
+    /// Edges that take participants at this moment, as far as is known here.
+    fn edges(&self, standing: &Standing) -> FromRoot {
+        let heard = lock(&self.heard);
+        let mut age = Duration::ZERO;
+        let edges = self.venue.file.of(NodeRole::Edge).filter_map(|(number, _)| {
+            let one = heard.get(&number)?;
+            let node = standing.nodes.get(number.into());
+            let is_fresh = one.at.elapsed() <= subscriptions::HEARD;
+            let is_out = node.drained || one.generation <= node.revoked || one.health.quarantined;
+            if !is_fresh || is_out {
+                return None;
+            }
+            age = age.max(one.at.elapsed());
+            let (sessions, requests_per_s) = (one.health.sessions, one.requests_per_s);
+            Some(EdgeHint { node: number, sessions, requests_per_s })
+        });
+        let edges = subscriptions::least_loaded(edges.collect());
+        FromRoot::Edges { age_ms: age.as_millis() as u64, edges }
     }
 
     fn tell_quarantine(&self, name: &str, health: &Health) {

@@ -121,6 +121,8 @@ impl<'a> Site<'a> {
                     bind: None,
                     dir: None,
                     subscribers: if role == NodeRole::Edge { vec![subscriber] } else { Vec::new() },
+                    groups: Vec::new(),
+                    public: None,
                 });
             }
         }
