@@ -44,6 +44,8 @@ pub enum Command {
     Replica(crate::replica::ReplicaArgs),
     /// Play order load against any OUCH or FIX door and account for every answer
     Load(crate::load::LoadArgs),
+    /// Subscribe to the feed at an edge of a fleet, and build the books of it
+    Subscribe(crate::subscribe::SubscribeArgs),
     /// Certify a participant's own FIX or OUCH client, step by step
     Certify(crate::certify::CertifyArgs),
     /// The exchange's FIX dictionaries, for QuickFIX engines

@@ -30,6 +30,7 @@ pub mod replica;
 pub mod report;
 pub mod statement;
 pub mod store;
+pub mod subscribe;
 pub mod up;
 pub mod view;
 
@@ -83,6 +84,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Cluster(args) => cluster::run(&args),
         Command::Replica(args) => replica::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Subscribe(args) => subscribe::run(&args),
         Command::Certify(args) => certify::run(&args),
         Command::Fix(args) => dictionaries::run(&args),
         Command::Log(args) => log::run(&args.log, &[]),

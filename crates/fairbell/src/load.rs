@@ -17,7 +17,7 @@ use participant::load::{
 use telemetry::Recorder;
 use types::{Instrument, InstrumentId, Nanos, NodeId, Price, Qty, Symbol, limits};
 
-use crate::options::duration;
+use crate::options::{TlsArgs, duration};
 use crate::report::numbers;
 use crate::up::report_quantiles;
 use host::config::price_text;
@@ -46,21 +46,9 @@ pub struct LoadArgs {
     /// Our SenderCompID, FIX only
     #[arg(long, value_name = "TEXT", default_value = "CLIENT{nnn}")]
     pub comp_id: String,
-    /// Speak TLS 1.3
-    #[arg(long, requires = "ca")]
-    pub tls: bool,
-    /// Authorities of the door's certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "tls")]
-    pub ca: Option<String>,
-    /// Our certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "tls", requires = "key")]
-    pub cert: Option<String>,
-    /// Its private key, PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub key: Option<String>,
-    /// Name the door's certificate is of [default: the host of the first address]
-    #[arg(long, value_name = "NAME", requires = "tls")]
-    pub server_name: Option<String>,
+    /// TLS with the doors.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Our TargetCompID, FIX only
     #[arg(long, value_name = "TEXT", default_value = "FAIRBELL")]
     pub target: String,
@@ -188,7 +176,7 @@ fn config(args: &LoadArgs, now: Nanos) -> Result<LoadConfig, Failure> {
     };
     let symbol = Symbol::new(&args.symbol)
         .ok_or_else(|| usage("--symbol: 1 to 8 ASCII characters without blanks".to_string()))?;
-    let gateways = args.addresses.iter().map(|text| resolve(text));
+    let gateways = args.addresses.iter().map(|text| resolve(text).map(peer_addr));
     let logins = (0..args.clients).map(|index| login(args, args.first.saturating_add(index)));
     Ok(LoadConfig {
         logins: logins.collect::<Result<_, _>>()?,
@@ -224,14 +212,18 @@ fn run_name(now: Nanos) -> String {
     (0..4).rev().map(|place| digit(tenths / 36u64.pow(place))).collect()
 }
 
-fn resolve(text: &str) -> Result<types::Peer, Failure> {
+/// Where `--address` is, as its name resolves now.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn resolve(text: &str) -> Result<SocketAddrV4, Failure> {
     let bad = |why: String| Failure::Usage(format!("--address: {text:?}: {why}"));
     let mut found = text.to_socket_addrs().map_err(|error| bad(error.to_string()))?;
     let v4 = found.find_map(|addr| match addr {
         SocketAddr::V4(v4) => Some(v4),
         SocketAddr::V6(_) => None,
     });
-    v4.map(|addr: SocketAddrV4| peer_addr(addr)).ok_or_else(|| bad("no IPv4 address".to_string()))
+    v4.ok_or_else(|| bad("no IPv4 address".to_string()))
 }
 
 /// `{n}`, `{nn}`, ... replaced by the number, padded to as many digits.
@@ -286,12 +278,8 @@ fn play(load: Load, clock: Clock, args: &LoadArgs) -> Result<Load, Failure> {
     let planned = load.planned();
     let mut of = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
     of.add_node(CLIENTS, load, Vec::new(), None).map_err(io)?;
-    if let Some(authorities) = args.ca.as_ref().filter(|_| args.tls) {
-        let own = args.cert.as_deref().zip(args.key.as_deref());
-        let first = args.addresses.first().map_or("", String::as_str);
-        let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
-        let name = args.server_name.as_deref().unwrap_or(host);
-        of.secure_outgoing(CLIENTS, host::tls::client(authorities, own, name)?);
+    if let Some(tls) = args.tls.client(args.addresses.first().map_or("", String::as_str))? {
+        of.secure_outgoing(CLIENTS, tls);
     }
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let interrupted = crate::options::interrupted()?;

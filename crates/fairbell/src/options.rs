@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use host::failure::Failure;
 
 /// A flag that Ctrl-C and SIGTERM set.
@@ -19,6 +19,40 @@ pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::Run(format!("handling Ctrl-C: {error}")))?;
     }
     Ok(flag)
+}
+
+/// How a client speaks TLS with a door.
+#[derive(Args, Clone, Debug)]
+pub struct TlsArgs {
+    /// Speak TLS 1.3
+    #[arg(long, requires = "ca")]
+    pub tls: bool,
+    /// Authorities of the door's certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub ca: Option<String>,
+    /// Our certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls", requires = "key")]
+    pub cert: Option<String>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<String>,
+    /// Name the door's certificate is of [default: the host of the first address]
+    #[arg(long, value_name = "NAME", requires = "tls")]
+    pub server_name: Option<String>,
+}
+
+impl TlsArgs {
+    /// TLS for doors like the one at `address`; `None`: they are plain.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn client(&self, address: &str) -> Result<Option<net::ClientTls>, Failure> {
+        let Some(authorities) = self.ca.as_ref().filter(|_| self.tls) else { return Ok(None) };
+        let own = self.cert.as_deref().zip(self.key.as_deref());
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let name = self.server_name.as_deref().unwrap_or(host);
+        host::tls::client(authorities, own, name).map(Some)
+    }
 }
 
 /// On or off.

@@ -288,6 +288,11 @@ impl Listener {
         self.capture.as_ref()
     }
 
+    /// See [`crate::Subscriber::set_sources`].
+    pub(crate) fn set_sources(&mut self, sources: Vec<Peer>) {
+        self.config.sources = Some(sources);
+    }
+
     fn take_packet(&mut self, now: Nanos, packet: &Packet<'_>) {
         for (seq, message) in (packet.seq()..).zip(packet.messages()) {
             if seq == self.next {

@@ -64,6 +64,11 @@ impl Subscriber {
         self.clients.get(place)
     }
 
+    /// From now on the feed comes from these addresses, and from nobody else but the servers.
+    pub fn set_sources(&mut self, sources: Vec<Peer>) {
+        self.clients.iter_mut().for_each(|client| client.set_sources(sources.clone()));
+    }
+
     /// Whether a stream is one that a client opened.
     pub(crate) fn owns(&self, conn: ConnId) -> bool {
         self.clients.iter().any(|client| client.owns(conn))
