@@ -57,6 +57,15 @@ fn an_edge_killed_and_keys_changed_lose_nothing_and_clocks_keep_their_word() {
     assert_eq!(document["clock_bound_held"], true, "{document}");
     assert_eq!(code, 0, "{said}");
     assert_eq!(document["faults"].as_array().map(Vec::len), Some(2));
+    // What `fairbell cluster status` said, and what only the box knows.
+    let live = &document["live"];
+    assert!(live["messages"].as_u64().is_some_and(|messages| messages > 5), "{live}");
+    assert!(live["orders"]["orders"].as_u64().is_some_and(|orders| orders > 500), "{live}");
+    let share = |at: usize| live["p_fair"][at].as_f64().unwrap_or(-1.0);
+    assert!(0.0 <= share(0) && share(0) <= share(1) && share(1) <= 1.0, "{live}");
+    let medians = [&live["oml_release_ns"]["p50"], &document["oml_release_ns"]["p50"]];
+    let [said, truth] = medians.map(|ns| ns.as_f64().unwrap_or(0.0));
+    assert!(said > truth / 4.0 && said < truth * 4.0, "{said} {truth}");
     assert!(document["relay_ks_distance"].as_f64().is_some_and(|ks| ks < 0.2), "{document}");
 }
 

@@ -111,6 +111,7 @@ pub const KEYS: &[Key] = &[
     whole("hold.samples", 0, 64),
     whole("hold.cap_ms", 1, 1_000),
     whole("hold.clock_bound_ns", 0, 1_000_000),
+    whole("hold.observe_every", 0, 65_536),
     key("clock.source", Kind::Choice(SOURCES)),
     whole("clock.asymmetry_us", 0, 10_000),
     whole("clock.wander_max_ppb", 1, 100_000),

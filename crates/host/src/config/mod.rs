@@ -111,6 +111,8 @@ pub struct Hold {
     pub cap_ms: u64,
     /// Largest error of a node's clock, nanoseconds.
     pub clock_bound_ns: u64,
+    /// One of so many datagrams is observed at all edges of a fleet; 0: none.
+    pub observe_every: u64,
 }
 
 /// The inbound sequencer.
@@ -426,6 +428,7 @@ impl Default for Hold {
             samples: 0,
             cap_ms: 20,
             clock_bound_ns: 100,
+            observe_every: 16,
         }
     }
 }

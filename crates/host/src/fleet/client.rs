@@ -13,7 +13,9 @@ use net::Sealed;
 
 use super::credentials::Credentials;
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
-use super::messages::{Followed, FromNode, FromRoot, Health, Operation, Reader, VERSION, write};
+use super::messages::{
+    Followed, FromNode, FromRoot, Health, Observed, Operation, Reader, VERSION, write,
+};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::replica::gate;
@@ -44,6 +46,8 @@ pub trait Connected {
     fn health(&self) -> Option<Health>;
     /// Whose clock it follows.
     fn follows(&self) -> Followed;
+    /// What its nodes saw since the last time.
+    fn observed(&self) -> Option<Observed>;
 }
 
 /// Who connects.
@@ -227,6 +231,9 @@ impl Identity {
                     welcomed = true;
                     node.told(message);
                 }
+            }
+            if welcomed && let Some(observed) = node.observed() {
+                write(&mut sealed, &FromNode::Observed(observed)).map_err(failed)?;
             }
             if welcomed && health_at.elapsed() >= HEALTH_EVERY {
                 health_at = Instant::now();

@@ -6,6 +6,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 
+use super::observer::Observation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +36,22 @@ pub enum FromNode {
     },
     /// How it is, every second.
     Health(Health),
+    /// What its nodes saw of sampled datagrams of the feed, [`OBSERVED_MAX`] at most.
+    Observed(Observed),
     /// What an operator wants done.
     Operate(Operation),
+}
+
+/// Observations of a message at most.
+pub const OBSERVED_MAX: usize = 512;
+
+/// What the nodes of a machine saw.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Observed {
+    /// In the order of time.
+    pub seen: Vec<Observation>,
+    /// Observations that had no room since the message before.
+    pub lost: u64,
 }
 
 /// Whose clock a machine follows, and since which appointment.

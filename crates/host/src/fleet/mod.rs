@@ -6,12 +6,14 @@
 
 pub mod client;
 pub mod clock;
+pub mod connection;
 pub mod credentials;
 pub mod doctor;
 pub mod file;
 pub mod keys;
 pub mod messages;
 pub mod node;
+pub mod observer;
 pub mod reference;
 pub mod server;
 pub mod subscriptions;

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -18,15 +18,16 @@ use overlay::sealed_link::{Fleet, SealedLink};
 use probe::Key;
 use types::{Channel, Nanos, NodeId, Peer};
 
-use super::client::{Connected, Identity};
+use super::client::Identity;
 use super::clock::{ClockHandle, NodeClock};
+use super::connection::Connection;
 use super::credentials::{Credentials, RootSecret, bytes_of};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
 use super::keys::Own;
-use super::messages::{EdgeHint, Followed, FromRoot, Health, Keys};
+use super::messages::{EdgeHint, FromRoot, Health, Keys};
 use super::server::{Server, Venue};
 use super::subscriptions;
-use super::traces::TraceFile;
+use super::traces::{Sampled, Traces};
 use crate::admin::door::Door;
 use crate::alarms::Alarms;
 use crate::clock_agent::Wrong;
@@ -92,6 +93,7 @@ struct Machine<'a> {
     fleet: Fleet,
     overlay: Vec<(NodeId, u16, Port)>,
     alarms: Alarms,
+    sampled: Arc<Sampled>,
 }
 
 /// Runs a machine until `stop`, until the group refuses it, or until it can't go on. `told` is given
@@ -110,6 +112,7 @@ pub fn run(
     crate::files::folder(&options.dir)?;
     let credentials = Credentials::read(file, &options.keys, &options.name)?;
     let overlay = file.overlay(&config)?;
+    let every = config.hold.observe_every;
     let machine = Machine {
         file,
         options,
@@ -120,6 +123,7 @@ pub fn run(
         credentials,
         overlay,
         alarms: options.alarms.clone(),
+        sampled: Arc::new(Sampled::new(every)),
     };
     let clock = NodeClock::new(file, &machine.config, number, options.wrong)?;
     let handle = clock.handle();
@@ -130,7 +134,7 @@ pub fn run(
     let (sender, messages) = channel();
     thread::scope(|scope| {
         let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
-        let trouble = &trouble;
+        let (trouble, sampled) = (&trouble, &*machine.sampled);
         scope.spawn(move || machine.alarms.tell(over, told));
         scope.spawn(move || machine.jump_when_told(handle, over));
         clock.run(scope, over);
@@ -139,7 +143,7 @@ pub fn run(
             stop.store(true, Ordering::Relaxed);
             outcome
         };
-        let mut connected = Connection { clock: handle, health, trouble, sender };
+        let mut connected = Connection { clock: handle, health, trouble, sender, sampled };
         let kept = scope.spawn(move || ended(identity.keep(stop, &mut connected)));
         let root = entry
             .is(NodeRole::Root)
@@ -163,36 +167,6 @@ pub fn run(
         over.store(true, Ordering::Relaxed);
         kept.and(root).and(outcome)
     })
-}
-
-/// The machine's end of its control connection.
-struct Connection<'a> {
-    clock: &'a ClockHandle,
-    health: &'a Mutex<Option<Health>>,
-    trouble: &'a Mutex<String>,
-    sender: Sender<FromRoot>,
-}
-
-impl Connected for Connection<'_> {
-    fn told(&mut self, message: FromRoot) {
-        match message {
-            FromRoot::Reference(followed) => self.clock.follow(followed),
-            message => drop(self.sender.send(message)),
-        }
-    }
-
-    fn lost(&mut self, why: String) {
-        *lock(self.trouble) = why;
-    }
-
-    fn health(&self) -> Option<Health> {
-        let health = lock(self.health).clone()?;
-        Some(Health { follows: self.follows(), ..health })
-    }
-
-    fn follows(&self) -> Followed {
-        self.clock.followed()
-    }
 }
 
 /// A machine that has nothing to end waits until it is to stop.
@@ -357,7 +331,7 @@ impl Machine<'_> {
         let (admin, actions) = Door::open(&self.config, &self.options.dir, &self.alarms)?;
         let steered = (line.clone(), handle.clone());
         let server = Server::new(venue, secret.clone(), secrets, line, self.alarms.clone());
-        let traces = TraceFile::open(self.options, host.event_loop())?;
+        let traces = Traces::open(self.options, &self.sampled, host.event_loop())?;
         let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
         let epoch = AtomicU32::new(recovered);
         let keyed = Keyed { clock, of: handle, epoch: &epoch };
@@ -365,7 +339,7 @@ impl Machine<'_> {
         let over = &AtomicBool::new(false);
         thread::scope(|scope| {
             let server = &server;
-            scope.spawn(move || traces.map_or(Ok(()), TraceFile::write));
+            scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
             scope.spawn(move || server.watch(over));
             // Gateways are on machines of their own: what is asked of them is not to be had here.
             scope.spawn(move || admin.serve(&self.config, steered, Vec::new(), over));
@@ -430,7 +404,7 @@ impl Machine<'_> {
         let claim_key = bytes_of(&welcome.claims).and_then(|bytes| Key::new(&bytes).ok());
         let claim_key = claim_key.ok_or_else(|| Failure::Run("claims without a key".into()))?;
         let claims = self.bind(Port::Claims)?;
-        let traces = TraceFile::open(self.options, &mut of)?;
+        let traces = Traces::open(self.options, &self.sampled, &mut of)?;
         let (bound, handle) = (clock.clock.reading().bound_ns, of.handle());
         told(&format!("in, after {} ms; clock within {bound} ns", begun.elapsed().as_millis()));
         let epoch = AtomicU32::new(welcome.keys.epoch);
@@ -440,7 +414,7 @@ impl Machine<'_> {
             let (endpoint, worker, epoch) = (&endpoint, handle.clone(), &epoch);
             scope.spawn(move || claims::hear(&claims, &claim_key, endpoint, over));
             scope.spawn(move || jobs.serve(&worker, crate::password::work));
-            let written = scope.spawn(move || traces.map_or(Ok(()), TraceFile::write));
+            let written = scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
             let running = scope.spawn(move || {
                 let look = |of: &Loop<Role>, _| {
                     let roles = of.nodes().map(|(_, role)| role);

@@ -5,7 +5,7 @@
 //! drain and a revocation go out on it as soon as they are committed. A replica that does not lead
 //! says who does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 use engine::Nodes;
 use net::{Sealed, ServerTls};
 use overlay::sealed_link::Fleet;
-use replication::{Refusal, ReplicaId};
-use serde_json::json;
-use types::{ClOrdId, Command, CommandKind, NodeAction, NodeId, UserRefNum};
+use replication::ReplicaId;
+use types::{ClOrdId, Command, CommandKind, Input, NodeAction, NodeId, Seq, UserRefNum};
 
 use super::credentials::{OPERATOR, RootSecret, named};
 use super::file::{ClusterFile, NodeRole, Port};
 use super::keys;
 use super::messages::{
-    EdgeHint, Followed, FromNode, FromRoot, Health, Operation, Reader, VERSION, write,
+    EdgeHint, Followed, FromNode, FromRoot, Health, OBSERVED_MAX, Reader, VERSION, write,
 };
+use super::observer::Observer;
 use super::reference::References;
 use super::subscriptions;
 use crate::alarms::Alarms;
@@ -32,6 +32,9 @@ use crate::clock_agent::UNKNOWN_NS;
 use crate::failure::Failure;
 use crate::replica::gate::{self, Entrant, Gate, Limits};
 use crate::replica::line::RootLine;
+
+mod operations;
+mod status;
 
 /// How often a replica is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -45,6 +48,8 @@ const HELLO: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(5);
 /// How long a command may take to be committed.
 const COMMIT: Duration = Duration::from_secs(3);
+/// Inputs that are looked at between two looks at most.
+const INPUTS_MAX: u64 = 4_096;
 /// Longest answer of a loop.
 const ANSWER: Duration = Duration::from_secs(1);
 
@@ -108,6 +113,17 @@ pub struct Server {
     /// Of the certificate that each node showed last.
     generations: Mutex<BTreeMap<u16, u32>>,
     references: Mutex<References>,
+    observer: Mutex<Observed>,
+}
+
+/// What machines have seen while this replica leads.
+#[derive(Default)]
+struct Observed {
+    /// The term that it is of.
+    term: u64,
+    of: Observer,
+    /// Observations that had no room at their machines.
+    lost: u64,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,8 +155,18 @@ impl Server {
         root: RootLine,
         alarms: Alarms,
     ) -> Server {
-        let (standing, heard, generations, references) = Default::default();
-        Server { venue, secret, claims, root, alarms, standing, heard, generations, references }
+        Server {
+            venue,
+            secret,
+            claims,
+            root,
+            alarms,
+            standing: Mutex::default(),
+            heard: Mutex::default(),
+            generations: Mutex::default(),
+            references: Mutex::default(),
+            observer: Mutex::default(),
+        }
     }
 
     /// Keeps looking how the replica stands, and whose clock is to be followed, until `stop`.
@@ -148,8 +174,56 @@ impl Server {
         while !stop.load(Ordering::Relaxed) {
             self.look();
             self.refer();
+            self.observe();
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Settles what machines have seen, and looks at the order of new inputs.
+    fn observe(&self) {
+        let term = self.standing().term;
+        let known = {
+            let mut observed = lock(&self.observer);
+            let same = observed.term == term;
+            observed.term = term;
+            same.then(|| observed.of.inputs())
+        };
+        if term == 0 {
+            return;
+        }
+        let (to, from) = sync_channel(1);
+        let asked = self.root.call(move |root, now, _| {
+            let applied = root.engine().applied();
+            let inputs: Vec<Input> = match known {
+                // Too many at once would hold up the root: what is beyond is not looked at.
+                Some(known) if applied - known.min(applied) <= INPUTS_MAX => {
+                    let new = root.log().after(Seq(known));
+                    new.take_while(|input| input.seq.0 <= applied).copied().collect()
+                }
+                _ => Vec::new(),
+            };
+            let _ = to.try_send((now.now, applied, inputs));
+        });
+        let told = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok());
+        let Some((now, applied, inputs)) = told else { return };
+        let expected: BTreeSet<u16> = {
+            let heard = lock(&self.heard);
+            let fair = |number: &u16| {
+                let one = heard.get(number);
+                one.is_some_and(|one| one.at.elapsed() < SILENT && !one.health.quarantined)
+            };
+            let edges = self.venue.overlay.iter().filter(|(.., port)| *port == Port::Edge);
+            edges.filter(|(_, number, _)| fair(number)).map(|(id, ..)| id.0).collect()
+        };
+        let mut observed = lock(&self.observer);
+        match known {
+            Some(known) if known + inputs.len() as u64 == applied => observed.of.handle(inputs),
+            _ => {
+                observed.of.begin(applied);
+                observed.lost = 0;
+            }
+        }
+        observed.of.settle(now, &expected);
     }
 
     /// Appoints another reference where one is wanted.
@@ -425,6 +499,9 @@ impl Server {
                     let heard = Heard::now(health, caller.generation, last);
                     all.insert(caller.number, heard);
                 }
+                Some(FromNode::Observed(seen)) if admitted.is_some() => {
+                    self.take_observed(caller.number, &seen);
+                }
                 Some(FromNode::Operate(operation)) if caller.number == 0 => {
                     let answer = match self.operate(&operation) {
                         Ok(answer) => answer,
@@ -489,6 +566,21 @@ impl Server {
         FromRoot::Edges { age_ms: age.as_millis() as u64, edges }
     }
 
+    /// Takes what a machine saw with its own nodes.
+    fn take_observed(&self, number: u16, seen: &super::messages::Observed) {
+        let node = self.venue.file.numbered(number);
+        let is_root = node.is_some_and(|node| node.is(NodeRole::Root));
+        let here = self.venue.overlay.iter().filter(|(_, machine, _)| *machine == number);
+        let own: Vec<u16> = here.map(|(id, ..)| id.0).collect();
+        let mut observed = lock(&self.observer);
+        observed.lost = observed.lost.saturating_add(seen.lost);
+        for one in seen.seen.iter().take(OBSERVED_MAX) {
+            if own.contains(&one.1) || (is_root && one.1 == keys::ROOT.0) {
+                observed.of.observe(*one);
+            }
+        }
+    }
+
     fn tell_quarantine(&self, name: &str, health: &Health) {
         let key = format!("quarantine-{name}");
         match health.quarantined {
@@ -501,193 +593,6 @@ impl Server {
             ),
             false => self.alarms.clear(&key, format!("{name}'s clock is good enough again")),
         }
-    }
-
-    /// Does what an operator wants; else why not, and whether it may be otherwise in a moment.
-    fn operate(&self, operation: &Operation) -> Result<FromRoot, (String, bool)> {
-        let number = |name: &str| {
-            let found = self.venue.file.node(name).map_err(|why| (why.to_string(), false))?;
-            Ok::<u32, (String, bool)>(found.0.into())
-        };
-        let command = |command, done: &dyn Fn(&Nodes) -> bool| {
-            self.command(command, done).map_err(|why| (why, true))
-        };
-        let epoch = self.standing().nodes.key_epoch();
-        let text = match operation {
-            Operation::Status => return Ok(self.status()),
-            Operation::Revoke { node, generation } => {
-                let (at, upto) = (number(node)?, *generation);
-                let set = set_node(NodeAction::Revoke, at, upto, OPERATOR);
-                command(set, &|nodes| nodes.get(at).revoked >= upto)?;
-                format!("{node}: certificates up to generation {upto} are refused")
-            }
-            Operation::Rotate => {
-                let set = set_node(NodeAction::RotateKeys, 0, 0, OPERATOR);
-                command(set, &|nodes| nodes.key_epoch() > epoch)?;
-                "all nodes are given other keys".to_string()
-            }
-            Operation::Replace { nodes, by } => self.replace(nodes, by)?,
-            Operation::Lead { node } => {
-                let to = self.hand_over(node)?;
-                let data = json!({ "leader": to });
-                return Ok(FromRoot::Answer { text: format!("{node} leads"), data });
-            }
-            Operation::Drain { node, on } => {
-                let at = number(node)?;
-                let set = set_node(NodeAction::Drain, at, u32::from(*on), OPERATOR);
-                command(set, &|nodes| nodes.get(at).drained == *on)?;
-                let what = if *on { "ends its sessions and stops" } else { "may join again" };
-                format!("{node} {what}")
-            }
-        };
-        let epoch = self.standing().nodes.key_epoch();
-        let data = json!({ "key_epoch": epoch });
-        Ok(FromRoot::Answer { text: format!("{text}; keys are of epoch {epoch}"), data })
-    }
-
-    /// The overlay node of a proxy's machine.
-    fn proxy(&self, name: &str) -> Result<NodeId, (String, bool)> {
-        let (number, _) = self.venue.file.node(name).map_err(|why| (why.to_string(), false))?;
-        let mut here = self.venue.overlay.iter().filter(|(_, machine, _)| *machine == number);
-        let proxy = here.find(|(.., port)| *port == Port::Proxy).map(|(id, ..)| *id);
-        proxy.ok_or_else(|| (format!("{name} is no proxy and does not stand by"), false))
-    }
-
-    /// Name of the machine of an overlay node.
-    fn machine(&self, id: NodeId) -> &str {
-        let number = self.venue.overlay.iter().find(|(of, ..)| *of == id).map(|of| of.1);
-        let node = number.and_then(|number| self.venue.file.numbered(number));
-        node.map_or("", |node| &node.name[..])
-    }
-
-    fn replace(&self, nodes: &[String], by: &[String]) -> Result<String, (String, bool)> {
-        if nodes.is_empty() || !(by.is_empty() || by.len() == nodes.len()) {
-            return Err(("as many come as leave".to_string(), false));
-        }
-        let mut wanted = Vec::new();
-        for (at, old) in nodes.iter().enumerate() {
-            let new = by.get(at).map(|new| self.proxy(new)).transpose()?;
-            wanted.push((self.proxy(old)?, new));
-        }
-        let (to, from) = sync_channel(1);
-        let asked = self.root.call(move |root, now, out| {
-            let come = root.replace_proxies(now, &wanted, out);
-            let changes = root.engine().nodes().tree().changes;
-            let _ = to.try_send(come.map(|come| (come, changes)));
-        });
-        let busy = |why: String| (why, true);
-        asked.map_err(|error| busy(error.to_string()))?;
-        let told = from.recv_timeout(ANSWER).map_err(|error| busy(error.to_string()))?;
-        let (come, before) = told.map_err(|why| (why.to_string(), false))?;
-        let until = Instant::now() + COMMIT;
-        while self.standing().nodes.tree().changes <= before && Instant::now() < until {
-            self.look();
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let changes = self.standing().nodes.tree().changes;
-        if changes <= before {
-            return Err(busy("not committed in time: again".to_string()));
-        }
-        let pairs = nodes.iter().zip(&come);
-        let pairs = pairs.map(|(old, new)| format!("{} stands for {old}", self.machine(*new)));
-        Ok(format!(
-            "{}; the tree is of epoch {}",
-            pairs.collect::<Vec<_>>().join(", "),
-            changes + 1
-        ))
-    }
-
-    /// Lets a root lead in place of this one; its number among the replicas once it does.
-    fn hand_over(&self, node: &str) -> Result<u8, (String, bool)> {
-        let (number, _) = self.venue.file.node(node).map_err(|why| (why.to_string(), false))?;
-        let replica = self.venue.file.replica(number);
-        let id = replica.ok_or_else(|| (format!("{node} is no root"), false))?;
-        let (to, from) = sync_channel(1);
-        let asked = self.root.call_member(move |member, now, out| {
-            let _ = to.try_send(member.hand_over(now, ReplicaId(id), out));
-        });
-        let taken = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok());
-        match taken {
-            Some(Ok(())) => {}
-            // Whoever leads now is asked by the other side.
-            None | Some(Err(Refusal::NotLeading(_))) => {
-                return Err(("this root leads no more: again".to_string(), true));
-            }
-            Some(Err(why)) => return Err((why.to_string(), false)),
-        }
-        let until = Instant::now() + COMMIT;
-        while Instant::now() < until {
-            self.look();
-            if self.standing().leader == id {
-                return Ok(id);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        Err((format!("{node} does not lead within {} s: again", COMMIT.as_secs()), true))
-    }
-
-    fn status(&self) -> FromRoot {
-        let standing = self.standing();
-        let epoch = standing.nodes.key_epoch();
-        let (heard, generations) = (lock(&self.heard), lock(&self.generations));
-        let tree = standing.nodes.tree();
-        let replaced = tree.replaced.iter().map(|(old, new)| {
-            (self.machine(NodeId(*old)).to_string(), self.machine(NodeId(*new)).to_string())
-        });
-        let replaced: Vec<(String, String)> = replaced.collect();
-        let tree_epoch = tree.changes + 1;
-        let mut lines = vec![format!(
-            "replica {} leads in term {}; keys are of epoch {epoch}, the tree is of epoch {tree_epoch}",
-            standing.leader, standing.term
-        )];
-        lines.extend(replaced.iter().map(|(old, new)| format!("{new} took the place of {old}")));
-        lines.push(format!(
-            "{:<16} {:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
-            "node", "is", "life", "epoch", "clock +-ns", "sessions", "requests", "released", "late"
-        ));
-        let mut rows = Vec::new();
-        for (number, node) in (1u16..).zip(&self.venue.file.nodes) {
-            let known = standing.nodes.get(number.into());
-            let one = heard.get(&number);
-            let is = match one {
-                _ if known.drained => "drained",
-                Some(one) if one.at.elapsed() > SILENT => "silent",
-                Some(one) if one.health.quarantined => "quarantined",
-                Some(_) => "up",
-                None if generations.get(&number).is_some_and(|last| *last <= known.revoked) => {
-                    "revoked"
-                }
-                None => "away",
-            };
-            let health = one.map(|one| one.health.clone()).unwrap_or_default();
-            lines.push(format!(
-                "{:<16} {is:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
-                node.name,
-                known.life(),
-                health.key_epoch,
-                health.clock_bound_ns,
-                health.sessions,
-                health.requests,
-                health.released,
-                health.late
-            ));
-            rows.push(json!({
-                "node": node.name, "is": is, "life": known.life(), "revoked": known.revoked,
-                "drained": known.drained, "generation": one.map(|one| one.generation),
-                "health": one.map(|one| &one.health),
-            }));
-        }
-        for (number, one) in heard.iter().filter(|(_, one)| !one.health.alarms.is_empty()) {
-            let name = self.venue.file.numbered(*number).map_or("", |node| &node.name[..]);
-            lines.extend(one.health.alarms.iter().map(|alarm| format!("ALARM at {name}: {alarm}")));
-        }
-        let data = json!({
-            "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
-            "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
-            "leader": standing.leader, "term": standing.term, "key_epoch": epoch, "nodes": rows,
-            "behind": standing.behind,
-        });
-        FromRoot::Answer { text: lines.join("\n"), data }
     }
 }
 

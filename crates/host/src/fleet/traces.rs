@@ -1,4 +1,5 @@
-//! What the nodes of a machine saw of each datagram of the feed, in a file.
+//! What the nodes of a machine saw of each datagram of the feed: for the roots, sampled, and on trial in
+//! a file.
 //!
 //! Records of [`RECORD`] bytes, little-endian: point u8 (0 published, 1 arrived, 2 released, 3
 //! released late, 4 released blocked), a zero byte, node u16, four zero bytes, message id u64, time u64
@@ -7,13 +8,16 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use exchange::Role;
 use net::{Loop, TraceReceiver, trace_channel};
 use types::{Nanos, NodeId, Trace, TracePoint};
 
+use super::messages::{OBSERVED_MAX, Observed};
 use super::node::NodeOptions;
+use super::observer::Observation;
 use crate::deployment::{TRACE_BATCH, TRACE_BATCHES};
 use crate::failure::{Failure, on};
 
@@ -31,41 +35,93 @@ const POINTS: [TracePoint; 5] = [
     TracePoint::ReleasedBlocked,
 ];
 
-/// Where the traces of a loop go.
-pub struct TraceFile {
-    from: TraceReceiver,
-    to: BufWriter<File>,
+/// Observations that wait for the control connection at most.
+const WAITING_MAX: usize = 4_096;
+
+/// Observations of a machine on their way to the replica that leads.
+#[derive(Debug)]
+pub struct Sampled {
+    /// Of how many datagrams one is observed; 0: none.
+    every: u64,
+    waiting: Mutex<Observed>,
 }
 
-impl TraceFile {
-    /// The file of a machine that is to write one, for the nodes of this loop; a root and the other
-    /// nodes of its machine each have their own.
+impl Sampled {
+    /// One of so many datagrams; 0: none.
+    pub fn new(every: u64) -> Sampled {
+        Sampled { every, waiting: Mutex::default() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Observed> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, batch: &[Trace]) {
+        let sampled = batch.iter().filter(|trace| trace.id.is_multiple_of(self.every));
+        let mut waiting = self.waiting();
+        for trace in sampled {
+            match waiting.seen.len() < WAITING_MAX {
+                true => waiting.seen.push(Observation::of(trace)),
+                false => waiting.lost += 1,
+            }
+        }
+    }
+
+    /// The next message for the roots; `None` when there is nothing to say.
+    pub fn take(&self) -> Option<Observed> {
+        let mut waiting = self.waiting();
+        let count = waiting.seen.len().min(OBSERVED_MAX);
+        let seen: Vec<Observation> = waiting.seen.drain(..count).collect();
+        let lost = std::mem::take(&mut waiting.lost);
+        (count > 0 || lost > 0).then_some(Observed { seen, lost })
+    }
+}
+
+/// Where the traces of a loop go.
+pub struct Traces {
+    from: TraceReceiver,
+    sampled: Arc<Sampled>,
+    file: Option<BufWriter<File>>,
+}
+
+impl Traces {
+    /// For the nodes of this loop; a root and the other nodes of its machine each have their own. `None`
+    /// where nobody wants any.
     ///
     /// # Errors
-    /// When it can't be made.
-    pub fn open(options: &NodeOptions, of: &mut Loop<Role>) -> Result<Option<TraceFile>, Failure> {
-        if !options.traces {
+    /// When the file can't be made that the options want.
+    pub fn open(
+        options: &NodeOptions,
+        sampled: &Arc<Sampled>,
+        of: &mut Loop<Role>,
+    ) -> Result<Option<Traces>, Failure> {
+        if !options.traces && sampled.every == 0 {
             return Ok(None);
         }
         let path = options.dir.join(FILE);
-        let file = File::options().create(true).append(true).open(&path);
-        let to = BufWriter::with_capacity(1 << 20, file.map_err(|error| on(&path, error))?);
+        let file = || File::options().create(true).append(true).open(&path);
+        let file = options.traces.then(file).transpose().map_err(|error| on(&path, error))?;
+        let file = file.map(|file| BufWriter::with_capacity(1 << 20, file));
         let (sender, from) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
         of.send_traces(sender);
-        Ok(Some(TraceFile { from, to }))
+        Ok(Some(Traces { from, sampled: Arc::clone(sampled), file }))
     }
 
-    /// Writes what comes until the loop has ended.
+    /// Passes on what comes until the loop has ended.
     ///
     /// # Errors
     /// The file's.
-    pub fn write(mut self) -> Result<(), Failure> {
+    pub fn pass_on(mut self) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::Run(format!("{FILE}: {error}"));
         let (mut runs, mut outcome) = (true, Ok(()));
         while runs && outcome.is_ok() {
             std::thread::sleep(LOOK_EVERY);
-            let to = &mut self.to;
-            runs = self.from.drain(|batch| {
+            let Traces { from, sampled, file } = &mut self;
+            runs = from.drain(|batch| {
+                if sampled.every > 0 {
+                    sampled.add(batch);
+                }
+                let Some(to) = file else { return };
                 for trace in batch {
                     if outcome.is_ok() {
                         outcome = to.write_all(&encode(trace));
@@ -73,7 +129,8 @@ impl TraceFile {
                 }
             });
         }
-        outcome.and_then(|()| self.to.flush()).map_err(failed)
+        let written = outcome.and_then(|()| self.file.as_mut().map_or(Ok(()), Write::flush));
+        written.map_err(failed)
     }
 }
 
@@ -118,6 +175,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn one_of_so_many_is_told_and_what_has_no_room_is_counted() {
+        let trace =
+            |id| Trace { point: TracePoint::Arrived, node: NodeId(3), id, at: Nanos(id), value: 0 };
+        let sampled = Sampled::new(4);
+        assert_eq!(sampled.take(), None);
+        let all: Vec<Trace> = (0..4 * (WAITING_MAX as u64 + 10)).map(trace).collect();
+        sampled.add(&all);
+        let first = sampled.take().expect("observations");
+        assert_eq!((first.seen.len(), first.lost), (OBSERVED_MAX, 10));
+        assert_eq!(first.seen[1], Observation(1, 3, 4, 4));
+        let rest = std::iter::from_fn(|| sampled.take()).map(|of| of.seen.len()).sum::<usize>();
+        assert_eq!(rest, WAITING_MAX - OBSERVED_MAX);
+    }
 
     proptest! {
         #[test]

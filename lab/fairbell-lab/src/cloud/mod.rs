@@ -125,6 +125,8 @@ struct Outcome {
     answered_twice: u64,
     books_equal: bool,
     books_compared: u64,
+    /// What `fairbell cluster status` said of the last ten seconds.
+    live: serde_json::Value,
     /// Of the tree at the end; 1: it is the first one.
     tree_epoch: u64,
     /// Roots that were the reference of the clocks, one after another.
@@ -320,7 +322,8 @@ fn play(
     });
     let (load, faults) = (load?, done?);
     let (leader, _) = site.status()?;
-    let tree_epoch = site.operate(&Operation::Status)?["tree_epoch"].as_u64().unwrap_or(0);
+    let status = site.operate(&Operation::Status)?;
+    let tree_epoch = status["tree_epoch"].as_u64().unwrap_or(0);
     let leader = usize::try_from(leader).unwrap_or(1).max(1) - 1;
     let listeners = site.end()?;
     let books = measure::books(&site, leader, &listeners)?;
@@ -341,6 +344,7 @@ fn play(
         books_equal: books.equal,
         books_compared: books.positions,
         tree_epoch,
+        live: status["fairness"].clone(),
         clock_references: clocks.references(),
         clock_readings: errors.len(),
         clock_error_ns: quantiles_of(&errors),
@@ -436,6 +440,21 @@ fn print(report: &Report) {
             us(outcome.dws_ns.p99),
             us(outcome.dws_floor_ns.p50),
             us(outcome.dws_floor_ns.p99)
+        );
+        let live = |key: &str, at: &str| us(outcome.live[key][at].as_u64().unwrap_or(0));
+        println!(
+            "  live, last 10 s of {} sampled messages: to the last release {:.0} / {:.0}, window {:.0} / \
+             {:.0}; fair: surely {:.1} %, perhaps {:.1} %; {} of {} orders out of turn, {} surely",
+            outcome.live["messages"],
+            live("oml_release_ns", "p50"),
+            live("oml_release_ns", "p99"),
+            live("dws_ns", "p50"),
+            live("dws_ns", "p99"),
+            100.0 * outcome.live["p_fair"][0].as_f64().unwrap_or(0.0),
+            100.0 * outcome.live["p_fair"][1].as_f64().unwrap_or(0.0),
+            outcome.live["orders"]["inverted"],
+            outcome.live["orders"]["orders"],
+            outcome.live["orders"]["surely_inverted"]
         );
         for (what, ms) in &outcome.faults {
             println!("  {what}: {ms} ms");

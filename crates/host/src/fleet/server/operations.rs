@@ -1,0 +1,139 @@
+//! What operators want of a venue's roots.
+
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use engine::Nodes;
+use replication::{Refusal, ReplicaId};
+use serde_json::json;
+use types::{NodeAction, NodeId};
+
+use super::{ANSWER, COMMIT, Server, set_node};
+use crate::fleet::credentials::OPERATOR;
+use crate::fleet::file::Port;
+use crate::fleet::messages::{FromRoot, Operation};
+
+impl Server {
+    /// Does what an operator wants; else why not, and whether it may be otherwise in a moment.
+    pub(super) fn operate(&self, operation: &Operation) -> Result<FromRoot, (String, bool)> {
+        let number = |name: &str| {
+            let found = self.venue.file.node(name).map_err(|why| (why.to_string(), false))?;
+            Ok::<u32, (String, bool)>(found.0.into())
+        };
+        let command = |command, done: &dyn Fn(&Nodes) -> bool| {
+            self.command(command, done).map_err(|why| (why, true))
+        };
+        let epoch = self.standing().nodes.key_epoch();
+        let text = match operation {
+            Operation::Status => return Ok(self.status()),
+            Operation::Revoke { node, generation } => {
+                let (at, upto) = (number(node)?, *generation);
+                let set = set_node(NodeAction::Revoke, at, upto, OPERATOR);
+                command(set, &|nodes| nodes.get(at).revoked >= upto)?;
+                format!("{node}: certificates up to generation {upto} are refused")
+            }
+            Operation::Rotate => {
+                let set = set_node(NodeAction::RotateKeys, 0, 0, OPERATOR);
+                command(set, &|nodes| nodes.key_epoch() > epoch)?;
+                "all nodes are given other keys".to_string()
+            }
+            Operation::Replace { nodes, by } => self.replace(nodes, by)?,
+            Operation::Lead { node } => {
+                let to = self.hand_over(node)?;
+                let data = json!({ "leader": to });
+                return Ok(FromRoot::Answer { text: format!("{node} leads"), data });
+            }
+            Operation::Drain { node, on } => {
+                let at = number(node)?;
+                let set = set_node(NodeAction::Drain, at, u32::from(*on), OPERATOR);
+                command(set, &|nodes| nodes.get(at).drained == *on)?;
+                let what = if *on { "ends its sessions and stops" } else { "may join again" };
+                format!("{node} {what}")
+            }
+        };
+        let epoch = self.standing().nodes.key_epoch();
+        let data = json!({ "key_epoch": epoch });
+        Ok(FromRoot::Answer { text: format!("{text}; keys are of epoch {epoch}"), data })
+    }
+
+    /// The overlay node of a proxy's machine.
+    fn proxy(&self, name: &str) -> Result<NodeId, (String, bool)> {
+        let (number, _) = self.venue.file.node(name).map_err(|why| (why.to_string(), false))?;
+        let mut here = self.venue.overlay.iter().filter(|(_, machine, _)| *machine == number);
+        let proxy = here.find(|(.., port)| *port == Port::Proxy).map(|(id, ..)| *id);
+        proxy.ok_or_else(|| (format!("{name} is no proxy and does not stand by"), false))
+    }
+
+    /// Name of the machine of an overlay node.
+    pub(super) fn machine(&self, id: NodeId) -> &str {
+        let number = self.venue.overlay.iter().find(|(of, ..)| *of == id).map(|of| of.1);
+        let node = number.and_then(|number| self.venue.file.numbered(number));
+        node.map_or("", |node| &node.name[..])
+    }
+
+    fn replace(&self, nodes: &[String], by: &[String]) -> Result<String, (String, bool)> {
+        if nodes.is_empty() || !(by.is_empty() || by.len() == nodes.len()) {
+            return Err(("as many come as leave".to_string(), false));
+        }
+        let mut wanted = Vec::new();
+        for (at, old) in nodes.iter().enumerate() {
+            let new = by.get(at).map(|new| self.proxy(new)).transpose()?;
+            wanted.push((self.proxy(old)?, new));
+        }
+        let (to, from) = sync_channel(1);
+        let asked = self.root.call(move |root, now, out| {
+            let come = root.replace_proxies(now, &wanted, out);
+            let changes = root.engine().nodes().tree().changes;
+            let _ = to.try_send(come.map(|come| (come, changes)));
+        });
+        let busy = |why: String| (why, true);
+        asked.map_err(|error| busy(error.to_string()))?;
+        let told = from.recv_timeout(ANSWER).map_err(|error| busy(error.to_string()))?;
+        let (come, before) = told.map_err(|why| (why.to_string(), false))?;
+        let until = Instant::now() + COMMIT;
+        while self.standing().nodes.tree().changes <= before && Instant::now() < until {
+            self.look();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let changes = self.standing().nodes.tree().changes;
+        if changes <= before {
+            return Err(busy("not committed in time: again".to_string()));
+        }
+        let pairs = nodes.iter().zip(&come);
+        let pairs = pairs.map(|(old, new)| format!("{} stands for {old}", self.machine(*new)));
+        Ok(format!(
+            "{}; the tree is of epoch {}",
+            pairs.collect::<Vec<_>>().join(", "),
+            changes + 1
+        ))
+    }
+
+    /// Lets a root lead in place of this one; its number among the replicas once it does.
+    fn hand_over(&self, node: &str) -> Result<u8, (String, bool)> {
+        let (number, _) = self.venue.file.node(node).map_err(|why| (why.to_string(), false))?;
+        let replica = self.venue.file.replica(number);
+        let id = replica.ok_or_else(|| (format!("{node} is no root"), false))?;
+        let (to, from) = sync_channel(1);
+        let asked = self.root.call_member(move |member, now, out| {
+            let _ = to.try_send(member.hand_over(now, ReplicaId(id), out));
+        });
+        let taken = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok());
+        match taken {
+            Some(Ok(())) => {}
+            // Whoever leads now is asked by the other side.
+            None | Some(Err(Refusal::NotLeading(_))) => {
+                return Err(("this root leads no more: again".to_string(), true));
+            }
+            Some(Err(why)) => return Err((why.to_string(), false)),
+        }
+        let until = Instant::now() + COMMIT;
+        while Instant::now() < until {
+            self.look();
+            if self.standing().leader == id {
+                return Ok(id);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err((format!("{node} does not lead within {} s: again", COMMIT.as_secs()), true))
+    }
+}

@@ -1,0 +1,132 @@
+//! How all machines of a venue are.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use types::{Nanos, NodeId};
+
+use super::{SILENT, Server, lock};
+use crate::fleet::messages::FromRoot;
+use crate::fleet::observer::{Fairness, Spread};
+
+impl Server {
+    /// Fairness of the last ten seconds, within a microsecond and what the clocks leave open.
+    fn fairness(&self) -> Fairness {
+        let mut bounds: Vec<u64> = {
+            let heard = lock(&self.heard);
+            let kept = heard.values().filter(|one| !one.health.quarantined);
+            kept.map(|one| one.health.clock_bound_ns).collect()
+        };
+        bounds.sort_unstable();
+        // Any two clocks differ by the two largest bounds at most.
+        let uncertainty_ns = bounds.iter().rev().take(2).sum();
+        lock(&self.observer).of.fairness(uncertainty_ns, Nanos::MICRO + uncertainty_ns)
+    }
+
+    fn fairness_lines(&self, of: &Fairness) -> Vec<String> {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let pair = |spread: &Spread| format!("{:.0} / {:.0}", us(spread.p50), us(spread.p99));
+        let lost = lock(&self.observer).lost;
+        let orders = &of.orders;
+        vec![
+            format!(
+                "feed, last 10 s: {} sampled datagrams released everywhere, {} not ({lost} observations \
+                 lost); us p50 / p99: to the last arrival {}, to the last release {}, from the first \
+                 release to the last {}",
+                of.messages,
+                of.incomplete,
+                pair(&of.oml_arrival_ns),
+                pair(&of.oml_release_ns),
+                pair(&of.dws_ns)
+            ),
+            format!(
+                "released everywhere within {:.0} us: surely {:.1} %, perhaps {:.1} % (two clocks differ \
+                 by {:.0} us at most)",
+                us(of.window_ns),
+                100.0 * of.p_fair.0,
+                100.0 * of.p_fair.1,
+                us(of.uncertainty_ns)
+            ),
+            format!(
+                "orders, last 10 s: {}, {} handled after one that came to its gateway later, {} of them \
+                 whatever the clocks' errors; gateway to log {} us",
+                orders.orders,
+                orders.inverted,
+                orders.surely_inverted,
+                pair(&orders.way_ns)
+            ),
+        ]
+    }
+
+    pub(super) fn status(&self) -> FromRoot {
+        let standing = self.standing();
+        let epoch = standing.nodes.key_epoch();
+        let (heard, generations) = (lock(&self.heard), lock(&self.generations));
+        let tree = standing.nodes.tree();
+        let replaced = tree.replaced.iter().map(|(old, new)| {
+            (self.machine(NodeId(*old)).to_string(), self.machine(NodeId(*new)).to_string())
+        });
+        let replaced: Vec<(String, String)> = replaced.collect();
+        let tree_epoch = tree.changes + 1;
+        let mut lines = vec![format!(
+            "replica {} leads in term {}; keys are of epoch {epoch}, the tree is of epoch {tree_epoch}",
+            standing.leader, standing.term
+        )];
+        lines.extend(replaced.iter().map(|(old, new)| format!("{new} took the place of {old}")));
+        lines.push(format!(
+            "{:<16} {:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
+            "node", "is", "life", "epoch", "clock +-ns", "sessions", "requests", "released", "late"
+        ));
+        let mut rows = Vec::new();
+        for (number, node) in (1u16..).zip(&self.venue.file.nodes) {
+            let known = standing.nodes.get(number.into());
+            let one = heard.get(&number);
+            let is = match one {
+                _ if known.drained => "drained",
+                Some(one) if one.at.elapsed() > SILENT => "silent",
+                Some(one) if one.health.quarantined => "quarantined",
+                Some(_) => "up",
+                None if generations.get(&number).is_some_and(|last| *last <= known.revoked) => {
+                    "revoked"
+                }
+                None => "away",
+            };
+            let health = one.map(|one| one.health.clone()).unwrap_or_default();
+            lines.push(format!(
+                "{:<16} {is:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
+                node.name,
+                known.life(),
+                health.key_epoch,
+                health.clock_bound_ns,
+                health.sessions,
+                health.requests,
+                health.released,
+                health.late
+            ));
+            rows.push(json!({
+                "node": node.name, "is": is, "life": known.life(), "revoked": known.revoked,
+                "drained": known.drained, "generation": one.map(|one| one.generation),
+                "health": one.map(|one| &one.health),
+            }));
+        }
+        for (number, one) in heard.iter().filter(|(_, one)| !one.health.alarms.is_empty()) {
+            let name = self.venue.file.numbered(*number).map_or("", |node| &node.name[..]);
+            lines.extend(one.health.alarms.iter().map(|alarm| format!("ALARM at {name}: {alarm}")));
+        }
+        drop(heard);
+        let fairness = self.fairness();
+        lines.extend(self.fairness_lines(&fairness));
+        let behind = fairness.behind_first.iter();
+        let behind: BTreeMap<&str, &Spread> =
+            behind.map(|(id, ns)| (self.machine(NodeId(*id)), ns)).collect();
+        let mut of = json!(fairness);
+        of["behind_first"] = json!(behind);
+        let data = json!({
+            "fairness": of,
+            "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
+            "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
+            "behind": standing.behind,
+        });
+        FromRoot::Answer { text: lines.join("\n"), data }
+    }
+}
