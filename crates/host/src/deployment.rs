@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exchange::{
-    Account, ExchangeConfig, FIX_DOOR, Life, OUCH_DOOR, OverlayOptions, Role, Secret, Timetable,
-    deploy,
+    Account, ExchangeConfig, FIX_DOOR, Life, OUCH_DOOR, OverlayOptions, Role, SUBSCRIPTION_DOOR,
+    Secret, SubscriptionTerms, Timetable, deploy,
 };
 use feed::{ListenerConfig, SnapshotServer};
 use journal::{Folder, Journal};
@@ -48,6 +48,7 @@ const RELEASE_PORT: u16 = 298;
 const SNAPSHOT_PORT: u16 = 299;
 const COPY_PORT: u16 = 300;
 const FIX_PORTS: u16 = 601;
+const SUBSCRIPTION_PORTS: u16 = 901;
 /// Traces on their way to the collector.
 pub const TRACE_BATCHES: usize = 256;
 /// Traces that travel together.
@@ -70,6 +71,8 @@ pub struct Addresses {
     pub gateways: Vec<SocketAddrV4>,
     /// FIX, one gateway per receiver.
     pub fix: Vec<SocketAddrV4>,
+    /// Subscriptions to the feed over SoupBinTCP, one gateway per receiver.
+    pub subscriptions: Vec<SocketAddrV4>,
     /// MoldUDP64 retransmission servers: each replica's.
     pub retransmission: Vec<SocketAddrV4>,
     /// Snapshots of the books over SoupBinTCP.
@@ -306,16 +309,14 @@ pub fn plan(
     let entries = many(receivers.len(), |n| bind_tcp(door, base, ENTRY_PORTS + n))?;
     let serving = bind_tcp(Ipv4Addr::LOCALHOST, base, SNAPSHOT_PORT)?;
     let fix = many(receivers.len(), |n| bind_tcp(door, base, FIX_PORTS + n))?;
+    let subscribing = many(receivers.len(), |n| bind_tcp(door, base, SUBSCRIPTION_PORTS + n))?;
+    let place = |entry: &TcpListener| v4(entry.local_addr().map_err(io)?);
+    let places = |entries: &[TcpListener]| entries.iter().map(place).collect::<Result<_, _>>();
     let mut addresses = Addresses {
         snapshots: v4(serving.local_addr().map_err(io)?)?,
-        gateways: entries
-            .iter()
-            .map(|entry| v4(entry.local_addr().map_err(io)?))
-            .collect::<Result<_, _>>()?,
-        fix: fix
-            .iter()
-            .map(|entry| v4(entry.local_addr().map_err(io)?))
-            .collect::<Result<_, _>>()?,
+        gateways: places(&entries)?,
+        fix: places(&fix)?,
+        subscriptions: places(&subscribing)?,
         retransmission: vec![v4(feed.local_addr().map_err(io)?)?],
         feed_from: match releasing.first() {
             Some(first) => v4(first.local_addr().map_err(io)?)?,
@@ -367,7 +368,8 @@ pub fn plan(
     let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
     let nodes = (options.around)(nodes);
     // By gateway, in the order of their doors.
-    let mut entries = entries.into_iter().zip(fix).map(|(ouch, fix)| vec![ouch, fix]);
+    let doors = entries.into_iter().zip(fix).zip(subscribing);
+    let mut entries = doors.map(|((ouch, fix), subscribing)| vec![ouch, fix, subscribing]);
     let mut releasing = releasing.into_iter();
     // A group's root is elsewhere.
     let skipped = usize::from(group.is_some());
@@ -378,6 +380,13 @@ pub fn plan(
             && let Some(edge) = role.as_edge_mut()
         {
             let _ = edge.subscribe(net::peer_addr(addresses.feed_copy));
+        }
+        let released =
+            || releasing.as_slice().first().map(|socket| v4(socket.local_addr().map_err(io)?));
+        if let Some(edge) = role.as_edge_mut()
+            && let Some(from) = released().transpose()?
+        {
+            edge.offer_subscriptions(subscription_terms(config, &addresses, from));
         }
         let (place, listeners) = match role.plain() {
             Role::Edge(_) => {
@@ -425,8 +434,25 @@ pub fn plan(
     Ok(Plan { loops, traces, addresses, receivers, proxies, layers, streams, jobs, writing, group })
 }
 
+/// What an edge that releases from there grants and tells those who subscribe: no groups, because
+/// nobody else is on the loopback interface.
+fn subscription_terms(
+    config: &Config,
+    addresses: &Addresses,
+    from: SocketAddrV4,
+) -> SubscriptionTerms {
+    SubscriptionTerms {
+        groups: Vec::new(),
+        per_account: config.doors.subscriptions as usize,
+        from,
+        from_for_groups: from,
+        repair: addresses.retransmission.clone(),
+        snapshots: vec![addresses.snapshots],
+    }
+}
+
 fn secure(of: &mut Loop<Role>, edge: NodeId, tls: &ServerTls) {
-    for door in [OUCH_DOOR, FIX_DOOR] {
+    for door in [OUCH_DOOR, FIX_DOOR, SUBSCRIPTION_DOOR] {
         of.secure_door(edge, door, tls.clone());
     }
 }
@@ -522,12 +548,12 @@ fn loops(
     Ok([one(root, habits)?, one(edges, doors)?, one(outside, habits)?])
 }
 
-/// Descriptors that an exchange needs beside its gateways' connections: a socket of each node, two doors
+/// Descriptors that an exchange needs beside its gateways' connections: a socket of each node, three doors
 /// of each gateway, its listener, both ends of built-in participants, snapshots being served, and the
 /// sockets and segments of its journals.
 fn own_descriptors(tree: &Tree, config: &Config) -> u64 {
     let nodes = tree.topology.id_end() as u64;
-    let edges = u64::from(config.overlay.receivers) * 4;
+    let edges = u64::from(config.overlay.receivers) * 5;
     let clients = u64::from(config.flow.participants) + u64::from(config.snapshot.connections) * 2;
     let replicas = u64::from(config.journal.replicas + config.journal.reserve);
     let replicas = if config.journal.is_replicated() { replicas * (replicas + 16) } else { 16 };

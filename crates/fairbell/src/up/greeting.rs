@@ -41,12 +41,14 @@ pub fn welcome(config: &Config, addresses: &Addresses) -> String {
          FIX{tls}: {fix}{fix_login}\n\
          ITCH 5.0 over MoldUDP64, as receiver 1 releases it: listen on UDP {}, take it from {}\n\
          MoldUDP64 retransmission: {}\n\
-         Book snapshots over SoupBinTCP: {}",
+         Book snapshots over SoupBinTCP: {}\n\
+         Subscriptions to the feed over SoupBinTCP{tls}: {}",
         all(&addresses.gateways),
         addresses.feed_copy,
         addresses.feed_from,
         all(&addresses.retransmission),
         addresses.snapshots,
+        all(&addresses.subscriptions),
     )
 }
 
