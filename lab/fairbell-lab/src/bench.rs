@@ -13,6 +13,7 @@ pub mod plan;
 pub mod recovery;
 pub mod rtt;
 pub mod store;
+pub mod subscribers;
 pub mod transports;
 pub mod wires;
 
@@ -54,6 +55,8 @@ pub enum Bench {
     Recovery(crate::bench::recovery::RecoveryArgs),
     /// The post-trade store fed with a generated log, beside the engine alone
     Store(crate::bench::store::StoreBenchArgs),
+    /// A released packet to 1, 8 and 64 subscribers of an edge, beside bare sends
+    Subscribers(crate::bench::subscribers::SubscribersArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(rtt::RttArgs),
     /// Gateway to engine and back over our transport, Redis lists and ZeroMQ
@@ -78,6 +81,7 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Endless(args) => endless::run(args),
         Bench::Recovery(args) => recovery::run(args),
         Bench::Store(args) => store::run(args),
+        Bench::Subscribers(args) => subscribers::run(args),
         Bench::Rtt(args) => rtt::run(args),
         Bench::Transports(args) => transports::run(args),
     }
