@@ -1,0 +1,194 @@
+//! A venue of three processes on loopback, and participants that subscribe to its feed: their books are
+//! the same, also those of one whose edge dies while orders come.
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+#[allow(dead_code)]
+mod common;
+use common::{Running, number};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const NODES: [&str; 3] = ["root-1", "edge-1", "edge-2"];
+
+/// A folder for one test; gone with it.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Scratch {
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+fn fairbell(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairbell"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// The first of 48 ports that nobody has, below those that the system gives away by itself.
+fn ports() -> u16 {
+    let free = |first: &u16| {
+        (*first..first + 48).all(|port| {
+            let at = ("0.0.0.0", port);
+            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
+        })
+    };
+    let own = 23_000 + (std::process::id() % 64) as u16 * 64;
+    (own..27_000).step_by(64).find(free).expect("free ports")
+}
+
+/// Makes the venue's files: all machines on loopback, 16 ports apart. The accounts' password.
+fn found(scratch: &Scratch, first: u16) -> String {
+    let out = scratch.at("cluster");
+    let made = fairbell(&[
+        "cluster", "init", "--name", "lab", "--roots", "1", "--edges", "2", "--depth", "1",
+        "--fanout", "1", "--out", &out,
+    ]);
+    succeeded(made);
+    let path = Path::new(&out).join("cluster.toml");
+    let mut text = std::fs::read_to_string(&path).expect("a file");
+    for (name, port) in NODES.iter().zip((first..).step_by(16)) {
+        let own = format!("address = \"127.0.0.1\"\nport = {port}");
+        text = text.replace(&format!("address = \"{name}\""), &own);
+    }
+    std::fs::write(&path, text).expect("written");
+    let cluster = path.display().to_string();
+    succeeded(fairbell(&["cluster", "issue", "--all", "--cluster", &cluster]));
+    let venue = std::fs::read_to_string(path.with_file_name("venue.toml")).expect("a file");
+    let line = venue.lines().find(|line| line.starts_with("password")).expect("a password");
+    line.split('"').nth(1).expect("in quotes").to_string()
+}
+
+fn succeeded(mut command: Command) {
+    let output = command.output().expect("it runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{command:?}: {stderr}");
+}
+
+fn start(mut command: Command) -> Running {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running(piped.spawn().expect("it starts"))
+}
+
+/// The last document of a process that has to end by itself with 0.
+fn last(running: &mut Running) -> Value {
+    let (code, stdout, stderr) = ended(&mut running.0);
+    assert_eq!(code, Some(0), "{stderr}");
+    let line = stdout.lines().last().expect("a line").to_string();
+    serde_json::from_str(&line).expect("a document")
+}
+
+fn ended(child: &mut Child) -> (Option<i32>, String, String) {
+    use std::io::Read;
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    let code = child.wait().expect("it ends").code();
+    let read = |from: Option<&mut dyn Read>, into: &mut String| {
+        let _ = from.map(|from| from.read_to_string(into));
+    };
+    read(child.stdout.as_mut().map(|of| of as &mut dyn Read), &mut stdout);
+    read(child.stderr.as_mut().map(|of| of as &mut dyn Read), &mut stderr);
+    (code, stdout, stderr)
+}
+
+#[test]
+fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
+    let name = format!("fairbell-subscribe-{}", std::process::id());
+    let scratch = Scratch(std::env::temp_dir().join(name));
+    std::fs::create_dir_all(&scratch.0).expect("a folder");
+    let first = ports();
+    let password = found(&scratch, first);
+    let (cluster, ca) = (scratch.at("cluster/cluster.toml"), scratch.at("cluster/authority.pem"));
+    let mut nodes: Vec<Running> = (NODES.iter())
+        .map(|name| {
+            let dir = scratch.at(name);
+            std::fs::create_dir_all(&dir).expect("a folder");
+            let mut node =
+                fairbell(&["node", "--cluster", &cluster, "--name", name, "--dir", &dir]);
+            node.stdout(Stdio::null()).stderr(Stdio::null());
+            Running(node.spawn().expect("it starts"))
+        })
+        .collect();
+    let at = |edge: u16, port: u16| format!("127.0.0.1:{}", first + 16 * edge + port);
+    let doors = [at(1, 14), at(2, 14)];
+    let tls = ["--tls", "--ca", &ca, "--server-name", "lab"];
+    let login = |account: u32| format!("TEST0{account}:{password}");
+    let subscribe = |account: u32, addresses: &[&str], more: &[&str]| {
+        let login = login(account);
+        let asked = addresses.iter().flat_map(|at| ["--address", at]);
+        let args = ["subscribe", "--json", "--login", &login].into_iter().chain(asked);
+        let args: Vec<&str> = args.chain(tls).chain(more.iter().copied()).collect();
+        fairbell(&args)
+    };
+    // Both edges are up once they name each other.
+    let since = Instant::now();
+    loop {
+        let output = subscribe(1, &[&doors[0]], &["--edges"]).output().expect("it runs");
+        let named = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
+        if named["edges"].as_array().is_some_and(|edges| edges.len() == 2) {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&output.stderr));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let refused = fairbell(
+        &["subscribe", "--login", "TEST01:wrong", "--address", &doors[0]]
+            .into_iter()
+            .chain(tls)
+            .collect::<Vec<_>>(),
+    )
+    .output()
+    .expect("it runs");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && why.contains("login is refused"), "{why}");
+    let time = ["--duration", "10s"];
+    let mut moving = start(subscribe(1, &[&doors[0], &doors[1]], &time));
+    let mut staying = start(subscribe(2, &[&doors[1]], &time));
+    let load_login = format!("TEST0{{n}}:{password}");
+    let entry = at(2, 10);
+    let flow =
+        ["load", "--json", "--protocol", "ouch", "--address", &entry, "--login", &load_login];
+    let flow = flow.into_iter().chain(tls).chain([
+        "--first",
+        "5",
+        "--clients",
+        "2",
+        "--symbol",
+        "BTCUSD",
+        "--price",
+        "78000",
+        "--tick",
+        "1",
+        "--rate",
+        "200",
+        "--duration",
+        "5s",
+    ]);
+    let mut load = start(fairbell(&flow.collect::<Vec<_>>()));
+    std::thread::sleep(Duration::from_secs(3));
+    // Killed: nobody there says goodbye.
+    drop(nodes.remove(1));
+    let (code, _, stderr) = ended(&mut load.0);
+    assert_eq!(code, Some(0), "{stderr}");
+    let (moved, stayed) = (last(&mut moving), last(&mut staying));
+    assert_eq!((number(&moved, "subscriptions"), number(&stayed, "subscriptions")), (2, 1));
+    assert_eq!(moved["edge"], Value::String(doors[1].clone()));
+    assert!(number(&moved, "messages") > 500, "{moved}");
+    for same in ["next", "books", "orders", "messages"] {
+        assert_eq!(moved[same], stayed[same], "{same}: {moved} {stayed}");
+    }
+    for none in ["image_errors", "parse_errors"] {
+        assert_eq!((number(&moved, none), number(&stayed, none)), (0, 0), "{none}");
+    }
+    assert!(number(&moved, "repaired") > number(&stayed, "repaired"), "{moved} {stayed}");
+}
