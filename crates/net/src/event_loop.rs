@@ -135,6 +135,16 @@ impl<N: Node> Loop<N> {
         Ok(())
     }
 
+    /// From now on a node's socket of that channel only sends, to few peers: each has a socket
+    /// connected to it at the same port, which takes a quarter less. What comes to the port is lost.
+    ///
+    /// # Errors
+    /// No such node or socket; the kernel's.
+    pub fn connect_peers(&mut self, id: NodeId, channel: Channel) -> std::io::Result<()> {
+        let host = self.driver.io.host_of(id).ok_or(std::io::ErrorKind::NotFound)?;
+        self.driver.io.connect_peers(host, channel)
+    }
+
     /// Where traces of this loop's nodes go; without it they are dropped uncounted.
     pub fn send_traces(&mut self, to: TraceSender) {
         self.driver.traces = Some(to);
@@ -373,11 +383,23 @@ impl Driver {
         }
     }
 
+    /// Waits for a timer that is due within the guard, and fires it.
+    fn wait_for_timer(&mut self, nodes: &mut dyn Nodes) {
+        let guard_ns = self.io.config.timer_guard_ns;
+        if guard_ns > 0 && self.timers.next <= self.clock.now().after(guard_ns) {
+            while self.clock.now() < self.timers.next {
+                std::hint::spin_loop();
+            }
+            self.fire_due(nodes, self.clock.now());
+        }
+    }
+
     fn serve_udp(&mut self, nodes: &mut dyn Nodes, index: u32) {
         let Some((host, channel)) = self.io.serve_udp(index) else { return };
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut empty = false;
         for _ in 0..self.io.config.datagrams_per_turn {
+            self.wait_for_timer(nodes);
             match self.io.receive(index, &mut buffer) {
                 Received::Empty => {
                     empty = true;

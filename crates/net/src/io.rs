@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
 use types::{
@@ -14,6 +14,7 @@ use types::{
 
 use crate::bundle::Lanes;
 use crate::conn::Conn;
+use crate::connected::Connected;
 use crate::counters::SharedCounters;
 use crate::poller::{Poller, Ready, WaitStrategy};
 use crate::secure::SEALED_READ;
@@ -30,6 +31,9 @@ const UDP_BUFFER_BYTES: usize = 4 << 20;
 pub struct LoopConfig {
     /// Spinning and sleeping.
     pub wait: WaitStrategy,
+    /// Less than so long before a timer no datagram is begun: the timer is waited for, awake, in ns. What
+    /// comes then waits so long at most. 0: timers wait for the datagram under way.
+    pub timer_guard_ns: u64,
     /// Overlay datagrams between nodes of this loop are handed over in memory.
     pub local_delivery: bool,
     /// Datagrams that may wait for that.
@@ -66,6 +70,7 @@ impl Default for LoopConfig {
     fn default() -> Self {
         LoopConfig {
             wait: WaitStrategy::default(),
+            timer_guard_ns: 0,
             local_delivery: false,
             local_max: 65_536,
             bundles: true,
@@ -181,6 +186,8 @@ impl Host {
 
 pub(crate) struct Udp {
     socket: UdpSocket,
+    /// Its peers, if it only sends.
+    connected: Option<Connected>,
     pub host: usize,
     pub channel: Channel,
     queued: bool,
@@ -308,7 +315,7 @@ impl Io {
             rustix::net::sockopt::set_ip_mtu_discover(&socket, whole)?;
             let index = self.udp.len() as u32;
             self.poller.add_input(&socket, Token::Udp(index).pack())?;
-            self.udp.push(Some(Udp { socket, host, channel, queued: false }));
+            self.udp.push(Some(Udp { socket, connected: None, host, channel, queued: false }));
             added.sockets.push((channel, index));
         }
         for (door, listener) in (0..).zip(&listeners) {
@@ -484,12 +491,17 @@ impl Io {
         self.lanes = lanes;
     }
 
-    fn send_packet(&self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
-        let Some((udp, addr)) = self.route(host, channel, to) else {
+    fn send_packet(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
+        let addr = self.directory.resolve(to);
+        let Some((udp, addr)) = self.udp_of(host, channel).zip(addr) else {
             self.counters.unroutable.add(1);
             return;
         };
-        match udp.socket.send_to(bytes, SocketAddr::V4(addr)) {
+        let sent = match &mut udp.connected {
+            Some(connected) => connected.send(&udp.socket, addr, bytes),
+            None => udp.socket.send_to(bytes, SocketAddr::V4(addr)),
+        };
+        match sent {
             Ok(_) => {
                 self.counters.datagrams_out.add(1);
                 self.counters.datagram_bytes_out.add(bytes.len() as u64);
@@ -501,11 +513,17 @@ impl Io {
         }
     }
 
-    fn route(&self, host: usize, channel: Channel, to: Peer) -> Option<(&Udp, SocketAddrV4)> {
+    fn udp_of(&mut self, host: usize, channel: Channel) -> Option<&mut Udp> {
         let sockets = &self.hosts.get(host)?.sockets;
         let &(_, index) = sockets.iter().find(|(own, _)| *own == channel)?;
-        let udp = self.udp.get(index as usize)?.as_ref()?;
-        Some((udp, self.directory.resolve(to)?))
+        self.udp.get_mut(index as usize)?.as_mut()
+    }
+
+    /// A host's socket only sends from now on, to few peers.
+    pub fn connect_peers(&mut self, host: usize, channel: Channel) -> std::io::Result<()> {
+        let udp = self.udp_of(host, channel).ok_or(ErrorKind::NotFound)?;
+        udp.connected = Some(Connected::new(&udp.socket)?);
+        Ok(())
     }
 
     /// Queues a datagram for a node of this loop; false if it must take the network.

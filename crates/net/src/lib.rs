@@ -27,6 +27,7 @@ mod addr;
 mod bundle;
 mod clock;
 mod conn;
+mod connected;
 mod control;
 mod counters;
 mod event_loop;

@@ -33,6 +33,10 @@ impl Default for WaitStrategy {
     }
 }
 
+/// So long before the end of a wait only the clock is looked at: less than looking at the descriptors
+/// takes, which would make the end late, and no longer than their news can wait.
+const LAST_NS: u64 = Nanos::MICRO;
+
 /// One descriptor's news.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
@@ -113,6 +117,12 @@ impl Poller {
             let now = clock.now();
             if news > 0 || now >= until {
                 return Ok((news, false));
+            }
+            if until - now <= LAST_NS {
+                while clock.now() < until {
+                    std::hint::spin_loop();
+                }
+                return Ok((0, false));
             }
             if now >= start.after(strategy.spin_ns) && until - now > strategy.timer_spin_ns {
                 let news = self.poll(until - now - strategy.timer_spin_ns)?;

@@ -263,6 +263,45 @@ fn timers_fire_in_time_and_never_early() {
     assert_eq!(one.handle.counters().timeouts, TICKS as u64 + 1);
 }
 
+/// What a node with a timer 100 ms away and a datagram before it hears first; it sends once to each of
+/// two peers then, from one address.
+fn first_of_both(guard_ns: u64) -> char {
+    let clock = Clock::start(0);
+    let (own, at) = udp();
+    let (feed, feed_at) = udp();
+    let peers = [udp(), udp()];
+    let to = peers.each_ref().map(|(_, at)| net::peer_addr(*at));
+    let heard = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&heard);
+    let node = Scripted::new(clock.now().after(100_000_000), move |knobs, input, _, out| {
+        let what = if matches!(input, Input::Timeout) { 't' } else { 'd' };
+        let _ = told.compare_exchange(0, what as u64, SeqCst, SeqCst);
+        if what == 't' {
+            knobs.timeout = Nanos::NEVER;
+            let bytes = out.store(b"due");
+            to.iter().for_each(|peer| out.datagram(Channel::FEED, *peer, bytes));
+        }
+    });
+    let config = LoopConfig { timer_guard_ns: guard_ns, ..LoopConfig::default() };
+    let mut one = Loop::new(clock, Arc::new(Directory::default()), config).expect("a loop");
+    one.add_node(NodeId(0), node, vec![(Channel::OVERLAY, own), (Channel::FEED, feed)], None)
+        .expect("added");
+    one.connect_peers(NodeId(0), Channel::FEED).expect("options");
+    assert!(one.connect_peers(NodeId(1), Channel::FEED).is_err(), "no such node");
+    udp().0.send_to(b"early", at).expect("sent");
+    let _running = Running::start(one);
+    let from = peers.map(|(peer, _)| v4(peer.recv_from(&mut [0; 9]).expect("a datagram").1));
+    assert_eq!(from, [feed_at; 2]);
+    char::from(heard.load(SeqCst) as u8)
+}
+
+#[test]
+fn a_timer_within_the_guard_goes_before_a_datagram_that_is_there() {
+    assert_eq!(first_of_both(10_000_000_000), 't');
+    // Control: without a guard what is there goes first.
+    assert_eq!(first_of_both(0), 'd');
+}
+
 /// What arrives of ten datagrams of 300 bytes that one call sends, and in how many packets.
 fn volley(bundles: bool) -> (Vec<u8>, u64) {
     let ((a, addr_a), (b, addr_b)) = (udp(), udp());
