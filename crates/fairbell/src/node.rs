@@ -44,6 +44,10 @@ pub struct NodeArgs {
     /// On trial: it gains so much, ppb
     #[arg(long, value_name = "PPB", default_value_t = 0, allow_hyphen_values = true, hide = true)]
     pub virtual_drift_ppb: i64,
+    /// On trial: since when it gains that, ns since 1970, so that a machine's clock goes on when its process
+    /// starts again [default: its start]
+    #[arg(long, value_name = "NS", default_value_t = 0, hide = true)]
+    pub virtual_origin_ns: u64,
     /// On trial: it jumps ahead by so much at each SIGUSR1, us
     #[arg(long, value_name = "US", hide = true)]
     pub virtual_jump_us: Option<u64>,
@@ -71,7 +75,7 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
         dir: dir.clone(),
         keys: keys.unwrap_or_else(|| Credentials::folder(&file, &args.name)),
         wrong: Wrong {
-            origin: 0,
+            origin: args.virtual_origin_ns,
             offset_ns: args.virtual_offset_us.saturating_mul(1_000),
             drift_ppb: args.virtual_drift_ppb,
         },

@@ -57,7 +57,8 @@ impl NodeClock {
     ) -> Result<NodeClock, Failure> {
         let own = Clock::start(config.hold.clock_bound_ns);
         let node = file.numbered(number).filter(|_| config.clock.source == "huygens");
-        let wrong = Wrong { origin: own.process().0, ..wrong };
+        let origin = if wrong.origin == 0 { own.process().0 } else { wrong.origin };
+        let wrong = Wrong { origin, ..wrong };
         let Some(node) = node else {
             let bound_ns = config.hold.clock_bound_ns;
             let is_right = (wrong.offset_ns, wrong.drift_ppb) == (0, 0);
