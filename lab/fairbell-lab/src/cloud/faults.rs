@@ -4,12 +4,15 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use fairbell::options::duration;
-use host::failure::{Failure, on};
+use host::failure::Failure;
 use host::fleet::credentials::{self, Credentials, DAYS};
 use host::fleet::file::NodeRole;
 use host::fleet::messages::Operation;
 use host::sockets::io;
+use net::Clock;
 use rustix::process::{Pid, Signal, kill_process};
+
+use types::Nanos;
 
 use super::site::Site;
 
@@ -20,10 +23,20 @@ const BACK_MAX: Duration = Duration::from_secs(30);
 /// What a slow machine's packets take longer, ns.
 const SLOW_NS: u64 = 5_000_000;
 
+/// Longest wait until a journal finds that its disk is full, and that it is not any more.
+const FULL_MAX: Duration = Duration::from_secs(30);
+/// Between two looks at that.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Begin of the alarm of a journal without room, behind the replica's name.
+const FULL: &str = "journal-full";
+
 /// What is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The process is killed, and started again when the fault is over.
+    /// Nothing: what everything else is compared with.
+    None,
+    /// Its power is cut: the process ends, what it has not synced is lost; it is started again when the
+    /// fault is over.
     Kill,
     /// It is stopped as a VM that is not scheduled.
     Pause,
@@ -45,11 +58,19 @@ pub enum Kind {
     OldDisk,
     /// A proxy that stands by takes its place.
     Replace,
-    /// Every machine is told to stop and started again, one after another.
+    /// Its disk has no room, until its journal found that out and the fault is over.
+    DiskFull,
+    /// The power of all machines of a zone is cut at once.
+    ZoneLost,
+    /// Another root leads: this one, or by the name `next` the one behind the leader.
+    Lead,
+    /// Every machine is told to stop and started again with the other program, one after another.
     Upgrade,
 }
 
-const KINDS: &[(&str, Kind)] = &[
+/// All of them by name, in the order of drills.
+pub const KINDS: &[(&str, Kind)] = &[
+    ("none", Kind::None),
     ("kill", Kind::Kill),
     ("pause", Kind::Pause),
     ("cut", Kind::Cut),
@@ -61,14 +82,29 @@ const KINDS: &[(&str, Kind)] = &[
     ("rotate", Kind::Rotate),
     ("old-disk", Kind::OldDisk),
     ("replace", Kind::Replace),
+    ("disk-full", Kind::DiskFull),
+    ("zone-lost", Kind::ZoneLost),
+    ("lead", Kind::Lead),
     ("upgrade", Kind::Upgrade),
 ];
+
+impl Kind {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it is everybody's, and no machine's.
+    fn is_of_all(self) -> bool {
+        matches!(self, Kind::None | Kind::Rotate | Kind::Upgrade)
+    }
+}
 
 /// A fault: what, whose, when and for how long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     kind: Kind,
-    /// Name of a node, or `leader`; empty where the fault is everybody's.
+    /// Name of a node or a zone, `leader`, or `next`; empty where the fault is everybody's.
     target: String,
     at: Duration,
     lasts: Duration,
@@ -87,8 +123,7 @@ impl FromStr for Fault {
         let (_, kind) = known.ok_or_else(|| format!("{kind:?} is none of {}", names()))?;
         let (at, lasts) = when.split_once('+').unwrap_or((when, ""));
         let lasts = if lasts.is_empty() { Ok(LASTS) } else { duration(lasts) };
-        let alone = matches!(kind, Kind::Rotate | Kind::Upgrade);
-        if target.is_empty() != alone {
+        if target.is_empty() != kind.is_of_all() {
             return Err(form.to_string());
         }
         Ok(Fault { kind: *kind, target: target.to_string(), at: duration(at)?, lasts: lasts? })
@@ -97,37 +132,72 @@ impl FromStr for Fault {
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
-        write!(f, "{name} {} at {:.1} s", self.target, self.at.as_secs_f64())
+        write!(f, "{} {} at {:.1} s", self.kind.name(), self.target, self.at.as_secs_f64())
     }
 }
 
-/// Does what is asked for, each at its time after now; what was done, and how long each took, in ms.
+impl Fault {
+    /// One that is to be now.
+    pub fn now(kind: Kind, target: &str, lasts: Duration) -> Fault {
+        Fault { kind, target: target.to_string(), at: Duration::ZERO, lasts }
+    }
+
+    /// Whether roots need disks of their own for it.
+    pub fn needs_disks(&self) -> bool {
+        let cuts_power = self.kind == Kind::Kill && !self.target.starts_with("edge-");
+        cuts_power || matches!(self.kind, Kind::DiskFull | Kind::ZoneLost)
+    }
+
+    /// Whether it stops machines in good order, so that sessions are soon on again.
+    pub fn is_orderly(&self) -> bool {
+        matches!(self.kind, Kind::None | Kind::Restart | Kind::Upgrade | Kind::Rotate | Kind::Lead)
+    }
+}
+
+/// A fault that has been.
+pub struct Struck {
+    /// Which.
+    pub fault: Fault,
+    /// When it began, by the participants' clock.
+    pub at: Nanos,
+    /// How long until all machines were back, ms.
+    pub took_ms: u64,
+}
+
+/// Does what is asked for, each at its time after now.
 ///
 /// # Errors
 /// What could not be done; a node that did not come back.
-pub fn play(site: &Site<'_>, faults: &[Fault]) -> Result<Vec<(String, u64)>, Failure> {
+pub fn play(site: &Site<'_>, clock: Clock, faults: &[Fault]) -> Result<Vec<Struck>, Failure> {
     let begun = Instant::now();
     let mut faults = faults.to_vec();
     faults.sort_by_key(|fault| fault.at);
     let mut done = Vec::new();
     for fault in &faults {
         std::thread::sleep(fault.at.saturating_sub(begun.elapsed()));
-        let since = Instant::now();
-        commit(site, fault)?;
-        done.push((fault.to_string(), since.elapsed().as_millis() as u64));
+        done.push(strike(site, clock, fault)?);
     }
     Ok(done)
 }
 
+/// Does it now, until it is over.
+///
+/// # Errors
+/// See [`play`].
+pub fn strike(site: &Site<'_>, clock: Clock, fault: &Fault) -> Result<Struck, Failure> {
+    let (since, at) = (Instant::now(), clock.now());
+    commit(site, fault)?;
+    Ok(Struck { fault: fault.clone(), at, took_ms: since.elapsed().as_millis() as u64 })
+}
+
 fn target(site: &Site<'_>, fault: &Fault) -> Result<usize, Failure> {
     match &fault.target[..] {
-        "" => Ok(0),
-        "leader" => {
-            let (leader, _) = site.status()?;
-            let place = usize::try_from(leader).unwrap_or(1).saturating_sub(1);
-            let roots = site.places(NodeRole::Root);
-            roots.get(place).copied().ok_or_else(|| Failure::Run("nobody leads".to_string()))
+        _ if fault.kind.is_of_all() || fault.kind == Kind::ZoneLost => Ok(0),
+        "leader" => site.leader(),
+        "next" => {
+            let (leader, roots) = (site.leader()?, site.places(NodeRole::Root));
+            let at = roots.iter().position(|root| *root == leader).unwrap_or(0);
+            Ok(roots[(at + 1) % roots.len()])
         }
         name => Ok(usize::from(site.file.node(name)?.0) - 1),
     }
@@ -138,12 +208,12 @@ fn commit(site: &Site<'_>, fault: &Fault) -> Result<(), Failure> {
     let process = site.process(place).unwrap_or(0);
     let others = || (0..site.network.hosts().len()).filter(move |host| *host != place);
     match fault.kind {
-        Kind::Kill => {
-            site.kill(place);
-            std::thread::sleep(fault.lasts);
-            site.revive(place)?;
-            site.wait_for(place, BACK_MAX)
-        }
+        Kind::None => Ok(()),
+        Kind::Kill => cut_power(site, &[place], fault.lasts),
+        Kind::ZoneLost => match &site.zone(&fault.target)[..] {
+            [] => Err(Failure::Usage(format!("no machine is in {}", fault.target))),
+            places => cut_power(site, places, fault.lasts),
+        },
         Kind::Pause => {
             emulator::pause(process).map_err(io)?;
             std::thread::sleep(fault.lasts);
@@ -193,13 +263,58 @@ fn commit(site: &Site<'_>, fault: &Fault) -> Result<(), Failure> {
         Kind::OldDisk => {
             site.kill(place);
             let (journal, old) = (site.folder(place).join("journal"), site.old_journal(place));
-            std::fs::remove_dir_all(&journal).map_err(|error| on(&journal, error))?;
+            super::site::empty_folder(&journal)?;
             super::site::copy_folder(&old, &journal)?;
             site.revive(place)?;
             site.wait_for(place, BACK_MAX)
         }
-        Kind::Upgrade => (0..site.file.nodes.len()).try_for_each(|place| restart(site, place)),
+        Kind::DiskFull => {
+            let since = Instant::now();
+            site.disk(place)?.fill().map_err(io)?;
+            let told = wait_for_room(site, place, false);
+            std::thread::sleep(fault.lasts.saturating_sub(since.elapsed()));
+            site.disk(place)?.clear().map_err(io)?;
+            told?;
+            wait_for_room(site, place, true)?;
+            site.wait_for(place, BACK_MAX)
+        }
+        Kind::Lead => {
+            let node = site.file.nodes[place].name.clone();
+            site.operate(&Operation::Lead { node }).map(drop)
+        }
+        Kind::Upgrade => (0..site.file.nodes.len()).try_for_each(|place| {
+            site.exchange_program(place);
+            restart(site, place)
+        }),
     }
+}
+
+fn cut_power(site: &Site<'_>, places: &[usize], lasts: Duration) -> Result<(), Failure> {
+    site.cut_power(places)?;
+    std::thread::sleep(lasts);
+    places.iter().try_for_each(|place| site.revive(*place))?;
+    places.iter().try_for_each(|place| site.wait_for(*place, BACK_MAX))
+}
+
+/// Waits until the journal of a root says that it has no room, or does not say so any more.
+fn wait_for_room(site: &Site<'_>, place: usize, room: bool) -> Result<(), Failure> {
+    let since = Instant::now();
+    while since.elapsed() < FULL_MAX {
+        let up = site.standing().map(|standing| standing.up).unwrap_or_default();
+        let own = up.iter().find(|sample| sample.place == place);
+        let full = own.map(|own| own.health.alarms.iter().any(|alarm| alarm.contains(FULL)));
+        if full == Some(!room) {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let name = &site.file.nodes[place].name;
+    let what = if room {
+        "goes on without room though there is some"
+    } else {
+        "does not find its disk full"
+    };
+    Err(Failure::Run(format!("{name} {what}")))
 }
 
 fn restart(site: &Site<'_>, place: usize) -> Result<(), Failure> {
@@ -223,8 +338,17 @@ mod tests {
         let target = "edge-2".to_string();
         assert_eq!(fault, Fault { kind: Kind::Kill, target, at, lasts });
         assert_eq!("rotate@4s".parse::<Fault>().expect("a fault").lasts, LASTS);
-        for bad in ["kill@3s", "rotate:edge-1@3s", "kill:edge-1", "dance:edge-1@3s", "kill:a@3", ""]
-        {
+        assert!("zone-lost:zone-2@4s".parse::<Fault>().expect("a fault").needs_disks());
+        assert!(!"kill:edge-2@4s".parse::<Fault>().expect("a fault").needs_disks());
+        for bad in [
+            "kill@3s",
+            "upgrade:edge-1@3s",
+            "rotate:edge-1@3s",
+            "kill:edge-1",
+            "dance:edge-1@3s",
+            "kill:a@3",
+            "",
+        ] {
             assert!(bad.parse::<Fault>().is_err(), "{bad}");
         }
     }

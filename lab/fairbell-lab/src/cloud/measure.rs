@@ -1,48 +1,66 @@
 //! What a run in a box came to: clocks against the truth, deliveries in true time, books.
 //!
-//! All processes of the machine read CLOCK_MONOTONIC. A clock is right when it reads what the
-//! reference's does at the same instant, whichever root is the reference then.
+//! The truth is CLOCK_MONOTONIC, which all processes of the machine read. The first root's clock is
+//! right by definition; every other one is as wrong as it differs from that at the same instant.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use exchange::{Past, Role, Root, audit_with};
-use feed::Listener;
+use feed::{Joined, Listener};
 use host::failure::Failure;
 use host::fleet::file::NodeRole;
 use host::fleet::traces;
 use host::replica::node::DiskInputs;
 use net::Clock;
+use serde::Serialize;
 use telemetry::{Delivery, DeliveryLedger, LedgerConfig};
-use types::{ClockReading, Input, Nanos, Trace, TracePoint};
+use types::{ClockReading, FeedSeq, Input, Nanos, Trace, TracePoint};
 
 use super::site::{Sample, Site};
+use crate::drill::Told;
 
 /// Between two looks at the clocks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// What a clock's error may differ from an even change between two looks, ns.
+const BETWEEN_LOOKS_NS: u64 = 50 * Nanos::MICRO;
 /// Messages of which not all releases are known yet, at most.
 const MESSAGES_MAX: usize = 1 << 16;
+
+/// A clock at one time.
+#[derive(Clone, Copy)]
+struct Look {
+    /// What it read, ns.
+    clock: u64,
+    /// That less CLOCK_MONOTONIC, ns.
+    offset: i128,
+    /// What it claimed its error to be at most, ns.
+    bound: u64,
+}
+
+impl Look {
+    /// CLOCK_MONOTONIC then, ns.
+    fn monotonic(&self) -> i128 {
+        i128::from(self.clock) - self.offset
+    }
+
+    /// How far it is from the truth, ns.
+    fn error(&self, truth: i128) -> u64 {
+        (self.offset - truth).unsigned_abs().min(u64::MAX.into()) as u64
+    }
+}
 
 /// What was seen of the clocks of a run.
 #[derive(Default)]
 pub struct Clocks {
-    /// By place: (clock, clock less CLOCK_MONOTONIC), ns, in order of time.
-    offsets: BTreeMap<usize, Vec<(u64, i128)>>,
-    claims: Vec<Claim>,
-    /// References, in the order of their appointments: epoch, place, CLOCK_MONOTONIC when it was first
-    /// seen to be followed by itself.
+    /// By place, in order of time.
+    looks: BTreeMap<usize, Vec<Look>>,
+    /// References, in the order of their appointments: epoch, place, and CLOCK_MONOTONIC when it was
+    /// first seen to follow itself.
     references: Vec<(u64, usize, i128)>,
     /// The system's clock less CLOCK_MONOTONIC, ns.
     base: i128,
-}
-
-/// What a clock read at an instant, and how wrong it claimed to be.
-struct Claim {
-    place: usize,
-    monotonic: i128,
-    offset: i128,
-    bound_ns: u64,
 }
 
 impl Clocks {
@@ -53,8 +71,8 @@ impl Clocks {
         let base = i128::from(now.0) - i128::from(clock.monotonic(now));
         let mut clocks = Clocks { base, ..Clocks::default() };
         while !stop.load(Ordering::Relaxed) {
-            if let Ok((_, samples)) = site.status() {
-                samples.iter().for_each(|sample| clocks.take(sample));
+            if let Ok(standing) = site.standing() {
+                standing.up.iter().for_each(|sample| clocks.take(sample));
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -64,18 +82,22 @@ impl Clocks {
     fn take(&mut self, Sample { place, health }: &Sample) {
         let monotonic = i128::from(health.monotonic_ns);
         let offset = i128::from(health.clock_now_ns) - monotonic;
-        let known = self.offsets.entry(*place).or_default();
-        if known.last().is_some_and(|(last, _)| *last >= health.clock_now_ns) {
+        let known = self.looks.entry(*place).or_default();
+        if known.last().is_some_and(|last| last.clock >= health.clock_now_ns) {
             return;
         }
-        known.push((health.clock_now_ns, offset));
-        let bound_ns = health.clock_bound_ns;
-        self.claims.push(Claim { place: *place, monotonic, offset, bound_ns });
-        let epoch = health.follows.epoch;
-        let is_own = usize::from(health.follows.number) == place + 1;
+        let (clock, bound) = (health.clock_now_ns, health.clock_bound_ns);
+        known.push(Look { clock, offset, bound });
+        let (epoch, is_own) =
+            (health.follows.epoch, usize::from(health.follows.number) == place + 1);
         if is_own && self.references.last().is_none_or(|(last, ..)| *last < epoch) {
             self.references.push((epoch, *place, monotonic));
         }
+    }
+
+    /// How many references there were.
+    pub fn references(&self) -> usize {
+        self.references.len()
     }
 
     /// Place of the reference at a time; the first root where nobody keeps the clocks.
@@ -84,62 +106,121 @@ impl Clocks {
         self.references.get(after.saturating_sub(1)).map_or(0, |(_, place, _)| *place)
     }
 
-    /// What the clock of a place read at a time, less that: changes evenly between two looks, and
-    /// before the first and after the last.
-    fn offset(&self, place: usize, monotonic: i128) -> Option<i128> {
-        let known = self.offsets.get(&place)?;
-        let at = |(clock, offset): &(u64, i128)| i128::from(*clock) - offset;
-        let after = known.partition_point(|one| at(one) <= monotonic);
+    /// What the reference's clock was ahead of CLOCK_MONOTONIC at a time, ns: it changes evenly between
+    /// two looks, and before the first and after the last. And the error that it claimed itself, which is
+    /// above zero for a while after another one was followed.
+    fn truth(&self, monotonic: i128) -> Option<(i128, u64)> {
+        let known = self.looks.get(&self.reference(monotonic))?;
+        let after = known.partition_point(|look| look.monotonic() <= monotonic);
         let last = after.clamp(1, known.len().saturating_sub(1).max(1));
         let first = known.get(last - 1)?;
-        let Some(second) = known.get(last) else { return Some(first.1) };
-        let (t0, t1) = (at(first), at(second).max(at(first) + 1));
-        Some(first.1 + (second.1 - first.1) * (monotonic - t0) / (t1 - t0))
+        let bound = known.get(after.saturating_sub(1)).map_or(0, |look| look.bound);
+        let Some(second) = known.get(last) else { return Some((first.offset, bound)) };
+        let (t0, t1) = (first.monotonic(), second.monotonic().max(first.monotonic() + 1));
+        let gained = (second.offset - first.offset) * (monotonic - t0) / (t1 - t0);
+        Some((first.offset + gained, bound))
     }
 
-    /// Error of a reading, ns, and what it may be: its own bound and that of the reference, which is in
-    /// doubt for a while after another one was followed. `None` for the reference's own.
-    fn error(&self, claim: &Claim) -> Option<(u64, u64)> {
-        let reference = self.reference(claim.monotonic);
-        if reference == claim.place {
-            return None;
-        }
-        let truth = self.offset(reference, claim.monotonic)?;
-        let own = self.claims.iter().rev().filter(|of| of.place == reference);
-        let doubt = own.filter(|of| of.monotonic <= claim.monotonic).map(|of| of.bound_ns).next();
-        let error = (claim.offset - truth).unsigned_abs().min(u64::MAX.into()) as u64;
-        Some((error, claim.bound_ns.saturating_add(doubt.unwrap_or(0))))
+    /// Readings of those who follow: place, error, and what it may be, ns.
+    fn judged(&self) -> impl Iterator<Item = (usize, u64, u64)> {
+        let all = self.looks.iter().flat_map(|(at, known)| known.iter().map(|look| (*at, look)));
+        all.filter_map(|(place, look)| {
+            let monotonic = look.monotonic();
+            let (truth, doubt) =
+                self.truth(monotonic).filter(|_| self.reference(monotonic) != place)?;
+            Some((place, look.error(truth), look.bound.saturating_add(doubt)))
+        })
     }
 
-    /// Errors of all readings of those who follow, ns, and how many were beyond what they claimed.
-    pub fn errors(&self) -> (Vec<u64>, u64) {
-        let of = self.claims.iter().filter_map(|claim| self.error(claim));
-        let (mut errors, mut beyond) = (Vec::new(), 0);
-        for (error, most) in of {
-            beyond += u64::from(error > most);
-            errors.push(error);
-        }
-        (errors, beyond)
+    /// Errors of all readings of those who follow, ns.
+    pub fn errors(&self) -> Vec<u64> {
+        self.judged().map(|(_, error, _)| error).collect()
+    }
+
+    /// Readings beyond what was claimed: place, error and claim, ns.
+    pub fn beyond(&self) -> Vec<(usize, u64, u64)> {
+        self.judged().filter(|(_, error, bound)| error > bound).collect()
     }
 
     /// Claimed bounds of those who follow, ns.
     pub fn bounds(&self) -> Vec<u64> {
-        let follows = |claim: &&Claim| self.reference(claim.monotonic) != claim.place;
-        self.claims.iter().filter(follows).map(|claim| claim.bound_ns).collect()
+        self.judged().map(|(.., bound)| bound).collect()
     }
 
-    /// How many references there were.
-    pub fn references(&self) -> usize {
-        self.references.len()
+    /// The looks at a clock before and after it read `at`.
+    fn around(&self, place: usize, at: Nanos) -> (Option<&Look>, Option<&Look>) {
+        let known = self.looks.get(&place).map_or(&[][..], Vec::as_slice);
+        let after = known.partition_point(|look| look.clock <= at.0);
+        (after.checked_sub(1).and_then(|before| known.get(before)), known.get(after))
     }
 
-    /// The system's time when the clock of a place read `at`.
+    /// The system's time when the clock of a place read `at`: between two looks the error is taken to
+    /// change evenly.
     fn correct(&self, place: usize, at: Nanos) -> Option<Nanos> {
-        let about = i128::from(at.0) - self.offsets.get(&place)?.first()?.1;
-        // Clocks drift by 10^-4 at most: the second look is at the right moment.
-        let monotonic = i128::from(at.0) - self.offset(place, about)?;
-        u64::try_from(monotonic + self.base).ok().map(Nanos)
+        let offset = match self.around(place, at) {
+            (Some(from), Some(to)) if to.clock > from.clock => {
+                let (part, whole) = (at.0 - from.clock, to.clock - from.clock);
+                from.offset + (to.offset - from.offset) * i128::from(part) / i128::from(whole)
+            }
+            (Some(look), _) | (None, Some(look)) => look.offset,
+            (None, None) => return None,
+        };
+        u64::try_from(i128::from(at.0) - offset + self.base).ok().map(Nanos)
     }
+
+    /// The system's time when the reference of the system's time `near` read `at`.
+    fn correct_common(&self, near: Nanos, at: Nanos) -> Option<Nanos> {
+        let (truth, _) = self.truth(i128::from(near.0) - self.base)?;
+        u64::try_from(i128::from(at.0) - truth + self.base).ok().map(Nanos)
+    }
+
+    /// The error that a place claimed around its time `at`, ns: the larger one of two looks.
+    fn claimed(&self, place: usize, at: Nanos) -> Option<u64> {
+        let (before, after) = self.around(place, at);
+        before.into_iter().chain(after).map(|look| look.bound).max()
+    }
+}
+
+/// What was released before its time.
+#[derive(Serialize, Clone, Default, Debug)]
+pub struct Early {
+    /// Releases with a deadline that were looked at.
+    pub releases: u64,
+    /// Of those, earlier in true time than the deadline less the bounds of both clocks.
+    pub early: u64,
+    /// The earliest of them, ns before that.
+    pub most_ns: u64,
+}
+
+impl Early {
+    /// Takes a release at a true time, whose deadline counts `allowed_ns` before it at the earliest.
+    fn take(&mut self, at: Nanos, deadline: Nanos, allowed_ns: u64) {
+        self.releases += 1;
+        let by = Nanos(deadline.0.saturating_sub(allowed_ns)).since(at);
+        self.early += u64::from(by > 0);
+        self.most_ns = self.most_ns.max(by);
+    }
+}
+
+/// Compares the releases of all edges, as they noted them, with the deadlines in true time.
+///
+/// # Errors
+/// Traces that can't be read.
+pub fn early(site: &Site<'_>, clocks: &Clocks) -> Result<Early, Failure> {
+    let (roots, mut found) = (site.places(NodeRole::Root), Early::default());
+    for place in site.places(NodeRole::Edge) {
+        for trace in traces::read(&site.folder(place))? {
+            let released = !matches!(trace.point, TracePoint::Published | TracePoint::Arrived);
+            let own = clocks.correct(place, trace.at).zip(clocks.claimed(place, trace.at));
+            let Some((at, bound)) = own.filter(|_| released && trace.value > 0) else { continue };
+            // Whichever root stamped it.
+            let stamped = Nanos(trace.value);
+            let theirs = roots.iter().filter_map(|root| clocks.claimed(*root, stamped)).max();
+            let Some(deadline) = clocks.correct_common(at, stamped) else { continue };
+            found.take(at, deadline, bound + theirs.unwrap_or(0) + BETWEEN_LOOKS_NS);
+        }
+    }
+    Ok(found)
 }
 
 /// Deliveries of the messages sent in a span of true time.
@@ -187,22 +268,31 @@ pub fn deliveries(
     Ok(Deliveries { delivery: ledger.delivery(), window_ns })
 }
 
-/// How the books of all edges compare with the log.
-pub struct Books {
-    /// All are equal at every position compared.
-    pub equal: bool,
+/// What the log on a disk says, and how the feed and the participants compare with it.
+pub struct Log {
+    /// Books are equal at every position compared.
+    pub books_equal: bool,
     /// Positions compared.
     pub positions: u64,
     /// What is wrong.
     pub problems: Vec<String>,
+    /// Listeners that did not hear each message of the feed, one line each.
+    pub gaps: Vec<String>,
+    /// What participants should have been told.
+    pub told: Told,
 }
 
 /// Replays the log on the disk of a replica, and compares its books with those that listeners built from
-/// the released feed.
+/// the released feed. `without` leaves out one input of the replay, as a control.
 ///
 /// # Errors
 /// A journal that can't be read.
-pub fn books(site: &Site<'_>, place: usize, listeners: &[Role]) -> Result<Books, Failure> {
+pub fn log(
+    site: &Site<'_>,
+    place: usize,
+    listeners: &[Role],
+    without: Option<u64>,
+) -> Result<Log, Failure> {
     let exchange = site.exchange()?;
     let journal = site.folder(place).join("journal");
     let group = site.file.id;
@@ -213,12 +303,94 @@ pub fn books(site: &Site<'_>, place: usize, listeners: &[Role]) -> Result<Books,
     let resumed = root.resume(now, DiskInputs::open(&journal, group)?);
     resumed.map_err(|error| Failure::Run(error.to_string()))?;
     let inputs = || -> Box<dyn Iterator<Item = Input>> {
-        Box::new(DiskInputs::open(&journal, group).into_iter().flatten())
+        let all = DiskInputs::open(&journal, group).into_iter().flatten();
+        Box::new(all.filter(move |input| without != Some(input.seq.0)))
     };
     let channels = listeners.iter().filter_map(Role::as_listener).map(|one| one.channels());
     let channels: Vec<&[Listener]> = channels.collect();
+    let gaps = channels.iter().zip(1..).flat_map(|(streams, number)| {
+        let ends = root.router().next().iter();
+        streams.iter().zip(ends).filter_map(move |(listener, end)| {
+            let joined = listener.joined().filter(|_| !site.snapshots);
+            gap(listener.next_seq(), *end, joined).map(|what| format!("listener {number} {what}"))
+        })
+    });
+    let gaps = gaps.collect();
+    let (told, late) = Told::log(root.engine().config().clone(), inputs());
     let audit = audit_with(&root, &Past { start: None, inputs: &inputs }, channels);
     let mut problems = audit.problems;
     problems.extend(audit.unequal.iter().map(|unequal| format!("{unequal:?}")));
-    Ok(Books { equal: audit.books_equal, positions: audit.positions, problems })
+    problems.extend(late);
+    Ok(Log { books_equal: audit.books_equal, positions: audit.positions, problems, gaps, told })
+}
+
+/// What a listener lacks of a feed whose next message is `end`.
+fn gap(heard: FeedSeq, end: FeedSeq, joined: Option<Joined>) -> Option<String> {
+    match joined {
+        Some(Joined { last, .. }) => {
+            Some(format!("took a snapshot at {last} for what is before it"))
+        }
+        None if heard != end => Some(format!("heard the feed up to {heard}, and it is at {end}")),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(clock: u64, offset: i128, bound: u64) -> Look {
+        Look { clock, offset, bound }
+    }
+
+    fn seen(places: &[(usize, &[Look])]) -> Clocks {
+        let looks = places.iter().map(|(place, looks)| (*place, looks.to_vec())).collect();
+        Clocks { looks, ..Clocks::default() }
+    }
+
+    #[test]
+    fn clocks_are_judged_by_the_reference_of_the_moment_and_what_it_doubts_itself() {
+        let own = [look(1_000, 0, 0), look(2_000, 0, 0), look(3_000, 0, 0)];
+        // The second one goes on 50 ahead from 3,000 on, drifts by 0.1, and says it may be 30 wrong.
+        let next = [look(2_050, 50, 60), look(3_050, 50, 30), look(4_150, 150, 30)];
+        let third = [look(2_500, 0, 5), look(3_580, 80, 5)];
+        let mut clocks = seen(&[(0, &own), (1, &next), (2, &third)]);
+        clocks.references = vec![(7, 0, 500), (9, 1, 3_000)];
+        // At 2,500 against the first, at 3,500 against the second, which is 100 ahead by then.
+        let judged: Vec<_> = clocks.judged().filter(|(place, ..)| *place == 2).collect();
+        assert_eq!(judged, [(2, 0, 5), (2, 20, 35)]);
+        assert_eq!(clocks.beyond(), []);
+        assert_eq!(clocks.correct_common(Nanos(3_500), Nanos(3_600)), Some(Nanos(3_500)));
+    }
+
+    #[test]
+    fn a_clock_beyond_its_bound_is_counted() {
+        let mut clocks =
+            seen(&[(0, &[look(1_000, 100, 0)]), (3, &[look(1_000, 110, 10), look(2_000, 90, 10)])]);
+        assert_eq!((clocks.errors(), clocks.beyond()), (vec![10, 10], vec![]));
+        clocks.looks.entry(3).or_default().push(look(3_000, 111, 10));
+        assert_eq!(clocks.beyond(), [(3, 11, 10)]);
+    }
+
+    #[test]
+    fn a_release_before_its_deadline_in_true_time_is_early() {
+        // The clock is ahead by 500 at 2,000 and claims 20.
+        let clocks =
+            seen(&[(0, &[look(1_000, 0, 0)]), (3, &[look(1_000, 0, 20), look(3_000, 1_000, 10)])]);
+        assert_eq!(clocks.correct(3, Nanos(2_000)), Some(Nanos(1_500)));
+        assert_eq!(clocks.claimed(3, Nanos(2_000)), Some(20));
+        let mut early = Early::default();
+        early.take(Nanos(1_500), Nanos(1_520), 20);
+        assert_eq!((early.releases, early.early), (1, 0));
+        early.take(Nanos(1_500), Nanos(1_521), 20);
+        assert_eq!((early.releases, early.early, early.most_ns), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_listener_that_lacks_a_message_has_a_gap() {
+        assert_eq!(gap(FeedSeq(8), FeedSeq(8), None), None);
+        assert!(gap(FeedSeq(7), FeedSeq(8), None).is_some());
+        let joined = Joined { first: FeedSeq(2), last: FeedSeq(2), times: 1 };
+        assert!(gap(FeedSeq(8), FeedSeq(8), Some(joined)).is_some());
+    }
 }

@@ -5,37 +5,43 @@
 //! what came of it is judged by the truth, which only the box knows: requests by their answers, books
 //! by a replay of the log, clocks and deliveries by CLOCK_MONOTONIC.
 
+mod checks;
+mod drill;
 mod faults;
 mod floor;
 mod measure;
+mod participants;
+mod service;
 mod site;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use emulator::{Network, Profile, StartError};
 use fairbell::options::duration;
 use fairbell::report::Quantiles;
 use fairbell::up::report_quantiles;
 use host::failure::{Failure, on};
-use host::fleet::file::{NodeRole, Port};
-use host::fleet::messages::Operation;
 use host::sockets::io;
 use net::Clock;
 use serde::Serialize;
 use telemetry::Recorder;
 use types::Nanos;
 
+use checks::{Checker, Checks, Window};
+use drill::DrillArgs;
 use faults::Fault;
-use measure::Clocks;
+use measure::{Clocks, Early};
+use participants::Participants;
 use site::{Plan, Site};
 
 /// Options of `fairbell-lab cloud`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
     fairbell-lab cloud                              25 hosts, three roots, three hops, 60 s\n  \
     fairbell-lab cloud --hosts 7 --depth 2 --duration 20s --profile clean\n  \
     fairbell-lab cloud --fault kill:leader@10s --fault rotate@20s --fault revoke:edge-2@30s
@@ -43,8 +49,12 @@ use site::{Plan, Site};
     fairbell-lab cloud --no-sync --duration 10s     control: clocks that nobody keeps\n  \
     fairbell-lab cloud --no-hold --duration 10s     control: nothing is held back\n\n\
     It needs root, network namespaces and /dev/net/tun, and leaves nothing behind; where they are\n\
-    refused it says so and exits with 3.")]
+    refused it says so and exits with 3."
+)]
 pub struct CloudArgs {
+    /// Something else than one run
+    #[command(subcommand)]
+    pub what: Option<What>,
     /// Hosts, the participants' among them
     #[arg(long, value_name = "N", default_value_t = 25,
           value_parser = clap::value_parser!(u32).range(4..=64))]
@@ -89,10 +99,16 @@ pub struct CloudArgs {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Do something to a machine while it trades; again for further ones: KIND:NODE@TIME[+LENGTH],
-    /// KIND of kill, pause, cut, cut-out, slow, step, restart, revoke, rotate, old-disk, replace, upgrade, NODE
-    /// also `leader`
+    /// KIND of kill, pause, cut, cut-out, slow, step, restart, revoke, rotate, old-disk, replace, disk-full,
+    /// zone-lost, lead, upgrade, none, NODE also `leader`, of a zone `zone-1` to `zone-3`, of `lead` also `next`
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
+    /// The program that machines start with, for `upgrade`: scripts/old-binary builds one [default: this one]
+    #[arg(long, value_name = "PROGRAM")]
+    pub from: Option<PathBuf>,
+    /// Control: have something for this checker to find; again for further ones: lost, twice, books, gap
+    #[arg(long = "control", value_name = "CHECKER", value_enum, hide = true)]
+    pub controls: Vec<Checker>,
     /// Control: nobody keeps the clocks, and each claims 10 us
     #[arg(long)]
     pub no_sync: bool,
@@ -107,6 +123,13 @@ pub struct CloudArgs {
     pub json: bool,
 }
 
+/// What else can be done in a box.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Each fault many times, and what it cost participants
+    Drill(DrillArgs),
+}
+
 /// Quantiles of values in ns.
 fn quantiles_of(values: &[u64]) -> Quantiles {
     let mut recorder = Recorder::new();
@@ -119,23 +142,10 @@ fn quantiles_of(values: &[u64]) -> Quantiles {
 struct Outcome {
     name: &'static str,
     hosts: usize,
-    requests_sent: u64,
-    requests_answered: u64,
-    requests_lost: u64,
-    answered_twice: u64,
-    books_equal: bool,
-    books_compared: u64,
-    /// What `fairbell cluster status` said of the last ten seconds.
-    live: serde_json::Value,
-    /// Of the tree at the end; 1: it is the first one.
-    tree_epoch: u64,
-    /// Roots that were the reference of the clocks, one after another.
-    clock_references: usize,
-    clock_readings: usize,
+    #[serde(flatten)]
+    checks: Checks,
     clock_error_ns: Quantiles,
     clock_bound_ns: Quantiles,
-    clock_beyond_bound: u64,
-    clock_bound_held: bool,
     messages: u64,
     oml_arrival_ns: Quantiles,
     oml_release_ns: Quantiles,
@@ -145,24 +155,13 @@ struct Outcome {
     fair_window_ns: u64,
     p_on_time: Option<f64>,
     round_trip_ns: Quantiles,
-    /// What was done to machines, and how long until they were back, ms.
-    faults: Vec<(String, u64)>,
-    problems: Vec<String>,
 }
 
 impl Outcome {
     /// What is wrong with it.
     fn complaints(&self) -> Vec<String> {
-        let mut complaints = self.problems.clone();
-        let mut wrong = |is: bool, what: String| complaints.extend(is.then_some(what));
-        wrong(self.requests_sent == 0, "nothing was sent".to_string());
-        wrong(self.requests_lost > 0, format!("{} requests lost", self.requests_lost));
-        wrong(self.answered_twice > 0, format!("{} answered twice", self.answered_twice));
-        wrong(!self.books_equal, "books differ".to_string());
-        let beyond = self.clock_beyond_bound;
-        wrong(beyond > 0, format!("UNFAIR: {beyond} clock readings are beyond their bound"));
-        wrong(self.clock_readings == 0, "no clock was read".to_string());
-        complaints.into_iter().map(|what| format!("{}: {what}", self.name)).collect()
+        let complaints = self.checks.complaints().into_iter();
+        complaints.map(|(_, what)| format!("{}: {what}", self.name)).collect()
     }
 }
 
@@ -183,31 +182,43 @@ struct Report {
 /// # Errors
 /// [`Failure::Unavailable`] where it can't be made; what went wrong in it.
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
-    let profile = Profile::named(&args.profile).ok_or_else(|| {
-        Failure::Usage(format!("--profile: one of {}", Profile::NAMES.join(", ")))
-    })?;
+    match &args.what {
+        Some(What::Drill(drill)) => drill::run(drill),
+        None => run_one(args),
+    }
+}
+
+fn run_one(args: &CloudArgs) -> Result<(), Failure> {
+    let profile = profile(&args.profile)?;
     let name = profile.name;
-    let mut config = emulator::Config::new(args.hosts as usize, profile);
-    config.seed = args.seed;
-    let network = Network::start(config).map_err(|error| match error {
-        StartError::Config(_) => Failure::Usage(error.to_string()),
-        StartError::Refused { .. } => Failure::Unavailable(error.to_string()),
-    })?;
+    let disks = args.faults.iter().any(Fault::needs_disks);
+    if disks {
+        emulator::own_mounts().map_err(|error| Failure::Unavailable(error.to_string()))?;
+    }
+    let network = start(args.hosts, profile, args.seed)?;
     say(args, &format!("{} hosts joined by a relay, profile {name}; it is checked", args.hosts));
     let check = network.check(4_000).map_err(io)?;
-    let edges = edges(args, args.depth)?;
+    // Without proxies nobody can take the place of one.
+    let standby = if args.depth > 1 { args.standby } else { 0 };
+    let hosts = args.hosts.saturating_sub(standby);
+    let edges = edges(hosts, args.roots, (args.depth, args.fanout))?;
+    let segment_mib = if disks { SMALL_MIB } else { SEGMENT_MIB };
+    let asymmetry_us = if args.faults.is_empty() { ASYMMETRY_US } else { STARTING_US };
+    let shape = |name, depth, hedge| {
+        let fanout = args.fanout;
+        let standby = if depth > 1 { standby } else { 0 };
+        Shape { name, depth, hedge, edges, fanout, standby, segment_mib, asymmetry_us }
+    };
     let floor = quantiles_of(&floor::spreads(edges as usize, 500)?);
     let mut compared = Vec::new();
     if let Some(time) = args.compare {
         let ways =
             [("direct unicast", 1, 0), ("tree", args.depth, 0), ("hedged tree", args.depth, 1)];
         for (way, depth, hedge) in ways {
-            let shape = Shape { name: way, depth, hedge, edges };
-            compared.push(play(args, &network, &shape, time, floor)?);
+            compared.push(play(args, &network, &shape(way, depth, hedge), time, floor)?);
         }
     }
-    let shape = Shape { name: MAIN, depth: args.depth, hedge: 1, edges };
-    let main = play(args, &network, &shape, args.duration, floor)?;
+    let main = play(args, &network, &shape(MAIN, args.depth, 1), args.duration, floor)?;
     let report = Report {
         profile: name,
         seed: args.seed,
@@ -231,6 +242,29 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     }
 }
 
+fn profile(name: &str) -> Result<Profile, Failure> {
+    let known = Profile::named(name);
+    known.ok_or_else(|| Failure::Usage(format!("--profile: one of {}", Profile::NAMES.join(", "))))
+}
+
+/// Hosts that are joined.
+fn start(hosts: u32, profile: Profile, seed: u64) -> Result<Network, Failure> {
+    let config = emulator::Config { seed, ..emulator::Config::new(hosts as usize, profile) };
+    Network::start(config).map_err(|error| match error {
+        StartError::Config(_) => Failure::Usage(error.to_string()),
+        StartError::Refused { .. } => Failure::Unavailable(error.to_string()),
+    })
+}
+
+/// Segments of the roots' journals, and small ones that fill a disk's last room soon.
+const SEGMENT_MIB: u32 = 8;
+/// See [`SEGMENT_MIB`].
+const SMALL_MIB: u32 = 2;
+/// How much longer one way between two machines may take than the other, us: what their processes wait for
+/// a core, for they share those of one machine.
+const ASYMMETRY_US: u32 = 500;
+/// The same where machines start while others trade: they wait for longer.
+const STARTING_US: u32 = 2_000;
 /// Name of the run that is judged and hurt; the others are compared.
 const MAIN: &str = "main";
 
@@ -240,6 +274,10 @@ struct Shape {
     depth: u32,
     hedge: u32,
     edges: u32,
+    fanout: u32,
+    standby: u32,
+    segment_mib: u32,
+    asymmetry_us: u32,
 }
 
 fn say(args: &CloudArgs, what: &str) {
@@ -249,38 +287,33 @@ fn say(args: &CloudArgs, what: &str) {
 }
 
 /// As many edges as the hosts leave room for.
-fn edges(args: &CloudArgs, depth: u32) -> Result<u32, Failure> {
+fn edges(hosts: u32, roots: u32, (depth, fanout): (u32, u32)) -> Result<u32, Failure> {
     let fits = |edges: &u32| {
         let mut config = host::config::Config::default();
         config.overlay.depth = depth;
-        config.overlay.fanout = args.fanout;
+        config.overlay.fanout = fanout;
         config.overlay.receivers = *edges;
         config.overlay.hedge = 1;
-        let standby = if depth > 1 { args.standby } else { 0 };
-        1 + args.roots + host::deployment::proxies(&config) + standby + edges <= args.hosts
+        1 + roots + host::deployment::proxies(&config) + edges <= hosts
     };
-    let most = (1..args.hosts).rev().find(fits);
+    let most = (1..hosts).rev().find(fits);
     most.ok_or_else(|| Failure::Usage("--hosts: too few for one edge".to_string()))
 }
 
 /// The settings of the venue.
-fn venue(args: &CloudArgs, shape: &Shape) -> String {
-    let Shape { depth, hedge, edges, .. } = shape;
-    let source = if args.no_sync { "system" } else { "huygens" };
-    let hold = !args.no_hold;
-    let standby = match args.standby {
+fn venue(shape: &Shape, clocks: &str, hold: bool) -> String {
+    let Shape { depth, hedge, edges, fanout, segment_mib, asymmetry_us, .. } = shape;
+    let standby = match shape.standby {
         0 => String::new(),
-        _ if *depth == 1 => String::new(),
         count => format!("standby = {count}\nreplace_after_ms = 1000\n"),
     };
     format!(
-        "[overlay]\ndepth = {depth}\nfanout = {}\nreceivers = {edges}\nhedge = {hedge}\n{standby}\n\
+        "[overlay]\ndepth = {depth}\nfanout = {fanout}\nreceivers = {edges}\nhedge = {hedge}\n{standby}\n\
          [hold]\nenabled = {hold}\nclock_bound_ns = 10000\n\n\
-         [clock]\nsource = \"{source}\"\npure_us = 300\nneighbours = 4\nprobe_every_ms = 50\n\
-         asymmetry_us = 500\n\n\
+         [clock]\nsource = \"{clocks}\"\npure_us = 300\nneighbours = 4\nprobe_every_ms = 50\n\
+         asymmetry_us = {asymmetry_us}\n\n\
          [engine]\nopen_orders_max = 20000\n\n[memory]\nrepair_mib = 16\n\n\
-         [day]\nauctions = false\n\n[journal]\nsegment_mib = 8\n",
-        args.fanout
+         [day]\nauctions = false\n\n[journal]\nsegment_mib = {segment_mib}\n"
     )
 }
 
@@ -296,8 +329,13 @@ fn play(
     if dir.exists() {
         std::fs::remove_dir_all(&dir).map_err(|error| on(&dir, error))?;
     }
+    let faults = if shape.name == MAIN { &args.faults[..] } else { &[] };
+    let own = std::env::current_exe().map_err(io)?;
     let plan = Plan {
-        venue: venue(args, shape),
+        venue: venue(shape, if args.no_sync { "system" } else { "huygens" }, !args.no_hold),
+        disks: faults.iter().any(Fault::needs_disks),
+        snapshots: true,
+        programs: [args.from.clone().unwrap_or_else(|| own.clone()), own],
         roots: args.roots as usize,
         offset_us: args.offset_us,
         drift_ppb: args.drift_ppb,
@@ -306,51 +344,29 @@ fn play(
     let mut site = Site::start(network, &plan, &dir)?;
     let nodes = site.file.nodes.len();
     say(args, &format!("{}: {nodes} machines are up; {} s of trading", shape.name, time.as_secs()));
-    let stop = AtomicBool::new(false);
     let from = Clock::start(0).now().after(2 * Nanos::SECOND);
-    let faults = if shape.name == MAIN { &args.faults[..] } else { &[] };
     site.keep_journals()?;
-    let (clocks, load, done) = std::thread::scope(|scope| {
-        let (site, stop) = (&site, &stop);
-        let watching = scope.spawn(move || Clocks::watch(site, stop));
-        let faults = scope.spawn(move || faults::play(site, faults));
-        let load = trade(args, site, time);
-        let done = faults.join().unwrap_or_else(|_| Err(Failure::Run("faults panicked".into())));
-        std::thread::sleep(Duration::from_secs(1));
-        stop.store(true, Ordering::Relaxed);
-        (watching.join().unwrap_or_default(), load, done)
-    });
-    let (load, faults) = (load?, done?);
-    let (leader, _) = site.status()?;
-    let status = site.operate(&Operation::Status)?;
-    let tree_epoch = status["tree_epoch"].as_u64().unwrap_or(0);
-    let leader = usize::try_from(leader).unwrap_or(1).max(1) - 1;
-    let listeners = site.end()?;
-    let books = measure::books(&site, leader, &listeners)?;
-    let (errors, beyond) = clocks.errors();
+    let tamper = checks::tamper(&args.controls);
+    let trading = Participants::start(&site, (args.rate, args.seed), time, tamper)?;
+    let clock = trading.clock;
+    let (clocks, (load, done)) = watched(&site, || {
+        trading.wait_for_trading()?;
+        let done = faults::play(&site, clock, faults)?;
+        Ok((trading.wait()?, done))
+    })?;
+    let ends = (&done[..], clock.now());
+    let checks = Checks::of(&mut site, (&load, &clocks), ends, &args.controls)?;
+    let errors = clocks.errors();
     let bounds = quantiles_of(&clocks.bounds());
     let window_ns = Nanos::MICRO + 2 * bounds.p50;
     let seen = measure::deliveries(&site, &clocks, from, window_ns)?;
     let delivery = &seen.delivery;
-    let count = |key: &str| load[key].as_u64().unwrap_or(0);
-    let quantile = |key: &str| load["latency_ns"][key].as_u64().unwrap_or(0);
     Ok(Outcome {
         name: shape.name,
         hosts: nodes + 1,
-        requests_sent: count("asked"),
-        requests_answered: count("answered"),
-        requests_lost: count("lost"),
-        answered_twice: count("duplicates"),
-        books_equal: books.equal,
-        books_compared: books.positions,
-        tree_epoch,
-        live: status["fairness"].clone(),
-        clock_references: clocks.references(),
-        clock_readings: errors.len(),
+        checks,
         clock_error_ns: quantiles_of(&errors),
         clock_bound_ns: bounds,
-        clock_beyond_bound: beyond,
-        clock_bound_held: beyond == 0 && !errors.is_empty(),
         messages: delivery.messages,
         oml_arrival_ns: report_quantiles(&delivery.oml_arrival_ns),
         oml_release_ns: report_quantiles(&delivery.oml_release_ns),
@@ -359,36 +375,24 @@ fn play(
         p_fair: delivery.p_fair,
         fair_window_ns: seen.window_ns,
         p_on_time: delivery.p_on_time,
-        round_trip_ns: Quantiles {
-            p50: quantile("p50"),
-            p99: quantile("p99"),
-            max: quantile("max"),
-            ..Quantiles::default()
-        },
-        faults,
-        problems: books.problems,
+        round_trip_ns: report_quantiles(&load.timings().all().summary()),
     })
 }
 
-/// Participants trade from a host of their own, over all edges; what `fairbell load` says of it.
-fn trade(args: &CloudArgs, site: &Site<'_>, time: Duration) -> Result<serde_json::Value, Failure> {
-    let mut command = Command::new(std::env::current_exe().map_err(io)?);
-    command.args(["load", "--protocol", "ouch", "--json", "--tls", "--server-name", "box"]);
-    command.arg("--ca").arg(site.file.authority_path());
-    for place in site.places(NodeRole::Edge) {
-        let at = site.file.at(&site.file.nodes[place], Port::Ouch)?;
-        command.arg("--address").arg(at.to_string());
-    }
-    let seconds = format!("{}ms", time.as_millis());
-    command.args(["--login", "FLOW0{n}:flow", "--clients", "8", "--symbol", "BTCUSD"]);
-    command.args(["--price", "78000", "--tick", "1", "--duration", &seconds]);
-    command.args(["--rate", &args.rate.to_string(), "--seed", &args.seed.to_string()]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = site.participants().spawn(&mut command).map_err(io)?;
-    let output = child.wait_with_output().map_err(io)?;
-    serde_json::from_slice(&output.stdout).map_err(|error| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        Failure::Run(format!("the participants: {error}: {}", said.trim()))
+/// Does something while the clocks of a site are looked at, and for a second after it.
+fn watched<T: Send>(
+    site: &Site<'_>,
+    work: impl FnOnce() -> Result<T, Failure> + Send,
+) -> Result<(Clocks, T), Failure> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| Clocks::watch(site, &stop));
+        let done = work();
+        std::thread::sleep(Duration::from_secs(1));
+        stop.store(true, Ordering::Relaxed);
+        let clocks =
+            watching.join().map_err(|_| Failure::Run("who looked at clocks panicked".into()));
+        Ok((clocks?, done?))
     })
 }
 
@@ -406,27 +410,27 @@ fn print(report: &Report) {
         println!("\n{} ({} hosts)", outcome.name, outcome.hosts);
         println!(
             "  requests {}, answered {}, lost {}, answered twice {}; round trip {:.0} us p50, {:.0} p99",
-            outcome.requests_sent,
-            outcome.requests_answered,
-            outcome.requests_lost,
-            outcome.answered_twice,
+            outcome.checks.requests_sent,
+            outcome.checks.requests_answered,
+            outcome.checks.requests_lost,
+            outcome.checks.answered_twice,
             us(outcome.round_trip_ns.p50),
             us(outcome.round_trip_ns.p99)
         );
         println!(
             "  books equal: {} at {} positions; tree of epoch {}",
-            outcome.books_equal, outcome.books_compared, outcome.tree_epoch
+            outcome.checks.books_equal, outcome.checks.books_compared, outcome.checks.tree_epoch
         );
         println!(
             "  clocks: {} references; error {:.1} us p50, {:.1} p99, {:.1} most; bound {:.1} p50; {} of {} \
              readings beyond their bound",
-            outcome.clock_references,
+            outcome.checks.clock_references,
             us(outcome.clock_error_ns.p50),
             us(outcome.clock_error_ns.p99),
             us(outcome.clock_error_ns.max),
             us(outcome.clock_bound_ns.p50),
-            outcome.clock_beyond_bound,
-            outcome.clock_readings
+            outcome.checks.clock_beyond_bound,
+            outcome.checks.clock_readings
         );
         println!(
             "  delivery of {} messages, us p50 / p99: to the last arrival {:.0} / {:.0}, to the last \
@@ -441,23 +445,34 @@ fn print(report: &Report) {
             us(outcome.dws_floor_ns.p50),
             us(outcome.dws_floor_ns.p99)
         );
-        let live = |key: &str, at: &str| us(outcome.live[key][at].as_u64().unwrap_or(0));
+        let live = &outcome.checks.live;
+        let of = |key: &str, at: &str| us(live[key][at].as_u64().unwrap_or(0));
         println!(
             "  live, last 10 s of {} sampled messages: to the last release {:.0} / {:.0}, window {:.0} / \
              {:.0}; fair: surely {:.1} %, perhaps {:.1} %; {} of {} orders out of turn, {} surely",
-            outcome.live["messages"],
-            live("oml_release_ns", "p50"),
-            live("oml_release_ns", "p99"),
-            live("dws_ns", "p50"),
-            live("dws_ns", "p99"),
-            100.0 * outcome.live["p_fair"][0].as_f64().unwrap_or(0.0),
-            100.0 * outcome.live["p_fair"][1].as_f64().unwrap_or(0.0),
-            outcome.live["orders"]["inverted"],
-            outcome.live["orders"]["orders"],
-            outcome.live["orders"]["surely_inverted"]
+            live["messages"],
+            of("oml_release_ns", "p50"),
+            of("oml_release_ns", "p99"),
+            of("dws_ns", "p50"),
+            of("dws_ns", "p99"),
+            100.0 * live["p_fair"][0].as_f64().unwrap_or(0.0),
+            100.0 * live["p_fair"][1].as_f64().unwrap_or(0.0),
+            live["orders"]["inverted"],
+            live["orders"]["orders"],
+            live["orders"]["surely_inverted"]
         );
-        for (what, ms) in &outcome.faults {
-            println!("  {what}: {ms} ms");
+        let Early { releases, early, .. } = outcome.checks.releases;
+        println!("  {early} of {releases} releases before their time");
+        for Window { fault, took_ms, service, .. } in &outcome.checks.faults {
+            let ms = |ns: u64| ns / Nanos::MILLI;
+            println!(
+                "  {fault}: over after {took_ms} ms; service again after {} ms, longest wait {} ms; {} sessions \
+                 ended, on again after {} ms at most",
+                service.to_serve_ns.map_or_else(|| "-".to_string(), |ns| ms(ns).to_string()),
+                ms(service.longest_wait_ns),
+                service.reconnects_ns.len(),
+                service.reconnects_ns.iter().flatten().max().map_or(0, |ns| ms(*ns))
+            );
         }
         println!(
             "  fair (all within {:.1} us): {}; on time by their own clocks: {}",

@@ -1,7 +1,7 @@
 //! A venue in a network in a box: a process of `fairbell node` in each host, listeners beside the
 //! edges, and what is asked of the roots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emulator::Network;
+use emulator::{Disk, Network};
 use exchange::{ExchangeConfig, Role};
 use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,6 +38,12 @@ const UP_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(10);
 /// What a machine's clock jumps ahead by when it is told to, us.
 const JUMP_US: u64 = 5_000;
+/// Zones that hosts are in, by turns: each has one of three roots, and some of the others.
+pub const ZONES: usize = 3;
+/// Room on a root's disk, where it has one of its own: more than a run takes.
+const DISK_BYTES: u64 = 2 << 30;
+/// Positions of the log that a root may lack to be counted as back.
+const BEHIND_MAX: u64 = 1_000;
 /// How long a root may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -53,6 +59,12 @@ pub struct Plan {
     pub drift_ppb: u64,
     /// Of offsets and drifts.
     pub seed: u64,
+    /// Roots have disks of their own, which fill and lose their power.
+    pub disks: bool,
+    /// Listeners may take snapshots in place of what they have not heard.
+    pub snapshots: bool,
+    /// The program that machines start with, and the one that an upgrade puts in its place.
+    pub programs: [PathBuf; 2],
 }
 
 /// The loop of listeners.
@@ -72,6 +84,15 @@ pub struct Site<'a> {
     dir: PathBuf,
     wrong: Vec<Wrong>,
     processes: Mutex<BTreeMap<usize, Child>>,
+    /// By place.
+    disks: BTreeMap<usize, Disk>,
+    /// See [`Plan::snapshots`].
+    pub snapshots: bool,
+    /// Places of disks without power.
+    dark: Mutex<BTreeSet<usize>>,
+    programs: [PathBuf; 2],
+    /// By place: which of the programs it is started with.
+    running: Mutex<Vec<usize>>,
     listeners: Option<Listeners>,
     operator: Identity,
 }
@@ -83,6 +104,16 @@ pub struct Sample {
     pub place: usize,
     /// What it said.
     pub health: Health,
+}
+
+/// How a venue is.
+pub struct Standing {
+    /// Which replica leads, from 1; 0: nobody.
+    pub leader: usize,
+    /// Nodes that are up.
+    pub up: Vec<Sample>,
+    /// By root: positions of the log that it lacks.
+    pub behind: Vec<u64>,
 }
 
 impl<'a> Site<'a> {
@@ -116,7 +147,7 @@ impl<'a> Site<'a> {
                         NodeRole::Edge if number == 1 => vec![role, NodeRole::Snapshot],
                         _ => vec![role],
                     },
-                    zone: String::new(),
+                    zone: format!("zone-{}", (number - 1) % ZONES + 1),
                     port: None,
                     bind: None,
                     dir: None,
@@ -140,13 +171,15 @@ impl<'a> Site<'a> {
         }
         let mut random = SplitMix64::new(plan.seed);
         let mut within = |most: u64| (random.next_u64() % (2 * most + 1)) as i64 - most as i64;
+        // Whatever becomes of processes, the clocks of their machines go on.
+        let origin = Clock::start(0).now().0;
         let wrong = (0..file.nodes.len()).map(|place| match place {
             // The others follow it: it stands for the truth.
             0 => Wrong::default(),
             _ => Wrong {
                 offset_ns: 1_000 * within(plan.offset_us),
                 drift_ppb: within(plan.drift_ppb),
-                ..Wrong::default()
+                origin,
             },
         });
         let wrong = wrong.collect();
@@ -158,10 +191,18 @@ impl<'a> Site<'a> {
             dir: dir.to_path_buf(),
             wrong,
             processes: Mutex::default(),
+            disks: BTreeMap::new(),
+            snapshots: plan.snapshots,
+            dark: Mutex::default(),
+            programs: plan.programs.clone(),
+            running: Mutex::new(vec![0; file.nodes.len()]),
             listeners: None,
             operator,
             file,
         };
+        if plan.disks {
+            site.make_disks()?;
+        }
         site.listen()?;
         (0..site.file.nodes.len()).try_for_each(|place| site.revive(place))?;
         site.wait_up()?;
@@ -192,6 +233,67 @@ impl<'a> Site<'a> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Places of the nodes of a zone.
+    pub fn zone(&self, zone: &str) -> Vec<usize> {
+        let nodes = self.file.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| node.zone == zone).map(|(place, _)| place).collect()
+    }
+
+    /// A disk for each root's journal.
+    fn make_disks(&mut self) -> Result<(), Failure> {
+        for place in self.places(NodeRole::Root) {
+            let at = self.folder(place).join("journal");
+            let image = self.dir.join(format!("{}.disk", self.file.nodes[place].name));
+            let disk = Disk::make(&image, &at, DISK_BYTES).map_err(|error| {
+                Failure::Unavailable(format!(
+                    "a disk for a root: {error}; it needs root, mkfs.ext4 and loop devices"
+                ))
+            })?;
+            self.disks.insert(place, disk);
+        }
+        Ok(())
+    }
+
+    /// The disk of a node.
+    ///
+    /// # Errors
+    /// It has none of its own.
+    pub fn disk(&self, place: usize) -> Result<&Disk, Failure> {
+        let name = &self.file.nodes[place].name;
+        self.disks
+            .get(&place)
+            .ok_or_else(|| Failure::Usage(format!("{name} has no disk of its own")))
+    }
+
+    fn dark(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.dark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the power of machines at once: processes end, and what they have not synced is lost where
+    /// there is something to lose, on the disks of roots.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn cut_power(&self, places: &[usize]) -> Result<(), Failure> {
+        for child in places.iter().filter_map(|place| self.process(*place)) {
+            let _ = emulator::kill(child);
+        }
+        for place in places {
+            self.kill(*place);
+            if let Some(disk) = self.disks.get(place) {
+                disk.power_off().map_err(io)?;
+                self.dark().insert(*place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a machine started with the other program from now on.
+    pub fn exchange_program(&self, place: usize) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running[place] = 1 - running[place];
+    }
+
     /// Where a root's journal lies as it was when trading began.
     pub fn old_journal(&self, place: usize) -> PathBuf {
         self.dir.join(format!("{}-old-journal", self.file.nodes[place].name))
@@ -214,22 +316,27 @@ impl<'a> Site<'a> {
     /// The system's.
     pub fn revive(&self, place: usize) -> Result<(), Failure> {
         let (name, wrong) = (self.file.nodes[place].name.clone(), self.wrong[place]);
+        if let Some(disk) = self.disks.get(&place).filter(|_| self.dark().remove(&place)) {
+            disk.power_on().map_err(io)?;
+        }
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner)[place];
         let path = self.dir.join(format!("{name}.log"));
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&path);
         let log = log.map_err(|error| on(&path, error))?;
-        let mut command = Command::new(std::env::current_exe().map_err(io)?);
+        let mut command = Command::new(&self.programs[running]);
         command.args(["node", "--traces", "--name", &name, "--cluster"]).arg(&self.file.path);
         command.arg("--dir").arg(self.folder(place));
         command.arg(format!("--virtual-offset-us={}", wrong.offset_ns / 1_000));
         command.arg(format!("--virtual-jump-us={JUMP_US}"));
         command.arg(format!("--virtual-drift-ppb={}", wrong.drift_ppb));
+        command.arg(format!("--virtual-origin-ns={}", wrong.origin));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = self.network.host(place).spawn(&mut command);
         self.processes().insert(place, child.map_err(io)?);
         Ok(())
     }
 
-    /// Kills a node's process as a power cut does, and waits until it is gone.
+    /// Kills a node's process, and waits until it is gone.
     pub fn kill(&self, place: usize) {
         let child = self.processes().remove(&place);
         if let Some(mut child) = child {
@@ -277,9 +384,12 @@ impl<'a> Site<'a> {
     pub fn wait_for(&self, place: usize, patience: Duration) -> Result<(), Failure> {
         let since = Instant::now();
         while since.elapsed() < patience {
-            let up =
-                self.status().is_ok_and(|(_, samples)| samples.iter().any(|s| s.place == place));
-            if up {
+            let back = |standing: &Standing| {
+                let root = self.places(NodeRole::Root).iter().position(|root| *root == place);
+                let has = root.is_none_or(|root| standing.behind[root] <= BEHIND_MAX);
+                has && standing.up.iter().any(|sample| sample.place == place)
+            };
+            if self.standing().is_ok_and(|standing| back(&standing)) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -299,7 +409,7 @@ impl<'a> Site<'a> {
             })
             .collect::<Result<_, _>>()?;
         let first = self.places(NodeRole::Edge).first().map(|place| &self.file.nodes[*place]);
-        let snapshots = first.map(|node| self.file.at(node, Port::Snapshot)).transpose()?;
+        let server = first.map(|node| self.file.at(node, Port::Snapshot)).transpose()?;
         let habits = LoopConfig {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
             ..LoopConfig::default()
@@ -312,9 +422,9 @@ impl<'a> Site<'a> {
             let release = self.file.at(node, Port::Release)?;
             settings.sources = Some(vec![net::peer_addr(release)]);
             settings.checkpoint_every = CHECKPOINT_EVERY;
-            if let Some(server) = snapshots {
-                settings.catch_up = Some(self.config.snapshot.catch_up(net::peer_addr(server)));
-            }
+            settings.catch_up = server
+                .filter(|_| self.snapshots)
+                .map(|server| self.config.snapshot.catch_up(net::peer_addr(server)));
             let socket = self
                 .network
                 .host(place)
@@ -328,6 +438,16 @@ impl<'a> Site<'a> {
         let thread = std::thread::spawn(move || of.run(&over, Duration::from_secs(1), |_, _| ()));
         self.listeners = Some(Listeners { stop, thread });
         Ok(())
+    }
+
+    /// A listener of the last edge that hears nothing: for controls.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn deaf_listener(&self) -> Result<Role, Failure> {
+        let exchange = self.exchange()?;
+        let settings = exchange::listener(&exchange, Vec::new());
+        Ok(Role::Listener(Box::new(exchange::subscriber(&exchange, &settings))))
     }
 
     /// The exchange as its nodes have it.
@@ -350,26 +470,54 @@ impl<'a> Site<'a> {
         Ok(done.map_err(io)??.1)
     }
 
-    /// How all nodes are, and which replica leads, from 1.
+    /// How all nodes are.
     ///
     /// # Errors
     /// No root answers.
-    pub fn status(&self) -> Result<(u64, Vec<Sample>), Failure> {
+    pub fn standing(&self) -> Result<Standing, Failure> {
         let data = self.operate(&Operation::Status)?;
-        let rows = data["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-        let sample = |(place, row): (usize, &serde_json::Value)| {
+        let list = |of: &serde_json::Value| of.as_array().cloned().unwrap_or_default();
+        let sample = |(place, row): (usize, serde_json::Value)| {
             let up = row["is"] == "up";
             let health = serde_json::from_value(row["health"].clone()).ok()?;
             up.then_some(Sample { place, health })
         };
-        let samples = rows.iter().enumerate().filter_map(sample).collect();
-        Ok((data["leader"].as_u64().unwrap_or(0), samples))
+        let lacks = |of: &serde_json::Value| of.as_u64().unwrap_or(u64::MAX);
+        let mut behind: Vec<u64> = list(&data["behind"]).iter().map(lacks).collect();
+        // An older program does not say.
+        behind.resize(self.places(NodeRole::Root).len(), 0);
+        Ok(Standing {
+            leader: usize::try_from(data["leader"].as_u64().unwrap_or(0)).unwrap_or(0),
+            up: list(&data["nodes"]).into_iter().enumerate().filter_map(sample).collect(),
+            behind,
+        })
+    }
+
+    /// The place of the root that leads.
+    ///
+    /// # Errors
+    /// No root answers.
+    pub fn leader(&self) -> Result<usize, Failure> {
+        let leader = self.standing()?.leader.checked_sub(1);
+        let place = leader.and_then(|leader| self.places(NodeRole::Root).get(leader).copied());
+        place.ok_or_else(|| Failure::Run("nobody leads".to_string()))
+    }
+
+    /// Waits until all nodes are up, and no root lacks much.
+    ///
+    /// # Errors
+    /// Some are not.
+    pub fn wait_all(&self, patience: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + patience;
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        (0..self.file.nodes.len())
+            .try_for_each(|place| self.wait_for(place, left(until).max(PATIENCE)))
     }
 
     fn wait_up(&self) -> Result<(), Failure> {
         let since = Instant::now();
         loop {
-            let up = self.status().map_or(0, |(_, samples)| samples.len());
+            let up = self.standing().map_or(0, |standing| standing.up.len());
             if up == self.file.nodes.len() {
                 return Ok(());
             }
@@ -409,6 +557,22 @@ impl Drop for Site<'_> {
             stop.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// Removes what is in a folder, and leaves the folder: it may be a mounted disk's.
+///
+/// # Errors
+/// The system's.
+pub fn empty_folder(dir: &Path) -> Result<(), Failure> {
+    for entry in std::fs::read_dir(dir).map_err(|error| on(dir, error))? {
+        let path = entry.map_err(|error| on(dir, error))?.path();
+        let removed = match path.is_dir() {
+            true => std::fs::remove_dir_all(&path),
+            false => std::fs::remove_file(&path),
+        };
+        removed.map_err(|error| on(&path, error))?;
+    }
+    Ok(())
 }
 
 /// Copies a folder and what is in it.

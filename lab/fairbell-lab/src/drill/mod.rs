@@ -19,6 +19,7 @@ use serde::Serialize;
 use types::{Instrument, Nanos, Peer};
 
 use checks::Findings;
+pub use checks::Told;
 use early::{Eager, Ear, Heard};
 use fairbell::options::duration;
 use fault::{Away, Done, Fault};
