@@ -59,6 +59,8 @@ impl Venue {
             bind: None,
             dir: None,
             subscribers: Vec::new(),
+            groups: Vec::new(),
+            public: None,
         };
         let names = ROOTS.into_iter().chain([EDGE]);
         let nodes = names.zip((ports()..).step_by(16)).map(node).collect();

@@ -10,7 +10,8 @@ use crate::fleet::messages::FromRoot;
 use crate::fleet::observer::{Fairness, Spread};
 
 impl Server {
-    /// Fairness of the last ten seconds, within a microsecond and what the clocks leave open.
+    /// Fairness of the last ten seconds, within a microsecond and twice what the clocks leave
+    /// open.
     fn fairness(&self) -> Fairness {
         let mut bounds: Vec<u64> = {
             let heard = lock(&self.heard);
@@ -20,7 +21,7 @@ impl Server {
         bounds.sort_unstable();
         // Any two clocks differ by the two largest bounds at most.
         let uncertainty_ns = bounds.iter().rev().take(2).sum();
-        lock(&self.observer).of.fairness(uncertainty_ns, Nanos::MICRO + uncertainty_ns)
+        lock(&self.observer).of.fairness(uncertainty_ns, Nanos::MICRO + 2 * uncertainty_ns)
     }
 
     fn fairness_lines(&self, of: &Fairness) -> Vec<String> {
