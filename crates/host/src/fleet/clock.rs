@@ -172,6 +172,17 @@ impl ClockHandle {
         (self.clock.monotonic(process), reading)
     }
 
+    /// Waits for so long at most until the clock has a bound.
+    pub fn settle_within(&self, patience: Duration, stop: &AtomicBool) {
+        let until = Instant::now() + patience;
+        while Instant::now() < until
+            && !stop.load(Ordering::Relaxed)
+            && self.look().1.bound_ns >= UNKNOWN_NS
+        {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Waits until the clock has a bound; `told` says now and then that it has none yet.
     pub fn settle(&self, stop: &AtomicBool, told: &impl Fn(&str)) {
         let Some((kept, _)) = &self.agent else { return };

@@ -49,6 +49,8 @@ const JOBS: usize = 512;
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 /// Between two looks whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a root that was just started waits for its clock: without the one that all follow there is none.
+const SETTLE_MAX: Duration = Duration::from_secs(3);
 /// Between two words that the group is waited for.
 const REMIND_EVERY: Duration = Duration::from_secs(5);
 /// Longest answer of the loop.
@@ -366,7 +368,9 @@ impl Machine<'_> {
                     *lock(health) = Some(Health { alarms: self.standing(), ..seen });
                 }
             };
-            // A root votes and keeps the log whatever its clock does.
+            // A root votes and keeps the log whatever its clock does. But one that was just started and leads
+            // before it knows the time has everybody hold its feed for as long as it may be wrong.
+            clock.settle_within(SETTLE_MAX, stop);
             let outcome = host.run_watched(stop, watch).map(drop);
             over.store(true, Ordering::Relaxed);
             let served = serving.join().unwrap_or(Ok(()));
