@@ -107,7 +107,7 @@ pub struct CloudArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub from: Option<PathBuf>,
     /// Control: have something for this checker to find; again for further ones: lost, twice, books, gap
-    #[arg(long = "control", value_name = "CHECKER", value_enum, hide = true)]
+    #[arg(long = "control", value_name = "CHECKER", value_parser = checks::control, hide = true)]
     pub controls: Vec<Checker>,
     /// Control: nobody keeps the clocks, and each claims 10 us
     #[arg(long)]
