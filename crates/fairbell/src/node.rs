@@ -88,7 +88,8 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     // A root keeps the log: the store is made of it there.
     let journal = node::journal_dir(&dir);
     let config = entry.is(NodeRole::Root).then(|| file.venue()).transpose()?;
-    let store = config.and_then(|config| Beside::in_folder(&config, (&dir, journal), &alarms));
+    let follow = |config| Beside::in_folder(&config, (&dir, journal), &alarms);
+    let store = config.map_or(Ok(None), follow)?;
     let outcome = node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"));
     let told = store.map(Beside::end_in_lines).unwrap_or_default();
     told.iter().for_each(|line| eprintln!("{name}: {line}"));

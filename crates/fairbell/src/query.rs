@@ -8,7 +8,7 @@ use store::{Filter, OrderLine, PartyLine, Query, TradeLine};
 use types::{Nanos, Price};
 
 use crate::report::numbers::{grouped, lots};
-use crate::store::at;
+use crate::store::{at, place, place_of};
 use host::config;
 use host::failure::Failure;
 
@@ -61,9 +61,10 @@ pub struct RowArgs {
     /// Rows at most, the last ones; 0: all
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u64,
-    /// The store's file [default: store.file of the configuration]
+    /// The store's file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE#SCHEMA [default: as the
+    /// configuration says in store]
     #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    pub file: Option<String>,
     /// Configuration file [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -100,12 +101,12 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
         What::Orders(args) => (&args.rows, &args.state),
         What::Trades(args) => (&args.rows, &args.state),
     };
-    let file = match &rows.file {
-        Some(file) => file.clone(),
-        None => PathBuf::from(config::read(rows.config.as_deref())?.store.file),
+    let store = match &rows.file {
+        Some(text) => place(text)?,
+        None => place_of(&config::read(rows.config.as_deref())?)?,
     };
-    let wrong = |error| at(&file, error);
-    let query = Query::open(&file).map_err(wrong)?;
+    let wrong = |error| at(&store, error);
+    let query = Query::open(&store).map_err(wrong)?;
     let held = query.freeze().map_err(wrong)?;
     let midnight = query.midnight().map_err(wrong)?;
     let time = |option: &str, text: &Option<String>| match text.as_deref() {

@@ -102,12 +102,12 @@ pub fn run(args: &ReplicaArgs) -> Result<(), Failure> {
     }
     let root = host.handle();
     let alarms = host.alarms();
+    let store = Beside::in_folder(&config, (dir, dir.clone()), &alarms)?;
     std::thread::scope(|scope| {
         let places = cluster.places().count() as u8;
         let (over, alarms) = (&*stop, &alarms);
         scope.spawn(move || serve_operators(dir, RootLine::one_of(places, root), alarms, over));
         scope.spawn(move || alarms.tell(over, |line| eprintln!("replica {id}: {line}")));
-        let store = Beside::in_folder(&config, (dir, dir.clone()), alarms);
         let outcome = host.run(&stop).map(|_| ());
         let told = store.map(Beside::end_in_lines).unwrap_or_default();
         told.iter().for_each(|line| eprintln!("replica {id}: {line}"));

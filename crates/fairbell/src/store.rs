@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use ::store::{Place, Query, StoreError, Table};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use store::{Query, StoreError, Table};
 
 use crate::log::progress;
 use crate::report::numbers::grouped;
@@ -68,9 +68,10 @@ pub struct WhereArgs {
     /// the replicas of a group [default: journal.dir of the configuration]
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,
-    /// The store's file [default: store.file of the configuration]
+    /// The store's file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE#SCHEMA [default: as the
+    /// configuration says in store]
     #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    pub file: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -107,8 +108,32 @@ pub struct Places {
     pub config: Config,
     /// The journal's folder.
     pub journal: PathBuf,
-    /// The store's file.
-    pub file: PathBuf,
+    /// The store.
+    pub store: Place,
+}
+
+/// What somebody has written of where a store is.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn place(text: &str) -> Result<Place, Failure> {
+    Place::read(text).map_err(Failure::Usage)
+}
+
+/// Where the configuration has the store.
+///
+/// # Errors
+/// What is wrong with the address of a server.
+pub fn place_of(config: &Config) -> Result<Place, Failure> {
+    match config.store.is_on_server() {
+        true => Place::read(&config.store.url)
+            .map_err(|why| Failure::Usage(format!("store.url: {why}")))
+            .and_then(|place| match place.is_server() {
+                true => Ok(place),
+                false => Err(Failure::Usage("store.url: does not begin with postgres://".into())),
+            }),
+        false => Ok(Place::from(Path::new(&config.store.file))),
+    }
 }
 
 impl Places {
@@ -123,8 +148,8 @@ impl WhereArgs {
     fn places(&self) -> Result<Places, Failure> {
         let config = config::read(self.config.as_deref())?;
         let journal = self.journal.clone().unwrap_or_else(|| PathBuf::from(&config.journal.dir));
-        let file = self.file.clone().unwrap_or_else(|| PathBuf::from(&config.store.file));
-        Ok(Places { config, journal, file })
+        let store = self.file.as_deref().map_or_else(|| place_of(&config), place)?;
+        Ok(Places { config, journal, store })
     }
 }
 
@@ -137,22 +162,22 @@ pub fn run(args: &StoreArgs) -> Result<(), Failure> {
     }
 }
 
-/// What went wrong with a store, in one line with its file.
-pub fn at(path: &Path, error: StoreError) -> Failure {
-    on(path, error)
+/// What went wrong with a store, in one line with its place.
+pub fn at(place: &Place, error: StoreError) -> Failure {
+    on(Path::new(&place.to_string()), error)
 }
 
 /// Rows and places, when a feed has ended.
-fn document(feed: &Feed, file: &Path, took: Duration) -> Result<Value, Failure> {
-    let query = Query::open(file).map_err(|error| at(file, error))?;
-    let count = |table| query.count(table).map_err(|error| at(file, error));
+fn document(feed: &Feed, store: &Place, took: Duration) -> Result<Value, Failure> {
+    let query = Query::open(store).map_err(|error| at(store, error))?;
+    let count = |table| query.count(table).map_err(|error| at(store, error));
     let stored = feed.keeper.stored();
     let seconds = took.as_secs_f64();
     let per_s = |count: u64| (count as f64 / seconds.max(1e-9)).round();
     let (orders, trades) = (count(Table::Orders)?, count(Table::Trades)?);
     let replayed = feed.keeper.taken().applied;
     Ok(json!({
-        "file": file.display().to_string(),
+        "file": store.to_string(),
         "inputs": stored.applied,
         "reports": stored.reports,
         "reports_digest": format!("{:016x}", stored.reports_digest),
@@ -203,53 +228,31 @@ fn follow(args: &FollowArgs) -> Result<(), Failure> {
     let stop = crate::options::interrupted()?;
     let poll = Duration::from_millis(places.config.store.poll_ms);
     let started = Instant::now();
-    let mut feed = loop {
-        match Feed::open(&places, Writing::Steady)? {
-            Some(feed) => break feed,
-            None if args.once => {
-                return Err(on(&places.journal, "holds no log of an exchange yet"));
-            }
-            None if stop.load(Ordering::Relaxed) => return Ok(()),
-            None => std::thread::sleep(poll),
-        }
+    let told = |line: &str| eprintln!("{line}");
+    let feed = match args.once {
+        true => Feed::open(&places, Writing::Steady)?
+            .ok_or_else(|| on(&places.journal, "holds no log of an exchange yet"))
+            .map(Some)?,
+        false => Feed::wait(&places, &stop, told)?,
     };
+    let Some(mut feed) = feed else { return Ok(()) };
     if !args.once {
-        eprintln!("{} feeds {}", places.journal.display(), places.file.display());
+        eprintln!("{} feeds {}", places.journal.display(), places.store);
     }
     feed.run(poll, &mut |feed, all| {
         feed.take_notices().iter().for_each(|notice| eprintln!("{notice}"));
         (args.once && all) || stop.load(Ordering::Relaxed)
     })?;
-    tell(&document(&feed, &places.file, started.elapsed())?, args.places.json);
+    tell(&document(&feed, &places.store, started.elapsed())?, args.places.json);
     feed.close()
-}
-
-/// The file and what SQLite may have left beside it.
-fn remove(file: &Path) -> std::io::Result<()> {
-    for end in ["", "-wal", "-shm"] {
-        let mut name = file.as_os_str().to_owned();
-        name.push(end);
-        match std::fs::remove_file(&name) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// A file beside another.
-fn beside(file: &Path, end: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(end);
-    PathBuf::from(name)
 }
 
 fn rebuild(args: &WhereArgs) -> Result<(), Failure> {
     let places = args.places()?;
-    let file = places.file.clone();
-    let new = Places { file: beside(&file, ".new"), ..places };
-    let wrong = |error: std::io::Error| on(&file, error);
-    remove(&new.file).map_err(wrong)?;
+    let store = places.store.clone();
+    let new = Places { store: store.beside("new"), ..places };
+    let wrong = |error: StoreError| at(&store, error);
+    ::store::remove(&new.store).map_err(wrong)?;
     let started = Instant::now();
     let Some(mut feed) = Feed::open(&new, Writing::Hurried)? else {
         return Err(on(&new.journal, "holds no log of an exchange"));
@@ -260,13 +263,11 @@ fn rebuild(args: &WhereArgs) -> Result<(), Failure> {
         all
     })?;
     bar.finish_and_clear();
-    let document = document(&feed, &new.file, started.elapsed())?;
+    let document = document(&feed, &new.store, started.elapsed())?;
     feed.close()?;
-    std::fs::File::open(&new.file).and_then(|made| made.sync_all()).map_err(wrong)?;
-    // What SQLite kept beside the old file belongs to nothing any more.
-    remove(&file).and_then(|()| std::fs::rename(&new.file, &file)).map_err(wrong)?;
+    ::store::replace(&store, &new.store).map_err(wrong)?;
     let mut document = document;
-    document["file"] = json!(file.display().to_string());
+    document["file"] = json!(store.to_string());
     tell(&document, args.json);
     Ok(())
 }

@@ -149,7 +149,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         config: &config,
         sample: sample.as_ref(),
     };
-    let follower = store::start(&config, &run.alarms);
+    let follower = store::start(&config, &run.alarms)?;
     let mut ended = run.play(plan, relay, (door, lines), &mut view)?;
     drop(view);
     spill::finish_log(&log, &mut ended.nodes)?;

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use engine::statement::Ledger;
-use rusqlite::types::Value;
 
+use crate::db::{Db, Value};
 use crate::error::StoreError;
 use crate::query::{Counts, Filter, Query};
-use crate::schema::TABLES;
+use crate::schema::{TABLES, columns_of};
 
 /// One thing that is not as it must be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,23 +74,16 @@ impl Found {
 /// Compares every row of the tables made from the log, with as much memory as two rows take.
 ///
 /// # Errors
-/// SQLite's.
+/// The database's.
 pub fn differences(due: &Query, found: &Query, into: &mut Found) -> Result<(), StoreError> {
     for (table, key) in TABLES {
-        // Both from constants.
-        let text = format!("SELECT * FROM {table} ORDER BY {key}");
-        let (mut left, mut right) = (due.db.prepare(&text)?, found.db.prepare(&text)?);
-        let columns: Vec<String> = left.column_names().map(str::to_string).collect();
-        let (mut left, mut right) = (left.query([])?, right.query([])?);
-        let read = |row: Option<&rusqlite::Row<'_>>| -> rusqlite::Result<Option<Vec<Value>>> {
-            let values =
-                |row: &rusqlite::Row<'_>| (0..columns.len()).map(|at| row.get(at)).collect();
-            row.map(values).transpose()
-        };
-        let (mut a, mut b) = (read(left.next()?)?, read(right.next()?)?);
+        let columns = columns_of(table);
+        let (mut left, mut right) =
+            (Rows::of(&due.db, table, key), Rows::of(&found.db, table, key));
+        let (mut a, mut b) = (left.next()?, right.next()?);
         loop {
             let key = |row: &Option<Vec<Value>>| match row.as_deref() {
-                Some([Value::Integer(key), ..]) => Some(*key),
+                Some([Value::Int(key), ..]) => Some(*key),
                 _ => None,
             };
             let (due, is) = (key(&a), key(&b));
@@ -102,20 +95,20 @@ pub fn differences(due: &Query, found: &Query, into: &mut Found) -> Result<(), S
                 }
                 (Some(due), is) if is.is_none_or(|is| due < is) => {
                     into.note(Difference::Missing(table, due));
-                    a = read(left.next()?)?;
+                    a = left.next()?;
                 }
                 (due, Some(is)) if due.is_none_or(|due| is < due) => {
                     into.note(Difference::Surplus(table, is));
-                    b = read(right.next()?)?;
+                    b = right.next()?;
                 }
                 _ => {
                     let rows = a.iter().flatten().zip(b.iter().flatten()).zip(&columns);
-                    for ((due, is), column) in rows.filter(|((due, is), _)| due != is) {
+                    for ((due, is), (column, _)) in rows.filter(|((due, is), _)| due != is) {
                         let key = key(&a).unwrap_or(0);
                         let (due, is) = (format!("{due:?}"), format!("{is:?}"));
-                        into.note(Difference::Column(table, key, column.clone(), due, is));
+                        into.note(Difference::Column(table, key, column.to_string(), due, is));
                     }
-                    (a, b) = (read(left.next()?)?, read(right.next()?)?);
+                    (a, b) = (left.next()?, right.next()?);
                 }
             }
         }
@@ -123,10 +116,47 @@ pub fn differences(due: &Query, found: &Query, into: &mut Found) -> Result<(), S
     Ok(())
 }
 
+/// Rows of a table in the order of their keys, some at a time.
+struct Rows<'a> {
+    db: &'a Db,
+    text: String,
+    page: std::vec::IntoIter<Vec<Value>>,
+    /// Key of the last row of the page.
+    last: i64,
+    over: bool,
+}
+
+/// Rows of a page.
+const PAGE: usize = 2_000;
+
+impl<'a> Rows<'a> {
+    fn of(db: &'a Db, table: &str, key: &str) -> Rows<'a> {
+        // All from constants.
+        let text = format!("SELECT * FROM {table} WHERE {key} > ?1 ORDER BY {key} LIMIT {PAGE}");
+        Rows { db, text, page: Vec::new().into_iter(), last: i64::MIN, over: false }
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<Value>>, StoreError> {
+        if self.page.len() == 0 && !self.over {
+            let mut page: Vec<Vec<Value>> = Vec::new();
+            self.db.each(&self.text, &[self.last.into()], &mut |row| {
+                page.push(row.to_vec());
+                Ok(())
+            })?;
+            self.over = page.len() < PAGE;
+            if let Some([Value::Int(key), ..]) = page.last().map(Vec::as_slice) {
+                self.last = *key;
+            }
+            self.page = page.into_iter();
+        }
+        Ok(self.page.next())
+    }
+}
+
 /// Compares a store with the statements of the same log, which know nothing of its rows.
 ///
 /// # Errors
-/// SQLite's.
+/// The database's.
 pub fn disagreements(ledger: &Ledger, store: &Query, into: &mut Found) -> Result<(), StoreError> {
     let mut due: BTreeMap<(u16, u16), Counts> = BTreeMap::new();
     for ((account, instrument), statement) in ledger.statements() {

@@ -7,11 +7,15 @@ use std::fmt;
 pub enum StoreError {
     /// SQLite.
     Sqlite(rusqlite::Error),
-    /// A file of another program.
+    /// PostgreSQL, or the way to it.
+    Postgres(postgres::Error),
+    /// A file that can't be removed, or put in the place of another.
+    File(std::io::Error),
+    /// Tables of another program.
     Foreign,
     /// Its tables are of another version of the schema.
     Schema {
-        /// That of the file.
+        /// That which is there.
         found: i64,
     },
     /// It was made of another log; what differs.
@@ -32,14 +36,28 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Sqlite(error) => write!(f, "SQLite: {error}"),
-            StoreError::Foreign => f.write_str("is no post-trade store; name another file"),
+            StoreError::Postgres(error) => match error.as_db_error() {
+                Some(told) => write!(f, "PostgreSQL: {}", told.message()),
+                None => {
+                    write!(f, "PostgreSQL: {error}")?;
+                    let why = std::error::Error::source(error);
+                    why.map_or(Ok(()), |why| write!(f, ": {why}"))
+                }
+            },
+            StoreError::File(error) => write!(f, "{error}"),
+            StoreError::Foreign => {
+                f.write_str("is no post-trade store; name another file or schema")
+            }
             StoreError::Schema { found } => write!(
                 f,
                 "has tables of version {found}, this is {}: make it anew with `store rebuild`",
                 crate::SCHEMA
             ),
             StoreError::Origin(what) => {
-                write!(f, "was made of another log (its {what} differs): name another file")
+                write!(
+                    f,
+                    "was made of another log (its {what} differs): name another file or schema"
+                )
             }
             StoreError::Gap(due, found) => {
                 write!(f, "input {found} came where {due} was due: the log lacks some")
@@ -62,6 +80,12 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+impl From<postgres::Error> for StoreError {
+    fn from(error: postgres::Error) -> StoreError {
+        StoreError::Postgres(error)
+    }
+}
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {

@@ -4,22 +4,17 @@
 //! a bound parameter, always.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, Row, ToSql};
-
+use crate::db::{Columns, Db, Intent, Value};
 use crate::error::StoreError;
 use crate::feeder::Progress;
-use crate::sqlite::{check_schema, int, progress};
+use crate::place::Place;
+use crate::store::{check_schema, int, progress};
 
 /// Words of the column `state` of orders.
 pub const ORDER_STATES: [&str; 5] = ["open", "filled", "cancelled", "replaced", "rejected"];
 /// Words of the column `state` of trades.
 pub const TRADE_STATES: [&str; 3] = ["made", "corrected", "broken"];
-
-/// How long a lock of somebody else is waited for.
-const BUSY: Duration = Duration::from_secs(5);
 
 /// Which rows are asked for; what is not said matches all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -177,48 +172,41 @@ const TRADES: &str = "SELECT o.match_number, o.seq, o.t_ns, coalesce(i.symbol, '
     FROM trades o LEFT JOIN accounts b ON b.id = o.buy_account \
     LEFT JOIN accounts s ON s.id = o.sell_account \
     LEFT JOIN instruments i ON i.id = o.instrument WHERE 1 = 1";
-const ACCOUNTS: &str = "SELECT id FROM accounts WHERE name = ? OR comp_id = ? \
-    OR firm = ? OR CAST(id AS TEXT) = ?";
-const INSTRUMENTS: &str = "SELECT id FROM instruments WHERE symbol = ? OR CAST(id AS TEXT) = ?";
+/// Numbers of the accounts and of the instruments that a name means: `{}` stands for its placeholder.
+const ACCOUNTS: &str = "SELECT id FROM accounts WHERE name = {} OR comp_id = {} \
+    OR firm = {} OR CAST(id AS TEXT) = {}";
+const INSTRUMENTS: &str = "SELECT id FROM instruments WHERE symbol = {} OR CAST(id AS TEXT) = {}";
 const COUNTS: &str = "SELECT account, instrument, \
-    sum(replaces IS NULL), sum(state = 'open'), sum(leaves) \
+    sum(CASE WHEN replaces IS NULL THEN 1 ELSE 0 END), \
+    sum(CASE WHEN state = 'open' THEN 1 ELSE 0 END), CAST(sum(leaves) AS BIGINT) \
     FROM orders WHERE state <> 'rejected' GROUP BY account, instrument ORDER BY 1, 2";
 
 /// A store, open for reading only.
 pub struct Query {
-    pub(crate) db: Connection,
+    pub(crate) db: Db,
 }
 
 /// A question that is being put together.
 struct Question {
     text: String,
-    values: Vec<Box<dyn ToSql>>,
+    values: Vec<Value>,
 }
 
 impl Question {
-    fn with(&mut self, text: &str, values: impl IntoIterator<Item = Box<dyn ToSql>>) {
-        self.text.push_str(text);
-        self.values.extend(values);
+    /// Adds a piece, whose `{}` stand for a value.
+    fn with(&mut self, text: &str, value: impl Into<Value>) {
+        self.values.push(value.into());
+        self.text.push_str(&text.replace("{}", &format!("?{}", self.values.len())));
     }
-}
-
-/// The same value several times.
-fn times<T: ToSql + Clone + 'static>(count: usize, value: &T) -> Vec<Box<dyn ToSql>> {
-    (0..count).map(|_| Box::new(value.clone()) as Box<dyn ToSql>).collect()
 }
 
 impl Query {
     /// Opens a store for asking; somebody else may be feeding it.
     ///
     /// # Errors
-    /// [`StoreError::Missing`], [`StoreError::Foreign`], [`StoreError::Schema`], SQLite's.
-    pub fn open(path: &Path) -> Result<Query, StoreError> {
-        if !path.exists() {
-            return Err(StoreError::Missing);
-        }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(path, flags)?;
-        db.busy_timeout(BUSY)?;
+    /// [`StoreError::Missing`], [`StoreError::Foreign`], [`StoreError::Schema`], the database's.
+    pub fn open(place: impl Into<Place>) -> Result<Query, StoreError> {
+        let db = Db::reading(&place.into())?;
         check_schema(&db)?.ok_or(StoreError::Missing)?;
         Ok(Query { db })
     }
@@ -226,7 +214,7 @@ impl Query {
     /// Up to where the store holds.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn progress(&self) -> Result<Progress, StoreError> {
         progress(&self.db)
     }
@@ -235,47 +223,49 @@ impl Query {
     /// the store holds then. While it is open the write-ahead log grows: not for long.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn freeze(&self) -> Result<Progress, StoreError> {
-        self.db.execute_batch("BEGIN")?;
+        self.db.begin(Intent::Read)?;
         self.progress()
     }
 
     /// Midnight of the log's day, ns since the epoch.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn midnight(&self) -> Result<u64, StoreError> {
-        let read = |row: &Row<'_>| row.get::<_, i64>(0);
-        Ok(self.db.query_row("SELECT midnight FROM state", [], read)? as u64)
+        self.db.row("SELECT midnight FROM state", |row| Ok(row.int()? as u64))
     }
 
     /// Numbers of the accounts that a participant's name means.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn accounts(&self, participant: &str) -> Result<Vec<i64>, StoreError> {
-        self.numbers(ACCOUNTS, &times(4, &participant.to_string()))
+        self.numbers(ACCOUNTS, participant)
     }
 
     /// Numbers of the instruments that a name means.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn instruments(&self, name: &str) -> Result<Vec<i64>, StoreError> {
-        self.numbers(INSTRUMENTS, &times(2, &name.to_string()))
+        self.numbers(INSTRUMENTS, name)
     }
 
-    fn numbers(&self, text: &str, values: &[Box<dyn ToSql>]) -> Result<Vec<i64>, StoreError> {
-        let mut select = self.db.prepare(text)?;
-        let rows = select.query_map(rusqlite::params_from_iter(values), |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+    fn numbers(&self, text: &str, name: &str) -> Result<Vec<i64>, StoreError> {
+        let mut found = Vec::new();
+        self.db.each(&text.replace("{}", "?1"), &[name.into()], &mut |row| {
+            found.push(Columns::of(row).int()?);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// Rows of a table.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn count(&self, table: Table) -> Result<u64, StoreError> {
         let text = match table {
             Table::Orders => "SELECT count(*) FROM orders",
@@ -284,13 +274,13 @@ impl Query {
             Table::Amendments => "SELECT count(*) FROM amendments",
             Table::Refusals => "SELECT count(*) FROM refusals",
         };
-        Ok(self.db.query_row(text, [], |row| row.get::<_, i64>(0))? as u64)
+        self.db.row(text, |row| Ok(row.int()? as u64))
     }
 
     /// Shows `visit` the orders asked for, in the order in which they began; says how many.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn orders(
         &self,
         filter: &Filter,
@@ -298,9 +288,7 @@ impl Query {
     ) -> Result<usize, StoreError> {
         let mut question = Question { text: ORDERS.to_string(), values: Vec::new() };
         if let Some(name) = &filter.participant {
-            question.with(" AND o.account IN (", []);
-            question.with(ACCOUNTS, times(4, name));
-            question.with(")", []);
+            question.with(&format!(" AND o.account IN ({ACCOUNTS})"), name.as_str());
         }
         self.ask(question, filter, "id", |row| {
             visit(order_line(row)?);
@@ -311,7 +299,7 @@ impl Query {
     /// Shows `visit` the trades asked for, by number; says how many.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn trades(
         &self,
         filter: &Filter,
@@ -319,11 +307,8 @@ impl Query {
     ) -> Result<usize, StoreError> {
         let mut question = Question { text: TRADES.to_string(), values: Vec::new() };
         if let Some(name) = &filter.participant {
-            question.with(" AND (o.buy_account IN (", []);
-            question.with(ACCOUNTS, times(4, name));
-            question.with(") OR o.sell_account IN (", []);
-            question.with(ACCOUNTS, times(4, name));
-            question.with("))", []);
+            let either = [" AND (o.buy_account IN (", ") OR o.sell_account IN (", "))"];
+            question.with(&either.join(ACCOUNTS), name.as_str());
         }
         self.ask(question, filter, "match_number", |row| {
             visit(trade_line(row)?);
@@ -337,51 +322,50 @@ impl Query {
         mut question: Question,
         filter: &Filter,
         key: &'static str,
-        mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+        mut visit: impl FnMut(&mut Columns<'_>) -> Result<(), StoreError>,
     ) -> Result<usize, StoreError> {
         if let Some(name) = &filter.instrument {
-            question.with(" AND o.instrument IN (", []);
-            question.with(INSTRUMENTS, times(2, name));
-            question.with(")", []);
+            question.with(&format!(" AND o.instrument IN ({INSTRUMENTS})"), name.as_str());
         }
         if let Some(state) = &filter.state {
-            question.with(" AND o.state = ?", times(1, state));
+            question.with(" AND o.state = {}", state.as_str());
         }
         if let Some(since) = filter.since {
-            question.with(" AND o.t_ns >= ?", times(1, &int(since)));
+            question.with(" AND o.t_ns >= {}", int(since));
         }
         if let Some(until) = filter.until {
-            question.with(" AND o.t_ns < ?", times(1, &int(until)));
+            question.with(" AND o.t_ns < {}", int(until));
         }
         match filter.limit {
             // The last ones, in order.
             Some(limit) => {
-                question.with(" ORDER BY 1 DESC LIMIT ?", times(1, &int(limit)));
-                question.text = format!("SELECT * FROM ({}) ORDER BY {key}", question.text);
+                question.with(" ORDER BY 1 DESC LIMIT {}", int(limit));
+                question.text = format!("SELECT * FROM ({}) AS last ORDER BY {key}", question.text);
             }
-            None => question.with(" ORDER BY 1", []),
+            None => question.text.push_str(" ORDER BY 1"),
         }
-        let mut select = self.db.prepare(&question.text)?;
-        let mut rows = select.query(rusqlite::params_from_iter(&question.values))?;
         let mut count = 0;
-        while let Some(row) = rows.next()? {
-            visit(row)?;
+        self.db.each(&question.text, &question.values, &mut |row| {
             count += 1;
-        }
+            visit(&mut Columns::of(row))
+        })?;
         Ok(count)
     }
 
     /// What each account has in each instrument, by their numbers.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The database's.
     pub fn counts(&self) -> Result<BTreeMap<(u16, u16), Counts>, StoreError> {
-        let mut select = self.db.prepare(COUNTS)?;
-        let rows = select.query_map([], |row| {
-            let (orders, open_orders, open_lots) = (row.get(2)?, row.get(3)?, row.get(4)?);
-            Ok(((row.get(0)?, row.get(1)?), Counts { orders, open_orders, open_lots }))
+        let mut found = BTreeMap::new();
+        self.db.each(COUNTS, &[], &mut |row| {
+            let mut row = Columns::of(row);
+            let key = (row.small()?, row.small()?);
+            let (orders, open_orders, open_lots) = (row.int()?, row.int()?, row.int()?);
+            found.insert(key, Counts { orders, open_orders, open_lots });
+            Ok(())
         })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        Ok(found)
     }
 }
 
@@ -400,65 +384,66 @@ pub enum Table {
     Refusals,
 }
 
-fn order_line(row: &Row<'_>) -> rusqlite::Result<OrderLine> {
+fn order_line(row: &mut Columns<'_>) -> Result<OrderLine, StoreError> {
     Ok(OrderLine {
-        id: row.get(0)?,
-        seq: row.get(1)?,
-        root: row.get(2)?,
-        replaces: row.get(3)?,
-        account: row.get(4)?,
-        participant: row.get(5)?,
-        firm: row.get(6)?,
-        symbol: row.get(7)?,
-        lot_decimals: row.get(8)?,
-        user_ref: row.get(9)?,
-        cl_ord_id: row.get(10)?,
-        side: row.get(11)?,
-        order_type: row.get(12)?,
-        time_in_force: row.get(13)?,
-        price: row.get(14)?,
-        stop_price: row.get(15)?,
-        qty: row.get(16)?,
-        filled: row.get(17)?,
-        cancelled: row.get(18)?,
-        leaves: row.get(19)?,
-        state: row.get(20)?,
-        reason: row.get(21)?,
-        order_ref: row.get(22)?,
-        gateway: row.get(23)?,
-        t_in: row.get(24)?,
-        t_ns: row.get(25)?,
-        t_last: row.get(26)?,
+        id: row.int()?,
+        seq: row.int()?,
+        root: row.int()?,
+        replaces: row.known()?,
+        account: row.int()?,
+        participant: row.text()?,
+        firm: row.text()?,
+        symbol: row.text()?,
+        lot_decimals: row.small()?,
+        user_ref: row.int()?,
+        cl_ord_id: row.text()?,
+        side: row.text()?,
+        order_type: row.text()?,
+        time_in_force: row.text()?,
+        price: row.int()?,
+        stop_price: row.int()?,
+        qty: row.int()?,
+        filled: row.int()?,
+        cancelled: row.int()?,
+        leaves: row.int()?,
+        state: row.text()?,
+        reason: row.said()?,
+        order_ref: row.int()?,
+        gateway: row.int()?,
+        t_in: row.int()?,
+        t_ns: row.int()?,
+        t_last: row.int()?,
     })
 }
 
-fn trade_line(row: &Row<'_>) -> rusqlite::Result<TradeLine> {
-    let party = |at: usize| -> rusqlite::Result<PartyLine> {
-        Ok(PartyLine {
-            account: row.get(at)?,
-            participant: row.get(at + 1)?,
-            firm: row.get(at + 2)?,
-            order: row.get(at + 3)?,
-            user_ref: row.get(at + 4)?,
-            cl_ord_id: row.get(at + 5)?,
-        })
-    };
+fn party_line(row: &mut Columns<'_>) -> Result<PartyLine, StoreError> {
+    Ok(PartyLine {
+        account: row.int()?,
+        participant: row.text()?,
+        firm: row.text()?,
+        order: row.known()?,
+        user_ref: row.int()?,
+        cl_ord_id: row.text()?,
+    })
+}
+
+fn trade_line(row: &mut Columns<'_>) -> Result<TradeLine, StoreError> {
     Ok(TradeLine {
-        match_number: row.get(0)?,
-        seq: row.get(1)?,
-        t_ns: row.get(2)?,
-        symbol: row.get(3)?,
-        instrument: row.get(4)?,
-        lot_decimals: row.get(5)?,
-        price: row.get(6)?,
-        qty: row.get(7)?,
-        traded_price: row.get(8)?,
-        traded_qty: row.get(9)?,
-        state: row.get(10)?,
-        kind: row.get(11)?,
-        aggressor: row.get(12)?,
-        feed_position: row.get(13)?,
-        buy: party(14)?,
-        sell: party(20)?,
+        match_number: row.int()?,
+        seq: row.int()?,
+        t_ns: row.int()?,
+        symbol: row.text()?,
+        instrument: row.int()?,
+        lot_decimals: row.small()?,
+        price: row.int()?,
+        qty: row.int()?,
+        traded_price: row.int()?,
+        traded_qty: row.int()?,
+        state: row.text()?,
+        kind: row.text()?,
+        aggressor: row.said()?,
+        feed_position: row.int()?,
+        buy: party_line(row)?,
+        sell: party_line(row)?,
     })
 }

@@ -1,6 +1,6 @@
 //! The tables. Whatever changes here, or in the words of their columns, is another [`SCHEMA`].
 
-/// Version of the schema; kept in the file's `user_version`.
+/// Version of the schema; kept in a file's `user_version`, or a server's table `store_version`.
 pub const SCHEMA: i64 = 1;
 /// Tells the file from other programs' databases: "FBST".
 pub(crate) const APPLICATION: i64 = 0x4642_5354;
@@ -84,23 +84,80 @@ CREATE VIEW fills AS
     FROM trades;
 ";
 
-pub(crate) const INSERT_ORDER: &str = "INSERT INTO orders VALUES \
-    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-     ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)";
-pub(crate) const UPDATE_ORDER: &str = "UPDATE orders SET price = ?2, filled = ?3, cancelled = ?4, \
-    leaves = ?5, state = ?6, reason = ?7, t_last = ?8 WHERE id = ?1";
-pub(crate) const INSERT_TRADE: &str = "INSERT INTO trades VALUES \
-    (?1, ?2, ?3, ?4, ?5, ?6, ?5, ?6, 'made', ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
-pub(crate) const INSERT_CANCEL: &str =
-    "INSERT INTO cancels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+/// A statement for many rows.
+pub(crate) struct Many {
+    /// Of SQLite, done row by row: a placeholder for each column.
+    pub(crate) row: String,
+    /// Of PostgreSQL, done once: a placeholder for each column of all rows.
+    pub(crate) columns: String,
+}
+
+/// Columns of a table, and whether they are text.
+pub(crate) fn columns_of(table: &str) -> Vec<(&'static str, bool)> {
+    let begin = format!("CREATE TABLE {table} (");
+    let body = CREATE.split(&begin).nth(1).and_then(|rest| rest.split(") STRICT;").next());
+    let column = |column: &'static str| {
+        let mut words = column.split_whitespace();
+        Some((words.next()?, words.next()? == "TEXT"))
+    };
+    body.unwrap_or("").split(',').filter_map(column).collect()
+}
+
+/// Columns of all rows, as PostgreSQL makes rows of them again.
+fn unnest(columns: &[(&str, bool)]) -> String {
+    let one = |((_, text), at): (&(&str, bool), usize)| {
+        format!("${at}::{}[]", if *text { "text" } else { "bigint" })
+    };
+    let all: Vec<String> = columns.iter().zip(1..).map(one).collect();
+    format!("unnest({})", all.join(", "))
+}
+
+/// Puts rows with all their columns into a table.
+pub(crate) fn insert(table: &str) -> Many {
+    let columns = columns_of(table);
+    let places: Vec<String> = (1..=columns.len()).map(|at| format!("?{at}")).collect();
+    Many {
+        row: format!("INSERT INTO {table} VALUES ({})", places.join(", ")),
+        columns: format!("INSERT INTO {table} SELECT * FROM {}", unnest(&columns)),
+    }
+}
+
+/// Changes columns of rows of a table; the first value of a row is its key.
+pub(crate) fn update(table: &str, key: &str, changed: &[&str]) -> Many {
+    let known = columns_of(table);
+    let named = |name: &str| known.iter().copied().find(|(known, _)| *known == name);
+    let columns: Vec<(&str, bool)> =
+        std::iter::once(&key).chain(changed).filter_map(|name| named(name)).collect();
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let set = |one: &dyn Fn(&str, usize) -> String| -> String {
+        let all: Vec<String> = changed.iter().zip(2..).map(|(name, at)| one(name, at)).collect();
+        all.join(", ")
+    };
+    Many {
+        row: format!(
+            "UPDATE {table} SET {} WHERE {key} = ?1",
+            set(&|name, at| format!("{name} = ?{at}"))
+        ),
+        columns: format!(
+            "UPDATE {table} AS o SET {} FROM {} AS v ({}) WHERE o.{key} = v.{key}",
+            set(&|name, _| format!("{name} = v.{name}")),
+            unnest(&columns),
+            names.join(", ")
+        ),
+    }
+}
+
+/// Columns of an order that change; all others are said when it begins.
+pub(crate) const ORDER_CHANGES: [&str; 7] =
+    ["price", "filled", "cancelled", "leaves", "state", "reason", "t_last"];
+
 /// Before the trade itself is changed: what it was is taken from there.
 pub(crate) const INSERT_AMENDMENT: &str = "INSERT INTO amendments \
-    SELECT ?1, ?2, match_number, ?4, price, qty, ?5, ?6, ?7, ?8 FROM trades \
+    SELECT CAST(?1 AS BIGINT), CAST(?2 AS BIGINT), match_number, CAST(?4 AS TEXT), price, qty, \
+    CAST(?5 AS BIGINT), CAST(?6 AS BIGINT), CAST(?7 AS TEXT), CAST(?8 AS BIGINT) FROM trades \
     WHERE match_number = ?3";
 pub(crate) const UPDATE_TRADE: &str =
     "UPDATE trades SET state = ?2, price = ?3, qty = ?4 WHERE match_number = ?1";
-pub(crate) const INSERT_REFUSAL: &str =
-    "INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 pub(crate) const INSERT_STATE: &str =
     "INSERT INTO state VALUES (1, ?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, 0, 0)";
 pub(crate) const SELECT_ORIGIN: &str =
@@ -110,6 +167,30 @@ pub(crate) const SELECT_PROGRESS: &str =
 /// Only from where the batch begins: what was fed twice changes nothing.
 pub(crate) const UPDATE_STATE: &str = "UPDATE state SET applied = ?2, t_last = ?3, reports = ?4, \
     reports_digest = ?5, feed_next = ?6, strangers = ?7 WHERE applied = ?1";
-pub(crate) const PUT_ACCOUNT: &str = "INSERT OR REPLACE INTO accounts VALUES (?1, ?2, ?3, ?4)";
-pub(crate) const PUT_INSTRUMENT: &str =
-    "INSERT OR REPLACE INTO instruments VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const PUT_ACCOUNT: &str = "INSERT INTO accounts VALUES (?1, ?2, ?3, ?4) \
+    ON CONFLICT (id) DO UPDATE SET name = excluded.name, comp_id = excluded.comp_id, \
+    firm = excluded.firm";
+pub(crate) const PUT_INSTRUMENT: &str = "INSERT INTO instruments VALUES (?1, ?2, ?3, ?4) \
+    ON CONFLICT (id) DO UPDATE SET symbol = excluded.symbol, tick = excluded.tick, \
+    lot_decimals = excluded.lot_decimals";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_made_of_the_tables() {
+        assert_eq!(columns_of("orders").len(), 28);
+        assert_eq!(columns_of("trades").len(), 20);
+        let refusal = insert("refusals");
+        assert_eq!(refusal.row, "INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
+        assert!(refusal.columns.contains("$5::bigint[], $6::text[]"), "{}", refusal.columns);
+        let change = update("orders", "id", &["price", "state"]);
+        assert_eq!(change.row, "UPDATE orders SET price = ?2, state = ?3 WHERE id = ?1");
+        assert_eq!(
+            change.columns,
+            "UPDATE orders AS o SET price = v.price, state = v.state FROM unnest($1::bigint[], \
+             $2::bigint[], $3::text[]) AS v (id, price, state) WHERE o.id = v.id"
+        );
+    }
+}

@@ -5,7 +5,7 @@ use types::Input;
 
 use crate::error::StoreError;
 use crate::feeder::{Feeder, Progress};
-use crate::sqlite::Store;
+use crate::store::Store;
 
 /// Rows after which a batch is written.
 pub const BATCH_ROWS: usize = 20_000;

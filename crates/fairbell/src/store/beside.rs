@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use store::{Query, Table};
+use store::{Place, Query, Table};
 
-use super::follow::{Feed, Writing};
-use super::{Places, at};
+use super::follow::Feed;
+use super::{Places, at, place_of};
 use crate::report::StoreReport;
 use crate::report::numbers::grouped;
 use host::alarms::Alarms;
@@ -22,6 +22,11 @@ use host::failure::Failure;
 
 /// How long it may take to catch up with what the exchange wrote last.
 const CATCH_UP: Duration = Duration::from_secs(60);
+
+/// How long a server that is away is left alone.
+const RETRY: Duration = Duration::from_secs(1);
+/// What it is about.
+const ALARM: &str = "store-failed";
 
 /// The thread.
 pub struct Beside {
@@ -36,10 +41,10 @@ impl Beside {
         let stop = Arc::clone(&over);
         let alarms = alarms.clone();
         let thread = std::thread::spawn(move || {
-            let followed = follow(&places, &stop);
+            let followed = follow(&places, &stop, &alarms);
             if let Err(error) = &followed {
                 let hint = "`fairbell store rebuild` makes it again from the journal";
-                alarms.raise("store-failed", format!("the store is fed no more: {error}; {hint}"));
+                alarms.raise(ALARM, format!("the store is fed no more: {error}; {hint}"));
             }
             followed
         });
@@ -47,15 +52,24 @@ impl Beside {
     }
 
     /// Beside a replica or a root with a folder of its own, where the configuration says so. A relative
-    /// `store.file` counts from that folder: there may be several on a machine.
+    /// `store.file` counts from that folder: there may be several on a machine. A store on a server is that of
+    /// all of them, and one of them feeds it.
+    ///
+    /// # Errors
+    /// What is wrong with the address of a server.
     pub fn in_folder(
         config: &Config,
         (folder, journal): (&Path, PathBuf),
         alarms: &Alarms,
-    ) -> Option<Beside> {
-        let file = folder.join(&config.store.file);
-        let places = Places { config: config.clone(), journal, file };
-        config.store.follow.then(|| Beside::start(places, alarms))
+    ) -> Result<Option<Beside>, Failure> {
+        if !config.store.follow {
+            return Ok(None);
+        }
+        let store = match place_of(config)? {
+            Place::File(file) => Place::File(folder.join(file)),
+            server => server,
+        };
+        Ok(Some(Beside::start(Places { config: config.clone(), journal, store }, alarms)))
     }
 
     /// Waits until it has caught up with what is committed in the journal.
@@ -86,16 +100,36 @@ pub fn line(store: &StoreReport) -> String {
     )
 }
 
-fn follow(places: &Places, over: &AtomicBool) -> Result<StoreReport, Failure> {
-    let poll = Duration::from_millis(places.config.store.poll_ms);
-    let mut feed = loop {
-        match Feed::open(places, Writing::Steady)? {
-            Some(feed) => break feed,
-            None if over.load(Ordering::Relaxed) => return Ok(StoreReport::default()),
-            None => std::thread::sleep(poll),
+/// Feeds it, and once more when a server was away.
+fn follow(places: &Places, over: &AtomicBool, alarms: &Alarms) -> Result<StoreReport, Failure> {
+    loop {
+        match follow_once(places, over, alarms) {
+            Err(error) if places.store.is_server() && !over.load(Ordering::Relaxed) => {
+                alarms.raise(ALARM, format!("the store is not fed, and tried again: {error}"));
+                std::thread::sleep(RETRY);
+            }
+            ended => return ended,
         }
+    }
+}
+
+fn follow_once(
+    places: &Places,
+    over: &AtomicBool,
+    alarms: &Alarms,
+) -> Result<StoreReport, Failure> {
+    let poll = Duration::from_millis(places.config.store.poll_ms);
+    let mut notices = Vec::new();
+    let fed = Feed::wait(places, over, |line| notices.push(line.to_string()))?;
+    let Some(mut feed) = fed else {
+        return Ok(StoreReport {
+            file: places.store.to_string(),
+            turned: notices,
+            ..StoreReport::default()
+        });
     };
-    let (mut until, mut notices) = (None, Vec::new());
+    alarms.clear(ALARM, "the store is fed again");
+    let mut until = None;
     feed.run(poll, &mut |feed, all| {
         notices.extend(feed.take_notices());
         if !over.load(Ordering::Relaxed) {
@@ -103,11 +137,11 @@ fn follow(places: &Places, over: &AtomicBool) -> Result<StoreReport, Failure> {
         }
         all || Instant::now() > *until.get_or_insert_with(|| Instant::now() + CATCH_UP)
     })?;
-    let query = Query::open(&places.file).map_err(|error| at(&places.file, error))?;
-    let count = |table| query.count(table).map_err(|error| at(&places.file, error));
+    let query = Query::open(&places.store).map_err(|error| at(&places.store, error))?;
+    let count = |table| query.count(table).map_err(|error| at(&places.store, error));
     notices.extend(feed.take_notices());
     let report = StoreReport {
-        file: places.file.display().to_string(),
+        file: places.store.to_string(),
         inputs: feed.keeper.stored().applied,
         orders: count(Table::Orders)?,
         trades: count(Table::Trades)?,

@@ -1,9 +1,11 @@
 //! From the journal on disk into the store: opening both, and going on while there is more.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::Config;
-use store::{Account, Origin, Store, StoreWriter};
+use store::{Account, Origin, Place, Store, StoreWriter};
 use types::Input;
 
 use super::{Places, at};
@@ -19,7 +21,11 @@ const ROUNDS: usize = 8;
 /// this one gets it from its group.
 const LAGS: Duration = Duration::from_secs(10);
 
-/// How the store's file is written.
+/// Between two looks whether somebody else still feeds a store.
+const STAND_BY: Duration = Duration::from_millis(500);
+const FED_ELSEWHERE: &str = "somebody else feeds it";
+
+/// How the store is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writing {
     /// It may be asked at any time, and survives whatever happens.
@@ -35,9 +41,16 @@ type Way = fn(
     &mut dyn FnMut(&Input) -> Result<(), Failure>,
 ) -> Result<usize, Failure>;
 
+/// What became of opening.
+enum Opened {
+    Feed(Box<Feed>),
+    NoLog,
+    FedElsewhere,
+}
+
 /// A journal on its way into a store.
 pub struct Feed {
-    file: std::path::PathBuf,
+    place: Place,
     reader: InputReader,
     /// The store.
     pub keeper: StoreWriter,
@@ -83,10 +96,46 @@ impl Feed {
     /// Opens both; `None` when there is no log of an exchange yet.
     ///
     /// # Errors
-    /// What is wrong with either.
+    /// What is wrong with either; somebody else feeds the store.
     pub fn open(places: &Places, writing: Writing) -> Result<Option<Feed>, Failure> {
+        match Feed::look(places, writing)? {
+            Opened::Feed(feed) => Ok(Some(*feed)),
+            Opened::NoLog => Ok(None),
+            Opened::FedElsewhere => Err(on(Path::new(&places.store.to_string()), FED_ELSEWHERE)),
+        }
+    }
+
+    /// Opens both for feeding while the exchange goes on: waits until there is a log, and until nobody else
+    /// feeds the store. `None` when `over` was set before. `told` is given a line when it has to wait for
+    /// another one.
+    ///
+    /// # Errors
+    /// What is wrong with either.
+    pub fn wait(
+        places: &Places,
+        over: &AtomicBool,
+        mut told: impl FnMut(&str),
+    ) -> Result<Option<Feed>, Failure> {
+        let poll = Duration::from_millis(places.config.store.poll_ms);
+        let mut stands_by = false;
+        loop {
+            match Feed::look(places, Writing::Steady)? {
+                Opened::Feed(feed) => return Ok(Some(*feed)),
+                _ if over.load(Ordering::Relaxed) => return Ok(None),
+                Opened::NoLog => std::thread::sleep(poll),
+                Opened::FedElsewhere => {
+                    if !std::mem::replace(&mut stands_by, true) {
+                        told(&format!("{}: {FED_ELSEWHERE}; stands by", places.store));
+                    }
+                    std::thread::sleep(poll.max(STAND_BY));
+                }
+            }
+        }
+    }
+
+    fn look(places: &Places, writing: Writing) -> Result<Opened, Failure> {
         let mut reader = InputReader::of(&places.journal, places.of_group());
-        let Some(genesis) = reader.genesis()? else { return Ok(None) };
+        let Some(genesis) = reader.genesis()? else { return Ok(Opened::NoLog) };
         let config = engine_config(places, &genesis)?;
         let origin = Origin {
             rules_version: genesis.rules_version,
@@ -95,19 +144,32 @@ impl Feed {
             session: String::from_utf8_lossy(&genesis.session).trim_end().to_string(),
             midnight: genesis.midnight.0,
         };
-        let file = places.file.clone();
-        if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| on(&file, error))?;
+        let place = places.store.clone();
+        let parent = place.file().and_then(Path::parent);
+        if let Some(folder) = parent.filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|error| on(folder, error))?;
         }
-        let wrong = |error| at(&file, error);
+        let wrong = |error| at(&place, error);
         let instruments = &config.instruments;
-        let store = Store::open(&file, &origin, &accounts(places), instruments).map_err(wrong)?;
+        let store = Store::open(&place, &origin, &accounts(places), instruments).map_err(wrong)?;
+        if !store.claim().map_err(wrong)? {
+            return Ok(Opened::FedElsewhere);
+        }
         if writing == Writing::Hurried {
             store.hurry().map_err(wrong)?;
         }
         let keeper = StoreWriter::new(store, config).map_err(wrong)?;
         let (until, left, behind_max, lags) = (u64::MAX, false, 0, None);
-        Ok(Some(Feed { file, reader, keeper, genesis, until, left, behind_max, lags }))
+        Ok(Opened::Feed(Box::new(Feed {
+            place,
+            reader,
+            keeper,
+            genesis,
+            until,
+            left,
+            behind_max,
+            lags,
+        })))
     }
 
     /// Leaves what comes after an input.
@@ -161,12 +223,12 @@ impl Feed {
         mut visit: impl FnMut(&StoreWriter, &Input),
         way: Way,
     ) -> Result<usize, Failure> {
-        let (keeper, file, until, left) =
-            (&mut self.keeper, &self.file, self.until, &mut self.left);
+        let (keeper, place, until, left) =
+            (&mut self.keeper, &self.place, self.until, &mut self.left);
         let mut give = |input: &Input| {
             if input.seq.0 > until {
                 *left = true;
-            } else if keeper.take(input).map_err(|error| at(file, error))? {
+            } else if keeper.take(input).map_err(|error| at(place, error))? {
                 visit(keeper, input);
             }
             Ok(())
@@ -194,7 +256,7 @@ impl Feed {
     ) -> Result<(), Failure> {
         loop {
             let count = self.step(|_, _| {})?;
-            self.keeper.flush().map_err(|error| at(&self.file, error))?;
+            self.keeper.flush().map_err(|error| at(&self.place, error))?;
             let all = count < AT_ONCE;
             if over(self, all) {
                 return if all { self.end() } else { Ok(()) };
@@ -215,7 +277,7 @@ impl Feed {
                 count => few += usize::from(count < AT_ONCE),
             }
         }
-        self.keeper.flush().map_err(|error| at(&self.file, error))?;
+        self.keeper.flush().map_err(|error| at(&self.place, error))?;
         self.check_reach(true)
     }
 
@@ -233,7 +295,7 @@ impl Feed {
         if replica && !ends && since.elapsed() < LAGS {
             return Ok(());
         }
-        let file = self.file.display();
+        let file = &self.place;
         let or = if replica { ", or it lags: name another replica's with --journal" } else { "" };
         Err(on(
             self.reader.dir(),
@@ -244,12 +306,12 @@ impl Feed {
         ))
     }
 
-    /// Closes the store's file.
+    /// Closes the store.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn close(self) -> Result<(), Failure> {
         let (_, store) = self.keeper.into_parts();
-        store.close().map_err(|error| at(&self.file, error))
+        store.close().map_err(|error| at(&self.place, error))
     }
 }

@@ -5,15 +5,13 @@
 //! rows must amount to; the engine's own positions and the feed's prints, which the statements are
 //! reconciled with; and what recordings of others must hold.
 
-use std::path::PathBuf;
-
 use engine::statement::{Ledger, Tape, reconcile};
 use serde_json::{Value, json};
-use store::{Found, Query, differences, disagreements};
+use store::{Found, Place, Query, differences, disagreements};
 
 use super::follow::{Feed, Writing};
 use super::recorded::{DropCopy, Recorded, RecordedFeed};
-use super::{Places, ReconcileArgs, at, beside, remove};
+use super::{Places, ReconcileArgs, at};
 use crate::report::numbers::grouped;
 use host::failure::{Failure, on};
 
@@ -21,12 +19,12 @@ use host::failure::{Failure, on};
 const SHOWN_MAX: usize = 20;
 
 /// A file that goes with it.
-struct Passing(PathBuf);
+struct Passing(Place);
 
 impl Drop for Passing {
     fn drop(&mut self) {
         // What is left of it is in nobody's way, and removed before the next.
-        let _ = remove(&self.0);
+        let _ = store::remove(&self.0);
     }
 }
 
@@ -50,16 +48,25 @@ impl Line {
     }
 }
 
+/// Where the second store is: a file, whatever the first one is.
+fn second(first: &Place) -> Place {
+    if !first.is_server() {
+        return first.beside("reconcile");
+    }
+    let name = format!("fairbell-reconcile-{}.db", std::process::id());
+    Place::File(std::env::temp_dir().join(name))
+}
+
 /// Replays the log up to where the store holds, and compares.
 pub fn run(args: &ReconcileArgs) -> Result<(), Failure> {
     let places = args.places.places()?;
-    let wrong = |error| at(&places.file, error);
-    let asked = Query::open(&places.file).map_err(wrong)?;
+    let wrong = |error| at(&places.store, error);
+    let asked = Query::open(&places.store).map_err(wrong)?;
     // It may be fed meanwhile; all questions are about one moment.
     let held = asked.freeze().map_err(wrong)?;
-    let other = Passing(beside(&places.file, ".reconcile"));
-    remove(&other.0).map_err(|error| on(&other.0, error))?;
-    let second = Places { file: other.0.clone(), ..args.places.places()? };
+    let other = Passing(second(&places.store));
+    store::remove(&other.0).map_err(|error| at(&other.0, error))?;
+    let second = Places { store: other.0.clone(), ..args.places.places()? };
     let Some(feed) = Feed::open(&second, Writing::Hurried)? else {
         return Err(on(&places.journal, "holds no log of an exchange"));
     };
@@ -90,8 +97,8 @@ pub fn run(args: &ReconcileArgs) -> Result<(), Failure> {
             break;
         }
     }
-    feed.keeper.flush().map_err(|error| at(&second.file, error))?;
-    let due = Query::open(&second.file).map_err(|error| at(&second.file, error))?;
+    feed.keeper.flush().map_err(|error| at(&second.store, error))?;
+    let due = Query::open(&second.store).map_err(|error| at(&second.store, error))?;
     let mut rows = Found::keeping(SHOWN_MAX);
     differences(&due, &asked, &mut rows).map_err(wrong)?;
     let mut sums = Found::keeping(SHOWN_MAX);

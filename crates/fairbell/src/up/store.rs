@@ -3,20 +3,24 @@
 use std::path::PathBuf;
 
 use crate::report::Report;
-use crate::store::Places;
 use crate::store::beside::{Beside, line};
+use crate::store::{Places, place_of};
 use host::alarms::Alarms;
 use host::config::Config;
+use host::failure::Failure;
 
 /// Starts it, where the configuration says so.
-pub fn start(config: &Config, alarms: &Alarms) -> Option<Beside> {
+///
+/// # Errors
+/// What is wrong with the address of a server.
+pub fn start(config: &Config, alarms: &Alarms) -> Result<Option<Beside>, Failure> {
     let kept = config.journal.is_local() || config.journal.is_replicated();
     if !config.store.follow || !kept {
-        return None;
+        return Ok(None);
     }
-    let (journal, file) = (PathBuf::from(&config.journal.dir), PathBuf::from(&config.store.file));
-    let places = Places { config: config.clone(), journal, file };
-    Some(Beside::start(places, alarms))
+    let (journal, store) = (PathBuf::from(&config.journal.dir), place_of(config)?);
+    let places = Places { config: config.clone(), journal, store };
+    Ok(Some(Beside::start(places, alarms)))
 }
 
 /// Waits until it has caught up, and reports; nothing where there is none.

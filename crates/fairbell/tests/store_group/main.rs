@@ -14,6 +14,7 @@ mod flow;
 mod model;
 mod node;
 mod run;
+mod server;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use fairbell::store::Places;
 use fairbell::store::follow::{Feed, Writing};
 use host::journal::reader::InputReader;
-use store::{Found, Query, StoreWriter, differences};
+use store::{Found, Place, Query, StoreWriter, differences};
 use types::{Input, SplitMix64};
 
 use model::{Day, Group};
@@ -49,8 +50,8 @@ impl Drop for Scratch {
 }
 
 fn feed(day: &Day, journal: &Path, file: &Path) -> Option<Feed> {
-    let (journal, file) = (journal.to_path_buf(), file.to_path_buf());
-    let places = Places { config: day.config.clone(), journal, file };
+    let (journal, store) = (journal.to_path_buf(), Place::from(file));
+    let places = Places { config: day.config.clone(), journal, store };
     Feed::open(&places, Writing::Hurried).expect("journal and store can be read")
 }
 

@@ -7,6 +7,7 @@ use super::journal::{DURABILITIES, SYNCINGS};
 use super::memory::WHEN_FULL;
 use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
+use super::store::ENGINES;
 
 /// What a key takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -139,7 +140,9 @@ pub const KEYS: &[Key] = &[
     key("journal.syncing", Kind::Choice(SYNCINGS)),
     whole("journal.checkpoint_every", 0, 1_000_000_000),
     key("store.follow", Kind::Switch),
+    key("store.engine", Kind::Choice(ENGINES)),
     key("store.file", Kind::Text { max: 1_024 }),
+    key("store.url", Kind::Text { max: 1_024 }),
     whole("store.poll_ms", 1, 60_000),
     whole("gateway.max_hold_ms", 1, 10_000),
     whole("retransmission.kib_per_s", 1, 16_777_216),

@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 mod bench;
 mod crashes;
+mod engines;
 #[path = "../../../engine/tests/whole/flow.rs"]
 #[allow(dead_code)]
 mod flow;
@@ -12,33 +13,11 @@ mod model;
 mod questions;
 mod refusals;
 
-use std::path::{Path, PathBuf};
-
 use engine::{Engine, Output};
-use store::{Account, Found, Origin, Query, Store, StoreError, StoreWriter, differences};
+use store::{Account, Found, Origin, Place, Query, Store, StoreError, StoreWriter, differences};
 use types::{Input, SplitMix64};
 
-/// A folder for one test; gone with it.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("store-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Scratch(path)
-    }
-
-    pub(crate) fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+pub(crate) use engines::{Kind, Scratch, on_both};
 
 /// A random log of everything.
 pub(crate) fn log(seed: u64, inputs: usize) -> Vec<Input> {
@@ -59,7 +38,7 @@ pub(crate) fn origin(seed: u64) -> Origin {
     Origin { rules_version: 4, config_digest, log: seed, session, midnight: 0 }
 }
 
-pub(crate) fn open(path: &Path, seed: u64) -> Result<Store, StoreError> {
+pub(crate) fn open(place: &Place, seed: u64) -> Result<Store, StoreError> {
     let account = |id: u16| Account {
         id,
         name: format!("USER{id}"),
@@ -67,39 +46,39 @@ pub(crate) fn open(path: &Path, seed: u64) -> Result<Store, StoreError> {
         firm: if id < 3 { "FIRM".to_string() } else { String::new() },
     };
     let accounts: Vec<Account> = (1..=flow::ACCOUNTS).map(account).collect();
-    let store = Store::open(path, &origin(seed), &accounts, &flow::config(seed).instruments)?;
+    let store = Store::open(place, &origin(seed), &accounts, &flow::config(seed).instruments)?;
     // These tests lose processes, not machines.
     store.hurry()?;
     Ok(store)
 }
 
-pub(crate) fn store_writer(path: &Path, seed: u64) -> StoreWriter {
-    let store = open(path, seed).expect("a store");
+pub(crate) fn store_writer(place: &Place, seed: u64) -> StoreWriter {
+    let store = open(place, seed).expect("a store");
     StoreWriter::new(store, flow::config(seed)).expect("a store")
 }
 
 /// The store of a log, made at once.
-pub(crate) fn whole(path: &Path, seed: u64, inputs: &[Input]) {
-    let mut store_writer = store_writer(path, seed);
+pub(crate) fn whole(place: &Place, seed: u64, inputs: &[Input]) {
+    let mut store_writer = store_writer(place, seed);
     inputs.iter().for_each(|input| assert!(store_writer.take(input).expect("the next")));
     store_writer.flush().expect("room");
     store_writer.into_parts().1.close().expect("a store");
 }
 
-pub(crate) fn compare(due: &Path, found: &Path) -> Found {
+pub(crate) fn compare(due: &Place, found: &Place) -> Found {
     let (due, found) = (Query::open(due).expect("a store"), Query::open(found).expect("a store"));
     let mut differing = Found::keeping(5);
     differences(&due, &found, &mut differing).expect("two stores");
     differing
 }
 
-#[test]
-fn batches_restarts_and_repeats_change_nothing() {
-    let scratch = Scratch::new("batches");
+on_both!(batches_restarts_and_repeats_change_nothing);
+
+fn batches_restarts_and_repeats_change_nothing(kind: Kind) {
+    let scratch = Scratch::new("batches", kind);
     for seed in 0..12 {
         let inputs = log(seed, 400);
-        let (once, often) =
-            (scratch.at(&format!("{seed}-a.db")), scratch.at(&format!("{seed}-b.db")));
+        let (once, often) = (scratch.at(&format!("a_{seed}")), scratch.at(&format!("b_{seed}")));
         whole(&once, seed, &inputs);
         let mut random = SplitMix64::new(seed);
         let mut from = 0;

@@ -6,7 +6,7 @@ use engine::{Engine, Output};
 use store::{Filter, Found, Query, disagreements};
 use types::{ExecutionKind, ExecutionReport, Input};
 
-use crate::{Scratch, flow, log, whole};
+use crate::{Kind, Scratch, flow, log, on_both, whole};
 
 /// What the model knows of an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,13 +104,14 @@ fn run(seed: u64, inputs: &[Input]) -> (Model, Ledger) {
     (model, ledger)
 }
 
-#[test]
-fn its_rows_are_those_of_a_naive_model() {
-    let scratch = Scratch::new("model");
+on_both!(its_rows_are_those_of_a_naive_model);
+
+fn its_rows_are_those_of_a_naive_model(kind: Kind) {
+    let scratch = Scratch::new("model", kind);
     let mut seen = std::collections::BTreeMap::<String, u64>::new();
     for seed in 100..140 {
         let inputs = log(seed, 500);
-        let path = scratch.at(&format!("{seed}.db"));
+        let path = scratch.at(&format!("of_{seed}"));
         whole(&path, seed, &inputs);
         let query = Query::open(&path).expect("a store");
         let (model, ledger) = run(seed, &inputs);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use store::{Filter, Query, Table};
 
-use crate::{Scratch, log, store_writer, whole};
+use crate::{Kind, Scratch, log, on_both, store_writer, whole};
 
 fn orders(query: &Query, filter: &Filter) -> Vec<store::OrderLine> {
     let mut found = Vec::new();
@@ -11,11 +11,12 @@ fn orders(query: &Query, filter: &Filter) -> Vec<store::OrderLine> {
     found
 }
 
-#[test]
-fn a_filter_finds_what_reading_all_of_it_finds() {
-    let scratch = Scratch::new("filters");
+on_both!(a_filter_finds_what_reading_all_of_it_finds);
+
+fn a_filter_finds_what_reading_all_of_it_finds(kind: Kind) {
+    let scratch = Scratch::new("filters", kind);
     let (seed, inputs) = (21, log(21, 600));
-    let path = scratch.at("a.db");
+    let path = scratch.at("a");
     whole(&path, seed, &inputs);
     let query = Query::open(&path).expect("a store");
     let all = orders(&query, &Filter::default());
@@ -60,11 +61,12 @@ fn a_filter_finds_what_reading_all_of_it_finds() {
     assert!(found > 3 && found == both);
 }
 
-#[test]
-fn it_answers_while_it_is_fed() {
-    let scratch = Scratch::new("fed");
+on_both!(it_answers_while_it_is_fed);
+
+fn it_answers_while_it_is_fed(kind: Kind) {
+    let scratch = Scratch::new("fed", kind);
     let (seed, inputs) = (22, log(22, 400));
-    let path = scratch.at("a.db");
+    let path = scratch.at("a");
     let mut store_writer = store_writer(&path, seed).with_batches(usize::MAX);
     let query = Query::open(&path).expect("a store");
     let mut before = 0;
@@ -82,6 +84,18 @@ fn it_answers_while_it_is_fed() {
     }
 }
 
+/// A store, open for asking, and the orders in it.
+type Asked = (Scratch, Query, u64);
+
+fn typed(kind: Kind) -> Asked {
+    let scratch = Scratch::new("typed", kind);
+    let path = scratch.at("a");
+    whole(&path, 23, &log(23, 100));
+    let query = Query::open(&path).expect("a store");
+    let orders = query.count(Table::Orders).expect("a number");
+    (scratch, query, orders)
+}
+
 proptest! {
     #[test]
     fn whatever_is_typed_is_a_value_and_never_a_command(
@@ -89,23 +103,20 @@ proptest! {
         quoted in any::<bool>(),
     ) {
         thread_local! {
-            static STORE: (Scratch, Query, u64) = {
-                let scratch = Scratch::new("typed");
-                let path = scratch.at("a.db");
-                whole(&path, 23, &log(23, 100));
-                let query = Query::open(&path).expect("a store");
-                let orders = query.count(Table::Orders).expect("a number");
-                (scratch, query, orders)
+            static STORES: Vec<Asked> = {
+                [Some(Kind::Sqlite), Kind::postgres()].into_iter().flatten().map(typed).collect()
             };
         }
         let name = if quoted { format!("{name}' OR 1 = 1; DROP TABLE orders; --") } else { name };
-        STORE.with(|(_, query, count)| {
-            let text = || Some(name.clone());
-            let (participant, instrument, state) = (text(), text(), text());
-            let filter = Filter { participant, instrument, state, ..Filter::default() };
-            prop_assert_eq!(query.orders(&filter, |_| {}).expect("an answer"), 0);
-            prop_assert_eq!(query.trades(&filter, |_| {}).expect("an answer"), 0);
-            prop_assert!(query.count(Table::Orders).expect("a number") == *count && *count > 0);
+        STORES.with(|stores| {
+            for (_, query, count) in stores {
+                let text = || Some(name.clone());
+                let (participant, instrument, state) = (text(), text(), text());
+                let filter = Filter { participant, instrument, state, ..Filter::default() };
+                prop_assert_eq!(query.orders(&filter, |_| {}).expect("an answer"), 0);
+                prop_assert_eq!(query.trades(&filter, |_| {}).expect("an answer"), 0);
+                prop_assert!(query.count(Table::Orders).expect("a number") == *count && *count > 0);
+            }
             Ok(())
         })?;
     }

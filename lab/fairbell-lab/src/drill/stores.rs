@@ -332,7 +332,7 @@ impl Asked {
                 Ok(())
             },
         )?;
-        let places = Places { config: config.clone(), journal, file: file.clone() };
+        let places = Places { config: config.clone(), journal, store: (&file).into() };
         let feed = Feed::open(&places, Writing::Hurried)?;
         let mut writer = feed.ok_or_else(|| on(&places.journal, read::NO_LOG))?.keeper;
         let mut found = Stores {

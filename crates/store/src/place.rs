@@ -1,0 +1,163 @@
+//! Where a store is: a file of SQLite's, or tables on a PostgreSQL server.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// How the address of a server begins.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+/// The schema of a server that an address without one means.
+const SCHEMA: &str = "fairbell";
+/// Longest name of a schema: PostgreSQL cuts longer ones off.
+const SCHEMA_MAX: usize = 48;
+
+/// Where a store is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A file of SQLite's.
+    File(PathBuf),
+    /// Tables on a server.
+    Server(ServerPlace),
+}
+
+/// Tables on a PostgreSQL server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerPlace {
+    /// The server's address, perhaps with a password.
+    pub(crate) url: String,
+    /// The schema that the tables are in.
+    pub(crate) schema: String,
+}
+
+impl ServerPlace {
+    /// Another schema of the same database.
+    pub(crate) fn beside(&self, end: &str) -> ServerPlace {
+        ServerPlace { url: self.url.clone(), schema: format!("{}{end}", self.schema) }
+    }
+}
+
+impl Place {
+    /// What somebody has written: an address `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, where `#NAME`
+    /// may name another schema than `fairbell`, or else a file.
+    ///
+    /// # Errors
+    /// Text that says what is wrong with an address.
+    pub fn read(text: &str) -> Result<Place, String> {
+        if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Ok(Place::File(PathBuf::from(text)));
+        }
+        let (url, schema) = text.split_once('#').unwrap_or((text, SCHEMA));
+        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let begins = schema.as_bytes().first().is_some_and(u8::is_ascii_lowercase);
+        if !begins || schema.len() > SCHEMA_MAX || !schema.bytes().all(is_name) {
+            return Err(format!(
+                "the schema behind # has to be of 1 to {SCHEMA_MAX} of a-z, 0-9 and _, with a letter first"
+            ));
+        }
+        let known = url.parse::<postgres::Config>();
+        // What is wrong with it is said without it: it may hold a password.
+        known.map_err(|error| format!("no address of a PostgreSQL server: {error}"))?;
+        Ok(Place::Server(ServerPlace { url: url.to_string(), schema: schema.to_string() }))
+    }
+
+    /// The file, where it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Place::File(path) => Some(path),
+            Place::Server(_) => None,
+        }
+    }
+
+    /// Whether it is a server's.
+    pub fn is_server(&self) -> bool {
+        self.file().is_none()
+    }
+
+    /// A place beside it.
+    pub fn beside(&self, end: &str) -> Place {
+        match self {
+            Place::File(path) => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(format!(".{end}"));
+                Place::File(PathBuf::from(name))
+            }
+            Place::Server(server) => Place::Server(server.beside(&format!("_{end}"))),
+        }
+    }
+}
+
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Place {
+        Place::File(path.to_path_buf())
+    }
+}
+
+impl From<&PathBuf> for Place {
+    fn from(path: &PathBuf) -> Place {
+        Place::File(path.clone())
+    }
+}
+
+impl From<&Place> for Place {
+    fn from(place: &Place) -> Place {
+        place.clone()
+    }
+}
+
+/// Without a password.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(path) => write!(f, "{}", path.display()),
+            Place::Server(server) => write!(f, "{server:?}"),
+        }
+    }
+}
+
+/// Without a password.
+impl fmt::Debug for ServerPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let config = self.url.parse::<postgres::Config>().unwrap_or_default();
+        let hosts: Vec<String> = (config.get_hosts().iter())
+            .map(|host| match host {
+                postgres::config::Host::Tcp(name) => name.clone(),
+                postgres::config::Host::Unix(path) => path.display().to_string(),
+            })
+            .collect();
+        let ports: Vec<String> = config.get_ports().iter().map(|port| format!(":{port}")).collect();
+        let database = config.get_dbname().unwrap_or_default();
+        write!(f, "postgres://{}{}/{database}#{}", hosts.join(","), ports.join(","), self.schema)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_and_told_without_its_password() {
+        let place =
+            Place::read("postgres://feeder:secret@db.venue:5433/trades#day_1").expect("good");
+        assert_eq!(place.to_string(), "postgres://db.venue:5433/trades#day_1");
+        assert!(!format!("{place:?}").contains("secret"));
+        assert_eq!(place.beside("new").to_string(), "postgres://db.venue:5433/trades#day_1_new");
+        let usual = Place::read("postgresql://db/trades").expect("good");
+        assert_eq!(usual.to_string(), "postgres://db:5432/trades#fairbell");
+        assert_eq!(Place::read("out/store.db"), Ok(Place::from(Path::new("out/store.db"))));
+        for wrong in ["postgres://db/trades#", "postgres://db/t#A", "postgres://db:port/t#a"] {
+            assert!(Place::read(wrong).is_err(), "{wrong}");
+        }
+        let wrong = Place::read("postgres://a:secret@db:x/t").expect_err("no port");
+        assert!(!wrong.contains("secret"), "{wrong}");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_written_makes_it_panic(text in "(postgres://)?.{0,40}") {
+            if let Ok(place) = Place::read(&text) {
+                let _ = place.to_string();
+            }
+        }
+    }
+}
