@@ -301,6 +301,7 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
             subscribers: Vec::new(),
             groups: Vec::new(),
             public: None,
+            core: None,
         }));
     };
     add(NodeRole::Root, "root", args.roots.into());

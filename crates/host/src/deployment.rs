@@ -401,6 +401,9 @@ pub fn plan(
         };
         let doors = !listeners.is_empty();
         loops[place].add_node(id, role, sockets, listeners).map_err(io)?;
+        if place == 1 {
+            loops[place].connect_peers(id, Channel::FEED).map_err(io)?;
+        }
         if let Some((server, _)) = tls.as_ref().filter(|_| doors) {
             secure(&mut loops[place], id, server);
         }

@@ -12,6 +12,7 @@ pub mod clock_agent;
 pub mod clock_sources;
 pub mod clocks;
 pub mod config;
+pub mod core;
 pub mod day;
 pub mod deployment;
 pub mod failure;

@@ -78,6 +78,7 @@ impl Venue {
                 subscribers: Vec::new(),
                 groups: Vec::new(),
                 public: None,
+                core: None,
             });
         let path = dir.join("cluster.toml");
         let file = ClusterFile::new(&path, "lab", Clock::start(0).now(), nodes.collect());
@@ -388,6 +389,22 @@ fn a_certificate_that_is_over_and_a_key_with_a_wrong_digit_let_nobody_in_and_bot
         venue.start(name);
         venue.wait(name, "up");
     }
+}
+
+#[test]
+fn a_machine_has_the_core_that_is_its_own_and_one_that_there_is_not_ends_it() {
+    let mut venue = Venue::new("core");
+    let allowed = rustix::thread::sched_getaffinity(None).expect("known");
+    let core = (0..1_024).rev().find(|core| allowed.is_set(*core)).expect("one");
+    venue.file.nodes[1].core = Some(core as u16);
+    venue.file.nodes[2].core = Some(u16::MAX);
+    venue.start("root-1");
+    venue.start("edge-1");
+    venue.wait("edge-1", "up");
+    venue.start("edge-2");
+    let why = venue.ended("edge-2").expect_err("no such core").to_string();
+    assert!(why.contains("edge-2: core 65535: this process may use "), "{why}");
+    assert_eq!(venue.is("edge-1"), "up");
 }
 
 #[test]

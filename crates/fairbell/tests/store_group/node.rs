@@ -61,6 +61,7 @@ impl Venue {
             subscribers: Vec::new(),
             groups: Vec::new(),
             public: None,
+            core: None,
         };
         let names = ROOTS.into_iter().chain([EDGE]);
         let nodes = names.zip((ports()..).step_by(16)).map(node).collect();

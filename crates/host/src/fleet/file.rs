@@ -134,6 +134,10 @@ pub struct NodeEntry {
     /// The name or address that participants know an edge by, if it isn't `address`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<String>,
+    /// The core that its proxies and edges have to themselves: their loop never sleeps there. Without
+    /// one it sleeps until there is something to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u16>,
 }
 
 impl NodeEntry {
@@ -477,7 +481,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`, `groups`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`bind`, `dir`, `subscribers`, `groups`, `core`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.

@@ -13,7 +13,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use exchange::{FIX_DOOR, OUCH_DOOR, Role, SUBSCRIPTION_DOOR, Sealed};
-use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, WaitStrategy, job_channel};
+use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, job_channel};
 use overlay::sealed_link::{Fleet, SealedLink};
 use probe::Key;
 use types::{Channel, Nanos, NodeId, Peer};
@@ -283,12 +283,12 @@ impl Machine<'_> {
 
     fn habits(&self) -> LoopConfig {
         let doors = &self.config.doors;
+        let habits = self.entry.core.map_or(crate::core::shared(), |_| crate::core::own());
         LoopConfig {
-            wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
             handshakes_max: doors.half_open as usize,
             handshakes_per_source_max: doors.half_open_per_address as usize,
             handshake_ns: doors.handshake_ms * Nanos::MILLI,
-            ..LoopConfig::default()
+            ..habits
         }
     }
 
@@ -425,7 +425,10 @@ impl Machine<'_> {
                     let seen = observe(roles, clock, epoch.load(Ordering::Relaxed));
                     *lock(health) = Some(Health { alarms: self.standing(), ..seen });
                 };
-                of.run(over, OBSERVE_EVERY, look).map(drop)
+                if let Some(core) = self.entry.core {
+                    crate::core::take(&self.entry.name, core)?;
+                }
+                of.run(over, OBSERVE_EVERY, look).map(drop).map_err(io)
             });
             let mut drained = None::<Instant>;
             while !stop.load(Ordering::Relaxed) && !running.is_finished() {
@@ -452,7 +455,7 @@ impl Machine<'_> {
             }
             over.store(true, Ordering::Relaxed);
             let (ended, written) = (running.join(), written.join());
-            ended.map_err(|_| panicked())?.map_err(io)?;
+            ended.map_err(|_| panicked())??;
             written.map_err(|_| panicked())?
         })
     }
@@ -502,6 +505,7 @@ impl Machine<'_> {
             }
             of.add_node(node, role, sockets, doors).map_err(io)?;
             if has_doors {
+                of.connect_peers(node, Channel::FEED).map_err(io)?;
                 let tls = self.door_tls()?;
                 for door in [OUCH_DOOR, FIX_DOOR, SUBSCRIPTION_DOOR] {
                     of.secure_door(node, door, tls.clone());

@@ -154,6 +154,7 @@ impl<'a> Site<'a> {
                     subscribers: if role == NodeRole::Edge { vec![subscriber] } else { Vec::new() },
                     groups: Vec::new(),
                     public: None,
+                    core: None,
                 });
             }
         }
