@@ -11,6 +11,7 @@ pub mod journal;
 pub mod pipeline;
 pub mod plan;
 pub mod recovery;
+pub mod release;
 pub mod rtt;
 pub mod store;
 pub mod subscribers;
@@ -59,6 +60,8 @@ pub enum Bench {
     Subscribers(crate::bench::subscribers::SubscribersArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(rtt::RttArgs),
+    /// Deadline to transmit stamp of a receiver on a core of its own, beside a bare loop
+    Release(release::ReleaseArgs),
     /// Gateway to engine and back over our transport, Redis lists and ZeroMQ
     Transports(crate::bench::transports::TransportsArgs),
 }
@@ -83,6 +86,7 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Store(args) => store::run(args),
         Bench::Subscribers(args) => subscribers::run(args),
         Bench::Rtt(args) => rtt::run(args),
+        Bench::Release(args) => release::run(args),
         Bench::Transports(args) => transports::run(args),
     }
 }
