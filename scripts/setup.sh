@@ -29,6 +29,9 @@ fi
 if [ "${FAIRBELL_PEERS:-}" = required ] && ! { command -v java && command -v mvn; } >/dev/null; then
     apt_install default-jdk-headless maven
 fi
+if [ "${FAIRBELL_PEERS:-}" = required ] && ! [ -x /usr/sbin/chronyd ]; then
+    apt_install chrony
+fi
 # Go 1.19, which Debian 12 has, is new enough for quickfixgo.
 if [ "${FAIRBELL_PEERS:-}" = required ] && ! command -v go >/dev/null &&
     ! [ -x /usr/local/go/bin/go ]; then

@@ -38,10 +38,25 @@ fn hardware(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What chrony says, if it answers and is synchronised.
+/// chrony's own client, which asks its daemon.
+#[derive(Clone, Default, Debug)]
+pub struct Chronyc {
+    /// Where another daemon than the machine's is: options `-h` and `-p`.
+    pub options: Vec<String>,
+}
+
+impl Chronyc {
+    /// What chrony says, if it answers and is synchronised.
+    pub fn tracking(&self) -> Option<Tracking> {
+        let asked = Command::new("chronyc").args(&self.options).args(["-c", "tracking"]).output();
+        let output = asked.ok().filter(|output| output.status.success())?;
+        tracking(std::str::from_utf8(&output.stdout).ok()?)
+    }
+}
+
+/// What the machine's chrony says, if it answers and is synchronised.
 pub fn chrony() -> Option<Tracking> {
-    let output = Command::new("chronyc").args(["-c", "tracking"]).output().ok()?;
-    tracking(std::str::from_utf8(&output.stdout).ok().filter(|_| output.status.success())?)
+    Chronyc::default().tracking()
 }
 
 /// The fields of `chronyc -c tracking`: id, name, stratum, time, system offset, last offset, RMS

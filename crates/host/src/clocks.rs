@@ -6,39 +6,29 @@
 //! fleet. Everything is on one machine, so the errors are known, too.
 
 use std::net::{SocketAddrV4, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clock::AgentConfig;
 use net::{Clock, Directory, Loop, LoopConfig, Timekeeper};
-use types::{Channel, ClockReading, Nanos, NodeId};
+use types::{Channel, Nanos, NodeId};
 
-use crate::clock_agent::{HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
+use crate::clock_agent::{HostedAgent, KeptClock, Wrong};
 use crate::clock_sources as source;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::followed_clock::{self, FollowedClock, Source};
 
 /// How long the first corrections may take.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
 /// Windows that are waited for before anybody reads a clock.
 const SETTLE: Duration = Duration::from_secs(3);
-/// How often the errors are looked at, and chrony is asked.
+/// How often the errors are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Looks remembered: an hour.
 const LOOKS_MAX: usize = 36_000;
-
-/// The machine's clock, with somebody else's word on how wrong it is.
-#[derive(Debug)]
-struct Bounded(AtomicU64);
-
-impl Timekeeper for Bounded {
-    fn reading(&self, process: Nanos) -> ClockReading {
-        ClockReading { now: process, bound_ns: self.0.load(Ordering::Relaxed) }
-    }
-}
 
 /// Bounds and, where they are known, errors in ns, look by look.
 #[derive(Default)]
@@ -84,10 +74,10 @@ impl Clocks {
             stop: Arc::default(),
             threads: Vec::new(),
         };
-        match config.clock.source.as_str() {
-            "chrony" => clocks.ask_chrony(config, own)?,
-            "huygens" => clocks.keep(config, own)?,
-            _ => {}
+        match followed_clock::source(config)? {
+            Some(source) => clocks.follow(config, own, source)?,
+            None if config.clock.source == "huygens" => clocks.keep(config, own)?,
+            None => {}
         }
         let ptp = source::ptp_clocks();
         if config.clock.source == "system" && !ptp.is_empty() {
@@ -96,28 +86,26 @@ impl Clocks {
         Ok(clocks)
     }
 
-    fn ask_chrony(&mut self, config: &Config, own: Clock) -> Result<(), Failure> {
-        let none = || Failure::Run("clock.source: chrony does not answer".to_string());
-        let tracking = source::chrony().ok_or_else(none)?;
-        let half_ns = config.clock.asymmetry_us * Nanos::MICRO / 2;
-        let bound = move |ns: u64| ns.saturating_add(half_ns).min(UNKNOWN_NS);
-        let kept: &'static Bounded =
-            Box::leak(Box::new(Bounded(AtomicU64::new(bound(tracking.bound_ns)))));
+    /// All follow a source that has to answer now.
+    fn follow(
+        &mut self,
+        config: &Config,
+        own: Clock,
+        mut source: Box<dyn Source>,
+    ) -> Result<(), Failure> {
+        let kept = FollowedClock::start(config);
+        let failed = |why: String| Failure::Run(format!("clock.source: {why}"));
+        kept.ask(&mut *source, &own).map_err(failed)?;
         self.of = [own.kept_by(kept); 3];
-        self.source = format!("chrony, stratum {}, {}", tracking.stratum, tracking.reference);
-        let (stop, looks) = (Arc::clone(&self.stop), Arc::clone(&self.looks));
+        self.source = source.name();
+        let (asking, looking) = (Arc::clone(&self.stop), Arc::clone(&self.stop));
+        self.threads.push(std::thread::spawn(move || kept.keep(&mut *source, &own, &asking)));
+        let looks = Arc::clone(&self.looks);
         self.threads.push(std::thread::spawn(move || {
-            let mut asked = Instant::now();
-            while !stop.load(Ordering::Relaxed) {
+            while !looking.load(Ordering::Relaxed) {
                 std::thread::sleep(LOOK_EVERY);
-                look(&looks, |looks| looks.bounds.push(kept.0.load(Ordering::Relaxed)));
-                if asked.elapsed() >= ASK_EVERY {
-                    asked = Instant::now();
-                    // One that falls silent is believed ever less: 100 ppm of the time since.
-                    let grown = kept.0.load(Ordering::Relaxed).saturating_add(Nanos::MILLI);
-                    let next = source::chrony().map_or(grown, |known| bound(known.bound_ns));
-                    kept.0.store(next, Ordering::Relaxed);
-                }
+                let bound_ns = kept.reading(own.process()).bound_ns;
+                look(&looks, |looks| looks.bounds.push(bound_ns));
             }
         }));
         Ok(())

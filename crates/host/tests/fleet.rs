@@ -408,6 +408,16 @@ fn a_machine_has_the_core_that_is_its_own_and_one_that_there_is_not_ends_it() {
 }
 
 #[test]
+fn a_machine_whose_source_of_time_is_not_there_says_which() {
+    let mut venue = Venue::new("time");
+    let settings = format!("{VENUE}\n[clock]\nsource = \"phc\"\nphc = \"/dev/null\"\n");
+    std::fs::write(venue.dir.join("venue.toml"), settings).expect("written");
+    venue.start("edge-1");
+    let why = venue.ended("edge-1").expect_err("no clock").to_string();
+    assert!(why.starts_with("clock.phc: /dev/null: "), "{why}");
+}
+
+#[test]
 fn ten_thousand_strangers_keep_no_machine_out() {
     let mut venue = Venue::new("crowd");
     venue.start("root-1");

@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
 use rustix::net::sockopt::{
-    Ipv4PathMtuDiscovery, ip_multicast_ttl, set_ip_mtu_discover, set_ip_multicast_ttl,
-    set_socket_reuseport, set_socket_send_buffer_size, socket_send_buffer_size,
+    Ipv4PathMtuDiscovery, ip_multicast_if, ip_multicast_ttl, set_ip_mtu_discover,
+    set_ip_multicast_if, set_ip_multicast_ttl, set_socket_reuseport, set_socket_send_buffer_size,
+    socket_send_buffer_size,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
@@ -90,6 +91,7 @@ fn beside(socket: &UdpSocket, local: SocketAddr, to: SocketAddrV4) -> std::io::R
     set_socket_send_buffer_size(&own, socket_send_buffer_size(socket)? / 2)?;
     set_ip_mtu_discover(&own, Ipv4PathMtuDiscovery::PROBE)?;
     set_ip_multicast_ttl(&own, ip_multicast_ttl(socket)?)?;
+    set_ip_multicast_if(&own, &ip_multicast_if(socket)?)?;
     bind(&own, &local)?;
     let own = UdpSocket::from(own);
     own.connect(to)?;

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::agent::Sample;
 use host::clock_sources::{chrony, ptp_clocks};
 use host::failure::Failure;
+use host::phc::{Device, Hardware};
 
 /// Options of `fairbell clock status`.
 #[derive(Args, Clone, Debug)]
@@ -36,7 +37,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
         Some(path) => Some(agent(path)?),
         None => None,
     };
-    let hardware = ptp_clocks();
+    let hardware: Vec<String> = ptp_clocks().iter().map(|name| hardware(name)).collect();
     let counter = std::fs::read_to_string(SOURCE).map(|text| text.trim().to_string()).ok();
     let chrony = chrony();
     let bound = agent.as_ref().and_then(|sample| sample.bound_ns);
@@ -90,6 +91,19 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// A hardware clock by its name in the list, and how the system's clock stands beside it.
+fn hardware(listed: &str) -> String {
+    let device = listed.split(' ').next().unwrap_or(listed);
+    let read = Device::open(&format!("/dev/{device}")).and_then(|mut clock| clock.sample());
+    match read {
+        Ok(read) => {
+            let (off_ns, bound_ns) = (read.offset_ns(), read.bound_ns());
+            format!("{listed}: system clock {off_ns} ns ahead, within {bound_ns} ns")
+        }
+        Err(error) => format!("{listed}: {error}"),
+    }
 }
 
 fn agent(path: &Path) -> Result<Sample, Failure> {

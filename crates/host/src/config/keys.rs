@@ -114,6 +114,8 @@ pub const KEYS: &[Key] = &[
     whole("hold.clock_bound_ns", 0, 1_000_000),
     whole("hold.observe_every", 0, 65_536),
     key("clock.source", Kind::Choice(SOURCES)),
+    key("clock.phc", Kind::Text { max: 256 }),
+    whole("clock.phc_ahead_s", 0, 100),
     whole("clock.asymmetry_us", 0, 10_000),
     whole("clock.wander_max_ppb", 1, 100_000),
     whole("clock.quarantine_us", 0, 1_000_000),

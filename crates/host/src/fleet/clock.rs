@@ -2,8 +2,9 @@
 //! of the cluster. Which root's clock the others follow the replica that leads says
 //! ([`super::reference`]).
 //!
-//! Agents are numbered as nodes of the file. Where `[clock] source` is not `huygens`, machines are
-//! kept by what keeps them (`system`, `chrony`), and nobody probes.
+//! Agents are numbered as nodes of the file. Where `[clock] source` is not `huygens` nobody probes: each
+//! machine follows chrony or a PTP hardware clock of its own, whose bound its readings have, or (`system`)
+//! is as right as configured.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -20,12 +21,15 @@ use super::messages::{Followed, Ring};
 use crate::clock_agent::{FreeClock, HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::followed_clock::{self, FollowedClock, Source};
 use crate::sockets::io;
 
 /// No machine's number.
 const NOBODY: NodeId = NodeId(0);
 /// Between two words that the clock is waited for.
 const REMIND_EVERY: Duration = Duration::from_secs(5);
+/// Why an agent may have no bound.
+const AGENT_WAITS: &str = "does a root lead, and is the clock's UDP port reached?";
 /// Nice value of the agent's thread.
 const NICE: i32 = -15;
 /// Between two looks.
@@ -34,7 +38,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A machine's clock, not yet kept by anybody but itself.
 pub struct NodeClock {
     own: Clock,
-    agent: Option<Agent>,
+    keeper: Keeper,
+}
+
+/// Who keeps it.
+enum Keeper {
+    Nobody,
+    Agent(Box<Agent>),
+    Source(&'static FollowedClock, Box<dyn Source>),
 }
 
 struct Agent {
@@ -59,6 +70,10 @@ impl NodeClock {
         let node = file.numbered(number).filter(|_| config.clock.source == "huygens");
         let origin = if wrong.origin == 0 { own.process().0 } else { wrong.origin };
         let wrong = Wrong { origin, ..wrong };
+        if let Some(source) = followed_clock::source(config)? {
+            let keeper = Keeper::Source(FollowedClock::start(config), source);
+            return Ok(NodeClock { own, keeper });
+        }
         let Some(node) = node else {
             let bound_ns = config.hold.clock_bound_ns;
             let is_right = (wrong.offset_ns, wrong.drift_ppb) == (0, 0);
@@ -66,7 +81,7 @@ impl NodeClock {
                 true => own,
                 false => own.kept_by(Box::leak(Box::new(FreeClock { wrong, bound_ns }))),
             };
-            return Ok(NodeClock { own: clock, agent: None });
+            return Ok(NodeClock { own: clock, keeper: Keeper::Nobody });
         };
         let members: Vec<NodeId> = (1..).zip(&file.nodes).map(|(n, _)| NodeId(n)).collect();
         let mut settings = AgentConfig::new(NodeId(number), &members, NOBODY);
@@ -91,16 +106,23 @@ impl NodeClock {
         let mut of = Loop::new(own, Arc::new(directory), habits).map_err(io)?;
         let sockets = vec![(Channel::OVERLAY, socket)];
         of.add_node(NodeId(number), HostedAgent(kept), sockets, []).map_err(io)?;
-        Ok(NodeClock { own, agent: Some(Agent { kept, of, members }) })
+        let agent = Box::new(Agent { kept, of, members });
+        Ok(NodeClock { own, keeper: Keeper::Agent(agent) })
     }
 
     /// The clock that nodes are to read, and how to give its agent other keys.
     pub fn handle(&self) -> ClockHandle {
-        match &self.agent {
-            None => ClockHandle { clock: self.own, agent: None },
-            Some(agent) => ClockHandle {
+        match &self.keeper {
+            Keeper::Nobody => ClockHandle { clock: self.own, agent: None, followed: None },
+            Keeper::Agent(agent) => ClockHandle {
                 clock: self.own.kept_by(agent.kept),
                 agent: Some((agent.kept, agent.members.clone())),
+                followed: None,
+            },
+            Keeper::Source(followed, _) => ClockHandle {
+                clock: self.own.kept_by(*followed),
+                agent: None,
+                followed: Some(*followed),
             },
         }
     }
@@ -111,7 +133,17 @@ impl NodeClock {
         scope: &'scope Scope<'scope, '_>,
         stop: &'scope AtomicBool,
     ) -> Option<ScopedJoinHandle<'scope, std::io::Result<()>>> {
-        let agent = self.agent?;
+        let NodeClock { own, keeper } = self;
+        let agent = match keeper {
+            Keeper::Nobody => return None,
+            Keeper::Agent(agent) => agent,
+            Keeper::Source(followed, mut source) => {
+                return Some(scope.spawn(move || {
+                    followed.keep(&mut *source, &own, stop);
+                    Ok(())
+                }));
+            }
+        };
         Some(scope.spawn(move || {
             // A probe that waits for a core is taken for a slow way. Where it may not, it does without.
             let own = rustix::thread::gettid();
@@ -127,6 +159,7 @@ pub struct ClockHandle {
     /// For loops.
     pub clock: Clock,
     agent: Option<(&'static KeptClock, Vec<NodeId>)>,
+    followed: Option<&'static FollowedClock>,
 }
 
 impl ClockHandle {
@@ -185,18 +218,23 @@ impl ClockHandle {
 
     /// Waits until the clock has a bound; `told` says now and then that it has none yet.
     pub fn settle(&self, stop: &AtomicBool, told: &impl Fn(&str)) {
-        let Some((kept, _)) = &self.agent else { return };
         let mut reminded = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            if kept.with(|agent| agent.is_reference() || agent.correction().is_some()) {
-                let (_, reading) = self.look();
-                if reading.bound_ns < UNKNOWN_NS {
-                    return;
+            let known = match (&self.agent, self.followed) {
+                (Some((kept, _)), _) => {
+                    kept.with(|agent| agent.is_reference() || agent.correction().is_some())
                 }
+                (None, Some(followed)) => followed.is_known(),
+                (None, None) => return,
+            };
+            if known && self.look().1.bound_ns < UNKNOWN_NS {
+                return;
             }
             if reminded.elapsed() > REMIND_EVERY {
                 reminded = Instant::now();
-                told("waits for its clock: does a root lead, and is the clock's UDP port reached?");
+                let why = self.followed.and_then(FollowedClock::silent);
+                let why = why.unwrap_or_else(|| AGENT_WAITS.to_string());
+                told(&format!("waits for its clock: {why}"));
             }
             std::thread::sleep(LOOK_EVERY);
         }

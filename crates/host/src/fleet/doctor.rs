@@ -8,11 +8,14 @@ use std::time::Duration;
 use net::CertificateFacts;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
+use types::Nanos;
 
 use super::credentials::{Credentials, RootSecret, generation, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use crate::clock_sources;
+use crate::config::Clocks;
 use crate::failure::Failure;
+use crate::phc::{Device, Hardware};
 
 /// How long a root's door may take to be reached.
 const REACH: Duration = Duration::from_secs(1);
@@ -102,7 +105,7 @@ impl Doctor {
         }
         self.keys(file, node, number, keys);
         self.ports(file, node);
-        self.clock(config.map(|(config, _)| config.clock.source));
+        self.clock(config.map(|(config, _)| config.clock));
         self.limits();
         self.reach(file, node);
         Ok(())
@@ -179,9 +182,10 @@ impl Doctor {
         }
     }
 
-    fn clock(&mut self, source: Option<String>) {
+    fn clock(&mut self, settings: Option<Clocks>) {
         let hardware = clock_sources::ptp_clocks();
-        let told = match clock_sources::chrony() {
+        let chrony = clock_sources::chrony();
+        let told = match &chrony {
             Some(known) => {
                 format!("chrony follows {}, within {} ns", known.reference, known.bound_ns)
             }
@@ -191,14 +195,25 @@ impl Doctor {
             true => "no PTP hardware clock".to_string(),
             false => hardware.join(", "),
         };
-        let verdict = match source.as_deref() {
-            Some("huygens") => Verdict::Good,
-            Some("chrony") if clock_sources::chrony().is_none() => Verdict::Bad,
-            Some("system") => Verdict::Poor,
+        let source = settings.as_ref().map_or("unknown", |settings| &settings.source);
+        let verdict = match source {
+            "chrony" if chrony.is_none() => Verdict::Bad,
+            "system" => Verdict::Poor,
             _ => Verdict::Good,
         };
-        let source = source.unwrap_or_else(|| "unknown".to_string());
         self.say("clock", verdict, format!("source {source}; {told}; {hardware}"));
+        if let Some(settings) = settings.filter(|settings| settings.source == "phc") {
+            let read = Device::open(&settings.phc).and_then(|mut device| device.sample());
+            let read = read.map_err(|error| Failure::Run(format!("{}: {error}", settings.phc)));
+            let ahead_ns = (settings.phc_ahead_s * Nanos::SECOND) as i64;
+            self.judge("hardware clock", read, |read| {
+                let (off_ns, bound_ns) = (read.offset_ns() + ahead_ns, read.bound_ns());
+                let path = &settings.phc;
+                format!(
+                    "{path}: the system's clock is {off_ns} ns ahead of it, within {bound_ns} ns"
+                )
+            });
+        }
         let kernel = std::fs::read_to_string(
             "/sys/devices/system/clocksource/clocksource0/current_clocksource",
         );
