@@ -17,6 +17,8 @@ pub struct Tracking {
     pub bound_ns: u64,
     /// Its frequency error, in ppm.
     pub drift_ppm: f64,
+    /// What may be left of that after its correction: residual frequency and skew, in ppm.
+    pub growth_ppm: f64,
 }
 
 /// Names of the PTP clocks of this machine, like `ptp0 (KVM virtual PTP)`.
@@ -74,6 +76,7 @@ fn tracking(line: &str) -> Option<Tracking> {
         stratum,
         bound_ns: (bound * 1e9).clamp(0.0, 1e18).ceil() as u64,
         drift_ppm: number(7)?,
+        growth_ppm: number(8)?.abs() + number(9)?.abs(),
     })
 }
 
@@ -88,6 +91,7 @@ mod tests {
         let known = tracking(line).unwrap();
         assert_eq!((known.reference.as_str(), known.stratum), ("169.254.169.123", 4));
         assert!((known.bound_ns as i64 - 302_000).abs() <= 1 && known.drift_ppm == -12.5);
+        assert!((known.growth_ppm - 0.031).abs() < 1e-9);
         assert_eq!(tracking(&line.replace("Normal", "Not synchronised")), None);
         for bad in ["", "a,b", "x,y,0,,,,,,,,,,,Normal", &line.replace("0.0001", "nan")] {
             assert_eq!(tracking(bad), None, "{bad}");

@@ -43,6 +43,9 @@ pub struct Answer {
     pub offset_ns: i64,
     /// How wrong that may be, ns.
     pub bound_ns: u64,
+    /// How fast that grows, in parts of 10^12, where the source says so: it corrects the rate of the
+    /// process's clock itself. None: the answers have to show it.
+    pub growth_ppt: Option<u64>,
 }
 
 /// Who knows the truth, and how well.
@@ -111,7 +114,8 @@ impl Source for Chrony {
         self.follows = format!("chrony, stratum {}, {}", tracking.stratum, tracking.reference);
         let (wall_ns, half_ns) = wall_offset(own);
         let bound_ns = tracking.bound_ns.saturating_add(self.asymmetry_ns / 2 + half_ns);
-        Ok(Answer { at: own.process(), offset_ns: saturate(-wall_ns), bound_ns })
+        let growth_ppt = Some((tracking.growth_ppm * 1e6).clamp(0.0, FREE_PPT as f64) as u64);
+        Ok(Answer { at: own.process(), offset_ns: saturate(-wall_ns), bound_ns, growth_ppt })
     }
 
     fn every(&self) -> Duration {
@@ -145,6 +149,7 @@ impl<H: Hardware> Source for Phc<H> {
             at: Nanos(u64::try_from(process).unwrap_or(0)),
             offset_ns: saturate(process - truth),
             bound_ns: read.bound_ns() + wall_half_ns,
+            growth_ppt: None,
         })
     }
 
@@ -275,6 +280,9 @@ impl FollowedClock {
 impl State {
     /// Drift since the oldest answer, and how wrong that may be, in parts of 10^12.
     fn drift(&self, answer: &Answer) -> (i64, u64) {
+        if let Some(growth) = answer.growth_ppt {
+            return (0, growth);
+        }
         let oldest = self.answers.front().filter(|oldest| oldest.at < answer.at);
         let Some(oldest) = oldest else { return (0, FREE_PPT) };
         let passed = i128::from(answer.at.0 - oldest.at.0);
@@ -444,7 +452,9 @@ mod tests {
             for (offset_ns, bound_ns, passed, shift) in answers {
                 now += passed;
                 let (offset_ns, bound_ns) = (offset_ns >> (shift % 64), bound_ns >> (shift % 64));
-                kept.follow(Nanos(now), Answer { at: Nanos(now - passed / 2), offset_ns, bound_ns });
+                let growth_ppt = (shift & 1 == 0).then_some(bound_ns);
+                let at = Nanos(now - passed / 2);
+                kept.follow(Nanos(now), Answer { at, offset_ns, bound_ns, growth_ppt });
                 let reading = kept.reading(Nanos(now));
                 prop_assert!(reading.now >= last && reading.bound_ns <= UNKNOWN_NS);
                 last = reading.now;
