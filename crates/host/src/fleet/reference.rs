@@ -1,6 +1,6 @@
 //! Whose clock the machines of a venue follow: the replica that leads appoints a root.
 //!
-//! A reference stays as long as its process is connected. When that is away for [`PATIENCE`], or was
+//! A reference stays as long as its process is connected. When that is away for two seconds, or was
 //! started again and so knows nothing of the time that it gave, the root whose clock claims the least
 //! error among those that followed it goes on in its place; where none did, the one that leads.
 //! Appointments have numbers: the term of whoever appoints, and a count within it, so that a
