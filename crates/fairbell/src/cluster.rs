@@ -14,6 +14,8 @@ use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, settled};
 use host::fleet::messages::Operation;
 use host::{deployment, files};
 
+mod upgrade;
+
 /// How long the roots may take to do something.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What a new venue's settings begin with.
@@ -55,6 +57,8 @@ pub enum What {
     Revoke(RevokeArgs),
     /// Change all keys, while trading goes on
     Rotate(RotateArgs),
+    /// Restart all machines, one after another, while the venue trades
+    Upgrade(upgrade::UpgradeArgs),
     /// Put proxies that stand by at the places of others
     Replace(ReplaceArgs),
 }
@@ -255,6 +259,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
             tell(operate(&args.at, &Operation::Revoke { node, generation: generation.max(1) })?)
         }
         What::Rotate(args) => tell(operate(&args.at, &Operation::Rotate)?),
+        What::Upgrade(args) => upgrade::run(args),
         What::Replace(ReplaceArgs { nodes, by, at }) => {
             let (nodes, by) = (nodes.clone(), by.clone());
             tell(operate(at, &Operation::Replace { nodes, by })?)

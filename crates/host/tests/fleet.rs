@@ -13,7 +13,7 @@ use host::failure::Failure;
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, OPERATOR};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
-use host::fleet::messages::Operation;
+use host::fleet::messages::{FromRoot, Operation, Reader};
 use host::fleet::node::{self, NodeOptions};
 use host::subscriber::Session;
 use net::Clock;
@@ -359,6 +359,27 @@ fn whoever_is_of_another_venue_is_told_so_and_so_are_operators() {
     let lines = venue.said("root-1").join("\n");
     assert!(lines.contains("ALARM: refused-2"), "operators are told: {lines}");
     assert!(ClusterFile::read(Path::new("no/such/file")).is_err());
+}
+
+/// As when the root stops in that moment: a refusal for good would end the machine.
+#[test]
+fn who_says_nothing_is_not_refused_for_good() {
+    let mut venue = Venue::new("silent");
+    venue.start("root-1");
+    venue.wait("root-1", "up");
+    let keys = Credentials::folder(&venue.file, "edge-1");
+    let own = Credentials::read(&venue.file, &keys, "edge-1").expect("keys");
+    let (number, _) = venue.file.node("edge-1").expect("there");
+    let (_, root) = venue.file.node("root-1").expect("there");
+    let stream = TcpStream::connect(venue.file.at(root, Port::Control).expect("an address"));
+    let stream = Arc::new(stream.expect("a door"));
+    let until = Instant::now() + PATIENCE;
+    host::replica::gate::enter(&stream, (&own.gate, number, 1), until).expect("past the gate");
+    let mut sealed = own.to_root(1).expect("TLS").connect(Arc::clone(&stream), until).expect("in");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let said = Reader::default().next::<FromRoot>(&mut sealed);
+    assert!(said.is_err(), "the connection ends without a word: {said:?}");
+    assert!(!venue.said("root-1").iter().any(|line| line.contains("not let in")));
 }
 
 #[test]

@@ -417,7 +417,8 @@ impl Server {
             };
             return Ok(Err(why));
         }
-        Ok(Err("no hello in time".to_string()))
+        // Too slow, or this root stops: no reason to refuse anybody, who comes again.
+        Err(std::io::ErrorKind::TimedOut.into())
     }
 
     /// Puts a command into the log; waits until `done` holds of what is committed.

@@ -1,0 +1,214 @@
+//! `fairbell cluster upgrade`: restarts all machines of a venue, one after another, while it trades.
+//!
+//! How a machine's process is put in place of another one is the operator's: a command for each of them.
+//! Here is decided in which order, and when the next one's turn has come.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use host::failure::Failure;
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
+use host::fleet::messages::Operation;
+use serde_json::Value;
+
+use super::{At, operate};
+use crate::options::duration;
+
+/// Positions of the log that a root may lack when the next one's turn comes.
+const BEHIND_MAX: u64 = 1_000;
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Options of `fairbell cluster upgrade`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    fairbell cluster upgrade --dry-run --run ''\n  \
+    fairbell cluster upgrade --run 'ssh $ADDRESS systemctl restart fairbell'\n  \
+    fairbell cluster upgrade --run './replace.sh $NODE' edge-1 edge-2\n\n\
+    The command runs in a shell, with NODE and ADDRESS of the machine. Edges come first, then proxies and\n\
+    those that stand by, then roots, the one that leads last, after another one has taken over. The next\n\
+    machine's turn comes when the one before was started again, is up and, a root, has the log.")]
+pub struct UpgradeArgs {
+    /// What puts a machine's new process in place of the old one
+    #[arg(long, value_name = "COMMAND")]
+    pub run: String,
+    /// Machines [default: all]
+    #[arg(value_name = "NODE")]
+    pub nodes: Vec<String>,
+    /// How long a machine may take to be up again
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub patience: Duration,
+    /// Print the order, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Which cluster
+    #[command(flatten)]
+    pub at: At,
+}
+
+/// The order in which machines are restarted: those with the fewest that wait for them first.
+fn order<'a>(file: &'a ClusterFile, wanted: &[String]) -> Result<Vec<&'a NodeEntry>, Failure> {
+    for name in wanted {
+        file.node(name)?;
+    }
+    let rank = |node: &NodeEntry| match () {
+        () if node.is(NodeRole::Root) => 2,
+        () if node.is(NodeRole::Proxy) || node.is(NodeRole::Standby) => 1,
+        () => 0,
+    };
+    let mut nodes: Vec<&NodeEntry> =
+        file.nodes.iter().filter(|node| wanted.is_empty() || wanted.contains(&node.name)).collect();
+    nodes.sort_by_key(|node| rank(node));
+    Ok(nodes)
+}
+
+/// How a machine is, as the roots say.
+struct Seen {
+    life: u64,
+    is_up: bool,
+    behind: u64,
+}
+
+fn seen(file: &ClusterFile, status: &Value, name: &str) -> Option<Seen> {
+    let row = status["nodes"].as_array()?.iter().find(|row| row["node"] == name)?;
+    let (number, _) = file.node(name).ok()?;
+    let behind = match file.replica(number) {
+        Some(replica) => status["behind"][usize::from(replica) - 1].as_u64().unwrap_or(0),
+        None => 0,
+    };
+    Some(Seen { life: row["life"].as_u64()?, is_up: row["is"] == "up", behind })
+}
+
+/// Name of the root that leads.
+fn leader<'a>(file: &'a ClusterFile, status: &Value) -> Option<&'a str> {
+    let replica = usize::try_from(status["leader"].as_u64()?).ok()?;
+    file.of(NodeRole::Root).nth(replica.checked_sub(1)?).map(|(_, node)| &node.name[..])
+}
+
+/// Restarts all machines that are asked for.
+///
+/// # Errors
+/// Names that aren't in the file; a machine that is not up before its turn, whose command fails, or that
+/// does not come back.
+pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
+    let file = ClusterFile::read(&args.at.cluster)?;
+    let mut left = order(&file, &args.nodes)?;
+    if args.dry_run {
+        left.iter().for_each(|node| println!("{}", node.name));
+        return Ok(());
+    }
+    let status = || operate(&args.at, &Operation::Status).map(|(_, data)| data);
+    let known = |name: &str, data: &Value| {
+        let wrong = || Failure::Run(format!("the roots don't know {name}"));
+        seen(&file, data, name).ok_or_else(wrong)
+    };
+    // Nobody is taken down while another one is away already.
+    let all = status()?;
+    for node in &file.nodes {
+        if !known(&node.name, &all)?.is_up {
+            let why = format!("{} is not up: nothing is restarted while it is not", node.name);
+            return Err(Failure::Run(why));
+        }
+    }
+    let (count, mut done) = (left.len(), 0);
+    while !left.is_empty() {
+        let before = status()?;
+        let leads = leader(&file, &before);
+        // Whoever leads comes last of all.
+        let next = left.iter().position(|node| Some(&node.name[..]) != leads).unwrap_or(0);
+        let node = left.remove(next);
+        if Some(&node.name[..]) == leads {
+            hand_over(args, &file, &node.name)?;
+        }
+        done += 1;
+        let since = Instant::now();
+        let life = known(&node.name, &before)?.life;
+        restart(&args.run, node)?;
+        loop {
+            // While no root leads nobody answers.
+            let now = status().ok().and_then(|data| seen(&file, &data, &node.name));
+            if now.is_some_and(|now| now.life > life && now.is_up && now.behind <= BEHIND_MAX) {
+                break;
+            }
+            if since.elapsed() > args.patience {
+                let (name, s) = (&node.name, args.patience.as_secs());
+                let why =
+                    format!("{name} is not up again after {s} s: the others are as they were");
+                return Err(Failure::Run(why));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        println!("{done}/{count} {}: up again after {} ms", node.name, since.elapsed().as_millis());
+    }
+    Ok(())
+}
+
+/// Has another root lead, where there is one.
+fn hand_over(args: &UpgradeArgs, file: &ClusterFile, name: &str) -> Result<(), Failure> {
+    let others = file.of(NodeRole::Root).filter(|(_, node)| node.name != name);
+    let Some((_, other)) = others.last() else { return Ok(()) };
+    operate(&args.at, &Operation::Lead { node: other.name.clone() }).map(drop)
+}
+
+fn restart(run: &str, node: &NodeEntry) -> Result<(), Failure> {
+    let mut command = Command::new("sh");
+    command.args(["-c", run]).env("NODE", &node.name).env("ADDRESS", &node.address);
+    let failed = |why: String| Failure::Run(format!("{}: {run}: {why}", node.name));
+    let status = command.status().map_err(|error| failed(error.to_string()))?;
+    if status.success() { Ok(()) } else { Err(failed(status.to_string())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn file() -> ClusterFile {
+        let mut text = "[cluster]\nname = \"lab\"\nid = \"00000000000000a7\"\nsession = \
+                        \"FB12345678\"\nmidnight = \"2026-11-25\"\nvenue = \"venue.toml\"\nauthority = \
+                        \"authority.pem\"\n"
+            .to_string();
+        let nodes =
+            [("root-1", "root"), ("root-2", "root"), ("root-3", "root"), ("proxy-1", "proxy")];
+        for (name, role) in nodes.into_iter().chain([("edge-1", "edge"), ("spare", "standby")]) {
+            text += &format!(
+                "\n[[node]]\nname = \"{name}\"\naddress = \"{name}\"\nroles = [\"{role}\"]\n"
+            );
+        }
+        ClusterFile::parse(Path::new("cluster.toml"), &text).expect("a file")
+    }
+
+    fn names(nodes: &[&NodeEntry]) -> Vec<String> {
+        nodes.iter().map(|node| node.name.clone()).collect()
+    }
+
+    #[test]
+    fn edges_come_first_and_roots_last() {
+        let file = file();
+        let all = order(&file, &[]).expect("an order");
+        assert_eq!(names(&all), ["edge-1", "proxy-1", "spare", "root-1", "root-2", "root-3"]);
+        let some = order(&file, &["root-2".to_string(), "edge-1".to_string()]).expect("an order");
+        assert_eq!(names(&some), ["edge-1", "root-2"]);
+        assert!(order(&file, &["nobody".to_string()]).is_err());
+    }
+
+    #[test]
+    fn what_the_roots_say_is_read_and_nonsense_is_nobody() {
+        let (file, row) = (file(), |name: &str| json!({ "node": name, "is": "up", "life": 3 }));
+        let status = json!({
+            "leader": 2, "behind": [7, 0, 9_000],
+            "nodes": [row("root-1"), row("root-3"), json!({ "node": "edge-1", "is": "away", "life": 1 })],
+        });
+        assert_eq!(leader(&file, &status), Some("root-2"));
+        let of = |name| seen(&file, &status, name).map(|seen| (seen.life, seen.is_up, seen.behind));
+        assert_eq!((of("root-1"), of("root-3")), (Some((3, true, 7)), Some((3, true, 9_000))));
+        assert_eq!((of("edge-1"), of("proxy-1")), (Some((1, false, 0)), None));
+        for bad in [json!(null), json!({ "leader": 9 }), json!({ "leader": 0, "nodes": 3 })] {
+            assert!(leader(&file, &bad).is_none() && seen(&file, &bad, "root-1").is_none());
+        }
+    }
+}
