@@ -6,8 +6,12 @@ use std::path::Path;
 
 use emulator::{Disk, own_mounts};
 
+use super::alone;
+
 /// Does something with a disk of 32 MiB in mounts of its own, where that is allowed.
 fn with_disk(name: &str, work: impl FnOnce(&Disk, &Path) + Send) {
+    // Others count the descriptors of this process.
+    let _alone = alone();
     let dir = std::env::temp_dir().join(format!("emulator-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
