@@ -56,8 +56,7 @@ pub struct UpArgs {
     /// Siblings whose children a node also sends to (H)
     #[arg(long, value_name = "H")]
     pub hedge: Option<u32>,
-    /// Make the root a group of so many replicas, 3 or 5, with journals in journal.dir; the tree
-    /// keeps its shape
+    /// Make the root a group of so many replicas, 3 or 5, with journals in journal.dir
     #[arg(long, value_name = "N")]
     pub replicas: Option<u32>,
     /// Kill this proxy (from 1) while the exchange runs
