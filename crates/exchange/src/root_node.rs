@@ -36,7 +36,7 @@ use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::config::{ExchangeConfig, ExchangeError};
 use crate::dead_gateway_cancels::DeadGatewayCancels;
-use crate::downlinks::{self, Downlinks, StreamRouter};
+use crate::downlinks::{Downlinks, StreamRouter};
 use crate::drop_copies::DropCopies;
 use crate::{DayRecord, Timetable};
 
@@ -127,7 +127,7 @@ impl Root {
         Ok(Root {
             dead_gateway_cancels: DeadGatewayCancels::new(leavers.map(|one| one.id), patience_ns),
             node,
-            trees: Trees::new(tree, downlinks::shapes(config)?, config.options.replace_after_ns),
+            trees: Trees::new(config, tree)?,
             inbound: Inbound::new(config, tree),
             log: InputLog::new(config.log_capacity),
             gate: None,

@@ -13,7 +13,8 @@ use overlay::topology::Tree;
 use types::{ClockReading, Command, CommandKind, NodeAction, NodeId, Outbox, UserRefNum};
 
 use super::Root;
-use crate::TreeShape;
+use crate::config::{ExchangeConfig, ExchangeError};
+use crate::{TreeShape, downlinks};
 
 /// Why proxies were not replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +55,9 @@ impl std::error::Error for ReplaceError {}
 pub(super) struct Trees {
     /// Of the present tree.
     pub(super) epoch: u32,
-    /// The configured one.
+    /// The configured one, and its shape.
     first: Tree,
+    first_shape: TreeShape,
     /// Trees by shape, for those that the tree may change to.
     shapes: Vec<(TreeShape, Tree)>,
     /// Changes of the log that were followed.
@@ -67,13 +69,16 @@ pub(super) struct Trees {
 }
 
 impl Trees {
-    pub(super) fn new(
-        first: &Tree,
-        shapes: Vec<(TreeShape, Tree)>,
-        replace_after_ns: u64,
-    ) -> Trees {
-        let (epoch, first) = (first.epoch, *first);
-        Trees { epoch, first, shapes, replace_after_ns, followed: 0, asked: 0 }
+    pub(super) fn new(config: &ExchangeConfig, first: &Tree) -> Result<Trees, ExchangeError> {
+        Ok(Trees {
+            epoch: first.epoch,
+            first: *first,
+            first_shape: TreeShape { depth: config.depth, fanout: config.fanout },
+            shapes: downlinks::shapes(config)?,
+            replace_after_ns: config.options.replace_after_ns,
+            followed: 0,
+            asked: 0,
+        })
     }
 
     /// What was asked for and is not in the log never will be.
@@ -86,17 +91,17 @@ impl Trees {
         self.shapes.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree)
     }
 
-    /// The tree of the shape that a record says, everybody at the own place.
-    fn plain(&self, record: &TreeRecord) -> Tree {
-        let shape = record.shape.and_then(|(depth, fanout)| {
-            self.shaped(TreeShape { depth: depth.into(), fanout: fanout.into() })
-        });
-        shape.unwrap_or(self.first)
+    /// The shape that a record says.
+    fn shape(&self, record: &TreeRecord) -> TreeShape {
+        record.shape.map_or(self.first_shape, |(depth, fanout)| TreeShape {
+            depth: depth.into(),
+            fanout: fanout.into(),
+        })
     }
 
     /// The tree that a record says. Replacements that don't go with its shape are passed over.
     fn of(&self, record: &TreeRecord) -> Tree {
-        let mut tree = self.plain(record);
+        let mut tree = self.shaped(self.shape(record)).unwrap_or(self.first);
         for (old, new) in &record.replaced {
             tree = replaced(&tree, NodeId(*old), NodeId(*new)).unwrap_or(tree);
         }
@@ -143,7 +148,7 @@ impl Root {
         let (Some(tree), Ok(known)) = (self.trees.shaped(shape), self.ready_to_change()) else {
             return false;
         };
-        if self.trees.plain(self.engine.nodes().tree()).topology == tree.topology {
+        if self.trees.shape(self.engine.nodes().tree()) == shape {
             return false;
         }
         let (Ok(depth), Ok(fanout)) = (u16::try_from(shape.depth), u16::try_from(shape.fanout))

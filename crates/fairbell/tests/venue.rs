@@ -1,5 +1,5 @@
-//! A venue of three processes on loopback, and participants that subscribe to its feed: their books are
-//! the same, also those of one whose edge dies while orders come.
+//! A venue of three processes on loopback: participants that subscribe to its feed have the same books,
+//! also those whose edge dies while orders come; and all of it is restarted, machine by machine.
 
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -36,16 +36,17 @@ fn fairbell(args: &[&str]) -> Command {
     command
 }
 
-/// The first of 48 ports that nobody has, below those that the system gives away by itself.
-fn ports() -> u16 {
+/// The first of 48 ports that nobody has, below those that the system gives away by itself; each test
+/// looks for its own.
+fn ports(test: u16) -> u16 {
     let free = |first: &u16| {
         (*first..first + 48).all(|port| {
             let at = ("0.0.0.0", port);
             TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
         })
     };
-    let own = 23_000 + (std::process::id() % 64) as u16 * 64;
-    (own..27_000).step_by(64).find(free).expect("free ports")
+    let own = 21_000 + test * 3_000 + (std::process::id() % 32) as u16 * 64;
+    (own..own + 1_000).step_by(64).find(free).expect("free ports")
 }
 
 /// Makes the venue's files: all machines on loopback, 16 ports apart. The accounts' password.
@@ -106,7 +107,7 @@ fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
     let name = format!("fairbell-subscribe-{}", std::process::id());
     let scratch = Scratch(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&scratch.0).expect("a folder");
-    let first = ports();
+    let first = ports(0);
     let password = found(&scratch, first);
     let (cluster, ca) = (scratch.at("cluster/cluster.toml"), scratch.at("cluster/authority.pem"));
     let mut nodes: Vec<Running> = (NODES.iter())
@@ -191,4 +192,77 @@ fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
         assert_eq!((number(&moved, none), number(&stayed, none)), (0, 0), "{none}");
     }
     assert!(number(&moved, "repaired") > number(&stayed, "repaired"), "{moved} {stayed}");
+}
+
+/// Processes whose ids are in files of a folder; they end with it.
+struct Started<'a>(&'a Scratch);
+
+impl Started<'_> {
+    fn id(&self, name: &str) -> Option<i32> {
+        let text = std::fs::read_to_string(self.0.at(&format!("{name}.pid"))).ok()?;
+        text.trim().parse().ok()
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        let ids = NODES.iter().filter_map(|name| self.id(name));
+        for id in ids.filter_map(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn all_machines_are_restarted_one_after_another_and_one_that_stays_away_stops_that() {
+    let name = format!("fairbell-upgrade-{}", std::process::id());
+    let scratch = Scratch(std::env::temp_dir().join(name));
+    std::fs::create_dir_all(&scratch.0).expect("a folder");
+    found(&scratch, ports(1));
+    let cluster = scratch.at("cluster/cluster.toml");
+    let (program, dir) = (env!("CARGO_BIN_EXE_fairbell"), scratch.at("."));
+    // Ends the process there was, and starts another one that outlives this shell.
+    let script = format!(
+        "cd {dir}\nif [ -f $1.pid ]; then kill $(cat $1.pid); while kill -0 $(cat $1.pid) 2>/dev/null; \
+         do sleep 0.05; done; fi\n{program} node --cluster {cluster} --name $1 --dir $1 >>$1.log 2>&1 \
+         </dev/null &\necho $! >$1.pid\n"
+    );
+    std::fs::write(scratch.at("again.sh"), script).expect("written");
+    let again = scratch.at("again.sh");
+    let started = Started(&scratch);
+    for node in NODES {
+        let done = Command::new("sh").args([&again, node]).status().expect("it runs");
+        assert!(done.success());
+    }
+    let upgrade = |more: &[&str]| {
+        let args = ["cluster", "upgrade", "--cluster", &cluster].into_iter();
+        fairbell(&args.chain(more.iter().copied()).collect::<Vec<_>>()).output().expect("it runs")
+    };
+    let dry = upgrade(&["--dry-run", "--run", ""]);
+    assert_eq!(String::from_utf8_lossy(&dry.stdout), "edge-1\nedge-2\nroot-1\n");
+    let run = format!("sh {again} $NODE");
+    let (since, before) = (Instant::now(), NODES.map(|node| started.id(node)));
+    // Not before all are up.
+    let done = loop {
+        let output = upgrade(&["--run", &run]);
+        if output.status.success() {
+            break output;
+        }
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(why.contains("is not up") || why.contains("no root did it"), "{why}");
+        assert!(since.elapsed() < PATIENCE, "{why}");
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let order: Vec<&str> = said.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(order, ["1/3 edge-1", "2/3 edge-2", "3/3 root-1"], "{said}");
+    let after = NODES.map(|node| started.id(node));
+    assert!(before.iter().zip(&after).all(|(old, new)| old != new), "{before:?} {after:?}");
+    // Control: nothing was started again, and edge-2's turn does not come.
+    let stuck = upgrade(&["--patience", "2s", "--run", "true"]);
+    let why = String::from_utf8_lossy(&stuck.stderr).into_owned();
+    assert!(!stuck.status.success() && why.contains("edge-1 is not up again after 2 s"), "{why}");
+    let failing = upgrade(&["--run", "exit 7", "edge-2"]);
+    let why = String::from_utf8_lossy(&failing.stderr).into_owned();
+    assert!(!failing.status.success() && why.contains("edge-2: exit 7"), "{why}");
 }
