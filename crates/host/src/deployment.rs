@@ -295,6 +295,9 @@ pub fn plan(
     let proxies: Vec<NodeId> = tree.topology.proxy_ids().collect();
     let base = config.ports.base;
 
+    // Before any of them is opened.
+    let (own, wanted) = (own_descriptors(&tree, config), LoopConfig::default().accepted_max);
+    let each = crate::limits::connections(own, receivers.len() as u64, wanted as u64)?;
     let overlay = many(tree.topology.id_end(), |_| bind_udp(0, 0))?;
     let feed = bind_udp(base, FEED_PORT)?;
     let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
@@ -355,7 +358,7 @@ pub fn plan(
             Directory::new(&known).map_err(|error| Failure::Run(format!("sockets: {error}")))?
         }
     };
-    let mut loops = loops(config, clocks, Arc::new(directory), own_descriptors(&tree, config))?;
+    let mut loops = loops(config, clocks, Arc::new(directory), each as usize)?;
     let (jobs_out, jobs) = job_channel(JOBS);
     loops[1].set_worker(jobs_out);
 
@@ -526,7 +529,7 @@ fn loops(
     config: &Config,
     clocks: [Clock; LOOPS],
     directory: Arc<Directory>,
-    own: u64,
+    accepted_max: usize,
 ) -> Result<[Loop<Role>; LOOPS], Failure> {
     // Looking again and again takes from the other loops what it gives to one, unless each has a
     // core to itself.
@@ -543,9 +546,7 @@ fn loops(
         handshake_ns: doors.handshake_ms * Nanos::MILLI,
         ..LoopConfig::default()
     };
-    let gateways = u64::from(config.overlay.receivers);
-    let each = crate::limits::connections(own, gateways, habits.accepted_max as u64)?;
-    let doors = LoopConfig { accepted_max: each as usize, ..habits };
+    let doors = LoopConfig { accepted_max, ..habits };
     let one = |clock, habits| Loop::new(clock, Arc::clone(&directory), habits).map_err(io);
     let [root, edges, outside] = clocks;
     Ok([one(root, habits)?, one(edges, doors)?, one(outside, habits)?])
