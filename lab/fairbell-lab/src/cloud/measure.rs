@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn clocks_are_judged_by_the_reference_of_the_moment_and_what_it_doubts_itself() {
-        let own = [look(1_000, 0, 0), look(2_000, 0, 0), look(3_000, 0, 0)];
+        let own = [look(1_000, 0, 0), look(2_000, 0, 0), look(2_900, 0, 0)];
         // The second one goes on 50 ahead from 3,000 on, drifts by 0.1, and says it may be 30 wrong.
         let next = [look(2_050, 50, 60), look(3_050, 50, 30), look(4_150, 150, 30)];
         let third = [look(2_500, 0, 5), look(3_580, 80, 5)];
