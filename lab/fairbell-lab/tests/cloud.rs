@@ -87,7 +87,7 @@ fn when_the_root_whose_clock_all_follow_is_away_they_follow_another() {
 
 #[test]
 fn a_dead_proxy_is_replaced_by_one_that_stands_by_and_once_more_by_hand() {
-    let hosts = ["--hosts", "8", "--roots", "3", "--standby", "1", "--duration", "16s"];
+    let hosts = ["--roots", "3", "--standby", "1", "--duration", "16s"];
     // It is back when the other one has its place, and takes it again.
     let faults = ["--fault", "kill:proxy-1@3s+4s", "--fault", "replace:standby-1@11s"];
     let Some((document, code, said)) = cloud("replace", &[&hosts[..], &faults].concat()) else {
