@@ -66,6 +66,8 @@ struct Recycler {
     next_at: u64,
     /// Inputs that the snapshots kept stand for, in order.
     known: VecDeque<u64>,
+    /// The oldest part should have gone, and the spill store did not give its room back yet.
+    owes: bool,
     bytes: Vec<u8>,
 }
 
@@ -123,6 +125,7 @@ impl Root {
             part,
             next_at: part,
             known: VecDeque::with_capacity(PARTS + 2),
+            owes: false,
             bytes: Vec::new(),
         });
     }
@@ -164,17 +167,20 @@ impl Root {
     #[inline]
     pub(super) fn recycle(&mut self) {
         let applied = self.engine.applied();
-        if self.room.recycler.as_ref().is_some_and(|recycler| applied >= recycler.next_at) {
+        let Some(Recycler { next_at, owes, .. }) = self.room.recycler else { return };
+        if applied >= next_at {
             self.begin_part(applied);
+        } else if owes {
+            self.give_up();
         }
     }
 
     #[cold]
     fn begin_part(&mut self, applied: u64) {
-        let Root { room: Room { recycler: Some(recycler), .. }, engine, log, .. } = self else {
+        let Root { room: Room { recycler: Some(recycler), .. }, engine, .. } = self else {
             return;
         };
-        let Recycler { snapshots, part, next_at, known, bytes } = recycler;
+        let Recycler { snapshots, part, next_at, known, bytes, .. } = recycler;
         bytes.clear();
         engine.write_snapshot(bytes);
         if !snapshots.keep(applied, bytes) {
@@ -185,6 +191,18 @@ impl Root {
         assert!(known.back().is_none_or(|last| *last < applied), "snapshots are in order");
         known.push_back(applied);
         *next_at = applied + *part;
+        self.give_up();
+    }
+
+    /// Gives up parts until another one fits; what the spill store does not do now it is asked for
+    /// again.
+    #[cold]
+    fn give_up(&mut self) {
+        let Root { room: Room { recycler: Some(recycler), .. }, log, .. } = self else {
+            return;
+        };
+        let Recycler { snapshots, part, known, owes, .. } = recycler;
+        *owes = false;
         loop {
             let (spilled, most) = log.in_spill_store();
             let fits = spilled as u64 + *part <= most as u64;
@@ -192,6 +210,7 @@ impl Root {
                 return;
             };
             if !log.give_up_before(Seq(oldest + 1)) {
+                *owes = true;
                 return;
             }
             snapshots.forget_before(oldest);

@@ -1,6 +1,7 @@
 //! Room for what grows: at the bound of a spill store, on a full disk and with the oldest part
 //! given up.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use engine::{Engine, log::InputLog};
@@ -35,6 +36,23 @@ impl SpillStore for Disk {
 
     fn free(&mut self, at: u64, len: u64) -> bool {
         self.0.lock().expect("whole").0.free(at, len)
+    }
+}
+
+/// A spill store that gives nothing back while it is told to, as a disk that is busy.
+struct Busy(Disk, Arc<AtomicBool>);
+
+impl SpillStore for Busy {
+    fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
+        self.0.put(at, bytes)
+    }
+
+    fn get(&self, at: u64, into: &mut [u8]) -> bool {
+        self.0.get(at, into)
+    }
+
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        !self.1.load(Ordering::Relaxed) && self.0.free(at, len)
     }
 }
 
@@ -205,4 +223,26 @@ fn a_root_that_recycles_goes_on_and_what_is_left_of_its_log_is_audited() {
     let less = || Box::new(inputs().skip(1)) as Box<dyn Iterator<Item = Input>>;
     let start = engine(&bytes).ok();
     assert!(!exchange::audit_with(root, &Past { start, inputs: &less }, ears()).books_equal);
+}
+
+#[test]
+fn a_root_whose_disk_gave_nothing_back_for_a_while_recycles_when_it_does() {
+    let (log, streams, kept) = (Disk::default(), Disk::default(), Kept::default());
+    let busy = Arc::new(AtomicBool::new(true));
+    let mut exchange = Exchange::prepared(&endless(), 1, |root| {
+        let log = Busy(log, Arc::clone(&busy));
+        assert!(root.spill_to((Box::new(log), 0), (Box::new(streams), 1_024)));
+        root.bound_spills(1_024, 1 << 20, Some(Box::new(kept)));
+    });
+    exchange.login(1);
+    let waits = (1..=3_000).find(|n| {
+        exchange.order(1, *n, Side::Buy, 40, 1);
+        exchange.pair.root.fill().held_back
+    });
+    let waits = waits.expect("nothing goes, so orders are held back");
+    busy.store(false, Ordering::Relaxed);
+    exchange.run(100 * MS);
+    assert!(!exchange.pair.root.fill().held_back, "after {waits} orders");
+    assert!(exchange.pair.root.fill().given_up > 0);
+    assert_eq!(exchange.answers(1).matches('A').count(), waits as usize, "each once");
 }
