@@ -59,6 +59,8 @@ struct Spilled {
     chunks: u64,
     chunks_max: u64,
     gives_up: bool,
+    /// The spill store did not give room back when it was asked last.
+    owes: bool,
     /// A chunk read back: whose, which, and its bytes.
     read: Option<(usize, u64)>,
     bytes: Vec<u8>,
@@ -106,6 +108,7 @@ impl RecordStore {
             chunks: 0,
             chunks_max: u64::MAX,
             gives_up: false,
+            owes: false,
             read: None,
             bytes: vec![0; self.chunk_bytes()],
         });
@@ -132,12 +135,16 @@ impl RecordStore {
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
         let Some(spilled) = &self.spilled else { return self.records < self.records_max };
+        let owes = spilled.owes;
         if spilled.full.len() - spilled.put > WAITING_MAX {
             self.put_full();
         }
+        if owes {
+            let _ = self.give_up();
+        }
         let fits = |spilled: &Spilled| {
             spilled.full.len() - spilled.put <= WAITING_MAX
-                && (spilled.chunks < spilled.chunks_max || spilled.gives_up)
+                && (spilled.chunks < spilled.chunks_max || (spilled.gives_up && !spilled.owes))
         };
         self.records < self.records_max && self.spilled.as_ref().is_none_or(fits)
     }
@@ -163,8 +170,9 @@ impl RecordStore {
         let end = (at / BATCH + 1).saturating_mul(BATCH).min(stream.gone);
         let Some(offset) = offset(&stream.runs, at, chunk_bytes) else { return false };
         let bytes = (end - at) * chunk_bytes as u64;
-        if !spilled.spill.free(offset, bytes) {
-            spilled.gives_up = false;
+        // It is asked again: a disk may be busy.
+        spilled.owes = !spilled.spill.free(offset, bytes);
+        if spilled.owes {
             return false;
         }
         spilled.read = None;
@@ -236,10 +244,8 @@ impl RecordStore {
     fn put_full(&mut self) {
         while self.spilled.as_ref().is_some_and(|spilled| spilled.put < spilled.full.len()) {
             let over = |spilled: &Spilled| spilled.gives_up && spilled.chunks >= spilled.chunks_max;
-            if self.spilled.as_ref().is_some_and(over) {
-                // What can't be given up is kept, and then there is no room.
-                let _ = self.give_up();
-            }
+            // What can't be given up is kept, and then there is no room.
+            while self.spilled.as_ref().is_some_and(over) && self.give_up() {}
             if !self.put_one() {
                 return;
             }

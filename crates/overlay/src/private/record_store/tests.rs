@@ -229,6 +229,47 @@ fn the_oldest_part_of_the_longest_stream_goes_first_and_others_keep_all() {
     assert!(!store.pack(&mut Packer::new(&mut bytes)), "it is not whole any more");
 }
 
+/// A spill store that gives room back every so often only, as a disk that is busy.
+struct Slow {
+    spill: MemorySpill,
+    asked: u32,
+}
+
+impl SpillStore for Slow {
+    fn put(&mut self, at: u64, bytes: &[u8]) -> bool {
+        self.spill.put(at, bytes)
+    }
+
+    fn get(&self, at: u64, into: &mut [u8]) -> bool {
+        self.spill.get(at, into)
+    }
+
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        self.asked += 1;
+        self.asked.is_multiple_of(3) && self.spill.free(at, len)
+    }
+}
+
+#[test]
+fn room_that_a_spill_store_did_not_give_back_at_once_is_asked_for_again() {
+    let mut store = RecordStore::new(1, 8, u64::MAX);
+    let slow = Slow { spill: MemorySpill::default(), asked: 0 };
+    assert!(store.spill_to(Box::new(slow), 64));
+    let most = 400 * RecordStore::chunk_len(8) as u64;
+    store.bound_spill(most, true);
+    let mut held_back = 0;
+    for n in 0..400_000u64 {
+        while !store.has_room() {
+            held_back += 1;
+            assert!(held_back < 100_000, "for good, after {n} records");
+        }
+        assert!(store.append(0, &n.to_le_bytes()).is_some());
+        let slack = 4 * RecordStore::chunk_len(8) as u64;
+        assert!(store.in_spill_store() <= most + slack, "{} bytes", store.in_spill_store());
+    }
+    assert!(held_back > 10 && store.first(0) > 300_000, "{held_back}, {}", store.first(0));
+}
+
 #[test]
 fn at_the_bound_of_a_spill_that_keeps_all_there_is_no_room_and_nothing_is_lost() {
     let mut store = RecordStore::new(1, 8, u64::MAX);
