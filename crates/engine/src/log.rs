@@ -248,7 +248,8 @@ impl InputLog {
         self.spilled.as_ref().map_or(0, |spilled| self.len - spilled.len)
     }
 
-    fn flush_spill(&mut self) -> bool {
+    /// Waits until all that was spilled is on the disk; false when that fails.
+    pub fn flush_spill(&mut self) -> bool {
         self.spilled.as_mut().is_none_or(|spilled| spilled.spill.flush())
     }
 

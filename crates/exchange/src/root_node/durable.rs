@@ -186,7 +186,10 @@ impl Root {
         for input in inputs {
             let Input { t_in, source, flags, command, .. } = input;
             let draft = Draft { t_in, source, flags, command };
-            let entered = self.log.append(input.t_seq, draft);
+            let mut entered = self.log.append(input.t_seq, draft);
+            if entered.is_err() && self.wait_for_room() {
+                entered = self.log.append(input.t_seq, draft);
+            }
             if entered.map_err(|_| ResumeError::LogFull)? != input {
                 return Err(ResumeError::Order(input.seq));
             }

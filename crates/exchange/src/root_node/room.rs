@@ -175,6 +175,24 @@ impl Root {
         }
     }
 
+    /// A start outran its disk: waits for it, and gives up what could not go before. False where there
+    /// is nothing to wait for.
+    #[cold]
+    pub(super) fn wait_for_room(&mut self) -> bool {
+        if !self.log.flush_spill() {
+            return false;
+        }
+        let applied = self.engine.applied();
+        let newest = |recycler: &Recycler| recycler.known.back().copied();
+        let Some(recycler) = &mut self.room.recycler else { return false };
+        if newest(recycler) < Some(applied) {
+            recycler.next_at = applied;
+        }
+        recycler.owes = true;
+        self.recycle();
+        true
+    }
+
     #[cold]
     fn begin_part(&mut self, applied: u64) {
         let Root { room: Room { recycler: Some(recycler), .. }, engine, .. } = self else {

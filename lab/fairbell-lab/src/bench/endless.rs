@@ -428,7 +428,8 @@ mod tests {
             std::env::temp_dir().join(format!("fairbell-endless-test-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a folder");
         let found = play(&args, &dir);
-        std::fs::remove_dir_all(&dir).expect("removed");
+        // Whoever writes may still be about to.
+        let _ = std::fs::remove_dir_all(&dir);
         let found = found.expect("it runs");
         assert_eq!(found.inputs, 3_000_000);
         assert!(found.given_up > 2_000_000 && found.days > 5, "{} given up", found.given_up);
