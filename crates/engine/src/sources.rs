@@ -17,7 +17,7 @@ const _: () = assert!(USER_REF_WINDOW.is_multiple_of(64) && USER_REF_WINDOW.is_p
 /// One gateway's lives.
 #[derive(Clone, Debug, Default)]
 struct Gateway {
-    /// Incarnations.
+    /// Its incarnations: one for each start.
     lives: Lives,
     window: SeqWindow,
 }

@@ -295,19 +295,8 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
     let config = settled(host::config::read(Some(&venue))?, args.roots.into());
     let mut nodes = Vec::new();
     let mut add = |role: NodeRole, word: &str, count: u32| {
-        nodes.extend((1..=count).map(|number| NodeEntry {
-            name: format!("{word}-{number}"),
-            address: format!("{word}-{number}"),
-            roles: vec![role],
-            zone: String::new(),
-            port: None,
-            bind: None,
-            dir: None,
-            subscribers: Vec::new(),
-            groups: Vec::new(),
-            public: None,
-            core: None,
-        }));
+        let names = (1..=count).map(|number| format!("{word}-{number}"));
+        nodes.extend(names.map(|name| NodeEntry::new(name.clone(), name, vec![role])));
     };
     add(NodeRole::Root, "root", args.roots.into());
     add(NodeRole::Proxy, "proxy", deployment::proxies(&config));

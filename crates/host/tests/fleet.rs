@@ -66,20 +66,9 @@ impl Venue {
         let first = ports();
         let names =
             [("root-1", NodeRole::Root), ("edge-1", NodeRole::Edge), ("edge-2", NodeRole::Edge)];
-        let nodes =
-            names.into_iter().zip((first..).step_by(16)).map(|((name, role), port)| NodeEntry {
-                name: name.to_string(),
-                address: "127.0.0.1".to_string(),
-                roles: vec![role],
-                zone: String::new(),
-                port: Some(port),
-                bind: None,
-                dir: None,
-                subscribers: Vec::new(),
-                groups: Vec::new(),
-                public: None,
-                core: None,
-            });
+        let nodes = names.into_iter().zip((first..).step_by(16)).map(|((name, role), port)| {
+            NodeEntry { port: Some(port), ..NodeEntry::new(name, "127.0.0.1", vec![role]) }
+        });
         let path = dir.join("cluster.toml");
         let file = ClusterFile::new(&path, "lab", Clock::start(0).now(), nodes.collect());
         let file = file.expect("a cluster");

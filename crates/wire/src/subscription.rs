@@ -66,7 +66,7 @@ pub enum Way {
 pub enum Request {
     /// `S`: send the feed there from now on.
     Subscribe {
-        /// How.
+        /// To one address, or to a group.
         way: Way,
         /// Where to.
         to: SocketAddrV4,
@@ -139,7 +139,7 @@ impl Refusal {
 /// The feed comes: all that is needed to follow it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscribed {
-    /// How.
+    /// To one address, or to a group.
     pub way: Way,
     /// Where to.
     pub to: SocketAddrV4,

@@ -231,10 +231,10 @@ impl Root {
     /// stand by.
     pub(super) fn replace_silent(&mut self, now: ClockReading, out: &mut Outbox) {
         let after_ns = self.trees.replace_after_ns;
-        let Ok(membership) = self.ready_to_change() else { return };
         if after_ns == 0 {
             return;
         }
+        let Ok(membership) = self.ready_to_change() else { return };
         let placed = |node: &NodeId| has_place(membership.tree(), *node);
         let silent = membership.silent_for(now.now, after_ns).filter(placed);
         let mut wanted: Vec<_> = silent.map(|node| (node, None)).collect();

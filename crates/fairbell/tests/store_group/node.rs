@@ -50,18 +50,9 @@ impl Venue {
     fn new(name: &str) -> Venue {
         let scratch = Scratch::new(name);
         std::fs::write(scratch.at("venue.toml"), VENUE).expect("written");
-        let node = |(name, port): (&str, u16)| NodeEntry {
-            name: name.to_string(),
-            address: "127.0.0.1".to_string(),
-            roles: vec![if name == EDGE { NodeRole::Edge } else { NodeRole::Root }],
-            zone: String::new(),
-            port: Some(port),
-            bind: None,
-            dir: None,
-            subscribers: Vec::new(),
-            groups: Vec::new(),
-            public: None,
-            core: None,
+        let node = |(name, port): (&str, u16)| {
+            let role = if name == EDGE { NodeRole::Edge } else { NodeRole::Root };
+            NodeEntry { port: Some(port), ..NodeEntry::new(name, "127.0.0.1", vec![role]) }
         };
         let names = ROOTS.into_iter().chain([EDGE]);
         let nodes = names.zip((ports()..).step_by(16)).map(node).collect();

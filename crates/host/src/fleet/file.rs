@@ -141,6 +141,23 @@ pub struct NodeEntry {
 }
 
 impl NodeEntry {
+    /// A node that is reached at an address, with all else as it is by default.
+    pub fn new(name: impl Into<String>, address: impl Into<String>, roles: Vec<NodeRole>) -> Self {
+        NodeEntry {
+            name: name.into(),
+            address: address.into(),
+            roles,
+            zone: String::new(),
+            port: None,
+            bind: None,
+            dir: None,
+            subscribers: Vec::new(),
+            groups: Vec::new(),
+            public: None,
+            core: None,
+        }
+    }
+
     /// Whether it has a role.
     pub fn is(&self, role: NodeRole) -> bool {
         self.roles.contains(&role)

@@ -89,7 +89,7 @@ pub struct Fairness {
 /// Orders in the order in which they were handled, by their times at the gateways.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Inbound {
-    /// Orders.
+    /// Orders of the last span, counted.
     pub orders: u64,
     /// Those handled after one that had come to a gateway later.
     pub inverted: u64,

@@ -122,7 +122,7 @@ struct Report {
     drills: Vec<Row>,
 }
 
-/// Drills.
+/// Does each drill so many times, and prints what they cost participants.
 ///
 /// # Errors
 /// [`Failure::Unavailable`] where there can be no box; what checkers found.

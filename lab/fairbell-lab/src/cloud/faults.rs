@@ -156,7 +156,7 @@ impl Fault {
 
 /// A fault that has been.
 pub struct Struck {
-    /// Which.
+    /// The fault that was played.
     pub fault: Fault,
     /// When it began, by the participants' clock.
     pub at: Nanos,

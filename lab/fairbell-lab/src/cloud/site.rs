@@ -140,21 +140,14 @@ impl<'a> Site<'a> {
             for number in 1..=count {
                 let address = network.host(nodes.len()).v4();
                 let subscriber = SocketAddrV4::new(address, LISTENER_PORT);
+                let roles = match role {
+                    NodeRole::Edge if number == 1 => vec![role, NodeRole::Snapshot],
+                    _ => vec![role],
+                };
                 nodes.push(NodeEntry {
-                    name: format!("{word}-{number}"),
-                    address: address.to_string(),
-                    roles: match role {
-                        NodeRole::Edge if number == 1 => vec![role, NodeRole::Snapshot],
-                        _ => vec![role],
-                    },
                     zone: format!("zone-{}", (number - 1) % ZONES + 1),
-                    port: None,
-                    bind: None,
-                    dir: None,
                     subscribers: if role == NodeRole::Edge { vec![subscriber] } else { Vec::new() },
-                    groups: Vec::new(),
-                    public: None,
-                    core: None,
+                    ..NodeEntry::new(format!("{word}-{number}"), address.to_string(), roles)
                 });
             }
         }
