@@ -83,7 +83,7 @@ impl Discipline {
     /// the truth, from `raw` on; where it has none, as the free-running clock. Gives the error that it
     /// had until now, ns.
     pub fn lead(&mut self, raw: Nanos, own: Bound) -> u64 {
-        self.doubt = None;
+        let doubted_ns = self.doubt.take().map_or(0, |doubt| doubt.gap_ns);
         let Some(line) = self.correction else {
             self.correction = Some(Correction { anchor: raw, bound: own, ..Correction::default() });
             self.since = raw;
@@ -91,7 +91,7 @@ impl Discipline {
         };
         let offset_ns = saturate(i128::from(raw.0) - target(&line, raw));
         self.correction = Some(Correction { anchor: raw, offset_ns, bound: own, ..line });
-        bound(&line, raw)
+        bound(&line, raw).saturating_add(doubted_ns)
     }
 
     /// This clock is followed no more, from `raw` on: it goes on along its line until the next
@@ -346,6 +346,19 @@ mod tests {
         }
         assert!(clock.correct(Nanos(START), &correction(22, 2 * step)));
         assert_eq!((clock.beyond(), clock.doubted_ns()), (1 + 16 + 3, None));
+    }
+
+    #[test]
+    fn who_leads_goes_on_along_its_line_and_says_how_wrong_that_was() {
+        let mut clock = Discipline::new(500_000_000);
+        assert!(clock.correct(Nanos(START), &correction(1, 7_000)));
+        // What was in doubt is in doubt still.
+        assert!(!clock.correct(Nanos(START), &correction(2, 3_000_000_000)));
+        let before = clock.read(Nanos(START)).unwrap();
+        assert_eq!(clock.lead(Nanos(START), Bound::default()), before.bound_ns);
+        let after = clock.read(Nanos(START)).unwrap();
+        assert_eq!((after.now, after.bound_ns), (before.now, 0));
+        assert_eq!(clock.line(Nanos(START)).0, 7_000);
     }
 
     #[test]
