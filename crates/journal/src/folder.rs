@@ -141,8 +141,13 @@ impl Folder {
         };
         for name in self.names()?.iter().filter(|name| written(name)) {
             let flags = OFlags::RDWR | OFlags::CLOEXEC;
-            let opened = fs::openat(&self.dir, name.as_str(), flags, Mode::empty());
-            drop(opened.map_err(|errno| failed("opening for writing", name, Some(errno)))?);
+            match fs::openat(&self.dir, name.as_str(), flags, Mode::empty()) {
+                // Its writer removed it after the names were read.
+                Err(Errno::NOENT) if !self.names()?.contains(name) => {}
+                opened => {
+                    drop(opened.map_err(|errno| failed("opening for writing", name, Some(errno)))?)
+                }
+            }
         }
         Ok(())
     }

@@ -197,3 +197,30 @@ fn a_later_version_s_journal_is_refused_by_name() {
         other => panic!("{other:?}"),
     }
 }
+
+/// Segments come and go while a replica that runs takes its checkpoints; who only looks is not stopped by it.
+#[test]
+fn a_file_that_its_writer_removes_meanwhile_is_not_missing() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let scratch = Scratch::new("meanwhile");
+    let mut folder =
+        Folder::open(&scratch.0, FolderConfig { direct: false, ..FolderConfig::default() })
+            .expect("a folder");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for n in (0u64..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                let name = scratch.0.join(format!("log-{n:016}"));
+                std::fs::write(&name, b"").expect("room");
+                std::fs::remove_file(&name).expect("it was there");
+            }
+        });
+        let checked = (0..2_000).try_for_each(|_| folder.check_writable());
+        over.store(true, Ordering::Relaxed);
+        checked.expect("nothing hinders a start");
+    });
+    std::os::unix::fs::symlink("nowhere", scratch.0.join("log-lost")).expect("a link");
+    let error = folder.check_writable().expect_err("it is named, and can't be opened");
+    assert!(error.to_string().contains("log-lost"), "{error}");
+}
