@@ -309,9 +309,10 @@ impl DelayReducer {
         self.aged(now).map(|value| value.owd_ns)
     }
 
-    /// Largest clock bound of the fleet in ns; 0 while unknown.
-    pub fn bound_ns(&self, now: Nanos) -> u64 {
-        self.aged(now).map_or(0, |value| value.bound_ns)
+    /// Largest clock bound of the fleet in ns, as reported last; 0 while unknown. Silence lowers the delay, so that
+    /// nobody holds for a path that is gone; it makes no clock better.
+    pub fn bound_ns(&self) -> u64 {
+        self.current.map_or(0, |value| value.bound_ns)
     }
 
     /// Goes on with the values of somebody who reduced before, as if a round had just brought them; the
@@ -398,7 +399,7 @@ mod tests {
         root.handle_delay(now, NodeId(2), &body(10, 300, 3), &[]);
         assert_eq!(root.owd_g(now), None, "a repeated child and a foreign one count for nothing");
         root.handle_delay(now, NodeId(3), &body(10, 200, 3), &[]);
-        assert_eq!((root.owd_g(now), root.bound_ns(now)), (Some(300), 7));
+        assert_eq!((root.owd_g(now), root.bound_ns()), (Some(300), 7));
         assert_eq!((root.stats().merged, root.stats().refused), (3, 2));
         for node in 1..=3 {
             root.handle_delay(now + ROUND, NodeId(node), &body(11, 50, 3), &[]);
@@ -425,6 +426,20 @@ mod tests {
     }
 
     #[test]
+    fn silence_makes_no_clock_better() {
+        let mut root = DelayReducer::new(tree(1, 1, 1), DelayLimits::default());
+        let now = Nanos(10 * ROUND);
+        let wrong = DelayBody { bound_ns: 20_000, ..body(10, 1_000_000, 1) };
+        root.handle_delay(now, NodeId(1), &wrong, &[]);
+        for (rounds, is_known) in [(1, true), (30, true), (100, false)] {
+            let at = now + rounds * ROUND;
+            assert_eq!((root.owd_g(at).is_some(), root.bound_ns()), (is_known, 20_000));
+        }
+        root.handle_delay(now + 100 * ROUND, NodeId(1), &body(110, 1_000_000, 1), &[]);
+        assert_eq!(root.bound_ns(), 7, "a report that is complete says what it is now");
+    }
+
+    #[test]
     fn liars_are_cut_and_distant_rounds_refused() {
         let mut root = DelayReducer::new(tree(1, 1, 1), DelayLimits::default());
         let now = Nanos(10 * ROUND);
@@ -435,7 +450,7 @@ mod tests {
         root.handle_delay(now, NodeId(1), &liar, &[]);
         let limits = DelayLimits::default();
         assert_eq!(root.owd_g(now), Some(limits.owd_max_ns));
-        assert_eq!(root.bound_ns(now), limits.bound_max_ns);
+        assert_eq!(root.bound_ns(), limits.bound_max_ns);
         assert_eq!((root.receivers_heard(), root.stats().cut), (1, 2));
     }
 
@@ -470,7 +485,7 @@ mod tests {
                 root.handle_delay(now, NodeId(sender), &body, &[]);
                 root.handle_timeout(now);
                 prop_assert!(root.owd_g(now).unwrap_or(0) <= limits.owd_max_ns);
-                prop_assert!(root.bound_ns(now) <= limits.bound_max_ns);
+                prop_assert!(root.bound_ns() <= limits.bound_max_ns);
             }
             prop_assert_eq!(root.table.node, ROOT);
         }

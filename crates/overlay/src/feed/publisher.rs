@@ -162,7 +162,7 @@ pub struct Publisher {
     follows: bool,
     /// Delay and clock bound of the fleet as that one said last, in ns.
     told_delay: (u64, u64),
-    /// The clock bound that is stamped while there is no estimate.
+    /// The clock bound that is stamped until receivers have reported theirs, ns.
     bound_ns: u64,
     stats: PublisherStats,
 }
@@ -427,7 +427,10 @@ impl Publisher {
     fn stamp(&mut self, now: Nanos) -> DataBody {
         let mut body = self.body(now);
         let owd_ns = self.reducer.owd_g(now);
-        let bound_ns = owd_ns.map_or(self.bound_ns, |_| self.reducer.bound_ns(now));
+        let bound_ns = match self.reducer.bound_ns() {
+            0 => self.bound_ns,
+            reported => reported,
+        };
         let bound_ns = bound_ns.min(u64::from(u32::MAX));
         // Without an estimate nothing is held, but for what was stamped before.
         if owd_ns.is_some() || self.last_release > now {
@@ -491,7 +494,7 @@ impl Publisher {
             end: self.store.confirmed(),
             release: self.last_release,
             owd_ns: self.reducer.owd_g(now).unwrap_or(0),
-            bound_ns: self.reducer.bound_ns(now),
+            bound_ns: self.reducer.bound_ns(),
         }
     }
 
