@@ -19,7 +19,7 @@ pub const CONTROL_VERSION: u8 = 0x81;
 /// Arrivals in one hop report at most.
 pub const ARRIVALS_MAX: usize = 128;
 
-/// What a control datagram says.
+/// Kind of a control datagram: what its body is.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
@@ -27,29 +27,29 @@ pub const ARRIVALS_MAX: usize = 128;
 pub enum ControlKind {
     /// Parent to child: [`HopReportBody`] + arrivals.
     HopReport = 1,
-    /// Root to everybody: [`DetourBody`].
+    /// From the root to every node: [`DetourBody`].
     Detour = 2,
     /// Root to everybody: [`TreeBody`], the present tree or the next one; answered by a status.
     Tree = 3,
-    /// Everybody to the root: [`StatusBody`].
+    /// From every node to the root: [`StatusBody`].
     Status = 4,
 }
 
-/// First 16 bytes.
+/// Header of a control datagram: its first 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ControlHeader {
-    /// [`CONTROL_VERSION`].
+    /// Version of the layout: [`CONTROL_VERSION`].
     pub version: u8,
-    /// What follows.
+    /// Kind of the body that follows.
     pub kind: ControlKind,
-    /// Who sent it; proven where datagrams are sealed.
+    /// Node that sent it; authenticated where datagrams are sealed.
     pub sender: NodeId,
     /// Tree epoch the sender lives in.
     pub epoch: u32,
     /// Stream number.
     pub stream: u16,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: [u8; 6],
 }
 
@@ -61,7 +61,7 @@ pub struct HopReportBody {
     pub highest: u16,
     /// With credits: the hop number it may go to.
     pub limit: u16,
-    /// Arrivals that follow.
+    /// Number of [`HopArrival`] entries that follow.
     pub count: u16,
     /// 1: credits are granted.
     pub credits: u16,
@@ -73,7 +73,7 @@ pub struct HopReportBody {
 pub struct HopArrival {
     /// Its hop number.
     pub number: u16,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u16,
     /// How long it took, in ns.
     pub owd_ns: u32,
@@ -89,7 +89,7 @@ pub struct DetourBody {
     pub dead: [u64; 4],
     /// Node of the first bit.
     pub first: NodeId,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: [u8; 6],
 }
 
@@ -99,9 +99,9 @@ pub struct DetourBody {
 pub struct TreeBody {
     /// Length of a round of the delay all-reduce, in ns.
     pub round_ns: u64,
-    /// Its epoch.
+    /// Epoch of the tree.
     pub epoch: u32,
-    /// H of the tree.
+    /// Hedging factor H of the tree.
     pub hedge: u16,
     /// Node of the first receiver.
     pub receivers_at: NodeId,
@@ -120,7 +120,7 @@ pub struct TreeBody {
     pub dynamic: u8,
     /// 0: messages take turns in the planes; else the one plane in use, plus one.
     pub only_plane: u8,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: [u8; 2],
     /// Places, and who stands there, of those who do not stand at their own; zeros: nobody.
     pub moved: [[u16; 2]; MOVED_MAX],
@@ -137,7 +137,7 @@ pub struct StatusBody {
 }
 
 impl TreeBody {
-    /// What to tell of a tree.
+    /// The body that describes this tree.
     pub fn of(tree: &Tree) -> TreeBody {
         let hedging = tree.topology.hedging();
         let mut moved = [[0; 2]; MOVED_MAX];

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 /// Version of these layouts.
 pub const VERSION: u8 = 1;
 
-/// What a datagram carries.
+/// Kind of a datagram: what its body is.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
@@ -54,9 +54,9 @@ pub enum FrameKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct HopHeader {
-    /// [`VERSION`].
+    /// Version of the layout: [`VERSION`].
     pub version: u8,
-    /// What follows.
+    /// Kind of the body that follows.
     pub kind: FrameKind,
     /// For orders: how often the gateway has re-sent it (saturating). Each hop reads its own digit
     /// of this number (`Topology::up_hop`), so that re-sends walk through all ways up.
@@ -95,7 +95,7 @@ pub struct DataBody {
     pub stream: u16,
     /// Hedging of this message: 0 as the tree's, else H + 1.
     pub hedge: u8,
-    /// [`DATA_PARITY`], [`DATA_OLDEST`].
+    /// Bits: [`DATA_PARITY`], [`DATA_OLDEST`].
     pub flags: u8,
 }
 
@@ -115,7 +115,7 @@ pub struct RepairRequestBody {
     pub count: u32,
     /// Stream number.
     pub stream: u16,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u16,
 }
 
@@ -161,7 +161,7 @@ pub struct OrderAckBody {
     /// Bit i: number `contiguous + 1 + i` has come and waits at the root for its turn, so it need
     /// not be sent again; only what is in the log is done with.
     pub held: [u64; 4],
-    /// The life meant.
+    /// Incarnation of the gateway that is answered.
     pub incarnation: Incarnation,
     /// [`echo`] of an order that reached the log without waiting for another one; 0: none.
     pub echo: u32,
@@ -183,7 +183,7 @@ pub fn echo(seq: u64, attempt: u8) -> u32 {
 pub struct HelloBody {
     /// The gateway that says hello.
     pub gateway: GatewayId,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u16,
     /// Chosen afresh at each start, so that a repeated Hello is not a second start.
     pub boot_nonce: u32,
@@ -195,11 +195,11 @@ pub struct HelloBody {
 pub struct GrantBody {
     /// The gateway that asked.
     pub gateway: GatewayId,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u16,
-    /// Echo.
+    /// The gateway's boot nonce, echoed.
     pub boot_nonce: u32,
-    /// The grant.
+    /// Incarnation that is granted.
     pub incarnation: Incarnation,
 }
 
@@ -207,7 +207,7 @@ pub struct GrantBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct AttachBody {
-    /// Whose stream.
+    /// Account of the stream.
     pub account: AccountId,
     /// 1: attach, 0: detach.
     pub attach: u16,
@@ -221,12 +221,12 @@ pub struct AttachBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct AttachReplyBody {
-    /// Whose stream.
+    /// Account of the stream.
     pub account: AccountId,
     /// 1: attached; 2: refused, live at another gateway; 3: detached (also unasked, when the
     /// stream moved to another gateway).
     pub status: u16,
-    /// Echo.
+    /// The request's token, echoed.
     pub token: u32,
     /// First position that will be sent.
     pub from: u64,
@@ -238,13 +238,13 @@ pub struct AttachReplyBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PrivateBody {
-    /// Whose stream.
+    /// Account of the stream.
     pub account: AccountId,
-    /// How many records.
+    /// Number of records.
     pub count: u16,
     /// Attachment they are sent for.
     pub token: u32,
-    /// Position of the first.
+    /// Position of the first record.
     pub first: u64,
 }
 
@@ -252,11 +252,11 @@ pub struct PrivateBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PrivateAckBody {
-    /// Whose stream.
+    /// Account of the stream.
     pub account: AccountId,
     /// 1 when something is missing and should be sent again at once.
     pub gap: u16,
-    /// Attachment.
+    /// Token of the attachment.
     pub token: u32,
     /// First position not yet received in sequence.
     pub next: u64,
@@ -277,7 +277,7 @@ const _: () = {
 pub enum FrameError {
     /// Shorter than its header or body, or longer than any datagram.
     Length,
-    /// Another version.
+    /// The version is not [`VERSION`].
     Version,
     /// Unknown kind, or a field that this kind has no use for is not zero.
     Header,

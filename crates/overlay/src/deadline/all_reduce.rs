@@ -56,7 +56,7 @@ impl Default for DelayLimits {
     }
 }
 
-/// What a set of receivers says.
+/// Maximum over a set of receivers: delay, clock bound, and how many receivers are in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelayValue {
     /// Largest delay estimate in ns.
@@ -128,7 +128,7 @@ impl RoundTable {
         }
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> ReduceStats {
         self.stats
     }
@@ -273,7 +273,7 @@ impl DelayReducer {
         self.round_ns = tree.round_ns.max(1);
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> ReduceStats {
         self.table.stats()
     }

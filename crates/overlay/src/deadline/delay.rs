@@ -12,7 +12,7 @@ pub const EMPTY_ROUNDS_MAX: u32 = 64;
 /// An empty round takes 1 / 2^this off the estimate.
 const DECAY_SHIFT: u32 = 6;
 
-/// The estimator.
+/// Percentile of the last one-way delays of a receiver.
 pub struct OwdEstimator {
     samples: Vec<u64>,
     scratch: Vec<u64>,
@@ -42,7 +42,7 @@ impl OwdEstimator {
         }
     }
 
-    /// Takes one delay.
+    /// Adds one measured one-way delay, ns.
     pub fn sample(&mut self, owd_ns: u64) {
         if self.samples.len() < self.window {
             self.samples.push(owd_ns);

@@ -36,14 +36,14 @@ pub enum Estimator {
     /// The maximum of the receivers' own percentiles.
     #[default]
     MaxOfPercentiles,
-    /// So many of a thousand message maxima are below it.
+    /// Percentile of the maxima over all receivers of each message, permille (1..=1000).
     MessagePercentile {
         /// Part of a thousand, 1 to 1,000.
         permille: u16,
         /// Over so many of the last sampled messages.
         window: u16,
     },
-    /// So many of a thousand messages have no late receiver.
+    /// Share of messages that no receiver gets late, permille (1..=1000).
     MissRate {
         /// Part of a thousand, 1 to 999.
         permille: u16,
@@ -51,13 +51,13 @@ pub enum Estimator {
 }
 
 impl Estimator {
-    /// Whether it needs samples.
+    /// Whether receivers have to send samples of single messages for it.
     pub fn samples(self) -> bool {
         self != Estimator::MaxOfPercentiles
     }
 }
 
-/// An estimator at work.
+/// State of the estimator that the root uses.
 #[derive(Clone, Debug)]
 pub struct EstimatorState {
     kind: Estimator,
@@ -69,7 +69,7 @@ pub struct EstimatorState {
     next: usize,
     /// The controlled window, with [`FRACTION`] fraction bits; 0 before it starts.
     controlled: u64,
-    /// Samples that counted.
+    /// Number of samples that were used.
     taken: u64,
     missed: u64,
 }
@@ -96,7 +96,7 @@ impl EstimatorState {
         }
     }
 
-    /// Samples that counted.
+    /// Number of samples that were used.
     pub fn taken(&self) -> u64 {
         self.taken
     }

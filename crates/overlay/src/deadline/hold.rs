@@ -10,10 +10,10 @@ use types::Nanos;
 
 use crate::feed::mold::{Header, Packet};
 
-/// One waiting datagram.
+/// A datagram that is held until its deadline.
 #[derive(Clone, Default, Debug)]
 pub struct Held {
-    /// First message.
+    /// Sequence number of its first message.
     pub seq: u64,
     /// One past the last message.
     pub end: u64,
@@ -45,25 +45,25 @@ impl Held {
     }
 }
 
-/// What became of a datagram.
+/// Result of [`HoldBuffer::insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Insert {
-    /// It waits.
+    /// The datagram is held.
     Held,
-    /// All it carries waits already.
+    /// Every message in it is held already.
     Known,
-    /// It does not fit.
+    /// There is no room for it.
     Full,
     /// It waits in the place of the last one, whose messages `from..to` are gone.
     Displaced {
-        /// First message gone.
+        /// Sequence number of the first message that was lost.
         from: u64,
-        /// One past the last.
+        /// Sequence number after the last one that was lost.
         to: u64,
     },
 }
 
-/// The waiting room.
+/// Datagrams that are held until their deadlines, in order of sequence.
 pub struct HoldBuffer {
     slots: Vec<Held>,
     free: Vec<u32>,
@@ -79,17 +79,17 @@ impl HoldBuffer {
         HoldBuffer { slots: Vec::new(), free: Vec::new(), order: VecDeque::new(), max }
     }
 
-    /// How many wait.
+    /// Number of datagrams held.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Nothing waits.
+    /// Whether no datagram is held.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// No further one fits.
+    /// Whether there is no room for another datagram.
     pub fn is_full(&self) -> bool {
         self.order.len() >= self.max
     }
@@ -139,7 +139,7 @@ impl HoldBuffer {
         outcome
     }
 
-    /// The first in sequence.
+    /// The held datagram with the lowest sequence number.
     pub fn front(&self) -> Option<&Held> {
         self.held(0)
     }
@@ -163,16 +163,16 @@ impl HoldBuffer {
     }
 }
 
-/// What [`HoldBuffer::insert`] is told about a datagram.
+/// Fields of a datagram that [`HoldBuffer::insert`] needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fields {
     /// Overlay id.
     pub id: u64,
-    /// As stamped.
+    /// Deadline as the root stamped it.
     pub deadline: Nanos,
     /// When it may be handed on.
     pub release_at: Nanos,
-    /// When it came.
+    /// Time at which it arrived, by the receiver's clock.
     pub arrived: Nanos,
 }
 

@@ -29,7 +29,7 @@ pub const SAMPLE_STAMPED: u16 = 2;
 /// Kept by a receiver only: not handed on yet.
 const PENDING: u16 = 0x8000;
 
-/// What receivers say of one message.
+/// Arrival of one message, merged over receivers.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -48,7 +48,7 @@ pub struct Sample {
 /// The samples of one round.
 #[derive(Clone, Debug)]
 pub struct SampleSet {
-    /// By mixed id.
+    /// Samples in order of their mixed id.
     list: Vec<Sample>,
     limit: usize,
 }
@@ -60,7 +60,7 @@ impl SampleSet {
         SampleSet { list: Vec::with_capacity(limit + 1), limit }
     }
 
-    /// Forgets all.
+    /// Removes all samples.
     pub fn clear(&mut self) {
         self.list.clear();
     }
@@ -70,7 +70,7 @@ impl SampleSet {
         &self.list
     }
 
-    /// Merges a sample.
+    /// Adds a sample, or merges it with the one of the same message.
     pub fn add(&mut self, sample: Sample) {
         match self.place(sample.id) {
             Ok(place) => {

@@ -24,7 +24,7 @@ use types::{Address, AddressRange, Nanos, Peer, SplitMix64, limits::MOLD_PACKET_
 
 use crate::feed::mold::{self, Header};
 
-/// Bytes of a token.
+/// Length of a token, bytes.
 pub const TOKEN_LEN: usize = 16;
 /// Bytes of a request with a token, and of the answer that gives one.
 pub const TOKEN_REQUEST_LEN: usize = mold::HEADER_LEN + TOKEN_LEN;
@@ -34,21 +34,21 @@ pub const TOKEN_NS: u64 = 60 * Nanos::SECOND;
 const ADDRESSES: usize = 4_096;
 /// Ranges of addresses that need no proof.
 pub const KNOWN_MAX: usize = 8;
-/// Addresses of a set.
+/// Addresses per set of the cache.
 const WAYS: usize = 4;
 
-/// A token.
+/// Proof that an address receives what is sent to it.
 pub type Token = [u8; TOKEN_LEN];
 
 /// Makes tokens: the first bytes of a keyed hash of what is given. Nobody else can.
 pub type TokenMaker = Box<dyn Fn(&[u8]) -> Token + Send>;
 
-/// A rate in bytes.
+/// Token bucket: a rate in bytes and a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ByteRate {
-    /// In the long run.
+    /// Sustained rate, bytes/s.
     pub per_s: u64,
-    /// At once.
+    /// Largest burst, bytes.
     pub burst: u64,
 }
 
@@ -61,7 +61,7 @@ impl ByteRate {
     }
 }
 
-/// What may be answered.
+/// Limits of what the public retransmission server sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnswerConfig {
     /// Bytes answered for each byte of an unproven address; 0: as many as one likes, for tests only.
@@ -69,11 +69,11 @@ pub struct AnswerConfig {
     /// Whose addresses need no proof: networks in which the operator's own listeners are, and where
     /// nobody else can give a false source address.
     pub known: [Option<AddressRange>; KNOWN_MAX],
-    /// To one proven address.
+    /// Limit for one address that has proved itself with a token.
     pub address: ByteRate,
-    /// To all unproven ones.
+    /// Limit for all addresses together that have not proved themselves.
     pub unproven: ByteRate,
-    /// To all.
+    /// Limit for all addresses together.
     pub all: ByteRate,
 }
 
@@ -94,7 +94,7 @@ impl Default for AnswerConfig {
 pub struct AnswerStats {
     /// Bytes of valid requests of unproven addresses, and of the answers to them.
     pub unproven_in: u64,
-    /// See `unproven_in`.
+    /// Bytes sent to addresses without a valid token; compare `unproven_in`.
     pub unproven_out: u64,
     /// Requests of unproven addresses not answered yet, because three times their bytes are too few.
     pub unproven_short: u64,
@@ -106,10 +106,10 @@ pub struct AnswerStats {
     pub over_rate: u64,
 }
 
-/// A request, read.
+/// A decoded request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublicRequest {
-    /// What is wanted.
+    /// Range of messages that is asked for.
     pub wanted: Header,
     /// The token shown; nothing where none was.
     token: Option<Token>,
@@ -133,7 +133,7 @@ impl PublicRequest {
     }
 }
 
-/// What one request may be answered with.
+/// Upper bound of the answer to one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
     from: u64,
@@ -142,7 +142,7 @@ pub struct Allowance {
     pub token: Option<Token>,
     /// Bytes of the answer, beside the token.
     pub room: usize,
-    /// Of an unproven address: what it has earned.
+    /// Bytes that an address without a valid token may still be sent, earned by what it sent itself.
     earned: u64,
 }
 
@@ -177,7 +177,7 @@ impl Bucket {
 /// One place of a table.
 #[derive(Clone, Copy, Default, Debug)]
 struct Slot<T> {
-    /// 0: nobody.
+    /// Hashed address; 0 if the slot is free.
     name: u64,
     used: Nanos,
     of: T,
@@ -211,7 +211,7 @@ impl<T: Copy + Default> Table<T> {
     }
 }
 
-/// Judges requests.
+/// Decides how much of each request is answered.
 pub struct Answers {
     config: AnswerConfig,
     /// Without one no address can be proved.
@@ -226,7 +226,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Nobody has asked yet, and no address can be proved.
+    /// An empty state: no requests so far and no key for tokens.
     pub fn new(config: AnswerConfig) -> Answers {
         Answers {
             config,
@@ -246,7 +246,7 @@ impl Answers {
         self.maker = Some(maker);
     }
 
-    /// What was asked and answered since the start.
+    /// Counters since the start.
     pub fn stats(&self) -> AnswerStats {
         self.stats
     }

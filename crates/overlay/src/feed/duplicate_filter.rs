@@ -25,7 +25,7 @@ const SETTLE_STEPS: usize = 16;
 /// Copies of one id told apart.
 const COPIES_MAX: usize = 56;
 
-/// What the filter says of an arriving copy.
+/// Verdict of the filter on an arriving copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
     /// The first copy of its id: process it.
@@ -94,17 +94,17 @@ impl DuplicateFilter {
         }
     }
 
-    /// The same, counting on from totals of another filter.
+    /// This filter with its counters started from those of another one.
     pub fn counting_on(self, stats: FilterStats) -> DuplicateFilter {
         DuplicateFilter { stats, ..self }
     }
 
-    /// The epoch heard last.
+    /// Latest epoch that was seen.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> FilterStats {
         self.stats
     }

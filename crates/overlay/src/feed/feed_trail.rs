@@ -13,7 +13,7 @@ use crate::frame::DataBody;
 
 /// Bytes of a block in the spill store.
 pub(crate) const BLOCK: usize = 8_192;
-/// Bytes before a packet.
+/// Length of the record's header before each packet, bytes.
 pub(crate) const HEAD: usize = size_of::<DataBody>() + 4;
 /// Bytes that may wait for the spill store.
 const WAITING_MAX: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub(crate) struct FeedTrail {
     spill: Option<Box<dyn SpillStore>>,
     /// Bytes in the spill store, a whole number of blocks.
     put: u64,
-    /// Those after them.
+    /// Records after those that are on their way to the disk.
     waiting: Vec<u8>,
     /// Offset of the first datagram that the store still keeps.
     front: u64,

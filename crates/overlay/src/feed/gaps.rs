@@ -10,7 +10,7 @@
 
 use types::Nanos;
 
-/// Gaps told apart.
+/// Most separate gaps that are remembered.
 pub const GAPS_MAX: usize = 64;
 /// Doublings of the distance between requests.
 const BACKOFF_MAX: u32 = 10;
@@ -20,11 +20,11 @@ const BACKOFF_MAX: u32 = 10;
 pub struct Gap {
     /// First missing message.
     pub from: u64,
-    /// One past the last.
+    /// Number after the last missing message.
     pub to: u64,
-    /// When it was noticed.
+    /// Time at which the gap was noticed.
     pub since: Nanos,
-    /// When to ask (again).
+    /// Time of the next request.
     pub ask_at: Nanos,
     /// How often it was asked for.
     pub asked: u32,
@@ -38,7 +38,7 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// Nothing is known to be missing before `first`.
+    /// No gaps; messages are expected from number `first` on.
     pub fn new(first: u64) -> Gaps {
         Gaps { list: Vec::with_capacity(GAPS_MAX), known_end: first }
     }
@@ -48,7 +48,7 @@ impl Gaps {
         self.known_end
     }
 
-    /// The gaps.
+    /// All gaps, lowest numbers first.
     pub fn list(&self) -> &[Gap] {
         &self.list
     }

@@ -14,20 +14,20 @@ use crate::deadline::samples::Sample;
 const STAMPS: usize = 4_096;
 /// Samples of a kind that a decision takes, and at most keeps.
 const KIND_LEAST: usize = 64;
-/// Percentile compared, in tenths.
+/// Percentile that is compared, in tenths.
 const TENTHS: usize = 9;
 
 /// Which messages are hedged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HedgeMode {
-    /// All, by the tree's H.
+    /// Every message, by the H of the tree.
     #[default]
     Tree,
     /// Odd ids by the tree's H, even ones not.
     OddOnly,
-    /// By measured gain.
+    /// As many as measured gain justifies.
     Adaptive {
-        /// H to begin with.
+        /// Initial H.
         first: u8,
         /// Largest H, at most 8.
         most: u8,
@@ -65,12 +65,12 @@ impl Hedger {
         self.hedge
     }
 
-    /// How often H changed.
+    /// Number of times that H changed.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What to stamp message `id` with (`frame::DataBody::hedge`).
+    /// Hedging factor to stamp on message `id` ([`crate::frame::DataBody::hedge`]).
     pub fn stamp(&mut self, id: u64) -> u8 {
         match self.mode {
             HedgeMode::Tree => 0,

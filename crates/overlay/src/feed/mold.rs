@@ -9,7 +9,7 @@
 pub const HEADER_LEN: usize = 20;
 /// Message count that says the session is over.
 pub const END_OF_SESSION: u16 = 0xFFFF;
-/// Bytes before each message.
+/// Length field before each message, bytes.
 pub const PREFIX_LEN: usize = 2;
 
 /// Name of a MoldUDP64 session.
@@ -22,7 +22,7 @@ pub struct Header {
     pub session: Session,
     /// Sequence number of the first message (heartbeat, end of session: of the next one).
     pub seq: u64,
-    /// How many messages.
+    /// Number of messages.
     pub count: u16,
 }
 
@@ -40,7 +40,7 @@ impl Header {
         Some((header, rest))
     }
 
-    /// The header's bytes.
+    /// The header as bytes on the wire.
     pub fn bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[..10].copy_from_slice(&self.session);
@@ -50,7 +50,7 @@ impl Header {
     }
 }
 
-/// A whole, checked packet.
+/// A complete packet whose structure was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     /// Its header.

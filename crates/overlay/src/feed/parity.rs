@@ -12,9 +12,9 @@ use types::{
 
 use crate::frame::{DATA_PARITY, DataBody};
 
-/// Largest group.
+/// Most datagrams in a parity group.
 pub const GROUP_MAX: u16 = 32;
-/// Datagrams a receiver remembers.
+/// Number of recent datagrams that a receiver remembers.
 const REMEMBERED: usize = 256;
 /// How far before the parity the group may begin.
 const REACH: u64 = 64;
@@ -24,7 +24,7 @@ const REACH: u64 = 64;
 const BLOCK: usize = 30;
 const _: () = assert!(16 + size_of::<DataBody>() + BLOCK + MOLD_PACKET_MAX <= DATAGRAM_MAX);
 
-/// The sender's side.
+/// Sender's side of parity: XOR over a group of datagrams.
 #[derive(Clone, Debug)]
 pub struct ParityEncoder {
     group: u16,
@@ -100,7 +100,7 @@ impl ParityEncoder {
     }
 }
 
-/// The receiver's side.
+/// Receiver's side of parity: restores the one datagram of a group that is missing.
 #[derive(Clone, Debug)]
 pub struct ParityDecoder {
     seen: Vec<Seen>,
@@ -123,7 +123,7 @@ impl Default for ParityDecoder {
 }
 
 impl ParityDecoder {
-    /// Nothing seen yet.
+    /// A decoder that has seen no datagram.
     pub fn new() -> ParityDecoder {
         ParityDecoder { seen: vec![Seen::default(); REMEMBERED], made: Vec::new() }
     }

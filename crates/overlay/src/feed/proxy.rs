@@ -43,7 +43,7 @@ pub struct ProxyConfig {
     pub slowest_first: bool,
     /// Orders wait in a queue and leave at a pace; `None`: they pass straight through.
     pub upstream: Option<UpstreamConfig>,
-    /// What a proxy right above receivers keeps for repairs; `None`: nothing.
+    /// Size of the repair cache of a proxy directly above receivers; `None`: no cache.
     pub cache: Option<CacheConfig>,
 }
 
@@ -76,15 +76,15 @@ pub struct ProxyStats {
     pub unexpected: u64,
     /// Duplicates, missing copies and refusals of market data.
     pub filter: FilterStats,
-    /// The delay all-reduce.
+    /// Counters of the delay all-reduce.
     pub reduce: ReduceStats,
     /// Orders that wait and leave at a pace.
     pub upstream: UpstreamStats,
-    /// Repairs from the cache.
+    /// Counters of the repair cache.
     pub cache: CacheStats,
 }
 
-/// One proxy.
+/// A proxy: passes the feed down the tree and orders up.
 pub struct Proxy {
     tree: Tree,
     node: NodeId,
@@ -95,7 +95,7 @@ pub struct Proxy {
     upstream: Option<UpstreamQueue>,
     cache: Option<RepairCache>,
     routes: FailoverRoutes,
-    /// Those of the next epoch and of the last one.
+    /// Routes around dead nodes in the tree of the next epoch, and in that of the last one.
     next_routes: FailoverRoutes,
     former_routes: FailoverRoutes,
     detoured: Vec<NodeId>,
@@ -131,7 +131,7 @@ impl Proxy {
         }
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> ProxyStats {
         ProxyStats {
             filter: self.filter.stats(),
@@ -160,7 +160,7 @@ impl Proxy {
         &self.tree
     }
 
-    /// Who is dead, as far as the proxy has heard.
+    /// Nodes that the proxy was told are dead.
     pub fn failover_routes(&self) -> &FailoverRoutes {
         &self.routes
     }

@@ -74,7 +74,7 @@ pub struct PublisherConfig {
 }
 
 impl PublisherConfig {
-    /// The defaults for `session`.
+    /// Default settings for this session.
     pub fn new(session: Session) -> PublisherConfig {
         PublisherConfig {
             session,
@@ -114,11 +114,11 @@ pub struct PublisherStats {
 pub enum PushError {
     /// Longer than a packet allows.
     TooLong,
-    /// The session is over.
+    /// The session has ended; nothing is published any more.
     SessionOver,
 }
 
-/// What a publisher says of release times; all of one stream.
+/// Release times that a publisher tells its followers; of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeedRelease {
     /// One past the last message that was sent and confirmed.
@@ -158,7 +158,7 @@ pub struct Publisher {
     heartbeat_at: Nanos,
     heartbeat_ns: u64,
     ended: bool,
-    /// Somebody else publishes.
+    /// Whether another root publishes and this one only follows.
     follows: bool,
     /// Delay and clock bound of the fleet as that one said last, in ns.
     told_delay: (u64, u64),
@@ -214,7 +214,7 @@ impl Publisher {
         (self.heartbeat_at, self.heartbeat_ns) = (Nanos(0), self.config.heartbeat_min_ns.max(1));
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> PublisherStats {
         self.stats
     }
@@ -224,7 +224,7 @@ impl Publisher {
         &self.store
     }
 
-    /// See [`RetransmissionStore::prove_by`].
+    /// Sets how addresses prove themselves: [`RetransmissionStore::prove_by`].
     pub fn prove_by(&mut self, salt: u64, maker: TokenMaker) {
         self.store.prove_by(salt, maker);
     }
@@ -267,7 +267,7 @@ impl Publisher {
         }
     }
 
-    /// Who is thought dead.
+    /// Nodes that are believed dead.
     pub fn failover_routes(&self) -> &FailoverRoutes {
         &self.routes
     }
@@ -488,7 +488,7 @@ impl Publisher {
 
 /// When messages are public, between a publisher and those who follow it.
 impl Publisher {
-    /// What followers have to know.
+    /// Release times as followers have to know them.
     pub fn release(&self, now: Nanos) -> FeedRelease {
         FeedRelease {
             end: self.store.confirmed(),

@@ -57,13 +57,13 @@ const AHEAD_MAX: u64 = 1 << 32;
 pub struct ReceiverConfig {
     /// MoldUDP64 session to take.
     pub session: Session,
-    /// Who gets what is released.
+    /// Address to which released packets are sent.
     pub feed: Peer,
     /// First message to hand on.
     pub first: FeedSeq,
     /// Ids the duplicate filter spans.
     pub filter_slots: usize,
-    /// Most datagrams held.
+    /// Most datagrams that are held at a time.
     pub hold_max: usize,
     /// Longest hold of a datagram, in ns.
     pub hold_limit_ns: u64,
@@ -158,7 +158,7 @@ pub struct ReceiverStats {
     pub repairs_filled: u64,
     /// Repair datagrams that came for nothing.
     pub repairs_useless: u64,
-    /// Of the requests, those to proxies.
+    /// Requests that went to proxies.
     pub parents_asked: u64,
     /// Parity blocks that made up a missing datagram.
     pub parity_filled: u64,
@@ -166,7 +166,7 @@ pub struct ReceiverStats {
     pub hold_dropped: u64,
     /// Deadlines that were cut to the longest hold.
     pub deadlines_cut: u64,
-    /// What was given up because it was too far behind.
+    /// Counters of messages that were skipped because the receiver was too far behind.
     pub skip: SkipStats,
     /// Rounds in quarantine, in which nothing of this receiver counted for the fleet.
     pub quarantined: u64,
@@ -177,7 +177,7 @@ pub struct Receiver {
     tree: Tree,
     node: NodeId,
     config: ReceiverConfig,
-    /// Somebody else who gets what is released.
+    /// Further addresses to which released packets are sent.
     subscribers: Subscribers,
     filter: DuplicateFilter,
     position: TreePosition,
@@ -245,7 +245,7 @@ impl Receiver {
         }
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> ReceiverStats {
         ReceiverStats { filter: self.filter.stats(), skip: self.skip.stats(), ..self.stats }
     }
@@ -262,7 +262,7 @@ impl Receiver {
         FeedSeq(self.next.max(due).saturating_sub(1))
     }
 
-    /// How many datagrams wait.
+    /// Number of datagrams held.
     pub fn held(&self) -> usize {
         self.hold.len()
     }
@@ -297,7 +297,7 @@ impl Receiver {
         self.config.session
     }
 
-    /// Whom what is released goes to.
+    /// Further addresses to which released packets are sent.
     pub fn subscribers(&mut self) -> &mut Subscribers {
         &mut self.subscribers
     }

@@ -20,7 +20,7 @@ use crate::{
 /// Size and temper of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// Datagrams kept.
+    /// Number of datagrams kept.
     pub datagrams: usize,
     /// Least time between two copies of one datagram to one receiver, in ns.
     pub quiet_ns: u64,
@@ -37,7 +37,7 @@ impl Default for CacheConfig {
 /// Totals of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
-    /// Requests.
+    /// Requests received.
     pub requests: u64,
     /// Datagrams sent again.
     pub repaired: u64,
@@ -56,7 +56,7 @@ struct Entry {
     packet: Vec<u8>,
 }
 
-/// The cache.
+/// The last datagrams of a proxy, to answer receivers' repair requests from.
 pub struct RepairCache {
     config: CacheConfig,
     entries: Vec<Entry>,
@@ -80,7 +80,7 @@ impl RepairCache {
         }
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> CacheStats {
         self.stats
     }
@@ -159,7 +159,7 @@ impl RepairCache {
         self.stats.unknown += u64::from(!found);
     }
 
-    /// A repair frame's header.
+    /// Header of a repair datagram.
     pub fn header(node: NodeId, epoch: u32) -> HopHeader {
         HopHeader::new(FrameKind::Repair, node, epoch)
     }

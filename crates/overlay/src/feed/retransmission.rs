@@ -64,11 +64,11 @@ impl Default for StoreConfig {
 /// Totals of a [`RetransmissionStore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreStats {
-    /// Requests of receivers.
+    /// Repair requests of receivers.
     pub repair_requests: u64,
     /// Datagrams sent again to receivers.
     pub repaired_datagrams: u64,
-    /// MoldUDP64 requests of anybody.
+    /// MoldUDP64 requests from anywhere.
     pub public_requests: u64,
     /// Packets sent in answer to those.
     pub public_replies: u64,
@@ -96,7 +96,7 @@ impl Stored {
     }
 }
 
-/// The store.
+/// Published datagrams, kept to answer repair requests.
 pub struct RetransmissionStore {
     tree: Tree,
     session: Session,
@@ -148,17 +148,17 @@ impl RetransmissionStore {
         }
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> StoreStats {
         self.stats
     }
 
-    /// What anybody was answered.
+    /// Counters of public requests and answers.
     pub fn answers(&self) -> AnswerStats {
         self.answers.stats()
     }
 
-    /// See [`Answers::prove_by`].
+    /// Sets how addresses prove themselves: [`Answers::prove_by`].
     pub fn prove_by(&mut self, salt: u64, maker: TokenMaker) {
         self.answers.prove_by(salt, maker);
     }
@@ -271,7 +271,7 @@ impl RetransmissionStore {
         self.end().eq(&end).then_some(())
     }
 
-    /// Whether it was kept.
+    /// Keeps a datagram in memory; returns whether there was room.
     fn keep_in_memory(&mut self, body: &DataBody, packet: &[u8]) -> bool {
         let Some(parsed) = Packet::parse(packet) else { return false };
         let follows = self.entries.back().is_none_or(|last| last.end == parsed.header.seq);

@@ -15,20 +15,20 @@ use types::Nanos;
 /// Totals of what was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SkipStats {
-    /// Messages never handed on.
+    /// Number of messages that were skipped.
     pub messages: u64,
-    /// Times the receiver jumped.
+    /// Number of skips.
     pub jumps: u64,
     /// Answers of the server that it no longer has what was asked for.
     pub told: u64,
 }
 
-/// What is known to be lost.
+/// Messages that are known to be lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Skip {
     /// Messages before this one can't be repaired.
     oldest: u64,
-    /// When those are public.
+    /// Time at which the lost messages would have been released.
     public_at: Nanos,
     /// A gap of more messages is not repaired; 0: every gap is.
     gap_max: u64,
@@ -36,12 +36,12 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// Nothing is lost.
+    /// No lost messages so far.
     pub fn new(gap_max: u64) -> Skip {
         Skip { oldest: 0, public_at: Nanos(0), gap_max, stats: SkipStats::default() }
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> SkipStats {
         self.stats
     }

@@ -8,11 +8,11 @@ use types::{Channel, Outbox, Peer, Span};
 /// Subscribers of a receiver at most.
 pub const SUBSCRIBERS_MAX: usize = 64;
 
-/// The list.
+/// Addresses that get everything that is released.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscribers {
     peers: Vec<Peer>,
-    /// Who is first next time.
+    /// Index of the address that is served first next time.
     first: usize,
 }
 
@@ -41,7 +41,7 @@ impl Subscribers {
         self.peers.len() < before
     }
 
-    /// Whether `peer` gets everything.
+    /// Whether `peer` is subscribed.
     pub fn has(&self, peer: Peer) -> bool {
         self.peers.contains(&peer)
     }

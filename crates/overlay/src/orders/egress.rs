@@ -26,11 +26,11 @@ use crate::orders::order_facts::{OrderFacts, OrderKind};
 /// In which order messages leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueuePolicy {
-    /// As they came.
+    /// In order of arrival.
     Fifo,
-    /// Oldest first.
+    /// Oldest order first, by `t_in`.
     SimplePq,
-    /// Most critical first.
+    /// Orders whose price is most critical first.
     #[default]
     LimitOrder,
 }
@@ -42,7 +42,7 @@ pub struct QueueConfig {
     pub policy: QueuePolicy,
     /// Messages that may wait.
     pub capacity: usize,
-    /// Of them, of one account.
+    /// Messages of one account that may wait.
     pub account_max: usize,
     /// Wait after which a message is served from the age lane, in ns.
     pub age_ns: u64,
@@ -66,7 +66,7 @@ impl Default for QueueConfig {
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shed {
-    /// No place is left.
+    /// The queue is full.
     Full,
     /// The account has its share of the places.
     Account,
@@ -79,7 +79,7 @@ pub struct QueueStats {
     pub taken: u64,
     /// Messages that left.
     pub served: u64,
-    /// Of them, from the age lane.
+    /// Messages that left through the lane for old messages.
     pub aged: u64,
     /// Of them, after one with a later `t_in`, by the policy's doing.
     pub deferred: u64,
@@ -93,12 +93,12 @@ pub struct QueueStats {
     pub wait_max_ns: u64,
 }
 
-/// A message that leaves.
+/// A message that leaves the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
-    /// As given.
+    /// Bytes as they were put in.
     pub bytes: &'a [u8],
-    /// As given.
+    /// Attempt number as it was put in.
     pub attempt: u8,
     /// A later one left before it by the policy's doing.
     pub deferred: bool,
@@ -136,7 +136,7 @@ struct Key {
 struct Account {
     /// Messages that wait, all together.
     waiting: u32,
-    /// Of them, not behind a barrier.
+    /// Messages that are not behind a barrier.
     ahead: u32,
     /// A barrier is among those ahead, then alone.
     barrier: bool,
@@ -147,7 +147,7 @@ struct Account {
 
 const NOTHING: Account = Account { waiting: 0, ahead: 0, barrier: false, first: NIL, last: NIL };
 
-/// The queue.
+/// Orders on their way up that wait at a node.
 pub struct EgressQueue {
     config: QueueConfig,
     slots: Vec<Slot>,
@@ -200,22 +200,22 @@ impl EgressQueue {
         }
     }
 
-    /// Messages that wait.
+    /// Number of messages that wait.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Nothing waits.
+    /// Whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Places left.
+    /// Number of further messages that fit.
     pub fn room(&self) -> usize {
         self.config.capacity - self.len
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> QueueStats {
         self.stats
     }

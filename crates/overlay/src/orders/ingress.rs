@@ -29,14 +29,14 @@ pub struct IngressConfig {
     pub shard: ShardId,
     /// Highest gateway number, at most [`GATEWAYS_MAX`].
     pub gateways: usize,
-    /// The resequencing window.
+    /// Settings of the sequencer.
     pub sequencer: SequencerConfig,
 }
 
-/// What became of an order.
+/// Verdict on an arriving order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// In the sequencer.
+    /// It was taken by the sequencer.
     Taken,
     /// Kept until the order it depends on has left the sequencer.
     Parked,
@@ -44,7 +44,7 @@ pub enum Verdict {
     Duplicate,
     /// No such gateway, or it has no life yet.
     UnknownGateway,
-    /// Not of the gateway's present life.
+    /// It is of another incarnation than the gateway's present one.
     StaleIncarnation,
     /// Number zero, or too far ahead of what the gateway may have in flight.
     TooFar,
@@ -54,12 +54,12 @@ pub enum Verdict {
     Full,
 }
 
-/// What the ingress saw so far, by verdict.
+/// Counters of the ingress, by verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IngressCounters {
     /// Orders taken, at once or after parking.
     pub taken: u64,
-    /// Of them, copies that were re-sends.
+    /// Taken orders that were re-sent copies.
     pub taken_resent: u64,
     /// Copies of orders that had come before.
     pub duplicates: u64,
@@ -77,12 +77,12 @@ struct Life {
     useful: u32,
 }
 
-/// What came of a gateway's life, in the log or not.
+/// Orders of a gateway's incarnation that arrived, whether in the log already or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrivals<'a> {
-    /// The life.
+    /// Incarnation of the gateway.
     pub incarnation: Incarnation,
-    /// Its orders that came and were taken.
+    /// Numbers of its orders that arrived and were taken.
     pub received: &'a SeqWindow,
     /// Those of which a re-sent copy was the first to come; counts round.
     pub useful: u32,
@@ -93,7 +93,7 @@ pub struct Ingress {
     shard: ShardId,
     /// How far ahead of a gateway's first missing number an order is parked.
     park_reach: u64,
-    /// By gateway number.
+    /// Present incarnations, by gateway number.
     lives: Vec<Option<Life>>,
     sequencer: Sequencer,
     counters: IngressCounters,
@@ -179,7 +179,7 @@ impl Ingress {
         self.sequencer.next_timeout()
     }
 
-    /// What came of a gateway's present life.
+    /// Orders that arrived in a gateway's present incarnation.
     pub fn arrivals(&self, gateway: GatewayId) -> Option<Arrivals<'_>> {
         let life = self.lives.get(usize::from(gateway.0))?.as_ref()?;
         let Life { incarnation, received, useful, .. } = life;
@@ -191,7 +191,7 @@ impl Ingress {
         &self.sequencer
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> IngressCounters {
         self.counters
     }

@@ -19,12 +19,12 @@ use crate::{
 /// Orders after the contiguous part that one acknowledgement speaks of.
 pub const ACK_REACH: usize = 256;
 
-/// What the acknowledgement of a gateway is made of.
+/// Parts of the acknowledgement that a gateway is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Its node.
+    /// Node of the gateway.
     pub to: NodeId,
-    /// Its present life.
+    /// Present incarnation of the gateway.
     pub incarnation: Incarnation,
     /// The life's orders in the log.
     pub logged: &'a SeqWindow,

@@ -13,7 +13,7 @@ pub struct OrderFacts {
     pub account: u16,
     /// The instrument.
     pub instrument: u16,
-    /// Where it may overtake.
+    /// Class of the order, which decides what it may overtake.
     pub kind: OrderKind,
     /// Order this message brings into being, by the account's own number.
     pub creates: Option<u32>,
@@ -21,14 +21,14 @@ pub struct OrderFacts {
     pub about: Option<u32>,
 }
 
-/// What decides about a message's turn.
+/// Class of a message, for the order in which messages leave a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderKind {
     /// A buy at most at this price; the dearer, the more critical.
     Bid(i64),
     /// A sale at least at this price; the cheaper, the more critical.
     Ask(i64),
-    /// Neither: cancels and whatever else has no price.
+    /// Cancels and other messages without a price.
     Plain,
     /// About all orders of the account: waits for all its earlier messages, and all later ones wait
     /// for it.

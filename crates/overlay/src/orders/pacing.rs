@@ -23,7 +23,7 @@ const CHILDREN_MAX: usize = 4_096;
 /// A child silent for so long has no say in the distribution.
 const IDLE_NS: u64 = 50 * Nanos::MILLI;
 
-/// The paper's rule.
+/// Settings of the pacing rule of the paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacerConfig {
     /// T in ns.
@@ -133,7 +133,7 @@ struct Child {
     /// Highest number heard, and the number it may go to.
     highest: u16,
     limit: u16,
-    /// What it says is waiting.
+    /// Backlog that the node reported, messages.
     backlog: u32,
     heard_at: Nanos,
     grant: u32,

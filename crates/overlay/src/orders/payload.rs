@@ -13,7 +13,7 @@ pub struct Payload {
 const _: () = assert!(ORDER_PAYLOAD_MAX <= u8::MAX as usize);
 
 impl Payload {
-    /// No bytes.
+    /// An empty payload.
     pub const EMPTY: Payload = Payload { len: 0, bytes: [0; ORDER_PAYLOAD_MAX] };
 
     /// A copy of `bytes`; `None` when they are too long.
@@ -24,7 +24,7 @@ impl Payload {
         Some(payload)
     }
 
-    /// The bytes.
+    /// The payload's bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

@@ -34,7 +34,7 @@ impl Delivery {
     }
 }
 
-/// What is known of an order besides its own fields.
+/// Facts about an order beyond its own fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Marks {
     /// Attempt of the copy; above 0 it is a second one: how long it took says nothing of the
@@ -42,6 +42,6 @@ pub struct Marks {
     pub attempt: u8,
     /// A queue on the way let others pass.
     pub deferred: bool,
-    /// The tick it answers.
+    /// Delivery of the market data message that the order answers.
     pub delivery: Option<Delivery>,
 }

@@ -9,14 +9,14 @@
 
 use types::Nanos;
 
-/// What fills the bucket.
+/// Settings of the budget for re-sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BudgetConfig {
     /// Re-sends per thousand new messages.
     pub share_permille: u32,
     /// Re-sends per second besides: what probes a path that has lost everything.
     pub per_second: u32,
-    /// Most re-sends saved up.
+    /// Most re-sends that can be saved up.
     pub burst: u32,
 }
 
@@ -29,12 +29,12 @@ impl Default for BudgetConfig {
 
 /// Tokens are counted in billionths, so that nanoseconds earn whole ones.
 const TOKEN: u64 = 1_000_000_000;
-/// What a useful re-send gives back: itself and one more.
+/// Tokens given back for a re-send that was necessary: its own and one more.
 const USEFUL_TOKENS: u64 = 2;
 /// Longest time that earns at once, far beyond what fills any sensible bucket.
 const EARNING_MAX_NS: u64 = 60 * Nanos::SECOND;
 
-/// The bucket.
+/// Token bucket that bounds re-sends.
 #[derive(Clone, Debug)]
 pub struct ResendBudget {
     config: BudgetConfig,
@@ -44,7 +44,7 @@ pub struct ResendBudget {
 }
 
 impl ResendBudget {
-    /// A full one.
+    /// A full bucket.
     pub fn new(config: BudgetConfig) -> ResendBudget {
         let mut budget = ResendBudget { config, filled: 0, counted: None };
         budget.filled = budget.most();
@@ -56,7 +56,7 @@ impl ResendBudget {
         self.earn(u64::from(self.config.share_permille) * (TOKEN / 1_000));
     }
 
-    /// So many re-sends turned out to have been necessary.
+    /// Gives tokens back for this many re-sends that were necessary.
     pub fn useful(&mut self, resends: u32) {
         self.earn((u64::from(resends) * USEFUL_TOKENS).saturating_mul(TOKEN));
     }

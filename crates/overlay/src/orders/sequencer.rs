@@ -40,7 +40,7 @@ pub struct SequencerConfig {
     pub t_in_cap_ns: u64,
     /// Orders held, parked ones included; 2 to [`SEQUENCER_MAX`].
     pub capacity: usize,
-    /// What decides about the order of release.
+    /// Policy that decides the order of release.
     pub policy: ReleasePolicy,
     /// Orders of a session that leave before it is another one's turn; 0: no turns are taken.
     pub quantum: u32,
@@ -64,14 +64,14 @@ impl Default for SequencerConfig {
 pub struct Offer<'a> {
     /// Transport key.
     pub source: Source,
-    /// Claimed by the gateway.
+    /// Arrival time that the gateway claims.
     pub t_in: Nanos,
     /// Number (same gateway and life) of the order that must leave first; `None` when there is
     /// none or it has left.
     pub waits_for: Option<u64>,
-    /// Opaque.
+    /// Payload, not interpreted here.
     pub payload: &'a [u8],
-    /// What else is known of it.
+    /// Facts about the order beyond its own fields.
     pub marks: Marks,
 }
 
@@ -91,26 +91,26 @@ pub struct Sequenced {
     pub source: Source,
     /// Claimed by the gateway, unchanged.
     pub t_in: Nanos,
-    /// For `Input::flags`.
+    /// Flags for `Input::flags`.
     pub flags: u64,
     /// Attempt of the copy that was taken.
     pub attempt: u8,
     /// It was parked: how long it was here says nothing of the way up.
     pub waited: bool,
-    /// Opaque.
+    /// Payload, not interpreted here.
     pub payload: Payload,
 }
 
-/// What the sequencer did so far.
+/// Counters of the sequencer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SequencerCounters {
-    /// Orders that left.
+    /// Orders that were released.
     pub released: u64,
-    /// Of them, after one with a later time.
+    /// Orders that were released after one with a later arrival time.
     pub late: u64,
     /// Of them, after one with a later time because a queue on the way had deferred them.
     pub deferred: u64,
-    /// Of them, with a `t_in` beyond the cap.
+    /// Orders whose `t_in` was beyond the cap.
     pub capped: u64,
     /// Orders that had to be parked.
     pub parked: u64,
@@ -120,7 +120,7 @@ pub struct SequencerCounters {
     pub forgotten: u64,
 }
 
-/// A [`SequencerConfig::quantum`] for most.
+/// Quantum of most sources ([`SequencerConfig::quantum`]).
 const QUANTUM: u32 = 64;
 /// No slot.
 const NIL: u32 = u32::MAX;
@@ -129,7 +129,7 @@ struct Slot {
     source: Source,
     waits_for: u64,
     t_in: Nanos,
-    /// `t_in` within the cap.
+    /// Arrival time after the cap was applied.
     order_time: Nanos,
     flags: u64,
     attempt: u8,
@@ -168,7 +168,7 @@ const VACANT: Slot = Slot {
 struct Turn {
     /// Orders of it that left in a row.
     run: u32,
-    /// It was set back in this backlog.
+    /// Whether the source was set back in this backlog.
     behind: bool,
 }
 
@@ -357,12 +357,12 @@ impl Sequencer {
         self.parked
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> SequencerCounters {
         self.counters
     }
 
-    /// Present window in ns.
+    /// Present length of the window, ns.
     pub fn window_ns(&self) -> u64 {
         self.window_ns
     }

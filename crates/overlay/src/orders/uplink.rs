@@ -36,14 +36,14 @@ use crate::{
     orders::round_trip::RoundTrip,
 };
 
-/// Who the gateway is and how patient; times in nanoseconds.
+/// Identity of a gateway and its timeouts, ns.
 #[derive(Clone, Debug)]
 pub struct UplinkConfig {
-    /// The gateway.
+    /// Number of the gateway.
     pub gateway: GatewayId,
-    /// Its node, written into headers.
+    /// Node of the gateway, written into headers.
     pub node: NodeId,
-    /// Where Hello goes.
+    /// Node to which Hello is sent.
     pub root: NodeId,
     /// The engine shard orders are for.
     pub shard: ShardId,
@@ -61,11 +61,11 @@ pub struct UplinkConfig {
     pub reserve: usize,
     /// Timeout before the first sample.
     pub rto_initial_ns: u64,
-    /// Shortest timeout.
+    /// Shortest re-send timeout, ns.
     pub rto_floor_ns: u64,
     /// Longest timeout by backoff alone, also of Hello; see [`RoundTrip::new`].
     pub rto_ceiling_ns: u64,
-    /// What re-sends may cost.
+    /// Budget for re-sends.
     pub budget: BudgetConfig,
     /// Most re-sends per timeout call.
     pub resend_batch: usize,
@@ -106,15 +106,15 @@ impl UplinkConfig {
 pub enum SubmitError {
     /// The window is full: wait for acknowledgements.
     Full,
-    /// No incarnation granted yet.
+    /// No incarnation has been granted yet.
     NotReady,
-    /// Longer than [`crate::payload::ORDER_PAYLOAD_MAX`].
+    /// The payload is longer than [`crate::payload::ORDER_PAYLOAD_MAX`].
     TooLong,
     /// The account number is above [`ACCOUNTS_MAX`].
     UnknownAccount,
 }
 
-/// What the uplink did so far.
+/// Counters of the uplink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UplinkCounters {
     /// Orders submitted.
@@ -127,7 +127,7 @@ pub struct UplinkCounters {
     pub parent_changes: u64,
     /// Times a re-send that was due had to wait for the budget.
     pub withheld: u64,
-    /// Round trips timed.
+    /// Number of round trips that were timed.
     pub timed: u64,
     /// Acknowledgements or grants for another life, or of orders never sent.
     pub ignored: u64,
@@ -149,11 +149,11 @@ struct InFlight {
     sent_at: [Nanos; COPIES],
     /// Doublings of the common timeout when the last copy was sent.
     doublings: u32,
-    /// Not re-sent before: it waits at the root.
+    /// Time before which it is not re-sent, because it waits at the root.
     held_until: Nanos,
     /// How often it has been re-sent.
     attempt: u32,
-    /// Of them, to roots that lead no more.
+    /// Sent copies that went to roots that no longer lead.
     forgiven: u32,
     /// Candidate of the first copy.
     parent: usize,
@@ -176,7 +176,7 @@ impl InFlight {
     }
 }
 
-/// What a session has on its way.
+/// Orders of one session that are not acknowledged.
 #[derive(Clone, Copy, Default)]
 struct SessionOrders {
     /// Number of its last order; 0: none yet.
@@ -203,7 +203,7 @@ pub struct Uplink {
     /// Numbers `base .. base + orders.len()`; the first is never acknowledged.
     orders: VecDeque<InFlight>,
     base: u64,
-    /// By account number.
+    /// Sessions, by account number.
     sessions: Vec<SessionOrders>,
     round_trip: RoundTrip,
     budget: ResendBudget,
@@ -277,7 +277,7 @@ impl Uplink {
         self.incarnation.is_some()
     }
 
-    /// The life granted.
+    /// Incarnation that was granted.
     pub fn incarnation(&self) -> Option<Incarnation> {
         self.incarnation
     }
@@ -313,7 +313,7 @@ impl Uplink {
         self.orders.len()
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> UplinkCounters {
         self.counters
     }

@@ -34,36 +34,36 @@ const IDLE_NS: u64 = 50 * Nanos::MILLI;
 /// Packets whose arrival is awaited, per parent.
 const AWAITED_MAX: usize = 4_096;
 
-/// What sets the pace.
+/// Rule that sets the pace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pace {
-    /// Nothing but `gap_ns`.
+    /// Only the smallest gap, `gap_ns`.
     #[default]
     Free,
-    /// The paper's rule.
+    /// The pacing rule of the paper.
     Paper(PacerConfig),
-    /// The parent.
+    /// Credits granted by the parent.
     Credits {
         /// Orders that this node grants its own children per millisecond, all together.
         rate: u32,
     },
 }
 
-/// Settings of a upstream.
+/// Settings of a queue towards the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UpstreamConfig {
-    /// What waits, and in which order it leaves.
+    /// Settings of the queue: capacity and order.
     pub queue: QueueConfig,
-    /// What sets the pace.
+    /// Rule that sets the pace.
     pub pace: Pace,
     /// Least time between two orders in any case, in ns: what the egress can do.
     pub gap_ns: u64,
 }
 
-/// Totals of a upstream.
+/// Counters of a queue towards the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UpstreamStats {
-    /// The queue's.
+    /// Counters of the queue itself.
     pub queue: QueueStats,
     /// Packets that parents never reported.
     pub lost: u64,
@@ -102,7 +102,7 @@ pub struct UpstreamQueue {
     queue: EgressQueue,
     pacer: Option<Pacer>,
     gates: Vec<Gate>,
-    /// No order before this.
+    /// Earliest time of the next order.
     free_at: Nanos,
     /// When the last one left.
     sent_at: Nanos,
@@ -113,7 +113,7 @@ pub struct UpstreamQueue {
 }
 
 impl UpstreamQueue {
-    /// An empty one.
+    /// An empty queue.
     pub fn new(config: UpstreamConfig) -> UpstreamQueue {
         let (pacer, rate) = match config.pace {
             Pace::Free => (None, None),
@@ -133,13 +133,13 @@ impl UpstreamQueue {
         }
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> UpstreamStats {
         let reports = self.feedback.reports;
         UpstreamStats { queue: self.queue.stats(), reports, ..self.stats }
     }
 
-    /// Orders that wait.
+    /// Number of orders that wait.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }

@@ -34,7 +34,7 @@ pub struct PrivateReceiverConfig {
     pub record_len: usize,
     /// An attach or detach request is repeated after this, doubling.
     pub request_ns: u64,
-    /// Longest time between repetitions.
+    /// Longest time between repeated requests, ns.
     pub request_ceiling_ns: u64,
     /// Repetitions of a detach request before giving up; the lease does the rest.
     pub detach_tries: u32,
@@ -81,7 +81,7 @@ pub fn first_token(life: Incarnation) -> u32 {
     life.0.wrapping_shl(TOKEN_BITS).wrapping_add(1)
 }
 
-/// What the caller hears.
+/// Event that the gateway is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrivateEvent<'a> {
     /// The stream is attached here.
@@ -118,25 +118,25 @@ pub enum PrivateEvent<'a> {
     Record {
         /// Account of the stream.
         account: AccountId,
-        /// Its position; one more than the one before.
+        /// Position of the record; one more than the one before.
         position: u64,
-        /// Its bytes.
+        /// Bytes of the record.
         record: &'a [u8],
     },
 }
 
-/// What the gateway's side did so far.
+/// Counters of the gateway's side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrivateReceiverCounters {
-    /// Records delivered.
+    /// Records that were delivered.
     pub delivered: u64,
-    /// Datagrams without anything new.
+    /// Datagrams that contained nothing new.
     pub duplicates: u64,
-    /// Datagrams that came early.
+    /// Datagrams that arrived before an earlier one.
     pub early: u64,
-    /// Of them, dropped because the pool was full.
+    /// Early datagrams that were dropped because the pool was full.
     pub early_dropped: u64,
-    /// Gaps reported.
+    /// Gaps that were reported.
     pub gaps: u64,
     /// Datagrams of no attachment of ours, or malformed.
     pub ignored: u64,
@@ -146,7 +146,7 @@ pub struct PrivateReceiverCounters {
 enum State {
     Requesting,
     Attached,
-    /// It was attached, at a root that serves no more.
+    /// The stream was attached at a root that no longer serves and has to be attached again.
     Rejoining,
     Detaching,
 }
@@ -184,12 +184,12 @@ pub struct PrivateReceiver {
     config: PrivateReceiverConfig,
     /// `None` before a life has been granted.
     next_token: Option<u32>,
-    /// Sorted by account.
+    /// Streams, sorted by account.
     streams: Vec<Stream>,
     early: Vec<Early>,
     /// Accounts that owe an acknowledgement.
     dirty: Vec<AccountId>,
-    /// Nothing is due before this; may be early.
+    /// Lower bound of the next due time.
     next_due: Nanos,
     counters: PrivateReceiverCounters,
 }
@@ -302,7 +302,7 @@ impl PrivateReceiver {
         self.find(account).is_ok_and(|at| self.streams[at].state == State::Attached)
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> PrivateReceiverCounters {
         self.counters
     }
@@ -377,7 +377,7 @@ impl PrivateReceiver {
         self.next_due = self.next_due.min(now);
     }
 
-    /// Records of a stream.
+    /// Handles a datagram with records of a stream.
     pub fn handle_private(
         &mut self,
         body: &PrivateBody,

@@ -23,7 +23,7 @@ use types::{Packer, SpillStore, Unpacker};
 const CHUNK_RECORDS: u64 = 64;
 /// Chunks per segment of memory, and in the first run in the spill store.
 const SEGMENT_CHUNKS: usize = 128;
-/// Chunks given up together.
+/// Number of chunks that are given up together.
 const BATCH: u64 = 64;
 /// Full chunks that may wait for the spill store before there is no room.
 const WAITING_MAX: usize = 1_024;
@@ -32,20 +32,20 @@ const RUNS_MAX: usize = 40;
 
 #[derive(Default)]
 struct Stream {
-    /// Records so far.
+    /// Number of records so far.
     len: u64,
     /// Places in memory of its newest chunks, in order.
     chunks: VecDeque<u32>,
     /// Chunks before these, which are in the spill store alone, and all chunks that are there.
     gone: u64,
     put: u64,
-    /// Of these the first, which can't be had any more.
+    /// Number of records from the beginning that can no longer be read.
     given_up: u64,
     /// Where its runs begin in the spill store, in chunks, in order.
     runs: Vec<u64>,
 }
 
-/// What is spilled.
+/// Records that are on the disk instead of in memory.
 struct Spilled {
     spill: Box<dyn SpillStore>,
     /// Full chunks in memory, by their streams, the oldest first, and the most of them.
@@ -430,7 +430,7 @@ fn chunk_of(segments: &[Box<[u8]>], chunk: u32, record_len: usize) -> Option<&[u
     segments.get(chunk / SEGMENT_CHUNKS)?.get(begin..begin + len)
 }
 
-/// The same, to be changed.
+/// Mutable bytes of a chunk.
 fn chunk_mut(segments: &mut [Box<[u8]>], chunk: u32, record_len: usize) -> Option<&mut [u8]> {
     let (chunk, len) = (chunk as usize, record_len * CHUNK_RECORDS as usize);
     let begin = (chunk % SEGMENT_CHUNKS) * len;

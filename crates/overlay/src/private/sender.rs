@@ -59,7 +59,7 @@ pub struct PrivateStreamsConfig {
     pub lease_ns: u64,
     /// First timeout without progress; doubles.
     pub rto_ns: u64,
-    /// Longest timeout.
+    /// Longest re-send timeout, ns.
     pub rto_ceiling_ns: u64,
     /// Gap reports of an account closer together than this count once.
     pub gap_guard_ns: u64,
@@ -89,16 +89,16 @@ impl PrivateStreamsConfig {
 pub enum AppendError {
     /// The account number is above the configured one.
     UnknownAccount,
-    /// Not `record_len` bytes.
+    /// The record is not `record_len` bytes long.
     Length,
-    /// `records_max` records are stored.
+    /// The store is full: it holds `records_max` records.
     Full,
 }
 
-/// What the root's side did so far.
+/// Counters of the root's side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrivateStreamsCounters {
-    /// Datagrams with records.
+    /// Datagrams sent that contained records.
     pub frames: u64,
     /// Records sent, again or not.
     pub records_sent: u64,
@@ -108,7 +108,7 @@ pub struct PrivateStreamsCounters {
     pub attached: u64,
     /// Takeovers from a gateway whose lease had run out.
     pub takeovers: u64,
-    /// Attach requests refused.
+    /// Attach requests that were refused.
     pub refused: u64,
     /// Acknowledgements of nothing attached, or of records never sent.
     pub ignored: u64,
@@ -179,7 +179,7 @@ pub struct PrivateStreams {
     config: PrivateStreamsConfig,
     per_frame: u64,
     store: RecordStore,
-    /// By account number.
+    /// Streams, by account number.
     accounts: Vec<Account>,
     dirty: Vec<u16>,
     /// Accounts that may have a timeout pending.
@@ -322,7 +322,7 @@ impl PrivateStreams {
         self.config.lease_ns
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> PrivateStreamsCounters {
         self.counters
     }

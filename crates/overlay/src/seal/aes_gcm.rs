@@ -15,7 +15,7 @@ use crate::{
     seal::{Aead, NONCE_LEN, TAG_LEN},
 };
 
-/// One key.
+/// AES-GCM with one key.
 pub struct AesGcm {
     key: LessSafeKey,
 }

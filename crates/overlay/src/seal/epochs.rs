@@ -30,11 +30,11 @@ const _: () = assert!(SWITCH_NS < GRACE_NS && EPOCHS_MAX > 1);
 /// One key epoch: keys, the life under them, and what was agreed with peers.
 pub(crate) struct Epoch<S: Keys> {
     pub(crate) links: Links<S>,
-    /// Of what this node seals for many.
+    /// Key for datagrams that this node seals for several others.
     pub(crate) shared_key: S::Key,
     /// It is sent under from then on, to whom there is a session with.
     switch_at: Nanos,
-    /// It is over then.
+    /// Time at which the epoch ends.
     end: Nanos,
 }
 

@@ -28,7 +28,7 @@ pub const RING_BYTES_MAX: usize =
 
 const _: () = assert!(types::limits::GATEWAYS_MAX < RING_ENTRIES_MAX, "and proxies fit");
 
-/// Begins an encoded ring.
+/// Header of an encoded key ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct RingHeader {
@@ -36,13 +36,13 @@ pub struct RingHeader {
     pub version: u8,
     /// Must be zero, else it is no ring.
     pub reserved: u8,
-    /// Whose ring it is.
+    /// Node that the ring belongs to.
     pub node: NodeId,
     /// Link secrets, at most [`RING_ENTRIES_MAX`] as the others.
     pub links: u16,
-    /// Market secrets.
+    /// Number of secrets for the market data scope.
     pub market: u16,
-    /// Orders secrets.
+    /// Number of secrets for the orders scope.
     pub orders: u16,
 }
 
@@ -59,7 +59,7 @@ const _: () = assert!(size_of::<RingHeader>() == 10 && size_of::<Entry>() == 34)
 /// Why bytes are no ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingError {
-    /// Not of [`RING_VERSION`], or a reserved byte is not zero.
+    /// The version is not [`RING_VERSION`], or a reserved byte is not zero.
     Version,
     /// Fewer or more bytes than the lists need, or a list of more than [`RING_ENTRIES_MAX`].
     Length,
@@ -128,7 +128,7 @@ impl KeyRing {
         KeyRing { node, links, market: Vec::new(), orders: Vec::new() }
     }
 
-    /// Whose ring it is.
+    /// Node that the ring belongs to.
     pub fn node(&self) -> NodeId {
         self.node
     }

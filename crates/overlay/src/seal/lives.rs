@@ -33,7 +33,7 @@ use crate::seal::{Aead, Origin, ReplayWindow, SealError, Sealer};
 
 /// First byte of a hello.
 pub const HELLO_VERSION: u8 = 0x83;
-/// Bytes of a hello.
+/// Length of a hello, bytes.
 pub const HELLO_LEN: usize = size_of::<Hello>();
 /// Answers that a peer gets at a time.
 pub const ANSWERS: u64 = 8;
@@ -86,7 +86,7 @@ impl Life {
     }
 }
 
-/// What a node seals for more than one other.
+/// Kind of traffic that a node seals for more than one other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Shared {
     /// Market data of the root or a proxy, for all nodes.
@@ -105,12 +105,12 @@ impl Shared {
     }
 }
 
-/// What a long-term secret is for.
+/// Scope of a long-term secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scope {
     /// All that two nodes prove and seal to each other alone, whichever is named first.
     Link(NodeId, NodeId),
-    /// What a node seals for many.
+    /// Traffic that this node seals for several others.
     Shared(Shared, NodeId),
 }
 
@@ -169,7 +169,7 @@ pub struct Hello {
     pub of: Life,
     /// The challenge that is answered; 0: none.
     pub answers: u64,
-    /// Over all before.
+    /// Authentication tag over all fields before it.
     pub tag: [u8; 16],
 }
 
@@ -202,7 +202,7 @@ impl Hello {
     }
 }
 
-/// What two lives have in common.
+/// Keys that two lives share.
 pub struct Session<K> {
     /// The key of the two alone.
     pub key: K,
@@ -250,16 +250,16 @@ fn split(bytes: [u8; 32]) -> ([u8; 16], u32) {
     (key, u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]))
 }
 
-/// One peer.
+/// State of the link with one peer.
 pub(crate) struct Link<K> {
     peer: NodeId,
     shared: Option<Shared>,
     life: Option<Life>,
     former: Vec<Life>,
     pub(crate) session: Option<Session<K>>,
-    /// Of what is sent there; goes on from session to session.
+    /// Seals what is sent there; goes on from session to session.
     pub(crate) sealer: Sealer,
-    /// Of what came from there in this session.
+    /// Replay window of what came from there in this session.
     pub(crate) window: ReplayWindow,
     /// The challenge that is not answered yet; 0: none.
     open: u64,
@@ -267,26 +267,26 @@ pub(crate) struct Link<K> {
     again_at: Nanos,
     /// Answers up to now are paid for until then.
     paid_to: Nanos,
-    /// What waits for its life, the oldest first.
+    /// Datagrams that wait until the peer's life is known, oldest first.
     held: VecDeque<Held>,
 }
 
 /// A datagram that waits until the life of its receiver is known.
 pub(crate) struct Held {
     since: Nanos,
-    /// In clear.
+    /// The datagram in clear.
     pub(crate) clear: Vec<u8>,
-    /// Its end-to-end part, where that is sealed for many.
+    /// End-to-end part, where that is sealed for several others.
     pub(crate) part: Option<(Origin, Vec<u8>)>,
 }
 
-/// All peers of one node, as far as their lives go.
+/// Links with all peers of a node.
 pub(crate) struct Links<S: Keys> {
     me: NodeId,
     life: Life,
     keys: S,
     links: Vec<Link<S::Key>>,
-    /// Challenges so far.
+    /// Number of challenges sent so far.
     asked: u64,
     /// Peers that are asked again by time.
     waiting: Vec<NodeId>,

@@ -28,9 +28,9 @@ pub mod tap;
 use types::{NodeId, limits::DATAGRAM_MAX};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes of a tag.
+/// Length of an authentication tag, bytes.
 pub const TAG_LEN: usize = 16;
-/// Bytes of a nonce.
+/// Length of a nonce, bytes.
 pub const NONCE_LEN: usize = 12;
 /// First byte of a sealed datagram.
 pub const SEALED_VERSION: u8 = 0x82;
@@ -74,7 +74,7 @@ pub trait Aead {
 pub struct SealHeader {
     /// [`SEALED_VERSION`].
     pub version: u8,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u8,
     /// Stream: which key and number space of the source.
     pub stream: u16,
@@ -97,7 +97,7 @@ const _: () = assert!(size_of::<SealHeader>() == 32);
 /// Why a datagram was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SealError {
-    /// Not a sealed datagram.
+    /// The datagram is not in the sealed format.
     Format,
     /// The hop tag is wrong: not from a node with the hop key, or changed on the way.
     HopTag,
@@ -129,7 +129,7 @@ fn nonce(part: Part, stream: u16, number: u64) -> [u8; NONCE_LEN] {
     nonce
 }
 
-/// Numbers per (life, stream).
+/// Largest counter of a (life, stream).
 pub const NUMBER_MAX: u64 = (1 << 47) - 1;
 
 /// What names one end-to-end part: never the same twice under one key.
@@ -139,7 +139,7 @@ pub struct Origin {
     pub stream: u16,
     /// Which life of the source: [`crate::lives::Life::tag`].
     pub life: u32,
-    /// Counts the source's datagrams.
+    /// Counter of the source's datagrams.
     pub number: u64,
 }
 
@@ -257,7 +257,7 @@ fn origin_bytes(origin: Origin) -> [u8; 14] {
     bytes
 }
 
-/// Both have the lengths that they have in every datagram.
+/// Associated data of a hop: header and end-to-end tag, both of fixed lengths.
 fn associated(head: &[u8], tag: &[u8]) -> [u8; size_of::<SealHeader>() + TAG_LEN] {
     let mut bytes = [0; size_of::<SealHeader>() + TAG_LEN];
     let (for_head, for_tag) = bytes.split_at_mut(size_of::<SealHeader>());
@@ -275,11 +275,11 @@ fn copy(from: &[u8], to: &mut [u8]) {
 /// A datagram whose hop part was authentic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenedHop<'a> {
-    /// Who sent it this hop.
+    /// Node that sent it on this hop.
     pub sender: NodeId,
     /// That node's number of this hop.
     pub number: u64,
-    /// Names the end-to-end part.
+    /// Origin of the end-to-end part.
     pub origin: Origin,
     /// The hop part in clear.
     pub header: &'a [u8],
@@ -358,7 +358,7 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Judges and records.
+    /// Accepts a number that is new and inside the window, and records it.
     pub fn accept(&mut self, number: u64) -> Result<(), SealError> {
         let bit = |number: u64| {
             let place = number % REPLAY_WINDOW;

@@ -49,7 +49,7 @@ pub const KEPT_MAX: usize = 4_096;
 /// Bytes of a header, the hop part.
 const HOP_LEN: usize = size_of::<HopHeader>();
 
-/// Which nodes there are.
+/// Numbers of all nodes of a deployment, by kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fleet {
     nodes: u16,
@@ -93,19 +93,19 @@ impl Fleet {
     }
 }
 
-/// What a node seals for many.
+/// Kind of traffic that a node seals for several others.
 pub(crate) fn kind_of_shared(fleet: &Fleet, node: NodeId) -> Shared {
     if fleet.is_edge(node) { Shared::Orders } else { Shared::Market }
 }
 
-/// What a link did.
+/// Counters of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SealedLinkStats {
     /// Datagrams sealed, copies included.
     pub sealed: u64,
     /// Datagrams opened.
     pub opened: u64,
-    /// Not sealed at all, or not readable as such.
+    /// Datagrams refused because they were not sealed or not readable as sealed ones.
     pub clear: u64,
     /// With a tag that is wrong, or of a node without a key here.
     pub forged: u64,
@@ -170,9 +170,9 @@ pub struct SealedLink<S: Keys> {
     number: u64,
     /// The datagram that came last, as it came.
     received: Vec<u8>,
-    /// And in clear.
+    /// Buffer for the datagram in clear.
     clear: Vec<u8>,
-    /// Of it: origin, and where in `received` its sealed part lies.
+    /// Origin of the received datagram, and the range of its sealed part in `received`.
     current: Option<(Origin, Range<usize>)>,
     /// The end-to-end part being sent, and its origin where others may have it, too.
     part: Vec<u8>,
@@ -223,12 +223,12 @@ impl<S: Keys> SealedLink<S> {
         self.epochs.begin(now, (self.node, life), &self.fleet, keys)
     }
 
-    /// The node.
+    /// Node that the link belongs to.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> SealedLinkStats {
         self.stats
     }

@@ -19,7 +19,7 @@ struct Known<K> {
     number: u32,
     /// The key epoch.
     epoch: usize,
-    /// Of a pair: the lives of both, the lower node's first.
+    /// Lives of the two nodes of a pair, the lower node's first.
     lives: [Life; 2],
 }
 
@@ -27,7 +27,7 @@ struct Known<K> {
 /// their number.
 pub struct Tap<S: Keys> {
     fleet: Fleet,
-    /// By key epoch.
+    /// Ciphers, by key epoch.
     keys: Vec<S>,
     /// By node: key epochs and lives that it told somebody of, in that order.
     lives: BTreeMap<NodeId, Vec<(usize, Life)>>,

@@ -17,7 +17,7 @@ use crate::{
 /// Weight of a new report is 1 / 2^this.
 const MEAN_SHIFT: u32 = 3;
 
-/// What one parent knows of its possible children.
+/// Delays of possible children, as one parent has measured them.
 #[derive(Clone, Debug)]
 pub struct ChildSequence {
     /// First place of the next layer.
@@ -29,7 +29,7 @@ pub struct ChildSequence {
 }
 
 impl ChildSequence {
-    /// Nothing known about the layer below `node`.
+    /// No measurements of the layer below `node` so far.
     pub fn new(tree: &Tree, node: NodeId) -> ChildSequence {
         let layer = match tree.topology.locate(node) {
             Some((layer, _)) => layer + 1,

@@ -16,21 +16,21 @@ use crate::{
 /// Nodes that one message can speak of.
 pub const DETOUR_SPAN: u16 = 256;
 
-/// Who is dead, as far as one node has heard.
+/// Nodes that one node was told are dead.
 #[derive(Clone, Debug, Default)]
 pub struct FailoverRoutes {
     number: u64,
-    /// In order.
+    /// Dead nodes, sorted.
     dead: Vec<NodeId>,
 }
 
 impl FailoverRoutes {
-    /// Nobody is dead.
+    /// Whether no node is dead.
     pub fn is_empty(&self) -> bool {
         self.dead.is_empty()
     }
 
-    /// The dead.
+    /// Dead nodes, sorted.
     pub fn dead(&self) -> &[NodeId] {
         &self.dead
     }

@@ -17,22 +17,22 @@ use crate::{
     tree::topology::{DEPTH_MAX, ROOT},
 };
 
-/// Whose children a node helps.
+/// Policy that decides which other nodes' children a node also sends to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HedgePolicy {
-    /// The next siblings.
+    /// Children of the next siblings.
     #[default]
     Sibling,
-    /// Siblings with another parent.
+    /// Children of siblings that have another parent.
     PathDisjoint,
-    /// Nobody's; spare proxies do.
+    /// No other node's children; spare proxies send to them.
     ExtraFanout,
 }
 
 /// How a tree hedges. All nodes must agree on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hedging {
-    /// Whose children a node helps.
+    /// Which other nodes' children a node also sends to.
     pub policy: HedgePolicy,
     /// H of the copies into each layer; [`Hedging::TREE`]: the tree's. The last layer's is what
     /// the literature calls receiver hedging.
@@ -80,11 +80,11 @@ pub struct Children {
     done: u32,
     step: u32,
     order: u32,
-    /// What is left of the block being listed.
+    /// Rest of the block that is being listed.
     here: Range<u32>,
     /// Ids of spare proxies, after the first block.
     spares: Range<u32>,
-    /// All else here are places.
+    /// Which node is at which place; everything else here counts places.
     seating: Seating,
 }
 
@@ -226,12 +226,12 @@ impl Parents {
         Parents { spares, ..self }
     }
 
-    /// How many are left.
+    /// Number of children left to list.
     pub fn len(&self) -> usize {
         self.left as usize + self.spares.len()
     }
 
-    /// None is left.
+    /// Whether no children are left to list.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -27,7 +27,7 @@ use crate::{
 /// How often nodes are called, and how long they are waited for; times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RollCallConfig {
-    /// Between two calls.
+    /// Time between two roll calls, ns.
     pub every_ns: u64,
     /// Unanswered calls after which a proxy is dead.
     pub patience: u32,
@@ -72,12 +72,12 @@ pub struct Death {
     pub silent_ns: u64,
 }
 
-/// Totals.
+/// Counters of roll calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MembershipStats {
-    /// Roll calls.
+    /// Roll calls sent.
     pub calls: u64,
-    /// Answers.
+    /// Answers received.
     pub answers: u64,
     /// Proxies that answered again after they had been taken for dead.
     pub returned: u64,
@@ -87,7 +87,7 @@ pub struct MembershipStats {
     pub malformed: u64,
 }
 
-/// Changes and deaths remembered.
+/// Number of changes and deaths that are remembered.
 const REMEMBERED: usize = 256;
 
 struct Member {
@@ -107,7 +107,7 @@ struct Member {
 pub struct Membership {
     config: RollCallConfig,
     tree: Tree,
-    /// In order of their numbers.
+    /// Members, in order of their node numbers.
     members: Vec<Member>,
     /// The tree to come, and when it was asked for.
     next: Option<(Tree, Nanos)>,
@@ -116,7 +116,7 @@ pub struct Membership {
     calls: u32,
     /// How long the slowest answer took lately, in ns.
     slowest_ns: u64,
-    /// When anybody last answered.
+    /// Time of the last answer from any node.
     heard_at: Nanos,
     changed: Vec<Changed>,
     deaths: Vec<Death>,
@@ -124,7 +124,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Everybody lives; the first call is due at once.
+    /// Membership in which all nodes live; the first roll call is due at once.
     pub fn new(tree: Tree, config: RollCallConfig) -> Membership {
         let member = |(node, proxy)| Member {
             node,
@@ -168,7 +168,7 @@ impl Membership {
         self.next.is_some()
     }
 
-    /// Changes so far.
+    /// Changes of the tree so far, oldest first.
     pub fn changed(&self) -> &[Changed] {
         &self.changed
     }
@@ -199,7 +199,7 @@ impl Membership {
         proxies.map(|member| (member.node, member.trips.median_ns()))
     }
 
-    /// Totals.
+    /// Counters since the start.
     pub fn stats(&self) -> MembershipStats {
         self.stats
     }
@@ -242,7 +242,7 @@ impl Membership {
         same && tree.stream == self.tree.stream
     }
 
-    /// An answer.
+    /// Handles a node's answer to a roll call.
     pub fn handle_status(
         &mut self,
         now: Nanos,

@@ -10,7 +10,7 @@ use types::NodeId;
 /// Most nodes that stand at another place than their own.
 pub const MOVED_MAX: usize = 8;
 
-/// Who stands elsewhere.
+/// Nodes that are at another node's place in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seating {
     count: u8,
@@ -48,13 +48,13 @@ impl Seating {
         Seating::of(&pairs)
     }
 
-    /// Everybody stands at the own place.
+    /// Whether every node is at its own place.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.count == 0
     }
 
-    /// Who stands at a place.
+    /// Node at a place.
     #[inline]
     pub fn node(&self, place: u32) -> NodeId {
         if self.is_plain() {
@@ -64,7 +64,7 @@ impl Seating {
         NodeId(found.map_or(place as u16, |(_, node)| *node))
     }
 
-    /// Where a node stands.
+    /// Place of a node.
     #[inline]
     pub fn place(&self, node: NodeId) -> u32 {
         if self.is_plain() {

@@ -35,7 +35,7 @@ pub const DEPTH_MAX: usize = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Topology {
     depth: usize,
-    /// Sizes with all planes.
+    /// Sizes of the layers, the nodes of all planes counted.
     sizes: [u32; DEPTH_MAX],
     /// Node id of index 0 of each layer.
     firsts: [u32; DEPTH_MAX],
@@ -44,16 +44,16 @@ pub struct Topology {
     hedging: Hedging,
     /// The one plane that all messages travel through; `None`: they take turns.
     only: Option<u16>,
-    /// Who stands at which place; all numbers above are places.
+    /// Which node is at which place; all numbers above are places.
     seating: Seating,
     /// Children are computed for a layer that is one short: see [`Topology::with_child_fault`].
     faulty: bool,
 }
 
-/// What all nodes of one tree agree on.
+/// Parameters on which all nodes of one tree agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tree {
-    /// Layers.
+    /// Layers of the tree.
     pub topology: Topology,
     /// Siblings a node helps, H; 0 for none. Cut to what a layer allows.
     pub hedge: usize,
@@ -226,12 +226,12 @@ impl Topology {
             .then_some(Topology { seating, ..*self })
     }
 
-    /// The same tree with two proxies at each other's places.
+    /// This topology with the places of two proxies exchanged.
     pub fn with_exchanged(&self, a: NodeId, b: NodeId) -> Option<Topology> {
         self.with_seating(self.seating.exchanged(a, b)?)
     }
 
-    /// Who stands at which place.
+    /// Which node is at which place.
     pub fn seating(&self) -> &Seating {
         &self.seating
     }
@@ -260,12 +260,12 @@ impl Topology {
         &self.sizes[..self.depth]
     }
 
-    /// How it hedges.
+    /// Hedging policy and factor.
     pub fn hedging(&self) -> &Hedging {
         &self.hedging
     }
 
-    /// All nodes, the root included, idle proxies not.
+    /// Number of nodes: the root and all receivers and proxies that have a place.
     pub fn nodes(&self) -> usize {
         1 + self.layers().iter().sum::<u32>() as usize + self.spare_ids().count()
     }

@@ -11,7 +11,7 @@ use crate::{
     tree::topology::{ROOT, Tree},
 };
 
-/// What is the same for every message.
+/// Position of a node in the tree, as far as it is the same for every message.
 #[derive(Clone, Copy, Debug)]
 struct Plain {
     /// Place of index 0 of the layer above, and its size.

@@ -5,7 +5,7 @@
 /// Round trips kept per node: with a call each 50 ms, those of the last 1.6 s.
 pub const TRIPS: usize = 32;
 
-/// The last round trips.
+/// The last round trips, for a median.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trips {
     /// In ns, the oldest overwritten first.
