@@ -34,7 +34,7 @@ struct Choice {
     lowest: Option<Candidate>,
     highest: Option<Candidate>,
     nearest: Option<Candidate>,
-    /// All of them have a surplus on this side.
+    /// Whether all candidates have a surplus on the buy side.
     all_buy: bool,
     all_sell: bool,
 }
@@ -119,7 +119,7 @@ fn determine(market: &Market, slab: &Slab) -> Option<Candidate> {
     }
 }
 
-/// What an uncrossing would give now.
+/// Result that an uncrossing would have now.
 pub(crate) fn indicative(market: &Market, slab: &Slab) -> Indicative {
     let Some(found) = determine(market, slab) else {
         return Indicative { price: None, volume: Qty(0), surplus: None };

@@ -25,14 +25,14 @@ pub struct Capacity {
     pub pegs: u32,
 }
 
-/// What distinguishes one book from another.
+/// Settings of one book.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BookConfig {
-    /// Price steps.
+    /// Table of price steps.
     pub ticks: TickTable,
     /// How a price's orders share an incoming one.
     pub allocation: Allocation,
-    /// What makes stops active.
+    /// Price that triggers stop orders.
     pub trigger: Trigger,
 }
 
@@ -42,14 +42,14 @@ pub trait Sink {
     fn tell(&mut self, event: OrderEvent, order: &Order, other: Option<&Order>);
 }
 
-/// Hears nothing.
+/// A receiver of events that ignores all of them.
 pub(crate) struct Silence;
 
 impl Sink for Silence {
     fn tell(&mut self, _event: OrderEvent, _order: &Order, _other: Option<&Order>) {}
 }
 
-/// What all books share.
+/// State that all books share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) slab: Slab,
@@ -311,7 +311,7 @@ impl Books {
         Price(self.market(book).map_or(0, |market| market.reference))
     }
 
-    /// What an uncrossing would give now.
+    /// Result that an uncrossing of a book would have now.
     pub fn indicative(&self, book: u16) -> Indicative {
         match self.market(book) {
             Some(market) => crate::auction::indicative(market, &self.shared.slab),
@@ -319,7 +319,7 @@ impl Books {
         }
     }
 
-    /// An open order.
+    /// The open order with this key.
     #[inline]
     pub fn get(&self, key: u64) -> Option<&Order> {
         let slot = self.shared.index.find(key, &self.shared.slab)?;
@@ -337,7 +337,7 @@ impl Books {
         self.shared.slab.live() as usize
     }
 
-    /// No order is open.
+    /// Whether no order is open in any book.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

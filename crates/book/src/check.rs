@@ -49,7 +49,7 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What a walk over a queue sums up.
+/// Sums over the orders of a queue.
 #[derive(Default)]
 struct Sums {
     orders: u32,

@@ -14,7 +14,7 @@ use crate::take::Taken;
 use crate::terms;
 
 impl<S: Sink> BookOps<'_, S> {
-    /// A new order.
+    /// Enters a new order: matches it and lets the rest of it rest.
     #[inline(always)]
     pub(crate) fn submit(&mut self, order: &NewOrder) -> Result<(), RejectReason> {
         let Err(vacancy) = self.shared.index.look(order.key, &self.shared.slab) else {

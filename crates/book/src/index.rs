@@ -21,7 +21,7 @@ use crate::slab::Slab;
 /// Consecutive keys that share a bucket, as a power of two.
 const NEIGHBOURS: u32 = 2;
 
-/// Entries of a bucket.
+/// Entries per bucket.
 const WIDTH: usize = 12;
 
 /// Keys per bucket, on average, when the books are full, at most.
@@ -49,7 +49,7 @@ pub fn fold_multiply(a: u64, b: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// Of each entry a byte of the hash, 0 for none.
+    /// One byte of each entry's hash; 0 for a free entry.
     bytes: [u8; WIDTH],
     /// How many keys went past.
     passed: u32,
@@ -130,7 +130,7 @@ pub(crate) struct Found {
 }
 
 impl Index {
-    /// For `capacity` keys.
+    /// An index for `capacity` keys.
     pub(crate) fn new(capacity: u32) -> Index {
         Index::with_seeds(capacity, [random_odd(), random_odd()])
     }

@@ -54,18 +54,18 @@ impl Queue {
     }
 }
 
-/// One price.
+/// A price level.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Level {
-    /// The displayed queue.
+    /// Queue of displayed orders.
     pub(crate) queue: Queue,
     /// Lots open and displayed, of all its orders.
     pub(crate) open: u64,
     pub(crate) shown: u64,
-    /// Orders, hidden ones included.
+    /// Number of orders, hidden ones included.
     pub(crate) orders: u32,
-    /// Its page.
+    /// Page that the level is on.
     page: u32,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Ladder {
     /// Levels in use, and how many may be.
     pub(crate) levels: u32,
     pub(crate) capacity: u32,
-    /// See [`Ladder::key`].
+    /// Multiplier of [`Ladder::key`].
     magic: u64,
     turn: u64,
     base: u64,
@@ -411,12 +411,12 @@ impl Ladder {
         Some(better.place(better.occupied.trailing_zeros()))
     }
 
-    /// The best level.
+    /// Slot of the best level.
     pub(crate) fn best(&self) -> Option<u32> {
         (self.best_key != 0).then_some(self.best_place)
     }
 
-    /// The worst level.
+    /// Slot of the worst level.
     pub(crate) fn worst(&self) -> Option<u32> {
         let page = &self.pages[self.page_index.worst()? as usize];
         Some(page.place(page.occupied.trailing_zeros()))

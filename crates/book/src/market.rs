@@ -9,7 +9,7 @@ use crate::stops::Stops;
 
 #[derive(Debug)]
 pub(crate) struct Market {
-    /// Bids, asks.
+    /// Price levels of bids and asks.
     pub(crate) ladders: [Ladder; 2],
     /// Whether a plain limit order needs nothing but [`crate::take`]: continuous, first come first
     /// served, no collar, no stops, no pegs. See [`Market::settle_fast`].
@@ -18,7 +18,7 @@ pub(crate) struct Market {
     pub(crate) number: u16,
     /// Open orders of this book.
     pub(crate) len: u32,
-    /// Prices, 0 for none.
+    /// Price of the last trade, and below it the reference price; 0: none.
     pub(crate) last: i64,
     pub(crate) reference: i64,
     pub(crate) collar: Option<(i64, i64)>,
@@ -29,7 +29,7 @@ pub(crate) struct Market {
     pub(crate) queues: [Queue; 2],
     /// Orders that wait for the closing call.
     pub(crate) waiting: Queue,
-    /// Buys, sells.
+    /// Stop orders to buy and to sell.
     pub(crate) stops: [Stops; 2],
     pub(crate) pegs: Pegs,
     pub(crate) stop_capacity: u32,

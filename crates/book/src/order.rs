@@ -5,13 +5,13 @@ use types::{
     ClOrdId, Nanos, NewOrder, OrderFacts, OrderRef, OrderType, Price, SelfTrade, Side, TimeInForce,
 };
 
-/// Where an order is.
+/// Structure in which an order lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Home {
     /// Nowhere: the slot is free.
     Free = 0,
-    /// Not placed yet, or taken out for a moment.
+    /// In none: not placed yet, or taken out for a moment.
     Loose = 1,
     /// In the displayed queue of a level.
     Shown = 2,
@@ -40,7 +40,7 @@ pub struct Order {
     /// Neighbours in the queue it is in; in a free slot `next` is the next free one.
     pub(crate) prev: u32,
     pub(crate) next: u32,
-    /// Its level, when it is in one.
+    /// Slot of its price level, if it is in one.
     pub(crate) place: u32,
     pub(crate) book: u16,
     pub(crate) group: u16,
@@ -134,7 +134,7 @@ impl Order {
         self.order_type
     }
 
-    /// How long it lives.
+    /// Time in force.
     #[inline]
     pub fn time_in_force(&self) -> TimeInForce {
         self.time_in_force
@@ -158,7 +158,7 @@ impl Order {
         self.group
     }
 
-    /// Gateway it came through.
+    /// Gateway through which it was entered.
     #[inline]
     pub fn session(&self) -> u16 {
         self.session
@@ -176,7 +176,7 @@ impl Order {
         if self.order_type.peg() { Price(self.limit) } else { self.price() }
     }
 
-    /// Lots open.
+    /// Open quantity, lots.
     #[inline]
     pub fn open(&self) -> u32 {
         self.open
@@ -225,13 +225,13 @@ impl Order {
         Nanos(self.expire_at)
     }
 
-    /// The participant's own identifier.
+    /// Participant's own identifier.
     #[inline]
     pub fn cl_ord_id(&self) -> ClOrdId {
         ClOrdId(self.cl_ord_id)
     }
 
-    /// What tests compare of an order at an event.
+    /// Fields that tests compare at an event.
     pub fn facts(&self) -> OrderFacts {
         OrderFacts {
             key: self.key,
@@ -275,7 +275,7 @@ pub(crate) fn no_trigger(side: Side) -> i64 {
     }
 }
 
-/// What the books ask about a type of order.
+/// Properties of a type of order that matching asks for.
 pub(crate) trait Kind {
     fn peg(self) -> bool;
     fn stop(self) -> bool;

@@ -35,12 +35,12 @@ pub(crate) struct PageIndex {
     table: PageTable,
     /// (chapter number, chapter) of the linked ones, ascending.
     directory: Vec<(u32, u32)>,
-    /// Linked chapters without levels.
+    /// Number of linked chapters without levels.
     idle: u32,
 }
 
 impl PageIndex {
-    /// For so many pages.
+    /// An index for this many pages.
     pub(crate) fn new(pages: u32) -> PageIndex {
         PageIndex {
             list: Vec::with_capacity(pages as usize),

@@ -13,7 +13,7 @@ const PASSES: usize = 8;
 /// The pegs of a book, those in a level and those that are parked, in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Pegs {
-    /// (reference, slot); references ascend.
+    /// (Order reference, slot), in ascending order of references.
     list: Vec<(u64, u32)>,
     capacity: u32,
     /// Best displayed bid and ask at the last pass, 0 for none.

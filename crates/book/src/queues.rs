@@ -17,7 +17,7 @@ pub(crate) fn unlink(slab: &mut Slab, queue: &mut Queue, slot: u32) {
     queue.unlink(prev, next);
 }
 
-/// Puts an order last.
+/// Appends an order to a queue.
 #[inline(always)]
 pub(crate) fn append(slab: &mut Slab, queue: &mut Queue, slot: u32) {
     let tail = queue.append(slot);

@@ -22,15 +22,15 @@ const ONE_MAGIC: u64 = u64::from_le_bytes(*b"FBBOOK_2");
 pub enum SnapshotError {
     /// The bytes end early, or go on after the end.
     Length,
-    /// Another format, or another version of it.
+    /// The format or its version is another one.
     Format,
-    /// Another number of books.
+    /// The number of books is another one.
     Books,
     /// No such book, or it holds orders.
     Occupied,
     /// A field has a value it cannot have.
     Field,
-    /// It does not fit the capacities.
+    /// The books do not fit the configured capacities.
     Capacity,
     /// Two orders have one key or one reference.
     Duplicate,
@@ -94,7 +94,7 @@ fn write_order(order: &Order, out: &mut impl Words) {
     out.word((u128::from_le_bytes(id) >> 64) as u64);
 }
 
-/// Words of one order.
+/// Number of 64-bit words per order.
 const ORDER_WORDS: usize = 13;
 
 /// Reads words; `Length` at the end.

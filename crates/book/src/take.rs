@@ -6,7 +6,7 @@ use crate::book_ops::BookOps;
 use crate::books::Sink;
 use crate::order::{Home, NIL};
 
-/// How matching ended.
+/// How the matching of an order ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
     /// The order is filled (and still in its slot), or nothing within its limit is left.

@@ -10,13 +10,13 @@ use crate::slab::Slab;
 /// One price of a side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Depth {
-    /// The price.
+    /// Price of the level.
     pub price: Price,
     /// Lots open, hidden ones included.
     pub qty: Qty,
-    /// Lots displayed.
+    /// Displayed quantity, lots.
     pub shown: Qty,
-    /// Orders, hidden ones included.
+    /// Number of orders, hidden ones included.
     pub orders: u32,
 }
 

@@ -24,7 +24,7 @@ use crate::wire::{
 /// How an agent probes and follows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AgentConfig {
-    /// This node.
+    /// The agent's own node.
     pub me: NodeId,
     /// All nodes of the mesh, the same everywhere, this one among them.
     pub members: Vec<NodeId>,
@@ -50,12 +50,12 @@ pub struct AgentConfig {
     pub grace_ns: u64,
     /// Rate of slewing, in parts of 10^12.
     pub slew_ppt: i64,
-    /// The reference's estimates.
+    /// Settings of the solver at the reference.
     pub solver: SolverConfig,
 }
 
 impl AgentConfig {
-    /// The usual figures.
+    /// Default settings.
     pub fn new(me: NodeId, members: &[NodeId], reference: NodeId) -> AgentConfig {
         let mut members = members.to_vec();
         members.sort_unstable();
@@ -86,12 +86,12 @@ impl AgentConfig {
     }
 }
 
-/// What an agent did.
+/// Counters of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgentStats {
     /// Probes sent.
     pub probes_sent: u64,
-    /// Probes that came.
+    /// Probes received.
     pub probes_received: u64,
     /// Pairs taken, up to the last window.
     pub pairs_pure: u64,
@@ -103,7 +103,7 @@ pub struct AgentStats {
     pub bytes_sent: u64,
     /// Datagrams sent.
     pub datagrams_sent: u64,
-    /// Corrections followed.
+    /// Corrections that were applied.
     pub corrections: u64,
     /// Datagrams that were none of ours, or from or for somebody else.
     pub refused: u64,
@@ -116,7 +116,7 @@ struct Neighbour {
     path: Path,
 }
 
-/// What only the reference has.
+/// State that only the reference has.
 struct Reference {
     solver: Solver,
     window: u32,
@@ -151,20 +151,20 @@ impl Reference {
     }
 }
 
-/// One node's agent.
+/// The agent of one node.
 pub struct Agent {
     config: AgentConfig,
     neighbours: Vec<Neighbour>,
     reference: Option<Reference>,
-    /// Counts references; see [`Agent::follow`].
+    /// Number of the appointment of the reference; see [`Agent::follow`].
     epoch: u64,
     discipline: Discipline,
     rng: SplitMix64,
     turn: usize,
     next_pair: Nanos,
-    /// Second half due.
+    /// Time at which the second half of a pair is due.
     open: Option<Nanos>,
-    /// Times the usual interval.
+    /// Multiple of the usual interval that is waited.
     patience: u64,
     in_time: u32,
     window: Option<u32>,
@@ -288,12 +288,12 @@ impl Agent {
         &self.discipline
     }
 
-    /// Nodes it probes.
+    /// Number of nodes that it probes.
     pub fn neighbours(&self) -> usize {
         self.neighbours.len()
     }
 
-    /// Counters since its start.
+    /// Counters since the start.
     pub fn stats(&self) -> AgentStats {
         self.stats
     }

@@ -30,7 +30,7 @@ struct Doubt {
     correction: Correction,
     /// Corrections in a row that agree with it.
     agreeing: u32,
-    /// Its difference from the line in force, in ns.
+    /// Difference from the line in force, ns.
     gap_ns: u64,
 }
 
@@ -196,7 +196,7 @@ impl Discipline {
         self.refused
     }
 
-    /// What is still to be slewed at `raw`, in ns.
+    /// Correction that is still to be slewed at `raw`, ns.
     pub fn rest(&self, raw: Nanos) -> i64 {
         let done = i128::from(raw.since(self.since)) * i128::from(self.slew_ppt) / PPT;
         let left = (i128::from(self.rest_ns.unsigned_abs()) - done).max(0);

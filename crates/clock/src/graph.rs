@@ -8,7 +8,7 @@
 //! less (iterated reweighting). The residuals tell how wrong edges are, the inverse's diagonal how
 //! much of that is left in a node's value: together they are the error bound.
 
-/// What one edge says: value of `b` less value of `a`.
+/// Edge of the graph: value of `b` less value of `a`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Edge {
     /// First end.
@@ -34,7 +34,7 @@ pub struct Fit {
     pub weights: Vec<f64>,
 }
 
-/// Rounds of reweighting.
+/// Number of rounds of reweighting.
 const ROUNDS: usize = 3;
 /// Residuals up to so many standard deviations keep their full weight.
 const KEPT: f64 = 2.0;
@@ -90,7 +90,7 @@ struct System {
     right: Vec<f64>,
     /// Inverse of the lower Cholesky factor.
     inverse: Vec<f64>,
-    /// Edges that take part.
+    /// Number of edges that take part.
     used: usize,
 }
 

@@ -62,7 +62,7 @@ impl Line {
     }
 }
 
-/// What causality leaves of an edge at a moment.
+/// Bounds that causality puts on an edge at a moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Causal {
     /// Least and largest offset, in ns.

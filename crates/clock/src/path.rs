@@ -13,16 +13,16 @@ use crate::wire::{OFFSET_MAX_NS, Probe};
 /// Points that wait before they are reduced.
 pub const POINTS: usize = 512;
 
-/// What became of the pairs of a window.
+/// Counts of probe pairs in a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PairCounts {
-    /// Taken.
+    /// Pairs that were used.
     pub pure: u64,
-    /// Refused for their spacing.
+    /// Pairs that were refused because their spacing had changed.
     pub impure: u64,
 }
 
-/// The path's state.
+/// State of one path.
 #[derive(Clone, Debug)]
 pub struct Path {
     /// Above: the receiver's clock is the first end's, by which moments are told.
@@ -93,7 +93,7 @@ impl Path {
         (&self.points, self.counts)
     }
 
-    /// Forgets the last window.
+    /// Begins a window: forgets the last one.
     pub fn begin(&mut self) {
         self.points.clear();
         self.counts = PairCounts::default();

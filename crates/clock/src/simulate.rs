@@ -16,18 +16,18 @@ pub const START: Nanos = Nanos(1_000_000 * Nanos::SECOND);
 /// Between two looks at all clocks, in ns.
 const LOOK_NS: u64 = 50 * Nanos::MILLI;
 
-/// What is simulated.
+/// Settings of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// Nodes, the reference included; their ids are 0 and up, the reference's is 0.
     pub nodes: usize,
-    /// Everything random but the delays.
+    /// Seed of everything random but the delays.
     pub seed: u64,
     /// Length of the run, in ns.
     pub run_ns: u64,
     /// Errors count from here on, in ns.
     pub settle_ns: u64,
-    /// Free-running clocks.
+    /// Model of the free-running clocks.
     pub clocks: ClockModel,
     /// Configuration of the agents but for who is who.
     pub agent: AgentConfig,
@@ -58,15 +58,15 @@ impl Plan {
 pub struct Look {
     /// True time since the start, in ns.
     pub at_ns: u64,
-    /// Which node.
+    /// Node that was looked at.
     pub node: usize,
     /// Disciplined reading less true time, in ns.
     pub error_ns: i64,
-    /// Published bound, in ns.
+    /// Published bound, ns.
     pub bound_ns: u64,
 }
 
-/// What a simulated run of clocks came to.
+/// Result of a simulated run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SimulatedClocks {
     /// All looks after settling, in the order of time, then node.
@@ -77,9 +77,9 @@ pub struct SimulatedClocks {
     pub minimum_delay: Vec<i64>,
     /// Errors of the Kalman filter at the same times, in ns.
     pub kalman: Vec<i64>,
-    /// What the agents did, all together.
+    /// Sum of the agents' counters.
     pub agents: AgentStats,
-    /// The last solution.
+    /// Figures of the last solution.
     pub solver: SolverStats,
     /// Half-width that causality leaves, each node's last, in ns.
     pub causal_ns: Vec<u64>,

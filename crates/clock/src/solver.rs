@@ -65,12 +65,12 @@ impl Default for SolverConfig {
     }
 }
 
-/// What the last solution was made of.
+/// Figures of the last solution.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SolverStats {
-    /// Solutions so far.
+    /// Number of solutions so far.
     pub solutions: u64,
-    /// Edges of the mesh.
+    /// Number of edges of the mesh.
     pub edges: u64,
     /// Edges that had a line.
     pub edges_used: u64,
@@ -99,7 +99,7 @@ const SLOPE_MAX: f64 = 1e-3;
 
 type History = VecDeque<(u32, Vec<Point>)>;
 
-/// State of the reference.
+/// Solver at the reference.
 #[derive(Clone, Debug)]
 pub struct Solver {
     config: SolverConfig,
@@ -146,7 +146,7 @@ impl EdgeLine {
     }
 }
 
-/// What lines say, one way or another.
+/// Differences that the lines give, either way.
 fn edges<'a>(
     lines: impl IntoIterator<Item = &'a EdgeLine>,
     value: impl Fn(&EdgeLine) -> f64,
@@ -182,7 +182,7 @@ impl Solver {
         }
     }
 
-    /// What the last solution was made of.
+    /// Figures of the last solution.
     pub fn stats(&self) -> SolverStats {
         self.stats
     }

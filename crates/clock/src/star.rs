@@ -8,16 +8,16 @@ use std::collections::VecDeque;
 
 use types::Nanos;
 
-/// One round trip.
+/// Time stamps of one round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exchange {
-    /// Request sent, own clock.
+    /// Request sent, by the own clock.
     pub sent: Nanos,
-    /// Request arrived, reference's clock.
+    /// Request received, by the reference's clock.
     pub arrived: Nanos,
-    /// Reply sent, reference's clock.
+    /// Reply sent, by the reference's clock.
     pub replied: Nanos,
-    /// Reply arrived, own clock.
+    /// Reply received, by the own clock.
     pub returned: Nanos,
 }
 
@@ -45,7 +45,7 @@ impl Exchange {
 
 /// Follows the reference by round trips.
 pub trait Estimator {
-    /// Takes an exchange.
+    /// Records an exchange.
     fn exchange(&mut self, exchange: &Exchange);
 
     /// Own clock less the reference's at an own reading, in ns; `None` before the first exchange.

@@ -22,10 +22,10 @@ pub struct Track {
     walked: Covariance,
 }
 
-/// What a window's fit says of a node.
+/// Estimate of a node's clock from the fit of a window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fix {
-    /// Offset in ns.
+    /// Offset, ns.
     pub offset: f64,
     /// Drift in ns per s.
     pub drift: f64,

@@ -44,9 +44,9 @@ impl Mean {
 /// Second differences of one spacing.
 #[derive(Clone, Debug)]
 struct Spacing {
-    /// In windows.
+    /// Length in windows.
     windows: u32,
-    /// What a square in ns^2 is divided by, in s^3.
+    /// Divisor of a square in ns^2, s^3.
     scale: f64,
     /// Of all nodes, in (ns/s)^2 per s; and of that, what errors of fits explain.
     all: Mean,
@@ -73,7 +73,7 @@ impl Spacing {
     }
 }
 
-/// What is known of the wander of all nodes.
+/// Estimates of the wander of all nodes' clocks.
 #[derive(Clone, Debug)]
 pub struct Wander {
     /// Configured, in ns per s.

@@ -31,9 +31,9 @@ const CHAIN_HEADER: usize = 24;
 /// Half of a coded pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// Who sent it.
+    /// Node that sent it.
     pub from: NodeId,
-    /// For whom.
+    /// Node that it is for.
     pub to: NodeId,
     /// Which pair of this path.
     pub number: u32,
@@ -46,16 +46,16 @@ pub struct Probe {
 /// The reference asks for what the probes of the last window told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collect {
-    /// The reference.
+    /// Node of the reference.
     pub from: NodeId,
-    /// Counts windows.
+    /// Number of the window.
     pub window: u32,
 }
 
-/// What the probes of one path told in one window.
+/// Probes of one path in one window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chain<'a> {
-    /// Who sent the probes.
+    /// Node that sent the probes.
     pub sender: NodeId,
     /// Pairs taken and pairs refused.
     pub pairs: (u16, u16),
@@ -81,13 +81,13 @@ impl<'a> Chain<'a> {
 pub struct Report<'a> {
     /// The node that reports.
     pub from: NodeId,
-    /// Which window.
+    /// Number of the window.
     pub window: u32,
     chains: &'a [u8],
 }
 
 impl<'a> Report<'a> {
-    /// The chains.
+    /// Chains of the report.
     pub fn chains(&self) -> impl Iterator<Item = Chain<'a>> + 'a {
         let mut rest = self.chains;
         std::iter::from_fn(move || {
@@ -130,12 +130,12 @@ impl Bound {
     }
 }
 
-/// What a node's clock is to be corrected by.
+/// Correction of a node's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Correction {
     /// The node whose clock is corrected.
     pub node: NodeId,
-    /// From which window.
+    /// Window that it was computed from.
     pub window: u32,
     /// Free-running reading at which the rest holds.
     pub anchor: Nanos,
@@ -143,7 +143,7 @@ pub struct Correction {
     pub offset_ns: i64,
     /// Change of that, in parts of 10^12 of the free-running clock.
     pub drift_ppt: i64,
-    /// Largest error.
+    /// Largest error of the corrected clock.
     pub bound: Bound,
     /// Largest error of the clocks of all who may be the reference next.
     pub heirs: Bound,
@@ -164,14 +164,14 @@ impl Correction {
     }
 }
 
-/// Any datagram.
+/// A decoded datagram of any kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// Half of a pair.
+    /// One probe of a pair.
     Probe(Probe),
     /// Request for reports.
     Collect(Collect),
-    /// Chains.
+    /// Probes that a node received, by path.
     Report(Report<'a>),
     /// A node's correction.
     Correction(Correction),
@@ -322,7 +322,7 @@ pub struct ReportWriter<'a> {
 }
 
 impl<'a> ReportWriter<'a> {
-    /// Appends an empty report.
+    /// A writer that appends an empty report.
     pub fn new(from: NodeId, window: u32, out: &'a mut Vec<u8>) -> ReportWriter<'a> {
         let start = out.len();
         named(REPORT, from, window, out);

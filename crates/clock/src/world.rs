@@ -151,12 +151,12 @@ impl<D: FnMut(usize, usize, Nanos) -> Option<u64>> World<D> {
         self.datagrams
     }
 
-    /// An agent alive.
+    /// The agent of a node, if it is running.
     pub fn agent(&self, node: usize) -> Option<&Agent> {
         self.agents.get(node)?.as_ref()
     }
 
-    /// A node's free-running clock.
+    /// The free-running clock of a node.
     pub fn clock(&self, node: usize) -> &WanderingClock {
         &self.clocks[node]
     }

@@ -28,9 +28,9 @@ pub const LEAD_NS: u64 = 100 * Nanos::MILLI;
 const ACCEPTED_MAX: usize = 64;
 /// Connections that have proved nothing yet, in all and from one address.
 const STRANGERS_MAX: usize = 128;
-/// See [`STRANGERS_MAX`].
+/// Most unauthenticated connections from one address; see [`STRANGERS_MAX`].
 const STRANGERS_PER_SOURCE_MAX: usize = 64;
-/// Time for a handshake.
+/// Longest duration of a handshake.
 const HANDSHAKE_NS: u64 = 2 * Nanos::SECOND;
 /// Probes that may wait for their injected delay.
 const WAITING_MAX: usize = 1 << 16;
@@ -60,10 +60,10 @@ impl Injection {
     }
 }
 
-/// What an agent has seen.
+/// Counters of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgentCounters {
-    /// Jobs taken part in.
+    /// Jobs in which it took part.
     pub jobs: u64,
     /// Orders refused: busy, impossible, not understood.
     pub refused: u64,
@@ -90,13 +90,13 @@ impl Connection {
     }
 }
 
-/// An agent.
+/// A probing agent.
 #[derive(Debug)]
 pub struct Agent {
     key: Key,
     nonces: Nonces,
     connections: Vec<Connection>,
-    /// Those of them that were accepted and have proved nothing yet.
+    /// Accepted connections that have not authenticated yet.
     strangers: Admission<ConnId>,
     next_conn: u32,
     part: Option<Part>,
@@ -137,7 +137,7 @@ impl Agent {
         Agent { strangers: Admission::new(bounds), ..self }
     }
 
-    /// Figures so far.
+    /// Counters since the start.
     pub fn counters(&self) -> AgentCounters {
         self.counters
     }

@@ -14,7 +14,7 @@ use crate::message::{Message, Order};
 /// Beyond the job's own time: for connecting, the drain at its end, and reporting.
 const MARGIN_NS: u64 = 3 * Nanos::SECOND;
 
-/// A controller.
+/// Controller of probing agents.
 #[derive(Debug)]
 pub struct Controller {
     campaign: Campaign,

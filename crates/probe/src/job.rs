@@ -19,7 +19,7 @@ const QUANTILES: usize = 50;
 /// Slices of a series whose deviations are reported.
 const SLICES: usize = 30;
 
-/// The part.
+/// A member's part in a job.
 #[derive(Debug)]
 pub struct Part {
     order: Order,
@@ -34,7 +34,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// A checked order's.
+    /// The part that a checked order gives.
     pub fn new(order: Order, key: Key) -> Part {
         let probes = if sends(&order) { order.probes() } else { 0 };
         let series = (0..order.members.len()).map(|from| vec![LOST; expected(&order, from)]);
@@ -44,7 +44,7 @@ impl Part {
         Part { series: series.collect(), passed, key, probes, sent: 0, order }
     }
 
-    /// The order.
+    /// Order of the job.
     pub fn order(&self) -> &Order {
         &self.order
     }
@@ -64,7 +64,7 @@ impl Part {
         Nanos(self.order.start_ns).after(after.try_into().unwrap_or(u64::MAX))
     }
 
-    /// Sends what is due.
+    /// Sends the probes that are due.
     pub fn send_due(&mut self, now: Nanos, out: &mut Outbox) {
         for _ in 0..BURST {
             if self.sent >= self.probes || self.due(self.sent) > now {

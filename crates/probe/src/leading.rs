@@ -26,7 +26,7 @@ pub struct Leading {
 }
 
 impl Leading {
-    /// A checked order's.
+    /// The job of a checked order.
     pub fn new(order: Order, asked_by: ConnId) -> Leading {
         let members = order.members.len();
         Leading {
@@ -64,7 +64,7 @@ impl Leading {
         }
     }
 
-    /// A member's connection broke.
+    /// The connection of a member broke.
     pub fn lose(&mut self, place: usize) {
         if let Some(lost) = self.lost.get_mut(place) {
             *lost = true;
@@ -76,7 +76,7 @@ impl Leading {
         self.heard.iter().zip(&self.lost).all(|(heard, lost)| heard.is_some() || *lost)
     }
 
-    /// The report.
+    /// Report of the job.
     pub fn report(&self) -> JobReport {
         let places = 0..self.heard.len();
         let silent = places.filter(|place| self.heard[*place].is_none()).collect();

@@ -103,7 +103,7 @@ impl Nonces {
         Nonces { key: Key(hmac::Key::new(hmac::HMAC_SHA256, &entropy)), next: 0 }
     }
 
-    /// The next one.
+    /// Draws the next nonce.
     pub fn draw(&mut self) -> [u8; NONCE] {
         self.next += 1;
         self.key.tag(&[&self.next.to_be_bytes()])
@@ -186,7 +186,7 @@ impl Link {
         Link::new(shared, nonce, true)
     }
 
-    /// The end that connected.
+    /// The connecting side's end of a link.
     pub fn connect(shared: &Key, nonce: [u8; NONCE]) -> Link {
         Link::new(shared, nonce, false)
     }
@@ -322,7 +322,7 @@ impl Link {
     }
 }
 
-/// What a frame's tag covers besides the payload.
+/// Bytes that a frame's tag covers beside the payload.
 fn head(from_acceptor: bool, number: u64, length: usize) -> [u8; 13] {
     let mut head = [0; 13];
     head[0] = u8::from(from_acceptor);

@@ -13,16 +13,16 @@ use types::Nanos;
 const JOB_MAX_NS: u64 = 3_600 * Nanos::SECOND;
 /// Longest time before a job starts, and after it to gather.
 const WAIT_MAX_NS: u64 = 600 * Nanos::SECOND;
-/// Longest complaint.
+/// Longest error text, bytes.
 const WHY_MAX: usize = 200;
 
 /// A job as the leader and the members get it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// Its number: random, never used again.
+    /// Number of the job: random, never used again.
     pub job: u64,
-    /// Which measurement it is.
+    /// Measurement to make.
     pub kind: JobKind,
     /// Whom the receiver of the order is among the members; 0 is the leader.
     pub place: usize,
@@ -88,7 +88,7 @@ impl Order {
             .unwrap_or(u64::MAX)
     }
 
-    /// Those of them that are not counted.
+    /// Number of probes that are not counted.
     pub fn uncounted(&self) -> u64 {
         let probes = u128::from(self.rate) * u128::from(self.warmup_ns);
         (probes / u128::from(Nanos::SECOND)).try_into().unwrap_or(u64::MAX)
@@ -100,7 +100,7 @@ impl Order {
     }
 }
 
-/// Everything that is said.
+/// Messages between controller and agents.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Message {
@@ -110,16 +110,16 @@ pub enum Message {
     Join(Order),
     /// Member to leader: what I heard.
     Heard {
-        /// Which job.
+        /// Number of the job.
         job: u64,
-        /// By sender.
+        /// Probes that were heard, by sender.
         heard: Vec<Heard>,
         /// Delays probe by probe, in nanoseconds, of a tree's leaf; `i32::MIN` is lost.
         series: Vec<i32>,
     },
     /// Leader to controller: what all heard.
     Done {
-        /// Which job.
+        /// Number of the job.
         job: u64,
         /// The report.
         report: JobReport,
@@ -128,13 +128,13 @@ pub enum Message {
     Refused {
         /// Which job, 0 when that is not known.
         job: u64,
-        /// What was wrong, for people to read.
+        /// Error, for people to read.
         why: String,
     },
 }
 
 impl Message {
-    /// As bytes.
+    /// The message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         // Fails only on maps with keys that are no text; there are none.
         serde_json::to_vec(self).unwrap_or_default()

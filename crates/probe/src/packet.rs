@@ -6,7 +6,7 @@
 
 use crate::link::Key;
 
-/// Length of a probe.
+/// Length of a probe, bytes.
 pub const LENGTH: usize = 34;
 const MAGIC: [u8; 4] = *b"FBP1";
 const SIGNED: usize = LENGTH - 8;
@@ -30,7 +30,7 @@ pub fn job_key(shared: &Key, job: u64) -> Key {
 }
 
 impl Probe {
-    /// As bytes.
+    /// The probe as bytes with its tag.
     pub fn encode(&self, key: &Key) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..4].copy_from_slice(&MAGIC);

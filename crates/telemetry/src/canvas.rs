@@ -5,7 +5,7 @@
 
 /// Palette index of the paper.
 const PAPER: u8 = 0;
-/// Palette index of ink.
+/// Palette index of the colour of text and lines.
 pub const INK: u8 = 1;
 /// Palette index of grid lines; the given colours follow.
 pub const PALE: u8 = 2;
@@ -14,7 +14,7 @@ const SCALE: i32 = 2;
 /// Width of a letter and the space after it.
 const ADVANCE: i32 = 4 * SCALE;
 
-/// The picture.
+/// A picture of palette indices.
 pub struct Canvas {
     width: i32,
     height: i32,
@@ -74,7 +74,7 @@ impl Canvas {
         }
     }
 
-    /// The picture as PNG.
+    /// The picture encoded as PNG.
     pub fn png(&self) -> Vec<u8> {
         let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
         let mut header = Vec::new();

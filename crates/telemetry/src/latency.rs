@@ -13,7 +13,7 @@ const CDF_TAIL_POINTS: usize = 64;
 pub struct LatencySummary {
     /// Number of values.
     pub count: u64,
-    /// Smallest, exact.
+    /// Smallest value, exact.
     pub min: u64,
     /// Median; this and the other quantiles within the recorder's resolution.
     pub p50: u64,
@@ -23,7 +23,7 @@ pub struct LatencySummary {
     pub p99: u64,
     /// 99.9 % are at or below.
     pub p999: u64,
-    /// Largest, exact.
+    /// Largest value, exact.
     pub max: u64,
     /// Arithmetic mean, exact up to rounding.
     pub mean: f64,
@@ -98,7 +98,7 @@ impl Recorder {
         self.histogram.value_at_quantile(quantile).clamp(self.min, self.max)
     }
 
-    /// The usual figures.
+    /// Summary: count, extremes, mean and percentiles.
     pub fn summary(&self) -> LatencySummary {
         if self.count() == 0 {
             return LatencySummary::default();

@@ -14,7 +14,7 @@ use crate::{Delivery, ReceiverMeasure, Recorder, WindowPoint};
 /// Bounds and definitions of a ledger.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LedgerConfig {
-    /// Who is to report every message.
+    /// Receivers that are expected to report every message.
     pub receivers: Vec<NodeId>,
     /// Releases of one message at most this far apart are simultaneous: 1 us and twice the
     /// clocks' error bound (corner 14), in nanoseconds.
@@ -26,7 +26,7 @@ pub struct LedgerConfig {
     pub streams: usize,
     /// Interval of the series of delivery windows, in nanoseconds.
     pub series_interval_ns: u64,
-    /// Points of that series.
+    /// Most points of the series.
     pub series_points_max: usize,
 }
 
@@ -44,7 +44,7 @@ impl LedgerConfig {
     }
 }
 
-/// What became of traces and messages beside those in [`Delivery`].
+/// Counts of traces and messages, beside those in [`Delivery`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TraceCounts {
     /// Messages the publisher reported.
@@ -61,7 +61,7 @@ pub struct TraceCounts {
     pub strangers: u64,
 }
 
-/// What one receiver reported of one message.
+/// Report of one receiver on one message.
 #[derive(Clone, Copy)]
 struct Report {
     arrived: Option<Nanos>,
@@ -85,11 +85,11 @@ struct Pending {
 pub struct DeliveryLedger {
     fair_window_ns: u64,
     pending: Vec<Pending>,
-    /// Places of one stream.
+    /// Number of messages of one stream that are kept open.
     ring: usize,
     /// Receiver by receiver for each place.
     reports: Vec<Report>,
-    /// Sorted by node.
+    /// Measures of receivers, sorted by node.
     receivers: Vec<ReceiverMeasure>,
     alive: usize,
     measure_from: Nanos,
@@ -135,7 +135,7 @@ impl DeliveryLedger {
         traces.iter().for_each(|trace| self.record(trace));
     }
 
-    /// Takes one trace.
+    /// Records one trace.
     pub fn record(&mut self, trace: &Trace) {
         if trace.point == TracePoint::Published {
             let Some(place) = self.place(trace.id) else { return };
@@ -234,7 +234,7 @@ impl DeliveryLedger {
         (*start, second.delivery())
     }
 
-    /// What became of the traces.
+    /// Counts of traces and messages.
     pub fn counts(&self) -> TraceCounts {
         self.counts
     }

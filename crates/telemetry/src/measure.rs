@@ -8,7 +8,7 @@ use crate::{LatencySummary, Recorder};
 /// every receiver that is alive.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Delivery {
-    /// Complete messages.
+    /// Number of messages that every receiver reported.
     pub messages: u64,
     /// Of these, sent before there was a deadline: they count in both `oml_*` figures only.
     pub without_deadline: u64,
@@ -18,7 +18,7 @@ pub struct Delivery {
     pub fair: u64,
     /// `on_time` as a fraction of messages with a deadline; `None` when there are none.
     pub p_on_time: Option<f64>,
-    /// `fair`, likewise.
+    /// `fair` as a fraction of messages with a deadline; `None` when there are none.
     pub p_fair: Option<f64>,
     /// Overlay multicast latency to arrival: from sending to the last receiver's first copy.
     pub oml_arrival_ns: LatencySummary,
@@ -57,7 +57,7 @@ pub(crate) struct MessageOutcome {
     pub holds: u64,
 }
 
-/// Adds up outcomes.
+/// Accumulates outcomes of messages.
 pub(crate) struct Measure {
     counts: Delivery,
     oml_arrival: Recorder,
@@ -126,19 +126,19 @@ impl Measure {
     }
 }
 
-/// What one receiver saw of the complete messages.
+/// Measures of one receiver over the complete messages.
 pub struct ReceiverMeasure {
     /// Node of the receiver.
     pub node: NodeId,
-    /// It was declared dead: nobody waits for it any more.
+    /// Whether the receiver was declared dead and is no longer waited for.
     pub gone: bool,
     /// From sending to its first copy.
     pub arrival: Recorder,
     /// From sending to its release.
     pub release: Recorder,
-    /// Its releases of messages with a deadline that came late themselves.
+    /// Releases of messages with a deadline that arrived after it.
     pub late_self: u64,
-    /// Its releases after the deadline behind a missing message.
+    /// Releases after the deadline because an earlier message was missing.
     pub late_blocked: u64,
 }
 

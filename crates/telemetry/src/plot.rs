@@ -11,7 +11,7 @@ use crate::canvas::{Canvas, INK, PALE};
 /// One line of a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
-    /// What the legend says of it.
+    /// Name in the legend.
     pub name: String,
     /// Points in the order of x.
     pub points: Vec<(f64, f64)>,
@@ -22,11 +22,11 @@ pub struct Curve {
 pub struct Figure {
     /// File name without extension.
     pub file: &'static str,
-    /// What stands above the drawing, one line.
+    /// Title above the drawing, one line.
     pub title: String,
-    /// What the horizontal axis shows, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub x: &'static str,
-    /// What the vertical axis shows, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y: &'static str,
     /// Curves over the same two axes; colours come again after twelve.
     pub curves: Vec<Curve>,
@@ -72,7 +72,7 @@ pub fn picture(figure: &Figure) -> String {
     svg(&draw(figure))
 }
 
-/// What a figure is made of.
+/// Elements of a figure.
 enum Shape {
     /// From, to, colour (`None`: ink), or grid.
     Line((i32, i32), (i32, i32), Stroke),

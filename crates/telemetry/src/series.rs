@@ -11,13 +11,13 @@ use crate::Recorder;
 pub struct WindowPoint {
     /// Start of the interval.
     pub at: Nanos,
-    /// Messages in it.
+    /// Number of messages in the interval.
     pub messages: u64,
     /// Median window, nanoseconds, within 1 %.
     pub p50_ns: u64,
     /// 99 % are at or below.
     pub p99_ns: u64,
-    /// Largest, exact.
+    /// Largest value, exact, ns.
     pub max_ns: u64,
 }
 
@@ -80,7 +80,7 @@ impl Series {
         self.current_at = Nanos(0);
     }
 
-    /// All points in order of time, the unfinished one last.
+    /// All points in order of time; the last one is unfinished.
     pub fn points(&self) -> impl Iterator<Item = WindowPoint> {
         self.points.iter().copied().chain(self.open_point())
     }

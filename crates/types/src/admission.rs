@@ -24,14 +24,14 @@ pub enum Yields {
 /// Bounds of an [`Admission`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdmissionConfig {
-    /// Places, at least 1.
+    /// Number of places, at least 1.
     pub places: usize,
     /// Places of one source, at least 1. Connections whose address nobody knows are held to the
     /// bound of all alone.
     pub places_per_source: usize,
     /// How long a place may be kept, in ns; [`u64::MAX`] for as long as one likes.
     pub patience_ns: u64,
-    /// Who goes when there is no room.
+    /// Which connection is dropped when there is no room.
     pub yields: Yields,
 }
 
@@ -46,19 +46,19 @@ struct Place<I> {
 #[derive(Clone, Debug)]
 pub struct Admission<I> {
     config: AdmissionConfig,
-    /// In order of arrival, and so of `until`.
+    /// Places in order of arrival, and so of `until`.
     places: VecDeque<Place<I>>,
     /// How many of them each source has.
     counts: BTreeMap<Option<Address>, usize>,
 }
 
 impl<I: Copy + PartialEq> Admission<I> {
-    /// Nobody is there yet.
+    /// An empty admission with these bounds.
     pub fn new(config: AdmissionConfig) -> Admission<I> {
         Admission { config, places: VecDeque::new(), counts: BTreeMap::new() }
     }
 
-    /// Its bounds.
+    /// Bounds that it was made with.
     pub fn config(&self) -> &AdmissionConfig {
         &self.config
     }
@@ -68,7 +68,7 @@ impl<I: Copy + PartialEq> Admission<I> {
         self.places.len()
     }
 
-    /// Whether nobody has one.
+    /// Whether no place is taken.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -9,7 +9,7 @@ use crate::{
     ShardId, UserRefNum,
 };
 
-/// Buy or sell.
+/// Side of an order.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
@@ -52,7 +52,7 @@ pub enum OrderType {
     TrailingStop = 5,
     /// Not displayed; `stop_price` away from the best displayed price of its own side.
     PegPrimary = 6,
-    /// Not displayed; half way between the best displayed prices.
+    /// Pegged to the middle of the best displayed prices; not displayed.
     PegMid = 7,
 }
 
@@ -85,7 +85,7 @@ pub enum TimeInForce {
 )]
 #[repr(u8)]
 pub enum SelfTrade {
-    /// They trade.
+    /// Both orders trade.
     Allow = 0,
     /// The incoming order's remainder is cancelled.
     CancelNewest = 1,
@@ -93,7 +93,7 @@ pub enum SelfTrade {
     CancelOldest = 2,
     /// Both are cancelled.
     CancelBoth = 3,
-    /// What would have traded is cancelled on both sides.
+    /// The lots that would have traded are cancelled on both sides.
     Decrement = 4,
 }
 
@@ -219,11 +219,11 @@ pub const ORDER_HIDDEN: u8 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Command {
-    /// What is asked.
+    /// Kind of the request.
     pub kind: CommandKind,
     /// Side of a new order.
     pub side: Side,
-    /// How it is priced.
+    /// Type of the order: how its price is given.
     pub order_type: OrderType,
     /// Life of a new or replacing order.
     pub time_in_force: TimeInForce,
@@ -231,11 +231,11 @@ pub struct Command {
     pub flags: u8,
     /// Self-trade prevention of this order.
     pub self_trade: SelfTrade,
-    /// Meaning by kind.
+    /// Parameter whose meaning depends on the kind.
     pub param: u8,
     /// Zero, unless the kind says otherwise.
     pub reserved: u8,
-    /// Who asks.
+    /// Account that makes the request.
     pub account: AccountId,
     /// The instrument.
     pub instrument: InstrumentId,
@@ -245,7 +245,7 @@ pub struct Command {
     pub orig_user_ref: UserRefNum,
     /// Lots displayed at a time; 0: all of them.
     pub display_qty: u32,
-    /// Lots.
+    /// Quantity, lots.
     pub qty: Qty,
     /// Limit price; zero for orders without one.
     pub price: Price,
@@ -261,7 +261,7 @@ pub struct Command {
     pub session_seq: u32,
     /// The participant's own identifier.
     pub cl_ord_id: ClOrdId,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved3: [u8; 2],
 }
 
@@ -323,7 +323,7 @@ pub struct Source {
     pub gateway: GatewayId,
     /// The shard the sequence numbers belong to.
     pub shard: ShardId,
-    /// The gateway's life.
+    /// Incarnation of the gateway.
     pub incarnation: Incarnation,
     /// Number of this input within (gateway, incarnation, shard), dense from 1.
     pub seq: u64,
@@ -347,7 +347,7 @@ pub struct Input {
     pub t_seq: Nanos,
     /// Transport key.
     pub source: Source,
-    /// [`INPUT_LATE`], [`INPUT_T_IN_CAPPED`].
+    /// Bits: [`INPUT_LATE`], [`INPUT_T_IN_CAPPED`].
     pub flags: u64,
     /// The request.
     pub command: Command,

@@ -10,7 +10,7 @@ use crate::{
     Side, TimeInForce, UserRefNum,
 };
 
-/// What happened to a request or an order.
+/// Kind of an execution report.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
@@ -49,7 +49,7 @@ pub enum ExecutionKind {
 )]
 #[repr(u8)]
 pub enum RejectReason {
-    /// Not refused.
+    /// The request was not refused.
     None = 0,
     /// No such instrument.
     UnknownInstrument = 1,
@@ -144,9 +144,9 @@ impl RejectReason {
 )]
 #[repr(u8)]
 pub enum CancelReason {
-    /// Not cancelled.
+    /// The order was not cancelled.
     None = 0,
-    /// The participant asked.
+    /// The participant asked for it.
     Requested = 1,
     /// Remainder of an immediate-or-cancel or market order.
     ImmediateOrCancel = 2,
@@ -158,13 +158,13 @@ pub enum CancelReason {
     SelfTrade = 5,
     /// A mass cancel, by the participant or an operator.
     MassCancel = 6,
-    /// Its session is gone.
+    /// Its session ended.
     Disconnect = 7,
     /// Its date is past.
     Expired = 8,
-    /// It was for an auction that is over.
+    /// It was for an auction that has ended.
     AuctionOver = 9,
-    /// A kill switch.
+    /// A kill switch was thrown.
     Killed = 10,
     /// Trading further would have left the dynamic price collar.
     Collar = 11,
@@ -222,7 +222,7 @@ pub struct OrderTerms {
 }
 
 impl OrderTerms {
-    /// Whether there are none.
+    /// Whether no bit is set.
     #[inline]
     pub fn is_none(&self) -> bool {
         *self == OrderTerms::default()
@@ -234,27 +234,27 @@ impl OrderTerms {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ExecutionReport {
-    /// What happened.
+    /// Kind of the report.
     pub kind: ExecutionKind,
     /// Side of the order.
     pub side: Side,
-    /// Limit or market.
+    /// Type of the order.
     pub order_type: OrderType,
-    /// Life of the order.
+    /// Time in force of the order.
     pub time_in_force: TimeInForce,
     /// Command flags of the order; [`crate::REFUSED_MASS_CANCEL`] or 0 when a cancel is refused.
     pub flags: u8,
-    /// For rejects.
+    /// Reason of a rejection.
     pub reject: RejectReason,
-    /// For cancels.
+    /// Reason of a cancellation.
     pub cancel_reason: CancelReason,
-    /// For executions.
+    /// Whether an execution added or removed liquidity.
     pub liquidity: Liquidity,
-    /// Whose stream.
+    /// Account whose stream the report is in.
     pub account: AccountId,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// The request or order.
+    /// Participant's number of the request or order.
     pub user_ref: UserRefNum,
     /// For replaces, the order that was replaced.
     pub orig_user_ref: UserRefNum,
@@ -262,7 +262,7 @@ pub struct ExecutionReport {
     /// [`crate::Command::session_seq`]; otherwise 0. In a copy, which lies in the stream of another
     /// account than the one it names: its position in that one's own stream.
     pub session_seq: u32,
-    /// Lots (see the kind).
+    /// Quantity, lots; which quantity depends on the kind.
     pub qty: Qty,
     /// Open lots after the event.
     pub leaves: Qty,
@@ -270,17 +270,17 @@ pub struct ExecutionReport {
     pub price: Price,
     /// The order's public reference; 0 when rejected.
     pub order_ref: OrderRef,
-    /// For executions.
+    /// Match number of an execution.
     pub match_number: MatchNumber,
     /// The feed position that must be public before this message may reach the participant
     /// (corner 16); 0 when nothing of it prints.
     pub public_after: FeedSeq,
-    /// Engine time.
+    /// Engine time of the input that caused it.
     pub t_seq: Nanos,
     /// Echo of the participant's identifier: the order's, but of an answer the request's. A cancel
     /// without one ([`CancelReason::Requested`]) is told of under the order's.
     pub cl_ord_id: ClOrdId,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved2: [u8; 2],
     /// The order's, or of a refused request its own; none where the report is about a trade that
     /// is broken or corrected.
@@ -339,13 +339,13 @@ pub enum CrossKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ImbalanceSide {
-    /// More to buy.
+    /// There is more to buy.
     Buy = b'B',
-    /// More to sell.
+    /// There is more to sell.
     Sell = b'S',
-    /// None.
+    /// There is no imbalance.
     None = b'N',
-    /// Not enough orders to say.
+    /// There are not enough orders to tell.
     Insufficient = b'O',
 }
 
@@ -357,12 +357,12 @@ pub enum MarketEvent {
         /// The step of the day that begins.
         code: SystemEventCode,
     },
-    /// An instrument exists.
+    /// An instrument is traded.
     Directory {
         /// Which; symbol and tick are looked up by the encoder.
         instrument: InstrumentId,
     },
-    /// An instrument's trading state.
+    /// The trading state of an instrument changes.
     TradingAction {
         /// The instrument whose state changes.
         instrument: InstrumentId,
@@ -373,13 +373,13 @@ pub enum MarketEvent {
     AddOrder {
         /// The instrument.
         instrument: InstrumentId,
-        /// Its public reference.
+        /// Public reference of the order.
         order_ref: OrderRef,
-        /// Its side.
+        /// Side of the order.
         side: Side,
         /// Displayed lots.
         qty: Qty,
-        /// Its price.
+        /// Price of the order.
         price: Price,
     },
     /// A resting order traded at its own price.
@@ -399,7 +399,7 @@ pub enum MarketEvent {
         instrument: InstrumentId,
         /// The resting order.
         order_ref: OrderRef,
-        /// Lots that went away.
+        /// Lots that were cancelled.
         qty: Qty,
     },
     /// A resting order is gone without trading.
@@ -413,13 +413,13 @@ pub enum MarketEvent {
     OrderReplace {
         /// The instrument.
         instrument: InstrumentId,
-        /// The order that goes.
+        /// Reference of the order that is replaced.
         old_ref: OrderRef,
         /// The order that comes, same side.
         new_ref: OrderRef,
         /// Displayed lots.
         qty: Qty,
-        /// Its price.
+        /// Price of the new order.
         price: Price,
     },
     /// A displayed order traded at another price than its own, as in an auction.
@@ -460,7 +460,7 @@ pub enum MarketEvent {
         price: Price,
         /// The cross.
         match_number: MatchNumber,
-        /// Which auction.
+        /// Opening or closing auction.
         kind: CrossKind,
     },
     /// A trade was broken.
@@ -474,11 +474,11 @@ pub enum MarketEvent {
     Imbalance {
         /// The instrument.
         instrument: InstrumentId,
-        /// Lots that would trade.
+        /// Lots that would trade at the reference price.
         paired: Qty,
         /// Lots that would be left over at the indicative price.
         imbalance: Qty,
-        /// On which side.
+        /// Side of the imbalance.
         side: ImbalanceSide,
         /// Price at which orders for this auction alone would clear (here the indicative price).
         far: Price,
@@ -486,14 +486,14 @@ pub enum MarketEvent {
         near: Price,
         /// The reference price.
         reference: Price,
-        /// Which auction.
+        /// Opening or closing auction.
         kind: CrossKind,
     },
     /// The price range outside which nothing trades in continuous trading.
     Collar {
         /// The instrument.
         instrument: InstrumentId,
-        /// Its middle.
+        /// Reference price in the middle of the collar.
         reference: Price,
         /// Highest price.
         upper: Price,
@@ -505,7 +505,7 @@ pub enum MarketEvent {
 }
 
 impl MarketEvent {
-    /// What it is about; `None` for what concerns the whole market.
+    /// Instrument of the event; `None` if it concerns the whole market.
     pub fn instrument(&self) -> Option<InstrumentId> {
         match *self {
             MarketEvent::SystemEvent { .. } => None,

@@ -6,7 +6,7 @@ use crate::{
     TimeInForce,
 };
 
-/// What an instrument's market is doing.
+/// Phase of an instrument's market.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Phase {
@@ -63,7 +63,7 @@ impl Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum LimitKind {
-    /// Lots of one order.
+    /// Largest quantity of one order, lots.
     OrderQuantity = 0,
     /// Price times quantity of one order, in price units times lots.
     OrderNotional = 1,
@@ -97,7 +97,7 @@ impl LimitKind {
     }
 }
 
-/// What `CommandKind::SetInstrument` sets.
+/// Parameter that `CommandKind::SetInstrument` sets, and the field that has its value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum InstrumentParam {
@@ -108,9 +108,9 @@ pub enum InstrumentParam {
     StaticCollar = 1,
     /// Half width of the dynamic collar around the last price, likewise: `qty`.
     DynamicCollar = 2,
-    /// Smallest order: `qty` lots.
+    /// Smallest order: `qty`, lots.
     QtyMin = 3,
-    /// Largest order: `qty` lots.
+    /// Largest order: `qty`, lots.
     QtyMax = 4,
 }
 
@@ -132,7 +132,7 @@ impl InstrumentParam {
 /// How an incoming order's lots are shared among the orders of one price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocation {
-    /// First come, first served.
+    /// Price, then time.
     PriceTime,
     /// In proportion to the displayed lots.
     ProRata {
@@ -143,7 +143,7 @@ pub enum Allocation {
     },
 }
 
-/// What makes stop orders active.
+/// Price that triggers stop orders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
     /// The price of the last trade.
@@ -230,15 +230,15 @@ pub struct NewOrder {
     pub session: u16,
     /// Buy or sell.
     pub side: Side,
-    /// How it is priced.
+    /// Type of the order: how its price is given.
     pub order_type: OrderType,
-    /// How long it lives.
+    /// Time in force.
     pub time_in_force: TimeInForce,
     /// `ORDER_POST_ONLY` and the other flags of a command.
     pub flags: u8,
     /// Self-trade prevention.
     pub self_trade: SelfTrade,
-    /// Lots open.
+    /// Open quantity, lots.
     pub qty: u32,
     /// Lots that had traded before a replace.
     pub traded: u32,
@@ -252,7 +252,7 @@ pub struct NewOrder {
     pub stop_price: Price,
     /// End of a good-till-date order.
     pub expire_at: Nanos,
-    /// Echoed.
+    /// Participant's identifier, returned in reports.
     pub cl_ord_id: ClOrdId,
 }
 
@@ -305,14 +305,14 @@ pub enum OrderEvent {
     /// The displayed reference `order_ref` of an order that was replaced is gone, and nothing
     /// displayed comes in its place.
     Withdrawn {
-        /// The old reference.
+        /// Reference before the change.
         order_ref: OrderRef,
     },
     /// It rested and traded with the other order.
     Traded {
-        /// Lots.
+        /// Quantity traded, lots.
         qty: u32,
-        /// Price.
+        /// Price of the trade.
         price: Price,
         /// The trade.
         match_number: MatchNumber,
@@ -330,7 +330,7 @@ pub enum OrderEvent {
     },
     /// `qty` open lots are gone without trading and the order goes on.
     Reduced {
-        /// Lots.
+        /// Quantity, lots.
         qty: u32,
         /// Lots of them that were displayed.
         shown: u32,
@@ -339,7 +339,7 @@ pub enum OrderEvent {
     },
     /// The last `qty` open lots are gone without trading.
     Canceled {
-        /// Lots.
+        /// Quantity, lots.
         qty: u32,
         /// Lots of them that were displayed.
         shown: u32,
@@ -370,18 +370,18 @@ pub enum OrderEvent {
     },
 }
 
-/// What can be compared of an order at an event.
+/// Fields of an order that tests compare at an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OrderFacts {
-    /// Its key.
+    /// Key of the order.
     pub key: u64,
-    /// Its public reference.
+    /// Public reference of the order.
     pub order_ref: OrderRef,
-    /// Its side.
+    /// Side of the order.
     pub side: Side,
-    /// Its type (a triggered stop is a market or limit order).
+    /// Type of the order (a triggered stop is a market or limit order).
     pub order_type: OrderType,
-    /// Its price; 0: none.
+    /// Price of the order; 0: none.
     pub price: Price,
     /// Lots open.
     pub open: u32,
@@ -391,12 +391,12 @@ pub struct OrderFacts {
     pub traded: u32,
 }
 
-/// What an uncrossing would give now.
+/// Result that an uncrossing would have now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Indicative {
     /// The price; `None` when nothing would trade.
     pub price: Option<Price>,
-    /// Lots that would trade.
+    /// Quantity that would trade, lots.
     pub volume: Qty,
     /// Lots that would be left at that price, and on which side.
     pub surplus: Option<(Side, Qty)>,

@@ -7,22 +7,22 @@ pub struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    /// Appends to `bytes`.
+    /// A packer that appends to `bytes`.
     pub fn new(bytes: &'a mut Vec<u8>) -> Packer<'a> {
         Packer { bytes }
     }
 
-    /// A byte.
+    /// Appends one byte.
     pub fn u8(&mut self, value: u8) {
         self.bytes.push(value);
     }
 
-    /// Four bytes.
+    /// Appends four bytes, little endian.
     pub fn u32(&mut self, value: u32) {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Eight bytes.
+    /// Appends eight bytes, little endian.
     pub fn u64(&mut self, value: u64) {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
@@ -61,12 +61,12 @@ impl<'a> Unpacker<'a> {
         Unpacker { bytes, at: 0 }
     }
 
-    /// Bytes taken so far.
+    /// Number of bytes read so far.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// So many bytes.
+    /// Reads this many bytes; `None` if there are fewer.
     pub fn raw(&mut self, length: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.at..)?.get(..length)?;
         self.at += length;
@@ -77,7 +77,7 @@ impl<'a> Unpacker<'a> {
         self.raw(N)?.first_chunk().copied()
     }
 
-    /// A byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
@@ -87,12 +87,12 @@ impl<'a> Unpacker<'a> {
         self.u8().filter(|byte| *byte < 2).map(|byte| byte == 1)
     }
 
-    /// Four bytes.
+    /// Reads four bytes, little endian.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes, little endian.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
@@ -110,7 +110,7 @@ impl<'a> Unpacker<'a> {
         self.raw(length)
     }
 
-    /// Nothing may be left.
+    /// Checks that all bytes were read.
     pub fn end(&self) -> Option<()> {
         (self.at == self.bytes.len()).then_some(())
     }

@@ -18,7 +18,7 @@ impl SplitMix64 {
         SplitMix64::new(value).next_u64()
     }
 
-    /// The next 64 bits.
+    /// Next 64 bits of the sequence.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.state;

@@ -6,12 +6,12 @@
 
 use crate::limits::SEQ_WINDOW;
 
-/// What the window says of a sequence number.
+/// Verdict of the window on a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// First time: now recorded.
+    /// The number is new and now recorded.
     New,
-    /// Came before.
+    /// The number was recorded before.
     Duplicate,
     /// Below the window: came before, or is hopelessly late; never treat as new.
     TooOld,

@@ -62,7 +62,7 @@ impl Sub for Nanos {
 /// `now - bound_ns ..= now + bound_ns`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockReading {
-    /// The clock's own reading.
+    /// Reading of the clock.
     pub now: Nanos,
     /// Largest error of `now` in nanoseconds.
     pub bound_ns: u64,
