@@ -14,17 +14,17 @@ use crate::steps::{Progress, Step, Verdict};
 
 /// Bytes of a client held back at most; then they go on after all.
 pub const HELD_MAX: usize = 1 << 20;
-/// Longest FIX message relayed.
+/// Longest FIX message that is relayed, bytes.
 const FIX_MESSAGE_MAX: usize = 64 << 10;
 /// How often steps are looked at.
 const LOOK_NS: u64 = 20 * Nanos::MILLI;
 /// The certifier's own session; those to the gateway for the client follow.
 const COUNTER: ConnId = ConnId(1);
 
-/// What is certified, where.
+/// Settings of a certification.
 #[derive(Clone, Debug)]
 pub struct CertifierConfig {
-    /// What the client speaks.
+    /// Protocol of the client.
     pub protocol: Protocol,
     /// The gateway's door for that.
     pub gateway: Peer,
@@ -32,9 +32,9 @@ pub struct CertifierConfig {
     pub counter_door: Peer,
     /// The certifier's own user name and password there.
     pub counter_login: (String, String),
-    /// What is traded.
+    /// Symbol that is traded.
     pub symbol: Symbol,
-    /// Steps left out.
+    /// Steps that are left out.
     pub skip: Vec<Step>,
     /// Patience with the client in each step, ns.
     pub patience_ns: u64,
@@ -42,12 +42,12 @@ pub struct CertifierConfig {
     pub keep_going: bool,
 }
 
-/// What the certifier does to the line.
+/// What the certifier does to the connection.
 #[derive(Debug, Default)]
 pub struct Interventions {
-    /// The client's bytes wait.
+    /// Hold the client's bytes back.
     pub hold: bool,
-    /// Nothing gets through, either way.
+    /// Let no bytes through, in either direction.
     pub mute: bool,
     /// The next order gets an impossible price.
     pub spoil: bool,
@@ -56,16 +56,16 @@ pub struct Interventions {
     pub lose_in: bool,
     /// The message that the client missed.
     pub lost: Option<u64>,
-    /// Cut the line now.
+    /// Close the connection now.
     pub cut: bool,
-    /// Nobody is let in.
+    /// Accept no connection.
     pub closed: bool,
     /// The market is to be in a call.
     pub call: bool,
 }
 
 impl Interventions {
-    /// Leaves the line alone.
+    /// Stops interfering with the connection.
     pub fn let_go(&mut self) {
         *self = Interventions::default();
     }
@@ -160,11 +160,11 @@ pub struct Certifier {
     line: Option<Line>,
     names: u32,
     script: Vec<Step>,
-    /// Finished steps.
+    /// Reports of the finished steps.
     done: Vec<StepReport>,
     progress: Option<Progress>,
     faults_seen: usize,
-    /// The rest of the script is not asked for.
+    /// Whether the rest of the script was given up.
     given_up: bool,
     look_at: Nanos,
 }
@@ -213,7 +213,7 @@ impl Certifier {
         self.interventions.call
     }
 
-    /// Nothing more will be asked of the client.
+    /// Whether nothing more is asked of the client.
     pub fn is_done(&self) -> bool {
         self.given_up || self.done.len() == self.script.len()
     }

@@ -13,7 +13,7 @@ pub struct Counter {
     symbol: Symbol,
     number: u32,
     executions: u64,
-    /// Its order that may rest in the book.
+    /// Order of the counterparty that may rest in the book.
     resting: Option<u32>,
     scratch: Vec<u8>,
 }
@@ -52,7 +52,7 @@ impl Counter {
         });
     }
 
-    /// Executions so far.
+    /// Number of executions so far.
     pub fn executions(&self) -> u64 {
         self.executions
     }

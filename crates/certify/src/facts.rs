@@ -20,12 +20,12 @@ pub struct Open {
 /// The client's or the exchange's own name of an order.
 pub type Key = Vec<u8>;
 
-/// Everything that steps look at.
+/// Facts about a dialogue that steps look at.
 #[derive(Clone, Default, Debug)]
 pub struct Facts {
     /// The client is logged in.
     pub logged_on: bool,
-    /// Logins accepted.
+    /// Number of logins accepted.
     pub logons: u64,
     /// Answers told to the client, each once: new orders, replaces, cancels asked for, orders that
     /// went away otherwise, refusals, executions.
@@ -33,7 +33,7 @@ pub struct Facts {
     pub replaced: u64,
     pub canceled: u64,
     pub removed: u64,
-    /// Of those that went away otherwise: at their time.
+    /// Orders that ended because their time was over.
     pub expired: u64,
     /// Stop orders that were triggered.
     pub triggered: u64,
@@ -47,9 +47,9 @@ pub struct Facts {
     pub last_message: Nanos,
     /// Longest silence of a client that is logged in, since a step looked last, ns.
     pub silence_ns: u64,
-    /// The client said goodbye.
+    /// Number of logouts that the client sent.
     pub logouts: u64,
-    /// Its heartbeat interval, ns; 0 before its login.
+    /// Heartbeat interval of the client, ns; 0 before its login.
     pub heartbeat_ns: u64,
     /// Orders the client thinks are open.
     pub open: BTreeMap<Key, Open>,
@@ -63,7 +63,7 @@ pub struct Facts {
     pub asked_from: Option<u64>,
     /// FIX: the exchange's last ResendRequest, and whether the client did as asked.
     pub resend: Option<(u64, bool)>,
-    /// What the client did wrong, in words.
+    /// Faults of the client, in words.
     pub faults: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Facts {
         self.left(key, leaves);
     }
 
-    /// So many lots of an order are left.
+    /// Records that this many lots of an order are left.
     pub fn left(&mut self, key: &[u8], leaves: u64) {
         if leaves == 0 {
             self.gone(key);

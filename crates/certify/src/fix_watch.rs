@@ -134,12 +134,12 @@ impl FixWatch {
     }
 }
 
-/// Text(58).
+/// Value of Text(58).
 fn text(message: &Message<'_>) -> String {
     String::from_utf8_lossy(message.get(58).unwrap_or(b"")).into_owned()
 }
 
-/// An ExecutionReport.
+/// Records the facts of an ExecutionReport.
 fn report(message: &Message<'_>, facts: &mut Facts) {
     let key = message.get(11).unwrap_or(b"");
     let lots = |tag: u32| message.get(tag).and_then(qty).map_or(0, |qty| qty.0);

@@ -22,7 +22,7 @@ pub use certifier::{Certifier, CertifierConfig, HELD_MAX};
 pub use report::{Report, Status, StepReport};
 pub use steps::Step;
 
-/// What the client speaks.
+/// Protocol of the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// OUCH 5.0 over SoupBinTCP.

@@ -12,7 +12,7 @@ const ENTER_PRICE: usize = 1 + 18;
 /// The session as it was seen so far.
 #[derive(Debug, Default)]
 pub struct OuchWatch {
-    /// Session joined last.
+    /// SoupBinTCP session that was joined last.
     session: Option<SessionName>,
 }
 

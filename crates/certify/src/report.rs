@@ -4,21 +4,21 @@ use std::fmt::Write as _;
 
 use crate::Protocol;
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Status {
     /// The client did as it has to; what was seen.
     Passed(String),
-    /// It did not; what was wrong.
+    /// The client failed; the reason.
     Failed(String),
-    /// The dialogue ended before.
+    /// The dialogue ended before this step.
     NotReached,
     /// The protocol has no such thing, or the operator left it out.
     LeftOut,
 }
 
 impl Status {
-    /// One word.
+    /// The result as one word.
     pub fn word(&self) -> &'static str {
         match self {
             Status::Passed(_) => "passed",
@@ -28,7 +28,7 @@ impl Status {
         }
     }
 
-    /// What was seen, or wrong.
+    /// What was seen, or the reason of a failure.
     pub fn detail(&self) -> &str {
         match self {
             Status::Passed(text) | Status::Failed(text) => text,
@@ -40,20 +40,20 @@ impl Status {
 /// One step of the script and what came of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepReport {
-    /// Short name.
+    /// Short name of the step.
     pub name: &'static str,
-    /// What the client was to do.
+    /// What the client was asked to do.
     pub asked: &'static str,
-    /// What came of it.
+    /// Result.
     pub status: Status,
-    /// Time it took, ns.
+    /// Duration, ns.
     pub took_ns: u64,
 }
 
-/// A whole certification.
+/// Report of a certification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// What the client spoke.
+    /// Protocol of the client.
     pub protocol: Protocol,
     /// All steps in order.
     pub steps: Vec<StepReport>,
@@ -90,7 +90,7 @@ impl Report {
         }
     }
 
-    /// A page for people.
+    /// The report as a Markdown page.
     pub fn to_markdown(&self) -> String {
         let mut page = format!("# Certification over {}\n\n", self.protocol_name());
         let _ = writeln!(page, "{}.\n", capital(&self.verdict()));

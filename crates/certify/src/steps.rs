@@ -46,7 +46,7 @@ pub enum Step {
     Logout,
 }
 
-/// What can be said of a step now.
+/// Verdict on a step at this moment.
 pub enum Verdict {
     Wait,
     Passed(String),
@@ -71,7 +71,7 @@ const SETTLING: u32 = 99;
 const LATE_PERMILLE: u64 = 1_200;
 
 impl Step {
-    /// All variants, in their order.
+    /// All steps, in order.
     pub const ALL: [Step; 16] = [
         Step::Logon,
         Step::Order,
@@ -91,7 +91,7 @@ impl Step {
         Step::Logout,
     ];
 
-    /// Short name.
+    /// Short name of the step.
     pub fn name(self) -> &'static str {
         match self {
             Step::Logon => "logon",
@@ -113,7 +113,7 @@ impl Step {
         }
     }
 
-    /// What the client, or whoever runs it, is to do.
+    /// What the client, or its operator, is asked to do.
     pub fn asked(self) -> &'static str {
         match self {
             Step::Logon => "connect and log in, numbers from the beginning",
@@ -165,7 +165,7 @@ impl Step {
     }
 }
 
-/// A step under way.
+/// State of the step that is being done.
 #[derive(Debug)]
 pub struct Progress {
     pub step: Step,

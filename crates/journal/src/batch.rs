@@ -9,7 +9,7 @@ use crate::layout::{
 /// One record of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// Its position.
+    /// Position of the record.
     pub position: u64,
     /// The term it was appended in.
     pub term: u64,
@@ -31,7 +31,7 @@ impl<'a> Record<'a> {
         if self.group.is_empty() { (false, self.bytes) } else { (true, self.group) }
     }
 
-    /// The chain after it.
+    /// Value of the checksum chain after the record.
     pub(crate) fn chain(&self, before: u64) -> u64 {
         let (group, bytes) = self.content();
         chain_record(before, self.term, group, bytes)

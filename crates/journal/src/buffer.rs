@@ -54,7 +54,7 @@ impl AlignedBuf {
         &mut self.pages.as_mut_bytes()[from..from + bytes]
     }
 
-    /// What is in use is within the memory that is had.
+    /// Checks that the bytes in use are within the allocated memory.
     fn assert_holds(&self) {
         assert!(self.len <= self.pages.len() * PAGE);
     }

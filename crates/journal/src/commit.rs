@@ -155,7 +155,7 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// What follows from it.
+    /// Updates the positions after a write that is durable now.
     fn has_landed(&mut self) -> Result<(), JournalError> {
         assert!(self.in_flight.is_none());
         if self.config.alone {

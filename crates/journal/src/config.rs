@@ -1,4 +1,4 @@
-//! What a journal is told when it is opened.
+//! Settings of a journal.
 
 use crate::layout::{
     BLOCK_MAX, BLOCK_MIN, FRAME_HEADER, LABEL_LEN, PAYLOAD_MAX, RECORD_HEADER, SEGMENT_MAX,

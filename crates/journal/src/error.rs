@@ -1,4 +1,4 @@
-//! Why a journal refuses.
+//! Errors of a journal.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::layout::segment_name;
 use crate::register::VOTE;
 use crate::storage::{DiskError, DiskErrorKind};
 
-/// What is wrong with a place in a segment.
+/// Kind of damage at a place in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
     /// No frame begins there.
@@ -17,13 +17,13 @@ pub enum Damage {
     Order,
     /// A frame whose records make no sense.
     Records,
-    /// The segment's own header.
+    /// The header of the segment is damaged.
     Header,
     /// The segment's file is not there.
     Missing,
     /// Files before the segment's are not there, and no snapshot stands for them.
     Before,
-    /// Nothing follows where something was.
+    /// The segment ends where a frame was expected.
     Ended,
     /// Bytes that nothing was ever written to are not zero.
     Unused,
@@ -61,11 +61,11 @@ pub enum JournalError {
         segment: u64,
         /// Offset in it, bytes.
         offset: u64,
-        /// What is wrong there.
+        /// Kind of the damage.
         damage: Damage,
         /// First position that can't be read.
         position: u64,
-        /// Everything up to this position was known to be committed.
+        /// Last position that was known to be committed.
         committed: u64,
     },
     /// The file of the watermark or of the vote has no readable copy.

@@ -14,7 +14,7 @@ use crate::storage::Storage;
 pub(crate) struct Examined {
     /// See [`crate::Journal::doubt`].
     pub(crate) doubt: Doubt,
-    /// Everything in its log.
+    /// Everything that is in its log.
     pub(crate) found: Survey,
     /// Its snapshots; one from elsewhere that stands counts whatever its name is yet.
     pub(crate) snapshots: Listed,

@@ -20,7 +20,7 @@ const ZEROS: usize = 1 << 20;
 /// How a write becomes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Syncing {
-    /// `fdatasync` after it.
+    /// `fdatasync` after each write.
     #[default]
     Fdatasync,
     /// The file is opened with `O_DSYNC`: the write itself returns when it is.
@@ -152,7 +152,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

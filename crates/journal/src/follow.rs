@@ -33,7 +33,7 @@ struct Held {
     bytes: Box<[u8]>,
 }
 
-/// Whoever follows a journal; see the module.
+/// Reads a journal while another process writes it; see the module.
 pub struct Follower<S> {
     storage: S,
     scanner: Scanner,
@@ -104,7 +104,7 @@ impl<S: Storage> Follower<S> {
         self.mark.journal()
     }
 
-    /// What its records are; zeros before there is a segment.
+    /// Label of the kind of its records; zeros before the first segment exists.
     pub fn label(&self) -> [u8; LABEL_LEN] {
         self.label
     }

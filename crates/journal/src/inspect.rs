@@ -15,13 +15,13 @@ use crate::storage::Storage;
 /// One segment, as it stands on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentReport {
-    /// Its number.
+    /// Number of the segment.
     pub number: u64,
-    /// Its size, bytes.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// Its first position.
+    /// First position in it.
     pub first_position: u64,
-    /// Frames in it.
+    /// Number of frames in it.
     pub frames: u64,
     /// Bytes of them, padding included.
     pub used: u64,
@@ -32,7 +32,7 @@ pub struct SegmentReport {
 pub struct Verified {
     /// Name of the journal.
     pub id: u64,
-    /// What its records are.
+    /// Label of the kind of its records.
     pub label: [u8; LABEL_LEN],
     /// The newest layout in it.
     pub format: u32,
@@ -42,7 +42,7 @@ pub struct Verified {
     pub first: u64,
     /// Last position; 0 for none.
     pub last: u64,
-    /// Everything up to here is known to be committed.
+    /// Last position that is known to be committed.
     pub committed: u64,
     /// Term of the last record; 0 for none.
     pub last_term: u64,
@@ -50,19 +50,19 @@ pub struct Verified {
     pub chain: u64,
     /// Term and vote.
     pub vote: Vote,
-    /// Segment by segment.
+    /// Reports on the segments, in order.
     pub segments: Vec<SegmentReport>,
     /// Records in frames, those taken back later included.
     pub records: u64,
     /// Truncations whose records are still there.
     pub truncations: usize,
-    /// What a write cut short; opening the journal will remove it.
+    /// A write that was cut short; opening the journal will remove it.
     pub tail: Option<Tail>,
     /// Copies of watermark and vote that can't be read; the others can.
     pub damaged_copies: u32,
-    /// Snapshots that are whole.
+    /// Snapshots that can be read.
     pub snapshots: Vec<SnapshotInfo>,
-    /// Snapshots that are not.
+    /// Number of snapshots that are damaged.
     pub damaged_snapshots: u32,
 }
 

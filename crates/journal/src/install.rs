@@ -20,11 +20,11 @@ pub struct Installed<'a> {
     pub position: u64,
     /// Term of the last of them.
     pub term: u64,
-    /// The chain after it.
+    /// Value of the checksum chain after the snapshot's position.
     pub chain: u64,
     /// What the last record of the group's own up to there says; empty for none.
     pub group: &'a [u8],
-    /// The snapshot.
+    /// Bytes of the snapshot.
     pub bytes: &'a [u8],
 }
 

@@ -20,7 +20,7 @@ use crate::storage::{DiskError, Storage};
 use crate::waypoints::{Waypoint, Waypoints};
 use crate::{SnapshotInfo, group, install, whole};
 
-/// What a journal did since it was opened.
+/// Counters of a journal since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Batches written.
@@ -385,7 +385,7 @@ impl<S: Storage> Journal<S> {
         self.life.say(&mut self.storage, false)
     }
 
-    /// What is known of other servers; durable as of [`Journal::set_peers`].
+    /// Promises of other servers that are known here; durable as of [`Journal::set_peers`].
     pub fn peers(&self) -> Vec<Peer> {
         self.peers.as_ref().map(peers::read).unwrap_or_default()
     }
@@ -402,7 +402,7 @@ impl<S: Storage> Journal<S> {
         self.close_on(written)
     }
 
-    /// Everything up to here is durable.
+    /// Last position that is durable.
     #[inline]
     pub fn durable(&self) -> u64 {
         self.in_flight.as_ref().map_or(self.batch.first, |batch| batch.first) - 1
@@ -413,7 +413,7 @@ impl<S: Storage> Journal<S> {
         self.batch.next() - 1
     }
 
-    /// Everything up to here is committed.
+    /// Last position that is committed.
     pub fn committed(&self) -> u64 {
         self.committed
     }
@@ -428,7 +428,7 @@ impl<S: Storage> Journal<S> {
         self.batch.chain()
     }
 
-    /// Counters since its start.
+    /// Counters since the journal was opened.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -573,7 +573,7 @@ impl<S: Storage> Journal<S> {
         self.write_known()
     }
 
-    /// What the header of the next segment says in any case.
+    /// Header of the next segment.
     pub(crate) fn next_header(&self) -> SegmentHeader {
         SegmentHeader {
             format: self.format,

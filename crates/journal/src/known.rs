@@ -18,13 +18,13 @@ use crate::whole;
 const NAME: &str = "known";
 const MAGIC: &[u8; 8] = b"FBKNOWN\0";
 const FORMAT: u32 = 1;
-/// Where the checksum stands.
+/// Offset of the checksum.
 const CRC: usize = 12;
 const HEADER: usize = 80;
 /// No such file is longer.
 const BYTES_MAX: u64 = 1 << 26;
 
-/// What stands before a segment.
+/// Facts about the log before a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     /// The segment, and what its header has to say.
@@ -178,13 +178,13 @@ pub(crate) struct Unread {
     /// The one that is read now, and up to where.
     segment: u64,
     end: Option<End>,
-    /// This one was read.
+    /// Segment before which reading ends.
     until: u64,
     scanner: Scanner,
 }
 
 impl Unread {
-    /// All before a segment.
+    /// All segments before this one.
     pub(crate) fn before(until: u64) -> Unread {
         Unread { segment: 0, end: None, until, scanner: Scanner::new() }
     }

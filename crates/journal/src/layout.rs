@@ -28,11 +28,11 @@ pub const FORMAT: u32 = 1;
 pub const FORMAT_GROUP: u32 = 2;
 /// Most bytes of a record of the group's own: it has a place in the header of a snapshot.
 pub const GROUP_MAX: usize = 2_048;
-/// Smallest block.
+/// Smallest block size, bytes.
 pub const BLOCK_MIN: usize = 512;
-/// Largest block.
+/// Largest block size, bytes.
 pub const BLOCK_MAX: usize = 65_536;
-/// Bytes of a label.
+/// Length of a label, bytes.
 pub const LABEL_LEN: usize = 32;
 /// Bytes of a frame's header.
 pub(crate) const FRAME_HEADER: usize = 64;
@@ -126,7 +126,7 @@ pub(crate) fn chain_record(chain: u64, term: u64, group: bool, record: &[u8]) ->
     digest.0
 }
 
-/// What the header of a segment says.
+/// Header of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHeader {
     pub(crate) format: u32,
@@ -145,11 +145,11 @@ pub(crate) struct SegmentHeader {
     pub(crate) installed: bool,
 }
 
-/// What the first bytes of a segment are.
+/// Result of reading the first block of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SegmentRead {
     Good(SegmentHeader),
-    /// Of a version that can't be read.
+    /// The format version is not one that can be read.
     Format(u32),
     Bad,
 }
@@ -179,7 +179,7 @@ impl SegmentHeader {
         (start.starts_with(SEGMENT_MAGIC) && fits).then_some(block)
     }
 
-    /// Reads a whole block.
+    /// Reads a segment's header from its first block.
     pub(crate) fn read(block: &[u8]) -> SegmentRead {
         let sealed = u32_at(block, SEGMENT_CRC) == block_crc(block, SEGMENT_CRC);
         if !block.starts_with(SEGMENT_MAGIC) || !sealed {
@@ -213,14 +213,14 @@ impl SegmentHeader {
     }
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameKind {
     Records,
     Truncation,
 }
 
-/// What the header of a frame says.
+/// Header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHeader {
     pub(crate) payload: u32,
@@ -276,7 +276,7 @@ impl FrameHeader {
         round_up(FRAME_HEADER + self.payload as usize, block)
     }
 
-    /// What the first bytes claim; `None` when no frame begins there.
+    /// Header that the first bytes claim, unchecked; `None` when no frame begins there.
     pub(crate) fn claim(start: &[u8]) -> Option<FrameHeader> {
         let kind = match (u32_at(start, 0), u32_at(start, 12)) {
             (FRAME_MAGIC, KIND_RECORDS) => FrameKind::Records,

@@ -20,13 +20,13 @@ use crate::error::JournalError;
 use crate::register::{LIFE, MARK, Register, VOTE};
 use crate::storage::{DiskErrorKind, Storage};
 
-/// Words of the register.
+/// Number of 64-bit words of the register.
 pub(crate) const WORDS: usize = 11;
 /// Words of it that are stamps.
 const STAMPS: usize = WORDS - 2;
 /// Name of the file that is written once.
 const PLACE: &str = "place";
-/// Its length, bytes.
+/// Length of the register's file, bytes.
 const PLACE_BYTES: u64 = 4_096;
 
 /// The register, and what it says.

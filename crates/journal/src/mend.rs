@@ -20,14 +20,14 @@ use crate::storage::Storage;
 /// who are asked about it: so many terms are passed over, so that it votes in none for the second time.
 pub const TERMS_UNHEARD: u64 = 1 << 16;
 
-/// What is not known any more of a server's promises.
+/// Promises of a server that may have been lost with its damaged files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Doubt {
     /// The last term in which there may be some; 0 for no doubt.
     pub(crate) term: u64,
     /// The only server that it may elect meanwhile; 0: none.
     pub(crate) sponsor: u64,
-    /// It had the log up to here at least.
+    /// Position up to which it had the log, at least.
     pub(crate) last: u64,
 }
 
@@ -50,7 +50,7 @@ impl Doubt {
     }
 }
 
-/// What was done to a damaged journal.
+/// Report on a damaged journal that was set aside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mended {
     /// Name of the journal.
@@ -110,7 +110,7 @@ fn held(storage: &mut impl Storage, id: u64, names: &[String]) -> Result<u64, Jo
     Ok(known.max(earlier))
 }
 
-/// What a folder says of its server's promises; see [`promises`].
+/// Promises of the server that a folder holds; see [`promises`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promises {
     /// Name of the journal.

@@ -7,22 +7,22 @@ use crate::error::JournalError;
 use crate::register::{PEERS, PEERS_MAX, Register};
 use crate::storage::Storage;
 
-/// Words of the register.
+/// Number of 64-bit words of the register.
 const WORDS: usize = 4 * PEERS_MAX;
 
-/// Its register.
+/// Register with the promises of other servers.
 pub(crate) type Peers = Register<WORDS>;
 
 /// What is known of another server. It has that on its disk, or its disk is an older copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Peer {
-    /// Its number, from 1.
+    /// Number of the server, from 1.
     pub server: u64,
     /// How often it had been started.
     pub lives: u64,
     /// The newest term in which it spoke.
     pub term: u64,
-    /// It had the log of that term's leader up to here.
+    /// Position up to which it had the log of that term's leader.
     pub position: u64,
 }
 

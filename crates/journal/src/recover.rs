@@ -21,24 +21,24 @@ const PROBE: usize = crate::layout::BLOCK_MIN;
 pub struct Tail {
     /// Number of the segment.
     pub segment: u64,
-    /// Where it began, bytes.
+    /// Offset at which it began, bytes.
     pub offset: u64,
-    /// How far it reached.
+    /// Number of bytes that it covered.
     pub bytes: u64,
-    /// What was wrong with it.
+    /// Kind of the damage.
     pub damage: Damage,
 }
 
-/// What was found when a journal was opened.
+/// State that was found when a journal was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
-    /// It was made just now.
+    /// Whether the journal was made just now.
     pub created: bool,
     /// First position that can be read.
     pub first: u64,
     /// Last position; 0 for none.
     pub last: u64,
-    /// Everything up to here was known to be committed.
+    /// Last position that was known to be committed.
     pub committed: u64,
     /// Term and vote.
     pub vote: Vote,
@@ -46,19 +46,19 @@ pub struct Recovery {
     pub lives: u64,
     /// The folder is an older copy of itself, or may be ([`crate::Journal::is_set_back`]).
     pub set_back: bool,
-    /// What was cut off.
+    /// A write that was cut short and was removed.
     pub tail: Option<Tail>,
     /// Copies of watermark and vote that could not be read; the others could.
     pub damaged_copies: u32,
-    /// Frames read.
+    /// Number of frames read.
     pub frames: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Those of them that were not read ([`Config::read_later`]).
+    /// Number of segments that were not read ([`Config::read_later`]).
     pub unread: u64,
     /// Position of the newest snapshot that is whole.
     pub snapshot: Option<u64>,
-    /// Snapshots that are not.
+    /// Number of snapshots that are damaged.
     pub damaged_snapshots: u32,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Where its first frame is, and what it must be.
+    /// Where the segment's first frame has to be, and what it has to continue.
     pub(crate) fn end(&self) -> End {
         End {
             offset: self.extent.block as u64,
@@ -97,7 +97,7 @@ pub(crate) struct End {
     pub(crate) chain: u64,
 }
 
-/// Everything that was found.
+/// Everything that was found in a folder.
 pub(crate) struct Survey {
     pub(crate) mark: Register,
     pub(crate) vote: Register,
@@ -106,7 +106,7 @@ pub(crate) struct Survey {
     /// Segments that an installed snapshot stands for, and that are still there.
     pub(crate) left_over: Vec<u64>,
     pub(crate) truncations: Vec<Truncation>,
-    /// Where each term begins.
+    /// First position of each term.
     pub(crate) terms: Vec<(u64, u64)>,
     /// Records of the group's own, with their positions.
     pub(crate) groups: Vec<(u64, Vec<u8>)>,
@@ -269,7 +269,7 @@ impl Survey {
         Some(known.since(first))
     }
 
-    /// What was not read is known.
+    /// Takes up facts about the part that was not read.
     fn take_over(&mut self, known: Known) {
         self.end = known.end;
         (self.terms, self.groups, self.truncations) =

@@ -35,12 +35,12 @@ pub(crate) const PEERS: &str = "peers";
 /// Other servers of which something is kept, at most: all others of a group.
 pub const PEERS_MAX: usize = 18;
 
-/// What a server has promised.
+/// Promise of a server: a term, and its vote in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vote {
     /// The newest term it knows.
     pub term: u64,
-    /// Whom it voted for in that term; 0: nobody.
+    /// Server it voted for in that term; 0: none.
     pub voted_for: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Register<const N: usize = 3> {
     buffer: AlignedBuf,
 }
 
-/// What was found in the file.
+/// Content of the register's file.
 pub(crate) struct Opened<const N: usize> {
     pub(crate) register: Register<N>,
     pub(crate) damaged: u32,
@@ -101,7 +101,7 @@ impl<const N: usize> Register<N> {
         Ok(Opened { register, damaged })
     }
 
-    /// Lets the file go.
+    /// Closes the file.
     pub(crate) fn close(self, storage: &mut impl Storage) {
         storage.close(self.file);
     }

@@ -26,7 +26,7 @@ pub(crate) struct UnderWay {
     pub(crate) buffer: AlignedBuf,
 }
 
-/// How it ended: bytes written, and whether these are durable.
+/// Result of a write: bytes written, and whether they are durable.
 pub(crate) type Ended = Result<(usize, bool), Errno>;
 
 /// The ring, and what is under way in it.

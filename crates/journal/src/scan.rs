@@ -21,17 +21,17 @@ pub(crate) struct Extent {
     pub(crate) bytes: u64,
 }
 
-/// What stands at an offset.
+/// What is at an offset of a segment.
 pub(crate) enum Found<'a> {
     /// A whole frame, its header and its payload.
     Frame(FrameHeader, &'a [u8]),
     /// None, or a damaged one.
     Bad(Damage),
-    /// The segment ends there.
+    /// The segment ends at this offset.
     End,
 }
 
-/// What the rest of a segment holds.
+/// Contents of the rest of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rest {
     /// A whole frame with at least the expected number.
@@ -40,7 +40,7 @@ pub(crate) struct Rest {
     pub(crate) used_to: Option<u64>,
 }
 
-/// The window.
+/// Reads a segment through a window of bytes.
 pub(crate) struct Scanner {
     buffer: AlignedBuf,
     at: Option<(FileId, u64)>,

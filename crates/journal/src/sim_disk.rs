@@ -13,7 +13,7 @@ use types::SplitMix64;
 use crate::buffer::AlignedBuf;
 use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Stamp, Storage};
 
-/// What a disk writes whole or not at all.
+/// Unit that a disk writes entirely or not at all, bytes.
 const SECTOR: usize = 512;
 
 /// How often what goes wrong, in permille of the operations concerned.
@@ -35,12 +35,12 @@ pub struct DiskFaults {
     pub room: u64,
 }
 
-/// What a simulated disk did and how often it failed.
+/// Counters of a simulated disk and of its faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskStats {
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Crashes.
+    /// Number of crashes.
     pub crashes: u64,
     /// Writes of which a crash kept some sectors.
     pub torn: u64,
@@ -48,17 +48,17 @@ pub struct DiskStats {
     pub lost: u64,
     /// Writes that stopped part of the way.
     pub short: u64,
-    /// Writes at another place.
+    /// Writes that went to another place.
     pub misdirected: u64,
-    /// Syncs that did nothing.
+    /// Syncs that had no effect.
     pub lies: u64,
-    /// Bits flipped.
+    /// Number of bits flipped.
     pub corrupted: u64,
     /// Operations that failed without doing anything.
     pub failed: u64,
     /// Files that had no room.
     pub full: u64,
-    /// Operations that took long.
+    /// Operations that were slow.
     pub slow: u64,
     /// Time that all of it took, ns.
     pub busy_ns: u64,
@@ -67,11 +67,11 @@ pub struct DiskStats {
 #[derive(Clone, Default)]
 struct Content {
     durable: Vec<u8>,
-    /// What a reader sees.
+    /// Bytes that a reader sees.
     current: Vec<u8>,
     /// Writes since the last sync.
     pending: Vec<(usize, Vec<u8>)>,
-    /// What it is told from its copies by.
+    /// Number that distinguishes it from its copies.
     number: u64,
 }
 
@@ -81,7 +81,7 @@ enum NameChange {
     Remove(String),
 }
 
-/// The disk.
+/// A simulated disk.
 #[derive(Clone)]
 pub struct SimDisk {
     contents: Vec<Content>,
@@ -90,9 +90,9 @@ pub struct SimDisk {
     pending_names: Vec<NameChange>,
     open: BTreeMap<u32, (usize, String)>,
     next: u32,
-    /// Files made so far.
+    /// Number of files made so far.
     made: u64,
-    /// The write under way.
+    /// Write that has begun and is not finished.
     begun: Option<(FileId, AlignedBuf)>,
     rng: SplitMix64,
     faults: DiskFaults,
@@ -121,7 +121,7 @@ impl SimDisk {
         }
     }
 
-    /// What goes wrong from now on.
+    /// Sets the faults that happen from now on.
     pub fn set_faults(&mut self, faults: DiskFaults) {
         self.faults = faults;
     }
@@ -168,7 +168,7 @@ impl SimDisk {
         self.forget_unnamed();
     }
 
-    /// What a crash leaves of a write.
+    /// Keeps a random part of a write, as a crash does.
     fn keep_some(&mut self, index: usize, at: usize, bytes: &[u8]) {
         let draw = self.rng.below(4);
         if draw == 0 {
@@ -359,7 +359,7 @@ fn failed(doing: &'static str, name: &str, kind: DiskErrorKind) -> DiskError {
     DiskError { doing, name: name.to_string(), kind }
 }
 
-/// What the operating system says when a device gives up (EIO).
+/// Error of the operating system when a device fails (EIO).
 const BROKEN: DiskErrorKind = DiskErrorKind::System(5);
 
 impl Storage for SimDisk {

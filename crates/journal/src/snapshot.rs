@@ -32,7 +32,7 @@ const CHUNK: usize = 64 << 10;
 const _: () = assert!(LABEL + LABEL_LEN <= TERM && CHAIN + 8 <= GROUP);
 const _: () = assert!(GROUP + 8 + GROUP_MAX <= HEADER, "what the group says is in the header");
 const _: () = assert!(CHUNK.is_multiple_of(HEADER) && HEADER.is_power_of_two());
-/// No snapshot is longer.
+/// Longest snapshot, bytes.
 const BYTES_MAX: u64 = 1 << 36;
 
 /// A snapshot that is there and whole.
@@ -40,13 +40,13 @@ const BYTES_MAX: u64 = 1 << 36;
 pub struct SnapshotInfo {
     /// Records that it stands for.
     pub position: u64,
-    /// Its length, bytes.
+    /// Length of the snapshot, bytes.
     pub bytes: u64,
     /// Term of the last of the records; 0 when it was not written down.
     pub term: u64,
-    /// The chain after it.
+    /// Value of the checksum chain after the snapshot's position.
     pub chain: u64,
-    /// [`snapshot_digest`] of its bytes.
+    /// Digest of the snapshot's bytes: [`snapshot_digest`].
     pub digest: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Place<'a> {
     pub(crate) group: &'a [u8],
 }
 
-/// What tells a snapshot's bytes from others.
+/// Digest of a snapshot's bytes.
 pub fn snapshot_digest(bytes: &[u8]) -> u64 {
     let mut digest = Digest::default();
     bytes.chunks(CHUNK).for_each(|piece| fold(&mut digest, piece));
@@ -160,7 +160,7 @@ fn load(
     load_named(storage, config, (position, &name_of(position)), take)
 }
 
-/// The same, under whatever name it has.
+/// Loads a snapshot from a file with this name.
 fn load_named(
     storage: &mut impl Storage,
     config: &Config,
@@ -173,7 +173,7 @@ fn load_named(
     loaded
 }
 
-/// What a header says.
+/// Header of a snapshot file.
 struct Header {
     info: SnapshotInfo,
     /// Checksum of the bytes that follow.

@@ -1,4 +1,4 @@
-//! What a journal needs of a disk, and how it fails.
+//! Operations that a journal needs of a disk, and their errors.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::buffer::AlignedBuf;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FileId(pub u32);
 
-/// What went wrong at the disk.
+/// Kind of a disk error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskErrorKind {
     /// No room left.
@@ -17,7 +17,7 @@ pub enum DiskErrorKind {
     Quota,
     /// The file would be longer than the process may make one.
     Limit,
-    /// There is no such file, or no such part of it.
+    /// The file, or the part of it that is needed, does not exist.
     Missing,
     /// The operating system's error number.
     System(i32),
@@ -27,14 +27,14 @@ pub enum DiskErrorKind {
     Crashed,
 }
 
-/// What went wrong, at which file.
+/// A disk error: operation, file and reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskError {
-    /// What was being done.
+    /// Operation that failed.
     pub doing: &'static str,
-    /// The file's name.
+    /// Name of the file.
     pub name: String,
-    /// Why it failed.
+    /// Reason.
     pub kind: DiskErrorKind,
 }
 
@@ -73,7 +73,7 @@ pub struct Stamp {
 
 /// How a write that was begun stands.
 pub enum Begun {
-    /// It is over: the buffer, and whether it is durable.
+    /// The write has finished: its buffer, and whether it is durable.
     Over(AlignedBuf, Result<(), DiskError>),
     /// [`Storage::finish`] says how it ends.
     UnderWay,

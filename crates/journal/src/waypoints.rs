@@ -8,16 +8,16 @@ const WAYPOINTS_MAX: usize = 1 << 14;
 /// Positions between two of them, at first.
 const APART: u64 = 256;
 
-/// A frame of records.
+/// Position of a frame of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waypoint {
-    /// Its first position.
+    /// Position of its first record.
     pub(crate) position: u64,
     /// Number of its segment.
     pub(crate) segment: u64,
-    /// Where it stands there.
+    /// Offset in the segment, bytes.
     pub(crate) offset: u64,
-    /// Its number.
+    /// Number of the frame.
     pub(crate) frame: u64,
 }
 

@@ -23,7 +23,7 @@ use crate::{
     tape::{Latency, Sighting, Tape},
 };
 
-/// One participant.
+/// Settings of one participant's client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientConfig {
     /// SoupBinTCP user name, at most 6 bytes.
@@ -54,10 +54,10 @@ impl ClientConfig {
     }
 }
 
-/// What happened to a client's connections.
+/// Counters of a client's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClientCounters {
-    /// Connections asked for.
+    /// Connections attempted.
     pub connects: u64,
     /// Logins accepted.
     pub logins: u64,
@@ -91,7 +91,7 @@ impl ClientCounters {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Link {
-    /// Not connected; try at this time ([`Nanos::NEVER`]: do not).
+    /// Not connected; next attempt at this time ([`Nanos::NEVER`]: none).
     Down(Nanos),
     Connecting,
     LoggingIn,
@@ -100,7 +100,7 @@ enum Link {
     Up,
 }
 
-/// The session.
+/// An OUCH client: session, reconnection and ledger.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -111,7 +111,7 @@ pub struct Client {
     counters: ClientCounters,
     link: Link,
     conn: Option<ConnId>,
-    /// Of [`ClientConfig::gateways`], the one to try next.
+    /// Index into [`ClientConfig::gateways`] of the gateway to try next.
     gateway: usize,
     expected_seq: u64,
     /// The last execution, to notice a repeated one.
@@ -155,7 +155,7 @@ impl Client {
         &self.ledger
     }
 
-    /// What happened to the connections.
+    /// Counters of the connections.
     pub fn counters(&self) -> ClientCounters {
         self.counters
     }
@@ -165,7 +165,7 @@ impl Client {
         self.link == Link::Up
     }
 
-    /// The stream in use.
+    /// Connection in use.
     pub fn conn(&self) -> Option<ConnId> {
         self.conn
     }
@@ -236,7 +236,7 @@ impl Client {
         self.handle_close(now);
     }
 
-    /// Bytes of the stream.
+    /// Handles bytes from the connection.
     pub fn handle_stream(&mut self, now: Nanos, bytes: &[u8], tape: &mut Tape, out: &mut Outbox) {
         if !matches!(self.link, Link::LoggingIn | Link::Replaying(_) | Link::Up) {
             return;

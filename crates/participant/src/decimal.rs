@@ -3,7 +3,7 @@
 /// Why a decimal text is not a number of the wanted scale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecimalError {
-    /// Not `digits[.digits][e[+-]digits]`.
+    /// The text is not `digits[.digits][e[+-]digits]`.
     Syntax,
     /// Does not fit 64 bits at the wanted scale.
     Overflow,

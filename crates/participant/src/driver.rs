@@ -19,7 +19,7 @@ use crate::{
     venue::Trade,
 };
 
-/// What a driver plays with.
+/// Settings of a driver.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
     /// Instruments by number and name.
@@ -59,7 +59,7 @@ impl DriverConfig {
     }
 }
 
-/// Where a run stands.
+/// Phase of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
     /// Connecting and logging in.
@@ -77,11 +77,11 @@ pub enum Phase {
 /// A driver's figures, all clients together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Where the run stands.
+    /// Phase of the run.
     pub phase: Phase,
-    /// Requests and answers.
+    /// Counts of requests and answers.
     pub ledger: LedgerCounts,
-    /// Of the requests asked so far, those of the timed part.
+    /// Requests of the timed part that were asked so far.
     pub timed: u64,
     /// Messages that could not be turned into requests (no room, unknown or repeated order).
     pub not_asked: u64,
@@ -95,11 +95,11 @@ pub struct Status {
     pub lateness_max_ns: u64,
     /// Clients that are logged in and up.
     pub clients_up: u64,
-    /// Connections and streams.
+    /// Counters of the connections.
     pub connections: ClientCounters,
 }
 
-/// The node.
+/// Node that plays all participants.
 #[derive(Debug)]
 pub struct Driver {
     config: DriverConfig,
@@ -117,7 +117,7 @@ pub struct Driver {
     deadline: Nanos,
     timed_out: bool,
     stopping: bool,
-    /// Everything is answered, executions may be on their way.
+    /// Whether everything is answered and only executions may still come.
     settling: bool,
     lateness_max_ns: u64,
 }
@@ -159,7 +159,7 @@ impl Driver {
         })
     }
 
-    /// Where the run stands.
+    /// Phase of the run.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -169,7 +169,7 @@ impl Driver {
         &self.clients
     }
 
-    /// What the participants saw, to be drained now and then.
+    /// What the participants saw; to be drained regularly.
     pub fn tape(&mut self) -> &mut Tape {
         &mut self.tape
     }
@@ -185,7 +185,7 @@ impl Driver {
         self.stopping = true;
     }
 
-    /// All figures.
+    /// All counters.
     pub fn status(&self) -> Status {
         let mut ledger = LedgerCounts::default();
         let mut connections = ClientCounters::default();

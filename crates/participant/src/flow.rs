@@ -15,24 +15,24 @@ pub const PARTICIPANTS: u8 = 8;
 pub struct FlowMessage {
     /// Flow id of the order that is entered or cancelled; for a replace that of the new order.
     pub id: u64,
-    /// Who asks, `0..participants`.
+    /// Participant that makes the request, `0..participants`.
     pub participant: u8,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// What is asked.
+    /// The request.
     pub action: Action,
     /// Further terms of a new order.
     pub special: Special,
 }
 
-/// The request itself.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Enter an order.
     New {
         /// Buy or sell.
         side: Side,
-        /// Lots; fits 32 bits.
+        /// Quantity, lots; fits 32 bits.
         qty: Qty,
         /// Limit price, zero for a market order; see [`Special`] for others. May exceed what the
         /// exchange accepts.
@@ -41,7 +41,7 @@ pub enum Action {
         order_type: OrderType,
         /// Reject rather than trade on entry.
         post_only: bool,
-        /// Life of the order.
+        /// Time in force.
         time_in_force: TimeInForce,
     },
     /// Cancel all that is open of the order.
@@ -57,7 +57,7 @@ pub enum Action {
     },
 }
 
-/// Who plays an order of the sample: `splitmix64(id) mod participants`.
+/// Participant that plays an order of the sample: `splitmix64(id) mod participants`.
 pub fn participant_of(id: u64, participants: u8) -> u8 {
     (SplitMix64::mix(id) % u64::from(participants.max(1))) as u8
 }

@@ -62,15 +62,15 @@ const BRIEF_MS: u64 = 400;
 /// Shares and limits of the flow. Shares are per thousand messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GeneratorConfig {
-    /// What is traded: tick, largest price and quantity are respected.
+    /// Instrument that is traded; its tick, largest price and quantity are respected.
     pub instrument: Instrument,
     /// Reference price at the start; rounded down to a tick.
     pub reference: Price,
     /// Participants the orders are spread over.
     pub participants: u8,
-    /// Seed of everything drawn.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Market orders.
+    /// Share of market orders, permille.
     pub market_permille: u64,
     /// Limit orders priced through the reference (they usually trade).
     pub marketable_permille: u64,
@@ -78,7 +78,7 @@ pub struct GeneratorConfig {
     pub post_only_permille: u64,
     /// Immediate-or-cancel among the marketable ones.
     pub ioc_permille: u64,
-    /// Replaces.
+    /// Share of replaces, permille.
     pub replace_permille: u64,
     /// Orders with other terms than price, quantity and life, each [`Special`] in turn.
     pub special_permille: u64,
@@ -117,7 +117,7 @@ struct Own {
     side: Side,
     qty: Qty,
     price: Price,
-    /// It has terms that a plain replace would not carry over.
+    /// Whether it has terms that a plain replace would not carry over.
     special: bool,
 }
 
@@ -131,7 +131,7 @@ pub struct Generator {
     reference: i64,
     home: i64,
     open: Vec<Own>,
-    /// Special orders so far.
+    /// Number of special orders so far.
     specials: usize,
 }
 
@@ -154,7 +154,7 @@ impl Generator {
         (0..orders.min(self.config.open_max)).map(|_| self.passive(false)).collect()
     }
 
-    /// The next message.
+    /// Draws the next message.
     pub fn next_message(&mut self) -> FlowMessage {
         self.walk();
         let draw = self.rng.below(1_000);

@@ -16,7 +16,7 @@ use types::{InstrumentId, Nanos, Qty, RejectReason, Side, SplitMix64, UserRefNum
 
 use crate::flow::{Action, FlowMessage};
 
-/// What is asked for.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RequestKind {
     /// Enter an order.
@@ -30,7 +30,7 @@ pub enum RequestKind {
 /// One request: its kind and the number it is answered under.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
-    /// What is asked.
+    /// Kind of the request.
     pub kind: RequestKind,
     /// Of the order entered, the replacing order, or the order to be cancelled.
     pub user_ref: UserRefNum,
@@ -41,7 +41,7 @@ pub struct Ask {
 pub enum NotAsked {
     /// The ledger has no room for another order.
     Full,
-    /// It cancels or replaces an order that never was entered here.
+    /// It cancels or replaces an order that was never entered here.
     UnknownOrder,
     /// The order was entered before, or its cancel was asked for before.
     Repeated,
@@ -59,7 +59,7 @@ struct Tally {
     answers: u8,
 }
 
-/// One UserRefNum.
+/// State of one UserRefNum.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     message: FlowMessage,
@@ -77,18 +77,18 @@ pub struct FirstAnswer {
     pub scheduled: Option<Nanos>,
 }
 
-/// What an order was entered or replaced with.
+/// Terms with which an order was entered or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
     /// The request that made it.
     pub message: FlowMessage,
-    /// Its side; a replacement has that of the order it replaces.
+    /// Side; a replacement has that of the order it replaces.
     pub side: Side,
     /// Open lots as the answers so far tell.
     pub open: Qty,
 }
 
-/// What the ledger counted.
+/// Counts of the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LedgerCounts {
     /// Requests taken into the ledger.
@@ -103,9 +103,9 @@ pub struct LedgerCounts {
     pub violations: u64,
     /// New orders accepted.
     pub accepted: u64,
-    /// Replaces done.
+    /// Replaces accepted.
     pub replaced: u64,
-    /// Cancels done.
+    /// Cancels accepted.
     pub canceled: u64,
     /// Cancels that came too late: the order was done.
     pub cancels_late: u64,
@@ -176,7 +176,7 @@ type FlowMap = HashMap<(InstrumentId, u64), u32, BuildHasherDefault<FlowHasher>>
 /// The requests of one account over one trading day.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Index: UserRefNum - 1.
+    /// Entries; the index is UserRefNum - 1.
     entries: Vec<Entry>,
     by_flow: FlowMap,
     /// Requests in the order they were asked; answered ones leave lazily from the front.
@@ -197,12 +197,12 @@ impl Ledger {
         }
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn counts(&self) -> LedgerCounts {
         self.counts
     }
 
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     pub fn outstanding(&self) -> u64 {
         self.counts.lost()
     }
@@ -318,7 +318,7 @@ impl Ledger {
         })
     }
 
-    /// Notes an answer.
+    /// Records an answer.
     fn answer(&mut self, ask: Ask) -> Option<FirstAnswer> {
         let Some(tally) = self.tally_mut(ask).filter(|tally| tally.sends > 0) else {
             self.counts.violations += 1;

@@ -16,14 +16,14 @@ pub const ROWS_MAX: usize = 4_000_000;
 /// Most bytes of unpacked text that are read: a compressed file must not fill the memory.
 const TEXT_MAX: u64 = 1 << 30;
 
-/// What a row of `orders.csv.gz` reports.
+/// Kind of a row of `orders.csv.gz`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// The order appeared.
     Created,
-    /// Its quantity changed (a fill).
+    /// The quantity of the order changed (a fill).
     Changed,
-    /// It is gone.
+    /// The order was removed.
     Deleted,
 }
 
@@ -32,15 +32,15 @@ pub(crate) enum Kind {
 pub(crate) struct Row {
     /// The venue's order id.
     pub id: u64,
-    /// Recorder's clock, milliseconds.
+    /// Time by the recorder's clock, ms.
     pub local_ms: u64,
-    /// Venue's clock, milliseconds.
+    /// Time by the venue's clock, ms.
     pub exchange_ms: u64,
     /// Limit price.
     pub price: Price,
     /// Open quantity, lots of 1e-8.
     pub lots: u64,
-    /// What happened.
+    /// Kind of the row.
     pub kind: Kind,
     /// The order's side.
     pub side: Side,

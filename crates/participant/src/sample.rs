@@ -40,11 +40,11 @@ pub enum SampleError {
     Csv(csv::Error),
     /// A column of a row (counted from 0, header excluded) has no usable value.
     Row {
-        /// Which row.
+        /// Number of the row.
         row: usize,
-        /// Which column.
+        /// Name of the column.
         column: &'static str,
-        /// What is wrong with it, when it is a number.
+        /// Error, when the column is a number.
         reason: Option<DecimalError>,
     },
     /// More than four million rows.
@@ -84,21 +84,21 @@ impl From<csv::Error> for SampleError {
 /// What became of every row. `opening + live + ` all reasons not to send `= rows`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SampleCounts {
-    /// Rows of `orders.csv.gz`.
+    /// Number of rows of `orders.csv.gz`.
     pub rows: u64,
-    /// Of them the leading snapshot.
+    /// Rows of the leading snapshot.
     pub snapshot_rows: u64,
-    /// Of them the closing synthetic deletes, not played.
+    /// Rows of the closing synthetic deletes, which are not played.
     pub end_rows: u64,
     /// Messages that load the opening book.
     pub opening: u64,
     /// Messages of the timed part.
     pub live: u64,
-    /// Among `live`: new orders.
+    /// New orders among `live`.
     pub live_orders: u64,
-    /// Among `live`: cancels.
+    /// Cancels among `live`.
     pub live_cancels: u64,
-    /// Among `live_orders`: post-only.
+    /// Post-only orders among `live_orders`.
     pub post_only: u64,
     /// Among `live_orders`: market buys (written as price 999999999, volume 0).
     pub market_buys: u64,
@@ -108,15 +108,15 @@ pub struct SampleCounts {
     pub price_above_max: u64,
     /// Not sent: changed rows and deletes with volume 0, which report fills.
     pub fills_reported: u64,
-    /// Not sent: deletes of ids that were never created.
+    /// Deletes of ids that were never created; not sent.
     pub unknown_deletes: u64,
     /// Not sent: deletes of orders that were not sent for one of the reasons below.
     pub unsent_deletes: u64,
-    /// Not sent: bids at price 0.
+    /// Bids at price 0; not sent.
     pub price_zero_bids: u64,
-    /// Not sent: snapshot rows in [`STALE_SNAPSHOT_ROWS`].
+    /// Snapshot rows in [`STALE_SNAPSHOT_ROWS`]; not sent.
     pub stale_rows: u64,
-    /// Not sent: quantity over 32 bits, which OUCH cannot express.
+    /// Rows with a quantity over 32 bits, which OUCH can't express; not sent.
     pub quantity_too_large: u64,
     /// Not sent: volume 0 without a trade that would give the quantity.
     pub no_quantity: u64,
@@ -143,7 +143,7 @@ pub struct Sample {
     pub opening: Vec<FlowMessage>,
     /// The timed part, in file order.
     pub live: Vec<FlowMessage>,
-    /// What became of every row.
+    /// Counts of rows by how they are used.
     pub counts: SampleCounts,
     /// The venue's own trades.
     pub venue: VenueTrades,
@@ -174,7 +174,7 @@ pub fn read(
     Ok(Mapper::new(&rows, venue, instrument).run(&rows))
 }
 
-/// What is known of an id while rows are mapped.
+/// State of an id while rows are mapped.
 #[derive(Clone, Copy)]
 struct Known {
     created: bool,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::{flow::FlowMessage, generator::Generator};
 use types::Nanos;
 
-/// Where messages come from.
+/// Source of messages.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A recorded list, played once.
@@ -17,7 +17,7 @@ pub enum Source {
     Generated {
         /// The flow.
         flow: Box<Generator>,
-        /// Messages still to come.
+        /// Number of messages still to come.
         left: u64,
     },
 }

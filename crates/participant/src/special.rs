@@ -3,23 +3,23 @@
 use types::{Nanos, OrderType, Price, SelfTrade, TimeInForce};
 use wire::ouch::{NewOrder, Terms};
 
-/// What a new order asks for besides price, quantity and life.
+/// Term of a new order beside price, quantity and time in force.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Special {
-    /// Nothing.
+    /// No special term.
     #[default]
     None,
     /// An eighth displayed at a time.
     Iceberg,
-    /// Nothing displayed.
+    /// Hidden.
     Hidden,
     /// Post only, priced away instead of refused.
     Slide,
     /// A quarter must trade at once.
     MinQuantity,
-    /// All or nothing.
+    /// Fill or kill.
     FillOrKill,
-    /// The rest rests at the last price.
+    /// Market to limit: the rest rests at the last price.
     MarketToLimit,
     /// The flow's price is the stop price.
     Stop,
@@ -31,13 +31,13 @@ pub enum Special {
     PegPrimary,
     /// Half way between the best prices.
     PegMid,
-    /// A minute to live.
+    /// Good till a date one minute away.
     GoodTillDate,
     /// For the closing auction.
     AtTheClose,
     /// Cancels own resting orders rather than trade with them.
     SelfTrade,
-    /// So many milliseconds to live, from when it is sent.
+    /// Expires this many milliseconds after it is sent.
     Brief(u16),
 }
 

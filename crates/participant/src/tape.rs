@@ -9,11 +9,11 @@ use crate::{ledger::RequestKind, venue::Trade};
 /// Time from when a request was due to its first answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Latency {
-    /// Who asked: index of the client.
+    /// Index of the client that asked.
     pub client: u8,
-    /// What was asked.
+    /// Kind of the request.
     pub kind: RequestKind,
-    /// When the answer came.
+    /// Time of the answer.
     pub at: Nanos,
     /// Nanoseconds since the request was due.
     pub ns: u64,
@@ -22,11 +22,11 @@ pub struct Latency {
 /// One side of a trade, as its participant saw it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sighting {
-    /// Whose: index of the client.
+    /// Index of the client.
     pub client: u8,
-    /// When it came.
+    /// Time of the execution.
     pub at: Nanos,
-    /// The trade.
+    /// Match number of the trade.
     pub match_number: MatchNumber,
     /// The instrument.
     pub instrument: InstrumentId,
@@ -34,7 +34,7 @@ pub struct Sighting {
     pub id: u64,
     /// Its side.
     pub side: Side,
-    /// Lots.
+    /// Quantity, lots.
     pub qty: Qty,
     /// Price of the trade.
     pub price: Price,
@@ -45,11 +45,11 @@ pub struct Sighting {
 /// A trade of which both sides have been seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinedTrade {
-    /// Its number.
+    /// Match number.
     pub match_number: MatchNumber,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// By flow ids.
+    /// The trade, with flow ids of its orders.
     pub trade: Trade,
 }
 

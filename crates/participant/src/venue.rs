@@ -13,14 +13,14 @@ pub struct Trade {
     pub sell: u64,
     /// Trade price.
     pub price: Price,
-    /// Lots.
+    /// Quantity, lots.
     pub qty: Qty,
 }
 
 /// How our trades compare with the venue's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Comparison {
-    /// Trades the venue printed.
+    /// Number of trades that the venue printed.
     pub venue: u64,
     /// Of them, those that happened here between the same orders at the same price and quantity.
     pub reproduced: u64,
@@ -45,7 +45,7 @@ impl VenueTrades {
         self.trades += 1;
     }
 
-    /// Trades in total.
+    /// Number of trades.
     pub fn len(&self) -> u64 {
         self.trades
     }

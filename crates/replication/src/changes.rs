@@ -20,21 +20,21 @@ pub enum Refusal {
     HandsOver(ReplicaId),
     /// Some replica speaks a version of the messages, at most this one, that knows no changes.
     Version(u8),
-    /// Another change is on its way, or may be.
+    /// Another change is in progress, or may be.
     Pending,
     /// Too much is on its way: again when some of it is committed.
     Busy,
     /// The number was used before, or is 0.
     Used(ReplicaId),
-    /// It is what it shall be.
+    /// The replica already is what the change would make it.
     Known(ReplicaId),
     /// None of the group has this number.
     Unknown(ReplicaId),
     /// There are as many as there can be, or the place is too long.
     Room,
-    /// Nobody would be left that is counted.
+    /// No voter would be left.
     Last,
-    /// It was not heard of lately.
+    /// The replica has not been heard from lately.
     Silent(ReplicaId),
     /// It has the log up to the first position; up to the second one everybody had it an election
     /// timeout ago.
@@ -85,7 +85,7 @@ impl std::error::Error for Refusal {}
 /// A leader reminds one of those removed after so many ticks.
 const REMINDED: u64 = 16;
 
-/// What a leader has to know for that.
+/// State of a leader about a change of the members.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Changing {
     /// What was committed at the last ticks, as many as an election timeout has.
@@ -232,7 +232,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Who may lead next: of those that run, whoever has most.
+    /// Replica that may lead next: the running one with the longest log.
     fn successor(&self, next: &Membership) -> Option<ReplicaId> {
         let runs = next.voters().filter(|voter| self.runs(*voter));
         runs.max_by_key(|voter| self.core.matched(*voter))

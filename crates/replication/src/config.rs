@@ -1,4 +1,4 @@
-//! What a replica is told when it starts.
+//! Settings of a replica.
 
 use types::Nanos;
 
@@ -23,7 +23,7 @@ impl std::fmt::Display for ReplicaId {
 pub struct Config {
     /// Name of the group: messages of another are refused.
     pub group: u64,
-    /// Which one it is.
+    /// Number of this replica.
     pub id: ReplicaId,
     /// How many there were when the group was made, numbered from 1: an odd number up to 9. Who is in
     /// it since then the log says ([`crate::Membership`]); one with a later number waits until it says
@@ -32,7 +32,7 @@ pub struct Config {
     /// Followers that nobody waits for and that elect nobody, numbered after the replicas: copies
     /// elsewhere, a moment behind; those there were when the group was made.
     pub learners: u8,
-    /// Decides the election timeouts.
+    /// Seed of the election timeouts.
     pub seed: u64,
     /// Names this start of it: a number that no other start has, so that answers to its questions are
     /// told from those to an earlier start's.
@@ -76,7 +76,7 @@ pub enum ConfigError {
     Bytes,
     /// A version of the messages that is not spoken.
     Version,
-    /// What was recovered does not fit together.
+    /// The recovered parts contradict each other.
     Recovered,
 }
 
@@ -152,7 +152,7 @@ impl Config {
         self.replicas.saturating_add(self.learners)
     }
 
-    /// All others, when the group was made.
+    /// All other replicas the group was made with.
     pub fn peers(&self) -> impl Iterator<Item = ReplicaId> + use<> {
         let own = self.id;
         (1..=self.founders()).map(ReplicaId).filter(move |id| *id != own)

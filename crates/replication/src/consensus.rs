@@ -18,7 +18,7 @@ const _: () = assert!(TERM_MAX < u64::MAX - TERMS_UNHEARD, "a term behind all th
 /// A record of the log, with its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Its position, from 1.
+    /// Position of the entry, from 1.
     pub position: u64,
     /// The term of the leader that made it.
     pub term: u64,
@@ -29,14 +29,14 @@ pub struct Entry {
     pub group: Vec<u8>,
 }
 
-/// Where a replica stands.
+/// State of a replica in its group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
     /// The newest term it knows.
     pub term: u64,
     /// The leader of that term, as far as it knows.
     pub leader: Option<ReplicaId>,
-    /// It is the leader.
+    /// Whether it is the leader.
     pub leading: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Install {
     pub info: SnapshotInfo,
     /// Who was in the group there, written down; empty for the founders.
     pub group: Vec<u8>,
-    /// Its bytes, whose digest fits.
+    /// Bytes of the snapshot, whose digest was checked.
     pub bytes: Arc<Vec<u8>>,
 }
 
@@ -59,11 +59,11 @@ pub struct Write {
     pub vote: Option<Vote>,
     /// It stands for everything up to its position, and the log begins behind it.
     pub install: Option<Box<Install>>,
-    /// Everything after this position is taken back first.
+    /// Last position to keep; entries after it are removed first.
     pub kept: Option<u64>,
     /// Records to be appended, in order.
     pub entries: Vec<Entry>,
-    /// Everything up to here is committed.
+    /// Last position that is committed.
     pub committed: u64,
     /// The folder is an older copy of itself.
     pub set_back: bool,
@@ -98,7 +98,7 @@ impl Write {
 /// Records that have to be read from the journal for a replica that lags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fetch {
-    /// Names the request.
+    /// Number of the request.
     pub number: u64,
     /// First position.
     pub from: u64,
@@ -115,36 +115,36 @@ pub struct Work {
     pub number: u64,
     /// Messages that may leave at once.
     pub sends: Vec<(ReplicaId, Vec<u8>)>,
-    /// What has to be durable.
+    /// Entries that have to be made durable.
     pub write: Option<Write>,
     /// Messages that may leave when it is.
     pub after: Vec<(ReplicaId, Vec<u8>)>,
     /// A snapshot that is durable here now: the state is to be made of it.
     pub restore: Option<Install>,
-    /// What is committed, and durable here.
+    /// Entries that are committed, and durable here.
     pub committed: Vec<Entry>,
-    /// What has to be read.
+    /// Entries that have to be read from the journal.
     pub fetch: Vec<Fetch>,
-    /// Who lacks what this leader's log does not hold any more.
+    /// Replicas that need entries which this leader's log no longer holds.
     pub behind: Vec<ReplicaId>,
 }
 
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// It can't be read.
+    /// The message can't be decoded.
     Decode(DecodeError),
     /// A leader knows more of this replica's log than there is: the disk has lost it.
     LogLost {
-        /// What the leader believes to be here.
+        /// Last position that the leader believes to be here.
         told: u64,
-        /// What is.
+        /// Last position that is here.
         last: u64,
     },
     /// A leader has another record where this replica holds one that was committed: somebody made it
     /// the leader who could not know that.
     Overruled {
-        /// The first such position.
+        /// First such position.
         position: u64,
     },
 }

@@ -7,10 +7,10 @@ use crate::{Membership, ReplicaId};
 /// Positions of which digests are kept.
 const POSITIONS_MAX: usize = 64;
 
-/// What is known of the digests.
+/// State digests of the replicas, for comparison.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Digests {
-    /// By position, by replica.
+    /// Digests by position and replica.
     known: BTreeMap<u64, BTreeMap<ReplicaId, u64>>,
     compared: u64,
 }

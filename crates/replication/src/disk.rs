@@ -5,20 +5,20 @@ use journal::{Installed, Journal, JournalError, Peer, Record, SnapshotInfo, Stor
 use crate::members::version_of;
 use crate::{Entry, Fetch, Install, Membership, Write};
 
-/// What a replica goes on from.
+/// State from which a replica continues after a start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recovered {
     /// Term and vote.
     pub vote: Vote,
     /// The position before the first that can be read, and its term; (0, 0) for the whole log.
     pub before: (u64, u64),
-    /// The last position.
+    /// Last position of its log.
     pub last: u64,
     /// Everything up to here was known to be committed; the replica's state holds it.
     pub committed: u64,
     /// Where each term begins, in order.
     pub terms: Vec<(u64, u64)>,
-    /// The entries after `committed`.
+    /// Entries after `committed`.
     pub tail: Vec<Entry>,
     /// Who was in the group, from which position on, as far as it is committed; nothing for those it
     /// was made with.
@@ -30,24 +30,24 @@ pub struct Recovered {
     pub sponsor: u64,
     /// How often it was started, this time included.
     pub lives: u64,
-    /// Its folder is an older copy of itself, or may be.
+    /// Whether its folder is, or may be, an older copy of itself.
     pub set_back: bool,
-    /// What it knew of others.
+    /// Promises of other servers that it had recorded.
     pub peers: Vec<Peer>,
     /// Its newest snapshot, for those who are further behind than the log reaches.
     pub snapshot: Option<SnapshotInfo>,
 }
 
-/// What a journal keeps, for [`crate::Replica::handle_kept`].
+/// Range that a journal keeps, for [`crate::Replica::handle_kept`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
     /// The position before its first record, and its term.
     pub before: (u64, u64),
-    /// Its newest snapshot, when the log goes on behind it.
+    /// Newest snapshot, when the log continues behind it.
     pub snapshot: Option<SnapshotInfo>,
 }
 
-/// What a journal keeps now.
+/// Range that a journal keeps now.
 pub fn kept<S: Storage>(journal: &Journal<S>) -> Kept {
     let base = journal.first() - 1;
     // A log whose first record was made by a version that did not write down the term before it

@@ -10,7 +10,7 @@ use raft::{Error, GetEntriesContext, RaftState, StorageError};
 
 use crate::{Fetch, Membership, ReplicaId, disk::Recovered};
 
-/// Who may wait for reads of the journal.
+/// Most replicas that may wait for reads of the journal.
 const ASKED_MAX: usize = 64;
 
 /// The log as the library sees it.
@@ -27,14 +27,14 @@ pub(crate) struct LogView {
     /// The position before the first that can be read, and its term.
     before: (u64, u64),
     last: u64,
-    /// Where each term begins.
+    /// First position of each term.
     terms: Vec<(u64, u64)>,
     /// The last records, without a gap.
     recent: VecDeque<Entry>,
     /// Records before those, read a moment ago.
     read: Vec<Entry>,
     asked: RefCell<Asked>,
-    /// Who lacks what is here no more.
+    /// Replicas that need entries which are no longer here.
     behind: RefCell<BTreeSet<u64>>,
 }
 
@@ -119,7 +119,7 @@ impl LogView {
         self.membership.conf_state(self.own)
     }
 
-    /// Who is in the group, as far as it is applied.
+    /// Members of the group as of the last applied change.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }
@@ -157,7 +157,7 @@ impl LogView {
         self.assert_whole();
     }
 
-    /// What is read from the journal begins behind a position.
+    /// Sets the position behind which reads of the journal begin.
     pub(crate) fn begin_behind(&mut self, position: u64, term: u64) {
         if position <= self.before.0 || position > self.last {
             return;
@@ -181,7 +181,7 @@ impl LogView {
         std::mem::take(&mut self.asked.borrow_mut().new)
     }
 
-    /// What was read, to be looked at once.
+    /// Keeps entries that were read, for the library to look at next.
     pub(crate) fn put_read(&mut self, entries: Vec<Entry>) {
         self.read = entries;
     }
@@ -232,7 +232,7 @@ pub(crate) fn into_library(entry: crate::Entry) -> Entry {
     Entry { entry_type, index: position, term, data, ..Entry::default() }
 }
 
-/// An entry in ours.
+/// Converts an entry of the library.
 pub(crate) fn from_library(entry: Entry) -> crate::Entry {
     let Entry { entry_type, index: position, term, data, .. } = entry;
     match entry_type {

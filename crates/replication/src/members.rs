@@ -26,7 +26,7 @@ const WRITTEN: u8 = 1;
 const _: () = assert!(PLACE_MAX <= u8::MAX as usize, "its length is written in a byte");
 const _: () = assert!(2 * VOTERS_MAX <= u8::MAX as usize, "so are their number and numbers");
 
-/// One of a group.
+/// A member of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// Whether it is counted and elects; the others only listen.
@@ -36,7 +36,7 @@ pub struct Member {
     pub place: Vec<u8>,
 }
 
-/// Who is in a group.
+/// Members of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     /// How many changes there were before it.
@@ -48,9 +48,9 @@ pub struct Membership {
 /// A change of who is in a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Somebody new listens, and gets the log.
+    /// Adds a learner: it gets the log and has no vote.
     AddLearner {
-        /// Its number, which nobody has had.
+        /// Number of the learner, which no member has had.
         id: ReplicaId,
         /// Where it is: told to the others as it is, at most [`PLACE_MAX`] bytes.
         place: Vec<u8>,
@@ -62,7 +62,7 @@ pub enum Change {
 }
 
 impl Membership {
-    /// Those the group was made with.
+    /// Members that the group was made with.
     pub fn founders(config: &Config) -> Membership {
         let member = |id: u8| {
             let votes = id <= config.replicas;
@@ -72,27 +72,27 @@ impl Membership {
         Membership { number: 0, members, removed: BTreeSet::new() }
     }
 
-    /// All of them, in order.
+    /// All members, in order of their numbers.
     pub fn members(&self) -> impl Iterator<Item = (ReplicaId, &Member)> {
         self.members.iter().map(|(id, member)| (*id, member))
     }
 
-    /// All but one, in order.
+    /// All members but one, in order.
     pub fn others(&self, own: ReplicaId) -> impl Iterator<Item = ReplicaId> {
         self.members.keys().copied().filter(move |id| *id != own)
     }
 
-    /// Those that are counted, in order.
+    /// Members with a vote, in order.
     pub fn voters(&self) -> impl Iterator<Item = ReplicaId> {
         self.members.iter().filter(|(_, member)| member.votes).map(|(id, _)| *id)
     }
 
-    /// One of them.
+    /// The member with this number.
     pub fn get(&self, id: ReplicaId) -> Option<&Member> {
         self.members.get(&id)
     }
 
-    /// Whether one is counted.
+    /// Whether this member has a vote.
     pub fn votes(&self, id: ReplicaId) -> bool {
         self.members.get(&id).is_some_and(|member| member.votes)
     }

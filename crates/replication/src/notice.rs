@@ -13,7 +13,7 @@ use crate::{Action, Replica, ReplicaId};
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Notices {
     term: u64,
-    /// Of the last one.
+    /// Number of the last one.
     number: u64,
     /// By voter: the last one it has answered.
     answered: BTreeMap<ReplicaId, u64>,

@@ -186,7 +186,7 @@ fn bodies(messages: Vec<Message>) -> Vec<(ReplicaId, Vec<u8>)> {
 }
 
 impl RaftGroup {
-    /// A tick has passed.
+    /// Tells the library that a tick has passed.
     pub(crate) fn tick(&mut self) {
         // Whoever may have lost something waits to be led; and who has a snapshot on its way has
         // nothing between it and the state, where the library would look when it asks for votes.
@@ -291,7 +291,7 @@ impl RaftGroup {
         Some(work)
     }
 
-    /// All work up to a number is durable.
+    /// Tells the library that all writes up to this number are durable.
     pub(crate) fn written(&mut self, number: u64) {
         self.node.on_persist_ready(number);
         if let Some((_, install)) = self.installing.take_if(|(written, _)| *written <= number) {
@@ -305,7 +305,7 @@ impl RaftGroup {
         self.draw_timeout();
     }
 
-    /// What was to be read; without entries when that failed.
+    /// Tells the library the entries that it asked for; none when reading failed.
     pub(crate) fn fetched(&mut self, number: u64, entries: Vec<crate::Entry>) {
         let waiting = self.node.store().waiting_for(number);
         if entries.is_empty() {
@@ -365,7 +365,7 @@ impl RaftGroup {
         true
     }
 
-    /// Where it stands.
+    /// State of this replica.
     pub(crate) fn standing(&self) -> Standing {
         let raft = &self.node.raft;
         let leader = u8::try_from(raft.leader_id).ok().filter(|id| *id > 0).map(ReplicaId);
@@ -378,7 +378,7 @@ impl RaftGroup {
         self.node.raft.raft_log.term(applied).is_ok_and(|term| term == self.node.raft.term)
     }
 
-    /// Everything up to here is committed.
+    /// Last position that is committed.
     pub(crate) fn committed(&self) -> u64 {
         self.node.raft.raft_log.committed
     }

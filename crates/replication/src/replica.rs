@@ -31,17 +31,17 @@ const PATIENCE: u32 = 3;
 pub enum Action {
     /// Send a message; it may get lost.
     Send {
-        /// The recipient.
+        /// Replica that it is for.
         to: ReplicaId,
-        /// The bytes.
+        /// Bytes of the message.
         bytes: Vec<u8>,
     },
     /// Make something durable, after all earlier writes; answered by
     /// [`Replica::handle_written`].
     Write {
-        /// Its number.
+        /// Number of the write.
         number: u64,
-        /// What is to be written.
+        /// Entries to write.
         write: Write,
     },
     /// Read from the journal, after all earlier writes; answered by [`Replica::handle_fetched`].
@@ -62,25 +62,25 @@ pub enum Action {
         /// The term, which fences earlier leaders.
         term: u64,
     },
-    /// It does not lead, or no longer.
+    /// It is not the leader, or no longer.
     Follow {
-        /// The newest term.
+        /// Newest term.
         term: u64,
-        /// Who leads in it, as far as is known.
+        /// Leader of that term, if known.
         leader: Option<ReplicaId>,
     },
     /// One that leads, or has led, says something beside the log ([`Replica::notify`]).
     Notice(Vec<u8>),
     /// Most have heard the notices up to this number while it led.
     Confirmed(u64),
-    /// Another replica's state is not that of most: that one stops.
+    /// Another replica's state differs from that of the majority; that replica stops.
     Differs {
         /// The replica that differs.
         who: ReplicaId,
         /// At which position it was seen.
         position: u64,
     },
-    /// It takes part in nothing any more; nothing follows.
+    /// It no longer takes part; no action follows.
     Stop(Stop),
 }
 
@@ -91,9 +91,9 @@ pub struct SnapshotRead {
     pub to: ReplicaId,
     /// Position of the snapshot.
     pub position: u64,
-    /// Its digest.
+    /// Digest of the snapshot.
     pub digest: u64,
-    /// From where on, bytes.
+    /// Offset in it, bytes.
     pub offset: u64,
     /// How many bytes at most.
     pub most: usize,
@@ -110,14 +110,14 @@ pub enum ProposeError {
     Record,
 }
 
-/// What a replica did and refused.
+/// Counters of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Messages taken.
+    /// Messages that were handled.
     pub messages: u64,
     /// Messages that could not be read or were not for it.
     pub refused: u64,
-    /// Records applied.
+    /// Records that were applied.
     pub applied: u64,
     /// Times it began to serve.
     pub terms_led: u64,
@@ -129,7 +129,7 @@ pub struct Counts {
     pub transfers: u64,
     /// Of those, given up for another one, or because they were not needed or not whole.
     pub transfers_ended: u64,
-    /// Of those, installed.
+    /// Received snapshots that were installed.
     pub installed: u64,
     /// Times that its disk was found to be an older copy of itself by what others know.
     pub set_back: u64,
@@ -154,7 +154,7 @@ pub struct Replica {
     pub(crate) changing: Changing,
     pub(crate) notices: Notices,
     pub(crate) start: Start,
-    /// The last work taken.
+    /// Number of the last write that was begun.
     pub(crate) newest_work: u64,
     pub(crate) stopped: Option<Stop>,
     pub(crate) counts: Counts,
@@ -196,7 +196,7 @@ impl Replica {
         })
     }
 
-    /// A message came in.
+    /// Handles a message from another replica.
     pub fn handle_message(&mut self, bytes: &[u8], out: &mut Vec<Action>) {
         // With the disk far behind, more to write would only wait: others send it again.
         if self.stopped.is_some() || self.is_far_behind() {
@@ -401,7 +401,7 @@ impl Replica {
         self.go_on(out);
     }
 
-    /// What was to be read; nothing when that failed.
+    /// Handles entries that were read from the journal; none when reading failed.
     pub fn handle_fetched(&mut self, number: u64, entries: Vec<Entry>, out: &mut Vec<Action>) {
         if self.stopped.is_none() {
             self.core.fetched(number, entries);
@@ -436,7 +436,7 @@ impl Replica {
         }
     }
 
-    /// Where it stands.
+    /// State of this replica.
     pub fn standing(&self) -> Standing {
         self.standing
     }
@@ -446,7 +446,7 @@ impl Replica {
         self.serving
     }
 
-    /// Everything up to here has been given to be applied.
+    /// Last position that was given out to be applied.
     pub fn applied(&self) -> u64 {
         self.applied
     }
@@ -484,17 +484,17 @@ impl Replica {
         self.writing.len()
     }
 
-    /// Why it stopped.
+    /// Reason for which it stopped.
     pub fn stopped(&self) -> Option<Stop> {
         self.stopped
     }
 
-    /// Counters since its start.
+    /// Counters since the start.
     pub fn counts(&self) -> Counts {
         Counts { compared: self.digests.compared(), ..self.counts }
     }
 
-    /// What it was told.
+    /// Settings that it was started with.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -41,18 +41,18 @@ const _: () = assert!(PEERS_MAX >= 2 * VOTERS_MAX - 1, "something is kept of all
 /// Why a replica elects nobody for now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
-    /// It was started, and hears what the others know of it.
+    /// It was started and asks the others what they know of its promises.
     Asks {
-        /// So many have answered.
+        /// Number of replicas that have answered.
         answered: usize,
-        /// So many have to.
+        /// Number of answers that it needs.
         needed: usize,
     },
     /// Its disk is an older copy of itself.
     SetBack {
         /// So many who are sure of their own disks have told it their terms.
         sure: usize,
-        /// So many have to.
+        /// Number of answers that it needs.
         needed: usize,
     },
     /// Its disk may lack what it had acknowledged in terms up to this one.
@@ -100,7 +100,7 @@ enum Phase {
     Settled,
 }
 
-/// What one has answered.
+/// Answer of one replica.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     sure: bool,
@@ -119,7 +119,7 @@ pub(crate) struct Start {
     heard: BTreeSet<ReplicaId>,
     /// The newest membership that somebody told.
     told: Option<Membership>,
-    /// It was asked to campaign meanwhile.
+    /// Whether it was asked to campaign meanwhile.
     pub(crate) campaigns: bool,
     known: BTreeMap<ReplicaId, Mark>,
     written: BTreeMap<ReplicaId, Mark>,
@@ -128,7 +128,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Of one that has nobody to ask.
+    /// State of a replica that has nobody to ask.
     pub(crate) fn settled() -> Start {
         Start {
             ask: Ask { start: 0, lives: 0, term: 0 },
@@ -171,7 +171,7 @@ impl Start {
         self.phase == Phase::Settled
     }
 
-    /// Somebody speaks who may not be known yet.
+    /// Notes that a replica was heard that may be new in the group.
     pub(crate) fn hears(&mut self, from: ReplicaId) {
         if self.heard.len() < PEERS_MAX {
             self.heard.insert(from);
@@ -223,7 +223,7 @@ impl Start {
         })
     }
 
-    /// Whoever was removed is nobody's any more.
+    /// Forgets replicas that were removed.
     fn forget(&mut self, members: &Membership) {
         self.known.retain(|who, _| !members.is_removed(*who));
     }
@@ -295,7 +295,7 @@ impl Replica {
         self.settle();
     }
 
-    /// Whoever was started asks what is known of it.
+    /// Answers a replica that was started and asks what is known of its promises.
     pub(crate) fn take_ask(&mut self, from: ReplicaId, ask: Ask, out: &mut Vec<Action>) {
         let mark = self.start.known.get(&from).copied().unwrap_or_default();
         let standing = self.core.standing();
@@ -306,7 +306,7 @@ impl Replica {
         self.start.note(from, Mark { lives: ask.lives, term: ask.term, position: 0 });
     }
 
-    /// What another one knows of this one.
+    /// Handles what another replica knows of this one's promises.
     pub(crate) fn take_told(
         &mut self,
         from: ReplicaId,

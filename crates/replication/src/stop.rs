@@ -1,9 +1,9 @@
 //! Why a replica takes part in nothing any more.
 
-/// Why a replica stopped.
+/// Reason for which a replica stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// Its state is not that of most.
+    /// Its state differs from that of the majority.
     Diverged {
         /// At which position it was seen.
         position: u64,
@@ -11,10 +11,10 @@ pub enum Stop {
     /// The group has gone on without records that were committed here: an operator made somebody the
     /// leader who lacks them.
     Overruled {
-        /// The first of them.
+        /// First position at which they differ.
         position: u64,
     },
-    /// It is in the group no more.
+    /// It is no longer a member of the group.
     Removed {
         /// Number of the membership that somebody has applied and it is not in.
         number: u64,

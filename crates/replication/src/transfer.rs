@@ -23,10 +23,10 @@ const _: () = assert!(GIVEN_UP > 2 * AGAIN, "a part that was lost is asked for a
 const _: () = assert!(PART_MAX + 64 <= BYTES_MAX && NOTICE_MAX + 64 <= BYTES_MAX);
 const _: () = assert!(journal::GROUP_MAX + 128 <= BYTES_MAX, "an offer fits a message");
 
-/// What a replica has to do with snapshots on their way.
+/// Snapshots that a replica sends and receives.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// Its own newest one, which its log goes on behind.
+    /// Its own newest snapshot, behind which its log continues.
     own: Option<SnapshotInfo>,
     collecting: Option<Collecting>,
     /// Who asked for a part of its own, and how many ticks ago.
@@ -44,14 +44,14 @@ struct Collecting {
     idle: u32,
 }
 
-/// What came of an offer or of a part.
+/// Result of an offer of a snapshot, or of a part of one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// Nothing new.
+    /// Nothing has changed.
     Nothing,
     /// Ask the leader for this.
     Ask(Part),
-    /// It is whole.
+    /// The snapshot is complete.
     Whole(Install),
 }
 
@@ -72,7 +72,7 @@ impl Transfers {
         Transfers { own, ..Transfers::default() }
     }
 
-    /// Its own newest one.
+    /// Its own newest snapshot.
     pub(crate) fn own(&self) -> Option<SnapshotInfo> {
         self.own
     }
@@ -101,7 +101,7 @@ impl Transfers {
         Some((collecting.info.position, collecting.bytes.len() as u64))
     }
 
-    /// What is being collected.
+    /// Snapshot that is being received.
     pub(crate) fn wanted_info(&self) -> Option<SnapshotInfo> {
         self.collecting.as_ref().map(|collecting| collecting.info)
     }
@@ -142,7 +142,7 @@ impl Transfers {
         self.whole()
     }
 
-    /// Everything came: it is given away, or said to be unfit.
+    /// Takes a snapshot that is complete, or reports that it is unfit.
     fn whole(&mut self) -> Next {
         let Some(Collecting { info, group, bytes, .. }) = self.collecting.take() else {
             return Next::Nothing;

@@ -30,13 +30,13 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Of a replica that speaks no newer version than this.
+    /// Versions of a replica that speaks up to version `newest`.
     pub(crate) fn new(newest: u8, heartbeat_ticks: u32) -> Versions {
         let every = u64::from(heartbeat_ticks.saturating_mul(HEARTBEATS).max(1));
         Versions { newest, heard: BTreeMap::new(), every, ticks: 0 }
     }
 
-    /// What this replica speaks.
+    /// Versions that this replica speaks.
     pub(crate) fn own(&self) -> Spoken {
         Spoken { oldest: OLDEST, newest: self.newest }
     }
@@ -60,7 +60,7 @@ impl Versions {
         self.heard.insert(from, (spoken.newest, self.ticks));
     }
 
-    /// Ticks so far.
+    /// Number of ticks so far.
     pub(crate) fn ticks(&self) -> u64 {
         self.ticks
     }

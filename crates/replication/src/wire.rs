@@ -31,7 +31,7 @@ use crate::{Membership, ReplicaId, consensus::TERM_MAX};
 pub const VERSION: u8 = 5;
 /// The oldest version that is spoken.
 pub const OLDEST: u8 = 2;
-/// The version of greetings.
+/// Version of greetings.
 const GREETING: u8 = 3;
 /// The version of questions and their answers.
 pub(crate) const QUESTIONS: u8 = 5;
@@ -64,9 +64,9 @@ pub enum DecodeError {
     Envelope,
     /// A version that is not spoken.
     Version(u8),
-    /// Another group.
+    /// It is of another group.
     Group(u64),
-    /// Not for this replica, or from none of the group.
+    /// It is not for this replica, or from no member of the group.
     Address,
     /// The body makes no sense.
     Body,
@@ -90,12 +90,12 @@ pub(crate) enum Body<'a> {
     Want {
         part: Part,
     },
-    /// Some bytes of it.
+    /// Bytes of a snapshot.
     Bytes {
         part: Part,
         bytes: &'a [u8],
     },
-    /// What the leader of a term says beside the log.
+    /// What the leader of a term tells beside the log.
     Notice {
         term: u64,
         number: u64,
@@ -106,34 +106,34 @@ pub(crate) enum Body<'a> {
         term: u64,
         number: u64,
     },
-    /// What its sender speaks.
+    /// Versions that its sender speaks.
     Hello(Spoken),
     /// Whoever hears this is in the group no more, from a membership of this number on.
     Removed {
         number: u64,
     },
-    /// Its sender was started, and asks what is known of it.
+    /// Its sender was started and asks what is known of its promises.
     Ask(Ask),
-    /// What is known of whoever asked.
+    /// Promises of the asker that are known.
     Told {
         told: Told,
         group: &'a [u8],
     },
 }
 
-/// What a replica says of itself that was started.
+/// Question of a replica that was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ask {
-    /// Names the start.
+    /// Number of the start.
     pub(crate) start: u64,
     pub(crate) lives: u64,
     pub(crate) term: u64,
 }
 
-/// What it is told.
+/// Answer to such a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Told {
-    /// Of its question.
+    /// Number of the start that asked.
     pub(crate) start: u64,
     /// Whether its sender knows what it has promised itself.
     pub(crate) sure: bool,
@@ -147,7 +147,7 @@ pub(crate) struct Told {
 pub(crate) struct Mark {
     pub(crate) lives: u64,
     pub(crate) term: u64,
-    /// Where it had the log of that term's leader.
+    /// Position up to which it had the log of that term's leader.
     pub(crate) position: u64,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Spoken {
     pub(crate) newest: u8,
 }
 
-/// Where in which snapshot.
+/// Place in a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     pub(crate) position: u64,

@@ -7,7 +7,7 @@
 
 /// Type byte of the end of a snapshot.
 pub const KIND: u8 = b'G';
-/// Its length: the type and 20 characters.
+/// Length of the message: type and 20 characters.
 pub const LEN: usize = 21;
 
 /// The end of a snapshot: follow the feed from message `seq`.
@@ -20,7 +20,7 @@ pub struct EndOfSnapshot {
 /// Why bytes are no end of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndError {
-    /// Not 21 bytes that begin with `G`.
+    /// The message is not 21 bytes long or does not begin with `G`.
     Shape,
     /// The number is not a decimal number of 64 bits.
     Sequence,

@@ -4,29 +4,29 @@
 /// One field of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FieldLayout {
-    /// Its name in the code.
+    /// Name of the field in the code.
     pub name: &'static str,
     /// Bytes before it, the message type included.
     pub offset: usize,
-    /// Its bytes.
+    /// Length, bytes.
     pub len: usize,
-    /// Its type in the code.
+    /// Type in the code.
     pub kind: &'static str,
-    /// What it means.
+    /// Meaning.
     pub doc: &'static str,
 }
 
 /// One message; the type byte at its begin is not among the fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Its name in the code.
+    /// Name of the message in the code.
     pub name: &'static str,
     /// The message type byte.
     pub kind: u8,
-    /// Its bytes, without optional ones.
+    /// Length without optional fields, bytes.
     pub len: usize,
-    /// What it means.
+    /// Meaning.
     pub doc: &'static str,
-    /// Its fields in order.
+    /// Fields, in order.
     pub fields: &'static [FieldLayout],
 }

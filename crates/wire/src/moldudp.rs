@@ -31,11 +31,11 @@ pub struct Session(pub [u8; 10]);
 )]
 #[repr(C)]
 pub struct Header {
-    /// Whose numbers these are.
+    /// Session that the numbers belong to.
     pub session: Session,
     /// First message (downstream: also the next one of a heartbeat).
     pub seq: U64,
-    /// How many messages.
+    /// Number of messages.
     pub count: U16,
 }
 
@@ -70,7 +70,7 @@ impl std::fmt::Display for MoldError {
 
 impl std::error::Error for MoldError {}
 
-/// A whole downstream packet.
+/// A complete downstream packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     header: &'a Header,
@@ -93,7 +93,7 @@ impl<'a> Packet<'a> {
         last.map(|_| packet).ok_or(MoldError::SequenceOverflow)
     }
 
-    /// Whose numbers these are.
+    /// Session that the numbers belong to.
     pub fn session(&self) -> Session {
         self.header.session
     }
@@ -113,12 +113,12 @@ impl<'a> Packet<'a> {
         self.seq() + u64::from(self.count())
     }
 
-    /// Nothing new; the sender lives.
+    /// Whether it is a heartbeat: nothing new, but the sender lives.
     pub fn is_heartbeat(&self) -> bool {
         self.header.count.get() == 0
     }
 
-    /// Nothing will come after this.
+    /// Whether it ends the session.
     pub fn is_end_of_session(&self) -> bool {
         self.header.count.get() == END_OF_SESSION
     }
@@ -187,12 +187,12 @@ impl PacketBuilder {
         &self.bytes
     }
 
-    /// Messages so far.
+    /// Number of messages so far.
     pub fn count(&self) -> u16 {
         self.header.count.get()
     }
 
-    /// No message yet.
+    /// Whether there is no message yet.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
@@ -265,7 +265,7 @@ impl Request {
     }
 }
 
-/// Bytes of a token.
+/// Length of a token, bytes.
 pub const TOKEN_LEN: usize = 16;
 
 /// What a retransmission server of Fairbell gives an address, to be shown with requests from there

@@ -23,10 +23,10 @@ pub enum Protocol {
     },
 }
 
-/// One client.
+/// Login of one client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Login {
-    /// Its door.
+    /// Protocol.
     pub protocol: Protocol,
     /// User name; may be empty for FIX.
     pub username: String,
@@ -34,13 +34,13 @@ pub struct Login {
     pub password: String,
 }
 
-/// What the other side said.
+/// Message of the exchange, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     LoggedIn,
     /// The login is refused.
     Refused {
-        /// Another try would be, too.
+        /// Whether another attempt would be refused, too.
         is_final: bool,
     },
     Answer {
@@ -57,7 +57,7 @@ pub(super) enum Heard {
     },
     /// Something that belongs to no request.
     Stray,
-    /// The connection is over.
+    /// The connection has ended.
     Over,
 }
 
@@ -96,7 +96,7 @@ impl Door {
         }
     }
 
-    /// Says goodbye.
+    /// Sends a logout.
     pub fn logout(&mut self, now: Nanos, out: &mut Vec<u8>) {
         match self {
             Door::Ouch(door) => door.logout(out),

@@ -24,7 +24,7 @@ const RECENT: usize = 4_096;
 /// Rejected on the session's or the business level: these plus the reason given.
 const SESSION_REJECT: u16 = 2_000;
 const BUSINESS_REJECT: u16 = 1_000;
-/// Largest message taken.
+/// Largest message that is accepted, bytes.
 const MESSAGE_MAX: usize = 16 << 10;
 
 /// Which request an identifier belongs to.
@@ -34,7 +34,7 @@ struct Id {
     cancel: bool,
 }
 
-/// One session.
+/// A FIX session of one client.
 #[derive(Debug)]
 pub struct FixDoor {
     version: Version,
@@ -56,7 +56,7 @@ pub struct FixDoor {
     refusal: String,
     /// A Logon has been sent in some connection.
     begun: bool,
-    /// Said goodbye.
+    /// Whether a logout was sent.
     leaving: bool,
     last_sent: Nanos,
     last_heard: Nanos,
@@ -355,7 +355,7 @@ impl FixDoor {
         }
     }
 
-    /// What an application message, or a Reject, says of our requests.
+    /// Meaning of an application message, or of a Reject, for our requests.
     fn answer(&self, message: &Message<'_>) -> Option<Heard> {
         let number = |tag: tag::Tag| message.get(tag.number).and_then(value::uint).unwrap_or(0);
         let reason = |tag: tag::Tag| u16::try_from(number(tag)).unwrap_or(u16::MAX);
@@ -408,7 +408,7 @@ impl FixDoor {
     }
 }
 
-/// What an ExecutionReport says of the request `id`.
+/// Meaning of an ExecutionReport for the request `id`.
 fn execution(message: &Message<'_>, id: Id, reason: u16) -> Option<Heard> {
     let order = id.order;
     let answer = match message.get(tag::EXEC_TYPE.number)? {

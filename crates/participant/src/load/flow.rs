@@ -8,9 +8,9 @@ use super::requests::{Answer, LimitOrder, Request, Requests};
 
 /// Orders a client keeps open; with more the oldest is cancelled.
 const OPEN_MAX: usize = 16;
-/// Of a thousand requests: replacements, where something is open.
+/// Share of replacements among requests, where an order is open, permille.
 const REPLACES: u64 = 100;
-/// Of a thousand new orders: those priced to trade.
+/// Share of new orders that are priced to trade, permille.
 const CROSSING: u64 = 200;
 /// Farthest an order is priced from the middle, ticks.
 const FAR: u64 = 20;
@@ -25,7 +25,7 @@ pub struct Flow {
     rng: SplitMix64,
     middle: i64,
     tick: i64,
-    /// Of a thousand new orders: those with a time to end.
+    /// Share of new orders with an expiry, permille.
     expiring: u64,
     /// Orders thought open, oldest first, without those with a cancel on the way.
     open: VecDeque<u32>,

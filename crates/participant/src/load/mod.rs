@@ -32,24 +32,24 @@ pub use timings::{Mark, SecondPoint, Timings};
 /// the machine has files for.
 pub const CLIENTS_MAX: usize = 4_096;
 
-/// What is played, by whom, where.
+/// Settings of a load run.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
-    /// One per client.
+    /// Logins, one per client.
     pub logins: Vec<Login>,
     /// Gateways; client i begins at the i-th, modulo their number.
     pub gateways: Vec<Peer>,
-    /// What is traded: symbol and tick.
+    /// Instrument that is traded: symbol and tick.
     pub instrument: Instrument,
     /// Orders are priced around this.
     pub middle: Price,
     /// Messages per second, all clients together; at least 1.
     pub rate: u64,
-    /// Length of the timetable.
+    /// Duration of the timetable, ns.
     pub duration_ns: u64,
     /// Answers to messages due earlier than this after the start give no latency.
     pub warmup_ns: u64,
-    /// Patience for logins.
+    /// Longest time that logins may take, ns.
     pub login_timeout_ns: u64,
     /// Patience for the last answers.
     pub drain_timeout_ns: u64,
@@ -62,7 +62,7 @@ pub struct LoadConfig {
     pub run: String,
 }
 
-/// Where a load stands.
+/// Phase of a load run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LoadPhase {
     /// Logging in.
@@ -71,7 +71,7 @@ pub enum LoadPhase {
     Playing,
     /// Waiting for the last answers.
     Draining,
-    /// Over; see [`Load::counts`].
+    /// Finished; see [`Load::counts`].
     Done,
 }
 
@@ -102,7 +102,7 @@ impl std::error::Error for LoadError {}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Link {
-    /// Not connected; try at this time.
+    /// Not connected; next attempt at this time.
     Down(Nanos),
     Connecting,
     /// Waiting for the login's answer until then.
@@ -121,7 +121,7 @@ pub enum Seen {
     Ended,
     /// The first answer to the request that was due then.
     Answered {
-        /// When that was.
+        /// Time at which it was due.
         due: Nanos,
         /// The request was not refused.
         taken: bool,
@@ -142,7 +142,7 @@ struct Member {
     barred: bool,
     /// Said goodbye; it does not come back.
     leaving: bool,
-    /// What it saw and when, where that is wanted.
+    /// Answers with their times, where they are recorded.
     seen: Option<Vec<(Nanos, Seen)>>,
 }
 
@@ -250,24 +250,24 @@ impl Load {
         })
     }
 
-    /// Where it stands.
+    /// Phase of the run.
     pub fn phase(&self) -> LoadPhase {
         self.phase
     }
 
-    /// What was asked and answered so far.
+    /// Counts of requests and answers so far.
     pub fn counts(&self) -> LoadCounts {
         let mut counts = self.counts.clone();
         counts.lost = self.members.iter().map(|member| member.requests.waiting()).sum();
         counts
     }
 
-    /// Messages of the timetable.
+    /// Number of messages in the timetable.
     pub fn planned(&self) -> u64 {
         self.planned
     }
 
-    /// Clients logged in.
+    /// Number of clients that are logged in.
     pub fn up(&self) -> usize {
         self.members.iter().filter(|member| member.link == Link::Up).count()
     }
@@ -282,7 +282,7 @@ impl Load {
         (self.started_at, self.finished_at)
     }
 
-    /// How long answers took.
+    /// Response times.
     pub fn timings(&self) -> &Timings {
         &self.timings
     }
@@ -309,7 +309,7 @@ impl Load {
         self.started_at = self.started_at.map(|at| at.after(ns));
     }
 
-    /// Plays nothing more.
+    /// Sends no further requests.
     pub fn stop(&mut self) {
         self.stopping = true;
     }

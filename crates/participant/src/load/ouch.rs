@@ -10,7 +10,7 @@ use wire::soupbin::{ClientEvent, ClientSession, RejectCode};
 use super::door::{Heard, Login};
 use super::requests::{Answer, Kind, Request};
 
-/// One session.
+/// An OUCH session of one client.
 #[derive(Debug)]
 pub struct OuchDoor {
     session: ClientSession,
@@ -124,7 +124,7 @@ impl OuchDoor {
     }
 }
 
-/// What a message of the exchange says; `None`: nothing that counts.
+/// Meaning of a message of the exchange; `None` if it does not count.
 fn heard(message: &[u8], first: u32) -> Option<Heard> {
     let Ok(message) = ouch::parse_outbound(message) else { return Some(Heard::Stray) };
     let (order, answer) = match message {

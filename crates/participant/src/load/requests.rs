@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use types::{Nanos, Price, Side};
 
-/// What was asked.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// A new order.
@@ -15,29 +15,29 @@ pub enum Kind {
     Cancel,
 }
 
-/// What it was answered with.
+/// Answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The order is in.
+    /// The order was accepted.
     Accepted,
     /// The order, or the replacement, was refused; the protocol's reason.
     Rejected(u16),
-    /// Replaced the older one.
+    /// The order replaced an older one.
     Replaced,
     /// Cancelled because it was asked for.
     Canceled,
     /// Cancelled without having been asked for; no answer to anything.
     Removed,
-    /// Its time was over; no answer to anything.
+    /// The order expired; it answers no request.
     Expired,
     /// The cancel was refused: nothing to cancel.
     CancelRejected,
 }
 
-/// Sums over all clients.
+/// Counts over all clients.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoadCounts {
-    /// Requests of the timetable.
+    /// Requests of the timetable that were sent.
     pub asked: u64,
     /// Requests with an answer.
     pub answered: u64,
@@ -63,7 +63,7 @@ pub struct LoadCounts {
     pub rejected: BTreeMap<u16, u64>,
     /// Executions, one for each side that is ours.
     pub executions: u64,
-    /// Their lots.
+    /// Lots that were executed.
     pub executed_lots: u64,
     /// Orders whose time was over.
     pub expired: u64,
@@ -83,7 +83,7 @@ pub struct LoadCounts {
 const REASONS_MAX: usize = 16;
 
 impl LoadCounts {
-    /// A login is refused.
+    /// Records that a login was refused.
     pub(super) fn note_refusal(&mut self, why: &str) {
         self.logins_refused += 1;
         if self.refusals.len() < REASONS_MAX || self.refusals.contains_key(why) {
@@ -108,7 +108,7 @@ pub struct LimitOrder {
 /// One request, as the doors send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// What is asked for.
+    /// Kind of the request.
     pub kind: Kind,
     /// Number of the order it is about: the new one of a replacement.
     pub order: u32,
@@ -116,7 +116,7 @@ pub struct Request {
     pub original: u32,
     /// What the order says; of a cancel, the order it is about.
     pub terms: LimitOrder,
-    /// Has been sent before.
+    /// Whether it was sent before.
     pub sent: bool,
 }
 
@@ -152,7 +152,7 @@ impl Requests {
         Requests { first: 1, slots: Vec::with_capacity(requests), waiting: 0 }
     }
 
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     pub fn waiting(&self) -> u64 {
         self.waiting
     }
@@ -199,7 +199,7 @@ impl Requests {
         Some(request)
     }
 
-    /// It has gone out.
+    /// Records that it was sent.
     pub fn note_sent(&mut self, request: &Request) {
         if let Some(slot) = self.slot(request.order) {
             let noted = match request.kind {

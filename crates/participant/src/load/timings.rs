@@ -14,16 +14,16 @@ pub struct SecondPoint {
     pub count: u64,
     /// Median, 99th percentile and largest of their times, ns.
     pub p50_ns: u64,
-    /// See `p50_ns`.
+    /// 99th percentile, ns; see `p50_ns`.
     pub p99_ns: u64,
-    /// See `p50_ns`.
+    /// Maximum, ns; see `p50_ns`.
     pub max_ns: u64,
 }
 
 /// A moment, and when the first answer came to a request that was due after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// The moment.
+    /// Time of the mark.
     pub at: Nanos,
     /// The answer; `None`: none yet.
     pub answered: Option<Nanos>,
@@ -59,7 +59,7 @@ impl Timings {
         self.marks.push(Mark { at, answered: None });
     }
 
-    /// The moments, in order.
+    /// Marks, in order of time.
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
@@ -100,7 +100,7 @@ impl Timings {
         &self.by_kind[kind as usize]
     }
 
-    /// All kinds together.
+    /// Response times of all kinds of requests together.
     pub fn all(&self) -> Recorder {
         let mut all = Recorder::new();
         self.by_kind.iter().for_each(|of| all.merge(of));

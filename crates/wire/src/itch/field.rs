@@ -87,9 +87,9 @@ codes! {
 codes! {
     /// Whether an execution counts in time-and-sales (§1.4.2).
     Printable {
-        /// It does.
+        /// The execution prints.
         Yes = b'Y',
-        /// It does not: a later bulk print covers it.
+        /// It does not print: a later bulk print covers it.
         No = b'N',
     }
 }

@@ -21,7 +21,7 @@ pub struct Header {
     pub kind: u8,
     /// Which instrument, 0 for messages about none.
     pub locate: U16,
-    /// Internal to the sender.
+    /// Tracking number, internal to the sender.
     pub tracking: U16,
     /// Nanoseconds since midnight.
     pub time: Time,
@@ -154,7 +154,7 @@ messages! {
     StockTradingAction = b'H', 25 {
         /// Symbol.
         stock: [u8; 8],
-        /// State from now on.
+        /// Trading state from now on.
         state: State,
         /// Reserved.
         reserved: u8,
@@ -238,9 +238,9 @@ messages! {
 
     /// Order added, no attribution (§1.3.1).
     AddOrder = b'A', 36 {
-        /// Its reference.
+        /// Reference of the order.
         order_ref: U64,
-        /// Its side.
+        /// Side of the order.
         side: Side,
         /// Displayed quantity.
         shares: U32,
@@ -252,9 +252,9 @@ messages! {
 
     /// Order added, with attribution (§1.3.2).
     AddOrderMpid = b'F', 40 {
-        /// Its reference.
+        /// Reference of the order.
         order_ref: U64,
-        /// Its side.
+        /// Side of the order.
         side: Side,
         /// Displayed quantity.
         shares: U32,
@@ -268,23 +268,23 @@ messages! {
 
     /// Order executed at its price (§1.4.1).
     OrderExecuted = b'E', 31 {
-        /// The resting order.
+        /// Reference of the resting order.
         order_ref: U64,
         /// Traded quantity.
         shares: U32,
-        /// The trade.
+        /// Match number.
         match_number: U64,
     }
 
     /// Order executed at another price (§1.4.2).
     OrderExecutedWithPrice = b'C', 36 {
-        /// The resting order.
+        /// Reference of the resting order.
         order_ref: U64,
         /// Traded quantity.
         shares: U32,
-        /// The trade.
+        /// Match number.
         match_number: U64,
-        /// Whether it prints.
+        /// Whether the execution prints.
         printable: Printable,
         /// Traded price.
         price: U32,
@@ -292,21 +292,21 @@ messages! {
 
     /// Order reduced (§1.4.3).
     OrderCancel = b'X', 23 {
-        /// The order.
+        /// Reference of the order.
         order_ref: U64,
-        /// Quantity that went away.
+        /// Cancelled quantity.
         shares: U32,
     }
 
     /// Order gone (§1.4.4).
     OrderDelete = b'D', 19 {
-        /// The order.
+        /// Reference of the order.
         order_ref: U64,
     }
 
     /// Order replaced (§1.4.5).
     OrderReplace = b'U', 35 {
-        /// The order that goes.
+        /// Reference of the order that is replaced.
         old_ref: U64,
         /// The order that comes: same side, symbol and attribution.
         new_ref: U64,
@@ -320,7 +320,7 @@ messages! {
     Trade = b'P', 44 {
         /// Reference of the non-displayed order; 0 since 2010.
         order_ref: U64,
-        /// Its side.
+        /// Side of the order.
         side: Side,
         /// Traded quantity.
         shares: U32,
@@ -328,7 +328,7 @@ messages! {
         stock: [u8; 8],
         /// Traded price.
         price: U32,
-        /// The trade.
+        /// Match number.
         match_number: U64,
     }
 
@@ -340,15 +340,15 @@ messages! {
         stock: [u8; 8],
         /// Price of the cross.
         price: U32,
-        /// The trade.
+        /// Match number.
         match_number: U64,
-        /// Which cross.
+        /// Type of the cross.
         cross_type: u8,
     }
 
     /// Execution broken (§1.5.3).
     BrokenTrade = b'B', 19 {
-        /// The trade.
+        /// Match number.
         match_number: U64,
     }
 
@@ -368,7 +368,7 @@ messages! {
         near_price: U32,
         /// Reference price.
         reference_price: U32,
-        /// Which cross.
+        /// Type of the cross.
         cross_type: u8,
         /// Deviation of the near price, by a table of letters.
         price_variation: u8,

@@ -35,7 +35,7 @@ pub use messages::{
 /// Why bytes are not an ITCH message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ItchError {
-    /// No bytes.
+    /// The message is empty.
     Empty,
     /// No message has this type byte.
     UnknownType(u8),
@@ -43,7 +43,7 @@ pub enum ItchError {
     Length {
         /// Type byte.
         kind: u8,
-        /// Bytes given.
+        /// Length of the message, bytes.
         len: usize,
     },
     /// A coded field (side, event, state, printable) has a value outside its list.

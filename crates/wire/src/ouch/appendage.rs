@@ -62,7 +62,7 @@ pub mod tag {
 pub struct Element<'a> {
     /// Tag of the field, as in the table of appendages.
     pub tag: u8,
-    /// Its bytes.
+    /// Value of the field.
     pub value: &'a [u8],
 }
 
@@ -73,18 +73,18 @@ pub struct Appendage<'a> {
     present: bool,
 }
 
-/// What a message type has behind its fixed fields.
+/// What follows the fixed fields of a message type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tail {
     /// Nothing.
     Nothing,
-    /// Nothing, or an appendage.
+    /// Nothing, or an appendage of optional fields.
     Optional,
     /// An appendage, of length 0 at least.
     Required,
 }
 
-/// What is wrong with the bytes behind the fixed fields.
+/// Error in the bytes behind the fixed fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TailError {
     Length,
@@ -124,7 +124,7 @@ impl<'a> Appendage<'a> {
         })
     }
 
-    /// The value of `tag`.
+    /// Value of the field `tag`.
     pub fn get(&self, tag: u8) -> Option<&'a [u8]> {
         self.iter().find(|element| element.tag == tag).map(|element| element.value)
     }

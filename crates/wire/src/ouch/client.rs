@@ -15,11 +15,11 @@ use crate::error::qty_u32;
 /// A new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewOrder {
-    /// Its number, larger than all before it.
+    /// Number of the order, larger than all before it.
     pub user_ref: UserRefNum,
     /// Side.
     pub side: Side,
-    /// Lots.
+    /// Quantity, lots.
     pub qty: Qty,
     /// The instrument's symbol.
     pub symbol: Symbol,
@@ -27,7 +27,7 @@ pub struct NewOrder {
     pub price: Option<Price>,
     /// Time in force.
     pub time_in_force: TimeInForce,
-    /// Rest or be refused.
+    /// Post only: rest or be refused.
     pub post_only: bool,
     /// The client's own identifier.
     pub cl_ord_id: ClOrdId,
@@ -36,7 +36,7 @@ pub struct NewOrder {
 /// A replace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplaceRequest {
-    /// The order replaced.
+    /// Number of the order that is replaced.
     pub orig_user_ref: UserRefNum,
     /// Number of the replacement, larger than all before it.
     pub user_ref: UserRefNum,
@@ -46,7 +46,7 @@ pub struct ReplaceRequest {
     pub price: Price,
     /// Time in force.
     pub time_in_force: TimeInForce,
-    /// Rest or be refused.
+    /// Post only: rest or be refused.
     pub post_only: bool,
     /// The client's own identifier.
     pub cl_ord_id: ClOrdId,

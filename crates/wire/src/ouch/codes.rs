@@ -31,7 +31,7 @@ impl From<types::Side> for Side {
 }
 
 impl From<Side> for types::Side {
-    /// All kinds of selling are selling.
+    /// Maps all kinds of selling to a sale.
     fn from(side: Side) -> types::Side {
         match side {
             Side::Buy => types::Side::Buy,
@@ -175,7 +175,7 @@ pub fn liquidity_code(
     }
 }
 
-/// Pegs are never displayed.
+/// Whether an order is not displayed; pegs never are.
 pub(super) fn is_hidden(order_type: OrderType, flags: u8) -> bool {
     flags & ORDER_HIDDEN != 0 || matches!(order_type, OrderType::PegPrimary | OrderType::PegMid)
 }

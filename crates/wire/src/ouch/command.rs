@@ -160,7 +160,7 @@ fn mass_cancel(
     Ok(())
 }
 
-/// Life and expiry.
+/// Sets time in force and expiry.
 fn set_life(
     command: &mut Command,
     time_in_force: u8,
@@ -186,7 +186,7 @@ fn set_life(
     Ok(())
 }
 
-/// What new orders and replaces have in common besides.
+/// Sets the terms that new orders and replaces have in common.
 fn set_terms(command: &mut Command, asked: &Asked, display: u8) -> Result<(), RejectReason> {
     command.flags = terms::flags(asked, display)?;
     command.self_trade = asked.self_trade;

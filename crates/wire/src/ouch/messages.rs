@@ -142,7 +142,7 @@ messages! {
 
     /// Replace Order Request (§2.2).
     ReplaceOrder = b'U', 38, Required {
-        /// The order replaced.
+        /// Number of the order that is replaced.
         orig_user_ref: U32,
         /// Number of the replacement.
         user_ref: U32,
@@ -162,7 +162,7 @@ messages! {
 
     /// Cancel Order Request (§2.3).
     CancelOrder = b'X', 9, Optional {
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
         /// Lots it shall have in total, executions included; 0 cancels all that is open.
         quantity: U32,
@@ -170,7 +170,7 @@ messages! {
 
     /// Modify Order Request (§2.4): side or quantity in place.
     ModifyOrder = b'M', 10, Optional {
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
         /// New side.
         side: u8,
@@ -224,9 +224,9 @@ messages! {
     OrderAccepted = b'A', 62, Required {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
-        /// Its side.
+        /// Side of the order.
         side: Side,
         /// Lots accepted.
         quantity: U32,
@@ -234,17 +234,17 @@ messages! {
         symbol: [u8; 8],
         /// Accepted price.
         price: U64,
-        /// Accepted life.
+        /// Accepted time in force.
         time_in_force: u8,
         /// Accepted display.
         display: u8,
-        /// The public reference.
+        /// Public reference of the order.
         order_ref: U64,
-        /// As entered.
+        /// Capacity, as entered.
         capacity: u8,
-        /// As entered.
+        /// Intermarket sweep, as entered.
         sweep: u8,
-        /// As entered.
+        /// Cross type, as entered.
         cross_type: u8,
         /// `L` live, `D` dead on arrival.
         order_state: u8,
@@ -256,29 +256,29 @@ messages! {
     OrderReplaced = b'U', 66, Required {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order replaced.
+        /// Number of the order that was replaced.
         orig_user_ref: U32,
-        /// The replacement.
+        /// Number of the replacement.
         user_ref: U32,
         /// Side.
         side: Side,
-        /// Lots open.
+        /// Open quantity, lots.
         quantity: U32,
         /// Symbol.
         symbol: [u8; 8],
         /// Accepted price.
         price: U64,
-        /// Accepted life.
+        /// Accepted time in force.
         time_in_force: u8,
         /// Accepted display.
         display: u8,
-        /// The public reference.
+        /// Public reference of the replacement.
         order_ref: U64,
-        /// As entered.
+        /// Capacity, as entered.
         capacity: u8,
-        /// As entered.
+        /// Intermarket sweep, as entered.
         sweep: u8,
-        /// As entered.
+        /// Cross type, as entered.
         cross_type: u8,
         /// `L` live, `D` dead on arrival.
         order_state: u8,
@@ -290,9 +290,9 @@ messages! {
     OrderCanceled = b'C', 18, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
-        /// Lots that went away.
+        /// Cancelled quantity, lots.
         quantity: U32,
         /// Reason code, as in the tables of the specification.
         reason: u8,
@@ -302,9 +302,9 @@ messages! {
     AiqCanceled = b'D', 32, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
-        /// Lots that went away.
+        /// Cancelled quantity, lots.
         quantity: U32,
         /// `Q`.
         reason: u8,
@@ -314,7 +314,7 @@ messages! {
         price: U64,
         /// Liquidity flag they would have had.
         liquidity: u8,
-        /// Strategy applied.
+        /// Strategy that was applied.
         strategy: u8,
     }
 
@@ -322,7 +322,7 @@ messages! {
     OrderExecuted = b'E', 34, Required {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
         /// Lots traded.
         quantity: U32,
@@ -330,7 +330,7 @@ messages! {
         price: U64,
         /// Liquidity flag.
         liquidity: u8,
-        /// The trade.
+        /// Match number.
         match_number: U64,
     }
 
@@ -338,9 +338,9 @@ messages! {
     BrokenTrade = b'B', 36, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
-        /// The trade.
+        /// Match number.
         match_number: U64,
         /// Reason code, as in the tables of the specification.
         reason: u8,
@@ -352,7 +352,7 @@ messages! {
     OrderRejected = b'J', 29, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The request.
+        /// Number of the request.
         user_ref: U32,
         /// Reason code, as in the tables of the specification.
         reason: U16,
@@ -364,7 +364,7 @@ messages! {
     CancelPending = b'P', 13, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
     }
 
@@ -372,7 +372,7 @@ messages! {
     CancelReject = b'I', 13, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
     }
 
@@ -380,7 +380,7 @@ messages! {
     PriorityUpdate = b'T', 30, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
         /// Price.
         price: U64,
@@ -394,11 +394,11 @@ messages! {
     OrderModified = b'M', 18, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
         /// New side.
         side: Side,
-        /// Lots open.
+        /// Open quantity, lots.
         quantity: U32,
     }
 
@@ -406,7 +406,7 @@ messages! {
     OrderRestated = b'R', 14, Required {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The order.
+        /// Number of the order.
         user_ref: U32,
         /// `R` refresh of display, `P` update of displayed price.
         reason: u8,
@@ -416,7 +416,7 @@ messages! {
     MassCancelResponse = b'X', 25, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The request.
+        /// Number of the request.
         user_ref: U32,
         /// Firm.
         firm: [u8; 4],
@@ -428,7 +428,7 @@ messages! {
     DisableOrderEntryResponse = b'G', 17, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The request.
+        /// Number of the request.
         user_ref: U32,
         /// Firm.
         firm: [u8; 4],
@@ -438,7 +438,7 @@ messages! {
     EnableOrderEntryResponse = b'K', 17, Optional {
         /// Time of the event, in ns since midnight.
         time: U64,
-        /// The request.
+        /// Number of the request.
         user_ref: U32,
         /// Firm.
         firm: [u8; 4],

@@ -54,7 +54,7 @@ pub use terms::Terms;
 /// Why bytes are not an OUCH message of the side they came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OuchError {
-    /// No bytes.
+    /// The message is empty.
     Empty,
     /// That side sends no messages of this type.
     UnknownType(u8),
@@ -62,7 +62,7 @@ pub enum OuchError {
     Length {
         /// Type byte.
         kind: u8,
-        /// Bytes given.
+        /// Length of the message, bytes.
         len: usize,
     },
     /// A coded field of an outbound message has a value outside its list.

@@ -19,7 +19,7 @@ pub struct Terms {
     pub order_type: OrderType,
     /// Post only: priced one tick away instead of being refused.
     pub slide: bool,
-    /// Nothing is displayed.
+    /// Whether nothing is displayed.
     pub hidden: bool,
     /// Lots displayed at a time; 0: all.
     pub display_qty: u32,
@@ -123,7 +123,7 @@ fn self_trade_code(self_trade: SelfTrade) -> Option<u8> {
     }
 }
 
-/// What the optional fields of a request say.
+/// Terms that the optional fields of a request ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asked {
     /// Command flags.
@@ -142,7 +142,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What no optional fields say.
+    /// Terms of a request without optional fields.
     pub const NOTHING: Asked = Asked {
         flags: 0,
         order_type: None,

@@ -12,12 +12,12 @@ use super::{
     SILENCE_NS, SendError, ServerPacket, SessionName, Violation,
 };
 
-/// What the server did.
+/// Event of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientEvent<'a> {
-    /// Logged in.
+    /// The login was accepted.
     Accepted {
-        /// Session joined.
+        /// Session that was joined.
         session: SessionName,
         /// Number of the next sequenced message.
         seq: u64,
@@ -26,9 +26,9 @@ pub enum ClientEvent<'a> {
     Rejected(RejectCode),
     /// A message of the stream.
     Sequenced {
-        /// Its number.
+        /// Sequence number of the message.
         seq: u64,
-        /// Its bytes.
+        /// Bytes of the message.
         message: &'a [u8],
     },
     /// A message outside the stream.
@@ -95,7 +95,7 @@ impl ClientSession {
         self.next_seq = next_seq;
     }
 
-    /// Logged in.
+    /// Whether the client is logged in.
     pub fn is_active(&self) -> bool {
         self.state == State::Active
     }
@@ -110,7 +110,7 @@ impl ClientSession {
         self.next_seq
     }
 
-    /// The session joined last.
+    /// Session that was joined last.
     pub fn session(&self) -> SessionName {
         self.session
     }
@@ -165,7 +165,7 @@ impl ClientSession {
         }
     }
 
-    /// Sends a message.
+    /// Sends an unsequenced message.
     pub fn send_unsequenced(
         &mut self,
         now: Nanos,

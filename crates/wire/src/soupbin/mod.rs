@@ -45,10 +45,10 @@ const _: () = assert!(HEARTBEAT_NS * 2 < SILENCE_NS, "one lost second must not e
 /// The name of a session, ASCII padded with spaces; all spaces asks for the current one.
 pub type SessionName = [u8; 10];
 
-/// No session in particular.
+/// Any session: the name of ten spaces.
 pub const ANY_SESSION: SessionName = [b' '; 10];
 
-/// What the other side did wrong.
+/// Violation of the protocol by the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// The bytes are no frames.

@@ -5,7 +5,7 @@ use super::{CLIENT_PACKET_MAX, SendError, SessionName};
 /// Why a frame is not a packet of the side it came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketError {
-    /// No bytes.
+    /// The packet is empty.
     Empty,
     /// That side sends no packets of this type.
     UnknownType(u8),
@@ -13,7 +13,7 @@ pub enum PacketError {
     Length {
         /// Packet type.
         kind: u8,
-        /// Bytes behind the type.
+        /// Number of bytes behind the type.
         len: usize,
     },
     /// A sequence number is not a decimal number of 64 bits.
@@ -46,7 +46,7 @@ pub enum RejectCode {
     SessionNotAvailable = b'S',
 }
 
-/// Who wants in, and from where on.
+/// Login: user, password, session and the next sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoginRequest {
     /// User name, padded with spaces on the right.
@@ -62,28 +62,28 @@ pub struct LoginRequest {
 /// A packet from client to server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientPacket<'a> {
-    /// `+`: text for people.
+    /// `+`: debug text.
     Debug(&'a [u8]),
     /// `L`: the first packet of a client.
     Login(LoginRequest),
-    /// `U`: a message.
+    /// `U`: unsequenced data.
     Unsequenced(&'a [u8]),
-    /// `R`: still here.
+    /// `R`: heartbeat of the client.
     Heartbeat,
-    /// `O`: wants to leave.
+    /// `O`: logout.
     Logout,
 }
 
 /// A packet from server to client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerPacket<'a> {
-    /// `+`: text for people.
+    /// `+`: debug text.
     Debug(&'a [u8]),
     /// `A`: logged in; `sequence` is the number of the next sequenced packet.
     LoginAccepted {
-        /// The session joined.
+        /// Session that was joined.
         session: SessionName,
-        /// Next number.
+        /// Next sequence number.
         sequence: u64,
     },
     /// `J`: refused; the connection will be closed.
@@ -92,7 +92,7 @@ pub enum ServerPacket<'a> {
     Sequenced(&'a [u8]),
     /// `U`: a message outside the stream, lost when the connection is.
     Unsequenced(&'a [u8]),
-    /// `H`: still here.
+    /// `H`: heartbeat of the server.
     Heartbeat,
     /// `Z`: nothing will follow in this session, ever.
     EndOfSession,

@@ -14,7 +14,7 @@ use super::{
     SendError, ServerPacket, SessionName, Violation,
 };
 
-/// What a client did.
+/// Event of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerEvent<'a> {
     /// It wants in; answer it. Texts come without their padding and may hold any bytes.
@@ -28,11 +28,11 @@ pub enum ServerEvent<'a> {
         /// First message wanted; 0 for what comes from now on.
         sequence: u64,
     },
-    /// It sent a message.
+    /// An unsequenced message.
     Unsequenced(&'a [u8]),
-    /// It wants to leave: the session is over, close the stream.
+    /// A logout: the session is over, close the connection.
     LogoutRequest,
-    /// It broke the protocol: the session is over, close the stream.
+    /// A violation of the protocol: the session is over, close the connection.
     Violation(Violation),
     /// It has been silent too long: the session is over, close the stream.
     Dead,
@@ -75,7 +75,7 @@ impl ServerSession {
         self.state == State::Active
     }
 
-    /// Nothing more will come of this session: close the stream.
+    /// Whether the session is over and the connection is to be closed.
     pub fn is_over(&self) -> bool {
         self.state == State::Over
     }
